@@ -1,0 +1,138 @@
+// case-runner — runs one case on a worker: fills the servers, keeps a window of requests in flight, and verifies what came of it.
+// Requests are issued from callbacks, without a promise per request; every request in flight has its own values.
+
+import { assert } from "../src/base/assert.ts";
+import type { BenchCase } from "./cases.ts";
+import { fillWithGradient, fillWithStart, verify } from "./expected-values.ts";
+import type { KeySet, KeySpace } from "./key-space.ts";
+import { type Figure, Meter, oneByOne, type Span } from "./meter.ts";
+
+/** What a case needs of a KVWorker. */
+export type KeyValueClient = {
+  push(keys: BigUint64Array, vals: Float32Array, options: RequestOptions): number;
+  pull(keys: BigUint64Array, vals: Float32Array, options: RequestOptions): number;
+  wait(timestamp: number): Promise<void>;
+};
+type RequestOptions = { readonly callback?: (error?: Error) => void };
+
+/** What a worker did in one round. `pushCounts` has one number per request set of the key space. */
+export type Round = { readonly figure: Figure; readonly pushCounts: readonly number[] };
+
+type Slot = { readonly values: Float32Array; readonly options: RequestOptions; setIndex: number; issuedAt: number };
+
+/** Filling and verifying go through the universe in chunks of at most this many keys and floats. */
+const CHUNK_KEYS_MAX = 10_000;
+const CHUNK_FLOATS_MAX = 4 << 20;
+
+export class CaseRunner {
+  readonly #case: BenchCase;
+  readonly #space: KeySpace;
+  readonly #client: KeyValueClient;
+  readonly #meter = new Meter();
+  readonly #slots: readonly Slot[];
+  readonly #pushCounts: number[];
+  #nextSet: number;
+  #inFlight = 0;
+  #ended: { resolve: () => void; reject: (error: Error) => void } = { resolve() {}, reject() {} };
+
+  /** Workers begin at different request sets, so that they do not ask for the same random rows in lockstep. */
+  constructor(benchCase: BenchCase, space: KeySpace, client: KeyValueClient, workerRank: number) {
+    this.#case = benchCase;
+    this.#space = space;
+    this.#client = client;
+    this.#pushCounts = space.requestSets.map(() => 0);
+    this.#nextSet = (workerRank * 7) % space.requestSets.length;
+    this.#slots = Array.from({ length: benchCase.window }, () => this.#createSlot());
+  }
+
+  /** Gives every key its start value; to be done once, by one worker. */
+  async fill(): Promise<Figure> {
+    const { width } = this.#case;
+    const latenciesMs: number[] = [];
+    for (const { indices, keys } of this.#chunks()) {
+      const values = new Float32Array(keys.length * width);
+      fillWithStart({ indices, width, values });
+      const issuedAt = performance.now();
+      await this.#client.wait(this.#client.push(keys, values, {}));
+      latenciesMs.push(performance.now() - issuedAt);
+    }
+    return oneByOne(latenciesMs);
+  }
+
+  /** Runs one span. Pulled values are verified here; pushes leave their counts for `verifyPushes`. */
+  async run(span: Span): Promise<Round> {
+    const isPull = this.#case.direction === "pull";
+    this.#pushCounts.fill(0);
+    if (isPull) for (const { values } of this.#slots) values.fill(Number.NaN); // so that what an earlier round pulled cannot pass
+    const ended = new Promise<void>((resolve, reject) => {
+      this.#ended = { resolve, reject };
+    });
+    this.#meter.start(span);
+    this.#inFlight = this.#slots.length;
+    for (const slot of this.#slots) this.#issue(slot, performance.now());
+    await ended;
+    if (isPull) for (const slot of this.#slots) this.#verifyPulled(slot);
+    return { figure: this.#meter.figure(), pushCounts: [...this.#pushCounts] };
+  }
+
+  /** Checks every key against the pushes of all workers (none told: none made), then takes them back for the next round. */
+  async verifyPushes(pushCounts: readonly number[]): Promise<void> {
+    const { width } = this.#case;
+    const countPerKey = new Float64Array(this.#space.keyCount);
+    for (const [setIndex, { indices }] of this.#space.requestSets.entries()) {
+      for (const index of indices) countPerKey[index]! += pushCounts[setIndex] ?? 0;
+    }
+    for (const { indices, keys } of this.#chunks()) {
+      const values = new Float32Array(keys.length * width);
+      await this.#client.wait(this.#client.pull(keys, values, {}));
+      verify({ indices, width, values }, (index) => countPerKey[index]!);
+      fillWithGradient({ indices, width, values }, (index) => -countPerKey[index]!);
+      await this.#client.wait(this.#client.push(keys, values, {}));
+    }
+  }
+
+  #createSlot(): Slot {
+    const { direction, keyCount, width } = this.#case;
+    const values = new Float32Array(keyCount * width);
+    if (direction === "push") fillWithGradient({ indices: new Uint32Array(keyCount), width, values }, () => 1);
+    const slot: Slot = { values, options: { callback: (error) => this.#completed(slot, error) }, setIndex: 0, issuedAt: 0 };
+    return slot;
+  }
+
+  #issue(slot: Slot, now: number): void {
+    const sets = this.#space.requestSets;
+    const setIndex = this.#nextSet;
+    const { keys } = sets[setIndex]!;
+    this.#nextSet = setIndex + 1 === sets.length ? 0 : setIndex + 1;
+    slot.setIndex = setIndex;
+    slot.issuedAt = now;
+    if (this.#case.direction === "pull") {
+      this.#client.pull(keys, slot.values, slot.options);
+    } else {
+      this.#pushCounts[setIndex]!++;
+      this.#client.push(keys, slot.values, slot.options);
+    }
+  }
+
+  #completed(slot: Slot, error: Error | undefined): void {
+    if (error !== undefined) {
+      this.#ended.reject(error);
+      return;
+    }
+    const now = performance.now();
+    if (this.#meter.complete(slot.issuedAt, now)) this.#issue(slot, now);
+    else if (--this.#inFlight === 0) this.#ended.resolve();
+  }
+
+  #verifyPulled({ setIndex, values }: Slot): void {
+    verify({ indices: this.#space.requestSets[setIndex]!.indices, width: this.#case.width, values }, () => 0);
+  }
+
+  *#chunks(): Generator<KeySet> {
+    const keysPerChunk = Math.min(CHUNK_KEYS_MAX, Math.floor(CHUNK_FLOATS_MAX / this.#case.width));
+    assert(keysPerChunk > 0, "a chunk holds at least one key");
+    for (let from = 0; from < this.#space.keyCount; from += keysPerChunk) {
+      yield this.#space.slice(from, Math.min(from + keysPerChunk, this.#space.keyCount));
+    }
+  }
+}

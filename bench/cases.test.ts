@@ -1,0 +1,81 @@
+// Goal: the bench measures exactly the cases it promises, and what a name says is what a request carries.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CASES, MEMORY_CASE, valueBytes } from "./cases.ts";
+import { KeySpace } from "./key-space.ts";
+
+const SMALL = ["push-4B-w1", "pull-4B-w1", "push-4B-w64", "pull-4B-w64"];
+const LARGE = [
+  "push-64KB-w16",
+  "pull-64KB-w16",
+  "push-1MB-w8",
+  "pull-1MB-w8",
+  "push-16MB-w4",
+  "pull-16MB-w4",
+  "push-10kx64-w4",
+  "pull-10kx64-w4",
+  "push-random-10k-of-200kx64-w4",
+  "pull-random-10k-of-200kx64-w4",
+  "push-random-10k-of-1Mx1-w4",
+];
+const ONE_SERVER = [{ begin: 0n, end: 2n ** 64n - 1n }];
+const TWO_SERVERS = [
+  { begin: 0n, end: 2n ** 63n },
+  { begin: 2n ** 63n, end: 2n ** 64n - 1n },
+];
+
+test("has every promised case, the large ones also with two servers and two workers", () => {
+  assert.deepEqual(
+    CASES.map(({ name }) => name),
+    [...SMALL, ...LARGE, ...LARGE.map((name) => `${name}-2x2`)],
+  );
+});
+
+test("carries the bytes and keeps the window that the name says", () => {
+  const bytes = {
+    "4B": 4,
+    "64KB": 65_536,
+    "1MB": 1_048_576,
+    "16MB": 16_777_216,
+    "10kx64": 2_560_000,
+    "200kx64": 2_560_000,
+    "1Mx1": 40_000,
+  };
+  for (const benchCase of CASES) {
+    const [, label, window] = /(4B|64KB|1MB|16MB|10kx64|200kx64|1Mx1)-w(\d+)(?:-2x2)?$/.exec(benchCase.name) ?? [];
+    assert.equal(valueBytes(benchCase), bytes[label as keyof typeof bytes], benchCase.name);
+    assert.equal(benchCase.window, Number(window), benchCase.name);
+  }
+  assert.equal(MEMORY_CASE.universeKeyCount, 1_000_000);
+});
+
+test("spreads the keys of a request evenly over the servers, ascending, inside their ranges", () => {
+  for (const benchCase of CASES.filter(({ nodesPerRole }) => nodesPerRole === 2)) {
+    const { keys } = new KeySpace(benchCase, TWO_SERVERS).slice(0, benchCase.universeKeyCount);
+    assert.equal(keys.filter((key) => key < 2n ** 63n).length, keys.length / 2, benchCase.name);
+    assert.ok(
+      keys.every((key, i) => i === 0 || key > keys[i - 1]!),
+      benchCase.name,
+    );
+  }
+});
+
+test("chooses distinct random keys, the same ones in every process and others for every request", () => {
+  const benchCase = CASES.find(({ name }) => name === "push-random-10k-of-200kx64-w4")!;
+  const { requestSets } = new KeySpace(benchCase, ONE_SERVER);
+  for (const { indices } of requestSets) {
+    assert.equal(indices.length, 10_000);
+    assert.ok(indices.every((index, i) => index < 200_000 && (i === 0 || index > indices[i - 1]!)));
+  }
+  assert.notDeepEqual(requestSets[0], requestSets[1]);
+  assert.deepEqual(requestSets, new KeySpace(benchCase, ONE_SERVER).requestSets);
+});
+
+test("gives no key to two cases", () => {
+  const byStart = [...CASES].sort((a, b) => a.firstKeyOffset - b.firstKeyOffset);
+  for (const [i, benchCase] of byStart.entries()) {
+    const next = byStart[i + 1];
+    assert.ok(next === undefined || benchCase.firstKeyOffset + benchCase.universeKeyCount <= next.firstKeyOffset, benchCase.name);
+  }
+});

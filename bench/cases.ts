@@ -1,0 +1,103 @@
+// cases — what is measured: the table of cases, and what each one means in keys, values and requests in flight.
+//
+//   <direction>-<what one request carries>-w<requests in flight>[-2x2]
+//   4B 64KB 1MB 16MB            one key with that many bytes of values
+//   10kx64                      10,000 neighbouring keys of 64 floats
+//   random-10k-of-200kx64       10,000 random keys out of 200,000, of 64 floats each; another choice for every request
+//   -2x2                        two servers and two workers; every request is spread evenly over both servers
+// memory-1M-keys is not timed for speed: it fills an idle server with a million keys of one float and looks at its memory.
+
+import type { Regime } from "./child.ts";
+
+export type Direction = "push" | "pull";
+
+/** What a case is compared by: time of a lone request, requests per second, or bytes of values per second. */
+export type Yardstick = "latency" | "rate" | "bandwidth";
+
+export type BenchCase = {
+  readonly name: string;
+  readonly direction: Direction;
+  /** Keys of one request, and floats per key. */
+  readonly keyCount: number;
+  readonly width: number;
+  /** The keys that exist. More than `keyCount` means that each request carries a random choice of them. */
+  readonly universeKeyCount: number;
+  readonly window: number;
+  /** Servers, and workers. */
+  readonly nodesPerRole: number;
+  readonly yardstick: Yardstick;
+  readonly regimes: readonly Regime[];
+  /** The case's keys start here in each server's key range, so that the cases of one cluster never share a key. */
+  readonly firstKeyOffset: number;
+};
+
+export const MEMORY_CASE_NAME = "memory-1M-keys";
+
+const FLOAT_BYTES = 4;
+const KEYS_BETWEEN_CASES = 1 << 24;
+
+type Shape = Pick<BenchCase, "direction" | "keyCount" | "width" | "window"> & { readonly name: string; readonly universeKeyCount?: number };
+
+/** One key holding a tensor of `bytes`. */
+function tensor(direction: Direction, label: string, bytes: number, window: number): Shape {
+  return { name: `${direction}-${label}-w${window}`, direction, keyCount: 1, width: bytes / FLOAT_BYTES, window };
+}
+
+/** 10,000 rows per request, neighbours unless they are chosen from a universe. */
+function rows(direction: Direction, label: string, width: number, universeKeyCount?: number): Shape {
+  const shape = { name: `${direction}-${label}-w4`, direction, keyCount: 10_000, width, window: 4 };
+  return universeKeyCount === undefined ? shape : { ...shape, universeKeyCount };
+}
+
+const SMALL: readonly Shape[] = [
+  tensor("push", "4B", 4, 1),
+  tensor("pull", "4B", 4, 1),
+  tensor("push", "4B", 4, 64),
+  tensor("pull", "4B", 4, 64),
+];
+
+const LARGE: readonly Shape[] = [
+  tensor("push", "64KB", 64 << 10, 16),
+  tensor("pull", "64KB", 64 << 10, 16),
+  tensor("push", "1MB", 1 << 20, 8),
+  tensor("pull", "1MB", 1 << 20, 8),
+  tensor("push", "16MB", 16 << 20, 4),
+  tensor("pull", "16MB", 16 << 20, 4),
+  rows("push", "10kx64", 64),
+  rows("pull", "10kx64", 64),
+  rows("push", "random-10k-of-200kx64", 64, 200_000),
+  rows("pull", "random-10k-of-200kx64", 64, 200_000),
+  rows("push", "random-10k-of-1Mx1", 1, 1_000_000),
+];
+
+/** Every timed case, in the order in which it is reported. */
+export const CASES: readonly BenchCase[] = [...SMALL.map(onOnePair), ...LARGE.map(onOnePair), ...LARGE.map(onTwoPairs)].map(
+  (benchCase, index) => ({ ...benchCase, firstKeyOffset: (index + 1) * KEYS_BETWEEN_CASES }),
+);
+
+/** Only ever filled, 10,000 keys at a time. */
+export const MEMORY_CASE: BenchCase = onOnePair({ ...rows("push", "", 1, 1_000_000), name: MEMORY_CASE_NAME, window: 1 });
+
+export function valueBytes({ keyCount, width }: BenchCase): number {
+  return keyCount * width * FLOAT_BYTES;
+}
+
+function onOnePair(shape: Shape): BenchCase {
+  const isSmall = shape.keyCount * shape.width === 1;
+  return {
+    ...shape,
+    universeKeyCount: shape.universeKeyCount ?? shape.keyCount,
+    nodesPerRole: 1,
+    yardstick: isSmall ? (shape.window === 1 ? "latency" : "rate") : "bandwidth",
+    // On one core a bandwidth case only measures how two processes share it; where the threads wake up matters for small messages.
+    regimes: isSmall ? ["free", "pinned"] : ["free"],
+    firstKeyOffset: 0,
+  };
+}
+
+/** A single key becomes one key per server, each with its share of the values. */
+function onTwoPairs(shape: Shape): BenchCase {
+  const nodesPerRole = 2;
+  const split = shape.keyCount === 1 ? { ...shape, keyCount: nodesPerRole, width: shape.width / nodesPerRole } : shape;
+  return { ...onOnePair(split), name: `${shape.name}-2x2`, nodesPerRole };
+}

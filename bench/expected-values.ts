@@ -1,0 +1,52 @@
+// expected-values — what the values of a case must be, so that a broken path cannot be measured.
+// A key starts with a pattern that depends on its position and on the place within its row; each push adds a gradient that depends on the place.
+// A block that lands in the wrong place, twice or not at all therefore changes some value.
+//
+// Invariants:
+//   V1. All values are whole numbers below 2^24, so float32 sums are exact in any order.
+
+import { assert } from "../src/base/assert.ts";
+
+const EXACT_MAX = 2 ** 24;
+const START_PERIOD = 251;
+const GRADIENT_PERIOD = 3;
+
+/** Rows of `width` floats for the keys at positions `indices`. `pushCounts` says for the whole universe how often each key was pushed. */
+export type Rows = { readonly indices: Uint32Array; readonly width: number; readonly values: Float32Array };
+
+export function fillWithStart({ indices, width, values }: Rows): void {
+  for (let row = 0; row < indices.length; row++) {
+    for (let place = 0; place < width; place++) values[row * width + place] = startValue(indices[row]!, place);
+  }
+}
+
+/** The gradient of every push, times `factor`. */
+export function fillWithGradient({ indices, width, values }: Rows, factorOf: (index: number) => number): void {
+  for (let row = 0; row < indices.length; row++) {
+    const factor = factorOf(indices[row]!);
+    for (let place = 0; place < width; place++) values[row * width + place] = gradientValue(place) * factor;
+  }
+}
+
+/** Throws at the first value that is not its start plus the gradients pushed to it. */
+export function verify({ indices, width, values }: Rows, pushCountOf: (index: number) => number): void {
+  for (let row = 0; row < indices.length; row++) {
+    const index = indices[row]!;
+    const pushCount = pushCountOf(index);
+    assert(pushCount * GRADIENT_PERIOD + START_PERIOD < EXACT_MAX, "V1: a round must end before float32 sums become inexact");
+    for (let place = 0; place < width; place++) {
+      const expected = startValue(index, place) + gradientValue(place) * pushCount;
+      const actual = values[row * width + place]!;
+      if (actual !== expected)
+        throw new Error(`wrong value at key ${index}, place ${place} of ${width}: expected ${expected}, got ${actual}`);
+    }
+  }
+}
+
+function startValue(index: number, place: number): number {
+  return 1 + ((index * 31 + place) % START_PERIOD);
+}
+
+function gradientValue(place: number): number {
+  return 1 + (place % GRADIENT_PERIOD);
+}

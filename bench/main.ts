@@ -1,0 +1,53 @@
+// main — the bench: `npm run bench -- --help` says how to call it.
+// Measures the raw ceiling and ours in one run; only their ratio is worth comparing between machines or days.
+// The table goes to stdout, progress to stderr. A wrong value or a dead node ends the run with a non-zero exit and no file.
+
+import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { CASES, MEMORY_CASE_NAME } from "./cases.ts";
+import type { Regime } from "./child.ts";
+import { type Options, parseOptions, USAGE } from "./options.ts";
+import { formatLine, formatTable, type Line } from "./report.ts";
+import { groupsOf, runGroup, runMemoryCase } from "./session.ts";
+
+async function run({ effort, caseNames, regimes, rawOnly, jsonFile }: Options): Promise<void> {
+  const startedAt = performance.now();
+  const lines: Line[] = [];
+  const onLine = (line: Line): void => {
+    lines.push(line);
+    progress(`${((performance.now() - startedAt) / 1e3).toFixed(0).padStart(4)} s  ${formatLine(line)}`);
+  };
+  const cases = CASES.filter(({ name }) => caseNames.includes(name));
+  for (const group of groupsOf(cases, possible(regimes))) await runGroup(group, { effort, rawOnly, onLine });
+  if (caseNames.includes(MEMORY_CASE_NAME) && regimes.includes("free") && !rawOnly) await runMemoryCase(onLine);
+  console.log(formatTable(lines));
+  if (jsonFile !== undefined) {
+    const entries = lines.flatMap(({ entry }) => entry ?? []);
+    writeFileSync(jsonFile, `${JSON.stringify(entries, null, 2)}\n`);
+  }
+}
+
+function possible(regimes: readonly Regime[]): readonly Regime[] {
+  if (!regimes.includes("pinned") || spawnSync("taskset", ["-c", "1", "true"]).status === 0) return regimes;
+  progress("pinned cases are skipped: `taskset -c 1` does not work here (is util-linux installed, and are there two cores?)");
+  return regimes.filter((regime) => regime !== "pinned");
+}
+
+/** A failure that made the shutdown fail as well is told first. */
+function reason(error: unknown): string {
+  if (error instanceof SuppressedError) return `${reason(error.suppressed)}\n(and while shutting down: ${reason(error.error)})`;
+  return error instanceof Error ? error.message : String(error);
+}
+
+function progress(text: string): void {
+  process.stderr.write(`${text}\n`);
+}
+
+try {
+  const args = process.argv.slice(2);
+  if (args.includes("--help")) console.log(USAGE);
+  else await run(parseOptions(args));
+} catch (error) {
+  progress(`bench: ${reason(error)}`);
+  process.exitCode = 1;
+}

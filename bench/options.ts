@@ -1,0 +1,63 @@
+// options — what the command line asks for: which cases, in which regimes, how long.
+
+import { parseArgs } from "node:util";
+import { CASES, MEMORY_CASE_NAME } from "./cases.ts";
+import type { Regime } from "./child.ts";
+import type { Span } from "./meter.ts";
+
+/** How much time a case gets. `searchSpan` is one try of one raw plan. */
+export type Effort = { readonly rounds: number; readonly span: Span; readonly searchSpan: Span };
+
+export type Options = {
+  readonly effort: Effort;
+  readonly caseNames: readonly string[];
+  readonly regimes: readonly Regime[];
+  readonly rawOnly: boolean;
+  readonly jsonFile: string | undefined;
+};
+
+const FULL: Effort = { rounds: 7, span: { warmupMs: 150, measureMs: 700 }, searchSpan: { warmupMs: 30, measureMs: 120 } };
+const QUICK: Effort = { rounds: 3, span: { warmupMs: 30, measureMs: 160 }, searchSpan: { warmupMs: 10, measureMs: 30 } };
+const CASE_NAMES: readonly string[] = [...CASES.map(({ name }) => name), MEMORY_CASE_NAME];
+const REGIMES: readonly Regime[] = ["free", "pinned"];
+
+export const USAGE: string = `npm run bench -- [--json FILE] [--quick] [--case NAME...] [--regime free|pinned] [--raw-only]
+
+  --json FILE    write the results there as a JSON array
+  --quick        a first impression in under two minutes
+  --case NAME... only these cases
+  --regime NAME  only this one; pinned puts every process on core 1
+  --raw-only     only the raw ceilings
+
+Cases: ${CASE_NAMES.join(" ")}`;
+
+/** Throws with a message for the user. Names may follow one `--case` or have one each. */
+export function parseOptions(args: readonly string[]): Options {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: {
+      json: { type: "string" },
+      quick: { type: "boolean", default: false },
+      case: { type: "string", multiple: true, default: [] },
+      regime: { type: "string", multiple: true, default: [] },
+      "raw-only": { type: "boolean", default: false },
+    },
+  });
+  if (values["raw-only"] && values.json !== undefined)
+    throw new Error("--raw-only measures nothing of ours, so there is nothing for --json");
+  return {
+    effort: values.quick ? QUICK : FULL,
+    caseNames: chosen("case", [...values.case, ...positionals], CASE_NAMES),
+    regimes: chosen("regime", values.regime, REGIMES),
+    rawOnly: values["raw-only"],
+    jsonFile: values.json,
+  };
+}
+
+/** What was named, in the order of what is known; everything when nothing was named. */
+function chosen<T extends string>(what: string, named: readonly string[], known: readonly T[]): readonly T[] {
+  const unknown = named.find((name) => !known.some((one) => one === name));
+  if (unknown !== undefined) throw new Error(`no ${what} is named ${unknown}; there are\n  ${known.join("\n  ")}`);
+  return named.length === 0 ? known : known.filter((one) => named.includes(one));
+}

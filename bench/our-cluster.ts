@@ -1,0 +1,107 @@
+// our-cluster — scheduler, servers and workers of ours, each its own process, driven through cases. One cluster serves many cases and rounds.
+
+import { type AddressInfo, createServer } from "node:net";
+import type { BenchCase } from "./cases.ts";
+import { Child, type Regime } from "./child.ts";
+import { type Figure, type Span, together } from "./meter.ts";
+import type { OurNodeProtocol } from "./our-node.ts";
+
+/** Resident memory of the largest process of each role. Servers keep the keys of all cases served so far; workers hold their window's arrays. */
+export type ClusterMemory = { readonly rssServerMb: number; readonly rssWorkerMb: number };
+
+type OurNode = Child<OurNodeProtocol>;
+
+const FINALIZE_TIMEOUT_MS = 5_000;
+const NODE = new URL("./our-node.ts", import.meta.url);
+
+export class OurCluster implements AsyncDisposable {
+  readonly #schedulers: readonly OurNode[];
+  readonly #servers: readonly OurNode[];
+  readonly #workers: readonly OurNode[];
+
+  private constructor(schedulers: readonly OurNode[], servers: readonly OurNode[], workers: readonly OurNode[]) {
+    this.#schedulers = schedulers;
+    this.#servers = servers;
+    this.#workers = workers;
+  }
+
+  static async start({ regime, nodesPerRole }: { regime: Regime; nodesPerRole: number }): Promise<OurCluster> {
+    const env = {
+      DMLC_PS_ROOT_URI: "127.0.0.1",
+      DMLC_PS_ROOT_PORT: String(await freePort()),
+      DMLC_NUM_SERVER: String(nodesPerRole),
+      DMLC_NUM_WORKER: String(nodesPerRole),
+    };
+    const nodes = (role: string, count: number): OurNode[] =>
+      Array.from(
+        { length: count },
+        (_, index) => new Child({ name: `our ${role} ${index}`, script: NODE, regime, env: { ...env, DMLC_ROLE: role } }),
+      );
+    const cluster = new OurCluster(nodes("scheduler", 1), nodes("server", nodesPerRole), nodes("worker", nodesPerRole));
+    try {
+      await Promise.all(cluster.#nodes().map((node) => node.ask("start", null)));
+    } catch (error) {
+      await cluster.#close();
+      throw error;
+    }
+    return cluster;
+  }
+
+  /** Makes `benchCase` the current one and gives its keys their start values; returns how the pushes that filled it went. */
+  async open(benchCase: BenchCase): Promise<Figure> {
+    await Promise.all(this.#workers.map((worker) => worker.ask("open", benchCase)));
+    return this.#firstWorker().ask("fill", null);
+  }
+
+  /** Runs the current case on all workers at once and verifies every value afterwards. Throws when one is wrong. */
+  async measure(span: Span): Promise<Figure> {
+    const rounds = await Promise.all(this.#workers.map((worker) => worker.ask("run", span)));
+    const setCount = rounds[0]!.pushCounts.length;
+    const pushCounts = Array.from({ length: setCount }, (_, set) => rounds.reduce((sum, round) => sum + round.pushCounts[set]!, 0));
+    if (pushCounts.some((count) => count > 0)) await this.verify(pushCounts);
+    return together(rounds.map(({ figure }) => figure));
+  }
+
+  /** Throws unless every key of the current case holds its start value plus these pushes. */
+  async verify(pushCounts: readonly number[] = []): Promise<void> {
+    await this.#firstWorker().ask("verifyPushes", { pushCounts });
+  }
+
+  async memory(): Promise<ClusterMemory> {
+    const largest = async (nodes: readonly OurNode[]): Promise<number> =>
+      Math.max(...(await Promise.all(nodes.map((node) => node.ask("memory", null)))).map(({ rssMb }) => rssMb));
+    return { rssServerMb: await largest(this.#servers), rssWorkerMb: await largest(this.#workers) };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await Promise.all(this.#nodes().map((node) => node.ask("finalize", null, FINALIZE_TIMEOUT_MS)));
+    } finally {
+      await this.#close();
+    }
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all(this.#nodes().map((node) => node.close()));
+  }
+
+  #nodes(): readonly OurNode[] {
+    return [...this.#schedulers, ...this.#servers, ...this.#workers];
+  }
+
+  #firstWorker(): OurNode {
+    return this.#workers[0]!;
+  }
+}
+
+/** A port that was free a moment ago. */
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => resolve(port));
+    });
+  });
+}

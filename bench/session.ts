@@ -1,0 +1,77 @@
+// session — runs cases on live clusters. Raw and ours take turns (A/B/A/B), so that a busy neighbour hits both alike; medians are reported.
+
+import { type BenchCase, MEMORY_CASE } from "./cases.ts";
+import type { Regime } from "./child.ts";
+import type { Figure } from "./meter.ts";
+import type { Effort } from "./options.ts";
+import { OurCluster } from "./our-cluster.ts";
+import { findCeiling, rawFlowOf } from "./raw-ceiling.ts";
+import { RawCluster } from "./raw-cluster.ts";
+import type { RawFlow, RawPlan } from "./raw-stream.ts";
+import { entryOf, type Line, medianFigure } from "./report.ts";
+
+/** Cases that share a regime and a number of nodes share their processes. */
+export type Group = { readonly regime: Regime; readonly nodesPerRole: number; readonly cases: readonly BenchCase[] };
+
+export type SessionOptions = { readonly effort: Effort; readonly rawOnly: boolean; readonly onLine: (line: Line) => void };
+
+export function groupsOf(cases: readonly BenchCase[], regimes: readonly Regime[]): readonly Group[] {
+  return regimes.flatMap((regime) => {
+    const byNodes = Map.groupBy(
+      cases.filter((benchCase) => benchCase.regimes.includes(regime)),
+      ({ nodesPerRole }) => nodesPerRole,
+    );
+    return [...byNodes].map(([nodesPerRole, cases]) => ({ regime, nodesPerRole, cases }));
+  });
+}
+
+export async function runGroup(group: Group, { effort, rawOnly, onLine }: SessionOptions): Promise<void> {
+  await using raw = await RawCluster.start(group);
+  await using ours = rawOnly ? undefined : await OurCluster.start(group);
+  const ceilings = new Ceilings(raw, effort);
+  for (const benchCase of group.cases) {
+    const flow = rawFlowOf(benchCase);
+    const plan = await ceilings.planFor(flow);
+    await ours?.open(benchCase);
+    await ours?.measure(effort.searchSpan); // warms up ours; the search has done so for raw
+    const rawRounds: Figure[] = [];
+    const ourRounds: Figure[] = [];
+    for (let round = 0; round < effort.rounds; round++) {
+      rawRounds.push(await raw.measure(flow, plan, effort.span));
+      if (ours !== undefined) ourRounds.push(await ours.measure(effort.span));
+    }
+    const line = { benchCase, regime: group.regime, raw: medianFigure(rawRounds), plan };
+    if (ours === undefined) onLine(line);
+    else onLine({ ...line, entry: entryOf(line, { ours: medianFigure(ourRounds), memory: await ours.memory() }) });
+  }
+}
+
+/** Starts a cluster of its own, so that the server is idle before the keys come. */
+export async function runMemoryCase(onLine: (line: Line) => void): Promise<void> {
+  const line = { benchCase: MEMORY_CASE, regime: "free" } as const;
+  await using ours = await OurCluster.start({ regime: line.regime, nodesPerRole: MEMORY_CASE.nodesPerRole });
+  const idle = await ours.memory();
+  const filling = await ours.open(MEMORY_CASE);
+  const memory = await ours.memory();
+  await ours.verify();
+  onLine({ ...line, entry: entryOf(line, { ours: filling, memory, extraMb: memory.rssServerMb - idle.rssServerMb }) });
+}
+
+/** Searches once per flow: cases that move the same bytes in the same way have the same ceiling. */
+class Ceilings {
+  readonly #cluster: RawCluster;
+  readonly #effort: Effort;
+  readonly #plans = new Map<string, RawPlan>();
+
+  constructor(cluster: RawCluster, effort: Effort) {
+    this.#cluster = cluster;
+    this.#effort = effort;
+  }
+
+  async planFor(flow: RawFlow): Promise<RawPlan> {
+    const key = JSON.stringify(flow);
+    const plan = this.#plans.get(key) ?? (await findCeiling(this.#cluster, flow, this.#effort.searchSpan));
+    this.#plans.set(key, plan);
+    return plan;
+  }
+}

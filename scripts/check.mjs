@@ -1,0 +1,43 @@
+// check — what `npm test` runs, in order: types, lint, kernels as built, then every test. Stops at the first that fails.
+// `npm test -- src/wire` runs only the tests below these paths.
+
+import { spawnSync } from "node:child_process";
+import { existsSync, globSync } from "node:fs";
+
+const TEST_GLOBS = ["src/**/*.test.ts", "test/*.test.ts", "test/{conformance,simulation,e2e}/**/*.test.ts"];
+const TEST_TIMEOUT_MS = 180_000;
+
+const [major = 0] = process.versions.node.split(".").map(Number);
+if (major < 24) {
+  console.error(`weighbridge: the tests need Node 24 or newer, this is ${process.version}: run them with npm test, which brings it along`);
+  process.exit(1);
+}
+
+function run(name, command, args) {
+  const startedAt = Date.now();
+  const { status } = spawnSync(command, args, { stdio: "inherit", shell: process.platform === "win32" });
+  console.error(`weighbridge: ${name} ${status === 0 ? "passed" : "failed"} in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+const paths = process.argv.slice(2);
+if (paths.length === 0) {
+  run("types", "tsc", ["-p", "tsconfig.json"]);
+  run("format and lint", "biome", ["check", "--error-on-warnings", "."]);
+  run("type-aware lint", "oxlint", ["--type-aware", "--deny-warnings", "src", "test", "bench", "examples"]);
+  run("kernels", process.execPath, ["scripts/build-kernels.mjs", "--check"]);
+}
+const files = globSync(TEST_GLOBS).filter((file) => paths.length === 0 || paths.some((path) => file.startsWith(path)));
+if (files.length === 0 || paths.some((path) => !existsSync(path))) {
+  console.error(`weighbridge: no tests below ${paths.join(" ")}`);
+  process.exit(1);
+}
+run("tests", process.execPath, [
+  "--test",
+  `--test-timeout=${TEST_TIMEOUT_MS}`,
+  "--test-reporter=dot",
+  "--test-reporter-destination=stdout",
+  "--test-reporter=spec",
+  "--test-reporter-destination=.weighbridge/test.log",
+  ...files.sort(),
+]);

@@ -1,0 +1,51 @@
+// deferred — a promise with its handles outside, and a wait with a deadline and an AbortSignal on any promise.
+
+import type { Clock } from "./clock.ts";
+import { WeighbridgeError } from "./errors.ts";
+
+export class Deferred<T> {
+  readonly promise: Promise<T>;
+  readonly resolve: (value: T) => void;
+  readonly reject: (reason: unknown) => void;
+
+  constructor() {
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    // A failure nobody waits for yet is not a crash; whoever waits later still gets it.
+    promise.catch(() => {});
+    this.promise = promise;
+    this.resolve = resolve;
+    this.reject = reject;
+  }
+}
+
+export type WaitOptions = {
+  /** How long to wait at most; no limit when left out. */
+  readonly deadlineMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+};
+
+/** Waits for `promise`; rejects with DEADLINE or ABORTED first if those come first. `what` completes "waiting for …". */
+export async function waitFor<T>(promise: Promise<T>, what: string, clock: Clock, options: WaitOptions = {}): Promise<T> {
+  const { deadlineMs, signal } = options;
+  if (signal?.aborted) throw aborted(what, signal);
+  if (deadlineMs === undefined && signal === undefined) return await promise;
+  const early = new Deferred<never>();
+  const cancelTimer =
+    deadlineMs === undefined
+      ? undefined
+      : clock.after(deadlineMs, () =>
+          early.reject(new WeighbridgeError("DEADLINE", `waited ${deadlineMs} ms for ${what}`, { retryable: true })),
+        );
+  const onAbort = (): void => early.reject(aborted(what, signal));
+  signal?.addEventListener("abort", onAbort, { once: true });
+  try {
+    return await Promise.race([promise, early.promise]);
+  } finally {
+    cancelTimer?.();
+    signal?.removeEventListener("abort", onAbort);
+  }
+}
+
+function aborted(what: string, signal: AbortSignal | undefined): WeighbridgeError {
+  return new WeighbridgeError("ABORTED", `the wait for ${what} was aborted`, { cause: signal?.reason });
+}

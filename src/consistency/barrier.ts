@@ -1,0 +1,151 @@
+// barrier — decides who may pass the barriers of a job. Pure: entries and changes of the membership in, settled entries out; the
+// scheduler answers them. A barrier is named by (group, customer) and is used again and again, round after round.
+//
+//   enter ──► waits ──► every member entered: passed (round r)
+//                  └──► a member is dead: failed with NODE_DEAD, and may enter again (still round r)
+//
+// A member says which round it stands at. That is how an answer can get lost, even with the whole scheduler, and nobody is a round
+// off afterwards: whoever asks for a round that is over passes at once, and one that asks for round r proves that r−1 is over.
+//
+// Invariants:
+//   B1. Members are counted by node id: one that enters twice counts once, and its newer entry is the one that is answered.
+//   B2. A round ends exactly when each member that has not left has entered it. Who has left does not count.
+//   B3. Nobody waits while a member of the group is dead: all entries fail at once, naming the dead, and none of them stays counted.
+//   B4. The number of the last round that ended never decreases.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { GROUP_MAX, inGroup, nameOf, type Role } from "../wire/node-id.ts";
+import type { NodeState } from "../wire/roster.ts";
+
+export type BarrierMember = { readonly node: number; readonly role: Role; readonly state: NodeState };
+
+/** `ticket` is the caller's, handed back when the entry is settled. */
+export type BarrierEntry<T> = {
+  readonly group: number;
+  readonly customer: number;
+  readonly node: number;
+  /** The round it wants to pass; 0: whichever is next. */
+  readonly round: number;
+  readonly ticket: T;
+};
+
+/** `outcome` is the round that ended, or why the entry failed. */
+export type SettledEntry<T> = { readonly ticket: T; readonly outcome: number | WeighbridgeError };
+
+/** As many as the frame header has room for; it bounds what a peer can make us remember. */
+const CUSTOMER_MAX = 0xffff;
+
+type Gathering<T> = {
+  readonly group: number;
+  readonly customer: number;
+  readonly entries: Map<number, BarrierEntry<T>>;
+  lastRound: number;
+};
+
+export class Barriers<T> {
+  readonly #members: () => readonly BarrierMember[];
+  readonly #gatherings = new Map<string, Gathering<T>>();
+
+  /** `members` tells everybody who has a place in the job, the scheduler included. */
+  constructor(members: () => readonly BarrierMember[]) {
+    this.#members = members;
+  }
+
+  /** Throws when the node has no business at this barrier. */
+  enter(entry: BarrierEntry<T>): SettledEntry<T>[] {
+    this.#check(entry);
+    const gathering = this.#gatheringOf(entry);
+    if (entry.round !== 0 && entry.round <= gathering.lastRound) return [{ ticket: entry.ticket, outcome: entry.round }];
+    const settled: SettledEntry<T>[] = [];
+    if (entry.round > gathering.lastRound + 1) settled.push(...this.#catchUp(gathering, entry.round - 1));
+    const earlier = gathering.entries.get(entry.node);
+    if (earlier !== undefined) settled.push({ ticket: earlier.ticket, outcome: superseded(entry) }); // B1
+    gathering.entries.set(entry.node, entry);
+    settled.push(...this.#review(gathering));
+    return settled;
+  }
+
+  /** This life of the node is over, whether another one follows or not: its entries are gone and those who wait for it fail (B3). */
+  died(node: number): SettledEntry<T>[] {
+    const settled: SettledEntry<T>[] = [];
+    const member = this.#members().find((candidate) => candidate.node === node);
+    for (const gathering of this.#gatherings.values()) {
+      gathering.entries.delete(node);
+      if (member !== undefined && inGroup(member.role, gathering.group)) settled.push(...failAll(gathering, [node]));
+    }
+    return settled;
+  }
+
+  /** The membership changed: some rounds may be over now, or never will be. */
+  review(): SettledEntry<T>[] {
+    return [...this.#gatherings.values()].flatMap((gathering) => this.#review(gathering));
+  }
+
+  /** Everybody who waits, given up. */
+  failAll(error: WeighbridgeError): SettledEntry<T>[] {
+    const entries = [...this.#gatherings.values()].flatMap((gathering) => [...gathering.entries.values()]);
+    this.#gatherings.clear();
+    return entries.map(({ ticket }) => ({ ticket, outcome: error }));
+  }
+
+  #check({ group, customer, node }: BarrierEntry<T>): void {
+    if (group < 1 || group > GROUP_MAX) throw new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group} to have a barrier`);
+    if (customer > CUSTOMER_MAX) throw new WeighbridgeError("BAD_ARGUMENT", `customer ${customer} is above ${CUSTOMER_MAX}`);
+    const member = this.#members().find((candidate) => candidate.node === node);
+    if (member === undefined || member.state === "left") throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} has no place in this job`);
+    if (!inGroup(member.role, group)) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `${nameOf(node)} entered the barrier of group ${group}, of which it is no member`);
+    }
+  }
+
+  #gatheringOf({ group, customer }: BarrierEntry<T>): Gathering<T> {
+    const name = `${group}/${customer}`;
+    let gathering = this.#gatherings.get(name);
+    if (gathering === undefined) {
+      gathering = { group, customer, entries: new Map(), lastRound: 0 };
+      this.#gatherings.set(name, gathering);
+    }
+    return gathering;
+  }
+
+  /** Rounds up to this one ended before we knew of them: whoever still asks for one of them missed the answer. */
+  #catchUp(gathering: Gathering<T>, lastRound: number): SettledEntry<T>[] {
+    gathering.lastRound = lastRound; // B4: only called with a higher one
+    const settled: SettledEntry<T>[] = [];
+    for (const [node, { round, ticket }] of gathering.entries) {
+      if (round === 0 || round > lastRound) continue;
+      gathering.entries.delete(node);
+      settled.push({ ticket, outcome: round });
+    }
+    return settled;
+  }
+
+  #review(gathering: Gathering<T>): SettledEntry<T>[] {
+    const { group, entries } = gathering;
+    if (entries.size === 0) return [];
+    const members = this.#members().filter(({ role, state }) => inGroup(role, group) && state !== "left");
+    const dead = members.filter(({ state }) => state === "dead").map(({ node }) => node);
+    if (dead.length > 0) return failAll(gathering, dead);
+    if (members.some(({ node }) => !entries.has(node))) return [];
+    const outcome = ++gathering.lastRound;
+    const settled = [...entries.values()].map(({ ticket }) => ({ ticket, outcome }));
+    entries.clear();
+    return settled;
+  }
+}
+
+function failAll<T>({ group, entries }: Gathering<T>, dead: readonly number[]): SettledEntry<T>[] {
+  const names = dead.map(nameOf).join(", ");
+  const outcome = new WeighbridgeError(
+    "NODE_DEAD",
+    `${names} died, so the barrier of group ${group} cannot be passed; enter again once it was restarted`,
+    { retryable: true },
+  );
+  const settled = [...entries.values()].map(({ ticket }) => ({ ticket, outcome }));
+  entries.clear();
+  return settled;
+}
+
+function superseded({ node, group }: BarrierEntry<unknown>): WeighbridgeError {
+  return new WeighbridgeError("ABORTED", `${nameOf(node)} entered the barrier of group ${group} again while it stood there`);
+}

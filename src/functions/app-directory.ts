@@ -1,0 +1,110 @@
+// app-directory — finds the application a request is for. A request that comes before its application was created waits for it a while:
+// nodes start at different moments, and that is nobody's mistake.
+//
+// Invariants:
+//   A1. The requests of one node to one application are handed over in the order they came, those that waited first.
+//   A2. What waits is bounded in number and time; beyond either the asker gets UNKNOWN_APP.
+
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { labelOf } from "../peer/answer.ts";
+import type { Channel, FunctionHandler } from "../peer/channel.ts";
+import { FrameHeader } from "../wire/frame.ts";
+
+type Waiting = { readonly channel: Channel; readonly header: FrameHeader; readonly payload: Uint8Array; readonly fresh: boolean };
+
+/** Customers are 16 bits on the wire. */
+const CUSTOMERS_MAX = 2 ** 16;
+
+export type AppDirectoryOptions = {
+  readonly clock: Clock;
+  /** How long a request waits for its application. */
+  readonly waitMs?: number;
+  readonly waitingMax?: number;
+  /** True on workers: one application may have several customers there, each with its own requests. */
+  readonly byCustomer?: boolean;
+};
+
+export class AppDirectory implements FunctionHandler {
+  readonly #clock: Clock;
+  readonly #waitMs: number;
+  readonly #waitingMax: number;
+  readonly #byCustomer: boolean;
+  readonly #apps = new Map<number, FunctionHandler>();
+  readonly #waiting = new Map<number, Waiting[]>();
+  #waitingCount = 0;
+
+  constructor(options: AppDirectoryOptions) {
+    this.#clock = options.clock;
+    this.#waitMs = options.waitMs ?? 10_000;
+    this.#waitingMax = options.waitingMax ?? 1024;
+    this.#byCustomer = options.byCustomer ?? false;
+  }
+
+  /** Registers an application; what waited is handed to it right after the caller is done. Throws BAD_ARGUMENT when the id is taken. */
+  add(app: number, handler: FunctionHandler, customer = 0): void {
+    const place = this.#placeOf(app, customer);
+    if (this.#apps.has(place)) {
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `this node already has an application ${app}${this.#byCustomer ? ` for customer ${customer}` : ""}`,
+      );
+    }
+    this.#apps.set(place, handler);
+    this.#clock.soon(() => this.#handOver(place, handler));
+  }
+
+  #handOver(place: number, handler: FunctionHandler): void {
+    const waiting = this.#waiting.get(place) ?? [];
+    this.#waiting.delete(place);
+    this.#waitingCount -= waiting.length;
+    for (const { channel, header, payload, fresh } of waiting) {
+      channel.unpark(header.request);
+      try {
+        handler.handle(channel, header, payload, 0, fresh);
+      } catch (thrown) {
+        channel.fail(labelOf(header), thrown);
+      }
+    }
+  }
+
+  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
+    return this.#apps.get(this.#placeOf(header.app, header.customer))?.destination?.(channel, header);
+  }
+
+  handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    const handler = this.#apps.get(this.#placeOf(header.app, header.customer));
+    if (handler !== undefined) handler.handle(channel, header, bytes, at, fresh);
+    else this.#wait({ channel, header: copyOf(header), payload: bytes.slice(at, at + header.payloadBytes), fresh });
+  }
+
+  #wait(waiting: Waiting): void {
+    const { app, customer, request } = waiting.header;
+    const place = this.#placeOf(app, customer);
+    if (this.#waitingCount >= this.#waitingMax) throw this.#unknown(app, `and ${this.#waitingCount} requests wait already`);
+    const list = this.#waiting.get(place) ?? [];
+    this.#waiting.set(place, list);
+    list.push(waiting);
+    this.#waitingCount++;
+    waiting.channel.park(request);
+    this.#clock.after(this.#waitMs, () => {
+      const index = list.indexOf(waiting);
+      if (this.#waiting.get(place) !== list || index < 0) return;
+      list.splice(index, 1);
+      this.#waitingCount--;
+      waiting.channel.fail(labelOf(waiting.header), this.#unknown(app, `and none was created within ${this.#waitMs} ms`));
+    });
+  }
+
+  #placeOf(app: number, customer: number): number {
+    return this.#byCustomer ? app * CUSTOMERS_MAX + customer : app;
+  }
+
+  #unknown(app: number, why: string): WeighbridgeError {
+    return new WeighbridgeError("UNKNOWN_APP", `this node has no application ${app}, ${why}`, { retryable: true });
+  }
+}
+
+function copyOf(header: FrameHeader): FrameHeader {
+  return Object.assign(new FrameHeader(), header);
+}

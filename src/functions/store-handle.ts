@@ -1,0 +1,186 @@
+// store-handle — KV_PUSH, KV_PULL and KV_PUSH_PULL on a ValueStore: pushes are summed, pulls read. What ps-lite's default handle does for
+// one value per key, for any number of them. Works where the frame lies in the arena; never waits.
+//
+// Invariants:
+//   H3. A request that makes no sense changes nothing, and its asker is told why.
+//   H4. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
+
+import { assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Arena } from "../kernel/arena.ts";
+import { Answer, labelOf } from "../peer/answer.ts";
+import type { Channel, FunctionHandler } from "../peer/channel.ts";
+import { type Held, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
+import { BLOCK_FLOATS } from "../store/large-value.ts";
+import type { ValueStore } from "../store/value-store.ts";
+import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import { dtypeConstructor, dtypeOfFlags, FLOAT32, KEY_BYTES, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
+
+const FLOAT_BYTES = 4;
+const ZEROS = new Uint8Array(BLOCK_BYTES);
+
+export class StoreHandle implements FunctionHandler {
+  readonly #arena: Arena;
+  readonly #store: ValueStore;
+  /** Where small answers are put together. */
+  readonly #scratch: number;
+
+  constructor(arena: Arena, store: ValueStore) {
+    assert(BLOCK_FLOATS * FLOAT_BYTES === BLOCK_BYTES, "the store and the wire cut long values alike");
+    this.#arena = arena;
+    this.#store = store;
+    this.#scratch = arena.allocate(INLINE_BYTES_MAX);
+  }
+
+  handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    checkFrame(header);
+    if (bytes.buffer === this.#arena.memory.buffer) {
+      this.#serve(channel, header, bytes.byteOffset + at, fresh);
+      return;
+    }
+    const size = Math.max(1, header.payloadBytes);
+    const address = this.#arena.allocate(size); // a request that waited for its application lies elsewhere
+    try {
+      this.#arena.bytes.set(bytes.subarray(at, at + header.payloadBytes), address);
+      this.#serve(channel, header, address, fresh);
+    } finally {
+      this.#arena.release(address, size);
+    }
+  }
+
+  /** Frees the state. */
+  close(): void {
+    this.#store.close();
+    this.#arena.release(this.#scratch, INLINE_BYTES_MAX);
+  }
+
+  #serve(channel: Channel, header: FrameHeader, keys: number, fresh: boolean): void {
+    if (header.functionId !== FunctionId.KV_PULL && fresh) this.#push(header, keys);
+    if (header.functionId === FunctionId.KV_PUSH) channel.acknowledge(header);
+    else if ((header.flags & KvFlag.WANT_LENS) !== 0) this.#pullVariable(channel, header, keys);
+    else if ((header.flags & KvFlag.PIECE) !== 0) this.#pullPiece(channel, header, keys);
+    else this.#pullRows(channel, header, keys);
+  }
+
+  #push(header: FrameHeader, keys: number): void {
+    const { arg0: keyCount, arg1: width, arg2: offset, flags } = header;
+    const values = keys + keyCount * KEY_BYTES;
+    if ((flags & KvFlag.LENS) !== 0) {
+      const valueBytes = header.payloadBytes - keyCount * (KEY_BYTES + LEN_BYTES);
+      this.#store.pushVariable({ keys, keyCount, values, lens: values + valueBytes, valueCount: valueBytes / FLOAT_BYTES });
+    } else if ((flags & KvFlag.PIECE) !== 0) {
+      const floatCount = Math.min(BLOCK_FLOATS, width - offset);
+      this.#store.pushBlock({ key: keys, width, blockIndex: offset / BLOCK_FLOATS, values, floatCount });
+    } else {
+      this.#store.push({ keys, keyCount, width, values });
+    }
+  }
+
+  #pullRows(channel: Channel, header: FrameHeader, keys: number): void {
+    const { arg0: keyCount, arg1: width } = header;
+    const byteCount = keyCount * width * FLOAT_BYTES;
+    const { bytes } = this.#arena;
+    if (byteCount <= INLINE_BYTES_MAX) {
+      this.#store.pull({ keys, keyCount, width, out: this.#scratch });
+      channel.answerCopy(header, bytes, this.#scratch, byteCount);
+      return;
+    }
+    const out = this.#arena.allocate(byteCount);
+    try {
+      this.#store.pull({ keys, keyCount, width, out });
+    } catch (thrown) {
+      this.#arena.release(out, byteCount);
+      throw thrown;
+    }
+    channel.answerHeld(header, bytes.subarray(out, out + byteCount), new ArenaHold(this.#arena, out, byteCount));
+  }
+
+  #pullPiece(channel: Channel, header: FrameHeader, key: number): void {
+    const { arg1: width, arg2: offset } = header;
+    const hold = this.#store.holdBlock(key, width, offset / BLOCK_FLOATS);
+    const byteCount = Math.min(BLOCK_FLOATS, width - offset) * FLOAT_BYTES;
+    if (hold === undefined) channel.answerHeld(header, ZEROS.subarray(0, byteCount));
+    else channel.answerHeld(header, this.#arena.bytes.subarray(hold.address, hold.address + byteCount), hold);
+  }
+
+  /** Values of any lengths, then the lengths, in as many frames as it takes. */
+  #pullVariable(channel: Channel, header: FrameHeader, keys: number): void {
+    const { arg0: keyCount } = header;
+    const arena = this.#arena;
+    const lensBytes = keyCount * LEN_BYTES;
+    const lens = arena.allocate(lensBytes);
+    try {
+      const floatCount = this.#store.lengths(keys, keyCount, lens);
+      const totalBytes = floatCount * FLOAT_BYTES + lensBytes;
+      const out = arena.allocate(totalBytes);
+      const hold = new ArenaHold(arena, out, totalBytes, Math.ceil(totalBytes / BLOCK_BYTES));
+      this.#store.pullVariable({ keys, keyCount, lens, out });
+      arena.bytes.copyWithin(out + floatCount * FLOAT_BYTES, lens, lens + lensBytes);
+      const label = labelOf(header);
+      for (let offset = 0; offset < totalBytes; offset += BLOCK_BYTES) {
+        const payload = arena.bytes.subarray(out + offset, out + Math.min(totalBytes, offset + BLOCK_BYTES));
+        channel.answer(new Answer(label, { payload, held: hold, totalBytes, offsetBytes: offset }));
+      }
+    } finally {
+      arena.release(lens, lensBytes);
+    }
+  }
+}
+
+/** A span of the arena that is given back when the last of its users lets go. */
+class ArenaHold implements Held {
+  readonly #arena: Arena;
+  readonly #address: number;
+  readonly #byteCount: number;
+  #users: number;
+
+  constructor(arena: Arena, address: number, byteCount: number, users = 1) {
+    this.#arena = arena;
+    this.#address = address;
+    this.#byteCount = byteCount;
+    this.#users = users;
+  }
+
+  release(): void {
+    if (--this.#users === 0) this.#arena.release(this.#address, this.#byteCount);
+  }
+}
+
+/** Lengths that do not add up, and what the default handle cannot do, are refused before anything is touched (H3). */
+function checkFrame(header: FrameHeader): void {
+  const { arg0: keyCount, arg1: width, arg2: offset, flags, payloadBytes, functionId } = header;
+  const sends = functionId !== FunctionId.KV_PULL;
+  const dtype = dtypeOfFlags(flags);
+  if (dtype !== FLOAT32) {
+    const name = dtypeConstructor(dtype)?.name ?? `type ${dtype}`;
+    throw new WeighbridgeError("UNSUPPORTED", `the default handle sums Float32Array values, not ${name}: set a request handle for those`);
+  }
+  if (keyCount === 0) throw bad("a request without keys");
+  const hasLens = (flags & KvFlag.LENS) !== 0;
+  if (hasLens && (!sends || (flags & KvFlag.PIECE) !== 0)) throw bad("lengths where none belong");
+  if (width === 0 && !hasLens && (sends || (flags & KvFlag.WANT_LENS) === 0)) throw bad("no width and no lengths");
+  const keyBytes = keyCount * (KEY_BYTES + (hasLens ? LEN_BYTES : 0));
+  if ((flags & KvFlag.PIECE) !== 0) {
+    if (keyCount !== 1 || offset >= width || offset % BLOCK_FLOATS !== 0)
+      throw bad(`a piece of ${keyCount} keys at value ${offset} of ${width}`);
+    if (width * FLOAT_BYTES < LARGE_VALUE_BYTES) throw bad(`pieces of a value of only ${width} floats`);
+    const pieceBytes = sends ? Math.min(BLOCK_FLOATS, width - offset) * FLOAT_BYTES : 0;
+    if (payloadBytes !== keyBytes + pieceBytes) throw bad(`a piece with ${payloadBytes} bytes instead of ${keyBytes + pieceBytes}`);
+    return;
+  }
+  if (hasLens) {
+    if (payloadBytes < keyBytes || (payloadBytes - keyBytes) % FLOAT_BYTES !== 0)
+      throw bad(`${payloadBytes} bytes for ${keyCount} keys and lengths`);
+    return;
+  }
+  const valueBytes = keyCount * width * FLOAT_BYTES;
+  const expected = keyBytes + (sends ? valueBytes : 0);
+  if (payloadBytes !== expected) throw bad(`${payloadBytes} bytes for ${keyCount} keys of ${width} floats, which take ${expected}`);
+  if (valueBytes > PAYLOAD_BYTES_MAX) throw bad(`${valueBytes} bytes of values in one frame; they must be cut at ${PAYLOAD_BYTES_MAX}`);
+  if (width * FLOAT_BYTES >= LARGE_VALUE_BYTES) throw bad(`a value of ${width} floats that is not cut into pieces`);
+}
+
+function bad(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_REQUEST", `lengths do not add up: ${what}`);
+}

@@ -1,0 +1,39 @@
+// arena-lists — keys, floats and words in and out of an arena, for tests. Slow and plain: one span per list, never released.
+
+import type { Arena } from "./arena.ts";
+
+/** Writes u64 keys; returns their address. */
+export function putKeys(arena: Arena, keys: readonly bigint[]): number {
+  const address = arena.allocate(Math.max(8, keys.length * 8));
+  for (const [i, key] of keys.entries()) {
+    arena.words[address / 4 + i * 2] = Number(key & 0xffff_ffffn);
+    arena.words[address / 4 + i * 2 + 1] = Number(key >> 32n);
+  }
+  return address;
+}
+
+export function putFloats(arena: Arena, floats: ArrayLike<number>): number {
+  const address = arena.allocate(Math.max(4, floats.length * 4));
+  arena.floats.set(floats, address / 4);
+  return address;
+}
+
+export function putWords(arena: Arena, words: ArrayLike<number>): number {
+  const address = arena.allocate(Math.max(4, words.length * 4));
+  arena.words.set(words, address / 4);
+  return address;
+}
+
+/** A copy of `count` floats. */
+export function readFloats(arena: Arena, address: number, count: number): Float32Array {
+  return arena.floats.slice(address / 4, address / 4 + count);
+}
+
+/** A copy of `count` u32. */
+export function readWords(arena: Arena, address: number, count: number): Uint32Array {
+  return arena.words.slice(address / 4, address / 4 + count);
+}
+
+export function readKey(arena: Arena, address: number): bigint {
+  return (BigInt(arena.words[address / 4 + 1]!) << 32n) | BigInt(arena.words[address / 4]!);
+}

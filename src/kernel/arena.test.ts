@@ -1,0 +1,112 @@
+// Goal: spans never overlap, released memory serves again, and a full arena says so without harm.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { Arena } from "./arena.ts";
+
+const MIB = 2 ** 20;
+
+test("spans are 64-byte aligned, inside the memory, and never overlap (A1, A2)", () => {
+  const sizes = fc.array(fc.tuple(fc.integer({ min: 1, max: 20_000 }), fc.boolean()), { maxLength: 200 });
+  fc.assert(
+    fc.property(sizes, (steps) => {
+      const arena = new Arena({ bytesMax: 8 * MIB });
+      const live: { address: number; byteCount: number }[] = [];
+      for (const [byteCount, releases] of steps) {
+        const victim = live[byteCount % Math.max(1, live.length)];
+        if (releases && victim !== undefined) {
+          arena.release(victim.address, victim.byteCount);
+          live.splice(live.indexOf(victim), 1);
+          continue;
+        }
+        const address = arena.allocate(byteCount);
+        assert.equal(address % 64, 0);
+        assert.ok(address > 0 && address + byteCount <= arena.bytesMax);
+        for (const other of live) assert.ok(address + byteCount <= other.address || other.address + other.byteCount <= address);
+        live.push({ address, byteCount });
+      }
+      for (const { address, byteCount } of live) arena.release(address, byteCount);
+      assert.equal(arena.usedBytes, 0);
+    }),
+    { numRuns: 25 },
+  );
+});
+
+test("a power of two takes no more than itself, and no span more than a quarter above its size", () => {
+  const arena = new Arena({ bytesMax: 64 * MIB });
+  for (let byteCount = 64; byteCount <= 8 * MIB; byteCount = Math.ceil(byteCount * 1.07)) {
+    const before = arena.usedBytes;
+    arena.allocate(byteCount);
+    const taken = arena.usedBytes - before;
+    assert.ok(taken >= byteCount && taken <= Math.max(byteCount + 64, byteCount * 1.25), `${byteCount} took ${taken}`);
+  }
+  const before = arena.usedBytes;
+  arena.allocate(512 * 1024);
+  assert.equal(arena.usedBytes - before, 512 * 1024);
+});
+
+test("a full arena throws ARENA_FULL and goes on working (A3)", () => {
+  const arena = new Arena({ bytesMax: MIB });
+  const spans: number[] = [];
+  const fill = (): void => {
+    while (true) spans.push(arena.allocate(10_000));
+  };
+  assert.throws(fill, (thrown) => isWeighbridgeError(thrown, "ARENA_FULL") && /10000 bytes.* of 1048576/.test(thrown.message));
+  assert.ok(spans.length > 70);
+  assert.throws(() => arena.allocate(2 ** 33), { code: "ARENA_FULL" });
+  arena.release(spans.pop()!, 10_000);
+  assert.ok(arena.allocate(10_000) > 0);
+});
+
+test("a full arena cuts larger released spans into smaller ones", () => {
+  const arena = new Arena({ bytesMax: MIB });
+  const large = arena.allocate(512 * 1024);
+  while (arena.tryAllocate(64) !== 0);
+  arena.release(large, 512 * 1024);
+  const used = arena.usedBytes;
+  let count = 0;
+  while (arena.tryAllocate(192) !== 0) count++;
+  assert.ok(count > 2_600, `${count} of 2730 spans fitted`);
+  assert.equal(arena.usedBytes, used + count * 192);
+});
+
+test("addresses above 2 GiB are positive, and an arena of 4 GiB costs only what is touched", () => {
+  const arena = new Arena();
+  if (arena.bytesMax < 2 ** 32) return; // the engine gave less: an address space limit
+  arena.allocate(2 ** 31);
+  const high = arena.allocate(64);
+  assert.ok(high > 2 ** 31 && high < 2 ** 32);
+  arena.floats[high / 4] = 1.5;
+  assert.equal(arena.bytes[high + 2], 0xc0);
+});
+
+test("plain memory serves where memory cannot be shared", () => {
+  const arena = new Arena({ bytesMax: MIB, shared: false });
+  assert.ok(arena.memory.buffer instanceof ArrayBuffer);
+  assert.ok(arena.allocate(100) > 0);
+  assert.ok(new Arena({ bytesMax: MIB }).memory.buffer instanceof SharedArrayBuffer);
+});
+
+test("an engine that refuses large memories gets smaller wishes, then one for plain memory", () => {
+  const real = WebAssembly.Memory;
+  const asked: string[] = [];
+  const refuse = function (this: unknown, descriptor: WebAssembly.MemoryDescriptor): WebAssembly.Memory {
+    asked.push(`${descriptor.initial}${descriptor.shared === true ? " shared" : ""}`);
+    if (descriptor.shared === true || descriptor.initial > 20) throw new RangeError("could not allocate memory");
+    return new real(descriptor);
+  };
+  WebAssembly.Memory = refuse as unknown as typeof WebAssembly.Memory;
+  try {
+    const arena = new Arena({ bytesMax: 32 * 65_536 });
+    assert.equal(arena.bytesMax, 16 * 65_536);
+  } finally {
+    WebAssembly.Memory = real;
+  }
+  assert.deepEqual(asked, ["32 shared", "16 shared", "8 shared", "4 shared", "32", "16"]);
+});
+
+test("an impossible size is a bad argument", () => {
+  for (const bytesMax of [0, -1, 65_536, 2 ** 33, Number.NaN]) assert.throws(() => new Arena({ bytesMax }), { code: "BAD_ARGUMENT" });
+});

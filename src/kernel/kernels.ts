@@ -1,0 +1,93 @@
+// kernels — what the data plane asks of the arithmetic and of the u64 hash tables. Not an implementation: SimdKernels is the one that
+// runs, PlainKernels the reference that says what is right.
+//
+// An address is a byte offset in the arena's memory (0 is nowhere); a table is the address of its header. Keys are u64, little-endian,
+// side by side and 8 bytes each; values are f32. Addresses of floats and of u32 lists are multiples of 4.
+//
+//   row     [ key u64 | payload ]     payload: a multiple of 4 bytes, at least 4; begins ROW_KEY_BYTES after the row's address
+//
+// Invariants:
+//   K1. Every u64 is a legal key, 0 and 2^64 - 1 included.
+//   K2. A row keeps its address from its insertion to its removal; a new row's payload is all zero bits.
+//   K3. No call ends half done for want of memory: it returns NO_ROOM before it changed any row, and never traps. A call that inserts
+//       several rows takes back those that it inserted.
+//   K4. All implementations give the same bits, NaN payloads excepted (WebAssembly leaves those open).
+//   K5. No call keeps an address it was given: lists and values are the caller's again on return.
+
+/** Where a row's payload begins, counted from the row's address. */
+export const ROW_KEY_BYTES = 8;
+
+/** The longest list that one call of `listRows` writes. */
+export const LIST_ROWS_MAX = 2688;
+
+/** How many bytes a `listRows` cursor takes. */
+export const CURSOR_BYTES = 16;
+
+/** The call did what its name says. */
+export const DONE = 0;
+/** The arena is full; nothing was changed (K3). */
+export const NO_ROOM = 1;
+/** At least one key has no row; nothing was changed. */
+export const KEY_MISSING = 2;
+
+export type Status = typeof DONE | typeof NO_ROOM | typeof KEY_MISSING;
+
+export type TableOptions = {
+  /** Bytes of a row after its key: a multiple of 4, at least 4. */
+  readonly payloadBytes: number;
+  /** Keys the hash (a u64): whoever knows it could choose keys that all fall in one place. */
+  readonly secret: bigint;
+};
+
+/** Numbers side by side, against the house rule: this is the WebAssembly boundary, and a call must not allocate. */
+export interface Kernels {
+  /** target[i] += source[i]. The two spans are the same or do not overlap. */
+  add(target: number, source: number, floatCount: number): void;
+  /** target[i] = left[i] + right[i]. The target is one of the others or overlaps neither. */
+  sum(target: number, left: number, right: number, floatCount: number): void;
+  /** target[i] += scale × source[i], both operations rounded to f32. */
+  axpy(target: number, source: number, scale: number, floatCount: number): void;
+  /** Copies bytes; the spans may overlap. */
+  copy(target: number, source: number, byteCount: number): void;
+  /** Sets bytes to zero. */
+  zero(target: number, byteCount: number): void;
+  /** The index of the first key that is not greater (unsigned) than the one before it; -1 when strictly ascending. */
+  checkAscending(keys: number, keyCount: number): number;
+
+  /** An empty table. Throws ARENA_FULL. */
+  createTable(options: TableOptions): number;
+  /** Gives all memory of a table back to the arena; its address and those of its rows are void. */
+  destroyTable(table: number): void;
+  rowCount(table: number): number;
+  /** The arena bytes that the table takes, rows and index and all. */
+  tableBytes(table: number): number;
+
+  /** The address of one key's row, 0 when it has none. */
+  findRow(table: number, key: number): number;
+  /** rowsOut[i] (u32) = the address of key i's row, 0 when it has none. Returns how many have none. */
+  findRows(table: number, keys: number, keyCount: number, rowsOut: number): number;
+  /** The index of the first key that has a row, -1 when none has. */
+  findKnown(table: number, keys: number, keyCount: number): number;
+  /** Gives every key a row. Repeated keys are fine. */
+  insertRows(table: number, keys: number, keyCount: number): Status;
+  /** `insertRows`, then `findRows`: on DONE no address is 0. */
+  findOrInsertRows(table: number, keys: number, keyCount: number, rowsOut: number): Status;
+  /** Gives every key a row, then payload floats += values, payloadBytes / 4 of them for each key in turn. Repeated keys add up. */
+  addRows(table: number, keys: number, keyCount: number, values: number): Status;
+  /** As `addRows` when every key has a row already; KEY_MISSING otherwise. */
+  addKnownRows(table: number, keys: number, keyCount: number, values: number): Status;
+  /** out = the payloads one after the other, zeros for a key without a row. Inserts nothing. Returns how many have none. */
+  gatherRows(table: number, keys: number, keyCount: number, out: number): number;
+  /** Sets the first u32 of the payload of every key that has a row. */
+  setWords(table: number, keys: number, keyCount: number, word: number): void;
+  /** The index of the first key whose row's first payload u32 is not `word`; keys without a row pass. -1 when there is none. */
+  findOtherWord(table: number, keys: number, keyCount: number, word: number): number;
+  /** Removes the rows of these keys; their memory serves later rows of the same table. Returns how many there were. */
+  removeRows(table: number, keys: number, keyCount: number): number;
+  /**
+   * Walks over a table. `cursor` is CURSOR_BYTES of the caller's, all zero to begin with; each call writes up to LIST_ROWS_MAX row
+   * addresses (u32) at `rowsOut` and returns how many (perhaps 0), or -1 at the end. Rows may be inserted and removed between calls:
+   * those that are there all the while are listed exactly once.
+   */
+  listRows(table: number, cursor: number, rowsOut: number): number;
+}

@@ -1,0 +1,74 @@
+// simd-kernels — the Kernels that run: the AssemblyScript module of kernels/*.as.ts, already instantiated by the arena. Where nothing has
+// to be converted a member *is* the module's export, so that a call costs no more than the step into WebAssembly.
+
+import { assert } from "../base/assert.ts";
+import { type Arena, arenaFull } from "./arena.ts";
+import type { Kernels, TableOptions } from "./kernels.ts";
+import type { SimdExports } from "./simd-instance.ts";
+
+export class SimdKernels implements Kernels {
+  readonly add: Kernels["add"];
+  readonly sum: Kernels["sum"];
+  readonly axpy: Kernels["axpy"];
+  readonly copy: Kernels["copy"];
+  readonly zero: Kernels["zero"];
+  readonly checkAscending: Kernels["checkAscending"];
+  readonly destroyTable: Kernels["destroyTable"];
+  readonly findRows: Kernels["findRows"];
+  readonly findKnown: Kernels["findKnown"];
+  readonly insertRows: Kernels["insertRows"];
+  readonly findOrInsertRows: Kernels["findOrInsertRows"];
+  readonly addRows: Kernels["addRows"];
+  readonly addKnownRows: Kernels["addKnownRows"];
+  readonly gatherRows: Kernels["gatherRows"];
+  readonly setWords: Kernels["setWords"];
+  readonly findOtherWord: Kernels["findOtherWord"];
+  readonly removeRows: Kernels["removeRows"];
+  readonly listRows: Kernels["listRows"];
+  readonly #arena: Arena;
+  readonly #module: SimdExports;
+
+  constructor(arena: Arena) {
+    const { module } = arena;
+    this.#arena = arena;
+    this.#module = module;
+    this.add = module.add;
+    this.sum = module.sum;
+    this.axpy = module.axpy;
+    this.copy = module.copy;
+    this.zero = module.zero;
+    this.checkAscending = module.checkAscending;
+    this.destroyTable = module.destroyTable;
+    this.findRows = module.findRows;
+    this.findKnown = module.findKnown;
+    this.insertRows = module.insertRows as Kernels["insertRows"];
+    this.findOrInsertRows = module.findOrInsertRows as Kernels["findOrInsertRows"];
+    this.addRows = module.addRows as Kernels["addRows"];
+    this.addKnownRows = module.addKnownRows as Kernels["addKnownRows"];
+    this.gatherRows = module.gatherRows;
+    this.setWords = module.setWords;
+    this.findOtherWord = module.findOtherWord;
+    this.removeRows = module.removeRows;
+    this.listRows = module.listRows;
+  }
+
+  createTable(options: TableOptions): number {
+    const { payloadBytes, secret } = options;
+    assert(payloadBytes >= 4 && payloadBytes % 4 === 0, `a payload is a multiple of 4 bytes, not ${payloadBytes}`);
+    const table = this.#module.createTable(payloadBytes, secret) >>> 0;
+    if (table === 0) throw arenaFull(this.#arena, "an empty table");
+    return table;
+  }
+
+  rowCount(table: number): number {
+    return this.#module.rowCount(table) >>> 0;
+  }
+
+  tableBytes(table: number): number {
+    return this.#module.tableBytes(table) >>> 0;
+  }
+
+  findRow(table: number, key: number): number {
+    return this.#module.findRow(table, key) >>> 0;
+  }
+}

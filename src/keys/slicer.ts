@@ -1,0 +1,26 @@
+// slicer — which keys of a request go to which server. The default cuts an ascending list at the servers' ranges; users may bring their own.
+
+import { lowerBound } from "./ascending.ts";
+import type { Range } from "./key-range.ts";
+
+/** Server i gets keys[cuts[i] … cuts[i + 1]); one more entry than servers, from 0 to the number of keys, never falling. */
+export type Cuts = readonly number[];
+
+/** Decides the cuts of one request. The values go with their keys. */
+export type Slicer = (keys: BigUint64Array, ranges: readonly Range[]) => Cuts;
+
+export const sliceByRange: Slicer = (keys, ranges) => {
+  const cuts: number[] = [0];
+  for (let i = 1; i < ranges.length; i++) cuts.push(lowerBound(keys, (ranges[i] as Range).begin));
+  cuts.push(keys.length);
+  return cuts;
+};
+
+/** What is wrong with these cuts, or undefined. */
+export function problemWithCuts(cuts: Cuts, keyCount: number, serverCount: number): string | undefined {
+  if (cuts.length !== serverCount + 1) return `${cuts.length} cuts for ${serverCount} servers; one more than servers is needed`;
+  if (cuts[0] !== 0 || cuts[serverCount] !== keyCount)
+    return `cuts from ${cuts[0]} to ${cuts[serverCount]}; they must cover 0 to ${keyCount}`;
+  for (let i = 0; i < serverCount; i++) if (!((cuts[i] as number) <= (cuts[i + 1] as number))) return `cut ${i + 1} is below cut ${i}`;
+  return undefined;
+}

@@ -1,0 +1,254 @@
+// kv-worker — pushes and pulls of one user of an application on a worker (ps-lite: KVWorker). Calls return at once with a timestamp;
+// `wait` or a callback tells the end.
+//
+// Arrays given to a call belong to it until it ends: they are sent from, and received into, without a copy.
+//
+// Invariants:
+//   U1. Arguments are checked before anything is sent; what is wrong throws BAD_ARGUMENT or KEYS_NOT_ASCENDING and sends nothing.
+//   U2. Requests of equal priority reach each server in the order they were made; a pull sees every earlier push of this worker to its keys.
+//   U3. A callback is called once, after the arrays are filled; `wait` ends no earlier.
+
+import type { WaitOptions } from "../base/deferred.ts";
+import { Deferred } from "../base/deferred.ts";
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { firstDescent } from "../keys/ascending.ts";
+import { problemWithCuts, type Slicer, sliceByRange } from "../keys/slicer.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import { dtypeConstructor, dtypeOf, FLOAT32, type Values } from "../wire/kv-message.ts";
+import { KvRequest } from "../worker/kv-request.ts";
+import type { Worker } from "../worker/worker.ts";
+import type { KVPairs } from "./kv-pairs.ts";
+import type { Postoffice } from "./postoffice.ts";
+import { SimpleApp } from "./simple-app.ts";
+import { fillFromLandings } from "./variable-pull.ts";
+
+export type KVCallback = (error?: WeighbridgeError) => void;
+
+export type KVOptions = {
+  /** The application's own number, seen by the server's handle. Defaults to 0. */
+  readonly cmd?: number;
+  /** Higher overtakes lower between blocks. Defaults to 0. */
+  readonly priority?: number;
+  readonly callback?: KVCallback;
+};
+
+export type KVPushOptions = KVOptions & {
+  /** Values per key; left out, every key has vals.length / keys.length of them. */
+  readonly lens?: Int32Array;
+};
+
+export type KVPullOptions = KVOptions & {
+  /** Is filled with the number of values of each key; `vals` must then have room for all of them together. */
+  readonly lens?: Int32Array;
+};
+
+/** What a single call needs besides its arrays. */
+type Kind = typeof FunctionId.KV_PUSH | typeof FunctionId.KV_PULL | typeof FunctionId.KV_PUSH_PULL;
+
+const NO_OPTIONS: KVPushOptions = {};
+
+export class KVWorker {
+  readonly office: Postoffice;
+  /** Requests with a head and a body, within the same application. */
+  readonly simple: SimpleApp;
+  readonly #worker: Worker;
+  readonly #app: number;
+  readonly #customer: number;
+  #slicer: Slicer = sliceByRange;
+
+  /** Throws BAD_ARGUMENT on a node that is no worker, and when this app and customer exist already. */
+  constructor(office: Postoffice, appId: number, customerId = 0) {
+    const { worker } = office;
+    if (worker === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a KVWorker needs a worker node, but this is the ${office.role}`);
+    this.office = office;
+    this.simple = new SimpleApp(office, appId, customerId);
+    this.#worker = worker;
+    this.#app = appId;
+    this.#customer = customerId;
+  }
+
+  /** Adds (or whatever the server's handle does) `vals` to `keys`. */
+  push(keys: BigUint64Array, vals: Values, options: KVPushOptions = NO_OPTIONS): number {
+    return this.#submit(FunctionId.KV_PUSH, keys, vals, undefined, options);
+  }
+
+  /** Reads the values of `keys` into `vals`. With `lens`, keys may have different numbers of values, and `lens` is filled too. */
+  pull(keys: BigUint64Array, vals: Values, options: KVPullOptions = NO_OPTIONS): number {
+    if (options.lens !== undefined) return this.#pullInto(keys, vals, options.lens, options);
+    return this.#submit(FunctionId.KV_PULL, keys, undefined, vals, options);
+  }
+
+  /** Pushes `vals`, then reads the keys into `outs`, in one round trip; on each server one after the other with nothing in between. */
+  pushPull(keys: BigUint64Array, vals: Values, outs: Values, options: KVPushOptions = NO_OPTIONS): number {
+    return this.#submit(FunctionId.KV_PUSH_PULL, keys, vals, outs, options);
+  }
+
+  /** Reads keys whose numbers of values are not known: resolves with arrays of the right size. */
+  async pullPairs(keys: BigUint64Array, options: Omit<KVOptions, "callback"> & WaitOptions = {}): Promise<KVPairs<Float32Array>> {
+    const { deadlineMs, signal, ...rest } = options;
+    const result = new Deferred<KVPairs<Float32Array>>();
+    const timestamp = this.#submitVariable(keys, FLOAT32, rest, (request) => {
+      const lens = new Int32Array(keys.length);
+      const vals = fillFromLandings(request.landings, lens, (count) => new Float32Array(count));
+      result.resolve({ keys, vals, lens });
+    });
+    await this.wait(timestamp, { deadlineMs, signal });
+    return await result.promise;
+  }
+
+  /** Waits for the end of a request. Rejects with its failure; with DEADLINE or ABORTED the request itself goes on. */
+  async wait(timestamp: number, options?: WaitOptions): Promise<void> {
+    await this.simple.customer.wait(timestamp, options);
+  }
+
+  /** Resolves when calls are taken on again after a QUEUE_FULL. */
+  async room(): Promise<void> {
+    await this.#worker.room();
+  }
+
+  /** Cuts requests with `slicer` instead of at the servers' key ranges. */
+  setSlicer(slicer: Slicer): void {
+    this.#slicer = slicer;
+  }
+
+  #submit(functionId: Kind, keys: BigUint64Array, sent: Values | undefined, received: Values | undefined, options: KVPushOptions): number {
+    const { lens } = options;
+    const values = (sent ?? received) as Values;
+    checkKeys(keys);
+    const dtype = dtypeOf(values);
+    if (dtype < 0) throw bad(`values are typed arrays of numbers, not ${Object.prototype.toString.call(values)}`);
+    const width = lens === undefined ? widthOf(keys, values) : checkLens(keys, values, lens);
+    if (sent !== undefined && received !== undefined && (received.length !== sent.length || dtypeOf(received) !== dtype)) {
+      throw bad(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be alike`);
+    }
+    const { callback } = options;
+    return this.#send(
+      new KvRequest(
+        {
+          functionId,
+          app: this.#app,
+          customer: this.#customer,
+          command: options.cmd ?? 0,
+          priority: checkPriority(options.priority),
+          keys,
+          sent,
+          received,
+          lens,
+          wantsLens: false,
+          dtype,
+          shape: { width, elementBytes: values.BYTES_PER_ELEMENT },
+          done: (request, error) => this.#end(request, error, callback),
+        },
+        this.#worker.window,
+      ),
+    );
+  }
+
+  #pullInto(keys: BigUint64Array, vals: Values, lens: Int32Array, options: KVPullOptions): number {
+    if (lens.length !== keys.length) throw bad(`${lens.length} lens for ${keys.length} keys`);
+    return this.#submitVariable(keys, dtypeOf(vals), options, (request) => {
+      fillFromLandings(request.landings, lens, (count) => {
+        if (count > vals.length) throw new WeighbridgeError("VALUE_LENGTH", `${count} values came, but there is room for ${vals.length}`);
+        return vals;
+      });
+    });
+  }
+
+  #submitVariable(keys: BigUint64Array, dtype: number, options: KVOptions, fill: (request: KvRequest) => void): number {
+    checkKeys(keys);
+    const { callback } = options;
+    const elementBytes = dtypeConstructor(dtype)?.BYTES_PER_ELEMENT ?? 4;
+    return this.#send(
+      new KvRequest(
+        {
+          functionId: FunctionId.KV_PULL,
+          app: this.#app,
+          customer: this.#customer,
+          command: options.cmd ?? 0,
+          priority: checkPriority(options.priority),
+          keys,
+          sent: undefined,
+          received: undefined,
+          lens: undefined,
+          wantsLens: true,
+          dtype,
+          shape: { width: 0, elementBytes },
+          done: (request, error) => this.#end(request, error ?? attempt(() => fill(request)), callback),
+        },
+        this.#worker.window,
+      ),
+    );
+  }
+
+  #send(request: KvRequest): number {
+    const { ranges } = this.#worker;
+    const cuts = this.#slicer(request.keys, ranges);
+    if (this.#slicer !== sliceByRange) {
+      const problem = problemWithCuts(cuts, request.keys.length, ranges.length);
+      if (problem !== undefined) throw bad(`the slicer gave ${problem}`);
+    }
+    const { tracker } = this.simple.customer;
+    request.timestamp = tracker.nextTimestamp;
+    this.#worker.submit(request, cuts);
+    return tracker.open(request);
+  }
+
+  #end(request: KvRequest, error: WeighbridgeError | undefined, callback: KVCallback | undefined): void {
+    this.simple.customer.tracker.settle(request.timestamp, request, error);
+    if (callback === undefined) return;
+    try {
+      callback(error);
+    } catch (thrown) {
+      this.office.log.error("a callback failed", { app: this.#app, timestamp: request.timestamp, reason: reasonOf(thrown) });
+    }
+  }
+}
+
+/** The error of something that may throw one. */
+function attempt(run: () => void): WeighbridgeError | undefined {
+  try {
+    run();
+    return undefined;
+  } catch (thrown) {
+    return thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_REQUEST", reasonOf(thrown), { cause: thrown });
+  }
+}
+
+function checkKeys(keys: BigUint64Array): void {
+  if (!(keys instanceof BigUint64Array)) throw bad("keys are a BigUint64Array");
+  if (keys.length === 0) throw bad("a request needs at least one key");
+  const at = firstDescent(keys);
+  if (at >= 0)
+    throw new WeighbridgeError(
+      "KEYS_NOT_ASCENDING",
+      `keys must be ascending and unique, but key ${at} (${keys[at]}) follows ${keys[at - 1]}`,
+    );
+}
+
+function widthOf(keys: BigUint64Array, values: Values): number {
+  const width = values.length / keys.length;
+  if (width === 0 || !Number.isInteger(width)) throw bad(`${values.length} values for ${keys.length} keys: not the same number for each`);
+  return width;
+}
+
+/** Returns the width to send: none, the lens say it. */
+function checkLens(keys: BigUint64Array, values: Values, lens: Int32Array): number {
+  if (lens.length !== keys.length) throw bad(`${lens.length} lens for ${keys.length} keys`);
+  let sum = 0;
+  for (let i = 0; i < lens.length; i++) {
+    const length = lens[i] as number;
+    if (length < 0) throw bad(`the length of key ${i} is ${length}`);
+    sum += length;
+  }
+  if (sum !== values.length) throw bad(`lens add up to ${sum}, but there are ${values.length} values`);
+  return 0;
+}
+
+function checkPriority(priority = 0): number {
+  if ((priority | 0) !== priority) throw bad(`a priority is a 32-bit whole number, not ${priority}`);
+  return priority;
+}
+
+function bad(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_ARGUMENT", what);
+}

@@ -1,0 +1,337 @@
+// postoffice — a node of the cluster, of whichever role, and what everybody on it may ask: who am I, who is there, are we all here
+// (ps-lite: Postoffice and Start/Finalize). An object: several nodes can live in one process.
+//
+//   start: listen, register, wait for the others ──► run ──► finalize: wait for the others, leave, close
+//
+// Invariants:
+//   P4. Once started, every wait ends: with what it waited for, or with an error that names who is missing.
+//   P5. After a failure of the whole job every later call fails with the job's reason.
+
+import type { Clock } from "../base/clock.ts";
+import type { WaitOptions } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { type Log, SILENT_LOG } from "../base/log.ts";
+import { AppDirectory } from "../functions/app-directory.ts";
+import { Arena } from "../kernel/arena.ts";
+import { evenRanges, type Range } from "../keys/key-range.ts";
+import type { Channel, ChannelLimits, FunctionHandler } from "../peer/channel.ts";
+import type { FaultOptions } from "../peer/faults.ts";
+import { Membership } from "../peer/membership.ts";
+import type { PeerMetrics } from "../peer/metrics.ts";
+import { Peer } from "../peer/peer.ts";
+import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
+import { Scheduler } from "../scheduler/scheduler.ts";
+import { ArenaReadBuffers, Server } from "../server/server.ts";
+import type { Address, Transport } from "../transport/transport.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import { GROUP_MAX, Group, idOf, inGroup, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
+import { Worker } from "../worker/worker.ts";
+import type { Customer } from "./customer.ts";
+
+export type PostofficeOptions = {
+  readonly role: Role;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  /** Where the scheduler listens. */
+  readonly schedulerAddress: Address;
+  /** Where a server listens; port 0 takes a free one. */
+  readonly listenAddress?: Address;
+  /** What others are told to connect to, made from the address that was bound. */
+  readonly advertise?: (bound: Address) => Address;
+  readonly rank?: number | undefined;
+  /** A person's name for this node. */
+  readonly label?: string;
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly log?: Log;
+  readonly heartbeatIntervalMs?: number;
+  readonly heartbeatTimeoutMs?: number;
+  readonly startTimeoutMs?: number;
+  readonly resendTimeoutMs?: number;
+  readonly faults?: FaultOptions | undefined;
+  readonly limits?: Partial<ChannelLimits>;
+  readonly arenaBytesMax?: number | undefined;
+  /** For the scheduler: a name for the job, and a number higher than that of any earlier scheduler of it. */
+  readonly jobId?: string;
+  readonly incarnation?: number;
+  /** False starts without waiting for all nodes to be ready (ps-lite: StartAsync). A recovered node never waits. */
+  readonly startBarrier?: boolean;
+};
+
+const MINUTE_MS = 60_000;
+
+export class Postoffice {
+  readonly role: Role;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly numServers: number;
+  readonly numWorkers: number;
+  /** The engine of a server; undefined on other nodes. */
+  readonly server: Server | undefined;
+  #worker: Worker | undefined;
+  readonly #options: PostofficeOptions;
+  readonly #peer: Peer;
+  readonly #simpleApps: AppDirectory;
+  readonly #exitCallbacks: (() => void)[] = [];
+  #membership: Membership | undefined;
+  #scheduler: Scheduler | undefined;
+  #failure: WeighbridgeError | undefined;
+  #finalizing: Promise<void> | undefined;
+
+  private constructor(options: PostofficeOptions) {
+    const { role, clock, log = SILENT_LOG, transport, resendTimeoutMs = 0, faults, limits = {} } = options;
+    this.role = role;
+    this.clock = clock;
+    this.log = log;
+    this.numServers = options.serverCount;
+    this.numWorkers = options.workerCount;
+    this.#options = options;
+    this.#simpleApps = new AppDirectory({ clock, byCustomer: role === "worker" });
+    const arena = role === "server" ? new Arena({ bytesMax: options.arenaBytesMax }) : undefined;
+    const readBuffers = arena === undefined ? new PlainReadBuffers() : new ArenaReadBuffers(arena);
+    this.#peer = new Peer({ transport, clock, log, readBuffers, limits, faults, resendTimeoutMs });
+    this.#peer.serve(FunctionId.SIMPLE, this.#simpleApps);
+    if (arena === undefined) return;
+    this.server = new Server({ arena, clock });
+    this.server.serve(this.#peer);
+  }
+
+  /** Starts a node and waits for the rest of the cluster. Throws what went wrong, with everything closed again. */
+  static async start(options: PostofficeOptions): Promise<Postoffice> {
+    const office = new Postoffice(options);
+    try {
+      if (options.role === "scheduler") await office.#startScheduler();
+      else await office.#join();
+      const { startBarrier = true } = options;
+      if (startBarrier && !office.isRecovery) await office.barrier(0, Group.ALL);
+    } catch (thrown) {
+      await office.#peer.close();
+      throw office.#failure ?? thrown;
+    }
+    return office;
+  }
+
+  /** The engine of a worker; undefined on other nodes. */
+  get worker(): Worker | undefined {
+    return this.#worker;
+  }
+
+  get isScheduler(): boolean {
+    return this.role === "scheduler";
+  }
+
+  get isServer(): boolean {
+    return this.role === "server";
+  }
+
+  get isWorker(): boolean {
+    return this.role === "worker";
+  }
+
+  /** This node's number among all nodes: 1, or 8 + 2 · rank for servers, 9 + 2 · rank for workers. */
+  get nodeId(): number {
+    return this.#peer.id;
+  }
+
+  /** This node's number within its role, from 0. */
+  get myRank(): number {
+    return rankOf(this.nodeId);
+  }
+
+  /** True when this node took the place of one that died. */
+  get isRecovery(): boolean {
+    return this.#membership?.recovery ?? false;
+  }
+
+  /** The error that ended the job, if one did. */
+  get failure(): WeighbridgeError | undefined {
+    return this.#failure;
+  }
+
+  get metrics(): PeerMetrics {
+    return this.#peer.metrics;
+  }
+
+  get roster(): RosterView {
+    return this.#scheduler?.roster ?? this.#membership?.roster ?? { version: 0, nodes: [] };
+  }
+
+  /** Range r of the keys is server r's. */
+  serverKeyRanges(): readonly Range[] {
+    return evenRanges(this.numServers);
+  }
+
+  /** The nodes of a group (1 to 7) that have not left: workers, servers, then the scheduler; a node id gives itself. */
+  nodeIds(groupOrNode: number): readonly number[] {
+    if (groupOrNode > GROUP_MAX) return [groupOrNode];
+    const { nodes } = this.roster;
+    const idsOf = (role: Role): number[] =>
+      nodes
+        .filter((entry) => entry.role === role && entry.state !== "left" && inGroup(role, groupOrNode))
+        .map((entry) => entry.node)
+        .sort((a, b) => a - b);
+    return [...idsOf("worker"), ...idsOf("server"), ...(inGroup("scheduler", groupOrNode) ? [SCHEDULER_ID] : [])];
+  }
+
+  /** The nodes that the scheduler has declared dead and nobody has replaced. */
+  deadNodes(): readonly number[] {
+    return this.roster.nodes.filter(({ state }) => state === "dead").map(({ node }) => node);
+  }
+
+  workerRankToId(rank: number): number {
+    return idOf("worker", rank);
+  }
+
+  serverRankToId(rank: number): number {
+    return idOf("server", rank);
+  }
+
+  idToRank(node: number): number {
+    return rankOf(node);
+  }
+
+  /** Waits until every member of the group stands at the barrier of this customer. Rejects with NODE_DEAD when one dies meanwhile. */
+  async barrier(customerId: number, group: number, wait?: WaitOptions): Promise<void> {
+    this.#checkAlive();
+    if (!Number.isInteger(group) || group < 1 || group > GROUP_MAX)
+      throw new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group}; groups are 1 to 7`);
+    if (!inGroup(this.role, group)) throw new WeighbridgeError("BAD_ARGUMENT", `a ${this.role} is no member of group ${group}`);
+    const node = this.#scheduler ?? this.#membership;
+    await node?.barrier(group, customerId, wait);
+  }
+
+  /** Called once, when this node is finalized. */
+  registerExitCallback(callback: () => void): void {
+    this.#exitCallbacks.push(callback);
+  }
+
+  /** Leaves the cluster. With the barrier (the default) all nodes leave together: servers stay until the last worker is done. */
+  async finalize(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
+    this.#finalizing ??= this.#finalize(options);
+    await this.#finalizing;
+  }
+
+  async close(): Promise<void> {
+    await this.finalize({ barrier: false });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** For the applications of this room: where requests for them go. */
+  addSimpleApp({ appId, customerId }: Customer, handler: FunctionHandler): void {
+    this.#simpleApps.add(appId, handler, customerId);
+  }
+
+  /** For the applications of this room: the way to a node. Throws NO_ROUTE or NODE_DEAD. */
+  channelTo(node: number): Channel {
+    this.#checkAlive();
+    const entry = this.roster.nodes.find((candidate) => candidate.node === node);
+    const isScheduler = node === SCHEDULER_ID;
+    if (!isScheduler && entry === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no node ${node}`);
+    if (roleOf(node) === this.role)
+      throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} is of this node's own role; those are not connected`);
+    if (entry !== undefined && entry.state !== "alive") throw goneError(node, entry.state);
+    return this.#peer.channel(node) ?? this.#peer.expect(node, entry?.incarnation ?? 0);
+  }
+
+  async #startScheduler(): Promise<void> {
+    const {
+      heartbeatIntervalMs = 1000,
+      heartbeatTimeoutMs = 5000,
+      startTimeoutMs = MINUTE_MS,
+      jobId = "job",
+      incarnation = 1,
+    } = this.#options;
+    const scheduler = new Scheduler({
+      peer: this.#peer,
+      clock: this.clock,
+      log: this.log,
+      serverCount: this.numServers,
+      workerCount: this.numWorkers,
+      heartbeatIntervalMs,
+      heartbeatTimeoutMs,
+      startTimeoutMs,
+      jobId,
+      incarnation,
+    });
+    this.#scheduler = scheduler;
+    scheduler.onRoster((roster) => this.#follow(roster));
+    scheduler.onFailed((error) => this.#fail(error));
+    await scheduler.start(this.#options.schedulerAddress);
+    await scheduler.ready;
+  }
+
+  async #join(): Promise<void> {
+    const {
+      role,
+      rank,
+      label = "",
+      schedulerAddress,
+      startTimeoutMs = MINUTE_MS,
+      listenAddress,
+      advertise = (bound) => bound,
+    } = this.#options;
+    const address = listenAddress === undefined ? "" : advertise(await this.#peer.listen(listenAddress));
+    const membership = new Membership({
+      peer: this.#peer,
+      clock: this.clock,
+      log: this.log,
+      role,
+      rank,
+      address,
+      label,
+      serverCount: this.numServers,
+      workerCount: this.numWorkers,
+      schedulerAddress,
+      startTimeoutMs,
+    });
+    this.#membership = membership;
+    membership.onRoster((roster) => this.#follow(roster));
+    membership.onFatal((error) => this.#fail(error));
+    if (role === "worker") {
+      this.#worker = new Worker({ peer: this.#peer, membership, clock: this.clock, serverCount: this.numServers });
+    }
+    await membership.join();
+  }
+
+  async #finalize({ barrier = true, ...wait }: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
+    let failure: unknown;
+    try {
+      if (barrier) await this.barrier(0, Group.ALL, wait);
+      await this.#membership?.leave();
+      if (barrier) await this.#scheduler?.finished;
+    } catch (thrown) {
+      failure = this.#failure ?? thrown;
+      if (!(barrier && this.#membership !== undefined)) throw failure;
+      await this.#membership.leave().catch(() => {}); // the barrier's failure is the one to tell
+    } finally {
+      for (const callback of this.#exitCallbacks.splice(0)) callback();
+      await this.#scheduler?.close();
+      await this.#peer.close();
+    }
+    if (failure !== undefined) throw failure;
+  }
+
+  /** P5 */
+  #fail(error: WeighbridgeError): void {
+    if (this.#failure !== undefined || this.#finalizing !== undefined) return;
+    this.#failure = error;
+    this.log.error("the job failed", { code: error.code, reason: error.message });
+    for (const channel of this.#peer.channels()) channel.end(error);
+  }
+
+  #checkAlive(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  #follow({ nodes }: RosterView): void {
+    for (const { node, state } of nodes) if (state !== "alive") this.#peer.channel(node)?.failCalls(goneError(node, state));
+  }
+}
+
+function goneError(node: number, state: "dead" | "left"): WeighbridgeError {
+  return new WeighbridgeError("NODE_DEAD", `${nameOf(node)} ${state === "dead" ? "is dead" : "has left"}`, { retryable: state === "dead" });
+}

@@ -1,0 +1,121 @@
+// simple-app — requests with a number and a body, to a node or to every member of a group (ps-lite: SimpleApp). KVWorker and KVServer are
+// SimpleApps too.
+
+import type { WaitOptions } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { answerSimple, checkBody, type SimpleRequest, sendSimple, simpleHandler } from "../functions/simple.ts";
+import { Customer } from "./customer.ts";
+import type { Postoffice } from "./postoffice.ts";
+
+/** A request or a response, as a handle sees it. */
+export type SimpleData = {
+  readonly head: number;
+  readonly body: Uint8Array;
+  /** Node id of who sent it. */
+  readonly sender: number;
+  /** Of the request. */
+  readonly timestamp: number;
+  readonly customerId: number;
+};
+
+export type SimpleHandle = (data: SimpleData, app: SimpleApp) => void | Promise<void>;
+
+const NOTHING = new Uint8Array(0);
+
+export class SimpleApp {
+  readonly office: Postoffice;
+  readonly customer: Customer;
+  #requestHandle: SimpleHandle | undefined;
+  #responseHandle: SimpleHandle | undefined;
+  readonly #unanswered = new WeakMap<SimpleData, SimpleRequest>();
+
+  /** Throws BAD_ARGUMENT when this node already has this app (on a worker: this app and customer). */
+  constructor(office: Postoffice, appId: number, customerId: number = appId) {
+    this.office = office;
+    this.customer = new Customer(office, appId, customerId);
+    office.addSimpleApp(
+      this.customer,
+      simpleHandler((request) => this.#serve(request)),
+    );
+  }
+
+  /**
+   * Sends to a node, or to every node of a group (1 to 7). Returns the timestamp to wait for.
+   * Throws NO_ROUTE when a receiver cannot be reached from here: nodes of one role do not talk to each other.
+   */
+  request(head: number, body: Uint8Array | string, receiver: number): number {
+    const bytes = bytesOf(body);
+    checkBody(bytes);
+    const channels = this.office.nodeIds(receiver).map((node) => this.office.channelTo(node));
+    if (channels.length === 0) throw new WeighbridgeError("NO_ROUTE", `${receiver} is no node and no group with members`);
+    const { appId: app, customerId: customer } = this.customer;
+    const timestamp = this.customer.newRequest(channels.length);
+    for (const channel of channels) {
+      sendSimple(channel, { app, customer, head }, bytes, (error, answer) => {
+        if (error === undefined) this.#respond({ head, body: answer, sender: channel.id, timestamp, customerId: customer });
+        this.customer.addResponse(timestamp, error);
+      });
+    }
+    return timestamp;
+  }
+
+  /** Answers a request that the request handle was given; once. */
+  response(request: SimpleData, body: Uint8Array | string = NOTHING): void {
+    const open = this.#unanswered.get(request);
+    if (open === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "this request was answered already, or is none of this app's");
+    answerSimple(open, bytesOf(body));
+    this.#unanswered.delete(request);
+  }
+
+  /** Who answers requests. May answer later; what it throws goes back to the asker. Without one, requests are answered with an empty body. */
+  setRequestHandle(handle: SimpleHandle): void {
+    this.#requestHandle = handle;
+  }
+
+  /** Who sees responses, before the wait for them ends. */
+  setResponseHandle(handle: SimpleHandle): void {
+    this.#responseHandle = handle;
+  }
+
+  /** Waits until every receiver answered. Rejects with the first failure, DEADLINE or ABORTED. */
+  async wait(timestamp: number, options?: WaitOptions): Promise<void> {
+    await this.customer.wait(timestamp, options);
+  }
+
+  #serve(request: SimpleRequest): void {
+    const { channel, label, body } = request;
+    const data: SimpleData = { head: label.command, body, sender: channel.id, timestamp: label.request, customerId: label.customer };
+    this.#unanswered.set(data, request);
+    if (this.#requestHandle === undefined) {
+      this.response(data);
+      return;
+    }
+    const fail = (thrown: unknown): void => {
+      if (this.#unanswered.delete(data)) channel.fail(label, thrown);
+      else this.office.log.error("a request handle failed after it had answered", { reason: String(thrown) });
+    };
+    try {
+      const result = this.#requestHandle(data, this);
+      if (result instanceof Promise) result.catch(fail);
+    } catch (thrown) {
+      fail(thrown);
+    }
+  }
+
+  #respond(data: SimpleData): void {
+    try {
+      const result = this.#responseHandle?.(data, this);
+      if (result instanceof Promise) result.catch((thrown: unknown) => this.#logHandleError(thrown));
+    } catch (thrown) {
+      this.#logHandleError(thrown);
+    }
+  }
+
+  #logHandleError(thrown: unknown): void {
+    this.office.log.error("a response handle failed", { app: this.customer.appId, reason: String(thrown) });
+  }
+}
+
+function bytesOf(body: Uint8Array | string): Uint8Array {
+  return typeof body === "string" ? new TextEncoder().encode(body) : body;
+}

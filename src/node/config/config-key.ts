@@ -1,0 +1,61 @@
+// config-key — the shape of a row of the key table, and how a key is spelled on the command line and in the environment.
+
+import type { ForeignVariable } from "./foreign-variable.ts";
+import type { FlatConfig } from "./node-config.ts";
+import type { ValueKind } from "./value-kind.ts";
+
+/** What a key is when nobody gives it. */
+export type Fallback<T> = {
+  readonly required: boolean;
+  /** For the documentation. */
+  readonly text: string;
+  /** `known` holds every key that was given, and the defaults of those above in the table. */
+  readonly valueFor: (known: Readonly<Partial<FlatConfig>>) => T | undefined;
+};
+
+export type ConfigKey<T> = {
+  readonly kind: ValueKind<T>;
+  readonly description: string;
+  readonly fallback: Fallback<T>;
+  /** A one-letter flag beside the long one. */
+  readonly short?: string;
+  /** ps-lite's and Hetu's variables; they beat MindSpore's. */
+  readonly dmlc?: readonly ForeignVariable[];
+  readonly mindspore?: readonly ForeignVariable[];
+};
+
+export const REQUIRED: Fallback<never> = { required: true, text: "required", valueFor: () => undefined };
+export const ABSENT: Fallback<never> = { required: false, text: "none", valueFor: () => undefined };
+
+export function constant<T>(value: T): Fallback<T> {
+  return { required: false, text: String(value), valueFor: () => value };
+}
+
+export function derived<T>(text: string, valueFor: Fallback<T>["valueFor"]): Fallback<T> {
+  return { required: false, text, valueFor };
+}
+
+/** The key as commander spells it: `faults.dropPercent` is `faultDropPercent`. */
+export function flagKeyOf(name: string): string {
+  return name.replace(/^faults\.(.)/, (_, first: string) => `fault${first.toUpperCase()}`);
+}
+
+export function flagOf(name: string): string {
+  return `--${flagKeyOf(name).replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+export function variableOf(name: string): string {
+  return `WEIGHBRIDGE_${flagKeyOf(name)
+    .replace(/[A-Z]/g, (letter) => `_${letter}`)
+    .toUpperCase()}`;
+}
+
+export function foreignVariablesOf(key: ConfigKey<unknown>): readonly ForeignVariable[] {
+  return [...(key.dmlc ?? []), ...(key.mindspore ?? [])];
+}
+
+/** Every way to give a key, for an error that asks for it. */
+export function waysToGive(name: string, key: ConfigKey<unknown>): string {
+  const variables = [variableOf(name), ...new Set(foreignVariablesOf(key).map((variable) => variable.name))];
+  return `set ${flagOf(name)}, ${variables.join(", ")}, the option ${name}, or ${name} in a config file`;
+}

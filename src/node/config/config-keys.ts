@@ -1,0 +1,289 @@
+// config-keys — the one table of configuration keys. Parsing, errors, `--help` and docs/configuration.md all follow from it.
+// The order matters twice: a variable's translation and a default may look at the keys above it.
+
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ABSENT, type ConfigKey, constant, derived, REQUIRED } from "./config-key.ts";
+import * as foreign from "./foreign-variable.ts";
+import { isWildcard } from "./network-interface.ts";
+import type { FlatConfig, KeyName, Role } from "./node-config.ts";
+import {
+  absolutePath,
+  byteSize,
+  DURATION_MS_MAX,
+  hostName,
+  label,
+  milliseconds,
+  oneOf,
+  optional,
+  PORT_MAX,
+  percent,
+  wholeNumber,
+} from "./value-kind.ts";
+
+type Known = Readonly<Partial<FlatConfig>>;
+
+const COUNT_MAX = 65_535;
+const U32_MAX = 2 ** 32 - 1;
+const MIB = 2 ** 20;
+const OUTBOX_BYTES = 64 * MIB;
+const ARENA_BYTES = 4096 * MIB;
+/** One page of WebAssembly memory, and as much as a small message. */
+const BYTES_MIN = 64 * 1024;
+const LABEL_CHARS_MAX = 128;
+const LOOPBACK = "127.0.0.1";
+const HEARTBEAT_INTERVAL_MS = 1000;
+const HEARTBEAT_TIMEOUT_MS = 5000;
+/** As many heartbeats may be lost before a node counts as dead. */
+const HEARTBEATS_PER_TIMEOUT = 5;
+const RESEND_TIMEOUT_MS = 1000;
+
+const NOT_SCHEDULER: readonly Role[] = ["server", "worker"];
+const NO_RDMA = "Weighbridge has its own transport over TCP and Unix sockets and no RDMA: use zmq or p3, or leave it out";
+const NO_INFINIBAND = "Weighbridge has its own transport over TCP and Unix sockets: use tcp, or leave it out";
+const MS_ROLES = { MS_SCHED: "scheduler", MS_PSERVER: "server", MS_SERVER: "server", MS_WORKER: "worker" };
+const port = wholeNumber({ min: 0, max: PORT_MAX }, "port");
+const count = wholeNumber({ min: 0, max: COUNT_MAX }, "count");
+const rank = wholeNumber({ min: 0, max: COUNT_MAX - 1 }, "rank");
+
+/** A node that listens everywhere still has to tell the others one address. */
+function whenListeningEverywhere(translate: foreign.Translate): foreign.Translate {
+  return (text, surroundings) => (isWildcard(surroundings.known.host ?? "") ? translate(text, surroundings) : undefined);
+}
+const asAdvertised = whenListeningEverywhere((text) => text);
+const ADVERTISED_NOTE = "when the node listens everywhere";
+
+/** Whoever sets only one of interval and timeout gets another that fits. */
+function intervalFor({ heartbeatTimeoutMs: timeoutMs = HEARTBEAT_TIMEOUT_MS }: Known): number {
+  return timeoutMs === 0 ? 0 : Math.max(1, Math.min(HEARTBEAT_INTERVAL_MS, Math.floor(timeoutMs / HEARTBEATS_PER_TIMEOUT)));
+}
+
+function timeoutFor({ heartbeatIntervalMs: intervalMs }: Known): number | undefined {
+  if (intervalMs === undefined || intervalMs === 0) return intervalMs;
+  return Math.min(DURATION_MS_MAX, Math.max(HEARTBEAT_TIMEOUT_MS, intervalMs * HEARTBEATS_PER_TIMEOUT));
+}
+
+export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
+  role: {
+    kind: oneOf(["scheduler", "server", "worker"], "role"),
+    description: "What this node is.",
+    fallback: REQUIRED,
+    dmlc: [{ name: "DMLC_ROLE" }],
+    mindspore: [{ name: "MS_ROLE", translate: foreign.words(MS_ROLES, "MS_SCHED, MS_PSERVER, MS_SERVER or MS_WORKER") }],
+  },
+  serverCount: {
+    kind: count,
+    short: "-s",
+    description: "Servers in the cluster.",
+    fallback: REQUIRED,
+    dmlc: [{ name: "DMLC_NUM_SERVER" }],
+    mindspore: [{ name: "MS_SERVER_NUM" }],
+  },
+  workerCount: {
+    kind: count,
+    short: "-w",
+    description: "Workers in the cluster.",
+    fallback: REQUIRED,
+    dmlc: [{ name: "DMLC_NUM_WORKER" }],
+    mindspore: [{ name: "MS_WORKER_NUM" }],
+  },
+  schedulerHost: {
+    kind: hostName(),
+    description: "Where the scheduler is reached.",
+    fallback: constant(LOOPBACK),
+    dmlc: [{ name: "DMLC_PS_ROOT_URI" }],
+    mindspore: [{ name: "MS_SCHED_HOST" }],
+  },
+  schedulerPort: {
+    kind: wholeNumber({ min: 1, max: PORT_MAX }, "port"),
+    description: "The port the scheduler listens on; with Unix sockets it names the scheduler's socket.",
+    fallback: REQUIRED,
+    dmlc: [{ name: "DMLC_PS_ROOT_PORT" }],
+    mindspore: [{ name: "MS_SCHED_PORT" }],
+  },
+  host: {
+    kind: hostName(),
+    description: "The address this node listens on; 0.0.0.0 or :: for all.",
+    fallback: derived(`${LOOPBACK}; a scheduler: schedulerHost`, (known) => (known.role === "scheduler" ? known.schedulerHost : LOOPBACK)),
+    dmlc: [
+      { name: "DMLC_USE_KUBERNETES", note: "1: 0.0.0.0", translate: foreign.onSwitch("0.0.0.0", undefined) },
+      { name: "DMLC_PS_SERVER_URI", roles: ["server"], yields: true },
+      { name: "DMLC_PS_WORKER_URI", roles: ["worker"], yields: true },
+      { name: "DMLC_NODE_HOST", roles: NOT_SCHEDULER, yields: true },
+      { name: "DMLC_INTERFACE", note: "that interface's address", roles: NOT_SCHEDULER, yields: true, translate: foreign.interfaceAddress },
+    ],
+    mindspore: [{ name: "MS_INTERFACE", note: "that interface's address", roles: NOT_SCHEDULER, translate: foreign.interfaceAddress }],
+  },
+  advertiseHost: {
+    kind: hostName(),
+    description: "The address other nodes reach this one at. Required when host is 0.0.0.0 or ::, except for a scheduler.",
+    fallback: derived("host; a scheduler: schedulerHost", (known) => (known.role === "scheduler" ? known.schedulerHost : known.host)),
+    dmlc: [
+      { name: "DMLC_PS_SERVER_URI", note: ADVERTISED_NOTE, roles: ["server"], translate: asAdvertised },
+      { name: "DMLC_PS_WORKER_URI", note: ADVERTISED_NOTE, roles: ["worker"], translate: asAdvertised },
+      { name: "DMLC_NODE_HOST", note: ADVERTISED_NOTE, roles: NOT_SCHEDULER, yields: true, translate: asAdvertised },
+      {
+        name: "DMLC_INTERFACE",
+        note: `that interface's address, ${ADVERTISED_NOTE}`,
+        roles: NOT_SCHEDULER,
+        yields: true,
+        translate: whenListeningEverywhere(foreign.interfaceAddress),
+      },
+      {
+        name: "DMLC_USE_KUBERNETES",
+        note: "1: the first IPv4 address that is not loopback",
+        roles: NOT_SCHEDULER,
+        yields: true,
+        translate: whenListeningEverywhere(foreign.podAddress),
+      },
+    ],
+    mindspore: [
+      {
+        name: "MS_INTERFACE",
+        note: `that interface's address, ${ADVERTISED_NOTE}`,
+        roles: NOT_SCHEDULER,
+        translate: whenListeningEverywhere(foreign.interfaceAddress),
+      },
+    ],
+  },
+  port: {
+    kind: port,
+    description: "The port this node listens on; 0 for any free one.",
+    fallback: derived("0; a scheduler: schedulerPort", (known) => (known.role === "scheduler" ? known.schedulerPort : 0)),
+    dmlc: [
+      { name: "DMLC_PS_SERVER_PORT", roles: ["server"] },
+      { name: "DMLC_PS_WORKER_PORT", roles: ["worker"] },
+      { name: "PORT", roles: NOT_SCHEDULER, yields: true },
+    ],
+  },
+  rank: {
+    kind: optional(rank),
+    description: "This node's number within its role, kept across restarts; the scheduler chooses when it is not given.",
+    fallback: ABSENT,
+    dmlc: [
+      { name: "SERVER_ID", roles: ["server"] },
+      { name: "DMLC_SERVER_ID", roles: ["server"] },
+      { name: "WORKER_ID", roles: ["worker"] },
+      { name: "DMLC_WORKER_ID", roles: ["worker"] },
+      { name: "DMLC_RANK", roles: NOT_SCHEDULER },
+    ],
+  },
+  transport: {
+    kind: oneOf(["tcp", "unix"], "transport"),
+    description: "How nodes talk: tcp, or unix for Unix sockets within one machine.",
+    fallback: constant("tcp"),
+    dmlc: [
+      {
+        name: "DMLC_PS_VAN_TYPE",
+        note: "zmq and p3 change nothing; ibverbs is refused",
+        translate: foreign.words({ zmq: undefined, p3: undefined }, "zmq or p3", NO_RDMA),
+      },
+      { name: "DMLC_LOCAL", note: "1: unix", translate: foreign.onSwitch("unix", "tcp") },
+    ],
+    mindspore: [{ name: "MS_COMM_TYPE", note: "tcp only", translate: foreign.words({ tcp: "tcp", TCP: "tcp" }, "tcp", NO_INFINIBAND) }],
+  },
+  socketDir: {
+    kind: absolutePath(),
+    description: "The folder of the Unix sockets; the same for all nodes of a cluster.",
+    fallback: derived("weighbridge-UID in the system's folder for temporary files", () => join(tmpdir(), `weighbridge-${userId()}`)),
+  },
+  threads: {
+    kind: wholeNumber({ min: 1, max: COUNT_MAX }, "count"),
+    description: "Server nodes in this process, each with its own thread and rank.",
+    fallback: constant(1),
+  },
+  heartbeatIntervalMs: {
+    kind: milliseconds(0),
+    description: "Time between two heartbeats; 0 turns them off.",
+    fallback: derived(`${HEARTBEAT_INTERVAL_MS}, less when heartbeatTimeoutMs is short or 0`, intervalFor),
+    dmlc: [{ name: "PS_HEARTBEAT_INTERVAL", note: "seconds", translate: foreign.seconds }],
+  },
+  heartbeatTimeoutMs: {
+    kind: milliseconds(0),
+    description: "A node silent for this long is dead; 0 turns that off. More than heartbeatIntervalMs.",
+    fallback: derived(`${HEARTBEAT_TIMEOUT_MS}, more when heartbeatIntervalMs is long, 0 when it is 0`, timeoutFor),
+    dmlc: [{ name: "PS_HEARTBEAT_TIMEOUT", note: "seconds", translate: foreign.seconds }],
+  },
+  startTimeoutMs: {
+    kind: milliseconds(1),
+    description: "The whole cluster has to be there within this time.",
+    fallback: constant(60_000),
+  },
+  requestTimeoutMs: {
+    kind: optional(milliseconds(1)),
+    description: "A request fails after this long; none waits as long as its caller does.",
+    fallback: ABSENT,
+  },
+  resendTimeoutMs: {
+    kind: milliseconds(0),
+    description: "A request without an answer is sent again after this long; 0 turns that off.",
+    fallback: derived(`0; ${RESEND_TIMEOUT_MS} when messages are dropped on purpose`, (known) =>
+      (known["faults.dropPercent"] ?? 0) > 0 ? RESEND_TIMEOUT_MS : 0,
+    ),
+    dmlc: [
+      { name: "PS_RESEND_TIMEOUT", note: "when PS_RESEND is 1 or PS_DROP_MSG more than 0", translate: foreign.resendTimeout },
+      { name: "PS_RESEND", note: `1: ${RESEND_TIMEOUT_MS}`, yields: true, translate: foreign.onSwitch(RESEND_TIMEOUT_MS, 0) },
+    ],
+  },
+  "faults.dropPercent": {
+    kind: percent(),
+    description: "Received messages to lose on purpose.",
+    fallback: constant(0),
+    dmlc: [{ name: "PS_DROP_MSG" }],
+  },
+  "faults.duplicatePercent": { kind: percent(), description: "Received messages to deliver twice on purpose.", fallback: constant(0) },
+  "faults.reorderPercent": { kind: percent(), description: "Received messages to deliver late on purpose.", fallback: constant(0) },
+  "faults.delayMs": { kind: milliseconds(0), description: "The longest time to hold a message back on purpose.", fallback: constant(0) },
+  "faults.seed": {
+    kind: wholeNumber({ min: 0, max: U32_MAX }, "seed"),
+    description: "The same seed makes the same faults.",
+    fallback: constant(1),
+  },
+  outboxMessagesMax: {
+    kind: wholeNumber({ min: 1, max: U32_MAX }, "count"),
+    description: "Messages that may wait on one link before the sender has to.",
+    fallback: constant(1000),
+    dmlc: [{ name: "DMLC_PS_WATER_MARK" }],
+  },
+  outboxBytesMax: {
+    kind: byteSize(BYTES_MIN),
+    description: "Bytes that may wait on one link before the sender has to.",
+    fallback: derived("64MiB", () => OUTBOX_BYTES),
+  },
+  arenaBytesMax: {
+    kind: byteSize(BYTES_MIN),
+    description: "Memory for parameters, for each server node.",
+    fallback: derived("4GiB", () => ARENA_BYTES),
+  },
+  logLevel: {
+    kind: oneOf(["silent", "error", "warn", "info", "debug"], "level"),
+    description: "What the node says about itself.",
+    fallback: constant("info"),
+    dmlc: [{ name: "PS_VERBOSE", note: "0: warn, 1: info, 2: debug", translate: foreign.verbosity }],
+  },
+  managePort: {
+    kind: port,
+    description: "The port of the scheduler's admin HTTP; 0 for none. Reserved: nothing listens there yet.",
+    fallback: constant(0),
+    mindspore: [{ name: "MS_SCHED_MANAGE_PORT" }],
+  },
+  nodeId: {
+    kind: optional(label(LABEL_CHARS_MAX, "label")),
+    description: "A label for this node in logs and listings.",
+    fallback: ABSENT,
+    mindspore: [{ name: "MS_NODE_ID" }],
+  },
+};
+
+/** Where the rest is read; not part of a NodeConfig and not allowed in a file. */
+export const FILE_KEYS: { readonly config: ConfigKey<string>; readonly section: ConfigKey<string> } = {
+  config: { kind: label(4096, "path"), short: "-c", description: "A YAML or JSON file with more configuration.", fallback: ABSENT },
+  section: { kind: label(LABEL_CHARS_MAX, "name"), description: "The section of that file which is this node's.", fallback: ABSENT },
+};
+
+export const KEY_NAMES: readonly KeyName[] = Object.keys(KEYS) as KeyName[]; // TypeScript cannot know that there are no more.
+
+/** Windows has no user ids, and its temporary folder is the user's own. */
+function userId(): number | string {
+  return process.getuid?.() ?? "user";
+}

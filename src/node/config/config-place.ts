@@ -1,0 +1,75 @@
+// config-place — a place that configuration comes from (options, command line, environment, file), made uniform for `resolveKey`.
+
+import { flagKeyOf, flagOf, variableOf } from "./config-key.ts";
+import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
+import type { ConfigProblem } from "./config-problem.ts";
+import { unknownName, unknownVariables } from "./known-names.ts";
+import { flattenKeys } from "./node-config.ts";
+
+/** A value under one of our own names, as it was written. */
+export type Given = { readonly subject: string; readonly origin: string; readonly value: unknown };
+
+export type ConfigPlace = {
+  readonly origin: string;
+  /** By key. More than one when a file spells a key in two ways. */
+  readonly own: ReadonlyMap<string, readonly Given[]>;
+  /** The variables of ps-lite, Hetu and MindSpore; none of them empty. */
+  readonly foreign: ReadonlyMap<string, { readonly origin: string; readonly text: string }>;
+  readonly problems: readonly ConfigProblem[];
+};
+
+const OPTION_NAMES: readonly string[] = [...KEY_NAMES, ...Object.keys(FILE_KEYS)];
+
+/** Text without its margins; undefined for what counts as missing: undefined, null and the empty text. */
+export function present(value: unknown): unknown {
+  const trimmed = typeof value === "string" ? value.trim() : value;
+  return trimmed === "" || trimmed === null ? undefined : trimmed;
+}
+
+export function optionsPlace(options: Readonly<Record<string, unknown>>): ConfigPlace {
+  const spelling = new Map(OPTION_NAMES.map((name) => [name, name]));
+  return namedPlace({ origin: "option", noun: "option", given: flattenKeys(options), spelling, subjectOf: (name) => name });
+}
+
+/** Takes what commander's `opts()` returns for the flags of `describeKeys`. */
+export function commandLinePlace(flags: Readonly<Record<string, unknown>>): ConfigPlace {
+  const spelling = new Map(OPTION_NAMES.map((name) => [flagKeyOf(name), name]));
+  return namedPlace({ origin: "command line", noun: "flag", given: new Map(Object.entries(flags)), spelling, subjectOf: flagOf });
+}
+
+type NamedPlace = {
+  readonly origin: string;
+  readonly noun: string;
+  readonly given: ReadonlyMap<string, unknown>;
+  /** From the name as it is spelled here to the key. */
+  readonly spelling: ReadonlyMap<string, string>;
+  readonly subjectOf: (name: string) => string;
+};
+
+function namedPlace({ origin, noun, given, spelling, subjectOf }: NamedPlace): ConfigPlace {
+  const own = new Map<string, Given[]>();
+  const problems: ConfigProblem[] = [];
+  for (const [spelled, raw] of given) {
+    const value = present(raw);
+    if (value === undefined) continue;
+    const name = spelling.get(spelled);
+    if (name !== undefined) own.set(name, [{ subject: subjectOf(name), origin, value }]);
+    else problems.push(unknownName({ typed: subjectOf(spelled), origin, noun, candidates: [...spelling.values()].map(subjectOf) }));
+  }
+  return { origin, own, foreign: new Map(), problems };
+}
+
+export function environmentPlace(env: Readonly<Record<string, string | undefined>>): ConfigPlace {
+  const origin = "environment";
+  const set = new Map<string, { origin: string; text: string }>();
+  for (const [name, raw] of Object.entries(env)) {
+    const text = present(raw);
+    if (typeof text === "string") set.set(name, { origin, text });
+  }
+  const own = new Map<string, Given[]>();
+  for (const name of OPTION_NAMES) {
+    const variable = set.get(variableOf(name));
+    if (variable !== undefined) own.set(name, [{ subject: variableOf(name), origin, value: variable.text }]);
+  }
+  return { origin, own, foreign: set, problems: unknownVariables(set.keys(), origin) };
+}

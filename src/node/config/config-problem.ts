@@ -1,0 +1,32 @@
+// config-problem — one thing wrong with a configuration, and the error that reports all of them together.
+// Whoever reads it should be able to act on it alone: what, where it came from, expected, found, and the fix.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+
+export type ConfigProblem = {
+  /** The variable, key or flag, as the user wrote it. */
+  readonly subject: string;
+  /** option, command line, environment, file:path or default. */
+  readonly origin: string;
+  readonly expected: string;
+  readonly found: string;
+  readonly fix: string;
+};
+
+const QUOTE_CHARS_MAX = 80;
+
+/** A value as an error shows it. */
+export function quote(value: unknown): string {
+  const text = typeof value === "bigint" || typeof value === "symbol" ? String(value) : (JSON.stringify(value) ?? String(value));
+  return text.length <= QUOTE_CHARS_MAX ? text : `${text.slice(0, QUOTE_CHARS_MAX)}… (${text.length} characters)`;
+}
+
+export function badConfig(problems: readonly ConfigProblem[]): WeighbridgeError {
+  const count = problems.length === 1 ? "1 problem" : `${problems.length} problems`;
+  const lines = problems.map((problem, index) => `  ${index + 1}. ${sentence(problem)}`);
+  return new WeighbridgeError("BAD_CONFIG", `${count} with the configuration:\n${lines.join("\n")}`);
+}
+
+function sentence({ subject, origin, expected, found, fix }: ConfigProblem): string {
+  return `${subject} (${origin}): expected ${expected}; found ${found}; fix: ${fix}`;
+}

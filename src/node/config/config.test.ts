@@ -1,0 +1,238 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { type ConfigSources, loadConfig } from "./config.ts";
+import type { NodeConfig, NodeConfigOptions } from "./node-config.ts";
+import { INTERFACES } from "./testing-interfaces.ts";
+
+const BASE: NodeConfigOptions = { role: "worker", serverCount: 2, workerCount: 3, schedulerPort: 9700 };
+
+function load(sources: ConfigSources): NodeConfig {
+  return loadConfig({ interfaces: INTERFACES, warn: () => {}, ...sources });
+}
+
+function withBase(options: NodeConfigOptions): NodeConfig {
+  return load({ options: { ...BASE, ...options } });
+}
+
+/** The lines of the error, without the heading. */
+function problemsOf(sources: ConfigSources): string[] {
+  try {
+    load(sources);
+  } catch (error) {
+    assert.ok(error instanceof WeighbridgeError, String(error));
+    assert.equal(error.code, "BAD_CONFIG");
+    return error.message.split("\n").slice(1);
+  }
+  assert.fail("nothing was wrong");
+}
+
+function problemOf(sources: ConfigSources): string {
+  const problems = problemsOf(sources);
+  assert.equal(problems.length, 1, problems.join("\n"));
+  return problems[0]!;
+}
+
+test("fills in every default when only the required keys are given", () => {
+  const { socketDir, ...config } = withBase({});
+  assert.ok(socketDir.startsWith(tmpdir()));
+  assert.deepEqual(config, {
+    role: "worker",
+    serverCount: 2,
+    workerCount: 3,
+    schedulerHost: "127.0.0.1",
+    schedulerPort: 9700,
+    host: "127.0.0.1",
+    advertiseHost: "127.0.0.1",
+    port: 0,
+    rank: undefined,
+    transport: "tcp",
+    threads: 1,
+    heartbeatIntervalMs: 1000,
+    heartbeatTimeoutMs: 5000,
+    startTimeoutMs: 60_000,
+    requestTimeoutMs: undefined,
+    resendTimeoutMs: 0,
+    faults: { dropPercent: 0, duplicatePercent: 0, reorderPercent: 0, delayMs: 0, seed: 1 },
+    outboxMessagesMax: 1000,
+    outboxBytesMax: 64 * 2 ** 20,
+    arenaBytesMax: 4 * 2 ** 30,
+    logLevel: "info",
+    managePort: 0,
+    nodeId: undefined,
+  });
+});
+
+test("lets options beat the command line, that the environment, and that the file", () => {
+  const file = { path: "a.yml", text: "threads: 4\nstartTimeoutMs: 4\nport: 4\nlogLevel: error" };
+  const env = { WEIGHBRIDGE_THREADS: "3", WEIGHBRIDGE_START_TIMEOUT_MS: "3", WEIGHBRIDGE_PORT: "3" };
+  const config = load({ options: { ...BASE, threads: 1 }, commandLine: { threads: "2", startTimeoutMs: "2" }, env, file });
+  assert.deepEqual([config.threads, config.startTimeoutMs, config.port, config.logLevel], [1, 2, 3, "error"]);
+});
+
+test("takes undefined, null and the empty text for nothing, everywhere", () => {
+  const file = { path: "a.yml", text: "port:\nhost: ''\nfaults:" };
+  const config = load({
+    options: { ...BASE, rank: undefined },
+    commandLine: { port: "" },
+    env: { WEIGHBRIDGE_PORT: "  ", DMLC_ROLE: "" },
+    file,
+  });
+  assert.deepEqual([config.port, config.rank, config.host], [0, undefined, "127.0.0.1"]);
+});
+
+test("asks for every missing key at once, and names all that would set it", () => {
+  const problems = problemsOf({});
+  assert.deepEqual(
+    problems.map((line) => /\d\. (\w+)/.exec(line)?.[1]),
+    ["role", "serverCount", "workerCount", "schedulerPort"],
+  );
+  for (const name of ["--role", "WEIGHBRIDGE_ROLE", "DMLC_ROLE", "MS_ROLE", "option role", "config file"])
+    assert.ok(problems[0]?.includes(name), name);
+});
+
+test("names the source, the expectation and the find in each place", () => {
+  const base = { ...BASE, schedulerPort: undefined };
+  const expected = "expected a whole number from 1 to 65535; found";
+  assert.ok(problemOf({ options: { ...base, schedulerPort: 0 } }).includes(`schedulerPort (option): ${expected} 0`));
+  assert.ok(problemOf({ options: base, commandLine: { schedulerPort: "x" } }).includes(`--scheduler-port (command line): ${expected} "x"`));
+  const env = { WEIGHBRIDGE_SCHEDULER_PORT: "70000" };
+  assert.ok(problemOf({ options: base, env }).includes(`WEIGHBRIDGE_SCHEDULER_PORT (environment): ${expected} "70000"`));
+  assert.ok(problemOf({ options: base, env: { DMLC_PS_ROOT_PORT: "-1" } }).includes(`DMLC_PS_ROOT_PORT (environment): ${expected} "-1"`));
+  const file = { path: "/etc/wb.yml", text: "schedulerPort: [1]" };
+  assert.ok(problemOf({ options: base, file }).includes(`schedulerPort (file:/etc/wb.yml): ${expected} [1]`));
+});
+
+test("reports a bad value even when a weaker place has a good one, and never looks at what is overridden", () => {
+  assert.match(problemOf({ options: BASE, commandLine: { threads: "many" }, env: { WEIGHBRIDGE_THREADS: "2" } }), /--threads/);
+  assert.equal(load({ options: { ...BASE, threads: 2 }, env: { WEIGHBRIDGE_THREADS: "many" } }).threads, 2);
+});
+
+test("reports several problems together and does not call a broken key missing", () => {
+  const env = { DMLC_ROLE: "boss", DMLC_NUM_SERVER: "one", DMLC_NUM_WORKER: "1", DMLC_PS_ROOT_PORT: "9000", PS_VERBOSE: "much" };
+  assert.equal(problemsOf({ env }).length, 3);
+});
+
+test("names the nearest known option and flag for an unknown one", () => {
+  assert.match(
+    problemOf({ options: { ...BASE, workerCuont: 3 } as NodeConfigOptions }),
+    /workerCuont \(option\).*did you mean workerCount\?/,
+  );
+  assert.match(problemOf({ options: { ...BASE, faults: { drop: 1 } } as NodeConfigOptions }), /did you mean faults\.dropPercent\?/);
+  assert.match(problemOf({ options: BASE, commandLine: { workers: 3 } }), /--workers \(command line\).*did you mean --worker-count\?/);
+});
+
+test("takes the flags of nested keys as commander spells them", () => {
+  assert.equal(load({ options: BASE, commandLine: { faultDropPercent: "5", faultSeed: "7" } }).faults.seed, 7);
+});
+
+test("binds a scheduler where it is to be reached, and everyone else to loopback", () => {
+  const scheduler = withBase({ role: "scheduler", schedulerHost: "10.0.0.5" });
+  assert.deepEqual([scheduler.host, scheduler.advertiseHost, scheduler.port], ["10.0.0.5", "10.0.0.5", 9700]);
+  assert.equal(withBase({ schedulerHost: "10.0.0.5" }).host, "127.0.0.1");
+});
+
+test("wants an address to advertise from a node that listens everywhere, unless it is the scheduler", () => {
+  assert.match(problemOf({ options: { ...BASE, host: "0.0.0.0" } }), /advertiseHost \(default\).*set --advertise-host, .*DMLC_NODE_HOST/);
+  assert.match(problemOf({ options: { ...BASE, host: "::" } }), /advertiseHost/);
+  assert.equal(withBase({ host: "0.0.0.0", advertiseHost: "a.example" }).advertiseHost, "a.example");
+  assert.equal(withBase({ host: "0.0.0.0", role: "scheduler" }).advertiseHost, "127.0.0.1");
+  assert.equal(withBase({ host: "0.0.0.0", transport: "unix" }).host, "0.0.0.0");
+});
+
+test("refuses a scheduler's address that nobody can connect to, and a scheduler's port that is another", () => {
+  assert.match(problemOf({ options: { ...BASE, schedulerHost: "0.0.0.0" } }), /schedulerHost/);
+  assert.match(problemOf({ options: { ...BASE, role: "scheduler", port: 1 } }), /port \(option\): expected 9700, the schedulerPort/);
+  assert.match(problemOf({ options: { ...BASE, role: "scheduler", managePort: 9700 } }), /managePort/);
+});
+
+test("wants at least one node besides the scheduler, and this one among them", () => {
+  const counts = (serverCount: number, workerCount: number, role: NodeConfig["role"]) => ({
+    options: { ...BASE, serverCount, workerCount, role },
+  });
+  assert.match(problemOf(counts(0, 0, "scheduler")), /at least one server or worker/);
+  assert.match(problemOf(counts(0, 1, "server")), /as this node is a server/);
+  assert.match(problemOf(counts(1, 0, "worker")), /as this node is a worker/);
+  assert.equal(load(counts(1, 0, "scheduler")).workerCount, 0);
+  assert.equal(load(counts(0, 1, "worker")).serverCount, 0);
+});
+
+test("wants a rank below the count of its role, with room for all threads", () => {
+  assert.equal(withBase({ rank: 2 }).rank, 2);
+  assert.match(problemOf({ options: { ...BASE, rank: 3 } }), /a rank from 0 to 2, as there are 3 workers/);
+  assert.equal(withBase({ role: "server", rank: 0, threads: 2 }).threads, 2);
+  assert.match(problemOf({ options: { ...BASE, role: "server", rank: 1, threads: 2 } }), /a rank from 0 to 0/);
+  assert.match(problemOf({ options: { ...BASE, role: "server", threads: 3 } }), /threads \(option\): expected at most 2, the serverCount/);
+  assert.match(problemOf({ options: { ...BASE, role: "scheduler", rank: 1 } }), /there is one scheduler/);
+});
+
+test("fits the interval of heartbeats and the timeout to each other", () => {
+  const beats = (options: NodeConfigOptions) => {
+    const { heartbeatIntervalMs, heartbeatTimeoutMs } = withBase(options);
+    return [heartbeatIntervalMs, heartbeatTimeoutMs];
+  };
+  assert.deepEqual(beats({ heartbeatIntervalMs: 10_000 }), [10_000, 50_000]);
+  assert.deepEqual(beats({ heartbeatTimeoutMs: 500 }), [100, 500]);
+  assert.deepEqual(beats({ heartbeatTimeoutMs: 2 }), [1, 2]);
+  assert.deepEqual(beats({ heartbeatIntervalMs: 0 }), [0, 0]);
+  assert.deepEqual(beats({ heartbeatTimeoutMs: 0 }), [0, 0]);
+  assert.deepEqual(beats({ heartbeatIntervalMs: 100, heartbeatTimeoutMs: 0 }), [100, 0]);
+  assert.deepEqual(beats({ heartbeatIntervalMs: 100, heartbeatTimeoutMs: 101 }), [100, 101]);
+  assert.match(
+    problemOf({ options: { ...BASE, heartbeatIntervalMs: 100, heartbeatTimeoutMs: 100 } }),
+    /more than heartbeatIntervalMs, 100/,
+  );
+  assert.match(problemOf({ options: { ...BASE, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 100 } }), /would seem dead/);
+});
+
+test("turns resending on when messages are dropped on purpose, unless told otherwise", () => {
+  assert.equal(withBase({ faults: { dropPercent: 1 } }).resendTimeoutMs, 1000);
+  assert.equal(withBase({ faults: { dropPercent: 1 }, resendTimeoutMs: 0 }).resendTimeoutMs, 0);
+});
+
+test("refuses a folder for sockets that is relative or leaves no room for a socket's name", () => {
+  assert.match(problemOf({ options: { ...BASE, socketDir: "sockets" } }), /an absolute path/);
+  const socketDir = `/${"x".repeat(80)}`;
+  assert.match(problemOf({ options: { ...BASE, transport: "unix", socketDir } }), /at most 80 bytes/);
+  assert.equal(withBase({ socketDir }).socketDir, socketDir);
+});
+
+test("warns of a server that a scheduler elsewhere points nobody to, and of drops without resends", () => {
+  const warnings: string[] = [];
+  const warn = (warning: string) => warnings.push(warning);
+  load({ options: { ...BASE, role: "server", schedulerHost: "10.9.9.9", faults: { dropPercent: 1 }, resendTimeoutMs: 0 }, warn });
+  assert.equal(warnings.length, 2);
+  assert.match(warnings[0]!, /only be reached from its own machine.*--host/);
+  load({ options: { ...BASE, role: "server", schedulerHost: "10.9.9.9", host: "10.0.0.5" }, warn });
+  load({ options: BASE, warn });
+  assert.equal(warnings.length, 2);
+});
+
+test("reads the file that the option, the flag or the variable names, the first of them", () => {
+  const folder = mkdtempSync(join(tmpdir(), "wb-config-"));
+  try {
+    const yaml = join(folder, "a.yml");
+    const json = join(folder, "b.json");
+    writeFileSync(yaml, "threads: 2");
+    writeFileSync(json, '{ "threads": 1, "faults": { "seed": 9 } }');
+    assert.equal(load({ options: { ...BASE, config: yaml }, commandLine: { config: json } }).threads, 2);
+    assert.equal(load({ options: BASE, commandLine: { config: json }, env: { WEIGHBRIDGE_CONFIG: yaml } }).faults.seed, 9);
+    assert.equal(load({ options: BASE, env: { WEIGHBRIDGE_CONFIG: yaml } }).threads, 2);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("says which file could not be read and who named it, and nothing about keys that it might hold", () => {
+  assert.match(
+    problemOf({ env: { WEIGHBRIDGE_CONFIG: "/no/such.yml" } }),
+    /WEIGHBRIDGE_CONFIG \(environment\).*"\/no\/such\.yml", but ENOENT/,
+  );
+});
+
+test("refuses a section without a file", () => {
+  assert.match(problemOf({ commandLine: { section: "w0" } }), /--section \(command line\): expected a config file/);
+});

@@ -1,0 +1,133 @@
+// config — loadConfig, the door of this folder: options beat the command line, which beats the environment, which beats a file.
+// It reads one file at most, touches nothing else, and reports all that is wrong in one error.
+
+import { networkInterfaces } from "node:os";
+import { type FilePlace, filePlace } from "./config-file.ts";
+import { ABSENT, type ConfigKey, flagOf, variableOf, waysToGive } from "./config-key.ts";
+import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
+import { type ConfigPlace, commandLinePlace, environmentPlace, optionsPlace } from "./config-place.ts";
+import { badConfig, type ConfigProblem } from "./config-problem.ts";
+import { brokenRules, suspicions, type WhereFrom } from "./config-rules.ts";
+import { type ConfigFile, type FileDocument, type NamedText, parseConfigFile, readConfigFile } from "./file-document.ts";
+import type { NetworkInterfaces } from "./network-interface.ts";
+import { type FlatConfig, type KeyName, type NodeConfig, type NodeConfigOptions, nestConfig } from "./node-config.ts";
+import { resolveKey } from "./resolve-key.ts";
+
+export type ConfigSources = {
+  readonly options?: NodeConfigOptions;
+  /** commander's `opts()`: the flags of `describeKeys`, by their `flagKey`. */
+  readonly commandLine?: Readonly<Record<string, unknown>>;
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** A file that was read already. When left out, the file that `config` names is read. */
+  readonly file?: ConfigFile;
+  /** Hears what is legal but odd. When left out, it becomes a warning of the process. */
+  readonly warn?: (warning: string) => void;
+  /** For tests; otherwise this machine's. */
+  readonly interfaces?: NetworkInterfaces;
+};
+
+/** Throws a WeighbridgeError with code BAD_CONFIG that lists every problem. */
+export function loadConfig(sources: ConfigSources): NodeConfig {
+  const { options = {}, commandLine = {}, env = {}, interfaces = networkInterfaces(), warn = warnProcess } = sources;
+  const places: ConfigPlace[] = [optionsPlace(options), commandLinePlace(commandLine), environmentPlace(env)];
+  const problems = places.flatMap((place) => place.problems);
+
+  const { document, section, unusable } = openFile(sources.file, places);
+  // Without its file half the configuration would seem missing, so the rest is not looked at.
+  if (unusable.length > 0) throw badConfig([...problems, ...unusable]);
+  const file = document && filePlace({ document, section, interfaces });
+  if (file !== undefined) {
+    places.push(file);
+    problems.push(...file.problems);
+  }
+
+  const given = readKeys(places, interfaces);
+  problems.push(...given.problems, ...missingKeys(given, file, section));
+  const known = withDefaults(given);
+  problems.push(...brokenRules(known, (name) => given.whereFrom.get(name) ?? { subject: name, origin: "default" }));
+  if (problems.length > 0) throw badConfig(problems);
+
+  const config = known as FlatConfig; // Nothing was missing or broken.
+  for (const warning of [...given.warnings, ...suspicions(config)]) warn(warning);
+  return nestConfig(config);
+}
+
+function warnProcess(warning: string): void {
+  process.emitWarning(warning, "WeighbridgeConfigWarning");
+}
+
+type OpenedFile = {
+  readonly document?: FileDocument;
+  readonly section?: NamedText | undefined;
+  readonly unusable: readonly ConfigProblem[];
+};
+
+function openFile(file: ConfigFile | undefined, places: readonly ConfigPlace[]): OpenedFile {
+  const named = resolveKey({ name: "config", key: FILE_KEYS.config, places, known: {}, interfaces: {} });
+  const section = resolveKey({ name: "section", key: FILE_KEYS.section, places, known: {}, interfaces: {} });
+  const broken = [named, section].filter((resolution) => resolution.state === "broken");
+  if (broken.length > 0) return { unusable: broken.map(({ problem }) => problem) };
+
+  const chosen = section.state === "given" ? section : undefined;
+  if (file !== undefined || named.state === "given") {
+    const document = file === undefined ? readConfigFile(named as NamedText) : parseConfigFile(file);
+    return { document, section: chosen, unusable: document.problems };
+  }
+  if (chosen === undefined) return { unusable: [] };
+  const { subject, origin } = chosen;
+  const fix = `name the file with ${flagOf("config")}, ${variableOf("config")} or the option config, or remove ${subject}`;
+  return { unusable: [{ subject, origin, expected: "a config file to choose a section of", found: "no config file", fix }] };
+}
+
+type GivenKeys = {
+  readonly known: Readonly<Partial<FlatConfig>>;
+  readonly broken: ReadonlySet<KeyName>;
+  readonly whereFrom: ReadonlyMap<KeyName, WhereFrom>;
+  readonly problems: readonly ConfigProblem[];
+  readonly warnings: readonly string[];
+};
+
+function readKeys(places: readonly ConfigPlace[], interfaces: NetworkInterfaces): GivenKeys {
+  const known: Partial<Record<KeyName, unknown>> = {};
+  const broken = new Set<KeyName>();
+  const whereFrom = new Map<KeyName, WhereFrom>();
+  const problems: ConfigProblem[] = [];
+  const warnings: string[] = [];
+  for (const name of KEY_NAMES) {
+    const soFar = known as Partial<FlatConfig>; // Every value passed the schema of its key.
+    const key: ConfigKey<unknown> = KEYS[name];
+    const resolution = resolveKey({ name, key, places, known: soFar, interfaces });
+    if (resolution.state === "broken") {
+      broken.add(name);
+      problems.push(resolution.problem);
+    } else if (resolution.state === "given") {
+      known[name] = resolution.value;
+      whereFrom.set(name, { subject: resolution.subject, origin: resolution.origin });
+      if (resolution.warning !== undefined) warnings.push(resolution.warning);
+    }
+  }
+  return { known: known as Partial<FlatConfig>, broken, whereFrom, problems, warnings };
+}
+
+function missingKeys({ known, broken }: GivenKeys, file: FilePlace | undefined, section: NamedText | undefined): ConfigProblem[] {
+  const missing = KEY_NAMES.filter((name) => KEYS[name].fallback.required && !Object.hasOwn(known, name) && !broken.has(name));
+  const sections = section === undefined ? (file?.sections ?? []) : [];
+  const choose = sections.length === 0 ? "" : `; or choose a section of the file with --section: ${sections.join(", ")}`;
+  return missing.map((name) => {
+    const fix = waysToGive(name, KEYS[name]) + choose;
+    return { subject: name, origin: "required", expected: KEYS[name].kind.expected, found: "nothing", fix };
+  });
+}
+
+/** A key that is missing or broken stays out, and so does every default that would be taken from it. */
+function withDefaults({ known, broken }: GivenKeys): Readonly<Partial<FlatConfig>> {
+  const all: Partial<Record<KeyName, unknown>> = {};
+  for (const name of KEY_NAMES) {
+    const { fallback } = KEYS[name];
+    if (Object.hasOwn(known, name)) all[name] = known[name];
+    if (Object.hasOwn(known, name) || broken.has(name) || fallback.required) continue;
+    const value: unknown = fallback.valueFor({ ...known, ...(all as Partial<FlatConfig>) }); // As in readKeys; a default is of its key's type.
+    if (value !== undefined || fallback === ABSENT) all[name] = value;
+  }
+  return all as Partial<FlatConfig>;
+}

@@ -1,0 +1,68 @@
+// describe-keys — the key table in words, for `--help` and for docs/configuration.md.
+
+import { type ConfigKey, flagKeyOf, flagOf, foreignVariablesOf, variableOf } from "./config-key.ts";
+import { FILE_KEYS, KEYS } from "./config-keys.ts";
+import type { ForeignVariable } from "./foreign-variable.ts";
+
+export type KeyDescription = {
+  /** As in code and in a file. */
+  readonly name: string;
+  /** As commander takes it: `-s, --server-count <count>`. */
+  readonly flag: string;
+  /** As commander returns it, and `loadConfig` takes it. */
+  readonly flagKey: string;
+  readonly variable: string;
+  /** Variables of ps-lite, Hetu and MindSpore that set the key also. */
+  readonly foreignVariables: readonly string[];
+  readonly expected: string;
+  readonly default: string;
+  readonly description: string;
+};
+
+const ALL_KEYS: readonly (readonly [string, ConfigKey<unknown>])[] = Object.entries({ ...KEYS, ...FILE_KEYS });
+
+export function describeKeys(): KeyDescription[] {
+  return ALL_KEYS.map(([name, key]) => ({
+    name,
+    flag: `${key.short === undefined ? "" : `${key.short}, `}${flagOf(name)} <${key.kind.placeholder}>`,
+    flagKey: flagKeyOf(name),
+    variable: variableOf(name),
+    foreignVariables: [...new Set(foreignVariablesOf(key).map((variable) => variable.name))],
+    expected: key.kind.expected,
+    default: key.fallback.text,
+    description: key.description,
+  }));
+}
+
+export function keyTable(): string {
+  const rows = describeKeys().map(({ name, flag, variable, expected, default: standard, description }) => {
+    return [`\`${name}\``, `\`${flag}\``, `\`${variable}\``, standard, `${description} Takes ${expected}.`];
+  });
+  return markdownTable(["key", "flag", "variable", "default", "meaning"], rows);
+}
+
+export function foreignVariableTable(): string {
+  const entries = ALL_KEYS.flatMap(([name, key]) =>
+    [key.dmlc ?? [], key.mindspore ?? []].flatMap((list) =>
+      list.map((variable) => ({ name, variable, remarks: remarksOn(variable, list) })),
+    ),
+  );
+  entries.sort((a, b) => (a.variable.name < b.variable.name ? -1 : Number(a.variable.name > b.variable.name)));
+  const rows = entries.map(({ name, variable, remarks }) => [`\`${variable.name}\``, `\`${name}\``, remarks]);
+  return markdownTable(["variable", "sets", "remarks"], rows);
+}
+
+function remarksOn(variable: ForeignVariable, list: readonly ForeignVariable[]): string {
+  const { note, roles, yields } = variable;
+  const before = list.slice(0, list.indexOf(variable)).map(({ name }) => `\`${name}\``);
+  const listeners = roles === undefined ? undefined : `${roles.join(" and ")} only`;
+  const order = yields ? `yields to ${before.join(", ")}` : undefined;
+  return [note, listeners, order].filter((remark) => remark !== undefined).join("; ");
+}
+
+/** Columns are padded as biome pads them, so that formatting the page changes nothing. */
+function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const widths = head.map((_, column) => Math.max(...[head, ...rows].map((row) => row[column]?.length ?? 0)));
+  const line = (cells: readonly string[]) => `| ${cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`;
+  return [line(head), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)].join("\n");
+}

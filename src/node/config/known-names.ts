@@ -1,0 +1,61 @@
+// known-names — which names we answer to, and what to say about one that we do not.
+// A name in our own or ps-lite's space (WEIGHBRIDGE_*, DMLC_*) that we do not know is a mistake. PS_* and MS_* belong to
+// other programs also, so there only a near miss of a known name is one.
+
+import { foreignVariablesOf, variableOf } from "./config-key.ts";
+import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
+import type { ConfigProblem } from "./config-problem.ts";
+import { isSlip, nearestName } from "./nearest-name.ts";
+
+/** Set by the launchers of dmlc-core for themselves and for rabit; they say nothing that we need. */
+export const LAUNCHER_VARIABLES: readonly string[] = [
+  "DMLC_TRACKER_*",
+  "DMLC_JOB_*",
+  "DMLC_TASK_ID",
+  "DMLC_NODE_RANK",
+  "DMLC_NUM_ATTEMPT",
+  "DMLC_MAX_ATTEMPT",
+  "DMLC_WORKER_CORES",
+  "DMLC_WORKER_MEMORY_MB",
+  "DMLC_SERVER_CORES",
+  "DMLC_SERVER_MEMORY_MB",
+  "DMLC_WORKER_CONNECT_RETRY",
+  "DMLC_WORKER_STOP_PROCESS_ON_ERROR",
+  "DMLC_HDFS_OPTS",
+];
+
+export const FOREIGN_VARIABLES: ReadonlySet<string> = new Set(
+  KEY_NAMES.flatMap((name) => foreignVariablesOf(KEYS[name]).map((variable) => variable.name)),
+);
+const FILE_VARIABLES: readonly string[] = Object.keys(FILE_KEYS).map(variableOf);
+/** The variables that may stand in a file: all but those that say where the file is. */
+export const KEY_VARIABLES: ReadonlySet<string> = new Set([...KEY_NAMES.map(variableOf), ...FOREIGN_VARIABLES]);
+const ALL_VARIABLES: ReadonlySet<string> = new Set([...KEY_VARIABLES, ...FILE_VARIABLES]);
+
+export function isLauncherVariable(name: string): boolean {
+  return LAUNCHER_VARIABLES.some((known) => (known.endsWith("*") ? name.startsWith(known.slice(0, -1)) : name === known));
+}
+
+export type UnknownName = {
+  readonly typed: string;
+  readonly origin: string;
+  /** What a known name is called here: option, flag, variable, key. */
+  readonly noun: string;
+  readonly candidates: Iterable<string>;
+};
+
+export function unknownName({ typed, origin, noun, candidates }: UnknownName): ConfigProblem {
+  const nearest = nearestName(typed, candidates);
+  const fix = nearest === undefined ? "remove it" : `did you mean ${nearest}? Otherwise remove it`;
+  return { subject: typed, origin, expected: `a known ${noun}`, found: "a name that nothing reads", fix };
+}
+
+export function unknownVariables(names: Iterable<string>, origin: string): ConfigProblem[] {
+  return [...names].filter(isMistake).map((typed) => unknownName({ typed, origin, noun: "variable", candidates: ALL_VARIABLES }));
+}
+
+function isMistake(name: string): boolean {
+  if (ALL_VARIABLES.has(name) || isLauncherVariable(name)) return false;
+  if (/^(WEIGHBRIDGE|DMLC)_/.test(name)) return true;
+  return /^(PS|MS)_/.test(name) && [...ALL_VARIABLES].some((known) => isSlip(name, known));
+}

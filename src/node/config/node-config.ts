@@ -1,0 +1,95 @@
+// node-config — what one node needs to know before it starts, as plain data. `loadConfig` makes it; nothing here reads anything.
+// The table of keys works on the flat form, in which a nested key is spelled with a dot (`faults.dropPercent`).
+
+export type Role = "scheduler" | "server" | "worker";
+export type TransportName = "tcp" | "unix";
+export type LogLevel = "silent" | "error" | "warn" | "info" | "debug";
+
+/** Faults a node makes on purpose, to try out the rest. All off by default. */
+export type FaultConfig = {
+  readonly dropPercent: number;
+  readonly duplicatePercent: number;
+  readonly reorderPercent: number;
+  /** At most this long; the length of each delay comes from the seed. */
+  readonly delayMs: number;
+  readonly seed: number;
+};
+
+export type NodeConfig = {
+  readonly role: Role;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  readonly schedulerHost: string;
+  readonly schedulerPort: number;
+  /** The address this node listens on. */
+  readonly host: string;
+  /** The address other nodes use to reach this one. */
+  readonly advertiseHost: string;
+  /** 0: any free port. A scheduler's is its `schedulerPort`. */
+  readonly port: number;
+  /** Undefined: the scheduler chooses. */
+  readonly rank: number | undefined;
+  readonly transport: TransportName;
+  readonly socketDir: string;
+  /** Server nodes in this process. */
+  readonly threads: number;
+  /** 0: this node sends none. */
+  readonly heartbeatIntervalMs: number;
+  /** 0: nobody is declared dead for being silent. */
+  readonly heartbeatTimeoutMs: number;
+  readonly startTimeoutMs: number;
+  /** Undefined: a request waits as long as its caller does. */
+  readonly requestTimeoutMs: number | undefined;
+  /** 0: off. */
+  readonly resendTimeoutMs: number;
+  readonly faults: FaultConfig;
+  readonly outboxMessagesMax: number;
+  readonly outboxBytesMax: number;
+  readonly arenaBytesMax: number;
+  readonly logLevel: LogLevel;
+  /** 0: off. */
+  readonly managePort: number;
+  readonly nodeId: string | undefined;
+};
+
+type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
+
+/** What code may pass: any part of a config, and where the rest is to be read. */
+export type NodeConfigOptions = Optional<Omit<NodeConfig, "faults">> & {
+  readonly faults?: Optional<FaultConfig> | undefined;
+  readonly config?: string | undefined;
+  readonly section?: string | undefined;
+};
+
+export type FlatConfig = Omit<NodeConfig, "faults"> & { readonly [K in keyof FaultConfig as `faults.${K}`]: FaultConfig[K] };
+export type KeyName = keyof FlatConfig;
+
+const FAULTS = "faults.";
+
+export function nestConfig(flat: FlatConfig): NodeConfig {
+  const config: Record<string, unknown> = {};
+  const faults: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(flat)) {
+    if (name.startsWith(FAULTS)) faults[name.slice(FAULTS.length)] = value;
+    else config[name] = value;
+  }
+  return { ...config, faults } as NodeConfig; // FlatConfig and NodeConfig name the same keys.
+}
+
+export function flattenConfig(config: NodeConfig): FlatConfig {
+  return Object.fromEntries(flattenKeys(config)) as FlatConfig; // As above.
+}
+
+/** Spell nested keys with a dot. Takes any mapping, so that unknown keys keep their place in an error. */
+export function flattenKeys(nested: Readonly<Record<string, unknown>>): Map<string, unknown> {
+  const flat = new Map<string, unknown>();
+  for (const [name, value] of Object.entries(nested)) {
+    if (name !== "faults" || !isMapping(value)) flat.set(name, value);
+    else for (const [fault, setting] of Object.entries(value)) flat.set(FAULTS + fault, setting);
+  }
+  return flat;
+}
+
+export function isMapping(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,96 @@
+// resolve-key — finds the value of one key among all places.
+// Invariants:
+//   R1. The first place that has anything to say decides, whether what it says is valid or not: a mistake never falls through.
+//   R2. Within a place our own names beat ps-lite's and Hetu's, which beat MindSpore's.
+//   R3. Two of equal standing that differ are an error. Of ps-lite's and MindSpore's, neither of which knows the other, it is a warning.
+
+import type { ConfigKey } from "./config-key.ts";
+import type { ConfigPlace, Given } from "./config-place.ts";
+import { type ConfigProblem, quote } from "./config-problem.ts";
+import { type ForeignVariable, Refusal, type Surroundings } from "./foreign-variable.ts";
+import type { NetworkInterfaces } from "./network-interface.ts";
+import type { FlatConfig } from "./node-config.ts";
+
+export type Resolution<T> =
+  | { readonly state: "missing" }
+  | { readonly state: "broken"; readonly problem: ConfigProblem }
+  | { readonly state: "given"; readonly value: T; readonly subject: string; readonly origin: string; readonly warning?: string };
+
+export type KeyRequest<T> = {
+  readonly name: string;
+  readonly key: ConfigKey<T>;
+  /** The strongest first. */
+  readonly places: readonly ConfigPlace[];
+  readonly known: Readonly<Partial<FlatConfig>>;
+  readonly interfaces: NetworkInterfaces;
+};
+
+export function resolveKey<T>(request: KeyRequest<T>): Resolution<T> {
+  for (const place of request.places) {
+    const own = agree(
+      request,
+      (place.own.get(request.name) ?? []).map((given) => read(request, given)),
+    );
+    if (own.state !== "missing") return own;
+    const dmlc = agree(request, listen(request, place, request.key.dmlc ?? []));
+    const mindspore = agree(request, listen(request, place, request.key.mindspore ?? []));
+    if (dmlc.state !== "missing") return withWarning(dmlc, mindspore);
+    if (mindspore.state !== "missing") return mindspore;
+  }
+  return { state: "missing" };
+}
+
+function read<T>({ key }: KeyRequest<T>, { subject, origin, value }: Given): Resolution<T> {
+  const result = key.kind.schema.safeParse(value);
+  if (result.success) return { state: "given", value: result.data, subject, origin };
+  return { state: "broken", problem: rejected({ key, subject, origin, found: value }) };
+}
+
+type Rejected = { readonly key: ConfigKey<unknown>; readonly subject: string; readonly origin: string; readonly found: unknown };
+
+function rejected({ key, subject, origin, found }: Rejected, refusal?: Refusal): ConfigProblem {
+  const expected = refusal?.expected ?? key.kind.expected;
+  const leaveOut = key.fallback.required ? "" : `, or leave it out (default: ${key.fallback.text})`;
+  return { subject, origin, expected, found: quote(found), fix: refusal?.fix ?? `give ${subject} such a value${leaveOut}` };
+}
+
+function listen<T>(request: KeyRequest<T>, place: ConfigPlace, variables: readonly ForeignVariable[]): Resolution<T>[] {
+  const { key, known, interfaces } = request;
+  const surroundings: Surroundings = { variable: (name) => place.foreign.get(name)?.text, known, interfaces };
+  const heard: Resolution<T>[] = [];
+  for (const { name, roles, yields, translate } of variables) {
+    const variable = place.foreign.get(name);
+    const concerned = roles === undefined || (known.role !== undefined && roles.includes(known.role));
+    if (variable === undefined || !concerned || (yields && heard.length > 0)) continue;
+    const { text, origin } = variable;
+    const value = translate === undefined ? text : translate(text, surroundings);
+    if (value instanceof Refusal) {
+      heard.push({ state: "broken", problem: rejected({ key, subject: name, origin, found: text }, value) });
+    } else if (value !== undefined) {
+      const result = read(request, { subject: name, origin, value });
+      heard.push(result.state === "broken" ? { ...result, problem: { ...result.problem, found: quote(text) } } : result);
+    }
+  }
+  return heard;
+}
+
+/** The one value that all of them mean. */
+function agree<T>({ name }: KeyRequest<T>, heard: readonly Resolution<T>[]): Resolution<T> {
+  const [first] = heard;
+  const broken = heard.find((resolution) => resolution.state === "broken");
+  if (broken !== undefined) return broken;
+  if (first?.state !== "given") return { state: "missing" };
+  for (const other of heard) {
+    if (other.state !== "given" || Object.is(other.value, first.value)) continue;
+    const expected = `the same ${name} as ${other.subject} (${other.origin}), ${quote(other.value)}`;
+    const fix = "make them agree, or remove one";
+    return { state: "broken", problem: { subject: first.subject, origin: first.origin, expected, found: quote(first.value), fix } };
+  }
+  return first;
+}
+
+function withWarning<T>(winner: Resolution<T>, loser: Resolution<T>): Resolution<T> {
+  if (winner.state !== "given" || loser.state !== "given" || Object.is(winner.value, loser.value)) return winner;
+  const ignored = `${loser.subject} (${loser.origin}) says ${quote(loser.value)}`;
+  return { ...winner, warning: `${winner.subject} (${winner.origin}) says ${quote(winner.value)} and is used; ${ignored} and is ignored` };
+}

@@ -1,0 +1,30 @@
+// real-clock — the Clock of a running process: monotonic time, timers, and the two places of the event loop
+// that the data plane uses (nextTick: before further input; setImmediate: after the input of this turn).
+
+import type { CancelTimer, Clock } from "../base/clock.ts";
+
+/** The longest delay setTimeout takes, 24.8 days. What is longer, Infinity included, fires then. */
+const DELAY_MS_MAX = 2 ** 31 - 1;
+
+export function realClock(): Clock {
+  return REAL_CLOCK;
+}
+
+const REAL_CLOCK: Clock = {
+  nowMs(): number {
+    return performance.now();
+  },
+
+  after(delayMs: number, fire: () => void): CancelTimer {
+    const timer = setTimeout(fire, Math.min(delayMs, DELAY_MS_MAX));
+    return () => clearTimeout(timer);
+  },
+
+  soon(run: () => void): void {
+    process.nextTick(run);
+  },
+
+  afterInput(run: () => void): void {
+    setImmediate(run);
+  },
+};

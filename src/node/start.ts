@@ -1,0 +1,81 @@
+// start — makes a Postoffice out of a process: configuration, sockets, clock and log lines. The composition root of the kv face.
+
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { Postoffice } from "../kv/postoffice.ts";
+import type { Address } from "../transport/transport.ts";
+import { nameOf } from "../wire/node-id.ts";
+import { loadConfig } from "./config/config.ts";
+import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
+import { realClock } from "./real-clock.ts";
+import { textLog } from "./text-log.ts";
+import { SocketTransport } from "./transport/socket-transport.ts";
+
+export type StartOptions = NodeConfigOptions & {
+  /** False starts without waiting for the other nodes to be ready (ps-lite: StartAsync). */
+  readonly startBarrier?: boolean;
+};
+
+/** Starts the node that options, environment and file describe. Throws BAD_CONFIG, and what Postoffice.start throws. */
+export async function start({ startBarrier = true, ...options }: StartOptions = {}): Promise<Postoffice> {
+  return await startNode(loadConfig({ options, env: process.env }), { startBarrier });
+}
+
+/** Starts the node of a configuration that was loaded before. */
+export async function startNode(
+  config: NodeConfig,
+  { startBarrier = true }: { readonly startBarrier?: boolean } = {},
+): Promise<Postoffice> {
+  const { role, serverCount, workerCount, rank, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, resendTimeoutMs } = config;
+  const clock = realClock();
+  let office: Postoffice | undefined;
+  const log = textLog({ level: config.logLevel, who: () => (office === undefined || office.nodeId === 0 ? role : nameOf(office.nodeId)) });
+  office = await Postoffice.start({
+    role,
+    serverCount,
+    workerCount,
+    schedulerAddress: schedulerAddress(config),
+    ...(role === "server" ? { listenAddress: serverAddress(config), advertise: (bound: Address) => advertised(config, bound) } : {}),
+    rank,
+    label: config.nodeId ?? `${hostname()}:${process.pid}`,
+    transport: new SocketTransport({ clock, log }),
+    clock,
+    log,
+    heartbeatIntervalMs,
+    heartbeatTimeoutMs,
+    startTimeoutMs,
+    resendTimeoutMs,
+    faults: hasFaults(config) ? config.faults : undefined,
+    limits: { queuedMax: config.outboxMessagesMax },
+    arenaBytesMax: config.arenaBytesMax,
+    jobId: randomUUID(),
+    incarnation: Date.now(),
+    startBarrier,
+  });
+  return office;
+}
+
+/** Where the scheduler of this configuration listens. */
+export function schedulerAddress({ transport, socketDir, schedulerHost, schedulerPort, host, role }: NodeConfig): Address {
+  if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}.sock`)}`;
+  return tcpAddress(role === "scheduler" ? host : schedulerHost, schedulerPort);
+}
+
+function serverAddress({ transport, socketDir, schedulerPort, host, port }: NodeConfig): Address {
+  if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}-${process.pid}-${randomUUID().slice(0, 8)}.sock`)}`;
+  return tcpAddress(host, port);
+}
+
+/** The bound port, at the host that others are told. */
+function advertised({ transport, advertiseHost }: NodeConfig, bound: Address): Address {
+  return transport === "unix" ? bound : tcpAddress(advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1)));
+}
+
+function tcpAddress(host: string, port: number): Address {
+  return `tcp://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+function hasFaults({ faults }: NodeConfig): boolean {
+  return faults.dropPercent > 0 || faults.duplicatePercent > 0 || faults.reorderPercent > 0;
+}

@@ -1,0 +1,189 @@
+// socket-link — a Link over one connected socket, TCP or unix. Making and accepting sockets is SocketTransport's work.
+//
+// Input is read by Node's `onread` straight into the reader's views. Node chooses the view of the next read right after the callback of
+// the previous one, not at the read itself, and asks for the very first one before anybody could have named a reader. Therefore:
+//   S1. The first read goes to a small buffer of the link's own and is copied on; every later one lands in the reader's view.
+//   S2. After `close` nothing is read into the view that was chosen before it: its owner may already use that memory for something else.
+//       What still arrives is read into a buffer of the link's own and dropped, because a socket that is closed over unread input is reset
+//       by the system, and the reset would overtake the last bytes we wrote.
+//
+//   open ── close() ──> closing ── all written and the peer's end seen, or LINGER_MS later ──> closed
+//     └── destroy(), a throw out of the reader, the peer's end, a socket error ───────────────> closed
+
+import type net from "node:net";
+import { assert } from "../../base/assert.ts";
+import type { CancelTimer, Clock } from "../../base/clock.ts";
+import { RingQueue } from "../../base/ring-queue.ts";
+import type { Link, LinkReader } from "../../transport/transport.ts";
+
+/** How long a closed link waits for the other side's end after its own last byte was handed to the system. */
+const LINGER_MS = 1000;
+const FIRST_READ_BYTES = 64;
+const DROP_BYTES = 16 * 1024;
+const EMPTY = new Uint8Array(0);
+
+/** What Node offers on a socket's handle but does not list: where the next read goes. Since Node 12. */
+type ReadingHandle = { useUserBuffer(view: Uint8Array): void };
+
+export type SocketLinkOptions = {
+  readonly remote: string;
+  readonly clock: Clock;
+  /** Makes the socket, with this `onread`. */
+  readonly open: (onread: net.OnReadOpts) => net.Socket;
+};
+
+export class SocketLink implements Link {
+  readonly remote: string;
+  readonly socket: net.Socket;
+  readonly #clock: Clock;
+  /** One per write not yet flushed; the system takes writes in order, so one shared callback serves all. */
+  readonly #unflushed = new RingQueue<() => void>();
+  #reader: LinkReader | undefined;
+  #state: "open" | "closing" | "closed" = "open";
+  /** Where the next read goes. */
+  #view: Uint8Array = new Uint8Array(FIRST_READ_BYTES);
+  #firstRead = true;
+  #cause: Error | undefined;
+  #cancelLinger: CancelTimer | undefined;
+
+  constructor({ remote, clock, open }: SocketLinkOptions) {
+    this.remote = remote;
+    this.#clock = clock;
+    this.socket = open({
+      buffer: () => this.#view,
+      callback: (byteCount) => {
+        this.#take(byteCount);
+        return true;
+      },
+    });
+    this.socket.on("error", (error) => this.#failed(error));
+    this.socket.on("end", () => this.#ended());
+    this.socket.on("close", () => this.#closed());
+  }
+
+  /** Names the reader; in the turn in which the socket was accepted or connected, so before anything was read. */
+  start(reader: LinkReader): void {
+    assert(this.#reader === undefined, "a link has one reader");
+    this.#reader = reader;
+  }
+
+  write(chunks: readonly Uint8Array[], flushed: () => void): void {
+    if (this.#state !== "open") {
+      this.#clock.soon(flushed);
+      return;
+    }
+    const { socket } = this;
+    this.#unflushed.push(flushed);
+    const last = chunks.length - 1;
+    if (last <= 0) {
+      socket.write(chunks[0] ?? EMPTY, this.#written);
+      return;
+    }
+    socket.cork();
+    for (let i = 0; i < last; i++) socket.write(chunks[i] as Uint8Array);
+    socket.write(chunks[last] as Uint8Array, this.#written);
+    socket.uncork();
+  }
+
+  pause(): void {
+    if (this.#state === "open") this.socket.pause();
+  }
+
+  resume(): void {
+    if (this.#state === "open") this.socket.resume();
+  }
+
+  close(): void {
+    if (this.#state !== "open") return;
+    this.#state = "closing";
+    this.#dropInput();
+    this.socket.once("finish", () => {
+      this.#cancelLinger = this.#clock.after(LINGER_MS, () => this.socket.destroy());
+    });
+    this.socket.resume();
+    this.socket.end();
+  }
+
+  destroy(): void {
+    this.#abort(undefined);
+  }
+
+  /** Node calls this once per write, in order. Those it calls with an error, or after the end, are flushed by the close (L3). */
+  readonly #written = (error?: Error | null): void => {
+    const failed = error !== undefined && error !== null;
+    if (!failed && this.#state !== "closed") this.#unflushed.shift()?.();
+  };
+
+  #take(byteCount: number): void {
+    const reader = this.#reader;
+    if (this.#state !== "open") return;
+    try {
+      assert(reader !== undefined, "the reader is named before anything is read");
+      if (this.#firstRead) this.#takeFirst(reader, byteCount);
+      else reader.received(byteCount);
+      if (this.#isOpen()) this.#view = viewOf(reader);
+    } catch (thrown) {
+      this.#abort(thrown instanceof Error ? thrown : new Error(String(thrown))); // L5
+    }
+  }
+
+  #takeFirst(reader: LinkReader, byteCount: number): void {
+    this.#firstRead = false;
+    let bytes = this.#view.subarray(0, byteCount);
+    while (bytes.length > 0 && this.#isOpen()) {
+      const view = viewOf(reader);
+      const fitting = bytes.subarray(0, view.length);
+      view.set(fitting);
+      reader.received(fitting.length);
+      bytes = bytes.subarray(fitting.length);
+    }
+  }
+
+  /** A method, because the reader may have closed the link in between. */
+  #isOpen(): boolean {
+    return this.#state === "open";
+  }
+
+  /** S2. */
+  #dropInput(): void {
+    this.#view = new Uint8Array(DROP_BYTES);
+    const { _handle: handle } = this.socket as unknown as { _handle: ReadingHandle | null };
+    handle?.useUserBuffer(this.#view);
+  }
+
+  #abort(cause: Error | undefined): void {
+    if (this.#state === "closed") return;
+    // A reset tells the other side that something is missing. Once everything is written and the end is on its way, nothing is.
+    const reset = this.socket.remoteAddress !== undefined && (this.#state === "open" || this.socket.writableLength > 0);
+    this.#state = "closed";
+    this.#cause = cause;
+    if (this.socket.destroyed) return;
+    if (reset) this.socket.resetAndDestroy();
+    else this.socket.destroy();
+  }
+
+  #failed(error: Error): void {
+    // After a close in which everything was written, the other side's reset is only its way of ending.
+    if (this.#state === "open" || (this.#state === "closing" && !this.socket.writableFinished)) this.#cause = error;
+    this.#state = "closed";
+  }
+
+  /** The other side writes no more: by our protocol it reads no more either, so this is a close. */
+  #ended(): void {
+    this.#state = "closed";
+    this.socket.destroy();
+  }
+
+  #closed(): void {
+    this.#state = "closed";
+    this.#cancelLinger?.();
+    for (let flushed = this.#unflushed.shift(); flushed !== undefined; flushed = this.#unflushed.shift()) flushed();
+    this.#reader?.closed(this.#cause);
+  }
+}
+
+function viewOf(reader: LinkReader): Uint8Array {
+  const view = reader.view();
+  assert(view.length > 0, "a view has room for at least one byte (L2)");
+  return view;
+}

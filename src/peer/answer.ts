@@ -1,0 +1,100 @@
+// answer — one frame back to the node that asked: an acknowledgement, values, or a failure. Used when it cannot be written at once,
+// and when it has to be remembered; most acknowledgements go straight into the batch and never become an object.
+
+import { type FrameHeader, Kind } from "../wire/frame.ts";
+import { type FrameBatch, type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
+
+/** What an answer repeats of its request; kept when the answer is given later. */
+export type RequestLabel = {
+  readonly functionId: number;
+  readonly priority: number;
+  readonly request: number;
+  readonly app: number;
+  readonly customer: number;
+  readonly command: number;
+};
+
+/** The label of a request whose header is about to be overwritten. */
+export function labelOf(header: FrameHeader): RequestLabel {
+  const { functionId, priority, request, app, customer, command } = header;
+  return { functionId, priority, request, app, customer, command };
+}
+
+export type AnswerOptions = {
+  readonly kind?: typeof Kind.REPLY | typeof Kind.FAILURE;
+  readonly flags?: number;
+  readonly payload?: Uint8Array;
+  /** Let go once the payload has left, or will never leave. */
+  readonly held?: Held;
+  /** For an answer in several frames: bytes of all of them, and where this one begins. */
+  readonly totalBytes?: number;
+  readonly offsetBytes?: number;
+};
+
+const TWO_32 = 2 ** 32;
+
+export class Answer {
+  readonly priority: number;
+  readonly label: RequestLabel;
+  readonly #options: AnswerOptions;
+
+  constructor(label: RequestLabel, options: AnswerOptions = {}) {
+    this.priority = label.priority;
+    this.label = label;
+    this.#options = options;
+  }
+
+  get byteCount(): number {
+    return this.#options.payload?.length ?? 0;
+  }
+
+  writeTo(header: FrameHeader, batch: FrameBatch): void {
+    const { kind = Kind.REPLY, flags = 0, payload, held } = this.#options;
+    fillAnswerHeader(header, this.label, kind);
+    const payloadBytes = payload?.length ?? 0;
+    const { totalBytes = payloadBytes, offsetBytes = 0 } = this.#options;
+    header.flags = flags;
+    header.payloadBytes = payloadBytes;
+    setExtent(header, totalBytes, offsetBytes);
+    if (payload === undefined || payloadBytes <= INLINE_BYTES_MAX) {
+      const at = batch.begin(header, payloadBytes);
+      if (payload !== undefined) batch.page.bytes.set(payload, at);
+      held?.release();
+    } else {
+      batch.begin(header, 0);
+      batch.attach(payload);
+      batch.pad(payloadBytes);
+      if (held !== undefined) batch.hold(held);
+    }
+  }
+
+  /** The answer will not leave after all (the link is gone). */
+  discard(): void {
+    this.#options.held?.release();
+  }
+}
+
+export function fillAnswerHeader(header: FrameHeader, label: RequestLabel, kind: typeof Kind.REPLY | typeof Kind.FAILURE): void {
+  header.reset(kind, label.functionId);
+  header.priority = label.priority;
+  header.request = label.request;
+  header.app = label.app;
+  header.customer = label.customer;
+  header.command = label.command;
+}
+
+/** An answer's args: bytes of the whole answer, and where this frame's payload begins in it. */
+export function setExtent(header: FrameHeader, totalBytes: number, offsetBytes: number): void {
+  header.arg0 = totalBytes;
+  header.arg1 = totalBytes / TWO_32;
+  header.arg2 = offsetBytes;
+  header.arg3 = offsetBytes / TWO_32;
+}
+
+export function totalBytesOf(header: FrameHeader): number {
+  return header.arg1 * TWO_32 + header.arg0;
+}
+
+export function offsetBytesOf(header: FrameHeader): number {
+  return header.arg3 * TWO_32 + header.arg2;
+}

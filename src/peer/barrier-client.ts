@@ -1,0 +1,63 @@
+// barrier-client — a node's own side of barriers: which round it stands at, and the entry it has open. The decisions are the scheduler's
+// (consistency/barrier.ts).
+//
+// Invariants:
+//   W1. A node has at most one entry open per (group, customer): who asks while one is open waits for that one.
+//   W2. Who stops waiting leaves the entry standing, since others may pass on it. If the barrier was passed meanwhile, the next call
+//       returns at once; it does not enter the next round.
+//   W3. The round rises by passing only, so that a barrier that failed is entered again with the same one.
+
+import type { Clock } from "../base/clock.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import type { BarrierReply, BarrierRequest } from "../wire/control.ts";
+
+type Standing = { readonly passed: Promise<void>; waiterCount: number; isPassed: boolean };
+
+export class BarrierClient {
+  readonly #clock: Clock;
+  readonly #enter: (request: BarrierRequest) => Promise<BarrierReply>;
+  readonly #isLate: boolean;
+  readonly #lastRounds = new Map<string, number>();
+  readonly #standings = new Map<string, Standing>();
+
+  /** `isLate`: the job ran before this node came, so that it cannot know the rounds that are over. */
+  constructor({ clock, enter, isLate }: { clock: Clock; enter: (request: BarrierRequest) => Promise<BarrierReply>; isLate: boolean }) {
+    this.#clock = clock;
+    this.#enter = enter;
+    this.#isLate = isLate;
+  }
+
+  async pass(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
+    const name = `${group}/${customer}`;
+    const standing = this.#standings.get(name) ?? this.#stand(name, group, customer);
+    standing.waiterCount++;
+    try {
+      await waitFor(standing.passed, `the barrier of group ${group}`, this.#clock, wait);
+    } finally {
+      standing.waiterCount--;
+      if (standing.isPassed && standing.waiterCount === 0 && this.#standings.get(name) === standing) this.#standings.delete(name);
+    }
+  }
+
+  #stand(name: string, group: number, customer: number): Standing {
+    const lastRound = this.#lastRounds.get(name);
+    const round = lastRound === undefined ? (this.#isLate ? 0 : 1) : lastRound + 1;
+    const standing: Standing = {
+      isPassed: false,
+      waiterCount: 0,
+      passed: this.#enter({ group, customer, round }).then(
+        (reply) => {
+          standing.isPassed = true;
+          this.#lastRounds.set(name, reply.round);
+        },
+        (error: unknown) => {
+          this.#standings.delete(name); // W3
+          throw error;
+        },
+      ),
+    };
+    standing.passed.catch(() => {}); // Nobody may be waiting any more (W2); whoever is gets it from `pass`.
+    this.#standings.set(name, standing);
+    return standing;
+  }
+}

@@ -1,0 +1,379 @@
+// membership — a server's or worker's part in the job: it joins through the scheduler, keeps the newest roster, sends heartbeats, stands at
+// barriers and leaves. It decides nobody's death: only the roster says who is dead.
+//
+//   join ──► registered ──► joined ──► leave
+//               ▲              │ the scheduler has a new life: register again with `resume`, then send again what was open
+//               └──────────────┘ (everything else goes on meanwhile)
+//
+// Events: a Peer has one set of listeners, and Membership takes it. What concerns the scheduler's channel it handles itself; what concerns
+// any other channel goes to `events`, which the server or worker sets as it would have set the peer's own.
+//
+// Invariants:
+//   M1. The roster's version only rises.
+//   M2. Nothing but REGISTER is sent to a scheduler that does not know us: other calls wait until it has answered that.
+//   M3. While the scheduler is away nothing fails because of it; only a deadline of the caller's own ends a wait.
+//   M4. `onFatal` is told at most once: the job was aborted, or this node was replaced.
+
+import { assert } from "../base/assert.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { Address } from "../transport/transport.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import { inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
+import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import { BarrierClient } from "./barrier-client.ts";
+import type { Call } from "./call.ts";
+import type { Channel } from "./channel.ts";
+import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, ROSTER } from "./control-messages.ts";
+import { ask, type ControlMessage, serveControl } from "./json-call.ts";
+import type { Peer, PeerEvents } from "./peer.ts";
+
+export type MembershipOptions = {
+  /** Its id, incarnation, job and events are set here. */
+  readonly peer: Peer;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly role: Role;
+  /** Left out: any free rank. */
+  readonly rank: number | undefined;
+  /** Where this node listens; "" for one that does not. */
+  readonly address: Address;
+  readonly label: string;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  readonly schedulerAddress: Address;
+  readonly startTimeoutMs: number;
+  /** Tells this process from every other one; random when left out. */
+  readonly token?: string;
+};
+
+type RosterListener = (roster: RosterView) => void;
+type FatalListener = (error: WeighbridgeError) => void;
+
+/** A scheduler that is there answers within its own start timeout; its error says more than ours, so it gets this much longer. */
+const ANSWER_SLACK_MS = 1000;
+const LEAVE_DEADLINE_MS = 5000;
+
+export class Membership {
+  /** What the room above wants to hear of all channels but the scheduler's. */
+  events: PeerEvents = {};
+  readonly #options: MembershipOptions;
+  readonly #token: string;
+  readonly #peer: Peer;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #rosterListeners = new Set<RosterListener>();
+  readonly #fatalListeners = new Set<FatalListener>();
+  #channel: Channel | undefined;
+  #place: RegisterReply | undefined;
+  #roster: RosterView = { version: 0, nodes: [] };
+  #barriers: BarrierClient | undefined;
+  #fatal: WeighbridgeError | undefined;
+  /** While joining: why it cannot. */
+  #joining: Deferred<never> | undefined;
+  #lastProblem = "it has not answered";
+  #cancelStartTimer: CancelTimer = () => {};
+  #cancelHeartbeat: CancelTimer = () => {};
+  #heartbeatOpen = false;
+  /** While a new scheduler does not know us yet (M2). */
+  #resuming: Deferred<void> | undefined;
+  #heldCalls: Call[] = [];
+  #leaving: Deferred<void> | undefined;
+
+  constructor(options: MembershipOptions) {
+    const { peer } = options;
+    assert(options.role !== "scheduler", "the scheduler keeps the roster, it does not join");
+    this.#options = options;
+    this.#token = options.token ?? crypto.randomUUID();
+    this.#peer = peer;
+    this.#clock = options.clock;
+    this.#log = options.log;
+    peer.events = this.#peerEvents();
+    peer.serve(
+      ROSTER.functionId,
+      serveControl(ROSTER, (channel, roster) => {
+        checkSender(channel, "ROSTER");
+        this.#adopt(roster);
+        return {};
+      }),
+    );
+    peer.serve(
+      ABORT.functionId,
+      serveControl(ABORT, (channel, { code, message }) => {
+        checkSender(channel, "ABORT");
+        this.#end(new WeighbridgeError(code as ErrorCode, message));
+        return {};
+      }),
+    );
+  }
+
+  /** This node's id. */
+  get node(): number {
+    return this.#joined.node;
+  }
+
+  get rank(): number {
+    return rankOf(this.#joined.node);
+  }
+
+  get incarnation(): number {
+    return this.#joined.incarnation;
+  }
+
+  /** True when this node took over a place that another had before: the job was running when it came. */
+  get recovery(): boolean {
+    return this.#joined.recovery;
+  }
+
+  get job(): string {
+    return this.#joined.job;
+  }
+
+  /** The newest roster heard of; it does not list the scheduler. */
+  get roster(): RosterView {
+    return this.#roster;
+  }
+
+  /** Why this node cannot go on, if so. */
+  get fatal(): WeighbridgeError | undefined {
+    return this.#fatal;
+  }
+
+  entry(node: number): RosterEntry | undefined {
+    return this.#roster.nodes.find((entry) => entry.node === node);
+  }
+
+  /** The nodes of a group that have not left, dead ones included, in ps-lite's order: workers by rank, servers by rank, the scheduler. */
+  members(group: number): number[] {
+    const there = this.#roster.nodes.filter(({ role, state }) => state !== "left" && inGroup(role, group));
+    const ids = (wanted: Role): number[] => there.filter(({ role }) => role === wanted).map(({ node }) => node);
+    const ascending = (a: number, b: number): number => a - b;
+    const scheduler = inGroup("scheduler", group) ? [SCHEDULER_ID] : [];
+    return [...ids("worker").sort(ascending), ...ids("server").sort(ascending), ...scheduler];
+  }
+
+  deadNodes(): number[] {
+    return this.#roster.nodes.filter(({ state }) => state === "dead").map(({ node }) => node);
+  }
+
+  /** Calls `listener` with every newer roster. Returns what ends that. */
+  onRoster(listener: RosterListener): () => void {
+    this.#rosterListeners.add(listener);
+    return () => this.#rosterListeners.delete(listener);
+  }
+
+  /** Calls `listener` when this node cannot go on, also if that was before. Returns what ends that. */
+  onFatal(listener: FatalListener): () => void {
+    this.#fatalListeners.add(listener);
+    const error = this.#fatal;
+    if (error !== undefined) this.#clock.soon(() => listener(error));
+    return () => this.#fatalListeners.delete(listener);
+  }
+
+  /** Registers and waits until the whole cluster has. Throws SCHEDULER_UNREACHABLE, or the scheduler's own error. */
+  async join(): Promise<void> {
+    assert(this.#channel === undefined, "a node joins once");
+    this.#joining = new Deferred();
+    const channel = this.#peer.dial(SCHEDULER_ID, this.#options.schedulerAddress, 0);
+    this.#channel = channel;
+    this.#watchStart();
+    try {
+      const reply = await Promise.race([this.#register(channel, undefined), this.#joining.promise]);
+      this.#place = reply;
+      this.#peer.id = reply.node;
+      this.#peer.incarnation = reply.incarnation;
+      this.#peer.job = reply.job;
+      this.#barriers = new BarrierClient({ clock: this.#clock, isLate: reply.recovery, enter: (request) => this.#ask(BARRIER, request) });
+      this.#settleIn(reply);
+    } catch (thrown) {
+      const error = thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_REQUEST", reasonOf(thrown), { cause: thrown });
+      this.#peer.drop(channel, error);
+      throw error;
+    } finally {
+      this.#joining = undefined;
+      this.#cancelStartTimer();
+    }
+  }
+
+  /**
+   * Waits until every member of the group stands at this barrier. Throws NODE_DEAD when one of them died; the caller may enter again.
+   * A caller that stops waiting leaves its entry standing, and comes back to the same barrier with the next call.
+   */
+  async barrier(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
+    if (this.#fatal !== undefined) throw this.#fatal;
+    assert(this.#barriers !== undefined, "join comes first");
+    await this.#barriers.pass(group, customer, wait);
+  }
+
+  /** Tells the scheduler that this node is done: it no longer counts. Returns even if the scheduler cannot be told. */
+  async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }): Promise<void> {
+    const { log } = this.#options;
+    this.#cancelHeartbeat();
+    if (this.#place === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return;
+    this.#leaving = new Deferred();
+    try {
+      await waitFor(Promise.race([this.#ask(LEAVE, {}), this.#leaving.promise]), "the scheduler to let this node go", this.#clock, wait);
+    } catch (thrown) {
+      log.warn("the scheduler does not know that this node left", { reason: reasonOf(thrown) });
+    }
+  }
+
+  /** Stops heartbeats and waits. The peer stays open; it is the caller's. */
+  close(): void {
+    this.#cancelHeartbeat();
+    this.#cancelStartTimer();
+    this.#joining?.reject(new WeighbridgeError("CLOSED", "this node was closed"));
+    this.#leaving?.resolve();
+  }
+
+  get #joined(): RegisterReply {
+    assert(this.#place !== undefined, "join comes first");
+    return this.#place;
+  }
+
+  #peerEvents(): PeerEvents {
+    return {
+      linkUp: (channel) => {
+        if (channel !== this.#channel) this.events.linkUp?.(channel);
+        else if (this.#joining !== undefined) this.#watchStart();
+      },
+      linkDown: (channel) => {
+        if (channel !== this.#channel) this.events.linkDown?.(channel);
+        else if (this.#joining !== undefined) this.#watchStart();
+      },
+      unreachable: (channel, error) => {
+        if (channel !== this.#channel) this.events.unreachable?.(channel, error);
+        else this.#schedulerAway(error.message);
+      },
+      refused: (channel, error) => {
+        if (channel !== this.#channel) this.events.refused?.(channel, error);
+        else this.#end(error);
+      },
+      restarted: (channel, again) => {
+        if (channel === this.#channel) this.#schedulerRestarted(channel, again);
+        else if (this.events.restarted !== undefined) this.events.restarted(channel, again);
+        else for (const call of again) channel.send(call);
+      },
+    };
+  }
+
+  // Joining.
+
+  #register(channel: Channel, resume: ResumeClaim | undefined): Promise<RegisterReply> {
+    const { role, rank, address, serverCount, workerCount, label } = this.#options;
+    const token = this.#token;
+    return ask(channel, REGISTER, { role, rank, address, serverCount, workerCount, label, token, resume }, this.#clock);
+  }
+
+  /** Starts the time to wait over: without a link for the scheduler to appear, with one for its answer. */
+  #watchStart(): void {
+    const { startTimeoutMs, schedulerAddress } = this.#options;
+    this.#cancelStartTimer();
+    const isLinked = this.#channel?.link !== undefined;
+    this.#cancelStartTimer = this.#clock.after(isLinked ? startTimeoutMs + ANSWER_SLACK_MS : startTimeoutMs, () => {
+      const unreachable = `no scheduler at ${schedulerAddress} after ${startTimeoutMs} ms (${this.#lastProblem}); start one there, or point`;
+      const error = isLinked
+        ? new WeighbridgeError(
+            "DEADLINE",
+            `the scheduler at ${schedulerAddress} did not answer within ${startTimeoutMs} ms; is it stopped?`,
+          )
+        : new WeighbridgeError("SCHEDULER_UNREACHABLE", `${unreachable} DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler) at the right one`);
+      this.#joining?.reject(error);
+    });
+  }
+
+  #schedulerAway(problem: string): void {
+    this.#lastProblem = problem;
+    this.#leaving?.resolve(); // It needs no farewell: it waited for the last of us and ended, or will learn of us by our silence.
+  }
+
+  /** The scheduler knows us now. */
+  #settleIn(reply: RegisterReply): void {
+    this.#adopt(reply.roster);
+    this.#cancelHeartbeat();
+    if (reply.heartbeatIntervalMs > 0 && this.#leaving === undefined) this.#beat(reply.heartbeatIntervalMs);
+  }
+
+  #beat(intervalMs: number): void {
+    this.#cancelHeartbeat = this.#clock.after(intervalMs, () => {
+      this.#beat(intervalMs);
+      const channel = this.#channel;
+      if (channel?.link === undefined || this.#heartbeatOpen || this.#resuming !== undefined) return;
+      this.#heartbeatOpen = true;
+      ask(channel, HEARTBEAT, {}, this.#clock).then(
+        () => {
+          this.#heartbeatOpen = false;
+        },
+        (error: unknown) => {
+          this.#heartbeatOpen = false;
+          if (isWeighbridgeError(error, "FENCED")) this.#end(error);
+          else this.#log.debug("a heartbeat failed", { reason: reasonOf(error) });
+        },
+      );
+    });
+  }
+
+  // Running.
+
+  async #ask<Q, R>(message: ControlMessage<Q, R>, body: Q): Promise<R> {
+    while (this.#resuming !== undefined) await this.#resuming.promise; // M2
+    assert(this.#channel !== undefined, "join comes first");
+    return await ask(this.#channel, message, body, this.#clock);
+  }
+
+  #adopt(roster: RosterView): void {
+    if (roster.version <= this.#roster.version) return; // M1
+    this.#roster = roster;
+    const place = this.#place;
+    const own = place === undefined ? undefined : this.entry(place.node);
+    if (place !== undefined && own !== undefined && own.incarnation > place.incarnation) {
+      this.#end(new WeighbridgeError("FENCED", `${nameOf(own.node)} was replaced by "${own.label}" (life ${own.incarnation})`));
+    }
+    for (const listener of [...this.#rosterListeners]) listener(roster);
+  }
+
+  #schedulerRestarted(channel: Channel, again: readonly Call[]): void {
+    // An application that was open, of a node without a place or of one that resumes, is simply made again.
+    const applications = again.filter((call) => call.functionId === FunctionId.REGISTER);
+    this.#heldCalls.push(...again.filter((call) => call.functionId !== FunctionId.REGISTER));
+    for (const call of applications) channel.send(call);
+    if (applications.length > 0 || this.#place === undefined) return;
+    const { job, node, incarnation } = this.#place;
+    this.#resuming ??= new Deferred();
+    this.#log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
+    this.#register(channel, { job, node, incarnation, roster: this.#roster }).then(
+      (reply) => this.#resumed(channel, reply),
+      (error: unknown) => {
+        if (isWeighbridgeError(error) && !error.retryable) this.#end(error);
+        else this.#log.warn("the scheduler did not take this node back; waiting for another one", { reason: reasonOf(error) });
+      },
+    );
+  }
+
+  #resumed(channel: Channel, reply: RegisterReply): void {
+    this.#resuming?.resolve();
+    this.#resuming = undefined;
+    this.#settleIn(reply);
+    const calls = this.#heldCalls;
+    this.#heldCalls = [];
+    for (const call of calls) channel.send(call);
+  }
+
+  #end(error: WeighbridgeError): void {
+    this.#joining?.reject(error);
+    this.#leaving?.resolve();
+    if (this.#fatal !== undefined || this.#leaving !== undefined) return; // M4
+    this.#fatal = error;
+    this.#cancelHeartbeat();
+    for (const call of this.#heldCalls.splice(0)) call.failed(error);
+    this.#resuming?.reject(error);
+    for (const listener of [...this.#fatalListeners]) listener(error);
+  }
+}
+
+function checkSender(channel: Channel, what: string): void {
+  if (channel.id !== SCHEDULER_ID) throw new WeighbridgeError("BAD_REQUEST", `${what} comes from the scheduler, not from ${channel.name}`);
+}

@@ -1,0 +1,80 @@
+// outbox — frames that wait to leave on one channel: highest priority first, first in first out within a priority. Pure.
+//
+// Invariants:
+//   O1. Frames of equal priority leave in the order they came.
+//   O2. A frame leaves before every frame of lower priority that is still here.
+//   O3. A read never leaves before a write it must see: it is taken down to that write's priority, behind it (`mustFollow`).
+
+import { RingQueue } from "../base/ring-queue.ts";
+import type { Answer } from "./answer.ts";
+import { Call } from "./call.ts";
+
+/** One frame on its way out. */
+export type Outbound = Call | Answer | Notice;
+
+/** A frame that belongs to no request. */
+export type Notice = Pick<Answer, "priority" | "byteCount" | "writeTo" | "discard">;
+
+type Lane = { readonly priority: number; readonly frames: RingQueue<Outbound> };
+
+export class Outbox {
+  /** Highest priority first. The lane of priority 0 stays even when it is empty. */
+  readonly #lanes: Lane[] = [{ priority: 0, frames: new RingQueue() }];
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  push(frame: Outbound): void {
+    this.#laneOf(this.#placeOf(frame)).frames.push(frame);
+    this.#length++;
+  }
+
+  shift(): Outbound | undefined {
+    const lanes = this.#lanes;
+    for (let i = 0; i < lanes.length; i++) {
+      const lane = lanes[i] as Lane;
+      const frame = lane.frames.shift();
+      if (frame !== undefined) {
+        this.#length--;
+        return frame;
+      }
+      if (lane.priority !== 0) lanes.splice(i--, 1);
+    }
+    return undefined;
+  }
+
+  /** Takes everything out, in the order in which it would have left. */
+  drain(): Outbound[] {
+    const frames: Outbound[] = [];
+    for (let frame = this.shift(); frame !== undefined; frame = this.shift()) frames.push(frame);
+    return frames;
+  }
+
+  /** The priority at which a new frame queues: its own, or the lowest of the writes it must not overtake (O3). */
+  #placeOf(frame: Outbound): number {
+    const { priority } = frame;
+    if (this.#length === 0 || !(frame instanceof Call) || !frame.isRead) return priority;
+    for (let i = this.#lanes.length - 1; i >= 0; i--) {
+      const lane = this.#lanes[i] as Lane;
+      if (lane.priority >= priority) return priority;
+      for (let at = 0; at < lane.frames.length; at++) {
+        const waiting = lane.frames.at(at);
+        if (waiting instanceof Call && frame.mustFollow(waiting)) return lane.priority;
+      }
+    }
+    return priority;
+  }
+
+  #laneOf(priority: number): Lane {
+    const lanes = this.#lanes;
+    let at = 0;
+    while (at < lanes.length && (lanes[at] as Lane).priority > priority) at++;
+    const found = lanes[at];
+    if (found !== undefined && found.priority === priority) return found;
+    const lane: Lane = { priority, frames: new RingQueue() };
+    lanes.splice(at, 0, lane);
+    return lane;
+  }
+}

@@ -1,0 +1,334 @@
+// peer — a node's end of all its conversations: listens, dials and redials, shakes hands, and keeps one channel per other node.
+// It knows links and channels; who is who and alive is the membership's and the scheduler's business.
+//
+// Invariants:
+//   P1. At most one link per channel is in use: a newer one from the same node takes over, the old one is destroyed.
+//   P2. An older life of a node never takes over from a newer one (FENCED).
+//   P3. A dialed channel is redialed until it ends or gets another address.
+
+import { assert } from "../base/assert.ts";
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { Address, Link, Listener, Transport } from "../transport/transport.ts";
+import type { Hello } from "../wire/hello.ts";
+import { nameOf } from "../wire/node-id.ts";
+import type { Call } from "./call.ts";
+import { CHANNEL_LIMITS, Channel, type ChannelHost, type ChannelLimits, type FunctionHandler } from "./channel.ts";
+import { Connection, type ConnectionHost, type ReadBuffers } from "./connection.ts";
+import { type FaultOptions, Faults } from "./faults.ts";
+import { PagePool } from "./frame-batch.ts";
+import { PeerMetrics } from "./metrics.ts";
+
+export type PeerOptions = {
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly readBuffers: ReadBuffers;
+  readonly limits?: Partial<ChannelLimits>;
+  readonly faults?: FaultOptions | undefined;
+  readonly resendTimeoutMs?: number;
+  readonly helloTimeoutMs?: number;
+  readonly redialDelayMs?: number;
+  readonly connectDeadlineMs?: number;
+};
+
+/** What a node wants to hear of its channels. */
+export type PeerEvents = {
+  /** The link of this channel is gone; it may come back. */
+  linkDown?(channel: Channel): void;
+  linkUp?(channel: Channel): void;
+  /** The other node has a new life; `again` are the calls that may be asked again, in order. */
+  restarted?(channel: Channel, again: readonly Call[]): void;
+  /** The other node refuses to talk to us, for good. */
+  refused?(channel: Channel, error: WeighbridgeError): void;
+  /** A try to reach the other node failed; the next one comes soon. */
+  unreachable?(channel: Channel, error: Error): void;
+};
+
+type Dial = { readonly channel: Channel; address: Address; attempt: number; connecting: boolean };
+
+const REDIAL_DELAY_MAX_MS = 1000;
+
+export class Peer implements ChannelHost, ConnectionHost {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics: PeerMetrics = new PeerMetrics();
+  readonly pages: PagePool = new PagePool();
+  readonly limits: ChannelLimits;
+  readonly resendTimeoutMs: number;
+  readonly helloTimeoutMs: number;
+  readonly readBuffers: ReadBuffers;
+  /** Who we are, once the scheduler has said. */
+  id = 0;
+  incarnation = 0;
+  job = "";
+  events: PeerEvents = {};
+  readonly #transport: Transport;
+  readonly #faults: FaultOptions | undefined;
+  readonly #redialDelayMs: number;
+  readonly #connectDeadlineMs: number;
+  readonly #functions: (FunctionHandler | undefined)[] = [];
+  readonly #channels = new Map<number, Channel>();
+  readonly #connections = new Set<Connection>();
+  readonly #dials = new Map<Channel, Dial>();
+  readonly #dialing = new Map<Connection, Dial>();
+  readonly #listeners: Listener[] = [];
+  #anonymousCount = 0;
+  #stamp = 0;
+  #closed = false;
+
+  constructor(options: PeerOptions) {
+    this.clock = options.clock;
+    this.log = options.log;
+    this.readBuffers = options.readBuffers;
+    this.limits = { ...CHANNEL_LIMITS, ...options.limits };
+    this.resendTimeoutMs = options.resendTimeoutMs ?? 0;
+    this.helloTimeoutMs = options.helloTimeoutMs ?? 5000;
+    this.#transport = options.transport;
+    this.#faults = options.faults;
+    this.#redialDelayMs = options.redialDelayMs ?? 20;
+    this.#connectDeadlineMs = options.connectDeadlineMs ?? 5000;
+    if (this.resendTimeoutMs > 0) this.#watchOverdue();
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  serve(functionId: number, handler: FunctionHandler): void {
+    assert(this.#functions[functionId] === undefined, `function ${functionId} is served twice`);
+    this.#functions[functionId] = handler;
+  }
+
+  handlerOf(functionId: number): FunctionHandler | undefined {
+    return this.#functions[functionId];
+  }
+
+  nextStamp(): number {
+    return ++this.#stamp;
+  }
+
+  channel(id: number): Channel | undefined {
+    return this.#channels.get(id);
+  }
+
+  *channels(): Iterable<Channel> {
+    yield* this.#channels.values();
+  }
+
+  async listen(address: Address): Promise<Address> {
+    const listener = await this.#transport.listen(address, (link) => this.#open(link));
+    this.#listeners.push(listener);
+    return listener.address;
+  }
+
+  /** A channel to a node at this address. A channel that was known under another address or life moves there. */
+  dial(id: number, address: Address, incarnation: number): Channel {
+    let channel = this.#channels.get(id);
+    if (channel === undefined || channel.ended !== undefined) {
+      channel = this.#newChannel(id, incarnation);
+      this.#dials.set(channel, { channel, address, attempt: 0, connecting: false });
+    }
+    const dial = this.#dials.get(channel);
+    assert(dial !== undefined, "a node is either dialed or accepted");
+    if (channel.incarnation < incarnation && channel.incarnation !== 0) this.#renew(channel, incarnation);
+    channel.incarnation = Math.max(channel.incarnation, incarnation);
+    if (dial.address !== address) {
+      dial.address = address;
+      channel.link?.destroy();
+    }
+    this.#connect(dial);
+    return channel;
+  }
+
+  /** A channel to a node that will dial us. */
+  expect(id: number, incarnation: number): Channel {
+    return this.#channels.get(id) ?? this.#newChannel(id, incarnation);
+  }
+
+  /** Gives a channel that had no id (or keeps) its id and life; another channel of that id ends. */
+  identify(channel: Channel, id: number, incarnation: number): void {
+    const old = this.#channels.get(id);
+    if (old !== undefined && old !== channel) {
+      old.end(new WeighbridgeError("FENCED", `${nameOf(id)} was replaced by a newer one`));
+    }
+    this.#channels.delete(channel.id);
+    channel.id = id;
+    channel.incarnation = incarnation;
+    this.#channels.set(id, channel);
+  }
+
+  /** Ends the channel for good: open calls fail with `error`. */
+  drop(channel: Channel, error: WeighbridgeError): void {
+    if (this.#channels.get(channel.id) === channel) this.#channels.delete(channel.id);
+    this.#dials.delete(channel);
+    channel.end(error);
+  }
+
+  /** Closes every link after what was written left; open calls fail with CLOSED. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    const error = new WeighbridgeError("CLOSED", "this node was closed");
+    for (const channel of [...this.#channels.values()]) this.drop(channel, error);
+    for (const connection of [...this.#connections]) connection.link.close();
+    await Promise.all(this.#listeners.map((listener) => listener.close()));
+  }
+
+  // ConnectionHost
+
+  greeted(connection: Connection, hello: Hello): { channel: Channel; reply: Hello | undefined } {
+    if (hello.job !== "" && this.job !== "" && hello.job !== this.job) {
+      throw new WeighbridgeError(
+        "FENCED",
+        `job ${hello.job} is not job ${this.job}: a node of another job dialed this one, or this address was reused`,
+      );
+    }
+    const dial = this.#dialing.get(connection);
+    if (dial === undefined) {
+      const channel = hello.node === 0 ? this.#newChannel(-++this.#anonymousCount, 0) : this.#accept(hello);
+      return { channel, reply: this.#hello(channel) };
+    }
+    const { channel } = dial;
+    if (hello.node !== channel.id) {
+      throw new WeighbridgeError("NO_ROUTE", `${dial.address} was expected to be ${channel.name} but is ${nameOf(hello.node)}`, {
+        retryable: true,
+      });
+    }
+    if (hello.incarnation < channel.incarnation) {
+      throw new WeighbridgeError("NO_ROUTE", `${dial.address} still is an older life of ${channel.name}`, { retryable: true });
+    }
+    if (channel.link !== undefined) this.#replaceLink(channel);
+    if (channel.incarnation !== 0 && hello.incarnation !== channel.incarnation) this.#renew(channel, hello.incarnation);
+    channel.incarnation = hello.incarnation;
+    dial.attempt = 0;
+    this.#announceUp(channel);
+    return { channel, reply: undefined };
+  }
+
+  refused(connection: Connection, error: WeighbridgeError): void {
+    const dial = this.#dialing.get(connection);
+    if (dial === undefined || error.retryable) return;
+    const { channel } = dial;
+    this.drop(channel, error);
+    this.events.refused?.(channel, error);
+  }
+
+  ended(connection: Connection, cause: Error | undefined): void {
+    this.#connections.delete(connection);
+    const { channel } = connection;
+    if (cause !== undefined && !this.#closed) {
+      this.log.warn("link broken", { remote: connection.link.remote, node: channel?.name, reason: cause.message });
+    }
+    const dial = this.#dialing.get(connection);
+    this.#dialing.delete(connection);
+    if (dial !== undefined) {
+      dial.connecting = false;
+      if (channel === undefined && cause !== undefined) this.events.unreachable?.(dial.channel, cause);
+      this.#redial(dial);
+    }
+    if (channel === undefined) return;
+    if (channel.id < 0) this.drop(channel, new WeighbridgeError("CLOSED", "the peer went away before it was registered"));
+    if (channel.link === undefined) this.events.linkDown?.(channel);
+  }
+
+  #open(link: Link): Connection {
+    this.metrics.linksOpened++;
+    const connection = new Connection(this, link);
+    this.#connections.add(connection);
+    return connection;
+  }
+
+  #newChannel(id: number, incarnation: number): Channel {
+    const faults = this.#faults === undefined ? undefined : new Faults(this.#faults, this.clock, id * 31 + this.id);
+    const channel = new Channel(this, id, incarnation, faults);
+    this.#channels.set(id, channel);
+    return channel;
+  }
+
+  #hello(channel: Channel): Hello {
+    return { job: this.job, node: this.id, incarnation: this.incarnation, expects: channel.expects };
+  }
+
+  /** The channel for a node that dialed us. */
+  #accept(hello: Hello): Channel {
+    const known = this.#channels.get(hello.node);
+    if (known === undefined || known.ended !== undefined) {
+      const channel = this.#newChannel(hello.node, hello.incarnation);
+      this.#announceUp(channel);
+      return channel;
+    }
+    if (hello.incarnation < known.incarnation) {
+      throw new WeighbridgeError(
+        "FENCED",
+        `${known.name} was replaced by a newer one (life ${known.incarnation}, this is ${hello.incarnation})`,
+      ); // P2
+    }
+    this.#replaceLink(known);
+    if (hello.incarnation > known.incarnation) this.#renew(known, hello.incarnation);
+    this.#announceUp(known);
+    return known;
+  }
+
+  /** P1 */
+  #replaceLink(channel: Channel): void {
+    const { link } = channel;
+    if (link === undefined) return;
+    channel.detach(link);
+    link.destroy();
+  }
+
+  #renew(channel: Channel, incarnation: number): void {
+    const error = new WeighbridgeError(
+      "NODE_DEAD",
+      `${channel.name} was restarted; whether what it had not answered was applied is lost with it`,
+      {
+        retryable: true,
+      },
+    );
+    const again = channel.renew(incarnation, error);
+    this.events.restarted?.(channel, again);
+    if (this.events.restarted === undefined) for (const call of again) channel.send(call);
+  }
+
+  #announceUp(channel: Channel): void {
+    this.clock.soon(() => this.events.linkUp?.(channel));
+  }
+
+  #connect(dial: Dial): void {
+    if (dial.connecting || dial.channel.link !== undefined || this.#isDropped(dial)) return;
+    dial.connecting = true;
+    const open = (link: Link): Connection => {
+      const connection = this.#open(link);
+      this.#dialing.set(connection, dial);
+      connection.sendHello(this.#hello(dial.channel));
+      return connection;
+    };
+    this.#transport.connect(dial.address, open, { deadlineMs: this.#connectDeadlineMs }).catch((error: Error) => {
+      dial.connecting = false;
+      if (this.#isDropped(dial)) return;
+      this.events.unreachable?.(dial.channel, error);
+      this.#redial(dial);
+    });
+  }
+
+  #redial(dial: Dial): void {
+    if (this.#isDropped(dial)) return;
+    const delayMs = Math.min(REDIAL_DELAY_MAX_MS, this.#redialDelayMs * 2 ** Math.min(dial.attempt++, 10));
+    this.clock.after(delayMs, () => this.#connect(dial)); // P3
+  }
+
+  #isDropped(dial: Dial): boolean {
+    return this.#closed || this.#dials.get(dial.channel) !== dial;
+  }
+
+  #watchOverdue(): void {
+    this.clock.after(this.resendTimeoutMs / 2, () => {
+      if (this.#closed) return;
+      const nowMs = this.clock.nowMs();
+      for (const channel of this.#channels.values()) channel.resendOverdue(nowMs);
+      this.#watchOverdue();
+    });
+  }
+}

@@ -1,0 +1,102 @@
+// applicant — a node that registered and has no place yet, and the errors it may get instead of one. Each names the node, what it said,
+// what the others say, and the fix.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Role } from "../wire/node-id.ts";
+import type { RegisterRequest } from "../wire/register.ts";
+import { holderOf, type Place } from "./place.ts";
+
+/** `ticket` is whatever the caller needs to answer it. */
+export type Applicant<T> = { readonly request: RegisterRequest; readonly ticket: T; readonly arrivedAtMs: number };
+
+export type ClusterCounts = { readonly serverCount: number; readonly workerCount: number };
+
+export function countOf({ serverCount, workerCount }: ClusterCounts, role: Role): number {
+  return role === "server" ? serverCount : role === "worker" ? workerCount : 1;
+}
+
+const COUNTS_FIX = "start all nodes with the same DMLC_NUM_SERVER/DMLC_NUM_WORKER (--servers/--workers)";
+const RANK_FIX = "give each node of a role its own rank (--rank, SERVER_ID/WORKER_ID), or none";
+
+function plural(count: number, role: Role): string {
+  return `${count} ${role}${count === 1 ? "" : "s"}`;
+}
+
+function countsText({ serverCount, workerCount }: ClusterCounts): string {
+  return `${plural(serverCount, "server")} and ${plural(workerCount, "worker")}`;
+}
+
+function nameOfApplicant({ role, rank, label }: RegisterRequest): string {
+  return `${role}${rank === undefined ? "" : ` ${rank}`} ("${label}")`;
+}
+
+function labels(applicants: readonly Applicant<unknown>[]): string {
+  return applicants.map(({ request }) => `"${request.label}"`).join(", ");
+}
+
+/** A request that no scheduler can make sense of, whatever the others say. */
+export function malformed(request: RegisterRequest): WeighbridgeError | undefined {
+  if (request.role === "scheduler") return new WeighbridgeError("BAD_REQUEST", `"${request.label}" registered as a second scheduler`);
+  if (request.role === "server" && request.address === "")
+    return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} does not say where it listens`);
+  return undefined;
+}
+
+/** The counts or the rank contradict the scheduler's. `others` registered before. */
+export function contradiction(
+  request: RegisterRequest,
+  counts: ClusterCounts,
+  others: readonly Applicant<unknown>[],
+): WeighbridgeError | undefined {
+  const name = nameOfApplicant(request);
+  if (request.serverCount !== counts.serverCount || request.workerCount !== counts.workerCount) {
+    const agreeing = others.length === 0 ? "" : ` and ${labels(others)}`;
+    const theirs = `the scheduler${agreeing} for ${countsText(counts)}`;
+    return new WeighbridgeError("COUNT_MISMATCH", `${name} was started for ${countsText(request)}, but ${theirs}; ${COUNTS_FIX}`);
+  }
+  const count = countOf(counts, request.role);
+  if (request.rank !== undefined && request.rank >= count)
+    return new WeighbridgeError(
+      "BAD_CONFIG",
+      `${name} asks for rank ${request.rank}, but ranks of ${count} end at ${count - 1}; ${RANK_FIX}`,
+    );
+  return undefined;
+}
+
+export function rankClash(first: RegisterRequest, second: RegisterRequest): WeighbridgeError {
+  const both = `"${first.label}" and "${second.label}" both ask to be ${first.role} ${first.rank}`;
+  return new WeighbridgeError("RANK_TAKEN", `${both}; ${RANK_FIX}`);
+}
+
+export function oneTooMany(request: RegisterRequest, counts: ClusterCounts, others: readonly Applicant<unknown>[]): WeighbridgeError {
+  const count = plural(countOf(counts, request.role), request.role);
+  const there = others.length === 0 ? "" : `, and ${labels(others)} registered already`;
+  const message = `${nameOfApplicant(request)} is one too many: the cluster has ${count}${there}; start no more than that, or ${COUNTS_FIX}`;
+  return new WeighbridgeError("COUNT_MISMATCH", message);
+}
+
+/** The cluster is not complete in time. */
+export function incomplete(counts: ClusterCounts, there: readonly Applicant<unknown>[], startTimeoutMs: number): WeighbridgeError {
+  const roles: readonly Role[] = ["server", "worker"];
+  const parts = roles.map((role) => {
+    const present = there.filter(({ request }) => request.role === role);
+    const names = present.length === 0 ? "" : ` (${labels(present)})`;
+    return `${present.length} of ${plural(countOf(counts, role), role)}${names}`;
+  });
+  const fix = "start the missing ones with this scheduler's address, or raise startTimeoutMs";
+  return new WeighbridgeError(
+    "DEADLINE",
+    `the cluster was not complete after ${startTimeoutMs} ms: ${parts.join(" and ")} registered; ${fix}`,
+  );
+}
+
+export function rankHeld(request: RegisterRequest, holder: Place): WeighbridgeError {
+  const message = `${nameOfApplicant(request)} asks for the place of ${holderOf(holder)}, which is alive; stop that one first, or ${RANK_FIX}`;
+  return new WeighbridgeError("RANK_TAKEN", message);
+}
+
+export function nothingFree(request: RegisterRequest, holders: readonly Place[], waitedMs: number): WeighbridgeError {
+  const held = holders.map(holderOf).join(", ");
+  const message = `no place for ${nameOfApplicant(request)} after ${waitedMs} ms: all ${request.role} places are held, by ${held}`;
+  return new WeighbridgeError("DEADLINE", `${message}; stop one of them, or start the whole cluster with more ${request.role}s`);
+}

@@ -1,0 +1,57 @@
+// place — one node's place in a running job: who holds it, in which life, and when it was last heard of. Kept by roster.ts.
+
+import { idOf, nameOf, type Role } from "../wire/node-id.ts";
+import type { NodeState, RosterEntry } from "../wire/roster.ts";
+
+/** How long a closed link may stay closed before its node is dead, when heartbeats do not decide that. */
+export const LINK_GRACE_MS = 5000;
+
+export type Place = {
+  readonly node: number;
+  readonly role: Role;
+  readonly rank: number;
+  address: string;
+  label: string;
+  /** Of the process that registered; empty when we only know it by hearsay, after a restart of the scheduler. */
+  token: string;
+  incarnation: number;
+  state: NodeState;
+  heardAtMs: number;
+  /** Since when it has no link to us; undefined while it has one. */
+  downSinceMs: number | undefined;
+  /** False while we have it from another node's memory and have not heard of it ourselves. */
+  confirmed: boolean;
+};
+
+/** A place that nobody has held yet. */
+export function emptyPlace(role: Role, rank: number): Place {
+  return {
+    node: idOf(role, rank),
+    role,
+    rank,
+    address: "",
+    label: "",
+    token: "",
+    incarnation: 0,
+    state: "dead",
+    heardAtMs: 0,
+    downSinceMs: 0,
+    confirmed: false,
+  };
+}
+
+/** When the node is dead unless it is heard of before; Infinity: not by itself. */
+export function deathAtMs({ state, heardAtMs, downSinceMs }: Place, heartbeatTimeoutMs: number): number {
+  if (state !== "alive") return Infinity;
+  if (heartbeatTimeoutMs > 0) return heardAtMs + heartbeatTimeoutMs;
+  return downSinceMs === undefined ? Infinity : downSinceMs + LINK_GRACE_MS;
+}
+
+/** A place by its holder, for messages: `worker 0 ("host:17")`. */
+export function holderOf({ node, label }: Place): string {
+  return label === "" ? nameOf(node) : `${nameOf(node)} ("${label}")`;
+}
+
+export function entryOf({ node, role, rank, address, incarnation, state, label }: Place): RosterEntry {
+  return { node, role, rank, address, incarnation, state, label };
+}

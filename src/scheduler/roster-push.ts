@@ -1,0 +1,47 @@
+// roster-push — tells the nodes of every change of the roster. A node that is slow or away has one call open, not one per change: when it
+// answers and is behind, it gets the newest.
+
+import type { Clock } from "../base/clock.ts";
+import type { Channel } from "../peer/channel.ts";
+import { ROSTER } from "../peer/control-messages.ts";
+import { ask } from "../peer/json-call.ts";
+import type { Peer } from "../peer/peer.ts";
+import type { RosterView } from "../wire/roster.ts";
+
+export class RosterPush {
+  readonly #peer: Peer;
+  readonly #clock: Clock;
+  readonly #view: () => RosterView;
+  readonly #open = new Set<Channel>();
+
+  constructor({ peer, clock, view }: { readonly peer: Peer; readonly clock: Clock; readonly view: () => RosterView }) {
+    this.#peer = peer;
+    this.#clock = clock;
+    this.#view = view;
+  }
+
+  /** Brings everybody alive up to date, in their own time. */
+  announce(): void {
+    const view = this.#view();
+    for (const { node, state } of view.nodes) {
+      const channel = this.#peer.channel(node);
+      if (state === "alive" && channel !== undefined && !this.#open.has(channel)) this.#push(channel, view);
+    }
+  }
+
+  #push(channel: Channel, view: RosterView): void {
+    this.#open.add(channel);
+    ask(channel, ROSTER, view, this.#clock).then(
+      () => {
+        this.#open.delete(channel);
+        const newest = this.#view();
+        const entry = newest.nodes.find(({ node }) => node === channel.id);
+        if (newest.version > view.version && entry?.state === "alive" && this.#peer.channel(channel.id) === channel)
+          this.#push(channel, newest);
+      },
+      () => {
+        this.#open.delete(channel); // The channel ended, or the node does not understand us: its next registration brings it up to date.
+      },
+    );
+  }
+}

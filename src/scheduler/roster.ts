@@ -1,0 +1,357 @@
+// roster — the scheduler's book of nodes: who registered, who holds which place in which life, who is dead. Pure: events and the time in,
+// decisions out, which scheduler.ts carries out in their order. No timer: `dueMs` says when `tick` has something to decide.
+//
+//   forming ── all registered, or a node resumes ──► running ── nobody is left ──► finished
+//      └── a contradiction, or the deadline ──► failed: everybody gets the error, now and later
+//   a place:  alive ── silent too long ──► dead ── heard of again, or given to a newcomer ──► alive;   alive ── LEAVE ──► left
+//
+// Invariants:
+//   R1. A place has one holder. A new one gets the next incarnation; the old one is FENCED from then on.
+//   R2. Every change that others can see raises the version, which never falls, not even over a restart of the scheduler.
+//   R3. Every application is answered: with a place, or with an error within `startTimeoutMs`.
+//   R4. After a restart the first node that resumes brings the job, the places and their lives; nobody else's place is given away
+//       before its holder had `heartbeatTimeoutMs` to resume as well.
+
+import { assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
+import { nameOf, type Role } from "../wire/node-id.ts";
+import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
+import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import { type Applicant, type ClusterCounts, contradiction, countOf, incomplete, malformed } from "./applicant.ts";
+import { assignRanks, conflict } from "./formation.ts";
+import { deathAtMs, emptyPlace, entryOf, type Place } from "./place.ts";
+import { findSeat } from "./seating.ts";
+
+export type RosterRules = ClusterCounts & {
+  /** 0: nodes send no heartbeats. */
+  readonly heartbeatIntervalMs: number;
+  /** 0: only a closed link tells of a death. */
+  readonly heartbeatTimeoutMs: number;
+  readonly startTimeoutMs: number;
+};
+
+export type Decision<T> =
+  | { readonly kind: "admit"; readonly ticket: T; readonly node: number; readonly incarnation: number; readonly recovery: boolean }
+  | { readonly kind: "refuse"; readonly ticket: T; readonly error: WeighbridgeError }
+  /** The cluster is there: nodes may be answered and the job has its id. */
+  | { readonly kind: "run" }
+  /** A life of this node is over. */
+  | { readonly kind: "died"; readonly node: number }
+  /** Tell everybody alive. */
+  | { readonly kind: "announce" }
+  /** The job cannot go on. */
+  | { readonly kind: "fail"; readonly error: WeighbridgeError }
+  /** Everybody has left, or is dead and has nobody to come back to. */
+  | { readonly kind: "finish" };
+
+const ROLES: readonly Role[] = ["worker", "server"];
+
+export class Roster<T> {
+  readonly #rules: RosterRules;
+  readonly #deadlineMs: number;
+  #phase: Phase = "forming";
+  #job: string;
+  #failure: WeighbridgeError | undefined;
+  #applicants: Applicant<T>[] = [];
+  readonly #places = new Map<number, Place>();
+  #version = 0;
+  /** The newest version among those the resuming nodes brought. */
+  #resumedVersion = 0;
+  #changed = false;
+  #finished = false;
+
+  constructor({ rules, job, nowMs }: { readonly rules: RosterRules; readonly job: string; readonly nowMs: number }) {
+    const { heartbeatIntervalMs, heartbeatTimeoutMs } = rules;
+    this.#rules = { ...rules, heartbeatTimeoutMs: heartbeatIntervalMs === 0 ? 0 : heartbeatTimeoutMs };
+    this.#job = job;
+    this.#deadlineMs = nowMs + rules.startTimeoutMs;
+  }
+
+  get phase(): Phase {
+    return this.#phase;
+  }
+
+  get job(): string {
+    return this.#job;
+  }
+
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Everybody with a place, in ps-lite's order: workers by rank, then servers. Without the scheduler. */
+  view(): RosterView {
+    return { version: this.#version, nodes: [...this.#places.values()].map(entryOf) };
+  }
+
+  entry(node: number): RosterEntry | undefined {
+    const place = this.#places.get(node);
+    return place === undefined ? undefined : entryOf(place);
+  }
+
+  status(nowMs: number): StatusEntry[] {
+    return [...this.#places.values()].map((place) => ({
+      ...entryOf(place),
+      heartbeatAgeMs: place.confirmed ? Math.max(0, Math.round(nowMs - place.heardAtMs)) : undefined,
+      linked: place.downSinceMs === undefined,
+    }));
+  }
+
+  waiting(): WaitingEntry[] {
+    return this.#applicants.map(({ request: { role, rank, address, label } }) => ({ role, rank, address, label }));
+  }
+
+  /** When `tick` has to be called, if nothing else happens before. */
+  dueMs(nowMs: number): number {
+    if (this.#phase === "failed") return Infinity;
+    if (this.#phase === "forming") return this.#deadlineMs;
+    const places = [...this.#places.values()];
+    const dueTimes = places.map((place) => deathAtMs(place, this.#rules.heartbeatTimeoutMs));
+    for (const applicant of this.#applicants) {
+      const seat = findSeat(applicant, places, this.#rules, nowMs);
+      dueTimes.push(seat.found === "nothing" ? seat.lookAgainAtMs : nowMs);
+    }
+    return Math.min(Infinity, ...dueTimes);
+  }
+
+  register(request: RegisterRequest, ticket: T, nowMs: number): Decision<T>[] {
+    if (this.#failure !== undefined) return [{ kind: "refuse", ticket, error: this.#failure }];
+    const wrong = malformed(request);
+    if (wrong !== undefined) return [{ kind: "refuse", ticket, error: wrong }];
+    if (request.resume !== undefined) return this.#resume(request, request.resume, ticket, nowMs);
+    const decisions = this.#forget(request.token);
+    const applicant: Applicant<T> = { request, ticket, arrivedAtMs: nowMs };
+    return [...decisions, ...(this.#phase === "forming" ? this.#gather(applicant, nowMs) : this.#apply(applicant, nowMs))];
+  }
+
+  /** Who asked went away before it was answered. */
+  withdraw(ticket: T): void {
+    this.#applicants = this.#applicants.filter((applicant) => applicant.ticket !== ticket);
+  }
+
+  /** A node sent something. Throws when it has no place, or no longer. */
+  heard(node: number, incarnation: number, nowMs: number): Decision<T>[] {
+    const place = this.#holder(node, incarnation);
+    place.heardAtMs = nowMs;
+    if (place.state === "dead") this.#setState(place, "alive");
+    return this.#conclude([], nowMs);
+  }
+
+  linkUp(node: number, incarnation: number, nowMs: number): Decision<T>[] {
+    const place = this.#places.get(node);
+    if (place === undefined || !place.confirmed || place.incarnation !== incarnation) return [];
+    place.downSinceMs = undefined;
+    return this.heard(node, incarnation, nowMs);
+  }
+
+  linkDown(node: number, incarnation: number, nowMs: number): Decision<T>[] {
+    const place = this.#places.get(node);
+    if (place === undefined || place.incarnation !== incarnation) return [];
+    place.downSinceMs ??= nowMs;
+    return this.#conclude([], nowMs);
+  }
+
+  leave(node: number, incarnation: number, nowMs: number): Decision<T>[] {
+    this.#setState(this.#holder(node, incarnation), "left");
+    return this.#conclude([], nowMs);
+  }
+
+  tick(nowMs: number): Decision<T>[] {
+    if (this.#phase === "forming" && nowMs >= this.#deadlineMs) {
+      return this.fail(incomplete(this.#rules, this.#applicants, this.#rules.startTimeoutMs));
+    }
+    const decisions: Decision<T>[] = [];
+    for (const place of this.#places.values()) {
+      if (nowMs < deathAtMs(place, this.#rules.heartbeatTimeoutMs)) continue;
+      this.#setState(place, "dead");
+      decisions.push({ kind: "died", node: place.node });
+    }
+    return this.#conclude(decisions, nowMs);
+  }
+
+  /** The job is over with this error, for everybody who waits and everybody who comes. */
+  fail(error: WeighbridgeError): Decision<T>[] {
+    if (this.#failure !== undefined) return [];
+    this.#phase = "failed";
+    this.#failure = error;
+    const refusals = this.#applicants.map(({ ticket }): Decision<T> => ({ kind: "refuse", ticket, error }));
+    this.#applicants = [];
+    return [{ kind: "fail", error }, ...refusals];
+  }
+
+  // Forming.
+
+  #gather(applicant: Applicant<T>, nowMs: number): Decision<T>[] {
+    const error = conflict(applicant, this.#rules, this.#applicants);
+    this.#applicants.push(applicant);
+    if (error !== undefined) return this.fail(error);
+    const assignments = assignRanks(this.#applicants, this.#rules);
+    if (assignments === undefined) return [];
+    this.#applicants = [];
+    this.#run();
+    const decisions: Decision<T>[] = [{ kind: "run" }];
+    for (const { applicant: assigned, rank } of assignments) {
+      const place = [...this.#places.values()].find((candidate) => candidate.role === assigned.request.role && candidate.rank === rank);
+      assert(place !== undefined, "ranks are given within the counts");
+      decisions.push({ ...this.#seat(assigned, place, nowMs), recovery: false });
+    }
+    this.#changed = false; // The answers carry it already.
+    this.#version = 1;
+    return decisions;
+  }
+
+  #run(): void {
+    this.#phase = "running";
+    for (const role of ROLES) {
+      for (let rank = 0; rank < countOf(this.#rules, role); rank++) {
+        const place = emptyPlace(role, rank);
+        this.#places.set(place.node, place);
+      }
+    }
+  }
+
+  // Newcomers.
+
+  /** A newcomer to a cluster that is complete. */
+  #apply(applicant: Applicant<T>, nowMs: number): Decision<T>[] {
+    const { request, ticket } = applicant;
+    const error = contradiction(request, this.#rules, []);
+    if (error !== undefined) return [{ kind: "refuse", ticket, error }];
+    const own = [...this.#places.values()].find((place) => place.token === request.token && place.state !== "left");
+    if (own !== undefined) {
+      // The same process, whose answer was lost with its link: it keeps its life, and nothing has happened.
+      own.heardAtMs = nowMs;
+      own.downSinceMs = undefined;
+      if (own.state === "dead") this.#setState(own, "alive");
+      const recovery = own.incarnation > 1;
+      return this.#conclude([{ kind: "admit", ticket, node: own.node, incarnation: own.incarnation, recovery }], nowMs);
+    }
+    this.#applicants.push(applicant);
+    return this.#conclude([], nowMs);
+  }
+
+  /** Gives a place to this node, in a new life (R1). */
+  #seat({ request, ticket }: Applicant<T>, place: Place, nowMs: number): Decision<T> & { kind: "admit" } {
+    place.address = request.address;
+    place.label = request.label;
+    place.token = request.token;
+    place.incarnation++;
+    place.state = "alive";
+    place.heardAtMs = nowMs;
+    place.downSinceMs = undefined;
+    place.confirmed = true;
+    this.#changed = true;
+    return { kind: "admit", ticket, node: place.node, incarnation: place.incarnation, recovery: true };
+  }
+
+  #seatApplicants(nowMs: number): Decision<T>[] {
+    const decisions: Decision<T>[] = [];
+    const waiting = this.#applicants;
+    this.#applicants = [];
+    for (const applicant of waiting) {
+      const seat = findSeat(applicant, [...this.#places.values()], this.#rules, nowMs);
+      if (seat.found === "nothing") this.#applicants.push(applicant);
+      else if (seat.found === "refusal") decisions.push({ kind: "refuse", ticket: applicant.ticket, error: seat.error });
+      else decisions.push({ kind: "died", node: seat.place.node }, this.#seat(applicant, seat.place, nowMs));
+    }
+    return decisions;
+  }
+
+  /** An earlier application of the same process is void: its link is gone, or it would not ask again. */
+  #forget(token: string): Decision<T>[] {
+    const error = new WeighbridgeError("ABORTED", "this node registered again meanwhile", { retryable: true });
+    const earlier = this.#applicants.filter(({ request }) => request.token === token);
+    this.#applicants = this.#applicants.filter(({ request }) => request.token !== token);
+    return earlier.map(({ ticket }) => ({ kind: "refuse", ticket, error }));
+  }
+
+  // Nodes that lived through a restart of the scheduler.
+
+  #resume(request: RegisterRequest, claim: ResumeClaim, ticket: T, nowMs: number): Decision<T>[] {
+    const decisions: Decision<T>[] = [];
+    if (this.#phase === "forming") {
+      const error = contradiction(request, this.#rules, this.#applicants);
+      // The wrong one is this scheduler: the node waits for one that was started rightly.
+      const own = error && new WeighbridgeError(error.code, error.message, { retryable: true });
+      if (own !== undefined) return [...this.fail(own), { kind: "refuse", ticket, error: own }];
+      this.#job = claim.job;
+      this.#run();
+      decisions.push({ kind: "run" });
+    }
+    if (claim.job !== this.#job) {
+      const message = `${nameOf(claim.node)} ("${request.label}") belongs to job ${claim.job}, but this scheduler runs job ${this.#job}`;
+      return [{ kind: "refuse", ticket, error: new WeighbridgeError("FENCED", message) }];
+    }
+    decisions.push(...this.#recall(claim.roster, nowMs));
+    const place = this.#places.get(claim.node);
+    if (place === undefined || claim.incarnation < place.incarnation) {
+      return this.#conclude([...decisions, { kind: "refuse", ticket, error: fenced(claim.node, claim.incarnation, place) }], nowMs);
+    }
+    if (claim.incarnation > place.incarnation || place.state !== "alive" || place.address !== request.address) this.#changed = true;
+    const { node, incarnation } = claim;
+    const { address, label, token } = request;
+    Object.assign(place, { address, label, token, incarnation, state: "alive", heardAtMs: nowMs, downSinceMs: undefined, confirmed: true });
+    decisions.push({ kind: "admit", ticket, node, incarnation, recovery: false });
+    return this.#conclude(decisions, nowMs);
+  }
+
+  /** Takes over what a resuming node remembers of the others, where it is newer than what we know (R4). */
+  #recall({ version, nodes }: RosterView, nowMs: number): Decision<T>[] {
+    const decisions: Decision<T>[] = [];
+    const isNewer = version > this.#resumedVersion;
+    for (const { node, address, label, incarnation, state } of nodes) {
+      const place = this.#places.get(node);
+      if (place === undefined || incarnation < place.incarnation) continue;
+      if (incarnation === place.incarnation && (place.confirmed || !isNewer)) continue;
+      if (place.confirmed) decisions.push({ kind: "died", node });
+      Object.assign(place, { address, label, incarnation, state, token: "", heardAtMs: nowMs, downSinceMs: nowMs, confirmed: false });
+      this.#changed = true;
+    }
+    this.#resumedVersion = Math.max(this.#resumedVersion, version);
+    if (this.#version <= version) {
+      this.#version = version; // R2: raised above it on the way out
+      this.#changed = true;
+    }
+    return decisions;
+  }
+
+  // Common to all.
+
+  #holder(node: number, incarnation: number): Place {
+    const place = this.#places.get(node);
+    if (place === undefined || !place.confirmed || incarnation > place.incarnation)
+      throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} has to register first`, { retryable: true });
+    if (incarnation < place.incarnation) throw fenced(node, incarnation, place);
+    return place;
+  }
+
+  #setState(place: Place, state: Place["state"]): void {
+    if (place.state === state) return;
+    place.state = state;
+    this.#changed = true;
+  }
+
+  /** What follows from any event: free places are given, changes announced, the end noticed. */
+  #conclude(decisions: Decision<T>[], nowMs: number): Decision<T>[] {
+    if (this.#phase !== "running") return decisions;
+    decisions.push(...this.#seatApplicants(nowMs));
+    if (this.#changed) {
+      this.#changed = false;
+      this.#version++; // R2
+      decisions.push({ kind: "announce" });
+    }
+    const states = new Set([...this.#places.values()].map(({ state }) => state));
+    const isOver = !states.has("alive") && states.has("left") && this.#applicants.length === 0;
+    if (isOver && !this.#finished) {
+      this.#finished = true;
+      decisions.push({ kind: "finish" });
+    }
+    return decisions;
+  }
+}
+
+function fenced(node: number, incarnation: number, place: Place | undefined): WeighbridgeError {
+  const reason = place === undefined ? "has no place in this job" : `was replaced by "${place.label}" (life ${place.incarnation})`;
+  return new WeighbridgeError("FENCED", `${nameOf(node)} of life ${incarnation} ${reason}`);
+}

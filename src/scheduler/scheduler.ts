@@ -1,0 +1,361 @@
+// scheduler — carries out what the roster and the barriers decide: answers nodes, tells them of changes, sets the one timer. Holds no
+// parameters and no decisions of its own. While it is away, training goes on; a new one learns the job from the nodes (roster.ts, R4).
+//
+// Invariants:
+//   D1. The peer has no job before the cluster runs: only so can nodes of a job that lived through a restart be heard.
+//   D2. The time is judged after the input that has arrived: a scheduler that was held up finds no node dead whose heartbeat waits to be read.
+//   D3. Answers leave before the end is known here: whoever closes the scheduler on `ready`, `finished` or `failed` cuts nobody off. On a
+//       failure that includes nodes that come a little later: all of the cluster is waited for, `lingerMs` at most.
+
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { Barriers, type SettledEntry } from "../consistency/barrier.ts";
+import { BarrierClient } from "../peer/barrier-client.ts";
+import type { Channel } from "../peer/channel.ts";
+import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, STATUS } from "../peer/control-messages.ts";
+import { ask, serveControl } from "../peer/json-call.ts";
+import type { Peer } from "../peer/peer.ts";
+import type { Address } from "../transport/transport.ts";
+import type { BarrierReply, BarrierRequest, StatusReply } from "../wire/control.ts";
+import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { RegisterReply } from "../wire/register.ts";
+import type { RosterView } from "../wire/roster.ts";
+import { type Decision, Roster } from "./roster.ts";
+import { RosterPush } from "./roster-push.ts";
+
+export type SchedulerOptions = {
+  /** Ours alone: its id, job and events are set here. */
+  readonly peer: Peer;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  readonly heartbeatIntervalMs: number;
+  readonly heartbeatTimeoutMs: number;
+  readonly startTimeoutMs: number;
+  /** Which start of a scheduler this is: higher than that of every one before it, for instance the time of day. */
+  readonly incarnation: number;
+  /** The job's name if it begins here; a job that is going on keeps its own. */
+  readonly jobId: string;
+  readonly lingerMs?: number;
+};
+
+const LINGER_MS = 2000;
+
+type Ticket = { readonly channel: Channel; readonly token: string; readonly reply: Deferred<RegisterReply> };
+
+export class Scheduler {
+  /** The cluster is complete. Rejects if it never will be. */
+  readonly ready: Promise<void>;
+  /** Everybody left. Rejects when the job ended with an error. */
+  readonly finished: Promise<void>;
+  /** Fulfilled with the error that ended the job, if one did. */
+  readonly failed: Promise<WeighbridgeError>;
+  readonly #options: SchedulerOptions;
+  readonly #peer: Peer;
+  readonly #clock: Clock;
+  readonly #startedAtMs: number;
+  readonly #roster: Roster<Ticket>;
+  readonly #barriers: Barriers<Deferred<BarrierReply>>;
+  readonly #push: RosterPush;
+  readonly #ownBarriers: BarrierClient;
+  readonly #tickets = new Map<Channel, Ticket>();
+  readonly #ready = new Deferred<void>();
+  readonly #finished = new Deferred<void>();
+  readonly #failed = new Deferred<WeighbridgeError>();
+  readonly #rosterListeners = new Set<(roster: RosterView) => void>();
+  readonly #failedListeners = new Set<(error: WeighbridgeError) => void>();
+  /** Everybody knows of the failure, or had the time to. */
+  readonly #told = new Deferred<void>();
+  readonly #toldTokens = new Set<string>();
+  #failure: WeighbridgeError | undefined;
+  #timerAtMs = Infinity;
+  #cancelTimer: CancelTimer = () => {};
+  #closed = false;
+
+  constructor(options: SchedulerOptions) {
+    const { peer, clock, jobId } = options;
+    this.#options = options;
+    this.#peer = peer;
+    this.#clock = clock;
+    this.#startedAtMs = clock.nowMs();
+    this.#roster = new Roster({ rules: options, job: jobId, nowMs: this.#startedAtMs });
+    this.#barriers = new Barriers(() => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes]);
+    this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
+    // Late, because an earlier scheduler may have passed barriers of this job.
+    this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#enter(SCHEDULER_ID, request) });
+    this.ready = this.#ready.promise;
+    this.finished = this.#finished.promise;
+    this.failed = this.#failed.promise;
+  }
+
+  /** Listens and waits for the nodes. Returns the address with the real port. */
+  async start(address: Address): Promise<Address> {
+    const peer = this.#peer;
+    peer.id = SCHEDULER_ID;
+    peer.incarnation = this.#options.incarnation;
+    peer.events = {
+      linkUp: (channel) => this.#linkUp(channel),
+      linkDown: (channel) => this.#linkDown(channel),
+    };
+    this.#serve();
+    const listening = await peer.listen(address);
+    this.#arm();
+    return listening;
+  }
+
+  get roster(): RosterView {
+    return this.#roster.view();
+  }
+
+  get job(): string {
+    return this.#roster.job;
+  }
+
+  /** Nodes that are dead now, by id. */
+  deadNodes(): number[] {
+    return this.#roster
+      .view()
+      .nodes.filter(({ state }) => state === "dead")
+      .map(({ node }) => node);
+  }
+
+  status(): StatusReply {
+    const { serverCount, workerCount } = this.#options;
+    const nowMs = this.#clock.nowMs();
+    return {
+      job: this.#roster.job,
+      phase: this.#roster.phase,
+      serverCount,
+      workerCount,
+      uptimeMs: Math.round(nowMs - this.#startedAtMs),
+      nodes: this.#roster.status(nowMs),
+      waiting: this.#roster.waiting(),
+    };
+  }
+
+  /** The scheduler's own entry into a barrier of a group it belongs to. */
+  async barrier(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
+    await waitFor(this.ready, "the cluster to be complete", this.#clock, wait);
+    await this.#ownBarriers.pass(group, customer, wait);
+  }
+
+  /** Calls `listener` with every newer roster. Returns what ends that. */
+  onRoster(listener: (roster: RosterView) => void): () => void {
+    this.#rosterListeners.add(listener);
+    return () => this.#rosterListeners.delete(listener);
+  }
+
+  /** Calls `listener` with the error that ends the job, if one does. Returns what ends that. */
+  onFailed(listener: (error: WeighbridgeError) => void): () => void {
+    this.#failedListeners.add(listener);
+    return () => this.#failedListeners.delete(listener);
+  }
+
+  /** Ends the job: every node is told the reason. */
+  abort(error: WeighbridgeError): void {
+    this.#carryOut(this.#roster.fail(error));
+  }
+
+  /** Lets what was answered leave (D3), then closes the peer. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#cancelTimer();
+    if (this.#failure !== undefined) await this.#told.promise;
+    await this.#drain();
+    const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
+    this.#settle(this.#barriers.failAll(error));
+    this.#ready.reject(error);
+    this.#finished.reject(error);
+    await this.#peer.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #serve(): void {
+    const peer = this.#peer;
+    peer.serve(
+      REGISTER.functionId,
+      serveControl(REGISTER, (channel, request) => {
+        const ticket: Ticket = { channel, token: request.token, reply: new Deferred() };
+        this.#tickets.set(channel, ticket);
+        this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
+        return ticket.reply.promise;
+      }),
+    );
+    peer.serve(
+      HEARTBEAT.functionId,
+      serveControl(HEARTBEAT, (channel) => this.#heard(channel)),
+    );
+    peer.serve(
+      BARRIER.functionId,
+      serveControl(BARRIER, (channel, request) => {
+        this.#heard(channel);
+        return this.#enter(channel.id, request);
+      }),
+    );
+    peer.serve(
+      LEAVE.functionId,
+      serveControl(LEAVE, ({ id, incarnation }) => {
+        this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs()));
+        return {};
+      }),
+    );
+    peer.serve(
+      STATUS.functionId,
+      serveControl(STATUS, () => this.status()),
+    );
+  }
+
+  #heard({ id, incarnation }: Channel): Record<never, never> {
+    this.#carryOut(this.#roster.heard(id, incarnation, this.#clock.nowMs()));
+    return {};
+  }
+
+  #enter(node: number, { group, customer, round }: BarrierRequest): Promise<BarrierReply> {
+    const ticket = new Deferred<BarrierReply>();
+    this.#settle(this.#barriers.enter({ group, customer, node, round, ticket }));
+    return ticket.promise;
+  }
+
+  #linkUp(channel: Channel): void {
+    if (channel.link === undefined || this.#peer.channel(channel.id) !== channel) return;
+    this.#carryOut(this.#roster.linkUp(channel.id, channel.incarnation, this.#clock.nowMs()));
+  }
+
+  #linkDown(channel: Channel): void {
+    const ticket = this.#tickets.get(channel);
+    if (ticket !== undefined) {
+      this.#tickets.delete(channel);
+      this.#roster.withdraw(ticket);
+    }
+    if (this.#closed || this.#peer.channel(channel.id) !== channel) return; // else it was replaced
+    this.#carryOut(this.#roster.linkDown(channel.id, channel.incarnation, this.#clock.nowMs()));
+  }
+
+  #carryOut(decisions: readonly Decision<Ticket>[]): void {
+    for (const decision of decisions) this.#carryOutOne(decision);
+    this.#settle(this.#barriers.review());
+    this.#arm();
+  }
+
+  #carryOutOne(decision: Decision<Ticket>): void {
+    const { log } = this.#options;
+    switch (decision.kind) {
+      case "run":
+        this.#peer.job = this.#roster.job; // D1
+        log.info("the cluster is complete", { job: this.#roster.job, nodes: this.#roster.view().nodes.length });
+        this.#announceRoster();
+        this.#ready.resolve();
+        break;
+      case "admit":
+        this.#admit(decision);
+        break;
+      case "refuse":
+        this.#refuse(decision.ticket, decision.error);
+        break;
+      case "died":
+        log.warn("a node is dead", { node: nameOf(decision.node) });
+        this.#settle(this.#barriers.died(decision.node));
+        break;
+      case "announce":
+        this.#push.announce();
+        this.#announceRoster();
+        break;
+      case "fail":
+        this.#fail(decision.error);
+        break;
+      case "finish":
+        log.info("everybody has left", { dead: this.deadNodes().map(nameOf) });
+        this.#drain().then(this.#finished.resolve, this.#finished.reject);
+        break;
+    }
+  }
+
+  #admit({ ticket, node, incarnation, recovery }: Decision<Ticket> & { kind: "admit" }): void {
+    const { heartbeatIntervalMs, heartbeatTimeoutMs, log } = this.#options;
+    const { channel } = ticket;
+    this.#forgetTicket(ticket);
+    this.#peer.identify(channel, node, incarnation);
+    log.info("a node has its place", { node: nameOf(node), incarnation, recovery });
+    const { job } = this.#roster;
+    ticket.reply.resolve({ job, node, incarnation, recovery, heartbeatIntervalMs, heartbeatTimeoutMs, roster: this.#roster.view() });
+  }
+
+  #refuse(ticket: Ticket, error: WeighbridgeError): void {
+    this.#forgetTicket(ticket);
+    ticket.reply.reject(error);
+    if (error === this.#failure) this.#countTold(ticket.token);
+    else this.#options.log.warn("a node was refused", { code: error.code, reason: error.message });
+  }
+
+  #forgetTicket(ticket: Ticket): void {
+    if (this.#tickets.get(ticket.channel) === ticket) this.#tickets.delete(ticket.channel);
+  }
+
+  #fail(error: WeighbridgeError): void {
+    const { log, lingerMs = LINGER_MS } = this.#options;
+    log.error("the job cannot go on", { code: error.code, reason: error.message });
+    this.#failure = error;
+    this.#clock.after(lingerMs, () => this.#told.resolve());
+    const body = { code: error.code, message: error.message };
+    for (const { node, state } of this.#roster.view().nodes) {
+      const channel = this.#peer.channel(node);
+      if (state !== "alive" || channel === undefined) continue;
+      const countTold = (): void => this.#countTold(nameOf(node));
+      ask(channel, ABORT, body, this.#clock, { deadlineMs: lingerMs }).then(countTold, countTold);
+    }
+    this.#settle(this.#barriers.failAll(error));
+    this.#told.promise
+      .then(() => this.#drain())
+      .then(() => {
+        this.#ready.reject(error);
+        this.#finished.reject(error);
+        this.#failed.resolve(error);
+        for (const listener of [...this.#failedListeners]) listener(error);
+      }, this.#failed.reject);
+  }
+
+  #announceRoster(): void {
+    const view = this.#roster.view();
+    for (const listener of [...this.#rosterListeners]) listener(view);
+  }
+
+  /** Lets the answers that are queued leave (D3): they are written once the present input was handled. */
+  async #drain(): Promise<void> {
+    for (let turn = 0; turn < 2; turn++) await new Promise<void>((resolve) => this.#clock.afterInput(resolve));
+  }
+
+  /** One more node knows of the failure (D3). */
+  #countTold(name: string): void {
+    this.#toldTokens.add(name);
+    if (this.#toldTokens.size >= this.#options.serverCount + this.#options.workerCount) this.#told.resolve();
+  }
+
+  #settle(settled: readonly SettledEntry<Deferred<BarrierReply>>[]): void {
+    for (const { ticket, outcome } of settled) {
+      if (outcome instanceof WeighbridgeError) ticket.reject(outcome);
+      else ticket.resolve({ round: outcome });
+    }
+  }
+
+  /** One timer for whatever the roster has to decide next. It may come early, never late. */
+  #arm(): void {
+    const nowMs = this.#clock.nowMs();
+    const dueMs = this.#roster.dueMs(nowMs);
+    if (this.#closed || dueMs >= this.#timerAtMs) return;
+    this.#cancelTimer();
+    this.#timerAtMs = dueMs;
+    this.#cancelTimer = this.#clock.after(Math.max(0, dueMs - nowMs), () => {
+      this.#clock.afterInput(() => {
+        this.#timerAtMs = Infinity;
+        if (!this.#closed) this.#carryOut(this.#roster.tick(this.#clock.nowMs())); // D2
+      });
+    });
+  }
+}

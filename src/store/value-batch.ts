@@ -1,0 +1,81 @@
+// value-batch — keys with their values as one request brings them, cut into runs: consecutive keys of equal width, which one kernel call
+// serves. Free functions over the arena's words; nothing is allocated per key.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Arena } from "../kernel/arena.ts";
+
+export const KEY_BYTES = 8;
+export const FLOAT_BYTES = 4;
+const LENGTH_BYTES = 4;
+
+/** Addresses as in Push and PushVariable; every width is at least 1. */
+export type ValueBatch = {
+  readonly keys: number;
+  readonly keyCount: number;
+  /** Address of the width (u32) of each key, or 0 when all have `width` floats. */
+  readonly lens: number;
+  readonly width: number;
+  readonly values: number;
+};
+
+export function widthAt(arena: Arena, batch: ValueBatch, index: number): number {
+  return batch.lens === 0 ? batch.width : arena.words[(batch.lens >>> 2) + index]!;
+}
+
+/** The index after the last key of the run that begins at `from`. */
+export function runEnd(arena: Arena, batch: ValueBatch, from: number): number {
+  if (batch.lens === 0) return batch.keyCount;
+  const { words } = arena;
+  const first = batch.lens >>> 2;
+  const width = words[first + from];
+  let end = from + 1;
+  while (end < batch.keyCount && words[first + end] === width) end++;
+  return end;
+}
+
+/** Checks a request's lengths (i32) and returns how many are 0. Throws BAD_REQUEST for a negative one or a wrong sum. */
+export function checkLengths(arena: Arena, lens: number, keyCount: number, valueCount: number): number {
+  const { words } = arena;
+  let sum = 0;
+  let zeroCount = 0;
+  for (let i = 0; i < keyCount; i++) {
+    const length = words[(lens >>> 2) + i]! | 0;
+    if (length < 0) throw new WeighbridgeError("BAD_REQUEST", `length ${i} is ${length}, which is negative`);
+    if (length === 0) zeroCount++;
+    sum += length;
+  }
+  if (sum !== valueCount) throw new WeighbridgeError("BAD_REQUEST", `the lengths add up to ${sum}, but ${valueCount} values came`);
+  return zeroCount;
+}
+
+/**
+ * The batch without its keys of length 0, in scratch memory of the arena, handed to `use` and released after it. `keptCount` is how many
+ * keys remain. Throws ARENA_FULL.
+ */
+export function withoutZeroLengths(arena: Arena, batch: ValueBatch, keptCount: number, use: (batch: ValueBatch) => void): void {
+  if (keptCount === 0) return;
+  const { words } = arena;
+  const scratchBytes = keptCount * (KEY_BYTES + LENGTH_BYTES);
+  const keys = arena.allocate(scratchBytes);
+  const lens = keys + keptCount * KEY_BYTES;
+  try {
+    let kept = 0;
+    for (let i = 0; i < batch.keyCount; i++) {
+      const width = widthAt(arena, batch, i);
+      if (width === 0) continue;
+      words[(keys >>> 2) + kept * 2] = words[(batch.keys >>> 2) + i * 2]!;
+      words[(keys >>> 2) + kept * 2 + 1] = words[(batch.keys >>> 2) + i * 2 + 1]!;
+      words[(lens >>> 2) + kept] = width;
+      kept++;
+    }
+    use({ ...batch, keys, lens, keyCount: keptCount });
+  } finally {
+    arena.release(keys, scratchBytes);
+  }
+}
+
+/** Key `index` of a list, in decimal, for messages. */
+export function keyText(arena: Arena, keys: number, index: number): string {
+  const at = (keys >>> 2) + index * 2;
+  return String((BigInt(arena.words[at + 1]!) << 32n) | BigInt(arena.words[at]!));
+}

@@ -1,0 +1,189 @@
+// sim-clock — a Clock whose time passes only when it is told to: it jumps from event to event, so an hour costs nothing and the same
+// calls give the same run every time. One thread of events; nothing here knows the network.
+//
+// Order:
+//   T1. `soon` runs before any other event, first in, first out: like Node's nextTick queue.
+//   T2. All else runs by time, and at the same time in the order of the calls. `afterInput` is an event at the present time, so it runs
+//       after everything that was already due.
+//   T3. Between two events promises settle: `run` waits until the code that was woken has come to rest. There is no portable way to ask
+//       whether microtasks are left, so it waits for MICROTASK_ROUNDS of them: a chain of up to that many awaits ends before the next
+//       event, a longer one goes on beside it (still the same way every time). Where that is not enough, hand in `settle`, for instance
+//       `() => setImmediate()` of node:timers/promises, which is exact.
+
+import { assert } from "../base/assert.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { RingQueue } from "../base/ring-queue.ts";
+
+const MICROTASK_ROUNDS = 64;
+const EVENTS_MAX_DEFAULT = 1_000_000;
+
+type Event = { readonly atMs: number; readonly sequence: number; run: (() => void) | undefined };
+
+export type SimClockOptions = {
+  /** Resolves once all promises that can settle by themselves have settled (T3). */
+  readonly settle?: () => Promise<void>;
+};
+
+export type RunOptions = {
+  /** Stops before the first event later than this, and leaves the clock there. Without it the run goes on until nothing is left to happen. */
+  readonly untilMs?: number;
+  /** More events than this are taken for a livelock. */
+  readonly maxEvents?: number;
+};
+
+export class SimClock implements Clock {
+  readonly #settle: () => Promise<void>;
+  readonly #soon = new RingQueue<() => void>();
+  /** A binary heap, the next event first. Cancelled ones stay until they come up or are too many. */
+  #heap: Event[] = [];
+  #cancelledCount = 0;
+  #sequence = 0;
+  #nowMs = 0;
+
+  constructor({ settle = settleMicrotasks }: SimClockOptions = {}) {
+    this.#settle = settle;
+  }
+
+  nowMs(): number {
+    return this.#nowMs;
+  }
+
+  after(delayMs: number, fire: () => void): CancelTimer {
+    assert(!Number.isNaN(delayMs), "a delay is a number");
+    if (delayMs === Infinity) return () => {};
+    const event: Event = { atMs: this.#nowMs + Math.max(0, delayMs), sequence: this.#sequence++, run: fire };
+    this.#push(event);
+    return () => this.#cancel(event);
+  }
+
+  soon(run: () => void): void {
+    this.#soon.push(run);
+  }
+
+  afterInput(run: () => void): void {
+    this.after(0, run);
+  }
+
+  /** How many events are waiting, timers that were cancelled not counted. */
+  get pendingCount(): number {
+    return this.#soon.length + this.#heap.length - this.#cancelledCount;
+  }
+
+  /** Runs the next event, if there is one, and tells whether there was. Does not wait for promises. */
+  step(): boolean {
+    const run = this.#soon.shift() ?? this.#nextTimed(Infinity);
+    run?.();
+    return run !== undefined;
+  }
+
+  /** Runs what happens in the next `ms` milliseconds. */
+  async advance(ms: number): Promise<void> {
+    await this.run({ untilMs: this.#nowMs + ms });
+  }
+
+  async run({ untilMs = Infinity, maxEvents = EVENTS_MAX_DEFAULT }: RunOptions = {}): Promise<void> {
+    await this.#drive(untilMs, maxEvents, () => false);
+    if (untilMs !== Infinity) this.#nowMs = Math.max(this.#nowMs, untilMs);
+  }
+
+  /** Runs until `promise` settles, and hands on its outcome. A promise that waits for something that never comes is an error, not a hang. */
+  async runUntil<T>(promise: Promise<T>, options: RunOptions = {}): Promise<T> {
+    const { untilMs = Infinity, maxEvents = EVENTS_MAX_DEFAULT } = options;
+    let settled = false;
+    const mark = (): void => {
+      settled = true;
+    };
+    promise.then(mark, mark);
+    await this.#drive(untilMs, maxEvents, () => settled);
+    assert(settled, `the promise is still pending at ${this.#nowMs} ms, with ${this.pendingCount} events left`);
+    return await promise;
+  }
+
+  async #drive(untilMs: number, maxEvents: number, done: () => boolean): Promise<void> {
+    let eventCount = 0;
+    const count = (): void => {
+      eventCount++;
+      assert(eventCount <= maxEvents, `more than ${maxEvents} events without an end, at ${this.#nowMs} ms: a livelock?`);
+    };
+    for (;;) {
+      do {
+        for (let run = this.#soon.shift(); run !== undefined; run = this.#soon.shift()) {
+          count();
+          run();
+        }
+        await this.#settle();
+      } while (this.#soon.length > 0);
+      if (done()) return;
+      const run = this.#nextTimed(untilMs);
+      if (run === undefined) return;
+      count();
+      run();
+    }
+  }
+
+  /** Takes the next timed event that is not later than `untilMs` off the heap, and moves the time there. */
+  #nextTimed(untilMs: number): (() => void) | undefined {
+    for (let event = this.#heap[0]; event !== undefined && event.atMs <= untilMs; event = this.#heap[0]) {
+      this.#pop();
+      const { run } = event;
+      event.run = undefined;
+      if (run === undefined) {
+        this.#cancelledCount--;
+        continue;
+      }
+      this.#nowMs = event.atMs;
+      return run;
+    }
+    return undefined;
+  }
+
+  #cancel(event: Event): void {
+    if (event.run === undefined) return;
+    event.run = undefined;
+    this.#cancelledCount++;
+    if (this.#cancelledCount < 1024 || this.#cancelledCount * 2 < this.#heap.length) return;
+    this.#heap = this.#heap.filter((kept) => kept.run !== undefined).sort((a, b) => (isBefore(a, b) ? -1 : 1)); // A sorted array is a heap.
+    this.#cancelledCount = 0;
+  }
+
+  #push(event: Event): void {
+    const heap = this.#heap;
+    let at = heap.length;
+    heap.push(event);
+    while (at > 0) {
+      const parentAt = (at - 1) >> 1;
+      const parent = heap[parentAt] as Event;
+      if (!isBefore(event, parent)) break;
+      heap[at] = parent;
+      at = parentAt;
+    }
+    heap[at] = event;
+  }
+
+  /** Removes the first event. */
+  #pop(): void {
+    const heap = this.#heap;
+    const last = heap.pop();
+    if (last === undefined || heap.length === 0) return;
+    let at = 0;
+    for (;;) {
+      let childAt = 2 * at + 1;
+      if (childAt >= heap.length) break;
+      const right = heap[childAt + 1];
+      if (right !== undefined && isBefore(right, heap[childAt] as Event)) childAt++;
+      const child = heap[childAt] as Event;
+      if (!isBefore(child, last)) break;
+      heap[at] = child;
+      at = childAt;
+    }
+    heap[at] = last;
+  }
+}
+
+function isBefore(a: Event, b: Event): boolean {
+  return a.atMs < b.atMs || (a.atMs === b.atMs && a.sequence < b.sequence);
+}
+
+async function settleMicrotasks(): Promise<void> {
+  for (let round = 0; round < MICROTASK_ROUNDS; round++) await undefined;
+}

@@ -1,0 +1,290 @@
+// sim-network — a network of hosts inside one process, as events of a clock, from a seed: latency, partitions, broken links, crashes.
+// The addresses are "sim://host:port". It carries byte streams; losing, doubling or reordering whole frames is not its business.
+//
+//   const network = new SimNetwork({ clock, seed });
+//   const transport = network.host("server-0");      // one per node; a host that crashed gets a new one by asking again
+//   network.partition("server-0", "worker-1");       // bytes stall until network.heal("server-0", "worker-1")
+
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { Random } from "../base/random.ts";
+import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
+import { SimLink, type SimWire } from "./sim-link.ts";
+
+type Accept = (link: Link) => LinkReader;
+
+export type SimNetworkOptions = {
+  readonly clock: Clock;
+  readonly seed: number;
+  /** Every segment takes between these two, drawn anew; order within a link is kept. */
+  readonly latencyMsMin?: number;
+  readonly latencyMsMax?: number;
+  /** Bandwidth of a link, each way; unlimited when left out. */
+  readonly bytesPerMs?: number;
+  /** How many bytes a link takes from a writer ahead of the reader. */
+  readonly windowBytes?: number;
+  /** How likely a write breaks its link, after a random part of its bytes. */
+  readonly breakChance?: number;
+};
+
+export type PartitionOptions = {
+  /** The links between the two sides break as well, instead of waiting for the healing. */
+  readonly breakLinks?: boolean;
+};
+
+export type CrashOptions = {
+  /** The others are told nothing: their links stay open and stall, connecting runs into the deadline. A switched-off machine, not a killed process. */
+  readonly silent?: boolean;
+};
+
+/** How soon somebody who connects tries again when a silent host does not answer. */
+const KNOCK_AGAIN_MS = 200;
+
+type Stalled = { readonly fromHost: string; readonly toHost: string; readonly arrive: () => void };
+
+export class SimNetwork {
+  readonly #wire: NetworkWire;
+  readonly #hosts = new Map<string, SimHost>();
+
+  constructor(options: SimNetworkOptions) {
+    this.#wire = new NetworkWire(options);
+  }
+
+  /** The transport of this host: the same one until it crashes, then a new one, with nothing left of the old. */
+  host(name: string): Transport {
+    const known = this.#hosts.get(name);
+    if (known?.alive) return known;
+    const host = new SimHost(name, this.#wire, this.#hosts);
+    this.#hosts.set(name, host);
+    this.#wire.silentHosts.delete(name);
+    for (const link of this.#wire.links) if (link.remoteHost === name) link.retry();
+    return host;
+  }
+
+  /** From now on; for instance 0, to let a cluster finish in peace. */
+  set breakChance(breakChance: number) {
+    this.#wire.breakChance = breakChance;
+  }
+
+  /** Cuts two hosts off from each other. */
+  partition(a: string, b: string, { breakLinks = false }: PartitionOptions = {}): void {
+    this.#wire.partitions.add(pairName(a, b));
+    if (breakLinks) this.breakLinks(a, b);
+  }
+
+  /** Cuts a host off from all others, those that come later included. */
+  isolate(name: string, { breakLinks = false }: PartitionOptions = {}): void {
+    this.#wire.isolatedHosts.add(name);
+    if (breakLinks) this.breakLinks(name);
+  }
+
+  /** Ends the partition of two hosts, everything that cuts off one host, or every cut there is. */
+  heal(a?: string, b?: string): void {
+    const { partitions, isolatedHosts } = this.#wire;
+    if (a === undefined) {
+      partitions.clear();
+      isolatedHosts.clear();
+    } else if (b === undefined) {
+      isolatedHosts.delete(a);
+      for (const pair of partitions) if (pair.split("|").includes(a)) partitions.delete(pair);
+    } else {
+      partitions.delete(pairName(a, b));
+    }
+    this.#wire.release();
+  }
+
+  /** Breaks every link of `a`, or those between `a` and `b`: each side learns it at its own time, and what was on the way is cut off somewhere. */
+  breakLinks(a: string, b?: string): void {
+    for (const link of this.#wire.links)
+      if (
+        (link.host === a && (b === undefined || link.remoteHost === b)) ||
+        (link.remoteHost === a && (b === undefined || link.host === b))
+      )
+        this.#wire.clock.after(this.#wire.latencyMs(), () => link.end(new Error(`the link to ${link.remoteHost} broke`)));
+  }
+
+  /**
+   * Ends all links and listeners of a host at once, and its transport for good: nothing it does later reaches anybody.
+   * Its own ends are closed like any others, so that the code of the dead node can wind down.
+   */
+  crash(name: string, { silent = false }: CrashOptions = {}): void {
+    const host = this.#hosts.get(name);
+    if (host === undefined || !host.alive) return;
+    host.alive = false;
+    host.accepts.clear();
+    if (silent) this.#wire.silentHosts.add(name);
+    for (const link of this.#wire.links) {
+      if (link.host !== name) continue;
+      if (silent) link.vanish();
+      else link.abort(new Error(`${name} crashed`), new Error(`${name} crashed`));
+    }
+  }
+}
+
+/** What the links see of the network, and the cuts in it. */
+class NetworkWire implements SimWire {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly windowBytes: number;
+  readonly bytesPerMs: number;
+  readonly links: Set<SimLink> = new Set();
+  readonly partitions: Set<string> = new Set();
+  readonly isolatedHosts: Set<string> = new Set();
+  readonly silentHosts: Set<string> = new Set();
+  breakChance: number;
+  readonly #latencyMsMin: number;
+  readonly #latencyMsMax: number;
+  #stalled: Stalled[] = [];
+
+  constructor(options: SimNetworkOptions) {
+    this.clock = options.clock;
+    this.random = new Random(options.seed);
+    this.windowBytes = options.windowBytes ?? 256 * 1024;
+    this.bytesPerMs = options.bytesPerMs ?? Infinity;
+    this.breakChance = options.breakChance ?? 0;
+    this.#latencyMsMin = options.latencyMsMin ?? 0.05;
+    this.#latencyMsMax = options.latencyMsMax ?? 2;
+  }
+
+  latencyMs(): number {
+    return this.#latencyMsMin + this.random.fraction() * (this.#latencyMsMax - this.#latencyMsMin);
+  }
+
+  carry(fromHost: string, toHost: string, delayMs: number, arrive: () => void): void {
+    this.clock.after(delayMs, () => {
+      if (this.#isCut(fromHost, toHost)) this.#stalled.push({ fromHost, toHost, arrive });
+      else arrive();
+    });
+  }
+
+  isSilent(host: string): boolean {
+    return this.silentHosts.has(host);
+  }
+
+  forget(link: SimLink): void {
+    this.links.delete(link);
+  }
+
+  /** Sends what stalled on its way again; what is still cut off stalls again. */
+  release(): void {
+    const stalled = this.#stalled;
+    this.#stalled = [];
+    for (const { fromHost, toHost, arrive } of stalled) this.carry(fromHost, toHost, this.latencyMs(), arrive);
+  }
+
+  #isCut(a: string, b: string): boolean {
+    if (a === b) return false;
+    return this.isolatedHosts.has(a) || this.isolatedHosts.has(b) || this.partitions.has(pairName(a, b));
+  }
+}
+
+class SimHost implements Transport {
+  readonly name: string;
+  readonly accepts: Map<number, Accept> = new Map();
+  alive = true;
+  readonly #wire: NetworkWire;
+  readonly #hosts: ReadonlyMap<string, SimHost>;
+  #nextPort = 49_152;
+
+  constructor(name: string, wire: NetworkWire, hosts: ReadonlyMap<string, SimHost>) {
+    this.name = name;
+    this.#wire = wire;
+    this.#hosts = hosts;
+  }
+
+  async listen(address: Address, accept: Accept): Promise<Listener> {
+    const { host, port: asked } = parseSimAddress(address);
+    if (host !== this.name) throw badAddress(address, `this is ${this.name}, not ${host}`);
+    if (!this.alive) throw new WeighbridgeError("CLOSED", `${this.name} crashed`);
+    if (asked !== 0 && this.accepts.has(asked))
+      throw new WeighbridgeError("PORT_IN_USE", `cannot listen on ${address}: it is taken; choose another port (0 takes a free one)`);
+    const port = asked === 0 ? this.#freePort() : asked;
+    this.accepts.set(port, accept);
+    let closed = false;
+    const close = async (): Promise<void> => {
+      if (!closed) this.accepts.delete(port);
+      closed = true;
+    };
+    return { address: `sim://${host}:${port}`, close };
+  }
+
+  async connect(address: Address, open: Accept, { deadlineMs }: ConnectOptions): Promise<Link> {
+    const target = parseSimAddress(address);
+    if (target.port === 0) throw badAddress(address, "port 0 can be listened on, but not connected to");
+    const wire = this.#wire;
+    const { promise, resolve, reject } = Promise.withResolvers<Link>();
+    let waiting = true;
+    const fail = (reason: string): void => {
+      waiting = false;
+      cancelDeadline();
+      reject(new WeighbridgeError("NO_ROUTE", `nobody answers at ${address}: ${reason}`, { retryable: true }));
+    };
+    const cancelDeadline = wire.clock.after(deadlineMs, () => fail(`no answer within ${deadlineMs} ms`));
+    const answer = (arrive: () => void): void => wire.carry(target.host, this.name, wire.latencyMs(), arrive);
+    const arrive = (): void => {
+      if (!this.alive) return fail(`${this.name} crashed`);
+      if (wire.isSilent(target.host)) return knock(KNOCK_AGAIN_MS);
+      const accept = this.#hosts.get(target.host)?.accepts.get(target.port);
+      if (accept === undefined) return answer(() => fail("the connection was refused, nothing listens there"));
+      const [near, far] = this.#pair(address, target.host);
+      wire.links.add(far);
+      startOrDestroy(far, accept);
+      answer(() => {
+        if (waiting && !this.alive) fail(`${this.name} crashed`);
+        if (!waiting) return far.end(new Error(`${this.name} gave up connecting`));
+        waiting = false;
+        cancelDeadline();
+        wire.links.add(near);
+        const failure = startOrDestroy(near, open);
+        if (failure === undefined) resolve(near);
+        else reject(failure.thrown);
+      });
+    };
+    const knock = (delayMs: number): void => {
+      if (waiting) wire.carry(this.name, target.host, delayMs, arrive);
+    };
+    knock(wire.latencyMs());
+    return await promise;
+  }
+
+  #pair(address: Address, remoteHost: string): [near: SimLink, far: SimLink] {
+    const near = new SimLink({ wire: this.#wire, host: this.name, remoteHost, remote: address });
+    const far = new SimLink({
+      wire: this.#wire,
+      host: remoteHost,
+      remoteHost: this.name,
+      remote: `sim://${this.name}:${this.#freePort()}`,
+    });
+    near.join(far);
+    return [near, far];
+  }
+
+  #freePort(): number {
+    while (this.accepts.has(this.#nextPort)) this.#nextPort++;
+    return this.#nextPort++;
+  }
+}
+
+function startOrDestroy(link: SimLink, readerFor: Accept): { readonly thrown: unknown } | undefined {
+  try {
+    link.start(readerFor(link));
+    return undefined;
+  } catch (thrown) {
+    link.destroy();
+    return { thrown };
+  }
+}
+
+function parseSimAddress(address: Address): { readonly host: string; readonly port: number } {
+  const parts = /^sim:\/\/([^\s:/|]+):(\d{1,5})$/.exec(address);
+  if (parts === null) throw badAddress(address, 'expected "sim://host:port"');
+  return { host: parts[1] as string, port: Number(parts[2]) };
+}
+
+function badAddress(address: Address, why: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_ARGUMENT", `"${address}" cannot be used as an address: ${why}`);
+}
+
+function pairName(a: string, b: string): string {
+  return a < b ? `${a}|${b}` : `${b}|${a}`;
+}

@@ -1,0 +1,52 @@
+// transport — ordered byte streams between nodes, and nothing more: no frames, no retries, no names of nodes.
+// TCP and unix sockets (node/), memory (here) and the simulated network (testing/) implement it; one conformance suite holds for all.
+//
+// Contract:
+//   L1. Bytes arrive whole, in order and once, or the link closes. A link that closed delivers nothing more.
+//   L2. `view()` is asked for right before each read, is never empty, and the bytes land at its beginning.
+//   L3. `flushed` is called exactly once per write: when the bytes left this process, or when the link closed. Until then the chunks
+//       belong to the link and must not change; after that the link never touches them again.
+//   L4. `closed` is called exactly once per link, whoever closed it, after the last `received`, and never from inside `write` or `close`.
+//   L5. A throw out of `received` closes the link with that error; it never reaches the process.
+
+/** "tcp://host:port", "unix:///path" or "memory://name". */
+export type Address = string;
+
+/** What takes the bytes of one link. Called by the transport only. */
+export type LinkReader = {
+  /** Where the next bytes go (L2). */
+  view(): Uint8Array;
+  /** `byteCount` bytes were written at the beginning of the last view. */
+  received(byteCount: number): void;
+  /** The link is gone; `cause` says why when it was not a plain close by either side. */
+  closed(cause: Error | undefined): void;
+};
+
+export type Link = {
+  /** The other end, for log lines. */
+  readonly remote: string;
+  /** Sends the chunks in order as one write. After the link closed the chunks are dropped, and `flushed` is still called (L3). */
+  write(chunks: readonly Uint8Array[], flushed: () => void): void;
+  /** Stops asking for input until `resume`; input already under way may still arrive. */
+  pause(): void;
+  resume(): void;
+  /** Closes both directions after what was written has been handed to the system. */
+  close(): void;
+  /** Closes at once and drops what was not sent; the other side sees an abrupt end. */
+  destroy(): void;
+};
+
+export type Listener = {
+  /** What others connect to, with the real port. */
+  readonly address: Address;
+  close(): Promise<void>;
+};
+
+export type ConnectOptions = { readonly deadlineMs: number };
+
+export type Transport = {
+  /** Throws PORT_IN_USE when the address is taken, BAD_ARGUMENT when it is none of this transport's. */
+  listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener>;
+  /** Throws NO_ROUTE when nobody answers there. `open` runs before any byte is read. */
+  connect(address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link>;
+};

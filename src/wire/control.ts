@@ -1,0 +1,60 @@
+// control — the small control messages that need no file of their own: barrier, abort, status, and the empty body.
+
+import { type Check, count, flag, list, object, oneOf, optional, text } from "./json-body.ts";
+import { type Role, roleShape } from "./node-id.ts";
+import { type RosterEntry, rosterEntryShape } from "./roster.ts";
+
+/** BARRIER: the sender stands at the barrier of this group and customer; answered when every member does. */
+export type BarrierRequest = {
+  readonly group: number;
+  readonly customer: number;
+  /** Which one of this group's and customer's barriers it is, counted from 1; 0 from a node that came later and cannot know. */
+  readonly round: number;
+};
+export const barrierRequestShape: Check<BarrierRequest> = object({ group: count, customer: count, round: count });
+
+/** The round that is over for everybody. */
+export type BarrierReply = { readonly round: number };
+export const barrierReplyShape: Check<BarrierReply> = object({ round: count });
+
+/** ABORT: the job cannot go on; every node ends with this reason. */
+export type AbortRequest = { readonly code: string; readonly message: string };
+export const abortRequestShape: Check<AbortRequest> = object({ code: text, message: text });
+
+export type StatusEntry = RosterEntry & {
+  /** Time since the scheduler last heard of the node; undefined before the first time. */
+  readonly heartbeatAgeMs: number | undefined;
+  /** Whether the node is connected to the scheduler now. */
+  readonly linked: boolean;
+};
+const heartbeatShape = object({ heartbeatAgeMs: optional(count), linked: flag });
+const statusEntryShape: Check<StatusEntry> = (value, path) => ({ ...rosterEntryShape(value, path), ...heartbeatShape(value, path) });
+
+/** A node that registered and has no place yet: while the cluster forms, or because every place is held. */
+export type WaitingEntry = { readonly role: Role; readonly rank: number | undefined; readonly address: string; readonly label: string };
+const waitingEntryShape: Check<WaitingEntry> = object({ role: roleShape, rank: optional(count), address: text, label: text });
+
+export type Phase = "forming" | "running" | "failed";
+
+export type StatusReply = {
+  readonly job: string;
+  readonly phase: Phase;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  readonly uptimeMs: number;
+  readonly nodes: readonly StatusEntry[];
+  readonly waiting: readonly WaitingEntry[];
+};
+export const statusReplyShape: Check<StatusReply> = object({
+  job: text,
+  phase: oneOf("forming", "running", "failed"),
+  serverCount: count,
+  workerCount: count,
+  uptimeMs: count,
+  nodes: list(statusEntryShape),
+  waiting: list(waitingEntryShape),
+});
+
+/** A body without fields: HEARTBEAT, LEAVE, STATUS, and the replies that only say yes. */
+export type Empty = Readonly<Record<never, never>>;
+export const emptyShape: Check<Empty> = object({});

@@ -1,0 +1,20 @@
+// failure — how an error crosses the wire: its code, its message and whether trying again may help.
+
+import { type ErrorCode, WeighbridgeError } from "../base/errors.ts";
+import { type Check, flag, object, text } from "./json-body.ts";
+
+export type Failure = { readonly code: string; readonly message: string; readonly retryable: boolean };
+
+export const failureShape: Check<Failure> = object({ code: text, message: text, retryable: flag });
+
+/** Anything that was thrown, as it is sent. What is not a WeighbridgeError came out of a user's handler. */
+export function toFailure(thrown: unknown): Failure {
+  if (thrown instanceof WeighbridgeError) return { code: thrown.code, message: thrown.message, retryable: thrown.retryable };
+  const message = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+  return { code: "HANDLER_FAILED", message, retryable: false };
+}
+
+/** A failure as it is thrown at the caller; `from` names the node that sent it. */
+export function fromFailure(failure: Failure, from: string): WeighbridgeError {
+  return new WeighbridgeError(failure.code as ErrorCode, `${from}: ${failure.message}`, { retryable: failure.retryable });
+}

@@ -1,0 +1,150 @@
+// frame-reader — cuts the byte stream of one link into frames, without copying what can stay where it was read.
+//
+// Small frames are handled where they lie in the reader's own buffer. A frame whose sink names a destination is read straight into it:
+// only the bytes that had already arrived together with the header are copied.
+//
+//   buffer   [ handled | start … frames being read … fill | room ]      `view()` is the room, or the rest of a destination
+//
+// Invariants:
+//   R1. `view()` is never empty.
+//   R2. `start` is a multiple of 8, so that headers and payloads are aligned wherever they lie in the buffer.
+//   R3. `destination` is asked exactly once per frame with a payload, then `frame` is called exactly once, with the bytes there.
+//   R4. After a throw the reader is finished: the link's owner closes it.
+
+import { assert } from "../base/assert.ts";
+import { decodeHeader, FRAME_ALIGN, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
+
+/** While payloads go to destinations, a header is read with at most this much behind it: what is over is copied, what is under costs a read. */
+const EARLY_BYTES = 32 * 1024;
+
+/** The smallest buffer in which every legal frame fits. */
+export const READ_BUFFER_BYTES: number = HEADER_BYTES + PAYLOAD_BYTES_MAX;
+
+export type FrameSink = {
+  /** Where this payload belongs, exactly `payloadBytes` long; undefined leaves it in the reader's buffer. */
+  destination(header: FrameHeader): Uint8Array | undefined;
+  /** A whole frame: its payload is `bytes[at … at + header.payloadBytes)`. Header and buffer are valid until this returns. */
+  frame(header: FrameHeader, bytes: Uint8Array, at: number): void;
+};
+
+export class FrameReader {
+  readonly #sink: FrameSink;
+  readonly #bytes: Uint8Array;
+  readonly #words: Uint32Array;
+  readonly #header = new FrameHeader();
+  #start = 0;
+  #fill = 0;
+  /** The destination being filled, and how far. */
+  #direct: Uint8Array | undefined;
+  #directFill = 0;
+  /** True once the frame at `start` was offered to the sink and stays in the buffer. */
+  #inPlace = false;
+  /** True while frames with destinations follow each other. */
+  #bulk = false;
+
+  /** `buffer` is the reader's alone, 8-byte aligned and at least READ_BUFFER_BYTES long. On a server it lies in the arena. */
+  constructor(sink: FrameSink, buffer: Uint8Array) {
+    assert(buffer.byteOffset % FRAME_ALIGN === 0, "frames are aligned to 8 bytes");
+    assert(buffer.byteLength >= READ_BUFFER_BYTES, "every legal frame fits the buffer");
+    this.#sink = sink;
+    this.#bytes = buffer;
+    this.#words = new Uint32Array(buffer.buffer, buffer.byteOffset, buffer.byteLength >> 2);
+  }
+
+  view(): Uint8Array {
+    if (this.#direct !== undefined) return this.#direct.subarray(this.#directFill);
+    if (this.#fill === 0 && !this.#bulk) return this.#bytes;
+    const end = this.#bulk ? Math.min(this.#bytes.length, this.#fill + EARLY_BYTES) : this.#bytes.length;
+    return this.#bytes.subarray(this.#fill, end);
+  }
+
+  received(byteCount: number): void {
+    if (this.#direct === undefined) {
+      this.#fill += byteCount;
+    } else {
+      this.#directFill += byteCount;
+      if (this.#directFill < this.#direct.length) return;
+      this.#finishDirect(this.#direct);
+    }
+    this.#cut();
+  }
+
+  /** Handles every whole frame in the buffer, then makes room for the rest of the next one. */
+  #cut(): void {
+    const header = this.#header;
+    while (this.#fill - this.#start >= HEADER_BYTES) {
+      decodeHeader(this.#words, this.#start >> 2, header);
+      const at = this.#start + HEADER_BYTES;
+      const end = at + paddedBytes(header.payloadBytes);
+      if (header.payloadBytes > 0 && !this.#inPlace) {
+        const destination = this.#sink.destination(header);
+        if (destination !== undefined) {
+          if (!this.#land(destination, at, end)) return;
+          continue;
+        }
+      }
+      if (this.#fill < end) {
+        this.#inPlace = true;
+        break;
+      }
+      this.#inPlace = false;
+      this.#bulk = false;
+      this.#start = end; // before the call: the sink may throw or look at the reader
+      this.#sink.frame(header, this.#bytes, at);
+    }
+    this.#makeRoom();
+  }
+
+  /** Moves what already arrived of the payload to its destination; true when it was all there. */
+  #land(destination: Uint8Array, at: number, end: number): boolean {
+    const { payloadBytes } = this.#header;
+    assert(destination.length === payloadBytes, "a destination is exactly as long as the payload");
+    this.#bulk = true;
+    if (this.#fill >= end) {
+      destination.set(this.#bytes.subarray(at, at + payloadBytes));
+      this.#start = end;
+      this.#sink.frame(this.#header, destination, 0);
+      return true;
+    }
+    const early = Math.min(this.#fill - at, payloadBytes);
+    destination.set(this.#bytes.subarray(at, at + early));
+    if (early === payloadBytes) {
+      // Only padding is missing: it arrives in the buffer, and the frame is handled now.
+      const padding = end - this.#fill;
+      this.#resetBefore(padding);
+      this.#sink.frame(this.#header, destination, 0);
+      return false;
+    }
+    this.#direct = destination;
+    this.#directFill = early;
+    return false;
+  }
+
+  #finishDirect(destination: Uint8Array): void {
+    const { payloadBytes } = this.#header;
+    this.#direct = undefined;
+    this.#resetBefore(paddedBytes(payloadBytes) - payloadBytes);
+    this.#sink.frame(this.#header, destination, 0);
+  }
+
+  /** The buffer is empty, but `padding` bytes come before the next header: they are placed so that the header is aligned (R2). */
+  #resetBefore(padding: number): void {
+    this.#start = padding === 0 ? 0 : FRAME_ALIGN;
+    this.#fill = this.#start - padding;
+  }
+
+  #makeRoom(): void {
+    const { length } = this.#bytes;
+    const start = this.#start;
+    if (start === this.#fill) {
+      this.#start = 0;
+      this.#fill = 0;
+      return;
+    }
+    const needed = this.#inPlace ? HEADER_BYTES + paddedBytes(this.#header.payloadBytes) : HEADER_BYTES;
+    if (start + needed <= length) return;
+    this.#bytes.copyWithin(0, start, this.#fill);
+    this.#fill -= start;
+    this.#start = 0;
+  }
+}

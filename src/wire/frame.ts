@@ -1,0 +1,151 @@
+// frame — the 64-byte header that opens every frame, as numbers in and out of a Uint32Array. Not the reader (frame-reader.ts).
+//
+//   offset  type  field          little-endian; a frame starts 8-byte aligned in its stream, its payload is padded with zeros to 8 bytes
+//        0  u16   magic          0x4257, the bytes "WB"
+//        2  u8    version        1
+//        3  u8    kind           HELLO, REQUEST, REPLY, FAILURE or NOTICE
+//        4  u16   functionId     which function a request asks for; a reply repeats it
+//        6  u16   flags          by function
+//        8  u32   payloadBytes   without the padding, at most PAYLOAD_BYTES_MAX
+//       12  i32   priority       higher overtakes lower between frames; a reply repeats it
+//       16  u64   request        number of the request on this channel, 1, 2, 3 …; a reply repeats it
+//       24  u64   stamp          number of the update in the sender's own sequence; 0: not an update
+//       32  u64   settled        every request below this number has its answer at the sender
+//       40  u16   app
+//       42  u16   customer
+//       44  i32   command        the application's own number (ps-lite: head)
+//       48  u32   × 4            args, by function
+//
+// Invariants:
+//   F1. u64 fields stay below 2^53, so that they are exact as JavaScript numbers. A peer that sends more breaks the protocol.
+
+import { assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+
+export const HEADER_BYTES = 64;
+export const FRAME_ALIGN = 8;
+/** Values per frame are cut at this size, so that urgent frames can pass between the blocks of a large tensor. */
+export const BLOCK_BYTES: number = 512 * 1024;
+/** A block with its keys fits, with room to spare; nothing legal is larger. */
+export const PAYLOAD_BYTES_MAX: number = 1024 * 1024;
+
+const MAGIC = 0x4257;
+const VERSION = 1;
+const TWO_32 = 2 ** 32;
+const HIGH_MAX = 2 ** 21;
+
+export const Kind = { HELLO: 1, REQUEST: 2, REPLY: 3, FAILURE: 4, NOTICE: 5 } as const;
+export type Kind = (typeof Kind)[keyof typeof Kind];
+
+/** One header, decoded. Mutable and reused: a reader owns one and overwrites it with every frame. */
+export class FrameHeader {
+  kind: number = Kind.REQUEST;
+  functionId = 0;
+  flags = 0;
+  payloadBytes = 0;
+  priority = 0;
+  request = 0;
+  stamp = 0;
+  settled = 0;
+  app = 0;
+  customer = 0;
+  command = 0;
+  arg0 = 0;
+  arg1 = 0;
+  arg2 = 0;
+  arg3 = 0;
+
+  /** Back to an empty header of this kind. */
+  reset(kind: Kind, functionId: number): this {
+    this.kind = kind;
+    this.functionId = functionId;
+    this.flags = 0;
+    this.payloadBytes = 0;
+    this.priority = 0;
+    this.request = 0;
+    this.stamp = 0;
+    this.settled = 0;
+    this.app = 0;
+    this.customer = 0;
+    this.command = 0;
+    this.arg0 = 0;
+    this.arg1 = 0;
+    this.arg2 = 0;
+    this.arg3 = 0;
+    return this;
+  }
+
+  /** The header as one line, for log lines and failing tests. */
+  toString(): string {
+    const kind = Object.entries(Kind).find(([, value]) => value === this.kind)?.[0] ?? `kind ${this.kind}`;
+    return (
+      `${kind} function=${this.functionId} flags=${this.flags} payload=${this.payloadBytes} priority=${this.priority} request=${this.request} ` +
+      `stamp=${this.stamp} settled=${this.settled} app=${this.app}/${this.customer} command=${this.command} ` +
+      `args=${this.arg0},${this.arg1},${this.arg2},${this.arg3}`
+    );
+  }
+}
+
+/** How many bytes a payload takes on the wire. */
+export function paddedBytes(payloadBytes: number): number {
+  return (payloadBytes + (FRAME_ALIGN - 1)) & ~(FRAME_ALIGN - 1);
+}
+
+/** Writes `header` at word index `at`. */
+export function encodeHeader(header: FrameHeader, words: Uint32Array, at: number): void {
+  assert(header.payloadBytes <= PAYLOAD_BYTES_MAX, "senders cut what is larger");
+  words[at] = MAGIC | (VERSION << 16) | (header.kind << 24);
+  words[at + 1] = header.functionId | (header.flags << 16);
+  words[at + 2] = header.payloadBytes;
+  words[at + 3] = header.priority;
+  words[at + 4] = header.request;
+  words[at + 5] = header.request / TWO_32;
+  words[at + 6] = header.stamp;
+  words[at + 7] = header.stamp / TWO_32;
+  words[at + 8] = header.settled;
+  words[at + 9] = header.settled / TWO_32;
+  words[at + 10] = header.app | (header.customer << 16);
+  words[at + 11] = header.command;
+  words[at + 12] = header.arg0;
+  words[at + 13] = header.arg1;
+  words[at + 14] = header.arg2;
+  words[at + 15] = header.arg3;
+}
+
+/** Reads the header at word index `at` into `header`. Throws BAD_FRAME when it is none of ours. */
+export function decodeHeader(words: Uint32Array, at: number, header: FrameHeader): void {
+  const opening = words[at] as number;
+  if ((opening & 0xffff) !== MAGIC) throw malformed(`it starts with 0x${(opening & 0xffff).toString(16)}, not with the magic bytes "WB"`);
+  if (((opening >>> 16) & 0xff) !== VERSION) throw malformed(`it has version ${(opening >>> 16) & 0xff}; this node speaks ${VERSION}`);
+  header.kind = opening >>> 24;
+  if (header.kind < Kind.HELLO || header.kind > Kind.NOTICE) throw malformed(`there is no kind ${header.kind}`);
+  const second = words[at + 1] as number;
+  header.functionId = second & 0xffff;
+  header.flags = second >>> 16;
+  header.payloadBytes = words[at + 2] as number;
+  if (header.payloadBytes > PAYLOAD_BYTES_MAX)
+    throw malformed(`a payload of ${header.payloadBytes} bytes is over the limit of ${PAYLOAD_BYTES_MAX}`);
+  header.priority = (words[at + 3] as number) | 0;
+  header.request = u64At(words, at + 4);
+  header.stamp = u64At(words, at + 6);
+  header.settled = u64At(words, at + 8);
+  const apps = words[at + 10] as number;
+  header.app = apps & 0xffff;
+  header.customer = apps >>> 16;
+  header.command = (words[at + 11] as number) | 0;
+  header.arg0 = words[at + 12] as number;
+  header.arg1 = words[at + 13] as number;
+  header.arg2 = words[at + 14] as number;
+  header.arg3 = words[at + 15] as number;
+}
+
+function u64At(words: Uint32Array, at: number): number {
+  const high = words[at + 1] as number;
+  if (high === 0) return words[at] as number;
+  if (high >= HIGH_MAX) throw malformed(`a number of ${high} × 2^32 and more is over 2^53`); // F1
+  return high * TWO_32 + (words[at] as number);
+}
+
+export function malformed(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_FRAME", `a peer sent a frame that cannot be read: ${what}`);
+}

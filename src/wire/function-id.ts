@@ -1,0 +1,22 @@
+// function-id — the numbers of the built-in functions on the wire. Numbers below 1024 are ours; users' functions come above.
+
+export const FunctionId = {
+  // control plane, served by the scheduler
+  REGISTER: 1,
+  HEARTBEAT: 2,
+  BARRIER: 3,
+  LEAVE: 4,
+  STATUS: 5,
+  // control plane, served by every node
+  ROSTER: 8,
+  ABORT: 9,
+  // applications
+  SIMPLE: 16,
+  KV_PUSH: 32,
+  KV_PULL: 33,
+  KV_PUSH_PULL: 34,
+} as const;
+export type FunctionId = (typeof FunctionId)[keyof typeof FunctionId];
+
+/** The functions that carry values are indexed by number; more than this many cannot be registered. */
+export const FUNCTION_ID_MAX = 0xffff;

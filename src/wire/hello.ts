@@ -1,0 +1,16 @@
+// hello — the first frame on every link, both ways: who speaks, in which life, and where the conversation stood.
+
+import { type Check, count, object, text } from "./json-body.ts";
+
+export type Hello = {
+  /** The job both belong to; empty before the scheduler has said. */
+  readonly job: string;
+  /** The sender's node id; 0 before the scheduler has given one. */
+  readonly node: number;
+  /** Which life of that node this is: a restarted node comes back with a higher one. */
+  readonly incarnation: number;
+  /** The next request number the sender expects from the receiver: 1 when it has never heard of it. */
+  readonly expects: number;
+};
+
+export const helloShape: Check<Hello> = object({ job: text, node: count, incarnation: count, expects: count });

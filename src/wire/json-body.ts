@@ -1,0 +1,82 @@
+// json-body — control messages are JSON (docs/decisions/0002): rare, small, and easy to speak from any language. A body that does not
+// have the shape its function asks for is the peer's fault and says where it differs. The data plane never comes here.
+
+import { WeighbridgeError } from "../base/errors.ts";
+
+/** Takes a decoded value apart or throws BAD_REQUEST; `path` names the place for the message. */
+export type Check<T> = (value: unknown, path: string) => T;
+
+export type Checked<C> = C extends Check<infer T> ? T : never;
+
+function mismatch(path: string, expected: string, value: unknown): WeighbridgeError {
+  const found = JSON.stringify(value) ?? "nothing";
+  return new WeighbridgeError("BAD_REQUEST", `${path} must be ${expected}, but is ${found.length > 80 ? `${found.slice(0, 80)}…` : found}`);
+}
+
+export const text: Check<string> = (value, path) => {
+  if (typeof value !== "string") throw mismatch(path, "a string", value);
+  return value;
+};
+
+export const flag: Check<boolean> = (value, path) => {
+  if (typeof value !== "boolean") throw mismatch(path, "true or false", value);
+  return value;
+};
+
+/** A whole number from 0 up. */
+export const count: Check<number> = (value, path) => {
+  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) throw mismatch(path, "a whole number from 0 up", value);
+  return value;
+};
+
+export const wholeNumber: Check<number> = (value, path) => {
+  if (typeof value !== "number" || !Number.isSafeInteger(value)) throw mismatch(path, "a whole number", value);
+  return value;
+};
+
+export function oneOf<const T extends string>(...allowed: readonly T[]): Check<T> {
+  return (value, path) => {
+    const found = allowed.find((candidate) => candidate === value);
+    if (found === undefined) throw mismatch(path, `one of ${allowed.join(", ")}`, value);
+    return found;
+  };
+}
+
+export function optional<T>(check: Check<T>): Check<T | undefined> {
+  return (value, path) => (value === undefined || value === null ? undefined : check(value, path));
+}
+
+export function list<T>(check: Check<T>): Check<readonly T[]> {
+  return (value, path) => {
+    if (!Array.isArray(value)) throw mismatch(path, "a list", value);
+    return value.map((item: unknown, index) => check(item, `${path}[${index}]`));
+  };
+}
+
+export type Shape = Readonly<Record<string, Check<unknown>>>;
+
+/** An object with these fields; fields it does not name are ignored, so that newer peers may add some. */
+export function object<S extends Shape>(shape: S): Check<{ readonly [K in keyof S]: Checked<S[K]> }> {
+  return (value, path) => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) throw mismatch(path, "an object", value);
+    const fields = value as Readonly<Record<string, unknown>>;
+    const result: Record<string, unknown> = {};
+    for (const [name, check] of Object.entries(shape)) result[name] = check(fields[name], `${path}.${name}`);
+    return result as { readonly [K in keyof S]: Checked<S[K]> };
+  };
+}
+
+export function encodeJson(value: unknown): Uint8Array {
+  return new TextEncoder().encode(JSON.stringify(value));
+}
+
+/** `name` is the message's, for the error. */
+export function decodeJson<T>(check: Check<T>, name: string, body: Uint8Array): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+  } catch (cause) {
+    throw new WeighbridgeError("BAD_REQUEST", `the body of ${name} is not JSON`, { cause });
+  }
+  return check(value, name);
+}

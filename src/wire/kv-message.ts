@@ -1,0 +1,84 @@
+// kv-message — KV_PUSH, KV_PULL and KV_PUSH_PULL: keys with values, between a worker and the server that owns the keys.
+//
+//   header args   arg0 keyCount k (at least 1)   arg1 width: values per key, 0 when lens are sent or the width is not known
+//                 arg2 offset: first value of the piece of one key (PIECE), in values   arg3 timestamp of the request, low 32 bits
+//   payload       u64 × k keys, strictly ascending │ values │ i32 × k lens (LENS)
+//   answer        values │ i32 × k lens (if WANT_LENS); cut into frames, args: u64 totalBytes, u64 offsetBytes
+//
+// A request to one server is cut into frames of about a block. Keys of at most LARGE_VALUE_BYTES are grouped; a longer value travels alone
+// with its key, block by block (PIECE): offset is then a multiple of the block. The last frame of a request has LAST.
+// A server whose handle wants whole requests answers the others with GATHERED and no values, and LAST with WHOLE and all of them.
+
+export const KvFlag = {
+  LENS: 1,
+  WANT_LENS: 2,
+  LAST: 4,
+  PIECE: 8,
+  /** Answer: taken; the values come with the answer to LAST. */
+  GATHERED: 16,
+  /** Answer: the values of all frames of this request to this server. */
+  WHOLE: 32,
+  /** The keys of this request have lengths of their own; frames that are not a PIECE carry them. */
+  VARIABLE: 64,
+} as const;
+
+const DTYPE_SHIFT = 8;
+
+/** The types a value can have. Float32Array is the one the default handle sums. */
+export type Values =
+  | Float32Array
+  | Float64Array
+  | Int8Array
+  | Uint8Array
+  | Int16Array
+  | Uint16Array
+  | Int32Array
+  | Uint32Array
+  | BigInt64Array
+  | BigUint64Array;
+
+type ValuesConstructor = {
+  readonly BYTES_PER_ELEMENT: number;
+  readonly name: string;
+  new (buffer: ArrayBufferLike, byteOffset: number, length: number): Values;
+};
+
+/** Position is the number on the wire. */
+const DTYPES: readonly ValuesConstructor[] = [
+  Float32Array,
+  Float64Array,
+  Int8Array,
+  Uint8Array,
+  Int16Array,
+  Uint16Array,
+  Int32Array,
+  Uint32Array,
+  BigInt64Array,
+  BigUint64Array,
+];
+
+export const FLOAT32 = 0;
+
+/** The number of an array's type, or -1 when it has none. */
+export function dtypeOf(values: Values): number {
+  if (values instanceof Float32Array) return FLOAT32;
+  return DTYPES.indexOf(values.constructor as unknown as ValuesConstructor);
+}
+
+export function dtypeBits(dtype: number): number {
+  return dtype << DTYPE_SHIFT;
+}
+
+export function dtypeOfFlags(flags: number): number {
+  return flags >> DTYPE_SHIFT;
+}
+
+/** Undefined for a number that is no type's. */
+export function dtypeConstructor(dtype: number): ValuesConstructor | undefined {
+  return DTYPES[dtype];
+}
+
+export const KEY_BYTES = 8;
+export const LEN_BYTES = 4;
+/** Values from this size on are stored and sent in blocks of their own. */
+export const LARGE_VALUE_BYTES: number = 16 * 1024;

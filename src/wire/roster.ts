@@ -1,0 +1,30 @@
+// roster — who is there, as the scheduler tells it. Every change has a higher version; a node ignores what is older than what it has.
+
+import { type Check, count, list, object, oneOf, text } from "./json-body.ts";
+import { type Role, roleShape } from "./node-id.ts";
+
+export type NodeState = "alive" | "dead" | "left";
+
+export type RosterEntry = {
+  readonly node: number;
+  readonly role: Role;
+  readonly rank: number;
+  readonly address: string;
+  readonly incarnation: number;
+  readonly state: NodeState;
+  readonly label: string;
+};
+
+export const rosterEntryShape: Check<RosterEntry> = object({
+  node: count,
+  role: roleShape,
+  rank: count,
+  address: text,
+  incarnation: count,
+  state: oneOf("alive", "dead", "left"),
+  label: text,
+});
+
+export type RosterView = { readonly version: number; readonly nodes: readonly RosterEntry[] };
+
+export const rosterShape: Check<RosterView> = object({ version: count, nodes: list(rosterEntryShape) });

@@ -1,0 +1,114 @@
+// worker — a worker's engine: keeps a channel to every server as the roster says, and sends kv requests over them. The faces above it
+// decide what to ask; the servers own the state.
+//
+// Invariants:
+//   W1. A request is sent to every server that owns one of its keys or to none: room is checked first.
+//   W2. Calls to a server fail as soon as the roster says it is dead, naming it; calls made while it is dead fail at once.
+
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { evenRanges, type Range } from "../keys/key-range.ts";
+import type { Cuts } from "../keys/slicer.ts";
+import type { Call } from "../peer/call.ts";
+import type { Channel } from "../peer/channel.ts";
+import type { Membership } from "../peer/membership.ts";
+import type { Peer } from "../peer/peer.ts";
+import { idOf, nameOf } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
+import { KvPart } from "./kv-part.ts";
+import { FloatWindow, type KvRequest } from "./kv-request.ts";
+
+export type WorkerOptions = {
+  readonly peer: Peer;
+  readonly membership: Membership;
+  readonly clock: Clock;
+  readonly serverCount: number;
+};
+
+export class Worker {
+  readonly ranges: readonly Range[];
+  readonly window: FloatWindow = new FloatWindow();
+  readonly #peer: Peer;
+  readonly #clock: Clock;
+  /** By rank; undefined until the roster names the server. */
+  readonly #servers: (Channel | undefined)[];
+  /** Why a server cannot be asked, by rank. */
+  readonly #gone: (WeighbridgeError | undefined)[];
+
+  constructor(options: WorkerOptions) {
+    this.#peer = options.peer;
+    this.#clock = options.clock;
+    this.ranges = evenRanges(options.serverCount);
+    this.#servers = new Array<undefined>(options.serverCount).fill(undefined);
+    this.#gone = new Array<undefined>(options.serverCount).fill(undefined);
+    options.membership.onRoster((roster) => this.#follow(roster));
+  }
+
+  /** Sends the request: server r gets the keys from cuts[r] to cuts[r + 1]. Throws QUEUE_FULL, nothing sent, when a server is too far behind. */
+  submit(request: KvRequest, cuts: Cuts): void {
+    const calls: Call[] = [];
+    const targets: number[] = [];
+    let value = 0;
+    for (let rank = 0; rank < this.#servers.length; rank++) {
+      const keyFrom = cuts[rank] as number;
+      const keyTo = cuts[rank + 1] as number;
+      if (keyFrom === keyTo) continue;
+      const valueTo = value + request.valueCount(keyFrom, keyTo);
+      const part = new KvPart(request, idOf("server", rank), { keyFrom, keyTo, valueFrom: value, valueTo });
+      value = valueTo;
+      const cut = part.cut();
+      this.#checkRoom(rank, cut.length);
+      for (const call of cut) {
+        calls.push(call);
+        targets.push(rank);
+      }
+    }
+    request.open(calls.length);
+    for (let i = 0; i < calls.length; i++) this.#send(targets[i] as number, calls[i] as Call);
+  }
+
+  /** Resolves once every server has taken enough of what waits for it that half of the queue is free. */
+  async room(): Promise<void> {
+    const waits = this.#servers
+      .filter((channel) => channel !== undefined)
+      .map((channel) => new Promise<void>((ready) => channel.whenRoom(ready)));
+    await Promise.all(waits);
+  }
+
+  /** W1 */
+  #checkRoom(rank: number, callCount: number): void {
+    const channel = this.#servers[rank];
+    if (channel === undefined || channel.room >= callCount) return;
+    throw new WeighbridgeError("QUEUE_FULL", `${callCount} more calls do not fit the queue to ${channel.name}: await room() first`, {
+      retryable: true,
+    });
+  }
+
+  #send(rank: number, call: Call): void {
+    const gone = this.#gone[rank];
+    const channel = this.#servers[rank];
+    if (gone === undefined && channel !== undefined) {
+      channel.send(call);
+      return;
+    }
+    const error = gone ?? new WeighbridgeError("NODE_DEAD", `${nameOf(idOf("server", rank))} is not there yet`, { retryable: true });
+    this.#clock.soon(() => call.failed(error));
+  }
+
+  /** W2 */
+  #follow(roster: RosterView): void {
+    for (const { node, role, rank, state, address, incarnation } of roster.nodes) {
+      if (role !== "server" || rank >= this.#servers.length) continue;
+      if (state === "alive") {
+        this.#gone[rank] = undefined;
+        this.#servers[rank] = this.#peer.dial(node, address, incarnation);
+      } else if (this.#gone[rank] === undefined) {
+        const error = new WeighbridgeError("NODE_DEAD", `${nameOf(node)} ${state === "dead" ? "is dead" : "has left"}`, {
+          retryable: state === "dead",
+        });
+        this.#gone[rank] = error;
+        this.#servers[rank]?.failCalls(error);
+      }
+    }
+  }
+}

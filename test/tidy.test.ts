@@ -1,0 +1,127 @@
+// tidy — keeps the building as CONVENTIONS describe it: rooms import only rooms below them, names say something, files stay readable.
+
+import assert from "node:assert/strict";
+import { globSync, readFileSync } from "node:fs";
+import { basename, dirname, join, normalize } from "node:path";
+import { test } from "node:test";
+
+/** Lowest first; a room imports only itself and rooms before it. Rooms in one entry never import each other. */
+const FLOORS: readonly (readonly string[])[] = [
+  ["base"],
+  ["kernel"],
+  ["keys"],
+  ["wire"],
+  ["consistency"],
+  ["store"],
+  ["transport"],
+  ["peer"],
+  ["functions"],
+  ["scheduler", "server", "worker"],
+  ["api"],
+  ["kv", "tensors", "tables", "shared-model", "training"],
+  ["nn"],
+  ["testing"],
+  ["node"],
+  ["gpu"],
+  ["cli"],
+];
+/** Only these import node:* or a package. */
+const ROOMS_WITH_NODE: ReadonlySet<string> = new Set(["node", "gpu", "cli"]);
+const EMPTY_NAMES = /^(util|utils|helper|helpers|common|misc|types|manager|handler)$/;
+const LINES_MAX = 600;
+
+const root = join(import.meta.dirname, "..");
+const sources = globSync("src/**/*.ts", { cwd: root })
+  .map((path) => path.replaceAll("\\", "/"))
+  .sort();
+const read = (path: string): string => readFileSync(join(root, path), "utf8");
+const isTest = (path: string): boolean => path.endsWith(".test.ts");
+const roomOf = (path: string): string => path.split("/")[1] ?? "";
+const floorOf = (room: string): number => FLOORS.findIndex((rooms) => rooms.includes(room));
+
+function importsOf(path: string): string[] {
+  return [...read(path).matchAll(/^(?:import|export)\b[^;]*?from "([^"]+)";|^import "([^"]+)";|\bimport\("([^"]+)"\)/gms)].map(
+    (match) => match[1] ?? match[2] ?? match[3] ?? "",
+  );
+}
+
+test("every room has its place in the building", () => {
+  for (const path of sources) assert.ok(floorOf(roomOf(path)) >= 0, `${path}: there is no room ${roomOf(path)}`);
+});
+
+test("a room imports only the rooms below it", () => {
+  for (const path of sources.filter((candidate) => !isTest(candidate))) {
+    for (const target of importsOf(path).filter((specifier) => specifier.startsWith("."))) {
+      const room = roomOf(path);
+      const other = roomOf(normalize(join(dirname(path), target)).replaceAll("\\", "/"));
+      if (room !== other) assert.ok(floorOf(other) < floorOf(room), `${path} imports ${target}: ${room} may not know ${other}`);
+    }
+  }
+});
+
+test("only the rooms for it import node:* or a package", () => {
+  for (const path of sources.filter((candidate) => !isTest(candidate) && !ROOMS_WITH_NODE.has(roomOf(candidate)))) {
+    for (const target of importsOf(path)) assert.ok(target.startsWith("."), `${path} imports ${target}`);
+  }
+});
+
+test("nothing lies deeper than src/room/folder/file.ts", () => {
+  for (const path of sources) assert.ok(path.split("/").length <= 4, path);
+});
+
+test("names are kebab-case and say something", () => {
+  for (const path of sources) {
+    const name = basename(path).replace(/(\.test)?\.ts$/, "");
+    assert.match(name, /^[a-z0-9]+(-[a-z0-9]+)*$/, path);
+    assert.doesNotMatch(name, EMPTY_NAMES, path);
+  }
+});
+
+test("every source file opens by saying what it is", () => {
+  for (const path of sources) assert.match(read(path), /^\/\/ /, path);
+});
+
+test("no file is a dumping ground", () => {
+  for (const path of sources.filter((candidate) => candidate !== "src/kernel/simd-module.ts")) {
+    const lines = read(path).split("\n").length;
+    assert.ok(lines <= LINES_MAX, `${path} has ${lines} lines; the limit is ${LINES_MAX}`);
+  }
+});
+
+test("doors list their names one by one", () => {
+  for (const path of sources) assert.doesNotMatch(read(path), /^export \* /m, path);
+  for (const path of sources.filter((candidate) => basename(candidate) === "index.ts")) {
+    assert.match(read(path), /^\/\/ The door `weighbridge\//, `${path}: only public doors are called index.ts`);
+  }
+});
+
+test("nothing is left to do, and nothing is any", () => {
+  for (const path of sources) {
+    assert.doesNotMatch(read(path), /\b(TODO|FIXME|XXX)\b/, path);
+    assert.doesNotMatch(read(path), /(: any\b|<any>|\bas any\b)/, path);
+  }
+});
+
+test("decisions take their clock and chance from outside", () => {
+  const rooms = new Set([
+    "base",
+    "keys",
+    "wire",
+    "consistency",
+    "store",
+    "transport",
+    "peer",
+    "functions",
+    "scheduler",
+    "server",
+    "worker",
+    "kv",
+  ]);
+  for (const path of sources.filter((candidate) => !isTest(candidate) && rooms.has(roomOf(candidate)))) {
+    assert.doesNotMatch(
+      read(path),
+      /\b(Date\.now|performance\.now|Math\.random|setTimeout|setInterval|setImmediate|queueMicrotask)\(/,
+      path,
+    );
+  }
+});
