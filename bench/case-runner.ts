@@ -1,10 +1,9 @@
 // case-runner — runs one case on a worker: fills the servers, keeps a window of requests in flight, and verifies what came of it.
 // Requests are issued from callbacks, without a promise per request; every request in flight has its own values.
 
-import { assert } from "../src/base/assert.ts";
 import type { BenchCase } from "./cases.ts";
 import { fillWithGradient, fillWithStart, verify } from "./expected-values.ts";
-import type { KeySet, KeySpace } from "./key-space.ts";
+import type { KeySpace } from "./key-space.ts";
 import { type Figure, Meter, oneByOne, type Span } from "./meter.ts";
 
 /** What a case needs of a KVWorker. */
@@ -20,9 +19,9 @@ export type Round = { readonly figure: Figure; readonly pushCounts: readonly num
 
 type Slot = { readonly values: Float32Array; readonly options: RequestOptions; setIndex: number; issuedAt: number };
 
-/** Filling and verifying go through the universe in chunks of at most this many keys and floats. */
-const CHUNK_KEYS_MAX = 10_000;
-const CHUNK_FLOATS_MAX = 4 << 20;
+/** Verifying goes through the universe in chunks of at most this many keys and floats. */
+const VERIFY_KEYS_MAX = 100_000;
+const VERIFY_FLOATS_MAX = 4 << 20;
 
 export class CaseRunner {
   readonly #case: BenchCase;
@@ -45,11 +44,11 @@ export class CaseRunner {
     this.#slots = Array.from({ length: benchCase.window }, () => this.#createSlot());
   }
 
-  /** Gives every key its start value; to be done once, by one worker. */
+  /** Gives every key its start value, in requests of the case's size; to be done once, by one worker. */
   async fill(): Promise<Figure> {
     const { width } = this.#case;
     const latenciesMs: number[] = [];
-    for (const { indices, keys } of this.#chunks()) {
+    for (const { indices, keys } of this.#space.chunks(this.#case.keyCount)) {
       const values = new Float32Array(keys.length * width);
       fillWithStart({ indices, width, values });
       const issuedAt = performance.now();
@@ -82,7 +81,8 @@ export class CaseRunner {
     for (const [setIndex, { indices }] of this.#space.requestSets.entries()) {
       for (const index of indices) countPerKey[index]! += pushCounts[setIndex] ?? 0;
     }
-    for (const { indices, keys } of this.#chunks()) {
+    const chunkKeyCount = Math.min(VERIFY_KEYS_MAX, Math.floor(VERIFY_FLOATS_MAX / width));
+    for (const { indices, keys } of this.#space.chunks(chunkKeyCount)) {
       const values = new Float32Array(keys.length * width);
       await this.#client.wait(this.#client.pull(keys, values, {}));
       verify({ indices, width, values }, (index) => countPerKey[index]!);
@@ -126,13 +126,5 @@ export class CaseRunner {
 
   #verifyPulled({ setIndex, values }: Slot): void {
     verify({ indices: this.#space.requestSets[setIndex]!.indices, width: this.#case.width, values }, () => 0);
-  }
-
-  *#chunks(): Generator<KeySet> {
-    const keysPerChunk = Math.min(CHUNK_KEYS_MAX, Math.floor(CHUNK_FLOATS_MAX / this.#case.width));
-    assert(keysPerChunk > 0, "a chunk holds at least one key");
-    for (let from = 0; from < this.#space.keyCount; from += keysPerChunk) {
-      yield this.#space.slice(from, Math.min(from + keysPerChunk, this.#space.keyCount));
-    }
   }
 }

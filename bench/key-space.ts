@@ -40,6 +40,14 @@ export class KeySpace {
     return this.#set(Uint32Array.from({ length: to - from }, (_, i) => from + i));
   }
 
+  /** The whole universe, in pieces of `chunkKeyCount` keys; the last may be smaller. */
+  *chunks(chunkKeyCount: number): Generator<KeySet> {
+    assert(chunkKeyCount > 0, "a chunk holds at least one key");
+    for (let from = 0; from < this.#keyCount; from += chunkKeyCount) {
+      yield this.slice(from, Math.min(from + chunkKeyCount, this.#keyCount));
+    }
+  }
+
   #set(indices: Uint32Array): KeySet {
     return { indices, keys: BigUint64Array.from(indices, (index) => this.#key(index)) };
   }

@@ -37,14 +37,14 @@ export function rawFlowOf(benchCase: BenchCase): RawFlow {
   return { requestBytes, replyBytes, window: benchCase.window };
 }
 
-/** A knock-out: every heat measures each plan once more, and the better half by total rate goes on, until one is left. */
-export async function findCeiling(cluster: RawCluster, flow: RawFlow, span: Span): Promise<RawPlan> {
+/** A knock-out: every heat measures each plan once more, and the better half by total rate goes on, until one is left or time is up. */
+export async function findCeiling(cluster: RawCluster, flow: RawFlow, span: Span, deadline: number): Promise<RawPlan> {
   const plans = Math.max(flow.requestBytes, flow.replyBytes) <= EMPTY_MESSAGE_BYTES ? SMALL_PLANS : LARGE_PLANS;
   let left = plans.map((plan) => ({ plan, total: 0 }));
-  while (left.length > 1) {
+  do {
     for (const candidate of left) candidate.total += (await cluster.measure(flow, candidate.plan, span)).reqPerSec;
     left = left.sort((a, b) => b.total - a.total).slice(0, left.length >> 1);
-  }
+  } while (left.length > 1 && performance.now() < deadline);
   const [winner] = left;
   assert(winner !== undefined, "a knock-out has a winner");
   return winner.plan;

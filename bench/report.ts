@@ -29,6 +29,7 @@ export type Line = {
   readonly regime: Regime;
   readonly raw?: Figure;
   readonly plan?: RawPlan;
+  readonly rounds?: number;
   readonly entry?: Entry;
 };
 
@@ -68,7 +69,7 @@ export function entryOf(
 }
 
 /** One line of progress: the figure the case is about, ours and raw, and the plan that was the ceiling. */
-export function formatLine({ benchCase, regime, raw, plan, entry }: Line): string {
+export function formatLine({ benchCase, regime, raw, plan, rounds, entry }: Line): string {
   const text = { latency: latencyText, rate: rateText, bandwidth: bandwidthText }[benchCase.yardstick];
   return [
     `${benchCase.name} ${regime}:`,
@@ -76,7 +77,7 @@ export function formatLine({ benchCase, regime, raw, plan, entry }: Line): strin
     ...(raw ? [`raw ${text(raw, benchCase)}`] : []),
     ...(entry && entry.rawShare !== null ? [`share ${entry.rawShare.toFixed(2)}`] : []),
     ...(entry?.extraMb === undefined ? [] : [`${entry.extraMb} MB over idle`]),
-    ...(plan ? [`(raw ${describePlan(plan)})`] : []),
+    ...(plan ? [`(${rounds} rounds; raw ${describePlan(plan)})`] : []),
   ].join(" ");
 }
 

@@ -31,16 +31,17 @@ export async function runGroup(group: Group, { effort, rawOnly, onLine }: Sessio
   const ceilings = new Ceilings(raw, effort);
   for (const benchCase of group.cases) {
     const flow = rawFlowOf(benchCase);
-    const plan = await ceilings.planFor(flow);
+    const deadline = performance.now() + effort.caseBudgetMs;
+    const plan = await ceilings.planFor(flow, deadline);
     await ours?.open(benchCase);
-    await ours?.measure(effort.searchSpan); // warms up ours; the search has done so for raw
+    await ours?.measure(effort.settleSpan);
     const rawRounds: Figure[] = [];
     const ourRounds: Figure[] = [];
-    for (let round = 0; round < effort.rounds; round++) {
+    for (let round = 0; round < effort.rounds && (round === 0 || performance.now() < deadline); round++) {
       rawRounds.push(await raw.measure(flow, plan, effort.span));
       if (ours !== undefined) ourRounds.push(await ours.measure(effort.span));
     }
-    const line = { benchCase, regime: group.regime, raw: medianFigure(rawRounds), plan };
+    const line = { benchCase, regime: group.regime, raw: medianFigure(rawRounds), plan, rounds: rawRounds.length };
     if (ours === undefined) onLine(line);
     else onLine({ ...line, entry: entryOf(line, { ours: medianFigure(ourRounds), memory: await ours.memory() }) });
   }
@@ -68,9 +69,9 @@ class Ceilings {
     this.#effort = effort;
   }
 
-  async planFor(flow: RawFlow): Promise<RawPlan> {
+  async planFor(flow: RawFlow, deadline: number): Promise<RawPlan> {
     const key = JSON.stringify(flow);
-    const plan = this.#plans.get(key) ?? (await findCeiling(this.#cluster, flow, this.#effort.searchSpan));
+    const plan = this.#plans.get(key) ?? (await findCeiling(this.#cluster, flow, this.#effort.searchSpan, deadline));
     this.#plans.set(key, plan);
     return plan;
   }

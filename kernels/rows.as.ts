@@ -70,10 +70,10 @@ function touchRows(n: u32, touchBytes: usize): u32 {
   return touched;
 }
 
-/** Whether `n` insertions succeed for certain; a growth takes up to 4 chunks and a segment, and happens to a segment once in 256 rows. */
+/** Whether `n` insertions succeed for certain. A growth takes at most 5 chunks and a segment, and brings room for 300 rows. */
 function hasCertainRoom(t: Table, n: u32): bool {
-  const growths = min<u64>(n, 2 * (<u64>t.segmentCount + (n >> 8)) + 8);
-  const indexBytes = growths * (4 * CHUNK_BYTES + 64) + (<u64>64 << t.depth) + (growths << 7); // chunks and segments; directories
+  const growths = 4 * (<u64>t.segmentCount + (n >> 7)) + 32;
+  const indexBytes = growths * (5 * CHUNK_BYTES + 64) + (<u64>64 << t.depth) + (growths << 7); // chunks and segments; directories
   const slabBytes = (<u64>n + 2) * <u64>t.rowBytes;
   return slabBytes + (slabBytes >> 2) + SLAB_BYTES_MAX * 2 + indexBytes <= certainRoom();
 }

@@ -3,10 +3,10 @@
 //   row        [ key u64 | payload ]                                        lies in a slab, never moves
 //   bucket     [ 12 tag bytes | u16 passed | u16 unused | 12 × u32 row ]    one cache line; tag 0 = free
 //   chunk      32 buckets                                                   2 KiB, the unit by which an index grows
-//   segment    entries, limit, depth, … and up to 8 chunks                  the unit that is split
+//   segment    entries, limit, depth, … and up to 7 chunks                  one cache line, the unit that is split
 //   directory  u32 segment for each value of the top `depth` bits of the hash (extendible hashing)
 //
-// A segment grows from 4 chunks to 5, 6, 7 and then splits into two of 4: the index is never less than 74 % full once it is large.
+// A segment grows from 4 chunks to 5, 6, 7 and then splits into two of 4, so the index of a large table is 74 to 92 % full at any time.
 // Wide rows, where the index hardly counts, skip the steps in between.
 //
 // T1. Every u64 is a legal key: only tags say what is free, and a tag match is believed only after the row's own key agrees.
@@ -27,10 +27,12 @@ const BUCKET_BYTES: u32 = 64;
 const CHUNK_BUCKETS: u32 = 32;
 const CHUNK_SHIFT: u32 = 5;
 export const CHUNK_BYTES: u32 = CHUNK_BUCKETS * BUCKET_BYTES;
-/** What a segment starts with after a split; twice as many is one too many. */
+/** A segment of fewer chunks grows by one at a time. An even split leaves two of about this many. */
 const CHUNKS_SPLIT: u32 = 4;
-/** A segment holds at most this many of every 100 slots. */
+const CHUNKS_MAX: u32 = 7;
+/** A segment holds at most this many of every 100 slots; after a split each chunk has about CHUNK_ENTRIES_NEW entries, 85 of 100. */
 const LOAD_PERCENT: u32 = 92;
+const CHUNK_ENTRIES_NEW: u32 = 327;
 /** 16 M segments are more than an arena holds; a directory beyond that would only help an attacker. */
 const DEPTH_MAX: u32 = 24;
 
@@ -75,6 +77,8 @@ export class Segment {
   chunkCount: u32;
   chunk0: u32; chunk1: u32; chunk2: u32; chunk3: u32;
   chunk4: u32; chunk5: u32; chunk6: u32; chunk7: u32;
+  /** Only just before a split. */
+  chunk8: u32;
 }
 
 @inline function mix(x: u64, factor: u64): u64 {
@@ -241,8 +245,8 @@ function addSlab(t: Table): bool {
 /** Makes room in the full segment of `hash`: by more chunks, or by a split (T3, T4). */
 function grow(t: Table, s: Segment, hash: u64): bool {
   const chunks = s.bucketCount >> CHUNK_SHIFT, wanted = chunks + (chunks < CHUNKS_SPLIT ? 1 : t.chunksPerGrowth);
-  if (!takeChunks(t, s, min(wanted, CHUNKS_SPLIT * 2))) return false;
-  if (wanted >= CHUNKS_SPLIT * 2) return split(t, s, hash);
+  if (wanted > CHUNKS_MAX) return split(t, s, hash);
+  if (!takeChunks(t, s, wanted)) return false;
   const count = listEntries(t, s);
   useChunks(s, wanted);
   for (let i: usize = 0; i < count; i++) place(s, load<u64>(MOVE_HASHES + (i << 3)), load<u32>(MOVE_ROWS + (i << 2)));
@@ -250,26 +254,24 @@ function grow(t: Table, s: Segment, hash: u64): bool {
   return true;
 }
 
+/** Most splits are even; but keys may come in the order of their hashes, from another table's listing, and then all stay on one side. */
 function split(t: Table, lower: Segment, hash: u64): bool {
-  const depth = lower.depth;
-  if (depth == DEPTH_MAX) return false;
+  const depth = lower.depth, count = listEntries(t, lower), upperCount = countUpper(count, depth);
+  const lowerChunks = chunksFor(count - upperCount), upperChunks = chunksFor(upperCount);
+  if (depth == DEPTH_MAX || !takeChunks(t, lower, lowerChunks + upperChunks)) return false;
   const upper = createSegment(t, depth + 1);
   if (changetype<usize>(upper) == 0) return false;
   if (depth == t.depth && !doubleDirectory(t)) {
     releaseFor(t, changetype<u32>(upper), offsetof<Segment>());
     return false;
   }
-  const count = listEntries(t, lower);
-  if (max(countUpper(count, depth), count - countUpper(count, depth)) > CHUNKS_SPLIT * CHUNK_BUCKETS * SLOTS) {
-    releaseFor(t, changetype<u32>(upper), offsetof<Segment>()); // one half would overflow: 12 standard deviations off, or the secret is out
-    return false;
-  }
-  memory.copy(chunkCell(upper, 0), chunkCell(lower, CHUNKS_SPLIT), CHUNKS_SPLIT << 2);
-  lower.chunkCount = upper.chunkCount = CHUNKS_SPLIT;
+  upper.chunkCount = lower.chunkCount - lowerChunks;
+  memory.copy(chunkCell(upper, 0), chunkCell(lower, lowerChunks), upper.chunkCount << 2);
+  lower.chunkCount = lowerChunks;
   lower.depth = depth + 1;
   t.segmentCount++;
-  useChunks(lower, CHUNKS_SPLIT);
-  useChunks(upper, CHUNKS_SPLIT);
+  useChunks(lower, lowerChunks);
+  useChunks(upper, upperChunks);
   const span: u32 = 1 << (t.depth - depth), first = <u32>(hash >> (64 - <u64>t.depth)) & ~(span - 1);
   for (let i = first + span / 2; i < first + span; i++) store<u32>(<usize>t.directory + (<usize>i << 2), changetype<u32>(upper));
   for (let i: usize = 0; i < count; i++) {
@@ -279,6 +281,11 @@ function split(t: Table, lower: Segment, hash: u64): bool {
     s.entries++;
   }
   return true;
+}
+
+/** Chunks for a segment that begins with `entries` entries. */
+@inline function chunksFor(entries: u32): u32 {
+  return min(entries / CHUNK_ENTRIES_NEW + 1, CHUNKS_MAX);
 }
 
 /** How many of the listed entries belong to the upper half of a segment of this depth. */

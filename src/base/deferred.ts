@@ -24,9 +24,13 @@ export type WaitOptions = {
   readonly signal?: AbortSignal | undefined;
 };
 
-/** Waits for `promise`; rejects with DEADLINE or ABORTED first if those come first. `what` completes "waiting for …". */
+/**
+ * Waits for `promise`; rejects with DEADLINE or ABORTED first if those come first, and with BAD_ARGUMENT for a deadline that is no time.
+ * `what` completes "waiting for …".
+ */
 export async function waitFor<T>(promise: Promise<T>, what: string, clock: Clock, options: WaitOptions = {}): Promise<T> {
   const { deadlineMs, signal } = options;
+  if (deadlineMs !== undefined && !(deadlineMs >= 0)) throw new WeighbridgeError("BAD_ARGUMENT", `a deadline of ${deadlineMs} ms`);
   if (signal?.aborted) throw aborted(what, signal);
   if (deadlineMs === undefined && signal === undefined) return await promise;
   const early = new Deferred<never>();

@@ -24,9 +24,9 @@ export class RingQueue<T> {
     return item;
   }
 
-  /** The item `index` places behind the head, or undefined beyond the end. */
+  /** The item `index` places behind the head, or undefined beyond either end. */
   at(index: number): T | undefined {
-    return index < this.#length ? this.#slots[(this.#head + index) & (this.#slots.length - 1)] : undefined;
+    return index >= 0 && index < this.#length ? this.#slots[(this.#head + index) & (this.#slots.length - 1)] : undefined;
   }
 
   /** Puts another item in the place of the one `index` places behind the head. */

@@ -21,6 +21,10 @@ export function problemWithCuts(cuts: Cuts, keyCount: number, serverCount: numbe
   if (cuts.length !== serverCount + 1) return `${cuts.length} cuts for ${serverCount} servers; one more than servers is needed`;
   if (cuts[0] !== 0 || cuts[serverCount] !== keyCount)
     return `cuts from ${cuts[0]} to ${cuts[serverCount]}; they must cover 0 to ${keyCount}`;
-  for (let i = 0; i < serverCount; i++) if (!((cuts[i] as number) <= (cuts[i + 1] as number))) return `cut ${i + 1} is below cut ${i}`;
+  for (let i = 0; i < serverCount; i++) {
+    const cut = cuts[i + 1] as number;
+    if (!Number.isInteger(cut)) return `cut ${i + 1} as ${cut}, which is no position`;
+    if (cut < (cuts[i] as number)) return `cut ${i + 1} below cut ${i}`;
+  }
   return undefined;
 }

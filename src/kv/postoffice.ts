@@ -9,7 +9,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { AppDirectory } from "../functions/app-directory.ts";
 import { Arena } from "../kernel/arena.ts";
@@ -57,9 +57,13 @@ export type PostofficeOptions = {
   readonly incarnation?: number;
   /** False starts without waiting for all nodes to be ready (ps-lite: StartAsync). A recovered node never waits. */
   readonly startBarrier?: boolean;
+  /** Hears every newer roster, from before the start on. */
+  readonly onRoster?: (roster: RosterView) => void;
 };
 
 const MINUTE_MS = 60_000;
+/** How often a node that waits for the last barrier asks whether the dead have come back. */
+const REVIVAL_CHECK_MS = 200;
 
 export class Postoffice {
   readonly role: Role;
@@ -90,7 +94,7 @@ export class Postoffice {
     this.#simpleApps = new AppDirectory({ clock, byCustomer: role === "worker" });
     const arena = role === "server" ? new Arena({ bytesMax: options.arenaBytesMax }) : undefined;
     const readBuffers = arena === undefined ? new PlainReadBuffers() : new ArenaReadBuffers(arena);
-    this.#peer = new Peer({ transport, clock, log, readBuffers, limits, faults, resendTimeoutMs });
+    this.#peer = new Peer({ transport, clock, log, readBuffers, limits, faults, resendTimeoutMs, acceptsAnonymous: role === "scheduler" });
     this.#peer.serve(FunctionId.SIMPLE, this.#simpleApps);
     if (arena === undefined) return;
     this.server = new Server({ arena, clock });
@@ -139,9 +143,9 @@ export class Postoffice {
     return rankOf(this.nodeId);
   }
 
-  /** True when this node took the place of one that died. */
+  /** True when this node took the place of one that died; a scheduler, when the job was running before it came. */
   get isRecovery(): boolean {
-    return this.#membership?.recovery ?? false;
+    return this.#scheduler?.isResumed ?? this.#membership?.recovery ?? false;
   }
 
   /** The error that ended the job, if one did. */
@@ -206,7 +210,10 @@ export class Postoffice {
     this.#exitCallbacks.push(callback);
   }
 
-  /** Leaves the cluster. With the barrier (the default) all nodes leave together: servers stay until the last worker is done. */
+  /**
+   * Leaves the cluster. With the barrier (the default) all nodes leave together: servers stay until the last worker is done. A node that
+   * died may be restarted meanwhile and come to the barrier yet: it is waited for as long as a node may take to start.
+   */
   async finalize(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
     this.#finalizing ??= this.#finalize(options);
     await this.#finalizing;
@@ -300,7 +307,7 @@ export class Postoffice {
   async #finalize({ barrier = true, ...wait }: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
     let failure: unknown;
     try {
-      if (barrier) await this.barrier(0, Group.ALL, wait);
+      if (barrier) await this.#lastBarrier(wait);
       await this.#membership?.leave();
       if (barrier) await this.#scheduler?.finished;
     } catch (thrown) {
@@ -315,6 +322,26 @@ export class Postoffice {
     if (failure !== undefined) throw failure;
   }
 
+  /** P4: who is dead for longer than `startTimeoutMs` ends it, by name. */
+  async #lastBarrier(wait: WaitOptions): Promise<void> {
+    const { startTimeoutMs = MINUTE_MS } = this.#options;
+    const startedAtMs = this.clock.nowMs();
+    for (let deadSinceMs = Infinity; ; ) {
+      const enteredAtMs = this.clock.nowMs();
+      const leftMs = wait.deadlineMs === undefined ? undefined : Math.max(0, wait.deadlineMs - (enteredAtMs - startedAtMs));
+      try {
+        await this.barrier(0, Group.ALL, { ...wait, deadlineMs: leftMs });
+        return;
+      } catch (thrown) {
+        const failedAtMs = this.clock.nowMs();
+        const isFirstDeath = deadSinceMs === Infinity || failedAtMs - enteredAtMs > REVIVAL_CHECK_MS;
+        if (isFirstDeath) deadSinceMs = failedAtMs;
+        if (!isWeighbridgeError(thrown, "NODE_DEAD") || failedAtMs - deadSinceMs >= startTimeoutMs) throw thrown;
+      }
+      await new Promise<void>((resolve) => this.clock.after(REVIVAL_CHECK_MS, resolve));
+    }
+  }
+
   /** P5 */
   #fail(error: WeighbridgeError): void {
     if (this.#failure !== undefined || this.#finalizing !== undefined) return;
@@ -327,8 +354,9 @@ export class Postoffice {
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  #follow({ nodes }: RosterView): void {
-    for (const { node, state } of nodes) if (state !== "alive") this.#peer.channel(node)?.failCalls(goneError(node, state));
+  #follow(roster: RosterView): void {
+    this.#options.onRoster?.(roster);
+    for (const { node, state } of roster.nodes) if (state !== "alive") this.#peer.channel(node)?.failCalls(goneError(node, state));
   }
 }
 

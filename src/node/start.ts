@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { Postoffice } from "../kv/postoffice.ts";
+import { Postoffice, type PostofficeOptions } from "../kv/postoffice.ts";
 import type { Address } from "../transport/transport.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { loadConfig } from "./config/config.ts";
@@ -25,7 +25,7 @@ export async function start({ startBarrier = true, ...options }: StartOptions = 
 /** Starts the node of a configuration that was loaded before. */
 export async function startNode(
   config: NodeConfig,
-  { startBarrier = true }: { readonly startBarrier?: boolean } = {},
+  options: Pick<PostofficeOptions, "startBarrier" | "onRoster"> = {},
 ): Promise<Postoffice> {
   const { role, serverCount, workerCount, rank, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, resendTimeoutMs } = config;
   const clock = realClock();
@@ -51,7 +51,7 @@ export async function startNode(
     arenaBytesMax: config.arenaBytesMax,
     jobId: randomUUID(),
     incarnation: Date.now(),
-    startBarrier,
+    ...options,
   });
   return office;
 }

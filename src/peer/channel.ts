@@ -161,6 +161,11 @@ export class Channel {
     this.#scheduleSoon();
   }
 
+  /** Whether a node that expects this request next can go on where we stand; if not, it has forgotten the conversation. */
+  canResumeAt(expects: number): boolean {
+    return expects >= this.#pendingFirst && expects <= this.#nextRequest;
+  }
+
   // Links.
 
   /** A link with this node is open: what was not answered leaves again on it (N2). */

@@ -9,10 +9,9 @@
 // any other channel goes to `events`, which the server or worker sets as it would have set the peer's own.
 //
 // Invariants:
-//   M1. The roster's version only rises.
-//   M2. Nothing but REGISTER is sent to a scheduler that does not know us: other calls wait until it has answered that.
-//   M3. While the scheduler is away nothing fails because of it; only a deadline of the caller's own ends a wait.
-//   M4. `onFatal` is told at most once: the job was aborted, or this node was replaced.
+//   M1. Nothing but REGISTER is sent to a scheduler that does not know us: other calls wait until it has answered that.
+//   M2. While the scheduler is away nothing fails because of it; only a deadline of the caller's own ends a wait.
+//   M3. `onFatal` is told at most once: the job was aborted, or this node was replaced.
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -21,15 +20,17 @@ import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "
 import type { Log } from "../base/log.ts";
 import type { Address } from "../transport/transport.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { BarrierClient } from "./barrier-client.ts";
 import type { Call } from "./call.ts";
 import type { Channel } from "./channel.ts";
-import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, ROSTER } from "./control-messages.ts";
+import { ABORT, BARRIER, LEAVE, REGISTER, ROSTER } from "./control-messages.ts";
+import { Heartbeat } from "./heartbeat.ts";
 import { ask, type ControlMessage, serveControl } from "./json-call.ts";
 import type { Peer, PeerEvents } from "./peer.ts";
+import { RosterCopy, type RosterListener } from "./roster-copy.ts";
 
 export type MembershipOptions = {
   /** Its id, incarnation, job and events are set here. */
@@ -50,7 +51,6 @@ export type MembershipOptions = {
   readonly token?: string;
 };
 
-type RosterListener = (roster: RosterView) => void;
 type FatalListener = (error: WeighbridgeError) => void;
 
 /** A scheduler that is there answers within its own start timeout; its error says more than ours, so it gets this much longer. */
@@ -65,19 +65,19 @@ export class Membership {
   readonly #peer: Peer;
   readonly #clock: Clock;
   readonly #log: Log;
-  readonly #rosterListeners = new Set<RosterListener>();
+  readonly #roster = new RosterCopy();
+  /** Came before the answer to our registration: nobody is told of it, and so nobody is dialed, before we know who we are. */
+  #earlyRoster: RosterView | undefined;
   readonly #fatalListeners = new Set<FatalListener>();
   #channel: Channel | undefined;
   #place: RegisterReply | undefined;
-  #roster: RosterView = { version: 0, nodes: [] };
   #barriers: BarrierClient | undefined;
   #fatal: WeighbridgeError | undefined;
   /** While joining: why it cannot. */
   #joining: Deferred<never> | undefined;
   #lastProblem = "it has not answered";
   #cancelStartTimer: CancelTimer = () => {};
-  #cancelHeartbeat: CancelTimer = () => {};
-  #heartbeatOpen = false;
+  #heartbeat: Heartbeat | undefined;
   /** While a new scheduler does not know us yet (M2). */
   #resuming: Deferred<void> | undefined;
   #heldCalls: Call[] = [];
@@ -96,7 +96,8 @@ export class Membership {
       ROSTER.functionId,
       serveControl(ROSTER, (channel, roster) => {
         checkSender(channel, "ROSTER");
-        this.#adopt(roster);
+        if (this.#place === undefined) this.#earlyRoster = roster;
+        else this.#roster.adopt(roster);
         return {};
       }),
     );
@@ -134,7 +135,7 @@ export class Membership {
 
   /** The newest roster heard of; it does not list the scheduler. */
   get roster(): RosterView {
-    return this.#roster;
+    return this.#roster.view;
   }
 
   /** Why this node cannot go on, if so. */
@@ -143,26 +144,21 @@ export class Membership {
   }
 
   entry(node: number): RosterEntry | undefined {
-    return this.#roster.nodes.find((entry) => entry.node === node);
+    return this.#roster.entry(node);
   }
 
   /** The nodes of a group that have not left, dead ones included, in ps-lite's order: workers by rank, servers by rank, the scheduler. */
   members(group: number): number[] {
-    const there = this.#roster.nodes.filter(({ role, state }) => state !== "left" && inGroup(role, group));
-    const ids = (wanted: Role): number[] => there.filter(({ role }) => role === wanted).map(({ node }) => node);
-    const ascending = (a: number, b: number): number => a - b;
-    const scheduler = inGroup("scheduler", group) ? [SCHEDULER_ID] : [];
-    return [...ids("worker").sort(ascending), ...ids("server").sort(ascending), ...scheduler];
+    return this.#roster.members(group);
   }
 
   deadNodes(): number[] {
-    return this.#roster.nodes.filter(({ state }) => state === "dead").map(({ node }) => node);
+    return this.#roster.deadNodes();
   }
 
   /** Calls `listener` with every newer roster. Returns what ends that. */
   onRoster(listener: RosterListener): () => void {
-    this.#rosterListeners.add(listener);
-    return () => this.#rosterListeners.delete(listener);
+    return this.#roster.listen(listener);
   }
 
   /** Calls `listener` when this node cannot go on, also if that was before. Returns what ends that. */
@@ -186,6 +182,11 @@ export class Membership {
       this.#peer.id = reply.node;
       this.#peer.incarnation = reply.incarnation;
       this.#peer.job = reply.job;
+      const failed = (error: unknown): void => {
+        if (isWeighbridgeError(error, "FENCED")) this.#end(error);
+      };
+      this.#heartbeat = new Heartbeat({ channel, clock: this.#clock, log: this.#log, failed });
+      this.#roster.listen(() => this.#checkReplaced());
       this.#barriers = new BarrierClient({ clock: this.#clock, isLate: reply.recovery, enter: (request) => this.#ask(BARRIER, request) });
       this.#settleIn(reply);
     } catch (thrown) {
@@ -211,7 +212,7 @@ export class Membership {
   /** Tells the scheduler that this node is done: it no longer counts. Returns even if the scheduler cannot be told. */
   async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }): Promise<void> {
     const { log } = this.#options;
-    this.#cancelHeartbeat();
+    this.#heartbeat?.stop();
     if (this.#place === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return;
     this.#leaving = new Deferred();
     try {
@@ -223,10 +224,14 @@ export class Membership {
 
   /** Stops heartbeats and waits. The peer stays open; it is the caller's. */
   close(): void {
-    this.#cancelHeartbeat();
+    this.#heartbeat?.stop();
     this.#cancelStartTimer();
     this.#joining?.reject(new WeighbridgeError("CLOSED", "this node was closed"));
     this.#leaving?.resolve();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
   }
 
   get #joined(): RegisterReply {
@@ -239,6 +244,7 @@ export class Membership {
       linkUp: (channel) => {
         if (channel !== this.#channel) this.events.linkUp?.(channel);
         else if (this.#joining !== undefined) this.#watchStart();
+        else this.#heartbeat?.linkUp();
       },
       linkDown: (channel) => {
         if (channel !== this.#channel) this.events.linkDown?.(channel);
@@ -274,12 +280,10 @@ export class Membership {
     this.#cancelStartTimer();
     const isLinked = this.#channel?.link !== undefined;
     this.#cancelStartTimer = this.#clock.after(isLinked ? startTimeoutMs + ANSWER_SLACK_MS : startTimeoutMs, () => {
+      const unanswered = `the scheduler at ${schedulerAddress} gave this node no place within ${startTimeoutMs} ms`;
       const unreachable = `no scheduler at ${schedulerAddress} after ${startTimeoutMs} ms (${this.#lastProblem}); start one there, or point`;
       const error = isLinked
-        ? new WeighbridgeError(
-            "DEADLINE",
-            `the scheduler at ${schedulerAddress} did not answer within ${startTimeoutMs} ms; is it stopped?`,
-          )
+        ? new WeighbridgeError("DEADLINE", `${unanswered}: it waits for other nodes, or is stopped; \`weighbridge status\` tells`)
         : new WeighbridgeError("SCHEDULER_UNREACHABLE", `${unreachable} DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler) at the right one`);
       this.#joining?.reject(error);
     });
@@ -292,47 +296,26 @@ export class Membership {
 
   /** The scheduler knows us now. */
   #settleIn(reply: RegisterReply): void {
-    this.#adopt(reply.roster);
-    this.#cancelHeartbeat();
-    if (reply.heartbeatIntervalMs > 0 && this.#leaving === undefined) this.#beat(reply.heartbeatIntervalMs);
-  }
-
-  #beat(intervalMs: number): void {
-    this.#cancelHeartbeat = this.#clock.after(intervalMs, () => {
-      this.#beat(intervalMs);
-      const channel = this.#channel;
-      if (channel?.link === undefined || this.#heartbeatOpen || this.#resuming !== undefined) return;
-      this.#heartbeatOpen = true;
-      ask(channel, HEARTBEAT, {}, this.#clock).then(
-        () => {
-          this.#heartbeatOpen = false;
-        },
-        (error: unknown) => {
-          this.#heartbeatOpen = false;
-          if (isWeighbridgeError(error, "FENCED")) this.#end(error);
-          else this.#log.debug("a heartbeat failed", { reason: reasonOf(error) });
-        },
-      );
-    });
+    this.#roster.adopt(reply.roster);
+    if (this.#earlyRoster !== undefined) this.#roster.adopt(this.#earlyRoster);
+    this.#earlyRoster = undefined;
+    this.#checkReplaced();
+    if (this.#leaving === undefined && this.#fatal === undefined) this.#heartbeat?.start(reply);
   }
 
   // Running.
 
   async #ask<Q, R>(message: ControlMessage<Q, R>, body: Q): Promise<R> {
-    while (this.#resuming !== undefined) await this.#resuming.promise; // M2
+    while (this.#resuming !== undefined) await this.#resuming.promise; // M1
     assert(this.#channel !== undefined, "join comes first");
     return await ask(this.#channel, message, body, this.#clock);
   }
 
-  #adopt(roster: RosterView): void {
-    if (roster.version <= this.#roster.version) return; // M1
-    this.#roster = roster;
-    const place = this.#place;
-    const own = place === undefined ? undefined : this.entry(place.node);
-    if (place !== undefined && own !== undefined && own.incarnation > place.incarnation) {
-      this.#end(new WeighbridgeError("FENCED", `${nameOf(own.node)} was replaced by "${own.label}" (life ${own.incarnation})`));
-    }
-    for (const listener of [...this.#rosterListeners]) listener(roster);
+  #checkReplaced(): void {
+    const { node, incarnation } = this.#joined;
+    const own = this.entry(node);
+    if (own === undefined || own.incarnation <= incarnation) return;
+    this.#end(new WeighbridgeError("FENCED", `${nameOf(node)} was replaced by "${own.label}" (life ${own.incarnation})`));
   }
 
   #schedulerRestarted(channel: Channel, again: readonly Call[]): void {
@@ -343,8 +326,9 @@ export class Membership {
     if (applications.length > 0 || this.#place === undefined) return;
     const { job, node, incarnation } = this.#place;
     this.#resuming ??= new Deferred();
+    this.#heartbeat?.stop();
     this.#log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
-    this.#register(channel, { job, node, incarnation, roster: this.#roster }).then(
+    this.#register(channel, { job, node, incarnation, roster: this.#roster.view }).then(
       (reply) => this.#resumed(channel, reply),
       (error: unknown) => {
         if (isWeighbridgeError(error) && !error.retryable) this.#end(error);
@@ -365,9 +349,9 @@ export class Membership {
   #end(error: WeighbridgeError): void {
     this.#joining?.reject(error);
     this.#leaving?.resolve();
-    if (this.#fatal !== undefined || this.#leaving !== undefined) return; // M4
+    if (this.#fatal !== undefined || this.#leaving !== undefined) return; // M3
     this.#fatal = error;
-    this.#cancelHeartbeat();
+    this.#heartbeat?.stop();
     for (const call of this.#heldCalls.splice(0)) call.failed(error);
     this.#resuming?.reject(error);
     for (const listener of [...this.#fatalListeners]) listener(error);

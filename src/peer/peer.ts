@@ -31,6 +31,8 @@ export type PeerOptions = {
   readonly helloTimeoutMs?: number;
   readonly redialDelayMs?: number;
   readonly connectDeadlineMs?: number;
+  /** Whether nodes without an id may talk to this one: they may register with the scheduler, and ask it for its status. */
+  readonly acceptsAnonymous?: boolean;
 };
 
 /** What a node wants to hear of its channels. */
@@ -68,6 +70,7 @@ export class Peer implements ChannelHost, ConnectionHost {
   readonly #faults: FaultOptions | undefined;
   readonly #redialDelayMs: number;
   readonly #connectDeadlineMs: number;
+  readonly #acceptsAnonymous: boolean;
   readonly #functions: (FunctionHandler | undefined)[] = [];
   readonly #channels = new Map<number, Channel>();
   readonly #connections = new Set<Connection>();
@@ -89,6 +92,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     this.#faults = options.faults;
     this.#redialDelayMs = options.redialDelayMs ?? 20;
     this.#connectDeadlineMs = options.connectDeadlineMs ?? 5000;
+    this.#acceptsAnonymous = options.acceptsAnonymous ?? false;
     if (this.resendTimeoutMs > 0) this.#watchOverdue();
   }
 
@@ -187,6 +191,8 @@ export class Peer implements ChannelHost, ConnectionHost {
     }
     const dial = this.#dialing.get(connection);
     if (dial === undefined) {
+      if (hello.node === 0 && !this.#acceptsAnonymous)
+        throw new WeighbridgeError("BAD_REQUEST", "only the scheduler talks to nodes without an id");
       const channel = hello.node === 0 ? this.#newChannel(-++this.#anonymousCount, 0) : this.#accept(hello);
       return { channel, reply: this.#hello(channel) };
     }
@@ -200,7 +206,8 @@ export class Peer implements ChannelHost, ConnectionHost {
       throw new WeighbridgeError("NO_ROUTE", `${dial.address} still is an older life of ${channel.name}`, { retryable: true });
     }
     if (channel.link !== undefined) this.#replaceLink(channel);
-    if (channel.incarnation !== 0 && hello.incarnation !== channel.incarnation) this.#renew(channel, hello.incarnation);
+    const isRestarted = channel.incarnation !== 0 && hello.incarnation !== channel.incarnation;
+    if (isRestarted || !channel.canResumeAt(hello.expects)) this.#renew(channel, hello.incarnation);
     channel.incarnation = hello.incarnation;
     dial.attempt = 0;
     this.#announceUp(channel);
@@ -266,7 +273,7 @@ export class Peer implements ChannelHost, ConnectionHost {
       ); // P2
     }
     this.#replaceLink(known);
-    if (hello.incarnation > known.incarnation) this.#renew(known, hello.incarnation);
+    if (hello.incarnation > known.incarnation || !known.canResumeAt(hello.expects)) this.#renew(known, hello.incarnation);
     this.#announceUp(known);
     return known;
   }

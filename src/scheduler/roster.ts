@@ -7,20 +7,20 @@
 //
 // Invariants:
 //   R1. A place has one holder. A new one gets the next incarnation; the old one is FENCED from then on.
-//   R2. Every change that others can see raises the version, which never falls, not even over a restart of the scheduler.
-//   R3. Every application is answered: with a place, or with an error within `startTimeoutMs`.
-//   R4. After a restart the first node that resumes brings the job, the places and their lives; nobody else's place is given away
+//   R2. Every application is answered: with a place, or with an error within `startTimeoutMs`.
+//   R3. After a restart the first node that resumes brings the job, the places and their lives; nobody else's place is given away
 //       before its holder had `heartbeatTimeoutMs` to resume as well.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
-import { nameOf, type Role } from "../wire/node-id.ts";
+import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
-import type { RosterEntry, RosterView } from "../wire/roster.ts";
-import { type Applicant, type ClusterCounts, contradiction, countOf, incomplete, malformed } from "./applicant.ts";
+import type { RosterView } from "../wire/roster.ts";
+import { type Applicant, type ClusterCounts, contradiction, incomplete, malformed } from "./applicant.ts";
 import { assignRanks, conflict } from "./formation.ts";
-import { deathAtMs, emptyPlace, entryOf, type Place } from "./place.ts";
+import { deathAtMs, type Place } from "./place.ts";
+import { Places } from "./places.ts";
 import { findSeat } from "./seating.ts";
 
 export type RosterRules = ClusterCounts & {
@@ -45,8 +45,6 @@ export type Decision<T> =
   /** Everybody has left, or is dead and has nobody to come back to. */
   | { readonly kind: "finish" };
 
-const ROLES: readonly Role[] = ["worker", "server"];
-
 export class Roster<T> {
   readonly #rules: RosterRules;
   readonly #deadlineMs: number;
@@ -54,11 +52,8 @@ export class Roster<T> {
   #job: string;
   #failure: WeighbridgeError | undefined;
   #applicants: Applicant<T>[] = [];
-  readonly #places = new Map<number, Place>();
-  #version = 0;
-  /** The newest version among those the resuming nodes brought. */
-  #resumedVersion = 0;
-  #changed = false;
+  readonly #places = new Places();
+  #isResumed = false;
   #finished = false;
 
   constructor({ rules, job, nowMs }: { readonly rules: RosterRules; readonly job: string; readonly nowMs: number }) {
@@ -66,6 +61,11 @@ export class Roster<T> {
     this.#rules = { ...rules, heartbeatTimeoutMs: heartbeatIntervalMs === 0 ? 0 : heartbeatTimeoutMs };
     this.#job = job;
     this.#deadlineMs = nowMs + rules.startTimeoutMs;
+  }
+
+  /** True when the job was running before this scheduler came. */
+  get isResumed(): boolean {
+    return this.#isResumed;
   }
 
   get phase(): Phase {
@@ -76,26 +76,13 @@ export class Roster<T> {
     return this.#job;
   }
 
-  get version(): number {
-    return this.#version;
-  }
-
   /** Everybody with a place, in ps-lite's order: workers by rank, then servers. Without the scheduler. */
   view(): RosterView {
-    return { version: this.#version, nodes: [...this.#places.values()].map(entryOf) };
-  }
-
-  entry(node: number): RosterEntry | undefined {
-    const place = this.#places.get(node);
-    return place === undefined ? undefined : entryOf(place);
+    return this.#places.view();
   }
 
   status(nowMs: number): StatusEntry[] {
-    return [...this.#places.values()].map((place) => ({
-      ...entryOf(place),
-      heartbeatAgeMs: place.confirmed ? Math.max(0, Math.round(nowMs - place.heardAtMs)) : undefined,
-      linked: place.downSinceMs === undefined,
-    }));
+    return this.#places.status(nowMs);
   }
 
   waiting(): WaitingEntry[] {
@@ -106,7 +93,7 @@ export class Roster<T> {
   dueMs(nowMs: number): number {
     if (this.#phase === "failed") return Infinity;
     if (this.#phase === "forming") return this.#deadlineMs;
-    const places = [...this.#places.values()];
+    const places = this.#places.all();
     const dueTimes = places.map((place) => deathAtMs(place, this.#rules.heartbeatTimeoutMs));
     for (const applicant of this.#applicants) {
       const seat = findSeat(applicant, places, this.#rules, nowMs);
@@ -134,7 +121,7 @@ export class Roster<T> {
   heard(node: number, incarnation: number, nowMs: number): Decision<T>[] {
     const place = this.#holder(node, incarnation);
     place.heardAtMs = nowMs;
-    if (place.state === "dead") this.#setState(place, "alive");
+    if (place.state === "dead") this.#places.setState(place, "alive");
     return this.#conclude([], nowMs);
   }
 
@@ -153,7 +140,7 @@ export class Roster<T> {
   }
 
   leave(node: number, incarnation: number, nowMs: number): Decision<T>[] {
-    this.#setState(this.#holder(node, incarnation), "left");
+    this.#places.setState(this.#holder(node, incarnation), "left");
     return this.#conclude([], nowMs);
   }
 
@@ -162,9 +149,9 @@ export class Roster<T> {
       return this.fail(incomplete(this.#rules, this.#applicants, this.#rules.startTimeoutMs));
     }
     const decisions: Decision<T>[] = [];
-    for (const place of this.#places.values()) {
+    for (const place of this.#places.all()) {
       if (nowMs < deathAtMs(place, this.#rules.heartbeatTimeoutMs)) continue;
-      this.#setState(place, "dead");
+      this.#places.setState(place, "dead");
       decisions.push({ kind: "died", node: place.node });
     }
     return this.#conclude(decisions, nowMs);
@@ -189,26 +176,16 @@ export class Roster<T> {
     const assignments = assignRanks(this.#applicants, this.#rules);
     if (assignments === undefined) return [];
     this.#applicants = [];
-    this.#run();
+    this.#phase = "running";
+    this.#places.establish(this.#rules);
     const decisions: Decision<T>[] = [{ kind: "run" }];
     for (const { applicant: assigned, rank } of assignments) {
-      const place = [...this.#places.values()].find((candidate) => candidate.role === assigned.request.role && candidate.rank === rank);
+      const place = this.#places.get(idOf(assigned.request.role, rank));
       assert(place !== undefined, "ranks are given within the counts");
       decisions.push({ ...this.#seat(assigned, place, nowMs), recovery: false });
     }
-    this.#changed = false; // The answers carry it already.
-    this.#version = 1;
+    this.#places.publish(); // Nobody has to be told: the answers carry it.
     return decisions;
-  }
-
-  #run(): void {
-    this.#phase = "running";
-    for (const role of ROLES) {
-      for (let rank = 0; rank < countOf(this.#rules, role); rank++) {
-        const place = emptyPlace(role, rank);
-        this.#places.set(place.node, place);
-      }
-    }
   }
 
   // Newcomers.
@@ -218,12 +195,10 @@ export class Roster<T> {
     const { request, ticket } = applicant;
     const error = contradiction(request, this.#rules, []);
     if (error !== undefined) return [{ kind: "refuse", ticket, error }];
-    const own = [...this.#places.values()].find((place) => place.token === request.token && place.state !== "left");
+    const own = this.#places.all().find((place) => place.token === request.token && place.state !== "left");
     if (own !== undefined) {
       // The same process, whose answer was lost with its link: it keeps its life, and nothing has happened.
-      own.heardAtMs = nowMs;
-      own.downSinceMs = undefined;
-      if (own.state === "dead") this.#setState(own, "alive");
+      this.#places.seat(own, request, own.incarnation, nowMs);
       const recovery = own.incarnation > 1;
       return this.#conclude([{ kind: "admit", ticket, node: own.node, incarnation: own.incarnation, recovery }], nowMs);
     }
@@ -233,15 +208,7 @@ export class Roster<T> {
 
   /** Gives a place to this node, in a new life (R1). */
   #seat({ request, ticket }: Applicant<T>, place: Place, nowMs: number): Decision<T> & { kind: "admit" } {
-    place.address = request.address;
-    place.label = request.label;
-    place.token = request.token;
-    place.incarnation++;
-    place.state = "alive";
-    place.heardAtMs = nowMs;
-    place.downSinceMs = undefined;
-    place.confirmed = true;
-    this.#changed = true;
+    this.#places.seat(place, request, place.incarnation + 1, nowMs);
     return { kind: "admit", ticket, node: place.node, incarnation: place.incarnation, recovery: true };
   }
 
@@ -250,7 +217,7 @@ export class Roster<T> {
     const waiting = this.#applicants;
     this.#applicants = [];
     for (const applicant of waiting) {
-      const seat = findSeat(applicant, [...this.#places.values()], this.#rules, nowMs);
+      const seat = findSeat(applicant, this.#places.all(), this.#rules, nowMs);
       if (seat.found === "nothing") this.#applicants.push(applicant);
       else if (seat.found === "refusal") decisions.push({ kind: "refuse", ticket: applicant.ticket, error: seat.error });
       else decisions.push({ kind: "died", node: seat.place.node }, this.#seat(applicant, seat.place, nowMs));
@@ -276,44 +243,24 @@ export class Roster<T> {
       const own = error && new WeighbridgeError(error.code, error.message, { retryable: true });
       if (own !== undefined) return [...this.fail(own), { kind: "refuse", ticket, error: own }];
       this.#job = claim.job;
-      this.#run();
+      this.#isResumed = true;
+      this.#phase = "running";
+      this.#places.establish(this.#rules);
       decisions.push({ kind: "run" });
     }
     if (claim.job !== this.#job) {
       const message = `${nameOf(claim.node)} ("${request.label}") belongs to job ${claim.job}, but this scheduler runs job ${this.#job}`;
       return [{ kind: "refuse", ticket, error: new WeighbridgeError("FENCED", message) }];
     }
-    decisions.push(...this.#recall(claim.roster, nowMs));
+    for (const node of this.#places.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node }); // R3
     const place = this.#places.get(claim.node);
     if (place === undefined || claim.incarnation < place.incarnation) {
       return this.#conclude([...decisions, { kind: "refuse", ticket, error: fenced(claim.node, claim.incarnation, place) }], nowMs);
     }
-    if (claim.incarnation > place.incarnation || place.state !== "alive" || place.address !== request.address) this.#changed = true;
     const { node, incarnation } = claim;
-    const { address, label, token } = request;
-    Object.assign(place, { address, label, token, incarnation, state: "alive", heardAtMs: nowMs, downSinceMs: undefined, confirmed: true });
+    this.#places.seat(place, request, incarnation, nowMs);
     decisions.push({ kind: "admit", ticket, node, incarnation, recovery: false });
     return this.#conclude(decisions, nowMs);
-  }
-
-  /** Takes over what a resuming node remembers of the others, where it is newer than what we know (R4). */
-  #recall({ version, nodes }: RosterView, nowMs: number): Decision<T>[] {
-    const decisions: Decision<T>[] = [];
-    const isNewer = version > this.#resumedVersion;
-    for (const { node, address, label, incarnation, state } of nodes) {
-      const place = this.#places.get(node);
-      if (place === undefined || incarnation < place.incarnation) continue;
-      if (incarnation === place.incarnation && (place.confirmed || !isNewer)) continue;
-      if (place.confirmed) decisions.push({ kind: "died", node });
-      Object.assign(place, { address, label, incarnation, state, token: "", heardAtMs: nowMs, downSinceMs: nowMs, confirmed: false });
-      this.#changed = true;
-    }
-    this.#resumedVersion = Math.max(this.#resumedVersion, version);
-    if (this.#version <= version) {
-      this.#version = version; // R2: raised above it on the way out
-      this.#changed = true;
-    }
-    return decisions;
   }
 
   // Common to all.
@@ -326,22 +273,12 @@ export class Roster<T> {
     return place;
   }
 
-  #setState(place: Place, state: Place["state"]): void {
-    if (place.state === state) return;
-    place.state = state;
-    this.#changed = true;
-  }
-
   /** What follows from any event: free places are given, changes announced, the end noticed. */
   #conclude(decisions: Decision<T>[], nowMs: number): Decision<T>[] {
     if (this.#phase !== "running") return decisions;
     decisions.push(...this.#seatApplicants(nowMs));
-    if (this.#changed) {
-      this.#changed = false;
-      this.#version++; // R2
-      decisions.push({ kind: "announce" });
-    }
-    const states = new Set([...this.#places.values()].map(({ state }) => state));
+    if (this.#places.publish()) decisions.push({ kind: "announce" });
+    const states = new Set(this.#places.all().map(({ state }) => state));
     const isOver = !states.has("alive") && states.has("left") && this.#applicants.length === 0;
     if (isOver && !this.#finished) {
       this.#finished = true;

@@ -1,5 +1,5 @@
 // scheduler — carries out what the roster and the barriers decide: answers nodes, tells them of changes, sets the one timer. Holds no
-// parameters and no decisions of its own. While it is away, training goes on; a new one learns the job from the nodes (roster.ts, R4).
+// parameters and no decisions of its own. While it is away, training goes on; a new one learns the job from the nodes (roster.ts, R3).
 //
 // Invariants:
 //   D1. The peer has no job before the cluster runs: only so can nodes of a job that lived through a restart be heard.
@@ -104,6 +104,11 @@ export class Scheduler {
     const listening = await peer.listen(address);
     this.#arm();
     return listening;
+  }
+
+  /** True when this scheduler took over a job that was running. */
+  get isResumed(): boolean {
+    return this.#roster.isResumed;
   }
 
   get roster(): RosterView {
@@ -240,7 +245,7 @@ export class Scheduler {
 
   #carryOut(decisions: readonly Decision<Ticket>[]): void {
     for (const decision of decisions) this.#carryOutOne(decision);
-    this.#settle(this.#barriers.review());
+    if (decisions.length > 0) this.#settle(this.#barriers.review());
     this.#arm();
   }
 

@@ -35,7 +35,7 @@ export type ValueStoreOptions = {
 export class ValueStore {
   readonly #arena: Arena;
   readonly #kernels: Kernels;
-  readonly #secret: bigint;
+  #secret: bigint;
   /** Width -> table of narrow values. */
   readonly #tables = new Map<number, number>();
   #soleWidth = NO_WIDTH;
@@ -221,8 +221,8 @@ export class ValueStore {
       if (width * FLOAT_BYTES > this.#arena.bytesMax) throw this.#full(1);
       if (this.#tables.has(width) || (width >= LARGE_WIDTH_MIN && this.#large !== undefined)) continue;
       if (this.#widths === 0 && (this.#soleTable !== 0 || width >= LARGE_WIDTH_MIN)) this.#openWidths();
-      if (width >= LARGE_WIDTH_MIN) this.#large = new LargeValues(this.#arena, this.#kernels, this.#secret);
-      else this.#tables.set(width, this.#kernels.createTable({ payloadBytes: width * FLOAT_BYTES, secret: this.#secret }));
+      if (width >= LARGE_WIDTH_MIN) this.#large = new LargeValues(this.#arena, this.#kernels, this.#nextSecret());
+      else this.#tables.set(width, this.#kernels.createTable({ payloadBytes: width * FLOAT_BYTES, secret: this.#nextSecret() }));
       if (this.#widths !== 0) continue;
       this.#soleWidth = width;
       this.#soleTable = this.#tables.get(width)!;
@@ -231,7 +231,7 @@ export class ValueStore {
 
   /** Makes `widths` and enters the keys of the sole table. A pause of some 0.1 µs per key, once in a store's life. */
   #openWidths(): void {
-    const widths = this.#kernels.createTable({ payloadBytes: WIDTH_BYTES, secret: this.#secret });
+    const widths = this.#kernels.createTable({ payloadBytes: WIDTH_BYTES, secret: this.#nextSecret() });
     if (this.#soleTable !== 0 && !this.#copyKeys(this.#soleTable, widths, this.#soleWidth)) {
       this.#kernels.destroyTable(widths);
       throw this.#full(this.keyCount);
@@ -385,13 +385,19 @@ export class ValueStore {
   }
 
   #requireBlock(width: number, blockIndex: number): void {
-    if (width >= LARGE_WIDTH_MIN && blockIndex >= 0 && blockIndex < blockCountOf(width)) return;
+    if (width >= LARGE_WIDTH_MIN && Number.isInteger(blockIndex) && blockIndex >= 0 && blockIndex < blockCountOf(width)) return;
     throw new WeighbridgeError("BAD_REQUEST", `a value of ${width} floats has no block ${blockIndex}`);
   }
 
   #otherWidth(keys: number, index: number, expected: number, actual: number): WeighbridgeError {
     const key = keyText(this.#arena, keys, index);
     return new WeighbridgeError("VALUE_LENGTH", `key ${key} has ${expected} floats, the request has ${actual}`);
+  }
+
+  /** Each table has its own, so that keys listed by one do not come to another in the order of its hashes. */
+  #nextSecret(): bigint {
+    this.#secret = BigInt.asUintN(64, this.#secret + 1n);
+    return this.#secret;
   }
 
   #full(keyCount: number): WeighbridgeError {

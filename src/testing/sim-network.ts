@@ -222,16 +222,22 @@ class SimHost implements Transport {
     const cancelDeadline = wire.clock.after(deadlineMs, () => fail(`no answer within ${deadlineMs} ms`));
     const answer = (arrive: () => void): void => wire.carry(target.host, this.name, wire.latencyMs(), arrive);
     const arrive = (): void => {
-      if (!this.alive) return fail(`${this.name} crashed`);
-      if (wire.isSilent(target.host)) return knock(KNOCK_AGAIN_MS);
       const accept = this.#hosts.get(target.host)?.accepts.get(target.port);
-      if (accept === undefined) return answer(() => fail("the connection was refused, nothing listens there"));
+      if (!this.alive) fail(`${this.name} crashed`);
+      else if (wire.isSilent(target.host)) knock(KNOCK_AGAIN_MS);
+      else if (accept === undefined) answer(() => fail("the connection was refused, nothing listens there"));
+      else meet(accept);
+    };
+    const meet = (accept: Accept): void => {
       const [near, far] = this.#pair(address, target.host);
       wire.links.add(far);
       startOrDestroy(far, accept);
       answer(() => {
         if (waiting && !this.alive) fail(`${this.name} crashed`);
-        if (!waiting) return far.end(new Error(`${this.name} gave up connecting`));
+        if (!waiting) {
+          far.end(new Error(`${this.name} gave up connecting`));
+          return;
+        }
         waiting = false;
         cancelDeadline();
         wire.links.add(near);

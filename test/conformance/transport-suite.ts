@@ -180,11 +180,42 @@ function echo({ far, farLink }: Pair): void {
   far.onReceived = (bytes) => farLink.write([bytes.slice()], () => {});
 }
 
+/** Ends what a failed test left open, so that the process can end too. */
+class Leftovers {
+  readonly #links: Link[] = [];
+  readonly #listeners: Listener[] = [];
+
+  track(transport: Transport): Transport {
+    const keep =
+      (readerFor: (link: Link) => LinkReader) =>
+      (link: Link): LinkReader => {
+        this.#links.push(link);
+        return readerFor(link);
+      };
+    return {
+      listen: async (address, accept) => {
+        const listener = await transport.listen(address, keep(accept));
+        this.#listeners.push(listener);
+        return listener;
+      },
+      connect: async (address, open, options) => await transport.connect(address, keep(open), options),
+    };
+  }
+
+  end(): void {
+    for (const link of this.#links) link.destroy();
+    for (const listener of this.#listeners) void listener.close();
+  }
+}
+
 export function testTransport(kind: TransportKind): void {
   const scenario = (name: string, body: (bench: TransportBench) => Promise<void>): void => {
     test(`${kind.name}: ${name}`, { timeout: 30_000 }, async (context) => {
       const bench = kind.open(context);
-      await bench.drive(body(bench));
+      const leftovers = new Leftovers();
+      context.after(() => leftovers.end());
+      const tracked = { ...bench, listening: leftovers.track(bench.listening), connecting: leftovers.track(bench.connecting) };
+      await bench.drive(body(tracked));
     });
   };
   testDelivery(scenario);
@@ -265,33 +296,27 @@ function testDelivery(scenario: Scenario): void {
 
   scenario("sends from and receives into shared memory", async (bench) => {
     const memory = new Uint8Array(new SharedArrayBuffer(100_000));
-    memory.set(randomBytes(100_000, 10));
-    const landing = new Uint8Array(new SharedArrayBuffer(100_000));
+    memory.set(randomBytes(memory.length, 10));
+    const landing = new Uint8Array(new SharedArrayBuffer(memory.length + 1));
+    const landed = Promise.withResolvers<void>();
+    const closed = Promise.withResolvers<void>();
     let fill = 0;
-    const done = Promise.withResolvers<void>();
     const reader: LinkReader = {
       view: () => landing.subarray(fill),
       received: (byteCount) => {
         fill += byteCount;
-        if (fill === landing.length) {
-          done.resolve();
-          link.pause(); // No view is left to give.
-          link.destroy();
-        }
+        if (fill === memory.length) landed.resolve();
       },
-      closed: () => {},
+      closed: () => closed.resolve(),
     };
-    const listener = await bench.listening.listen(bench.freeAddress(), new Recorder().take);
-    await listener.close();
     const near = new Recorder();
-    const second = await bench.listening.listen(bench.freeAddress(), () => reader);
-    const accepted = await bench.connecting.connect(second.address, near.take, { deadlineMs: DEADLINE_MS });
-    const link = accepted;
-    accepted.write([memory.subarray(0, 64), memory.subarray(64)], () => {});
-    await done.promise;
-    assert.equal(Buffer.compare(landing, memory), 0);
-    await near.untilClosed();
-    await second.close();
+    const listener = await bench.listening.listen(bench.freeAddress(), () => reader);
+    const link = await bench.connecting.connect(listener.address, near.take, { deadlineMs: DEADLINE_MS });
+    link.write([memory.subarray(0, 64), memory.subarray(64)], () => {});
+    await landed.promise;
+    assert.equal(Buffer.compare(landing.subarray(0, fill), memory), 0);
+    link.close();
+    await Promise.all([near.untilClosed(), closed.promise, listener.close()]);
   });
 
   scenario("keeps interleaved writers on several links apart", async (bench) => {
@@ -440,37 +465,29 @@ function testEnds(scenario: Scenario, kind: TransportKind): void {
 
   scenario("does not touch the reader's memory after close or destroy", async (bench) => {
     for (const end of ["close", "destroy"] as const) {
-      const pair = await connectPair(bench);
       const memory = new Uint8Array(64 * KIB);
-      const ended = Promise.withResolvers<void>();
-      const reader = new Recorder();
-      const link = await bench.connecting.connect(
-        pair.listener.address,
-        (opened) => {
-          reader.link = opened;
-          return {
-            view: () => memory,
-            received: () => {
-              if (reader.closedCount === 0 && reader.byteCount++ === 3) ended.resolve();
-            },
-            closed: (cause) => reader.closed(cause),
-          };
+      const far = new Recorder();
+      const fourReads = Promise.withResolvers<void>();
+      const closed = Promise.withResolvers<void>();
+      let readCount = 0;
+      const reader: LinkReader = {
+        view: () => memory,
+        received: () => {
+          if (++readCount === 4) fourReads.resolve();
         },
-        { deadlineMs: DEADLINE_MS },
-      );
-      pair.far.link?.write([randomBytes(4 * MIB, 18)], () => {});
-      await ended.promise;
+        closed: () => closed.resolve(),
+      };
+      const listener = await bench.listening.listen(bench.freeAddress(), far.take);
+      const link = await bench.connecting.connect(listener.address, () => reader, { deadlineMs: DEADLINE_MS });
+      link.write([randomBytes(1, 1)], () => {});
+      await far.until(1);
+      far.link?.write([randomBytes(4 * MIB, 18)], () => {});
+      await fourReads.promise;
       link[end]();
       memory.fill(77);
-      await reader.untilClosed();
-      assert.ok(
-        memory.every((byte) => byte === 77),
-        `after ${end}`,
-      );
-      await pair.far.untilClosed();
-      pair.nearLink.close();
-      await pair.near.untilClosed();
-      await pair.listener.close();
+      await Promise.all([closed.promise, far.untilClosed()]);
+      assert.equal(Buffer.compare(memory, new Uint8Array(64 * KIB).fill(77)), 0, `after ${end}`);
+      await listener.close();
     }
   });
 
@@ -568,25 +585,22 @@ function testEnds(scenario: Scenario, kind: TransportKind): void {
 
 function testFaults(scenario: Scenario): void {
   scenario("closes a link with the error its reader throws, and nothing else suffers (L5)", async (bench) => {
-    const pair = await connectPair(bench);
     const failing = new Recorder();
     const boom = new Error("boom");
     failing.onReceived = () => {
       throw boom;
     };
+    const healthy = await connectPair(bench);
+    const broken = await connectPair(bench, failing);
     const flushes = new Flushes();
-    const link = await bench.connecting.connect(pair.listener.address, failing.take, { deadlineMs: DEADLINE_MS });
-    const served = pair.far.link as Link;
-    flushes.write(link, [randomBytes(10, 1)]);
-    served.write([randomBytes(100_000, 22)], () => {});
-    await failing.untilClosed();
+    flushes.write(broken.nearLink, [randomBytes(10, 1)]);
+    flushes.write(broken.farLink, [randomBytes(100_000, 22)]);
+    await Promise.all([failing.untilClosed(), broken.far.untilClosed(), flushes.all()]);
     assert.equal(failing.cause, boom);
-    await flushes.all();
-    await pair.far.untilClosed();
-    pair.nearLink.close();
-    await pair.near.untilClosed();
-    await letTimePass(bench, 1);
-    await pair.listener.close();
+    healthy.nearLink.write([randomBytes(10, 2)], () => {});
+    await healthy.far.until(10);
+    await closePair(healthy);
+    await broken.listener.close();
   });
 
   scenario("closes a link whose reader gives no view or an empty one, or throws something that is no error", async (bench) => {
@@ -628,8 +642,10 @@ function testFaults(scenario: Scenario): void {
       return far.take(link);
     });
     const first = new Recorder();
-    await bench.connecting.connect(listener.address, first.take, { deadlineMs: DEADLINE_MS });
-    await first.untilClosed();
+    await bench.connecting.connect(listener.address, first.take, { deadlineMs: DEADLINE_MS }).then(
+      () => first.untilClosed(),
+      (error) => assert.ok(isWeighbridgeError(error, "NO_ROUTE")), // The system may already know.
+    );
     const second = new Recorder();
     const link = await bench.connecting.connect(listener.address, second.take, { deadlineMs: DEADLINE_MS });
     link.write([randomBytes(10, 1)], () => {});
@@ -672,8 +688,7 @@ function testAddresses(scenario: Scenario, kind: TransportKind): void {
   });
 
   scenario("says PORT_IN_USE and the address when it is taken, and takes it again once it is free", async (bench) => {
-    const far = new Recorder();
-    const listener = await bench.listening.listen(bench.freeAddress(), far.take);
+    const listener = await bench.listening.listen(bench.freeAddress(), (link) => new Recorder().take(link));
     await assert.rejects(bench.listening.listen(listener.address, noReader), (error) => {
       assert.ok(isWeighbridgeError(error, "PORT_IN_USE"));
       assert.ok(error.message.includes(listener.address) && error.message.includes("choose another"), error.message);

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
@@ -62,7 +63,7 @@ function sim(seed: number): TransportKind {
     badAddresses: ["sim://server", "sim://:1", "sim://server:x", "sim://server:1/path", "tcp://server:1"],
     tellsAbruptEnds: true,
     open() {
-      const clock = new SimClock();
+      const clock = new SimClock({ settle: setImmediate });
       const network = new SimNetwork({ clock, seed });
       return {
         listening: network.host("server"),

@@ -26,9 +26,9 @@ export function present(value: unknown): unknown {
   return trimmed === "" || trimmed === null ? undefined : trimmed;
 }
 
-export function optionsPlace(options: Readonly<Record<string, unknown>>): ConfigPlace {
+export function optionsPlace(options: Readonly<Record<string, unknown>>, origin = "option"): ConfigPlace {
   const spelling = new Map(OPTION_NAMES.map((name) => [name, name]));
-  return namedPlace({ origin: "option", noun: "option", given: flattenKeys(options), spelling, subjectOf: (name) => name });
+  return namedPlace({ origin, noun: "option", given: flattenKeys(options), spelling, subjectOf: (name) => name });
 }
 
 /** Takes what commander's `opts()` returns for the flags of `describeKeys`. */

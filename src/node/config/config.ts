@@ -20,6 +20,8 @@ export type ConfigSources = {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** A file that was read already. When left out, the file that `config` names is read. */
   readonly file?: ConfigFile;
+  /** What a command prefers when nobody says anything: weaker than the file, stronger than the table's defaults. */
+  readonly defaults?: NodeConfigOptions;
   /** Hears what is legal but odd. When left out, it becomes a warning of the process. */
   readonly warn?: (warning: string) => void;
   /** For tests; otherwise this machine's. */
@@ -28,7 +30,7 @@ export type ConfigSources = {
 
 /** Throws a WeighbridgeError with code BAD_CONFIG that lists every problem. */
 export function loadConfig(sources: ConfigSources): NodeConfig {
-  const { options = {}, commandLine = {}, env = {}, interfaces = networkInterfaces(), warn = warnProcess } = sources;
+  const { options = {}, commandLine = {}, env = {}, defaults = {}, interfaces = networkInterfaces(), warn = warnProcess } = sources;
   const places: ConfigPlace[] = [optionsPlace(options), commandLinePlace(commandLine), environmentPlace(env)];
   const problems = places.flatMap((place) => place.problems);
 
@@ -40,6 +42,7 @@ export function loadConfig(sources: ConfigSources): NodeConfig {
     places.push(file);
     problems.push(...file.problems);
   }
+  places.push(optionsPlace(defaults, "default"));
 
   const given = readKeys(places, interfaces);
   problems.push(...given.problems, ...missingKeys(given, file, section));

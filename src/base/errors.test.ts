@@ -1,0 +1,36 @@
+// Goal: errors are told apart by their code, keep their cause, and anything thrown has a text.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { AssertionError, assert as check } from "./assert.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "./errors.ts";
+
+test("an error has a code, may be worth another try, and keeps its cause", () => {
+  const cause = new Error("deep down");
+  const error = new WeighbridgeError("NODE_DEAD", "server 1 is dead", { retryable: true, cause });
+  assert.deepEqual([error.name, error.code, error.retryable, error.cause], ["WeighbridgeError", "NODE_DEAD", true, cause]);
+  assert.equal(new WeighbridgeError("CLOSED", "over").retryable, false);
+  assert.equal("cause" in new WeighbridgeError("CLOSED", "over"), false);
+});
+
+test("isWeighbridgeError looks at the type, and at the code when one is asked for", () => {
+  const error: unknown = new WeighbridgeError("CLOSED", "over");
+  assert.equal(isWeighbridgeError(error), true);
+  assert.equal(isWeighbridgeError(error, "CLOSED"), true);
+  assert.equal(isWeighbridgeError(error, "DEADLINE"), false);
+  assert.equal(isWeighbridgeError({ code: "CLOSED" }), false);
+});
+
+test("whatever was thrown has a text", () => {
+  assert.equal(reasonOf(new Error("why")), "why");
+  assert.equal(reasonOf("just so"), "just so");
+  assert.equal(reasonOf(undefined), "undefined");
+});
+
+test("a failed assertion is a bug of ours, not a WeighbridgeError", () => {
+  assert.throws(
+    () => check(1 > 2, "one is more than two"),
+    (error) => error instanceof AssertionError && !isWeighbridgeError(error),
+  );
+  check(true, "nothing happens");
+});

@@ -1,0 +1,38 @@
+// bench — runs the repository's bench with the arguments it was given. A published package comes without it.
+
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { Command } from "commander";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Invocation } from "./invocation.ts";
+
+const BENCH = new URL("../../bench/main.ts", import.meta.url);
+
+const HELP = `
+All options are the bench's own; \`weighbridge bench --help\` in the repository lists them.
+
+Example:
+  $ weighbridge bench --quick --json bench.json`;
+
+export function benchCommand(_invocation: Invocation): Command {
+  return new Command("bench")
+    .summary("measure how fast this machine pushes and pulls")
+    .description("Runs the bench of the repository: raw ceiling and ours, interleaved.")
+    .argument("[args...]", "the bench's own options")
+    .helpOption(false)
+    .allowUnknownOption()
+    .passThroughOptions()
+    .addHelpText("after", HELP)
+    .action(async (args: string[], _options: unknown, command: Command) => {
+      const path = fileURLToPath(BENCH);
+      if (!existsSync(path)) {
+        if (args.includes("--help") || args.includes("-h")) command.help();
+        throw new WeighbridgeError(
+          "UNSUPPORTED",
+          "the bench is part of the repository, not of the package: clone it and run `npm run bench`",
+        );
+      }
+      process.argv.splice(1, process.argv.length, path, ...args);
+      await import(BENCH.href);
+    });
+}

@@ -1,0 +1,127 @@
+// launch — a whole cluster on this machine: starts the processes, shows their output, ends them together.
+
+import { constants } from "node:os";
+import { Command } from "commander";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { NodeConfig } from "../node/config/node-config.ts";
+import { freePort } from "../node/launcher/free-port.ts";
+import { Job, type JobOutcome } from "../node/launcher/job.ts";
+import { type JobPlan, type Program, planJob } from "../node/launcher/job-plan.ts";
+import { LineStream } from "../node/launcher/line-stream.ts";
+import { endText, type NodeProcess } from "../node/launcher/node-process.ts";
+import { tagLines } from "../node/launcher/node-tag.ts";
+import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
+import type { Invocation } from "./invocation.ts";
+import { isModule, ownProgram, programOf } from "./script.ts";
+
+/** Keys of a single node, which the launcher decides. */
+const NODE_KEYS = ["role", "rank", "port", "advertiseHost", "host", "nodeId"];
+const DEFAULTS = { logLevel: "warn" } as const;
+const LOOPBACK = "127.0.0.1";
+const INTERRUPTS: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
+
+const HELP = `
+Every process runs the script, which learns its role, rank and cluster from the environment (start() of weighbridge/node reads it;
+WEIGHBRIDGE_* and DMLC_* variables are set). A script that is a worker only is started with --worker-only: scheduler and servers then
+run the ones built in, which sum what is pushed to application 0. A script that Node does not run is taken as a command. Without a
+script the scheduler and the servers are started, and wait for workers that you start.
+
+The job ends when all processes have ended. When one fails, or on Ctrl-C, the others are ended too.
+
+Examples:
+  $ weighbridge launch -s 2 -w 2 -- examples/01-push-pull/main.ts
+  $ weighbridge launch -s 1 -w 4 --worker-only -- train.ts --epochs 3
+  $ weighbridge launch -s 8 -w 2 --threads 4 --transport unix -- train.ts
+  $ weighbridge launch -s 2 -w 2 -- python3 train.py`;
+
+export function launchCommand(invocation: Invocation): Command {
+  const command = new Command("launch")
+    .summary("start a whole cluster on this machine")
+    .description("Starts one scheduler, and as many servers and workers as asked for, on this machine, each its own process.")
+    .usage("-s <count> -w <count> [options] -- <script> [args...]")
+    .argument("[script]", "what every process runs")
+    .argument("[args...]", "its arguments")
+    .passThroughOptions()
+    .option("--worker-only", "run the script in workers only")
+    .option("--port, --scheduler-port <port>", "the scheduler's port; any free one when left out")
+    .addHelpText("after", HELP)
+    .action(async (script: string | undefined, args: string[], flags: Flags) => {
+      const plan = await plannedJob(script, args, flags);
+      if (script === undefined) tellHowToJoin(plan.scheduler);
+      invocation.exitCode = await runJob(plan);
+    });
+  return addConfigFlags(command, { except: [...NODE_KEYS, "schedulerPort"], defaults: DEFAULTS });
+}
+
+/** Asks for a free port in case that nobody names one. Throws BAD_CONFIG. */
+async function plannedJob(script: string | undefined, args: readonly string[], flags: Flags): Promise<JobPlan> {
+  return planJob({
+    commandLine: configFlags(flags),
+    env: process.env,
+    defaults: { ...DEFAULTS, schedulerPort: await freePort(LOOPBACK) },
+    programOf: (config) => programFor(config, script, args, flags.workerOnly === true),
+  });
+}
+
+function programFor(
+  { role, threads }: NodeConfig,
+  script: string | undefined,
+  args: readonly string[],
+  workerOnly: boolean,
+): Program | undefined {
+  if (role === "worker") return script === undefined ? undefined : programOf(script, args);
+  if (script === undefined || workerOnly) return ownProgram(role);
+  if (role === "scheduler" || threads === 1) return programOf(script, args);
+  if (isModule(script)) return ownProgram(role, "--", script, ...args);
+  throw new WeighbridgeError(
+    "BAD_CONFIG",
+    `--threads ${threads} needs a script that Node runs, but ${script} is a command; leave --threads out`,
+  );
+}
+
+function tellHowToJoin({ workerCount, schedulerHost, schedulerPort, serverCount }: NodeConfig): void {
+  const how = `weighbridge worker -s ${serverCount} -w ${workerCount} --scheduler-host ${schedulerHost} --scheduler-port ${schedulerPort}`;
+  process.stderr.write(`weighbridge: waiting for ${workerCount} workers; start each with: ${how} script.ts\n`);
+}
+
+/** Runs the job with its output on ours. Returns the exit code. */
+async function runJob({ processes }: JobPlan): Promise<number> {
+  process.stdout.setMaxListeners(0);
+  process.stderr.setMaxListeners(0);
+  const job = new Job({
+    processes,
+    attach: showOutput,
+    onFailure: (culprit) => process.stderr.write(`weighbridge: ${endText(culprit)}\n`),
+  });
+  const release = forwardInterrupts(job);
+  const outcome = await job.outcome;
+  release();
+  return exitCodeOf(outcome);
+}
+
+/** Ctrl-C and its like go to all processes; so does the end of whoever reads our output. Returns what ends that. */
+export function forwardInterrupts(job: Job): () => void {
+  const onSignal = (signal: NodeJS.Signals): void => job.interrupt(signal);
+  const onBrokenPipe = (): void => job.interrupt("SIGTERM");
+  for (const signal of INTERRUPTS) process.on(signal, onSignal);
+  process.stdout.on("error", onBrokenPipe);
+  return () => {
+    for (const signal of INTERRUPTS) process.off(signal, onSignal);
+  };
+}
+
+export function exitCodeOf(outcome: JobOutcome): number {
+  switch (outcome.kind) {
+    case "done":
+      return 0;
+    case "failed":
+      return 1;
+    case "interrupted":
+      return 128 + constants.signals[outcome.signal];
+  }
+}
+
+function showOutput({ plan, stdout, stderr }: NodeProcess): void {
+  stdout.pipe(new LineStream(tagLines(plan, process.stdout))).pipe(process.stdout, { end: false });
+  stderr.pipe(new LineStream(tagLines(plan, process.stderr))).pipe(process.stderr, { end: false });
+}

@@ -1,0 +1,61 @@
+// main — the `weighbridge` command: finds the subcommand, turns whatever goes wrong into a line and an exit code.
+//
+//   0  done      1  it failed, and the line says why      2  the command line makes no sense      128 + n  ended by signal n
+
+import { inspect } from "node:util";
+import { Command, CommanderError } from "commander";
+import packageJson from "weighbridge/package.json" with { type: "json" };
+import { errorText, isOurs } from "../node/launcher/error-text.ts";
+import { benchCommand } from "./bench.ts";
+import { demoCommand } from "./demo.ts";
+import type { Invocation } from "./invocation.ts";
+import { launchCommand } from "./launch.ts";
+import { schedulerCommand } from "./scheduler.ts";
+import { serverCommand } from "./server.ts";
+import { statusCommand } from "./status.ts";
+import { workerCommand } from "./worker.ts";
+
+const USAGE_EXIT_CODE = 2;
+const COMMANDS = [launchCommand, schedulerCommand, serverCommand, workerCommand, statusCommand, benchCommand, demoCommand];
+
+const EXAMPLES = `
+Examples:
+  $ weighbridge demo
+  $ weighbridge launch -s 2 -w 2 -- examples/01-push-pull/main.ts
+  $ weighbridge status --scheduler-port 9700
+  $ weighbridge launch --help`;
+
+/** Runs the command line (without node and the script's name). Returns the exit code; errors are told, not thrown. */
+export async function main(args: readonly string[]): Promise<number> {
+  const invocation: Invocation = { exitCode: 0, isVerbose: process.env.WEIGHBRIDGE_LOG_LEVEL === "debug" };
+  try {
+    await program(invocation).parseAsync([...args], { from: "user" });
+    return invocation.exitCode;
+  } catch (thrown) {
+    if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : USAGE_EXIT_CODE;
+    process.stderr.write(`${textOf(thrown, invocation)}\n`);
+    return 1;
+  }
+}
+
+function program(invocation: Invocation): Command {
+  const root = new Command("weighbridge")
+    .description("A parameter server: starts clusters of schedulers, servers and workers, and looks after them.")
+    .version(packageJson.version)
+    .enablePositionalOptions()
+    .exitOverride()
+    .configureOutput({ outputError: (message, write) => write(message.replace(/^error: /, "weighbridge: ")) })
+    .addHelpText("after", EXAMPLES);
+  for (const make of COMMANDS) {
+    const command = make(invocation).copyInheritedSettings(root);
+    root.addCommand(command.option("--verbose", "tell of errors with their stacks"));
+  }
+  return root.hook("preAction", (_, command) => {
+    if (command.opts().verbose === true) invocation.isVerbose = true;
+  });
+}
+
+function textOf(thrown: unknown, { isVerbose }: Invocation): string {
+  if (isOurs(thrown) && !isVerbose) return errorText(thrown);
+  return `weighbridge: ${inspect(thrown)}`;
+}

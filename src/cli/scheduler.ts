@@ -1,0 +1,31 @@
+// scheduler — the scheduler of a cluster, until everybody has left.
+
+import { Command } from "commander";
+import { loadConfig } from "../node/config/config.ts";
+import { runScheduler } from "./built-in.ts";
+import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
+import type { Invocation } from "./invocation.ts";
+import { scriptPath } from "./script.ts";
+import { runScript } from "./worker.ts";
+
+const HELP = `
+Says who joins, dies, comes back and leaves. Ends once everybody has left.
+
+Example:
+  $ weighbridge scheduler -s 2 -w 2 --scheduler-port 9700`;
+
+export function schedulerCommand(_invocation: Invocation): Command {
+  const command = new Command("scheduler")
+    .summary("start the scheduler")
+    .description("Starts the scheduler of a cluster, or a script that is one.")
+    .argument("[script]", "what to run instead of the scheduler built in")
+    .argument("[args...]", "its arguments")
+    .passThroughOptions()
+    .addHelpText("after", HELP)
+    .action(async (script: string | undefined, args: string[], flags: Flags) => {
+      const config = loadConfig({ options: { role: "scheduler" }, commandLine: configFlags(flags), env: process.env });
+      if (script === undefined) await runScheduler(config);
+      else await runScript(config, scriptPath(script), args);
+    });
+  return addConfigFlags(command, { except: ["role", "rank", "threads", "port", "advertiseHost"] });
+}

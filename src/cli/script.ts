@@ -1,0 +1,35 @@
+// script — what a user gives us to run: a program of ours in TypeScript or JavaScript, or any other command.
+
+import { existsSync, statSync } from "node:fs";
+import { extname, resolve } from "node:path";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Program } from "../node/launcher/job-plan.ts";
+import { modulePath } from "../node/launcher/module-path.ts";
+
+const MODULE_EXTENSIONS: readonly string[] = [".ts", ".mts", ".cts", ".js", ".mjs", ".cjs"];
+
+/** True for what Node runs itself. */
+export function isModule(script: string): boolean {
+  return MODULE_EXTENSIONS.includes(extname(script));
+}
+
+/** The absolute path of a script for Node. Throws BAD_CONFIG when there is none. */
+export function scriptPath(script: string): string {
+  const path = resolve(script);
+  if (existsSync(path) && statSync(path).isFile()) return path;
+  throw new WeighbridgeError("BAD_CONFIG", `there is no script ${script} (looked for ${path}); name a file, relative to where you are`);
+}
+
+/** How to run a script as a process of a job. What Node does not run itself is run as a command, found as a shell finds it. */
+export function programOf(script: string, args: readonly string[]): Program {
+  return isModule(script) ? [...launchedNode(), scriptPath(script), ...args] : [script, ...args];
+}
+
+/** How to run one of this command's own subcommands as a process of a job. */
+export function ownProgram(...args: string[]): Program {
+  return [...launchedNode(), modulePath(import.meta.url, "./entry"), ...args];
+}
+
+function launchedNode(): readonly [string, ...string[]] {
+  return [process.execPath, "--import", modulePath(import.meta.url, "../node/launcher/launched")];
+}

@@ -1,0 +1,51 @@
+// server — one server process of a cluster: one node, or several on threads of their own.
+
+import { Command, InvalidArgumentError } from "commander";
+import { loadConfig } from "../node/config/config.ts";
+import { modulePath } from "../node/launcher/module-path.ts";
+import { runServerThreads } from "../node/launcher/server-threads.ts";
+import { runServer } from "./built-in.ts";
+import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
+import type { Invocation } from "./invocation.ts";
+import { scriptPath } from "./script.ts";
+import { runScript } from "./worker.ts";
+
+const APP_ID_MAX = 0xffff;
+
+const HELP = `
+The server built in sums what is pushed, for any number of values per key. With --threads N the process is N servers, each with its own
+thread, rank and port; --rank and --port are those of the first.
+
+Examples:
+  $ weighbridge server -s 2 -w 2 --scheduler-port 9700 --rank 0
+  $ weighbridge server -s 4 -w 2 --scheduler-port 9700 --threads 4
+  $ weighbridge server -s 1 -w 1 --scheduler-port 9700 my-server.ts`;
+
+export function serverCommand(invocation: Invocation): Command {
+  const command = new Command("server")
+    .summary("start one server, or several in one process")
+    .description("Starts one server of a cluster, or several in one process, or a script that is one.")
+    .argument("[script]", "what to run instead of the server built in")
+    .argument("[args...]", "its arguments")
+    .passThroughOptions()
+    .option("--apps <ids>", "the applications that the server built in serves", parseAppIds, [0])
+    .addHelpText("after", HELP)
+    .action(async (script: string | undefined, args: string[], flags: Flags & { readonly apps: readonly number[] }) => {
+      const config = loadConfig({ options: { role: "server" }, commandLine: configFlags(flags), env: process.env });
+      const path = script === undefined ? undefined : scriptPath(script);
+      if (config.threads > 1) {
+        const builtIn = { path: modulePath(import.meta.url, "./server-thread"), args: flags.apps.map(String) };
+        invocation.exitCode = await runServerThreads(config, path === undefined ? builtIn : { path, args });
+      } else if (path === undefined) await runServer(config, flags.apps);
+      else await runScript(config, path, args);
+    });
+  return addConfigFlags(command, { except: ["role"] });
+}
+
+function parseAppIds(text: string): readonly number[] {
+  const ids = text.split(",").map((part) => (part.trim() === "" ? Number.NaN : Number(part)));
+  const isAppId = (id: number): boolean => Number.isInteger(id) && id >= 0 && id <= APP_ID_MAX;
+  if (!ids.every(isAppId)) throw new InvalidArgumentError(`Applications are numbers from 0 to ${APP_ID_MAX}, such as 0,1.`);
+  if (new Set(ids).size < ids.length) throw new InvalidArgumentError("An application is named twice.");
+  return ids;
+}

@@ -1,0 +1,51 @@
+// status-table — what a scheduler says about its cluster, as a table for people. Pure.
+
+import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
+import { SCHEDULER_ID } from "../wire/node-id.ts";
+import { countsText } from "./roster-teller.ts";
+
+type Row = readonly string[];
+
+const HEAD: Row = ["node", "role", "rank", "address", "state", "incarnation", "heartbeat", "label"];
+/** Columns of numbers, which end together. */
+const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "incarnation", "heartbeat"]);
+const NOTHING = "-";
+
+export function statusText(reply: StatusReply, schedulerAddress: string): string {
+  const scheduler: Row = [String(SCHEDULER_ID), "scheduler", "0", schedulerAddress, "alive", NOTHING, NOTHING, NOTHING];
+  return `${headline(reply)}\n\n${table([HEAD, scheduler, ...reply.nodes.map(nodeRow), ...reply.waiting.map(waitingRow)])}`;
+}
+
+function headline({ job, phase, serverCount, workerCount, uptimeMs, nodes, waiting }: StatusReply): string {
+  const wanted = countsText(serverCount, workerCount);
+  const there = phase === "forming" ? waiting.length : nodes.filter(({ state }) => state === "alive").length;
+  return `job ${job} is ${phase}: ${there} of ${serverCount + workerCount} nodes are there (${wanted}); scheduler up ${durationText(uptimeMs)}`;
+}
+
+function nodeRow({ node, role, rank, address, state, incarnation, heartbeatAgeMs, linked, label }: StatusEntry): Row {
+  const told = state === "alive" && !linked ? "alive, no link" : state;
+  const age = heartbeatAgeMs === undefined ? NOTHING : `${durationText(heartbeatAgeMs)} ago`;
+  return [String(node), role, String(rank), address || NOTHING, told, String(incarnation), age, label || NOTHING];
+}
+
+function waitingRow({ role, rank, address, label }: WaitingEntry): Row {
+  return [NOTHING, role, rank === undefined ? NOTHING : String(rank), address || NOTHING, "waiting", NOTHING, NOTHING, label || NOTHING];
+}
+
+function table(rows: readonly Row[]): string {
+  const widths = HEAD.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const pad = (cell: string, column: number): string => {
+    const width = widths[column] ?? 0;
+    return RIGHT_ALIGNED.has(HEAD[column] ?? "") ? cell.padStart(width) : cell.padEnd(width);
+  };
+  return rows.map((row) => row.map(pad).join("  ").trimEnd()).join("\n");
+}
+
+export function durationText(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}

@@ -1,0 +1,40 @@
+// worker — one worker of a cluster whose other nodes are started elsewhere. The script is the worker; we tell it who it is.
+
+import { pathToFileURL } from "node:url";
+import { Command } from "commander";
+import { loadConfig } from "../node/config/config.ts";
+import type { NodeConfig } from "../node/config/node-config.ts";
+import { nodeEnvironment } from "../node/launcher/node-environment.ts";
+import { tellErrorsInLines } from "../node/launcher/tell-errors.ts";
+import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
+import type { Invocation } from "./invocation.ts";
+import { scriptPath } from "./script.ts";
+
+const HELP = `
+The script calls start() of weighbridge/node, which finds everything in the environment.
+
+Example:
+  $ weighbridge worker -s 1 -w 1 --scheduler-port 9700 train.ts --epochs 3`;
+
+export function workerCommand(_invocation: Invocation): Command {
+  const command = new Command("worker")
+    .summary("start one worker")
+    .description("Starts one worker of a cluster: runs a script as that worker.")
+    .argument("<script>", "what the worker does")
+    .argument("[args...]", "its arguments")
+    .passThroughOptions()
+    .addHelpText("after", HELP)
+    .action(async (script: string, args: string[], flags: Flags) => {
+      const path = scriptPath(script);
+      await runScript(loadConfig({ options: { role: "worker" }, commandLine: configFlags(flags), env: process.env }), path, args);
+    });
+  return addConfigFlags(command, { except: ["role", "threads"] });
+}
+
+/** Runs a script in this process, as the node of this configuration. Throws what the script throws while it is loaded. */
+export async function runScript(config: NodeConfig, path: string, args: readonly string[]): Promise<void> {
+  Object.assign(process.env, nodeEnvironment(config));
+  process.argv.splice(1, process.argv.length, path, ...args);
+  tellErrorsInLines();
+  await import(pathToFileURL(path).href);
+}

@@ -1,0 +1,62 @@
+// Goal: every update of every life of every worker is taken exactly once, whatever comes again.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { VectorClock } from "./vector-clock.ts";
+
+test("stamps are taken as they rise, with gaps, and never twice", () => {
+  const clock = new VectorClock();
+  assert.deepEqual(
+    [1, 2, 2, 1, 7, 3, 7, 8].map((stamp) => clock.advance(9, 1, stamp)),
+    [true, true, false, false, true, false, false, true],
+  );
+  assert.deepEqual(clock.at(9), { incarnation: 1, stamp: 8 });
+});
+
+test("workers do not know of each other, also when they take turns", () => {
+  const clock = new VectorClock();
+  assert.equal(clock.advance(9, 1, 5), true);
+  assert.equal(clock.advance(11, 1, 1), true);
+  assert.equal(clock.advance(9, 1, 5), false);
+  assert.equal(clock.advance(11, 1, 1), false);
+  assert.equal(clock.at(13), undefined);
+  assert.deepEqual(
+    [...clock.entries()].map(([worker, { stamp }]) => [worker, stamp]),
+    [
+      [9, 5],
+      [11, 1],
+    ],
+  );
+});
+
+test("a new life counts from 1 again, and the old one never advances any more (V2)", () => {
+  const clock = new VectorClock();
+  clock.advance(9, 1, 100);
+  assert.equal(clock.advance(9, 2, 1), true);
+  assert.equal(clock.advance(9, 1, 101), false);
+  assert.equal(clock.advance(9, 2, 1), false);
+  assert.equal(clock.advance(9, 2, 2), true);
+});
+
+test("for any history: true at most once per stamp, rising within a life, lives never falling (V1, V2)", () => {
+  const update = fc.record({
+    worker: fc.constantFrom(9, 11, 13),
+    incarnation: fc.integer({ min: 1, max: 3 }),
+    stamp: fc.integer({ min: 1, max: 8 }),
+  });
+  fc.assert(
+    fc.property(fc.array(update, { maxLength: 60 }), (updates) => {
+      const clock = new VectorClock();
+      const last = new Map<number, { incarnation: number; stamp: number }>();
+      for (const { worker, incarnation, stamp } of updates) {
+        const before = last.get(worker) ?? { incarnation: 0, stamp: 0 };
+        const isNew = incarnation > before.incarnation || (incarnation === before.incarnation && stamp > before.stamp);
+        assert.equal(clock.advance(worker, incarnation, stamp), isNew);
+        if (isNew) last.set(worker, { incarnation, stamp });
+      }
+      for (const [worker, entry] of last) assert.deepEqual(clock.at(worker), entry);
+    }),
+    { seed: 1, numRuns: 500 },
+  );
+});

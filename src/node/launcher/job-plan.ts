@@ -1,0 +1,66 @@
+// job-plan — which processes a job on one machine consists of, and what each of them runs. Starts nothing.
+
+import { loadConfig } from "../config/config.ts";
+import type { NodeConfig, NodeConfigOptions, Role } from "../config/node-config.ts";
+import { type Environment, nodeEnvironment } from "./node-environment.ts";
+
+/** A command and its arguments. */
+export type Program = readonly [command: string, ...args: string[]];
+
+export type ProcessPlan = {
+  /** As people read it: "scheduler", "worker 0"; "server 0-3" for a process of four nodes. */
+  readonly name: string;
+  readonly role: Role;
+  /** The ranks of the nodes in the process. */
+  readonly ranks: readonly number[];
+  readonly program: Program;
+  /** What it finds in its environment besides what it inherits. */
+  readonly env: Environment;
+};
+
+export type JobRequest = {
+  /** As `loadConfig` takes them; what they say holds for all nodes. */
+  readonly commandLine: Readonly<Record<string, unknown>>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly defaults: NodeConfigOptions;
+  /** What a process of this role runs; undefined: none of that role is started. */
+  readonly programOf: (config: NodeConfig) => Program | undefined;
+};
+
+export type JobPlan = {
+  /** The scheduler's configuration; its counts are those of the job. */
+  readonly scheduler: NodeConfig;
+  /** The scheduler first, then servers and workers by rank. */
+  readonly processes: readonly ProcessPlan[];
+};
+
+/** Throws BAD_CONFIG. */
+export function planJob({ commandLine, env, defaults, programOf }: JobRequest): JobPlan {
+  const load = (options: NodeConfigOptions, warn?: () => void): NodeConfig =>
+    loadConfig({ options, commandLine, env, defaults, ...(warn && { warn }) });
+  const scheduler = load({ role: "scheduler", rank: 0 });
+  const { serverCount, workerCount, threads } = scheduler;
+  const configs = [scheduler];
+  // What is odd about the configuration was said when the scheduler's was loaded.
+  const add = (options: NodeConfigOptions): void => void configs.push(load({ ...options, port: 0 }, () => {}));
+  for (let rank = 0; rank < serverCount; rank += threads) {
+    add({ role: "server", rank, threads: Math.min(threads, serverCount - rank) });
+  }
+  for (let rank = 0; rank < workerCount; rank++) add({ role: "worker", rank, threads: 1 });
+  const processes = configs.flatMap((config) => {
+    const program = programOf(config);
+    return program === undefined ? [] : [planProcess(config, program)];
+  });
+  return { scheduler, processes };
+}
+
+function planProcess(config: NodeConfig, program: Program): ProcessPlan {
+  const { role, rank = 0, threads } = config;
+  const ranks = Array.from({ length: role === "server" ? threads : 1 }, (_, index) => rank + index);
+  return { name: processName(role, ranks), role, ranks, program, env: nodeEnvironment(config) };
+}
+
+function processName(role: Role, ranks: readonly number[]): string {
+  if (role === "scheduler") return role;
+  return ranks.length === 1 ? `${role} ${ranks[0]}` : `${role} ${ranks[0]}-${ranks.at(-1)}`;
+}

@@ -1,0 +1,87 @@
+// node-process — one process of a job, from its start to its end. It leads a process group of its own: Ctrl-C on the terminal reaches the
+// launcher alone, which decides what its processes get, and signals reach whatever the process started as well.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import type { Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Deferred } from "../../base/deferred.ts";
+import { ErrorTail } from "./error-tail.ts";
+import type { ProcessPlan } from "./job-plan.ts";
+import { WATCH_FD } from "./watch-pipe.ts";
+
+export type ProcessEnd = {
+  readonly plan: ProcessPlan;
+  /** Both null: it could not be started. */
+  readonly exitCode: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** The line of its standard error that tells best why; undefined when there is none. */
+  readonly reason: string | undefined;
+};
+
+/** After the end of a process its output is waited for this long; what it started may hold the pipes open for ever. */
+const OUTPUT_WAIT_MS = 500;
+const HAS_GROUPS = process.platform !== "win32";
+
+export class NodeProcess {
+  readonly plan: ProcessPlan;
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  /** Fulfilled once it ended and its output was read. */
+  readonly ended: Promise<ProcessEnd>;
+  readonly #child: ChildProcess;
+  #isRunning = true;
+
+  constructor(plan: ProcessPlan) {
+    const [command, ...args] = plan.program;
+    this.plan = plan;
+    const stdio = ["ignore", "pipe", "pipe"];
+    stdio[WATCH_FD] = "pipe";
+    this.#child = spawn(command, args, { stdio: stdio as "pipe"[], env: { ...process.env, ...plan.env }, detached: HAS_GROUPS });
+    const { stdout, stderr } = this.#child as ChildProcess & { stdout: Readable; stderr: Readable }; // They are pipes, so they are there.
+    this.stdout = stdout;
+    this.stderr = stderr;
+    this.#child.stdio[WATCH_FD]?.on("error", () => {}); // It ended; that is told by its exit.
+    this.ended = this.#watch();
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  get isRunning(): boolean {
+    return this.#isRunning;
+  }
+
+  /** Does nothing to a process that has ended. */
+  signal(signal: NodeJS.Signals): void {
+    const { pid } = this.#child;
+    if (!this.#isRunning || pid === undefined) return;
+    try {
+      process.kill(HAS_GROUPS ? -pid : pid, signal);
+    } catch {
+      // It ended a moment ago.
+    }
+  }
+
+  async #watch(): Promise<ProcessEnd> {
+    const tail = new ErrorTail();
+    const exited = new Deferred<Pick<ProcessEnd, "exitCode" | "signal"> & { failure?: string }>();
+    const closed = new Deferred<void>();
+    this.stderr.on("data", (chunk: Buffer) => tail.add(chunk));
+    this.#child.once("error", (error) => exited.resolve({ exitCode: null, signal: null, failure: error.message }));
+    this.#child.once("exit", (exitCode, signal) => exited.resolve({ exitCode, signal }));
+    this.#child.once("close", () => closed.resolve());
+    const { failure, ...end } = await exited.promise;
+    this.#isRunning = false;
+    const giveUp = new AbortController();
+    await Promise.race([closed.promise, sleep(OUTPUT_WAIT_MS, undefined, { signal: giveUp.signal }).catch(() => {})]);
+    giveUp.abort();
+    return { plan: this.plan, ...end, reason: failure ?? tail.reason };
+  }
+}
+
+/** A failure in words: "worker 1 ended with exit code 3: Error: no data". */
+export function endText({ plan, exitCode, signal, reason }: ProcessEnd): string {
+  const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}` : "could not be started";
+  return `${plan.name} ${how}${reason === undefined ? "" : `: ${reason}`}`;
+}

@@ -1,0 +1,63 @@
+// server-threads — several server nodes in one process, each on a thread of its own with its own event loop, arena and port. They share
+// nothing; each finds its configuration in its environment, as a process would. Their lines carry the tag of their node.
+
+import { inspect } from "node:util";
+import { Worker } from "node:worker_threads";
+import { reasonOf } from "../../base/errors.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import { errorText, isOurs } from "./error-text.ts";
+import { LineStream } from "./line-stream.ts";
+import { nodeEnvironment } from "./node-environment.ts";
+import { nodeTag } from "./node-tag.ts";
+
+export type ThreadScript = {
+  /** The module each thread runs. */
+  readonly path: string;
+  readonly args: readonly string[];
+};
+
+/** Runs `config.threads` nodes until all of them have ended. The first that fails ends the others; why was written then. Returns an exit code. */
+export async function runServerThreads(config: NodeConfig, { path, args }: ThreadScript): Promise<number> {
+  const threads = threadConfigs(config).map((own, index) => {
+    const env = { ...process.env, ...nodeEnvironment(own) };
+    const tag = own.rank === undefined ? `[server thread ${index}]` : nodeTag("server", own.rank);
+    const worker = new Worker(path, { argv: [...args], env, stdout: true, stderr: true });
+    worker.stdout.pipe(new LineStream((line) => `${tag} ${line}`)).pipe(process.stdout, { end: false });
+    worker.stderr.pipe(new LineStream((line) => `${tag} ${line}`)).pipe(process.stderr, { end: false });
+    return { tag, worker };
+  });
+  try {
+    await Promise.all(threads.map(({ tag, worker }) => ended(worker, tag)));
+    return 0;
+  } catch (thrown) {
+    process.stderr.write(`${reasonOf(thrown)}\n`);
+    return 1;
+  } finally {
+    await Promise.all(threads.map(({ worker }) => worker.terminate()));
+  }
+}
+
+/** One configuration per node: the next rank and, when a port was chosen, the next port. */
+function threadConfigs(config: NodeConfig): NodeConfig[] {
+  const { threads, rank, port } = config;
+  return Array.from({ length: threads }, (_, index) => ({
+    ...config,
+    threads: 1,
+    rank: rank === undefined ? undefined : rank + index,
+    port: port === 0 ? 0 : port + index,
+  }));
+}
+
+async function ended(worker: Worker, tag: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  worker.once("error", (error) => reject(new Error(tagged(tag, isOurs(error) ? errorText(error) : inspect(error)))));
+  worker.once("exit", (code) => {
+    if (code === 0) resolve();
+    else reject(new Error(`${tag} ended with exit code ${code}`));
+  });
+  await promise;
+}
+
+function tagged(tag: string, text: string): string {
+  return text.replaceAll(/^/gm, `${tag} `);
+}

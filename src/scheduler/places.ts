@@ -1,0 +1,102 @@
+// places — all places of a running job, and the version of what others are told of them. The rules for changing them are roster.ts's.
+//
+// Invariants:
+//   V1. What others can see of a place changes only through here, and is noticed: `publish` raises the version then, and only then.
+//   V2. The version never falls, not even over a restart of the scheduler: it rises above whatever the nodes remember.
+
+import type { StatusEntry } from "../wire/control.ts";
+import type { Role } from "../wire/node-id.ts";
+import type { RegisterRequest } from "../wire/register.ts";
+import type { NodeState, RosterView } from "../wire/roster.ts";
+import { type ClusterCounts, countOf } from "./applicant.ts";
+import { emptyPlace, entryOf, type Place } from "./place.ts";
+
+/** ps-lite's order. */
+const ROLES: readonly Role[] = ["worker", "server"];
+
+export class Places {
+  readonly #places = new Map<number, Place>();
+  #version = 0;
+  /** The newest version among those that nodes brought along after a restart. */
+  #recalledVersion = 0;
+  #changed = false;
+
+  /** Makes all places, empty. */
+  establish(counts: ClusterCounts): void {
+    for (const role of ROLES) {
+      for (let rank = 0; rank < countOf(counts, role); rank++) {
+        const place = emptyPlace(role, rank);
+        this.#places.set(place.node, place);
+      }
+    }
+  }
+
+  get(node: number): Place | undefined {
+    return this.#places.get(node);
+  }
+
+  /** Workers by rank, then servers by rank. */
+  all(): Place[] {
+    return [...this.#places.values()];
+  }
+
+  view(): RosterView {
+    return { version: this.#version, nodes: this.all().map(entryOf) };
+  }
+
+  status(nowMs: number): StatusEntry[] {
+    return this.all().map((place) => ({
+      ...entryOf(place),
+      heartbeatAgeMs: place.confirmed ? Math.max(0, Math.round(nowMs - place.heardAtMs)) : undefined,
+      linked: place.downSinceMs === undefined,
+    }));
+  }
+
+  /** The node of this request holds the place from now on, in this life. */
+  seat(place: Place, { address, label, token }: RegisterRequest, incarnation: number, nowMs: number): void {
+    const isNews = place.incarnation !== incarnation || place.address !== address || place.label !== label || place.state !== "alive";
+    Object.assign(place, { address, label, token, incarnation, state: "alive", confirmed: true } satisfies Partial<Place>);
+    place.heardAtMs = nowMs;
+    place.downSinceMs = undefined;
+    if (isNews) this.#changed = true;
+  }
+
+  setState(place: Place, state: NodeState): void {
+    if (place.state === state) return;
+    place.state = state;
+    this.#changed = true;
+  }
+
+  /**
+   * Takes over what a node remembers of the others, where it is newer than what we know. Returns the nodes whose life, as we knew it, turns
+   * out to be over.
+   */
+  recall({ version, nodes }: RosterView, nowMs: number): number[] {
+    const ended: number[] = [];
+    const isNewer = version > this.#recalledVersion;
+    for (const { node, address, label, incarnation, state } of nodes) {
+      const place = this.#places.get(node);
+      if (place === undefined || incarnation < place.incarnation) continue;
+      if (incarnation === place.incarnation && (place.confirmed || !isNewer)) continue;
+      if (place.confirmed) ended.push(node);
+      Object.assign(place, { address, label, incarnation, state, token: "", confirmed: false } satisfies Partial<Place>);
+      place.heardAtMs = nowMs;
+      place.downSinceMs = nowMs;
+      this.#changed = true;
+    }
+    this.#recalledVersion = Math.max(this.#recalledVersion, version);
+    if (this.#version <= version) {
+      this.#version = version; // V2: `publish` raises it above
+      this.#changed = true;
+    }
+    return ended;
+  }
+
+  /** Whether there is news to tell; it has a new version then (V1). */
+  publish(): boolean {
+    if (!this.#changed) return false;
+    this.#changed = false;
+    this.#version++;
+    return true;
+  }
+}

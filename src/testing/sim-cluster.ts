@@ -1,0 +1,131 @@
+// sim-cluster — a whole cluster in one process and one simulated time, from a seed: scheduler, servers and workers as Postoffices over a
+// SimNetwork. Nodes can be killed and started again; links can be cut, broken and made lossy. The same seed gives the same run.
+
+import { assert } from "../base/assert.ts";
+import type { Log } from "../base/log.ts";
+import { Random } from "../base/random.ts";
+import { Postoffice } from "../kv/postoffice.ts";
+import type { FaultOptions } from "../peer/faults.ts";
+import { idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { SimClock } from "./sim-clock.ts";
+import { SimNetwork, type SimNetworkOptions } from "./sim-network.ts";
+
+export type SimClusterOptions = {
+  readonly seed: number;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  /** Frames lost, doubled and swapped on every channel; its seed is the cluster's. */
+  readonly faults?: Omit<FaultOptions, "seed">;
+  readonly network?: Omit<SimNetworkOptions, "clock" | "seed">;
+  readonly heartbeatIntervalMs?: number;
+  readonly heartbeatTimeoutMs?: number;
+  readonly startTimeoutMs?: number;
+  readonly resendTimeoutMs?: number;
+  readonly log?: Log;
+  /** See SimClock: how to wait for promises between events. */
+  readonly settle?: () => Promise<void>;
+};
+
+const ARENA_BYTES = 64 * 1024 * 1024;
+const SCHEDULER_ADDRESS = "sim://scheduler:1";
+/** A run that takes longer than this in simulated time hangs. */
+const RUN_MS_MAX = 600_000;
+
+export class SimCluster {
+  readonly clock: SimClock;
+  readonly network: SimNetwork;
+  readonly random: Random;
+  readonly #options: SimClusterOptions;
+  readonly #offices = new Map<number, Postoffice>();
+  #lives = 0;
+
+  constructor(options: SimClusterOptions) {
+    this.#options = options;
+    this.clock = new SimClock(options.settle === undefined ? {} : { settle: options.settle });
+    this.random = new Random(options.seed);
+    this.network = new SimNetwork({ clock: this.clock, seed: options.seed, ...options.network });
+  }
+
+  /** Starts every node and waits until the cluster is complete. */
+  async start(): Promise<void> {
+    await this.run(Promise.all(this.nodes().map((node) => this.startNode(node))));
+  }
+
+  /** The ids of all nodes, scheduler first. */
+  nodes(): number[] {
+    const { serverCount, workerCount } = this.#options;
+    const ids = (role: Role, count: number): number[] => Array.from({ length: count }, (_, rank) => idOf(role, rank));
+    return [SCHEDULER_ID, ...ids("server", serverCount), ...ids("worker", workerCount)];
+  }
+
+  /** The host on which a node runs. */
+  hostOf(node: number): string {
+    return node === SCHEDULER_ID ? "scheduler" : nameOf(node).replace(" ", "-");
+  }
+
+  /** The node's Postoffice; fails for one that was killed. */
+  office(node: number): Postoffice {
+    const office = this.#offices.get(node);
+    assert(office !== undefined, `${nameOf(node)} is not running`);
+    return office;
+  }
+
+  server(rank: number): Postoffice {
+    return this.office(idOf("server", rank));
+  }
+
+  worker(rank: number): Postoffice {
+    return this.office(idOf("worker", rank));
+  }
+
+  get scheduler(): Postoffice {
+    return this.office(SCHEDULER_ID);
+  }
+
+  /** Starts a node that is not running, with its old rank. The promise is the caller's to run. */
+  async startNode(node: number): Promise<Postoffice> {
+    const { seed, serverCount, workerCount, faults, resendTimeoutMs, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, log } =
+      this.#options;
+    const host = this.hostOf(node);
+    const office = await Postoffice.start({
+      role: roleOf(node),
+      rank: rankOf(node),
+      serverCount,
+      workerCount,
+      schedulerAddress: SCHEDULER_ADDRESS,
+      ...(roleOf(node) === "server" ? { listenAddress: `sim://${host}:0` } : {}),
+      label: host,
+      transport: this.network.host(host),
+      clock: this.clock,
+      ...(log === undefined ? {} : { log }),
+      heartbeatIntervalMs: heartbeatIntervalMs ?? 200,
+      heartbeatTimeoutMs: heartbeatTimeoutMs ?? 2000,
+      startTimeoutMs: startTimeoutMs ?? 30_000,
+      resendTimeoutMs: resendTimeoutMs ?? (faults === undefined ? 0 : 100),
+      faults: faults === undefined ? undefined : { ...faults, seed },
+      arenaBytesMax: ARENA_BYTES,
+      jobId: `sim-${seed}`,
+      incarnation: ++this.#lives,
+    });
+    this.#offices.set(node, office);
+    return office;
+  }
+
+  /** Kills a node as SIGKILL would: its links end abruptly, and nothing of it runs on. */
+  kill(node: number): void {
+    const office = this.office(node);
+    this.#offices.delete(node);
+    this.network.crash(this.hostOf(node));
+    office.close().catch(() => {}); // its goodbyes reach nobody; this only ends its timers
+  }
+
+  /** Lets time pass until the promise settles. Fails instead of hanging. */
+  async run<T>(promise: Promise<T>): Promise<T> {
+    return await this.clock.runUntil(promise, { untilMs: this.clock.nowMs() + RUN_MS_MAX, maxEvents: 2_000_000 });
+  }
+
+  /** All nodes leave together. */
+  async finalize(): Promise<void> {
+    await this.run(Promise.all([...this.#offices.values()].map((office) => office.finalize())));
+  }
+}

@@ -1,0 +1,56 @@
+// raw-frame — frames as plain data, legal or not: what hostile tests send and what they got back.
+
+import { encodeHeader, FrameHeader, HEADER_BYTES, type Kind, paddedBytes } from "../../src/wire/frame.ts";
+import { encodeJson } from "../../src/wire/json-body.ts";
+
+/** Everything a header says but its kind and length; what is left out is 0. */
+export type HeaderFields = Partial<Omit<FrameHeader, "reset" | "toString" | "kind" | "payloadBytes">>;
+
+export type RawFrame = { readonly header: FrameHeader; readonly payload: Uint8Array };
+
+const NOTHING = new Uint8Array(0);
+
+/** A well-formed frame. Mutate the bytes for one that is not. */
+export function frameBytes(kind: Kind, fields: HeaderFields = {}, payload: Uint8Array = NOTHING): Uint8Array {
+  const bytes = new Uint8Array(HEADER_BYTES + paddedBytes(payload.length));
+  const header = Object.assign(new FrameHeader().reset(kind, 0), fields);
+  header.payloadBytes = payload.length;
+  encodeHeader(header, new Uint32Array(bytes.buffer), 0);
+  bytes.set(payload, HEADER_BYTES);
+  return bytes;
+}
+
+/** A well-formed frame with a JSON body. */
+export function jsonFrameBytes(kind: Kind, fields: HeaderFields, body: unknown): Uint8Array {
+  return frameBytes(kind, fields, encodeJson(body));
+}
+
+/** Keys, values and lens one after the other, as a kv payload has them. */
+export function kvPayload(keys: readonly bigint[], values: readonly number[] = [], lens: readonly number[] = []): Uint8Array {
+  const bytes = new Uint8Array(keys.length * 8 + values.length * 4 + lens.length * 4);
+  const view = new DataView(bytes.buffer);
+  let at = 0;
+  for (const key of keys) {
+    view.setBigUint64(at, BigInt.asUintN(64, key), true);
+    at += 8;
+  }
+  for (const value of values) {
+    view.setFloat32(at, value, true);
+    at += 4;
+  }
+  for (const length of lens) {
+    view.setInt32(at, length, true);
+    at += 4;
+  }
+  return bytes;
+}
+
+export function joinBytes(parts: readonly Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}

@@ -1,0 +1,224 @@
+// target-cluster — what hostile tests attack: a scheduler, a server and an honest worker as real nodes, and the place of a second worker that
+// the test holds itself, with nothing behind it but raw links.
+//
+//   app 0   the default handle, which sums
+//   app 1   a handle of the user's own, which wants whole requests and keeps the sums in a Map
+
+import assert from "node:assert/strict";
+import type { Clock } from "../../src/base/clock.ts";
+import type { Log, LogFields } from "../../src/base/log.ts";
+import { KVServer } from "../../src/kv/kv-server.ts";
+import { KVWorker } from "../../src/kv/kv-worker.ts";
+import { Postoffice, type PostofficeOptions } from "../../src/kv/postoffice.ts";
+import { realClock } from "../../src/node/real-clock.ts";
+import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
+import { SimClock } from "../../src/testing/sim-clock.ts";
+import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";
+import type { Address, Transport } from "../../src/transport/transport.ts";
+import { Kind } from "../../src/wire/frame.ts";
+import { FunctionId } from "../../src/wire/function-id.ts";
+import type { Hello } from "../../src/wire/hello.ts";
+import { decodeJson, encodeJson } from "../../src/wire/json-body.ts";
+import { idOf } from "../../src/wire/node-id.ts";
+import { type RegisterReply, type RegisterRequest, registerReplyShape } from "../../src/wire/register.ts";
+import { describe, RawClient } from "./raw-client.ts";
+
+export const SUMMING_APP = 0;
+export const HANDLE_APP = 1;
+
+const ARENA_BYTES = 512 * 1024 * 1024;
+
+/** Counts what nodes say, and keeps the newest lines for messages. */
+export class CountingLog implements Log {
+  readonly counts: Map<string, number> = new Map();
+  readonly recent: string[] = [];
+
+  debug(message: string): void {
+    this.#count(message);
+  }
+
+  info(message: string): void {
+    this.#count(message);
+  }
+
+  warn(message: string, fields?: LogFields): void {
+    this.#count(message, fields);
+  }
+
+  error(message: string, fields?: LogFields): void {
+    this.#count(message, fields);
+  }
+
+  #count(message: string, fields: LogFields = {}): void {
+    this.counts.set(message, (this.counts.get(message) ?? 0) + 1);
+    this.recent.push(`${message} ${JSON.stringify(fields)}`);
+    if (this.recent.length > 64) this.recent.shift();
+  }
+}
+
+export type World = {
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly schedulerAddress: Address;
+  readonly listenAddress: Address;
+  /** Lets time pass until the promise settles. */
+  run<T>(promise: Promise<T>): Promise<T>;
+};
+
+/** Links in memory and a simulated time: the same every run. */
+export function simulatedWorld(): World & { readonly clock: SimClock } {
+  const clock = new SimClock();
+  return {
+    clock,
+    transport: new MemoryTransport({ clock, hub: new MemoryHub() }),
+    schedulerAddress: "memory://scheduler",
+    listenAddress: "memory://server",
+    run: async (promise) => await clock.runUntil(promise, { untilMs: clock.nowMs() + 600_000, maxEvents: 50_000_000 }),
+  };
+}
+
+/** Real sockets on loopback. */
+export function socketWorld(): World {
+  const clock = realClock();
+  return {
+    clock,
+    transport: new SocketTransport({ clock }),
+    schedulerAddress: `tcp://127.0.0.1:${20_000 + (process.pid % 20_000)}`,
+    listenAddress: "tcp://127.0.0.1:0",
+    run: async (promise) => await promise,
+  };
+}
+
+export class TargetCluster {
+  readonly world: World;
+  readonly log: CountingLog;
+  readonly scheduler: Postoffice;
+  readonly server: Postoffice;
+  readonly worker: Postoffice;
+  readonly kv: KVWorker;
+  readonly handleKv: KVWorker;
+  readonly serverAddress: Address;
+  /** Who the test is: the second worker. */
+  readonly place: RegisterReply;
+  readonly #placeHolder: RawClient;
+
+  private constructor(parts: {
+    world: World;
+    log: CountingLog;
+    offices: [Postoffice, Postoffice, Postoffice];
+    placeHolder: RawClient;
+    place: RegisterReply;
+  }) {
+    this.world = parts.world;
+    this.log = parts.log;
+    [this.scheduler, this.server, this.worker] = parts.offices;
+    this.#placeHolder = parts.placeHolder;
+    this.place = parts.place;
+    new KVServer(this.server, SUMMING_APP);
+    serveWhole(new KVServer(this.server, HANDLE_APP));
+    this.kv = new KVWorker(this.worker, SUMMING_APP);
+    this.handleKv = new KVWorker(this.worker, HANDLE_APP);
+    const entry = this.scheduler.roster.nodes.find(({ node }) => node === idOf("server", 0));
+    assert.ok(entry !== undefined);
+    this.serverAddress = entry.address;
+  }
+
+  static async start(world: World = simulatedWorld(), options: Partial<PostofficeOptions> = {}): Promise<TargetCluster> {
+    const log = new CountingLog();
+    const base = {
+      serverCount: 1,
+      workerCount: 2,
+      schedulerAddress: world.schedulerAddress,
+      transport: world.transport,
+      clock: world.clock,
+      log,
+      heartbeatIntervalMs: 0,
+      startBarrier: false,
+      arenaBytesMax: ARENA_BYTES,
+      ...options,
+    };
+    const scheduler = Postoffice.start({ ...base, role: "scheduler" });
+    const server = Postoffice.start({ ...base, role: "server", rank: 0, listenAddress: world.listenAddress });
+    const worker = Postoffice.start({ ...base, role: "worker", rank: 0 });
+    const placeHolder = TargetCluster.#takePlace(world);
+    const [offices, { client, place }] = await world.run(Promise.all([Promise.all([scheduler, server, worker]), placeHolder]));
+    return new TargetCluster({ world, log, offices, placeHolder: client, place });
+  }
+
+  get identity(): Hello {
+    const { job, node, incarnation } = this.place;
+    return { job, node, incarnation, expects: 1 };
+  }
+
+  get addresses(): readonly Address[] {
+    return [this.world.schedulerAddress, this.serverAddress];
+  }
+
+  /** The node that listens at this address. */
+  officeAt(address: Address): Postoffice {
+    return address === this.serverAddress ? this.server : this.scheduler;
+  }
+
+  /** Lets things come to rest. */
+  async settle(): Promise<void> {
+    const { clock, run } = this.world;
+    await run(new Promise<void>((resolve) => clock.after(20, resolve)));
+  }
+
+  /** A link to the server that has said it is the second worker. */
+  async intrude(address: Address = this.serverAddress): Promise<RawClient> {
+    return await this.world.run(RawClient.greet(this.world.transport, address, this.identity));
+  }
+
+  async anonymous(address: Address = this.serverAddress): Promise<RawClient> {
+    return await this.world.run(RawClient.greet(this.world.transport, address));
+  }
+
+  async stranger(address: Address = this.serverAddress): Promise<RawClient> {
+    return await this.world.run(RawClient.connect(this.world.transport, address));
+  }
+
+  async close(): Promise<void> {
+    this.#placeHolder.close();
+    await this.world.run(Promise.all([this.worker.close(), this.server.close(), this.scheduler.close()]));
+  }
+
+  static async #takePlace({ transport, schedulerAddress, clock }: World): Promise<{ client: RawClient; place: RegisterReply }> {
+    for (;;) {
+      try {
+        const client = await RawClient.greet(transport, schedulerAddress);
+        const answer = await client.ask({ functionId: FunctionId.REGISTER }, encodeJson(registration({ rank: 1 })));
+        if (answer?.header.kind !== Kind.REPLY) throw new Error(answer === undefined ? "closed" : describe(answer));
+        return { client, place: decodeJson(registerReplyShape, "the answer", answer.payload) };
+      } catch (thrown) {
+        if (!String(thrown).includes("nobody answers")) throw thrown;
+        await new Promise<void>((resolve) => clock.after(5, resolve)); // the scheduler does not listen yet
+      }
+    }
+  }
+}
+
+/** A legal REGISTER of a worker in this cluster, but for `fields`. */
+export function registration(fields: Partial<Record<keyof RegisterRequest, unknown>> = {}): Record<string, unknown> {
+  return { role: "worker", address: "", serverCount: 1, workerCount: 2, label: "intruder", token: "intruder", ...fields };
+}
+
+/** A sum per key in a Map, for whole requests of any widths. */
+function serveWhole(server: KVServer): void {
+  const rows = new Map<bigint, number[]>();
+  server.setRequestHandle((meta, { keys, vals, lens }) => {
+    const out: number[] = [];
+    let at = 0;
+    for (const [i, key] of keys.entries()) {
+      const width = lens?.[i] ?? vals.length / keys.length;
+      if (meta.push) {
+        const row = rows.get(key) ?? [];
+        for (let j = 0; j < width; j++) row[j] = (row[j] ?? 0) + Number(vals[at + j]);
+        at += width;
+        if (rows.size < 10_000 && row.length <= 64) rows.set(key, row);
+      }
+      out.push(...(rows.get(key) ?? [0]));
+    }
+    server.response(meta, meta.pull ? { vals: Float32Array.from(out) } : {});
+  });
+}
