@@ -18,15 +18,20 @@ const CHARACTERS_PER_LINE = 128;
 
 async function compile(memoryOptions) {
   let binary;
-  const { error, stderr } = await asc.main(
+  let complaints = "";
+  const { error } = await asc.main(
     ["kernels/module.as.ts", "--baseDir", ROOT, "--outFile", "module.wasm", ...OPTIONS, ...MEMORY, ...memoryOptions],
     {
       writeFile: (_name, contents) => {
         binary = contents;
       },
+      stderr: {
+        write: (text) => {
+          complaints += text;
+        },
+      },
     },
   );
-  const complaints = stderr.toString();
   if (error !== null || complaints !== "") throw new Error(`asc: ${complaints}${error?.message ?? ""}`);
   return Buffer.from(binary);
 }

@@ -4,7 +4,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, globSync } from "node:fs";
 
-const TEST_GLOBS = ["src/**/*.test.ts", "test/*.test.ts", "test/{conformance,simulation,e2e}/**/*.test.ts"];
+const TEST_GLOBS = ["src/**/*.test.ts", "bench/**/*.test.ts", "test/*.test.ts", "test/{conformance,simulation,e2e}/**/*.test.ts"];
 const TEST_TIMEOUT_MS = 180_000;
 
 const [major = 0] = process.versions.node.split(".").map(Number);

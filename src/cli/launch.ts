@@ -96,6 +96,7 @@ async function runJob({ processes }: JobPlan): Promise<number> {
   const release = forwardInterrupts(job);
   const outcome = await job.outcome;
   release();
+  if (outcome.kind === "interrupted") process.stderr.write(`weighbridge: ended by ${outcome.signal}\n`);
   return exitCodeOf(outcome);
 }
 

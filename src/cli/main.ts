@@ -27,6 +27,7 @@ Examples:
 
 /** Runs the command line (without node and the script's name). Returns the exit code; errors are told, not thrown. */
 export async function main(args: readonly string[]): Promise<number> {
+  process.stdout.on("error", () => {}); // Whoever read it (`| head`) has seen enough.
   const invocation: Invocation = { exitCode: 0, isVerbose: process.env.WEIGHBRIDGE_LOG_LEVEL === "debug" };
   try {
     await program(invocation).parseAsync([...args], { from: "user" });

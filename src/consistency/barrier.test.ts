@@ -149,6 +149,15 @@ test("after a restart of the scheduler, members in the same round pass together"
   assert.deepEqual(enter(11, { round: 6 }), ["9:6", "11:6"]);
 });
 
+test("after a restart of the scheduler, a member that says it passed a round lets those go that missed the answer", () => {
+  const { barriers, enter } = cluster();
+  assert.deepEqual(enter(9, { round: 6 }), []);
+  assert.deepEqual(texts(barriers.passed({ group: 4, customer: 0, node: 11, round: 5 })), []);
+  assert.deepEqual(texts(barriers.passed({ group: 4, customer: 0, node: 11, round: 6 })), ["9:6"]);
+  assert.deepEqual(texts(barriers.passed({ group: 4, customer: 0, node: 11, round: 2 })), []); // B4
+  assert.deepEqual(enter(9, { round: 6 }), ["9:6"]);
+});
+
 test("who is no member, or has no place, is turned away, and so are groups and customers that cannot be", () => {
   const { states, enter } = cluster();
   const thrown = (code: "BAD_ARGUMENT" | "NO_ROUTE") => (error: unknown) => isWeighbridgeError(error, code);

@@ -5,7 +5,8 @@
 //                  └──► a member is dead: failed with NODE_DEAD, and may enter again (still round r)
 //
 // A member says which round it stands at. That is how an answer can get lost, even with the whole scheduler, and nobody is a round
-// off afterwards: whoever asks for a round that is over passes at once, and one that asks for round r proves that r−1 is over.
+// off afterwards: whoever asks for a round that is over passes at once; one that asks for round r proves that r−1 is over, and so does one
+// that says it passed it (`passed`, after a restart of the scheduler).
 //
 // Invariants:
 //   B1. Members are counted by node id: one that enters twice counts once, and its newer entry is the one that is answered.
@@ -53,7 +54,8 @@ export class Barriers<T> {
 
   /** Throws when the node has no business at this barrier. */
   enter(entry: BarrierEntry<T>): SettledEntry<T>[] {
-    this.#check(entry);
+    const problem = this.#problemWith(entry);
+    if (problem !== undefined) throw problem;
     const gathering = this.#gatheringOf(entry);
     if (entry.round !== 0 && entry.round <= gathering.lastRound) return [{ ticket: entry.ticket, outcome: entry.round }];
     const settled: SettledEntry<T>[] = [];
@@ -63,6 +65,13 @@ export class Barriers<T> {
     gathering.entries.set(entry.node, entry);
     settled.push(...this.#review(gathering));
     return settled;
+  }
+
+  /** A node says that it passed this round: it is over for everybody, whether we knew of it or not. Ignores what cannot be. */
+  passed(barrier: Omit<BarrierEntry<T>, "ticket">): SettledEntry<T>[] {
+    if (this.#problemWith(barrier) !== undefined) return [];
+    const gathering = this.#gatheringOf(barrier);
+    return barrier.round > gathering.lastRound ? this.#catchUp(gathering, barrier.round) : [];
   }
 
   /** This life of the node is over, whether another one follows or not: its entries are gone and those who wait for it fail (B3). */
@@ -88,17 +97,17 @@ export class Barriers<T> {
     return entries.map(({ ticket }) => ({ ticket, outcome: error }));
   }
 
-  #check({ group, customer, node }: BarrierEntry<T>): void {
-    if (group < 1 || group > GROUP_MAX) throw new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group} to have a barrier`);
-    if (customer > CUSTOMER_MAX) throw new WeighbridgeError("BAD_ARGUMENT", `customer ${customer} is above ${CUSTOMER_MAX}`);
+  #problemWith({ group, customer, node }: Omit<BarrierEntry<T>, "ticket">): WeighbridgeError | undefined {
+    if (group < 1 || group > GROUP_MAX) return new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group} to have a barrier`);
+    if (customer > CUSTOMER_MAX) return new WeighbridgeError("BAD_ARGUMENT", `customer ${customer} is above ${CUSTOMER_MAX}`);
     const member = this.#members().find((candidate) => candidate.node === node);
-    if (member === undefined || member.state === "left") throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} has no place in this job`);
-    if (!inGroup(member.role, group)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `${nameOf(node)} entered the barrier of group ${group}, of which it is no member`);
-    }
+    if (member === undefined || member.state === "left")
+      return new WeighbridgeError("NO_ROUTE", `${nameOf(node)} has no place in this job`);
+    if (inGroup(member.role, group)) return undefined;
+    return new WeighbridgeError("BAD_ARGUMENT", `${nameOf(node)} entered the barrier of group ${group}, of which it is no member`);
   }
 
-  #gatheringOf({ group, customer }: BarrierEntry<T>): Gathering<T> {
+  #gatheringOf({ group, customer }: Omit<BarrierEntry<T>, "ticket">): Gathering<T> {
     const name = `${group}/${customer}`;
     let gathering = this.#gatherings.get(name);
     if (gathering === undefined) {

@@ -115,7 +115,7 @@ export class StoreHandle implements FunctionHandler {
       const totalBytes = floatCount * FLOAT_BYTES + lensBytes;
       const out = arena.allocate(totalBytes);
       const hold = new ArenaHold(arena, out, totalBytes, Math.ceil(totalBytes / BLOCK_BYTES));
-      this.#store.pullVariable({ keys, keyCount, lens, out });
+      this.#store.pullVariable({ keys, keyCount, lens, out }); // cannot fail: `lengths` found every key
       arena.bytes.copyWithin(out + floatCount * FLOAT_BYTES, lens, lens + lensBytes);
       const label = labelOf(header);
       for (let offset = 0; offset < totalBytes; offset += BLOCK_BYTES) {

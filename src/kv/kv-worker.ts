@@ -13,16 +13,25 @@ import { Deferred } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { firstDescent } from "../keys/ascending.ts";
 import { problemWithCuts, type Slicer, sliceByRange } from "../keys/slicer.ts";
+import type { RequestTracker } from "../peer/request-tracker.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeConstructor, dtypeOf, FLOAT32, type Values } from "../wire/kv-message.ts";
-import { KvRequest } from "../worker/kv-request.ts";
+import {
+  type FloatWindow,
+  type KvArrays,
+  type KvCallback,
+  type KvFunctionId,
+  type KvOwner,
+  KvRequest,
+  type Landing,
+} from "../worker/kv-request.ts";
 import type { Worker } from "../worker/worker.ts";
 import type { KVPairs } from "./kv-pairs.ts";
 import type { Postoffice } from "./postoffice.ts";
 import { SimpleApp } from "./simple-app.ts";
 import { fillFromLandings } from "./variable-pull.ts";
 
-export type KVCallback = (error?: WeighbridgeError) => void;
+export type KVCallback = KvCallback;
 
 export type KVOptions = {
   /** The application's own number, seen by the server's handle. Defaults to 0. */
@@ -42,18 +51,17 @@ export type KVPullOptions = KVOptions & {
   readonly lens?: Int32Array;
 };
 
-/** What a single call needs besides its arrays. */
-type Kind = typeof FunctionId.KV_PUSH | typeof FunctionId.KV_PULL | typeof FunctionId.KV_PUSH_PULL;
-
 const NO_OPTIONS: KVPushOptions = {};
 
-export class KVWorker {
+export class KVWorker implements KvOwner {
   readonly office: Postoffice;
   /** Requests with a head and a body, within the same application. */
   readonly simple: SimpleApp;
+  readonly app: number;
+  readonly customer: number;
+  readonly window: FloatWindow;
   readonly #worker: Worker;
-  readonly #app: number;
-  readonly #customer: number;
+  readonly #tracker: RequestTracker;
   #slicer: Slicer = sliceByRange;
 
   /** Throws BAD_ARGUMENT on a node that is no worker, and when this app and customer exist already. */
@@ -62,9 +70,11 @@ export class KVWorker {
     if (worker === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a KVWorker needs a worker node, but this is the ${office.role}`);
     this.office = office;
     this.simple = new SimpleApp(office, appId, customerId);
+    this.app = appId;
+    this.customer = customerId;
+    this.window = worker.window;
     this.#worker = worker;
-    this.#app = appId;
-    this.#customer = customerId;
+    this.#tracker = this.simple.customer.tracker;
   }
 
   /** Adds (or whatever the server's handle does) `vals` to `keys`. */
@@ -87,9 +97,9 @@ export class KVWorker {
   async pullPairs(keys: BigUint64Array, options: Omit<KVOptions, "callback"> & WaitOptions = {}): Promise<KVPairs<Float32Array>> {
     const { deadlineMs, signal, ...rest } = options;
     const result = new Deferred<KVPairs<Float32Array>>();
-    const timestamp = this.#submitVariable(keys, FLOAT32, rest, (request) => {
+    const timestamp = this.#submitVariable(keys, FLOAT32, rest, (landings) => {
       const lens = new Int32Array(keys.length);
-      const vals = fillFromLandings(request.landings, lens, (count) => new Float32Array(count));
+      const vals = fillFromLandings(landings, lens, (count) => new Float32Array(count));
       result.resolve({ keys, vals, lens });
     });
     await this.wait(timestamp, { deadlineMs, signal });
@@ -111,8 +121,14 @@ export class KVWorker {
     this.#slicer = slicer;
   }
 
-  #submit(functionId: Kind, keys: BigUint64Array, sent: Values | undefined, received: Values | undefined, options: KVPushOptions): number {
-    const { lens } = options;
+  #submit(
+    functionId: KvFunctionId,
+    keys: BigUint64Array,
+    sent: Values | undefined,
+    received: Values | undefined,
+    options: KVPushOptions,
+  ): number {
+    const { lens, cmd, priority, callback } = options;
     const values = (sent ?? received) as Values;
     checkKeys(keys);
     const dtype = dtypeOf(values);
@@ -121,85 +137,54 @@ export class KVWorker {
     if (sent !== undefined && received !== undefined && (received.length !== sent.length || dtypeOf(received) !== dtype)) {
       throw bad(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be alike`);
     }
-    const { callback } = options;
+    const arrays: KvArrays = { keys, sent, received, lens, dtype, width, elementBytes: values.BYTES_PER_ELEMENT };
     return this.#send(
-      new KvRequest(
-        {
-          functionId,
-          app: this.#app,
-          customer: this.#customer,
-          command: options.cmd ?? 0,
-          priority: checkPriority(options.priority),
-          keys,
-          sent,
-          received,
-          lens,
-          wantsLens: false,
-          dtype,
-          shape: { width, elementBytes: values.BYTES_PER_ELEMENT },
-          done: (request, error) => this.#end(request, error, callback),
-        },
-        this.#worker.window,
-      ),
+      new KvRequest(this, functionId, arrays, { command: checkWord(cmd, "cmd"), priority: checkWord(priority, "priority"), callback }),
     );
   }
 
   #pullInto(keys: BigUint64Array, vals: Values, lens: Int32Array, options: KVPullOptions): number {
     if (lens.length !== keys.length) throw bad(`${lens.length} lens for ${keys.length} keys`);
-    return this.#submitVariable(keys, dtypeOf(vals), options, (request) => {
-      fillFromLandings(request.landings, lens, (count) => {
+    return this.#submitVariable(keys, dtypeOf(vals), options, (landings) => {
+      fillFromLandings(landings, lens, (count) => {
         if (count > vals.length) throw new WeighbridgeError("VALUE_LENGTH", `${count} values came, but there is room for ${vals.length}`);
         return vals;
       });
     });
   }
 
-  #submitVariable(keys: BigUint64Array, dtype: number, options: KVOptions, fill: (request: KvRequest) => void): number {
+  #submitVariable(keys: BigUint64Array, dtype: number, options: KVOptions, fill: (landings: readonly Landing[]) => void): number {
     checkKeys(keys);
-    const { callback } = options;
-    const elementBytes = dtypeConstructor(dtype)?.BYTES_PER_ELEMENT ?? 4;
-    return this.#send(
-      new KvRequest(
-        {
-          functionId: FunctionId.KV_PULL,
-          app: this.#app,
-          customer: this.#customer,
-          command: options.cmd ?? 0,
-          priority: checkPriority(options.priority),
-          keys,
-          sent: undefined,
-          received: undefined,
-          lens: undefined,
-          wantsLens: true,
-          dtype,
-          shape: { width: 0, elementBytes },
-          done: (request, error) => this.#end(request, error ?? attempt(() => fill(request)), callback),
-        },
-        this.#worker.window,
-      ),
-    );
+    const { cmd, priority, callback } = options;
+    const elementBytes = dtypeConstructor(dtype)?.BYTES_PER_ELEMENT ?? 0;
+    if (elementBytes === 0) throw bad("values are typed arrays of numbers");
+    const arrays: KvArrays = { keys, sent: undefined, received: undefined, lens: undefined, dtype, width: 0, elementBytes };
+    const words = { command: checkWord(cmd, "cmd"), priority: checkWord(priority, "priority") };
+    return this.#send(new KvRequest(this, FunctionId.KV_PULL, arrays, { ...words, callback, fill }));
   }
 
   #send(request: KvRequest): number {
     const { ranges } = this.#worker;
-    const cuts = this.#slicer(request.keys, ranges);
+    const cuts = this.#slicer(request.arrays.keys, ranges);
     if (this.#slicer !== sliceByRange) {
-      const problem = problemWithCuts(cuts, request.keys.length, ranges.length);
+      const problem = problemWithCuts(cuts, request.arrays.keys.length, ranges.length);
       if (problem !== undefined) throw bad(`the slicer gave ${problem}`);
     }
-    const { tracker } = this.simple.customer;
-    request.timestamp = tracker.nextTimestamp;
+    request.timestamp = this.#tracker.nextTimestamp;
     this.#worker.submit(request, cuts);
-    return tracker.open(request);
+    return this.#tracker.open(request);
   }
 
-  #end(request: KvRequest, error: WeighbridgeError | undefined, callback: KVCallback | undefined): void {
-    this.simple.customer.tracker.settle(request.timestamp, request, error);
+  /** For the requests themselves: one of them has ended. */
+  ended(request: KvRequest, error: WeighbridgeError | undefined): void {
+    const { fill, landings, callback } = request;
+    const failure = error ?? (fill === undefined ? undefined : attempt(() => fill(landings ?? [])));
+    this.#tracker.settle(request.timestamp, request, failure);
     if (callback === undefined) return;
     try {
-      callback(error);
+      callback(failure);
     } catch (thrown) {
-      this.office.log.error("a callback failed", { app: this.#app, timestamp: request.timestamp, reason: reasonOf(thrown) });
+      this.office.log.error("a callback failed", { app: this.app, timestamp: request.timestamp, reason: reasonOf(thrown) });
     }
   }
 }
@@ -244,9 +229,9 @@ function checkLens(keys: BigUint64Array, values: Values, lens: Int32Array): numb
   return 0;
 }
 
-function checkPriority(priority = 0): number {
-  if ((priority | 0) !== priority) throw bad(`a priority is a 32-bit whole number, not ${priority}`);
-  return priority;
+function checkWord(value = 0, name: string): number {
+  if ((value | 0) !== value) throw bad(`${name} is a 32-bit whole number, not ${value}`);
+  return value;
 }
 
 function bad(what: string): WeighbridgeError {

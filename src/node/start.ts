@@ -47,7 +47,7 @@ export async function startNode(
     startTimeoutMs,
     resendTimeoutMs,
     faults: hasFaults(config) ? config.faults : undefined,
-    limits: { queuedMax: config.outboxMessagesMax },
+    limits: { queuedMax: config.outboxMessagesMax, inFlightBytesMax: config.outboxBytesMax },
     arenaBytesMax: config.arenaBytesMax,
     jobId: randomUUID(),
     incarnation: Date.now(),

@@ -1,7 +1,7 @@
 // answer — one frame back to the node that asked: an acknowledgement, values, or a failure. Used when it cannot be written at once,
 // and when it has to be remembered; most acknowledgements go straight into the batch and never become an object.
 
-import { type FrameHeader, Kind } from "../wire/frame.ts";
+import { type FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
 import { type FrameBatch, type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
 
 /** What an answer repeats of its request; kept when the answer is given later. */
@@ -44,8 +44,14 @@ export class Answer {
     this.#options = options;
   }
 
+  /** What it takes in a queue and on the wire. */
+  /** False when writing it lets go of what it was written from. */
+  get isRepeatable(): boolean {
+    return this.#options.held === undefined;
+  }
+
   get byteCount(): number {
-    return this.#options.payload?.length ?? 0;
+    return HEADER_BYTES + (this.#options.payload?.length ?? 0);
   }
 
   writeTo(header: FrameHeader, batch: FrameBatch): void {
@@ -66,6 +72,15 @@ export class Answer {
       batch.pad(payloadBytes);
       if (held !== undefined) batch.hold(held);
     }
+  }
+
+  /** The same answer with a payload of its own; lets go of what was held. */
+  copy(): Answer {
+    const { held, payload, ...rest } = this.#options;
+    if (payload === undefined) return this;
+    const copy = new Answer(this.label, { ...rest, payload: payload.slice() });
+    held?.release();
+    return copy;
   }
 
   /** The answer will not leave after all (the link is gone). */

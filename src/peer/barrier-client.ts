@@ -17,7 +17,7 @@ export class BarrierClient {
   readonly #clock: Clock;
   readonly #enter: (request: BarrierRequest) => Promise<BarrierReply>;
   readonly #isLate: boolean;
-  readonly #lastRounds = new Map<string, number>();
+  readonly #passed = new Map<string, BarrierRequest>();
   readonly #standings = new Map<string, Standing>();
 
   /** `isLate`: the job ran before this node came, so that it cannot know the rounds that are over. */
@@ -25,6 +25,11 @@ export class BarrierClient {
     this.#clock = clock;
     this.#enter = enter;
     this.#isLate = isLate;
+  }
+
+  /** The last round that was passed of each barrier. */
+  passed(): BarrierRequest[] {
+    return [...this.#passed.values()];
   }
 
   async pass(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
@@ -40,7 +45,7 @@ export class BarrierClient {
   }
 
   #stand(name: string, group: number, customer: number): Standing {
-    const lastRound = this.#lastRounds.get(name);
+    const lastRound = this.#passed.get(name)?.round;
     const round = lastRound === undefined ? (this.#isLate ? 0 : 1) : lastRound + 1;
     const standing: Standing = {
       isPassed: false,
@@ -48,7 +53,7 @@ export class BarrierClient {
       passed: this.#enter({ group, customer, round }).then(
         (reply) => {
           standing.isPassed = true;
-          this.#lastRounds.set(name, reply.round);
+          this.#passed.set(name, { group, customer, round: reply.round });
         },
         (error: unknown) => {
           this.#standings.delete(name); // W3

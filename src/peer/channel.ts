@@ -24,6 +24,7 @@ import { Answer, fillAnswerHeader, labelOf, type RequestLabel, setExtent } from 
 import { Call } from "./call.ts";
 import type { Faults } from "./faults.ts";
 import { FrameBatch, type Held, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
+import { GapNotice } from "./gap-notice.ts";
 import type { PeerMetrics } from "./metrics.ts";
 import { type Notice, type Outbound, Outbox } from "./outbox.ts";
 import { Session } from "./session.ts";
@@ -138,14 +139,22 @@ export class Channel {
     return this.#host.limits.queuedMax - this.#outbox.length;
   }
 
+  /** Whether so many calls may queue together: if they fit, or once half of the queue is free, so that no number is too large for ever. */
+  admits(callCount: number): boolean {
+    return this.room >= callCount || this.#outbox.length <= this.#host.limits.queuedMax / 2;
+  }
+
   /** Calls `ready` once half of the queue is free again. */
   whenRoom(ready: () => void): void {
     if (this.#outbox.length <= this.#host.limits.queuedMax / 2) this.#host.clock.soon(ready);
     else this.#roomWaiters.push(ready);
   }
 
-  /** Takes the call on; it ends by `answered` or `failed`, never from inside `send`. Refuses with QUEUE_FULL, nothing sent. */
-  send(call: Call): void {
+  /**
+   * Takes the call on; it ends by `answered` or `failed`, never from inside `send`. Refuses with QUEUE_FULL, nothing sent, unless `admits`
+   * was asked for it just now.
+   */
+  send(call: Call, isAdmitted = false): void {
     if (this.#ended !== undefined) {
       const error = this.#ended;
       this.#host.clock.soon(() => call.failed(error));
@@ -154,7 +163,7 @@ export class Channel {
     if (this.#outbox.length === 0 && this.#canWrite()) {
       this.#depart(call);
     } else {
-      if (this.room <= 0)
+      if (!isAdmitted && this.room <= 0)
         throw new WeighbridgeError("QUEUE_FULL", `${this.#outbox.length} calls to ${this.name} wait already`, { retryable: true });
       this.#outbox.push(call);
     }
@@ -180,10 +189,10 @@ export class Channel {
   detach(link: Link): void {
     if (this.#link !== link) return;
     this.#link = undefined;
+    this.#faults?.reset();
     this.#inFlightBytes = 0;
     this.#answerBytes = 0;
     this.#paused = false;
-    this.#faults?.reset();
     this.#batch.take().flushed();
     const kept: Call[] = [];
     for (const frame of this.#outbox.drain()) {
@@ -195,14 +204,20 @@ export class Channel {
 
   /** The other node came back with a new life: it knows nothing of what was asked before. Returns the calls that may be asked again. */
   renew(incarnation: number, error: WeighbridgeError): Call[] {
+    const link = this.#link;
+    if (link !== undefined) {
+      this.detach(link); // it was with the old life
+      link.destroy();
+    }
     this.incarnation = incarnation;
     this.#session = new Session();
     this.#gapNoticed = 0;
-    const again: Call[] = [];
-    for (const call of this.#takeCalls()) {
-      if (call.isIdempotent) again.push(call);
-      else call.failed(error);
-    }
+    const calls = [...this.#takeDeparted(), ...this.#takeWaiting()];
+    this.#pendingFirst = 1;
+    this.#nextRequest = 1;
+    const again = calls.filter((call) => call.isIdempotent);
+    for (const call of calls) if (!call.isIdempotent) call.failed(error);
+    this.#wakeRoomWaiters();
     return again;
   }
 
@@ -212,30 +227,34 @@ export class Channel {
     this.#ended = error;
     this.#link?.close();
     if (this.#link !== undefined) this.detach(this.#link);
-    for (const call of this.#takeCalls()) call.failed(error);
+    this.failCalls(error);
+  }
+
+  /** Fails every open call. The numbers of those that left are not used again, so that the same life of the other node takes new calls. */
+  failCalls(error: WeighbridgeError): void {
+    const calls = [...this.#takeDeparted(), ...this.#takeWaiting()];
+    for (const call of calls) call.failed(error);
     this.#wakeRoomWaiters();
   }
 
-  /** Fails every open call, but stays usable for new ones. */
-  failCalls(error: WeighbridgeError): void {
-    for (const call of this.#takeCalls()) call.failed(error);
-  }
-
-  #takeCalls(): Call[] {
+  /** Calls that left and have no answer. The link goes with them: an answer may be landing in memory that is the caller's again. */
+  #takeDeparted(): Call[] {
     const calls: Call[] = [];
     for (; this.#pending.length > 0; this.#pendingFirst++) {
       const call = this.#pending.shift();
-      if (call !== undefined) calls.push(call);
+      if (call === undefined) continue;
+      call.request = 0;
+      calls.push(call);
     }
-    for (const frame of this.#outbox.drain()) {
-      if (frame instanceof Call) calls.push(frame);
-      else frame.discard();
-    }
-    for (const call of calls) call.request = 0;
-    this.#pendingFirst = 1;
-    this.#nextRequest = 1;
     this.#resendAt = 0;
+    if (calls.length > 0) this.#link?.destroy();
     return calls;
+  }
+
+  #takeWaiting(): Call[] {
+    const frames = this.#outbox.drain();
+    for (const frame of frames) if (!(frame instanceof Call)) this.#outbox.push(frame);
+    return frames.filter((frame) => frame instanceof Call);
   }
 
   // Frames in.
@@ -272,8 +291,9 @@ export class Channel {
       return;
     }
     if (header.kind === Kind.FAILURE) {
+      const failure = decodeFailure(bytes.subarray(at, at + header.payloadBytes)); // if that throws, the call stays for the next link
       this.#settle(index);
-      call.failed(fromFailure(decodeFailure(bytes.subarray(at, at + header.payloadBytes)), this.name));
+      call.failed(fromFailure(failure, this.name));
       return;
     }
     let last: boolean;
@@ -511,7 +531,14 @@ export class Channel {
 
   #write(frame: Outbound): void {
     if (this.#faults === undefined) this.#emit(frame);
-    else this.#faults.pass(() => this.#emitLater(frame));
+    else if (frame instanceof Call) this.#faults.pass({ emit: () => this.#emitLater(frame), discard: () => {}, isRepeatable: true });
+    else {
+      const discard = (): void => {
+        this.#answerLeft(frame.byteCount);
+        frame.discard();
+      };
+      this.#faults.pass({ emit: () => this.#emitLater(frame), discard, isRepeatable: frame.isRepeatable });
+    }
   }
 
   /** For the fault injector, which may emit outside a flush, or after the call ended. */
@@ -525,12 +552,7 @@ export class Channel {
     const header = this.#header;
     this.#host.metrics.framesSent++;
     if (!(frame instanceof Call)) {
-      this.#answerBytes -= frame.byteCount;
       frame.writeTo(header, this.#batch);
-      if (this.#paused && this.#answerBytes < this.#host.limits.answerBytesMax / 2) {
-        this.#paused = false;
-        this.#link?.resume();
-      }
       return;
     }
     header.reset(Kind.REQUEST, frame.functionId);
@@ -543,6 +565,14 @@ export class Channel {
     frame.encode(header, this.#batch);
   }
 
+  /** An answer no longer waits: the link may be read again once enough of them have gone (N4). */
+  #answerLeft(byteCount: number): void {
+    this.#answerBytes = Math.max(0, this.#answerBytes - byteCount); // a repeated frame leaves twice
+    if (!this.#paused || this.#answerBytes >= this.#host.limits.answerBytesMax / 2) return;
+    this.#paused = false;
+    this.#link?.resume();
+  }
+
   /** Sends again from the first call on that has waited too long. Called by the peer's timer, only when resending is on. */
   resendOverdue(nowMs: number): void {
     if (this.#link === undefined || this.#resendAt < this.#pending.length) return;
@@ -553,27 +583,6 @@ export class Channel {
       this.#scheduleSoon();
       return;
     }
-  }
-}
-
-/** Tells the other side which request is missing. */
-class GapNotice {
-  readonly priority: number = 0x7fffffff;
-  readonly byteCount = 0;
-  readonly #missing: number;
-
-  constructor(missing: number) {
-    this.#missing = missing;
-  }
-
-  writeTo(header: FrameHeader, batch: FrameBatch): void {
-    header.reset(Kind.NOTICE, 0);
-    header.request = this.#missing;
-    batch.begin(header, 0);
-  }
-
-  discard(): void {
-    // It holds nothing.
   }
 }
 

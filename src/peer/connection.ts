@@ -5,11 +5,13 @@
 //   accepted ── waits ─────┘            └── refused: failure sent ───► closed
 //
 // Invariants:
-//   H1. Nothing but a hello, or a failure in its place, is taken before the handshake is done.
+//   H1. Nothing but a hello, or a failure in its place, is taken before the handshake is done, and nothing after it was refused.
 //   H2. Whoever says nothing for `helloTimeoutMs` is cut off.
+//   H3. Before the handshake a link costs HANDSHAKE_BYTES, whatever it announces; the buffer for whole frames comes with the hello.
+//   H4. Frames go to a channel only while this link is the one it uses.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Link, LinkReader } from "../transport/transport.ts";
 import { failureShape, fromFailure, toFailure } from "../wire/failure.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../wire/frame.ts";
@@ -20,6 +22,7 @@ import type { Channel } from "./channel.ts";
 import type { PeerMetrics } from "./metrics.ts";
 
 const HELLO_BYTES_MAX = 4096;
+const HANDSHAKE_BYTES = 2 * (HEADER_BYTES + HELLO_BYTES_MAX);
 
 /** Memory that links read into. On a server it lies in the arena. */
 export type ReadBuffers = {
@@ -43,17 +46,16 @@ export class Connection implements LinkReader, FrameSink {
   readonly link: Link;
   readonly #host: ConnectionHost;
   readonly #reader: FrameReader;
-  readonly #buffer: Uint8Array;
   readonly #cancelTimer: CancelTimer;
+  /** For whole frames, from `readBuffers`; undefined before the hello. */
+  #buffer: Uint8Array | undefined;
   #channel: Channel | undefined;
-  #hello: Hello | undefined;
   #problem: WeighbridgeError | undefined;
 
   constructor(host: ConnectionHost, link: Link) {
     this.link = link;
     this.#host = host;
-    this.#buffer = host.readBuffers.take();
-    this.#reader = new FrameReader(this, this.#buffer);
+    this.#reader = new FrameReader(this, new Uint8Array(HANDSHAKE_BYTES));
     this.#cancelTimer = host.clock.after(host.helloTimeoutMs, () => {
       this.#problem = new WeighbridgeError("DEADLINE", `${link.remote} did not say who it is within ${host.helloTimeoutMs} ms`);
       host.metrics.badHellos++;
@@ -82,30 +84,39 @@ export class Connection implements LinkReader, FrameSink {
   closed(cause: Error | undefined): void {
     this.#cancelTimer();
     const { metrics } = this.#host;
-    const reason = this.#problem ?? cause;
+    const reason = this.#problem ?? cause ?? this.#truncation();
     if (reason !== undefined) metrics.linksBroken++;
     if (reason instanceof WeighbridgeError && reason.code === "BAD_FRAME") metrics.badFrames++;
     this.#channel?.detach(this.link);
-    this.#host.readBuffers.give(this.#buffer);
+    if (this.#buffer !== undefined) this.#host.readBuffers.give(this.#buffer);
     this.#host.ended(this, reason);
+  }
+
+  /** What is wrong with an end by the other side, if it came too early. */
+  #truncation(): WeighbridgeError | undefined {
+    const isTheirs = this.#channel === undefined || this.#channel.link === this.link;
+    if (!isTheirs || !this.#reader.isInsideFrame) return undefined;
+    return new WeighbridgeError("BAD_FRAME", `the stream of ${this.link.remote} ended inside a frame`);
   }
 
   // FrameSink
 
   destination(header: FrameHeader): Uint8Array | undefined {
-    return this.#hello === undefined ? undefined : this.#channel?.destination(header);
+    const channel = this.#channel;
+    if (channel === undefined) this.#checkHelloBytes(header);
+    return channel?.link === this.link ? channel.destination(header) : undefined; // H4
   }
 
   frame(header: FrameHeader, bytes: Uint8Array, at: number): void {
     this.#host.metrics.framesReceived++;
-    if (this.#hello !== undefined) this.#channel?.frame(header, bytes, at);
-    else this.#greet(header, bytes.subarray(at, at + header.payloadBytes));
+    const channel = this.#channel;
+    if (channel?.link === this.link) channel.frame(header, bytes, at); // H4
+    else if (channel === undefined && this.#problem === undefined) this.#greet(header, bytes.subarray(at, at + header.payloadBytes));
   }
 
   #greet(header: FrameHeader, body: Uint8Array): void {
-    if (body.length > HELLO_BYTES_MAX) throw this.#badHello(`a hello of ${body.length} bytes`);
     if (header.kind === Kind.FAILURE) {
-      this.#problem = fromFailure(decodeJson(failureShape, "a failure", body), this.link.remote);
+      this.#problem = this.#refusal(body);
       this.#host.refused(this, this.#problem);
       this.link.destroy();
       return;
@@ -115,8 +126,9 @@ export class Connection implements LinkReader, FrameSink {
       const hello = decodeJson(helloShape, "a hello", body);
       const { channel, reply } = this.#host.greeted(this, hello);
       this.#cancelTimer();
-      this.#hello = hello;
       this.#channel = channel;
+      this.#buffer = this.#host.readBuffers.take();
+      this.#reader.moveTo(this.#buffer); // H3
       if (reply !== undefined) this.sendHello(reply);
       channel.attach(this.link);
     } catch (thrown) {
@@ -124,6 +136,18 @@ export class Connection implements LinkReader, FrameSink {
       this.#problem = thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
       this.#sendJson(Kind.FAILURE, toFailure(this.#problem));
       this.link.close();
+    }
+  }
+
+  #checkHelloBytes({ payloadBytes }: FrameHeader): void {
+    if (payloadBytes > HELLO_BYTES_MAX && this.#problem === undefined) throw this.#badHello(`a hello of ${payloadBytes} bytes`);
+  }
+
+  #refusal(body: Uint8Array): WeighbridgeError {
+    try {
+      return fromFailure(decodeJson(failureShape, "a failure", body), this.link.remote);
+    } catch (thrown) {
+      throw this.#badHello(`a failure that cannot be read: ${reasonOf(thrown)}`);
     }
   }
 

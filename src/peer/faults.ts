@@ -14,11 +14,21 @@ export type FaultOptions = {
   readonly seed: number;
 };
 
+/** One frame on its way. */
+export type Passing = {
+  /** Writes it. Called once at most, twice if it may be repeated. */
+  readonly emit: () => void;
+  /** It will never be written. */
+  readonly discard: () => void;
+  /** False when its memory is free to be used again once it was written. */
+  readonly isRepeatable: boolean;
+};
+
 export class Faults {
   readonly #options: FaultOptions;
   readonly #random: Random;
   readonly #clock: Clock;
-  #held: (() => void)[] = [];
+  #held: Passing[] = [];
   dropped = 0;
 
   constructor(options: FaultOptions, clock: Clock, salt: number) {
@@ -27,32 +37,31 @@ export class Faults {
     this.#clock = clock;
   }
 
-  /** Lets `emit` through never, once, twice, or later. */
-  pass(emit: () => void): void {
+  /** Lets the frame through never, once, twice, or later. */
+  pass(frame: Passing): void {
     const { dropPercent, duplicatePercent, reorderPercent, delayMs } = this.#options;
     const roll = this.#random.fraction() * 100;
     if (roll < dropPercent) {
       this.dropped++;
+      frame.discard();
       return;
     }
     if (roll < dropPercent + reorderPercent) {
-      this.#held.push(emit);
+      this.#held.push(frame);
       this.#clock.after(this.#random.fraction() * delayMs, () => this.#letGo());
       return;
     }
-    emit();
-    if (roll < dropPercent + reorderPercent + duplicatePercent) emit();
+    frame.emit();
+    if (roll < dropPercent + reorderPercent + duplicatePercent && frame.isRepeatable) frame.emit();
     this.#letGo();
   }
 
   /** The link is gone, and with it what was held. */
   reset(): void {
-    this.#held = [];
+    for (const frame of this.#held.splice(0)) frame.discard();
   }
 
   #letGo(): void {
-    const held = this.#held;
-    this.#held = [];
-    for (const emit of held) emit();
+    for (const frame of this.#held.splice(0)) frame.emit();
   }
 }

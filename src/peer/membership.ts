@@ -27,6 +27,7 @@ import { BarrierClient } from "./barrier-client.ts";
 import type { Call } from "./call.ts";
 import type { Channel } from "./channel.ts";
 import { ABORT, BARRIER, LEAVE, REGISTER, ROSTER } from "./control-messages.ts";
+import { checkGreeting } from "./greeting.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { ask, type ControlMessage, serveControl } from "./json-call.ts";
 import type { Peer, PeerEvents } from "./peer.ts";
@@ -263,6 +264,10 @@ export class Membership {
         else if (this.events.restarted !== undefined) this.events.restarted(channel, again);
         else for (const call of again) channel.send(call);
       },
+      greeting: (node, incarnation) => {
+        const { serverCount, workerCount } = this.#options;
+        checkGreeting(node, incarnation, { roster: this.#roster.view, serverCount, workerCount, isCertain: true });
+      },
     };
   }
 
@@ -328,7 +333,7 @@ export class Membership {
     this.#resuming ??= new Deferred();
     this.#heartbeat?.stop();
     this.#log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
-    this.#register(channel, { job, node, incarnation, roster: this.#roster.view }).then(
+    this.#register(channel, { job, node, incarnation, roster: this.#roster.view, passed: this.#barriers?.passed() ?? [] }).then(
       (reply) => this.#resumed(channel, reply),
       (error: unknown) => {
         if (isWeighbridgeError(error) && !error.retryable) this.#end(error);

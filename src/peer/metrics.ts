@@ -4,6 +4,8 @@ export class PeerMetrics {
   framesReceived = 0;
   framesSent = 0;
   linksOpened = 0;
+  /** Links that were not taken on, because too many without a node behind them are open. */
+  linksRefused = 0;
   /** Links that ended with an error, ours or the system's. */
   linksBroken = 0;
   /** Links closed because the peer's bytes were not legal frames. */

@@ -13,7 +13,7 @@ import { Call } from "./call.ts";
 export type Outbound = Call | Answer | Notice;
 
 /** A frame that belongs to no request. */
-export type Notice = Pick<Answer, "priority" | "byteCount" | "writeTo" | "discard">;
+export type Notice = Pick<Answer, "priority" | "byteCount" | "isRepeatable" | "writeTo" | "discard">;
 
 type Lane = { readonly priority: number; readonly frames: RingQueue<Outbound> };
 

@@ -5,6 +5,8 @@
 //   P1. At most one link per channel is in use: a newer one from the same node takes over, the old one is destroyed.
 //   P2. An older life of a node never takes over from a newer one (FENCED).
 //   P3. A dialed channel is redialed until it ends or gets another address.
+//   P4. Who dials us gets no channel of a node that we dial, nor one that `events.greeting` refuses: what a stranger can make us keep is bounded.
+//   P5. At most NOBODIES_MAX links are open that have no node behind them.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -12,7 +14,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Address, Link, Listener, Transport } from "../transport/transport.ts";
 import type { Hello } from "../wire/hello.ts";
-import { nameOf } from "../wire/node-id.ts";
+import { FIRST_SERVER_ID, nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Call } from "./call.ts";
 import { CHANNEL_LIMITS, Channel, type ChannelHost, type ChannelLimits, type FunctionHandler } from "./channel.ts";
 import { Connection, type ConnectionHost, type ReadBuffers } from "./connection.ts";
@@ -46,11 +48,15 @@ export type PeerEvents = {
   refused?(channel: Channel, error: WeighbridgeError): void;
   /** A try to reach the other node failed; the next one comes soon. */
   unreachable?(channel: Channel, error: Error): void;
+  /** A node dialed us and says who it is. Throws to refuse it. */
+  greeting?(node: number, incarnation: number): void;
 };
 
 type Dial = { readonly channel: Channel; address: Address; attempt: number; connecting: boolean };
 
 const REDIAL_DELAY_MAX_MS = 1000;
+/** More than nodes register at the same moment. */
+const NOBODIES_MAX = 1024;
 
 export class Peer implements ChannelHost, ConnectionHost {
   readonly clock: Clock;
@@ -122,7 +128,10 @@ export class Peer implements ChannelHost, ConnectionHost {
   }
 
   async listen(address: Address): Promise<Address> {
-    const listener = await this.#transport.listen(address, (link) => this.#open(link));
+    const listener = await this.#transport.listen(address, (link) => {
+      this.#checkNobodies(link);
+      return this.#open(link);
+    });
     this.#listeners.push(listener);
     return listener.address;
   }
@@ -240,6 +249,17 @@ export class Peer implements ChannelHost, ConnectionHost {
     if (channel.link === undefined) this.events.linkDown?.(channel);
   }
 
+  /** P5 */
+  #checkNobodies({ remote }: Link): void {
+    if (this.#connections.size < NOBODIES_MAX) return;
+    let count = 0;
+    for (const { channel } of this.#connections) if (channel === undefined || channel.id < 0) count++;
+    if (count < NOBODIES_MAX) return;
+    this.metrics.linksRefused++;
+    this.log.warn("link refused", { remote, reason: `${count} links are open already that no node stands behind` });
+    throw new WeighbridgeError("QUEUE_FULL", `${count} links without a node are open already`, { retryable: true });
+  }
+
   #open(link: Link): Connection {
     this.metrics.linksOpened++;
     const connection = new Connection(this, link);
@@ -261,6 +281,11 @@ export class Peer implements ChannelHost, ConnectionHost {
   /** The channel for a node that dialed us. */
   #accept(hello: Hello): Channel {
     const known = this.#channels.get(hello.node);
+    if (hello.node < FIRST_SERVER_ID || hello.node === this.id || (known !== undefined && this.#dials.has(known))) {
+      const name = hello.node === SCHEDULER_ID ? "the scheduler" : `node ${hello.node}`;
+      throw new WeighbridgeError("BAD_REQUEST", `there is no node ${hello.node} that dials this one: ${name} does not`); // P4
+    }
+    this.events.greeting?.(hello.node, hello.incarnation);
     if (known === undefined || known.ended !== undefined) {
       const channel = this.#newChannel(hello.node, hello.incarnation);
       this.#announceUp(channel);

@@ -68,12 +68,12 @@ export class RequestTracker {
       throw new WeighbridgeError("BAD_ARGUMENT", `there is no request ${timestamp}; the newest is ${this.nextTimestamp - 1}`);
     }
     const request = this.#open.at(timestamp - this.#oldest);
-    if (timestamp >= this.#oldest && request !== undefined && !request.isSettled) {
+    if (request !== undefined && !request.isSettled) {
       request.waiting ??= new Deferred();
       await waitFor(request.waiting.promise, `request ${timestamp}`, this.#clock, options);
       return;
     }
-    const failure = this.#failures.get(timestamp);
+    const failure = request?.error ?? this.#failures.get(timestamp);
     if (failure !== undefined) throw failure;
   }
 

@@ -7,6 +7,7 @@
 //   S1. A request is fresh exactly once.
 //   S2. Requests become fresh in the order of their numbers.
 //   S3. Answers that cannot be made again are kept until the asker says it has them (`settled`).
+//   S4. What the asker gave up before it came is not waited for: nothing below `settled` will be sent (again).
 
 import type { Answer } from "./answer.ts";
 
@@ -34,7 +35,7 @@ export class Session {
   }
 
   admit(request: number, settled: number): Admission {
-    if (settled > this.#forgotten) this.#forget(settled);
+    if (settled > this.#forgotten) this.#forget(Math.min(settled, request));
     if (request === this.#expected) {
       this.#expected++;
       return "fresh";
@@ -63,9 +64,13 @@ export class Session {
     return this.#answers.get(request) ?? [];
   }
 
+  /** Costs what is forgotten, or what is kept if that is less: a peer may claim any number. */
   #forget(settled: number): void {
+    const first = this.#forgotten;
     this.#forgotten = settled;
+    if (settled > this.#expected) this.#expected = settled; // S4
     if (this.#answers.size === 0) return;
-    for (const request of this.#answers.keys()) if (request < settled) this.#answers.delete(request);
+    if (settled - first <= this.#answers.size) for (let request = first; request < settled; request++) this.#answers.delete(request);
+    else for (const request of this.#answers.keys()) if (request < settled) this.#answers.delete(request);
   }
 }

@@ -121,6 +121,7 @@ export class Roster<T> {
   heard(node: number, incarnation: number, nowMs: number): Decision<T>[] {
     const place = this.#holder(node, incarnation);
     place.heardAtMs = nowMs;
+    place.downSinceMs = undefined; // What is heard came over a link.
     if (place.state === "dead") this.#places.setState(place, "alive");
     return this.#conclude([], nowMs);
   }
@@ -128,7 +129,6 @@ export class Roster<T> {
   linkUp(node: number, incarnation: number, nowMs: number): Decision<T>[] {
     const place = this.#places.get(node);
     if (place === undefined || !place.confirmed || place.incarnation !== incarnation) return [];
-    place.downSinceMs = undefined;
     return this.heard(node, incarnation, nowMs);
   }
 

@@ -35,7 +35,13 @@ class TestCluster {
   }
 
   peer(host: string): Peer {
-    return new Peer({ transport: this.network.host(host), clock: this.clock, log: SILENT_LOG, readBuffers: this.#readBuffers, acceptsAnonymous: true });
+    return new Peer({
+      transport: this.network.host(host),
+      clock: this.clock,
+      log: SILENT_LOG,
+      readBuffers: this.#readBuffers,
+      acceptsAnonymous: true,
+    });
   }
 
   async scheduler(options: Partial<SchedulerOptions> = {}): Promise<Scheduler> {

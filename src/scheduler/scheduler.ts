@@ -15,6 +15,7 @@ import { Barriers, type SettledEntry } from "../consistency/barrier.ts";
 import { BarrierClient } from "../peer/barrier-client.ts";
 import type { Channel } from "../peer/channel.ts";
 import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, STATUS } from "../peer/control-messages.ts";
+import { checkGreeting } from "../peer/greeting.ts";
 import { ask, serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
@@ -44,7 +45,13 @@ export type SchedulerOptions = {
 
 const LINGER_MS = 2000;
 
-type Ticket = { readonly channel: Channel; readonly token: string; readonly reply: Deferred<RegisterReply> };
+type Ticket = {
+  readonly channel: Channel;
+  readonly token: string;
+  /** What it says of barriers that an earlier scheduler kept. */
+  readonly passed: readonly BarrierRequest[];
+  readonly reply: Deferred<RegisterReply>;
+};
 
 export class Scheduler {
   /** The cluster is complete. Rejects if it never will be. */
@@ -99,6 +106,10 @@ export class Scheduler {
     peer.events = {
       linkUp: (channel) => this.#linkUp(channel),
       linkDown: (channel) => this.#linkDown(channel),
+      greeting: (node, incarnation) => {
+        const { serverCount, workerCount } = this.#options;
+        checkGreeting(node, incarnation, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
+      },
     };
     this.#serve();
     const listening = await peer.listen(address);
@@ -187,7 +198,7 @@ export class Scheduler {
     peer.serve(
       REGISTER.functionId,
       serveControl(REGISTER, (channel, request) => {
-        const ticket: Ticket = { channel, token: request.token, reply: new Deferred() };
+        const ticket: Ticket = { channel, token: request.token, passed: request.resume?.passed ?? [], reply: new Deferred() };
         this.#tickets.set(channel, ticket);
         this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
         return ticket.reply.promise;
@@ -286,6 +297,7 @@ export class Scheduler {
     const { heartbeatIntervalMs, heartbeatTimeoutMs, log } = this.#options;
     const { channel } = ticket;
     this.#forgetTicket(ticket);
+    for (const round of ticket.passed) this.#settle(this.#barriers.passed({ node, ...round }));
     this.#peer.identify(channel, node, incarnation);
     log.info("a node has its place", { node: nameOf(node), incarnation, recovery });
     const { job } = this.#roster;

@@ -13,7 +13,8 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
-import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX, NO_ROOM, ROW_KEY_BYTES } from "../kernel/kernels.ts";
+import { DONE, type Kernels, NO_ROOM, ROW_KEY_BYTES } from "../kernel/kernels.ts";
+import { copyKeys } from "./copy-keys.ts";
 import { type BlockHold, blockCountOf, blockFloatsOf, type LargeValue } from "./large-value.ts";
 import { LargeValues } from "./large-values.ts";
 import { checkLengths, FLOAT_BYTES, KEY_BYTES, keyText, runEnd, type ValueBatch, widthAt, withoutZeroLengths } from "./value-batch.ts";
@@ -232,35 +233,16 @@ export class ValueStore {
   /** Makes `widths` and enters the keys of the sole table. A pause of some 0.1 µs per key, once in a store's life. */
   #openWidths(): void {
     const widths = this.#kernels.createTable({ payloadBytes: WIDTH_BYTES, secret: this.#nextSecret() });
-    if (this.#soleTable !== 0 && !this.#copyKeys(this.#soleTable, widths, this.#soleWidth)) {
+    if (
+      this.#soleTable !== 0 &&
+      !copyKeys(this.#arena, this.#kernels, { source: this.#soleTable, target: widths, word: this.#soleWidth })
+    ) {
       this.#kernels.destroyTable(widths);
       throw this.#full(this.keyCount);
     }
     this.#widths = widths;
     this.#soleTable = 0;
     this.#soleWidth = NO_WIDTH;
-  }
-
-  /** Enters all keys of one table in another, with `width` as their payload; false when the arena is full. */
-  #copyKeys(source: number, target: number, width: number): boolean {
-    const { words } = this.#arena;
-    const scratchBytes = CURSOR_BYTES + LIST_ROWS_MAX * (KEY_BYTES + WIDTH_BYTES);
-    const cursor = this.#arena.tryAllocate(scratchBytes);
-    if (cursor === 0) return false;
-    const keys = cursor + CURSOR_BYTES;
-    const rows = keys + LIST_ROWS_MAX * KEY_BYTES;
-    this.#kernels.zero(cursor, CURSOR_BYTES);
-    let fits = true;
-    for (let count = 0; fits && count >= 0; ) {
-      count = this.#kernels.listRows(source, cursor, rows);
-      for (let i = 0; i < count; i++) this.#kernels.copy(keys + i * KEY_BYTES, words[(rows >>> 2) + i]!, KEY_BYTES);
-      if (count > 0) {
-        fits = this.#kernels.insertRows(target, keys, count) === DONE;
-        this.#kernels.setWords(target, keys, count, width);
-      }
-    }
-    this.#arena.release(cursor, scratchBytes);
-    return fits;
   }
 
   /** Gives every key a row in `widths`, with width 0 until the push is certain, and a value of zeros; false when the arena is full. */

@@ -87,7 +87,7 @@ export class SimClock implements Clock {
   }
 
   async run({ untilMs = Infinity, maxEvents = EVENTS_MAX_DEFAULT }: RunOptions = {}): Promise<void> {
-    await this.#drive({ untilMs, maxEvents, idleSettles: 1, done: () => false });
+    await this.#drive({ untilMs, maxEvents, idleSettles: 4, done: () => false });
     if (untilMs !== Infinity) this.#nowMs = Math.max(this.#nowMs, untilMs);
   }
 

@@ -2,7 +2,7 @@
 
 import { type Check, count, flag, list, object, oneOf, optional, text } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
-import { type RosterEntry, rosterEntryShape } from "./roster.ts";
+import { addressShape, labelShape, type RosterEntry, rosterEntryShape } from "./roster.ts";
 
 /** BARRIER: the sender stands at the barrier of this group and customer; answered when every member does. */
 export type BarrierRequest = {
@@ -32,7 +32,12 @@ const statusEntryShape: Check<StatusEntry> = (value, path) => ({ ...rosterEntryS
 
 /** A node that registered and has no place yet: while the cluster forms, or because every place is held. */
 export type WaitingEntry = { readonly role: Role; readonly rank: number | undefined; readonly address: string; readonly label: string };
-const waitingEntryShape: Check<WaitingEntry> = object({ role: roleShape, rank: optional(count), address: text, label: text });
+const waitingEntryShape: Check<WaitingEntry> = object({
+  role: roleShape,
+  rank: optional(count),
+  address: addressShape,
+  label: labelShape,
+});
 
 export type Phase = "forming" | "running" | "failed";
 

@@ -29,8 +29,8 @@ export type FrameSink = {
 
 export class FrameReader {
   readonly #sink: FrameSink;
-  readonly #bytes: Uint8Array;
-  readonly #words: Uint32Array;
+  #bytes: Uint8Array;
+  #words: Uint32Array;
   readonly #header = new FrameHeader();
   #start = 0;
   #fill = 0;
@@ -42,13 +42,29 @@ export class FrameReader {
   /** True while frames with destinations follow each other. */
   #bulk = false;
 
-  /** `buffer` is the reader's alone, 8-byte aligned and at least READ_BUFFER_BYTES long. On a server it lies in the arena. */
+  /**
+   * `buffer` is the reader's alone, 8-byte aligned, and READ_BUFFER_BYTES long or longer. On a server it lies in the arena. It may be shorter
+   * as long as the sink's `destination` throws for every frame that does not fit.
+   */
   constructor(sink: FrameSink, buffer: Uint8Array) {
-    assert(buffer.byteOffset % FRAME_ALIGN === 0, "frames are aligned to 8 bytes");
-    assert(buffer.byteLength >= READ_BUFFER_BYTES, "every legal frame fits the buffer");
     this.#sink = sink;
     this.#bytes = buffer;
-    this.#words = new Uint32Array(buffer.buffer, buffer.byteOffset, buffer.byteLength >> 2);
+    this.#words = wordsOf(buffer);
+  }
+
+  /** Goes on in another buffer of READ_BUFFER_BYTES or more, with what was not handled yet. May be called from the sink's `frame`. */
+  moveTo(buffer: Uint8Array): void {
+    assert(buffer.byteLength >= READ_BUFFER_BYTES, "every legal frame fits the buffer");
+    buffer.set(this.#bytes.subarray(this.#start, this.#fill));
+    this.#bytes = buffer;
+    this.#words = wordsOf(buffer);
+    this.#fill -= this.#start;
+    this.#start = 0;
+  }
+
+  /** Whether the stream would end inside a frame if it ended now. */
+  get isInsideFrame(): boolean {
+    return this.#direct !== undefined || this.#fill !== this.#start;
   }
 
   view(): Uint8Array {
@@ -147,4 +163,9 @@ export class FrameReader {
     this.#fill -= start;
     this.#start = 0;
   }
+}
+
+function wordsOf(buffer: Uint8Array): Uint32Array {
+  assert(buffer.byteOffset % FRAME_ALIGN === 0, "frames are aligned to 8 bytes");
+  return new Uint32Array(buffer.buffer, buffer.byteOffset, buffer.byteLength >> 2);
 }

@@ -8,15 +8,34 @@ export type Check<T> = (value: unknown, path: string) => T;
 
 export type Checked<C> = C extends Check<infer T> ? T : never;
 
+const SHOWN_LENGTH_MAX = 80;
+
 function mismatch(path: string, expected: string, value: unknown): WeighbridgeError {
-  const found = JSON.stringify(value) ?? "nothing";
-  return new WeighbridgeError("BAD_REQUEST", `${path} must be ${expected}, but is ${found.length > 80 ? `${found.slice(0, 80)}…` : found}`);
+  return new WeighbridgeError("BAD_REQUEST", `${path} must be ${expected}, but is ${describe(value)}`);
+}
+
+/** Never looks into lists and objects: a peer may have nested them deeper than the stack is. */
+function describe(value: unknown): string {
+  if (value === undefined) return "left out";
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "object" && value !== null) return "an object";
+  if (typeof value === "string" && value.length > SHOWN_LENGTH_MAX)
+    return `${value.length} characters long: ${JSON.stringify(value.slice(0, SHOWN_LENGTH_MAX))}…`;
+  return JSON.stringify(value);
 }
 
 export const text: Check<string> = (value, path) => {
   if (typeof value !== "string") throw mismatch(path, "a string", value);
   return value;
 };
+
+/** A string that is kept or handed on, like a name: it must not be a peer's way to fill others' memory. */
+export function shortText(lengthMax: number): Check<string> {
+  return (value, path) => {
+    if (typeof value !== "string" || value.length > lengthMax) throw mismatch(path, `a string of at most ${lengthMax} characters`, value);
+    return value;
+  };
+}
 
 export const flag: Check<boolean> = (value, path) => {
   if (typeof value !== "boolean") throw mismatch(path, "true or false", value);

@@ -9,7 +9,7 @@ export type Role = "scheduler" | "server" | "worker";
 export const roleShape: Check<Role> = oneOf("scheduler", "server", "worker");
 
 export const SCHEDULER_ID = 1;
-const FIRST_SERVER_ID = 8;
+export const FIRST_SERVER_ID = 8;
 const FIRST_WORKER_ID = 9;
 
 export const Group = { SCHEDULER: 1, SERVERS: 2, WORKERS: 4, ALL: 7 } as const;
@@ -21,7 +21,7 @@ export function idOf(role: Role, rank: number): number {
 }
 
 export function rankOf(id: number): number {
-  return id < FIRST_SERVER_ID ? 0 : (id - FIRST_SERVER_ID) >> 1;
+  return id < FIRST_SERVER_ID ? 0 : Math.floor((id - FIRST_SERVER_ID) / 2); // not >>: a peer may say any number
 }
 
 export function roleOf(id: number): Role {

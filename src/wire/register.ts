@@ -1,9 +1,10 @@
 // register — a node asks the scheduler for its place, and is told it, with everybody else's, once the cluster is complete.
 // After a scheduler's restart the nodes register again with the place they had (`resume`): their memory is the scheduler's.
 
-import { type Check, count, flag, object, optional, text } from "./json-body.ts";
+import { type BarrierRequest, barrierRequestShape } from "./control.ts";
+import { type Check, count, flag, list, object, optional, shortText } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
-import { type RosterView, rosterShape } from "./roster.ts";
+import { addressShape, jobShape, labelShape, type RosterView, rosterShape } from "./roster.ts";
 
 export type RegisterRequest = {
   readonly role: Role;
@@ -21,18 +22,26 @@ export type RegisterRequest = {
   readonly resume: ResumeClaim | undefined;
 };
 
-/** The place a node has, and everybody else's as it last heard, for a scheduler that knows nothing any more. */
-export type ResumeClaim = { readonly job: string; readonly node: number; readonly incarnation: number; readonly roster: RosterView };
+/** The place a node has, and everything else it knows, for a scheduler that knows nothing any more. */
+export type ResumeClaim = {
+  readonly job: string;
+  readonly node: number;
+  readonly incarnation: number;
+  /** Everybody's place, as it last heard. */
+  readonly roster: RosterView;
+  /** The last round it passed of each barrier. */
+  readonly passed: readonly BarrierRequest[];
+};
 
 export const registerRequestShape: Check<RegisterRequest> = object({
   role: roleShape,
   rank: optional(count),
-  address: text,
+  address: addressShape,
   serverCount: count,
   workerCount: count,
-  label: text,
-  token: text,
-  resume: optional(object({ job: text, node: count, incarnation: count, roster: rosterShape })),
+  label: labelShape,
+  token: shortText(256),
+  resume: optional(object({ job: jobShape, node: count, incarnation: count, roster: rosterShape, passed: list(barrierRequestShape) })),
 });
 
 export type RegisterReply = {
@@ -47,7 +56,7 @@ export type RegisterReply = {
 };
 
 export const registerReplyShape: Check<RegisterReply> = object({
-  job: text,
+  job: jobShape,
   node: count,
   incarnation: count,
   recovery: flag,

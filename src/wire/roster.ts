@@ -1,7 +1,12 @@
 // roster — who is there, as the scheduler tells it. Every change has a higher version; a node ignores what is older than what it has.
 
-import { type Check, count, list, object, oneOf, text } from "./json-body.ts";
+import { type Check, count, list, object, oneOf, shortText } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
+
+/** How long names may be that everybody keeps. With room to spare, and short enough for a roster of a thousand nodes to fit a frame. */
+export const addressShape: Check<string> = shortText(512);
+export const labelShape: Check<string> = shortText(256);
+export const jobShape: Check<string> = shortText(256);
 
 export type NodeState = "alive" | "dead" | "left";
 
@@ -19,10 +24,10 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   node: count,
   role: roleShape,
   rank: count,
-  address: text,
+  address: addressShape,
   incarnation: count,
   state: oneOf("alive", "dead", "left"),
-  label: text,
+  label: labelShape,
 });
 
 export type RosterView = { readonly version: number; readonly nodes: readonly RosterEntry[] };

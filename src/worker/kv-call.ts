@@ -13,17 +13,22 @@ import { type FrameBatch, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeBits, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
-import type { KvPart } from "./kv-part.ts";
+import type { KvRequest } from "./kv-request.ts";
 
 /** Copies of up to this many bytes are made in a loop; above it, a view and `set` are cheaper. */
 const LOOP_BYTES_MAX = 128;
 
-export type KvSpan = {
+/** A run of a request's keys and their values; what one server is asked for. */
+export type KvPart = {
   readonly keyFrom: number;
   readonly keyTo: number;
   /** Of the values sent and received, in values. */
   readonly valueFrom: number;
   readonly valueTo: number;
+};
+
+/** What one frame carries of a part. */
+export type KvSpan = KvPart & {
   /** Values per key; 0 when lens say. */
   readonly width: number;
   /** For a piece of one long value: its first value in the whole; -1 otherwise. */
@@ -31,30 +36,34 @@ export type KvSpan = {
   readonly isLast: boolean;
 };
 
+type Arrived = { readonly offsets: Set<number>; byteCount: number };
+
 export class KvCall extends Call {
+  readonly #request: KvRequest;
   readonly #part: KvPart;
   readonly #span: KvSpan;
-  #receivedBytes = 0;
+  /** Where an answer of unknown length lands. */
   #landing: Uint8Array | undefined;
-  /** Frames of an answer in several that have come, by offset; only made when there are several. */
-  #offsets: Set<number> | undefined;
+  /** What has come of an answer in several frames. */
+  #arrived: Arrived | undefined;
 
-  constructor(part: KvPart, span: KvSpan) {
-    super(part.priority);
+  constructor(request: KvRequest, part: KvPart, span: KvSpan) {
+    super(request.priority);
+    this.#request = request;
     this.#part = part;
     this.#span = span;
   }
 
   get functionId(): number {
-    return this.#part.functionId;
+    return this.#request.functionId;
   }
 
   get isUpdate(): boolean {
-    return this.#part.sent !== undefined;
+    return this.#request.arrays.sent !== undefined;
   }
 
   get isRead(): boolean {
-    return this.#part.functionId !== FunctionId.KV_PUSH;
+    return this.#request.functionId !== FunctionId.KV_PUSH;
   }
 
   get isIdempotent(): boolean {
@@ -63,37 +72,38 @@ export class KvCall extends Call {
 
   get byteCount(): number {
     const { keyFrom, keyTo, valueFrom, valueTo } = this.#span;
-    const { sent } = this.#part;
+    const { sent } = this.#request.arrays;
     return (keyTo - keyFrom) * KEY_BYTES + (sent === undefined ? 0 : (valueTo - valueFrom) * sent.BYTES_PER_ELEMENT);
   }
 
   encode(header: FrameHeader, batch: FrameBatch): void {
-    const part = this.#part;
+    const request = this.#request;
+    const { owner, arrays } = request;
     const span = this.#span;
     const keyCount = span.keyTo - span.keyFrom;
-    const lensBytes = part.lens === undefined || span.pieceOffset >= 0 ? 0 : keyCount * LEN_BYTES;
+    const lensBytes = arrays.lens === undefined || span.pieceOffset >= 0 ? 0 : keyCount * LEN_BYTES;
     const payloadBytes = this.byteCount + lensBytes;
-    header.app = part.app;
-    header.customer = part.customer;
-    header.command = part.command;
+    header.app = owner.app;
+    header.customer = owner.customer;
+    header.command = request.command;
     header.flags =
-      dtypeBits(part.dtype) |
+      dtypeBits(arrays.dtype) |
       (lensBytes > 0 ? KvFlag.LENS : 0) |
-      (part.lens === undefined ? 0 : KvFlag.VARIABLE) |
-      (part.wantsLens ? KvFlag.WANT_LENS : 0) |
+      (arrays.lens === undefined ? 0 : KvFlag.VARIABLE) |
+      (request.wantsLens ? KvFlag.WANT_LENS : 0) |
       (span.isLast ? KvFlag.LAST : 0) |
       (span.pieceOffset >= 0 ? KvFlag.PIECE : 0);
     header.payloadBytes = payloadBytes;
     header.arg0 = keyCount;
     header.arg1 = span.width;
     header.arg2 = Math.max(span.pieceOffset, 0);
-    header.arg3 = part.timestamp;
+    header.arg3 = request.timestamp;
     if (payloadBytes <= INLINE_BYTES_MAX) this.#encodeInline(batch, batch.begin(header, payloadBytes), lensBytes);
     else this.#encodeAttached(header, batch, lensBytes);
   }
 
   #encodeInline(batch: FrameBatch, at: number, lensBytes: number): void {
-    const { keys, sent, lens } = this.#part;
+    const { keys, sent, lens } = this.#request.arrays;
     const { keyFrom, keyTo, valueFrom, valueTo } = this.#span;
     const { page } = batch;
     const keyBytes = (keyTo - keyFrom) * KEY_BYTES;
@@ -113,7 +123,7 @@ export class KvCall extends Call {
   }
 
   #encodeAttached(header: FrameHeader, batch: FrameBatch, lensBytes: number): void {
-    const { keys, sent, lens } = this.#part;
+    const { keys, sent, lens } = this.#request.arrays;
     const { keyFrom, keyTo, valueFrom, valueTo } = this.#span;
     const keyBytes = (keyTo - keyFrom) * KEY_BYTES;
     if (keyBytes <= INLINE_BYTES_MAX) {
@@ -129,52 +139,48 @@ export class KvCall extends Call {
   }
 
   destination(header: FrameHeader): Uint8Array | undefined {
-    const part = this.#part;
+    const { received } = this.#request.arrays;
     const total = totalBytesOf(header);
     const offset = offsetBytesOf(header);
     if (offset + header.payloadBytes > total) return undefined; // `answered` says what is wrong with it
-    if (part.wantsLens) {
+    if (this.#request.wantsLens) {
       this.#landing ??= new Uint8Array(total);
       return this.#landing.length === total ? this.#landing.subarray(offset, offset + header.payloadBytes) : undefined;
     }
-    if (part.received === undefined || total !== this.#expectedBytes(header) || header.payloadBytes <= LOOP_BYTES_MAX) return undefined;
-    return bytesOf(part.received, 0, part.received.length)
-      .subarray(this.#firstByte(header) + offset)
-      .subarray(0, header.payloadBytes);
+    if (received === undefined || total !== this.#expectedBytes(header) || header.payloadBytes <= LOOP_BYTES_MAX) return undefined;
+    return new Uint8Array(received.buffer, received.byteOffset + this.#firstByte(header) + offset, header.payloadBytes);
   }
 
   answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
-    const part = this.#part;
-    if (part.functionId === FunctionId.KV_PUSH || (header.flags & KvFlag.GATHERED) !== 0) {
-      part.frameDone();
+    const request = this.#request;
+    if (request.functionId === FunctionId.KV_PUSH || (header.flags & KvFlag.GATHERED) !== 0) {
+      request.frameDone();
       return true;
     }
     const total = totalBytesOf(header);
     const offset = offsetBytesOf(header);
     if (offset + header.payloadBytes > total) throw new WeighbridgeError("BAD_FRAME", "an answer reaches beyond its own end");
-    if (!part.wantsLens) {
+    if (!request.wantsLens) {
       const expected = this.#expectedBytes(header);
-      if (total !== expected) throw part.lengthError(total, expected);
+      if (total !== expected) throw this.#lengthError(total, expected);
       if (header.payloadBytes <= LOOP_BYTES_MAX) this.#copySmall(header, bytes, at, offset);
     }
-    if (total > header.payloadBytes && !this.#isNews(offset)) return false;
-    this.#receivedBytes += header.payloadBytes;
-    if (this.#receivedBytes < total) return false;
-    if (part.wantsLens) part.landed(this.#landing ?? new Uint8Array(0), this.#span, (header.flags & KvFlag.WHOLE) !== 0);
-    part.frameDone();
+    if (total > header.payloadBytes && !this.#isLastOf(total, offset, header.payloadBytes)) return false;
+    if (request.wantsLens) this.#landed((header.flags & KvFlag.WHOLE) !== 0);
+    request.frameDone();
     return true;
   }
 
   failed(error: WeighbridgeError): void {
-    this.#part.frameFailed(error);
+    this.#request.frameFailed(error);
   }
 
   /** K4 */
   override mustFollow(waiting: Call): boolean {
     if (!(waiting instanceof KvCall) || !waiting.isUpdate) return false;
-    const mine = this.#part;
-    const theirs = waiting.#part;
-    if (mine.app !== theirs.app) return false;
+    if (this.#request.owner.app !== waiting.#request.owner.app) return false;
+    const mine = this.#request.arrays;
+    const theirs = waiting.#request.arrays;
     return (
       (mine.keys[this.#span.keyFrom] as bigint) <= (theirs.keys[waiting.#span.keyTo - 1] as bigint) &&
       (theirs.keys[waiting.#span.keyFrom] as bigint) <= (mine.keys[this.#span.keyTo - 1] as bigint)
@@ -183,7 +189,7 @@ export class KvCall extends Call {
 
   /** K3 */
   #expectedBytes(header: FrameHeader): number {
-    const { received } = this.#part;
+    const { received } = this.#request.arrays;
     assert(received !== undefined, "only reads have room for values");
     const { valueFrom, valueTo } = (header.flags & KvFlag.WHOLE) === 0 ? this.#span : this.#part;
     return (valueTo - valueFrom) * received.BYTES_PER_ELEMENT;
@@ -191,14 +197,14 @@ export class KvCall extends Call {
 
   #firstByte(header: FrameHeader): number {
     const from = (header.flags & KvFlag.WHOLE) === 0 ? this.#span.valueFrom : this.#part.valueFrom;
-    return from * (this.#part.received?.BYTES_PER_ELEMENT ?? 0);
+    return from * this.#request.arrays.elementBytes;
   }
 
   #copySmall(header: FrameHeader, bytes: Uint8Array, at: number, offset: number): void {
-    const { received } = this.#part;
+    const { received } = this.#request.arrays;
     const first = this.#firstByte(header) + offset;
     if (received instanceof Float32Array) {
-      const floats = this.#part.floatsOver(bytes);
+      const floats = this.#request.owner.window.over(bytes);
       const count = header.payloadBytes >> 2;
       for (let i = 0, to = first >> 2, from = at >> 2; i < count; i++) received[to++] = floats[from++] as number;
     } else if (received !== undefined) {
@@ -206,11 +212,23 @@ export class KvCall extends Call {
     }
   }
 
-  #isNews(offset: number): boolean {
-    this.#offsets ??= new Set();
-    if (this.#offsets.has(offset)) return false;
-    this.#offsets.add(offset);
-    return true;
+  #landed(isWhole: boolean): void {
+    const { keyFrom, keyTo } = isWhole ? this.#part : this.#span;
+    this.#request.landings?.push({ keyFrom, keyTo, bytes: this.#landing ?? new Uint8Array(0) });
+  }
+
+  #lengthError(total: number, expected: number): WeighbridgeError {
+    const { keyFrom, keyTo } = this.#span;
+    return new WeighbridgeError("VALUE_LENGTH", `${total} bytes of values came for ${keyTo - keyFrom} keys; ${expected} were expected`);
+  }
+
+  /** Counts a frame of an answer in several, once; true when all have come. */
+  #isLastOf(total: number, offset: number, byteCount: number): boolean {
+    this.#arrived ??= { offsets: new Set(), byteCount: 0 };
+    if (this.#arrived.offsets.has(offset)) return false;
+    this.#arrived.offsets.add(offset);
+    this.#arrived.byteCount += byteCount;
+    return this.#arrived.byteCount >= total;
   }
 }
 

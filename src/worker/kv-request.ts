@@ -5,14 +5,19 @@ import type { WeighbridgeError } from "../base/errors.ts";
 import { TrackedRequest } from "../peer/request-tracker.ts";
 import type { FunctionId } from "../wire/function-id.ts";
 import type { Values } from "../wire/kv-message.ts";
-import type { Landing } from "./kv-part.ts";
 
-export type KvRequestOptions = {
-  readonly functionId: FunctionId;
+export type KvFunctionId = typeof FunctionId.KV_PUSH | typeof FunctionId.KV_PULL | typeof FunctionId.KV_PUSH_PULL;
+
+/** Who made the request, and hears of its end. */
+export type KvOwner = {
   readonly app: number;
   readonly customer: number;
-  readonly command: number;
-  readonly priority: number;
+  readonly window: FloatWindow;
+  ended(request: KvRequest, error: WeighbridgeError | undefined): void;
+};
+
+/** The arrays of a request; they belong to it until it ends. */
+export type KvArrays = {
   readonly keys: BigUint64Array;
   /** Values to send; undefined for a pull. */
   readonly sent: Values | undefined;
@@ -20,14 +25,16 @@ export type KvRequestOptions = {
   readonly received: Values | undefined;
   /** Values per key of `sent`, when they differ. */
   readonly lens: Int32Array | undefined;
-  readonly wantsLens: boolean;
   readonly dtype: number;
-  readonly shape: KvShape;
-  readonly done: (request: KvRequest, error: WeighbridgeError | undefined) => void;
+  /** Values per key; 0 when lens say, or when nobody knows. */
+  readonly width: number;
+  readonly elementBytes: number;
 };
 
-/** Values per key (0: not known or not the same) and bytes per value. */
-export type KvShape = { readonly width: number; readonly elementBytes: number };
+export type KvCallback = (error?: WeighbridgeError) => void;
+
+/** A variable-length answer for these keys, as it landed: values, then lens. */
+export type Landing = { readonly keyFrom: number; readonly keyTo: number; readonly bytes: Uint8Array };
 
 /** A float view of the buffer answers were last read from: making one per tiny answer would cost more than the answer. */
 export class FloatWindow {
@@ -44,49 +51,51 @@ export class FloatWindow {
 }
 
 export class KvRequest extends TrackedRequest {
-  readonly functionId: number;
-  readonly app: number;
-  readonly customer: number;
+  readonly owner: KvOwner;
+  readonly functionId: KvFunctionId;
+  readonly arrays: KvArrays;
   readonly command: number;
   readonly priority: number;
+  readonly callback: KvCallback | undefined;
+  /** What to do with answers of unknown length, before the request ends; undefined for all other requests. */
+  readonly fill: ((landings: readonly Landing[]) => void) | undefined;
+  readonly landings: Landing[] | undefined;
   /** Its number within its customer, given when it is tracked. */
   timestamp = 0;
-  readonly keys: BigUint64Array;
-  readonly sent: Values | undefined;
-  readonly received: Values | undefined;
-  readonly lens: Int32Array | undefined;
-  readonly wantsLens: boolean;
-  readonly dtype: number;
-  readonly shape: KvShape;
-  /** Answers of unknown length, in the order they landed. */
-  readonly landings: Landing[] = [];
-  readonly #window: FloatWindow;
-  readonly #done: (request: KvRequest, error: WeighbridgeError | undefined) => void;
   #openFrames = 0;
   #failure: WeighbridgeError | undefined;
 
-  constructor(options: KvRequestOptions, window: FloatWindow) {
+  constructor(
+    owner: KvOwner,
+    functionId: KvFunctionId,
+    arrays: KvArrays,
+    options: {
+      readonly command: number;
+      readonly priority: number;
+      readonly callback: KvCallback | undefined;
+      readonly fill?: (landings: readonly Landing[]) => void;
+    },
+  ) {
     super();
-    this.functionId = options.functionId;
-    this.app = options.app;
-    this.customer = options.customer;
+    this.owner = owner;
+    this.functionId = functionId;
+    this.arrays = arrays;
     this.command = options.command;
     this.priority = options.priority;
-    this.keys = options.keys;
-    this.sent = options.sent;
-    this.received = options.received;
-    this.lens = options.lens;
-    this.wantsLens = options.wantsLens;
-    this.dtype = options.dtype;
-    this.shape = options.shape;
-    this.#done = options.done;
-    this.#window = window;
+    this.callback = options.callback;
+    this.fill = options.fill;
+    this.landings = options.fill === undefined ? undefined : [];
+  }
+
+  /** True when the lengths of the answer are not known, and are asked for. */
+  get wantsLens(): boolean {
+    return this.fill !== undefined;
   }
 
   /** Values of the keys from `keyFrom` up to `keyTo`. */
   valueCount(keyFrom: number, keyTo: number): number {
-    const { lens } = this;
-    if (lens === undefined) return (keyTo - keyFrom) * this.shape.width;
+    const { lens, width } = this.arrays;
+    if (lens === undefined) return (keyTo - keyFrom) * width;
     let count = 0;
     for (let i = keyFrom; i < keyTo; i++) count += lens[i] as number;
     return count;
@@ -98,15 +107,11 @@ export class KvRequest extends TrackedRequest {
   }
 
   frameDone(): void {
-    if (--this.#openFrames === 0) this.#done(this, this.#failure);
+    if (--this.#openFrames === 0) this.owner.ended(this, this.#failure);
   }
 
   frameFailed(error: WeighbridgeError): void {
     this.#failure ??= error;
     this.frameDone();
-  }
-
-  floatsOver(bytes: Uint8Array): Float32Array {
-    return this.#window.over(bytes);
   }
 }

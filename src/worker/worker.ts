@@ -15,7 +15,7 @@ import type { Membership } from "../peer/membership.ts";
 import type { Peer } from "../peer/peer.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
-import { KvPart } from "./kv-part.ts";
+import { cutPart, wholeCall } from "./kv-cut.ts";
 import { FloatWindow, type KvRequest } from "./kv-request.ts";
 
 export type WorkerOptions = {
@@ -24,6 +24,8 @@ export type WorkerOptions = {
   readonly clock: Clock;
   readonly serverCount: number;
 };
+
+const NO_CALLS: readonly Call[] = [];
 
 export class Worker {
   readonly ranges: readonly Range[];
@@ -46,25 +48,33 @@ export class Worker {
 
   /** Sends the request: server r gets the keys from cuts[r] to cuts[r + 1]. Throws QUEUE_FULL, nothing sent, when a server is too far behind. */
   submit(request: KvRequest, cuts: Cuts): void {
-    const calls: Call[] = [];
-    const targets: number[] = [];
-    let value = 0;
+    const owner = onlyOwner(cuts);
+    const whole = owner < 0 ? undefined : wholeCall(request);
+    if (whole !== undefined) {
+      this.#checkRoom(owner, 1);
+      request.open(1);
+      this.#send(owner, whole);
+      return;
+    }
+    const cutOfRank: (readonly Call[])[] = [];
+    let callCount = 0;
+    let valueFrom = 0;
     for (let rank = 0; rank < this.#servers.length; rank++) {
       const keyFrom = cuts[rank] as number;
       const keyTo = cuts[rank + 1] as number;
-      if (keyFrom === keyTo) continue;
-      const valueTo = value + request.valueCount(keyFrom, keyTo);
-      const part = new KvPart(request, idOf("server", rank), { keyFrom, keyTo, valueFrom: value, valueTo });
-      value = valueTo;
-      const cut = part.cut();
-      this.#checkRoom(rank, cut.length);
-      for (const call of cut) {
-        calls.push(call);
-        targets.push(rank);
+      if (keyFrom === keyTo) {
+        cutOfRank.push(NO_CALLS);
+        continue;
       }
+      const valueTo = valueFrom + request.valueCount(keyFrom, keyTo);
+      const cut = cutPart(request, { keyFrom, keyTo, valueFrom, valueTo });
+      valueFrom = valueTo;
+      this.#checkRoom(rank, cut.length);
+      cutOfRank.push(cut);
+      callCount += cut.length;
     }
-    request.open(calls.length);
-    for (let i = 0; i < calls.length; i++) this.#send(targets[i] as number, calls[i] as Call);
+    request.open(callCount);
+    for (let rank = 0; rank < cutOfRank.length; rank++) for (const call of cutOfRank[rank] as readonly Call[]) this.#send(rank, call);
   }
 
   /** Resolves once every server has taken enough of what waits for it that half of the queue is free. */
@@ -111,4 +121,11 @@ export class Worker {
       }
     }
   }
+}
+
+/** The server that gets all keys; -1 when there is none. */
+function onlyOwner(cuts: Cuts): number {
+  const keyCount = cuts[cuts.length - 1] as number;
+  for (let rank = 0; rank < cuts.length - 1; rank++) if (cuts[rank] === 0 && cuts[rank + 1] === keyCount) return rank;
+  return -1;
 }

@@ -3,7 +3,7 @@
 
 import { FEATURE_COUNT, FIELD_COUNT, type Impressions, sigmoid } from "./click-world.ts";
 
-const LEARNING_RATE = 0.15;
+const LEARNING_RATE = 0.12;
 
 /** The features of a batch, each once and ascending, and where in that list each occurrence lies. */
 export type BatchFeatures = { readonly unique: Uint32Array; readonly places: Uint32Array };

@@ -26,7 +26,7 @@ type Known = Readonly<Partial<FlatConfig>>;
 const COUNT_MAX = 65_535;
 const U32_MAX = 2 ** 32 - 1;
 const MIB = 2 ** 20;
-const OUTBOX_BYTES = 64 * MIB;
+const OUTBOX_BYTES = 2 * MIB;
 const ARENA_BYTES = 4096 * MIB;
 /** One page of WebAssembly memory, and as much as a small message. */
 const BYTES_MIN = 64 * 1024;
@@ -241,14 +241,14 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   outboxMessagesMax: {
     kind: wholeNumber({ min: 1, max: U32_MAX }, "count"),
-    description: "Messages that may wait on one link before the sender has to.",
-    fallback: constant(1000),
+    description: "Calls that may wait to leave for one node; a caller that wants more is told QUEUE_FULL.",
+    fallback: constant(65_536),
     dmlc: [{ name: "DMLC_PS_WATER_MARK" }],
   },
   outboxBytesMax: {
     kind: byteSize(BYTES_MIN),
-    description: "Bytes that may wait on one link before the sender has to.",
-    fallback: derived("64MiB", () => OUTBOX_BYTES),
+    description: "Bytes handed to one link that have not left; an urgent message waits for at most this much.",
+    fallback: derived("2MiB", () => OUTBOX_BYTES),
   },
   arenaBytesMax: {
     kind: byteSize(BYTES_MIN),

@@ -1,0 +1,25 @@
+// greeting — whether a node that dials us can be who it says it is, by what the roster tells. Pure. Not proof: whoever knows a node's number
+// and life can still take its place, until links are authenticated.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
+
+export type GreetingRules = {
+  /** Version 0: nobody has told us yet. */
+  readonly roster: RosterView;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  /** False when nodes may have newer lives than the roster knows: on a scheduler that was restarted. */
+  readonly isCertain: boolean;
+};
+
+/** Throws NO_ROUTE for a node that is not in the job, and for a life that it has not been given, or of which we have not heard yet. */
+export function checkGreeting(node: number, incarnation: number, { roster, serverCount, workerCount, isCertain }: GreetingRules): void {
+  const entry = roster.nodes.find((candidate) => candidate.node === node);
+  const isPlace = rankOf(node) < (roleOf(node) === "server" ? serverCount : workerCount);
+  if (entry === undefined && (roster.version > 0 || !isPlace)) throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`);
+  if (entry === undefined || incarnation <= entry.incarnation || !isCertain) return;
+  const message = `${nameOf(node)} says that it has life ${incarnation}, but here life ${entry.incarnation} is the newest known`;
+  throw new WeighbridgeError("NO_ROUTE", message, { retryable: true });
+}

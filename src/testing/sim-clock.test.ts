@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { waitFor } from "../base/deferred.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { Random } from "../base/random.ts";
+import { SimClock } from "./sim-clock.ts";
+
+test("runs events by time, and at the same time in the order of the calls (T2)", async () => {
+  const clock = new SimClock();
+  const seen: string[] = [];
+  clock.after(5, () => seen.push(`b at ${clock.nowMs()}`));
+  clock.after(1, () => seen.push(`a at ${clock.nowMs()}`));
+  clock.after(5, () => seen.push(`c at ${clock.nowMs()}`));
+  clock.after(-3, () => seen.push(`now at ${clock.nowMs()}`));
+  await clock.run();
+  assert.deepEqual(seen, ["now at 0", "a at 1", "b at 5", "c at 5"]);
+  assert.equal(clock.nowMs(), 5);
+  assert.equal(clock.pendingCount, 0);
+});
+
+test("runs soon before anything else, and afterInput after what is already due (T1, T2)", async () => {
+  const clock = new SimClock();
+  const seen: string[] = [];
+  clock.after(0, () => {
+    seen.push("input 1");
+    clock.afterInput(() => seen.push("after input"));
+    clock.soon(() => {
+      seen.push("soon");
+      clock.soon(() => seen.push("soon again"));
+    });
+    void Promise.resolve().then(() => seen.push("promise"));
+  });
+  clock.after(0, () => seen.push("input 2"));
+  await clock.run();
+  assert.deepEqual(seen, ["input 1", "soon", "soon again", "promise", "input 2", "after input"]);
+});
+
+test("keeps the order of thousands of random timers, with cancellations", async () => {
+  const clock = new SimClock({ settle: setImmediate });
+  const random = new Random(1);
+  const fired: { atMs: number; index: number }[] = [];
+  const cancels: (() => void)[] = [];
+  let cancelledFired = 0;
+  for (let index = 0; index < 5000; index++) {
+    const atMs = random.below(500);
+    const isCancelled = index % 5 !== 0;
+    const cancel = clock.after(atMs, () => (isCancelled ? cancelledFired++ : fired.push({ atMs, index })));
+    if (isCancelled) cancels.push(cancel);
+  }
+  for (const cancel of [...cancels, ...cancels]) cancel();
+  assert.equal(clock.pendingCount, 1000);
+  while (clock.step());
+  assert.equal(cancelledFired, 0);
+  assert.equal(fired.length, 1000);
+  const sorted = fired.toSorted((a, b) => a.atMs - b.atMs || a.index - b.index);
+  assert.deepEqual(fired, sorted);
+});
+
+test("advance runs what is due and leaves the rest", async () => {
+  const clock = new SimClock();
+  const seen: number[] = [];
+  for (const atMs of [10, 20, 30]) clock.after(atMs, () => seen.push(atMs));
+  await clock.advance(20);
+  assert.deepEqual(seen, [10, 20]);
+  assert.equal(clock.nowMs(), 20);
+  await clock.advance(5);
+  assert.equal(clock.nowMs(), 25);
+  assert.equal(clock.pendingCount, 1);
+});
+
+test("step runs one event, and none when there is none", () => {
+  const clock = new SimClock();
+  let count = 0;
+  clock.after(3, () => count++);
+  clock.soon(() => count++);
+  assert.equal(clock.step(), true);
+  assert.equal(clock.nowMs(), 0);
+  assert.equal(clock.step(), true);
+  assert.equal(clock.nowMs(), 3);
+  assert.equal(clock.step(), false);
+  assert.equal(count, 2);
+});
+
+test("a cancelled timer does not fire, nor does one that never ends", async () => {
+  const clock = new SimClock();
+  const cancel = clock.after(1, () => assert.fail("cancelled"));
+  cancel();
+  cancel();
+  clock.after(Infinity, () => assert.fail("never"))();
+  await clock.run();
+  assert.equal(clock.nowMs(), 0, "cancelled timers do not move the time");
+});
+
+test("promises settle between events, in long chains too (T3)", async () => {
+  for (const settle of [undefined, setImmediate]) {
+    const clock = new SimClock(settle === undefined ? {} : { settle });
+    const seen: string[] = [];
+    const deep = async (depth: number): Promise<void> => (depth === 0 ? undefined : await deep(depth - 1));
+    clock.after(1, () => void deep(20).then(() => seen.push("chain")));
+    clock.after(1, () => seen.push("next event"));
+    await clock.run();
+    assert.deepEqual(seen, ["chain", "next event"]);
+  }
+});
+
+test("runUntil drives code that awaits timers, and hands on its outcome", async () => {
+  const clock = new SimClock();
+  const sleep = (ms: number): Promise<void> => new Promise((resolve) => void clock.after(ms, resolve));
+  const work = async (): Promise<number> => {
+    for (let i = 0; i < 10; i++) await sleep(100);
+    return clock.nowMs();
+  };
+  assert.equal(await clock.runUntil(work()), 1000);
+  await assert.rejects(clock.runUntil(waitFor(new Promise(() => {}), "nothing", clock, { deadlineMs: 50 })), (error) =>
+    isWeighbridgeError(error, "DEADLINE"),
+  );
+  assert.equal(clock.nowMs(), 1050);
+});
+
+test("runUntil says so when the promise waits for something that never comes", async () => {
+  const clock = new SimClock();
+  await assert.rejects(clock.runUntil(new Promise(() => {})), /still pending at 0 ms/);
+  clock.after(500, () => {});
+  await assert.rejects(clock.runUntil(new Promise(() => {}), { untilMs: 100 }), /still pending .* 1 events are left/);
+});
+
+test("a livelock is an error that names the limit", async () => {
+  const clock = new SimClock();
+  const again = (): void => void clock.after(0, again);
+  again();
+  await assert.rejects(clock.run({ maxEvents: 100 }), /more than 100 events .* at 0 ms: a livelock\?/);
+  const soonAgain = (): void => clock.soon(soonAgain);
+  soonAgain();
+  await assert.rejects(clock.run({ maxEvents: 100 }), /more than 100 events/);
+});
+
+test("what an event throws comes out of run, and the clock can go on", async () => {
+  const clock = new SimClock();
+  let ran = false;
+  clock.after(1, () => {
+    throw new Error("boom");
+  });
+  clock.after(2, () => {
+    ran = true;
+  });
+  await assert.rejects(clock.run(), /boom/);
+  await clock.run();
+  assert.ok(ran);
+});

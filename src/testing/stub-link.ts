@@ -1,0 +1,89 @@
+// stub-link — a Link to nowhere for unit tests: it keeps what is written, flushes when it is told to, and shows it as frames.
+
+import type { Link } from "../transport/transport.ts";
+import { decodeHeader, FrameHeader, HEADER_BYTES, paddedBytes } from "../wire/frame.ts";
+
+export type StubFrame = { readonly header: FrameHeader; readonly payload: Uint8Array };
+
+type Write = { readonly bytes: Uint8Array; readonly flushed: () => void };
+
+export class StubLink implements Link {
+  readonly remote = "stub";
+  isPaused = false;
+  isClosed = false;
+  isDestroyed = false;
+  #unflushed: Write[] = [];
+  #frames: StubFrame[] = [];
+  #rest: Uint8Array = new Uint8Array(0);
+  #byteCount = 0;
+
+  /** All bytes ever written. */
+  get byteCount(): number {
+    return this.#byteCount;
+  }
+
+  get unflushedBytes(): number {
+    return this.#unflushed.reduce((sum, { bytes }) => sum + bytes.length, 0);
+  }
+
+  /** Copies at once: a chunk that changes before its flush is not found out here (the simulated network does that). */
+  write(chunks: readonly Uint8Array[], flushed: () => void): void {
+    const bytes = concat(chunks);
+    this.#byteCount += bytes.length;
+    this.#unflushed.push({ bytes, flushed });
+    this.#cut(concat([this.#rest, bytes]));
+  }
+
+  /** The frames written since the last call. */
+  take(): StubFrame[] {
+    const frames = this.#frames;
+    this.#frames = [];
+    return frames;
+  }
+
+  /** Flushes the oldest write; false when there is none. */
+  flush(): boolean {
+    const write = this.#unflushed.shift();
+    write?.flushed();
+    return write !== undefined;
+  }
+
+  pause(): void {
+    this.isPaused = true;
+  }
+
+  resume(): void {
+    this.isPaused = false;
+  }
+
+  close(): void {
+    this.isClosed = true;
+  }
+
+  destroy(): void {
+    this.isDestroyed = true;
+  }
+
+  #cut(bytes: Uint8Array): void {
+    let at = 0;
+    while (bytes.length - at >= HEADER_BYTES) {
+      const header = new FrameHeader();
+      decodeHeader(new Uint32Array(bytes.slice(at, at + HEADER_BYTES).buffer), 0, header);
+      const end = at + HEADER_BYTES + paddedBytes(header.payloadBytes);
+      if (end > bytes.length) break;
+      this.#frames.push({ header, payload: bytes.slice(at + HEADER_BYTES, at + HEADER_BYTES + header.payloadBytes) });
+      at = end;
+    }
+    this.#rest = bytes.slice(at);
+  }
+}
+
+function concat(parts: readonly Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}

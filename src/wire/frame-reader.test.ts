@@ -1,0 +1,274 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { AssertionError } from "../base/assert.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { Random } from "../base/random.ts";
+import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
+import { FrameReader, type FrameSink, READ_BUFFER_BYTES } from "./frame-reader.ts";
+
+/** A frame to send: its payload, and whether the receiver names a destination for it. */
+type Sent = { readonly payload: Uint8Array; readonly direct: boolean };
+
+const DIRECT_FUNCTION = 1;
+const PADDING_BYTE = 0;
+
+/** The frames as they lie in a stream. Request numbers count from 1. */
+function streamOf(frames: readonly Sent[]): Uint8Array {
+  const bytes = new Uint8Array(frames.reduce((sum, { payload }) => sum + HEADER_BYTES + paddedBytes(payload.length), 0)).fill(PADDING_BYTE);
+  const words = new Uint32Array(bytes.buffer);
+  let at = 0;
+  for (const [index, { payload, direct }] of frames.entries()) {
+    const header = new FrameHeader().reset(Kind.REQUEST, direct ? DIRECT_FUNCTION : 0);
+    header.request = index + 1;
+    header.payloadBytes = payload.length;
+    encodeHeader(header, words, at >> 2);
+    bytes.set(payload, at + HEADER_BYTES);
+    at += HEADER_BYTES + paddedBytes(payload.length);
+  }
+  return bytes;
+}
+
+/** Takes frames, and checks that they come once, in order, where they were asked for (R3), and aligned (R2). */
+class CheckingSink implements FrameSink {
+  readonly #frames: readonly Sent[];
+  #asked: { readonly request: number; readonly destination: Uint8Array | undefined } | undefined;
+  frameCount = 0;
+
+  constructor(frames: readonly Sent[]) {
+    this.#frames = frames;
+  }
+
+  destination(header: FrameHeader): Uint8Array | undefined {
+    assert.equal(this.#asked, undefined, "R3: asked once per frame");
+    assert.equal(header.request, this.frameCount + 1);
+    assert.ok(header.payloadBytes > 0, "R3: only frames with a payload");
+    const destination = header.functionId === DIRECT_FUNCTION ? new Uint8Array(header.payloadBytes) : undefined;
+    this.#asked = { request: header.request, destination };
+    return destination;
+  }
+
+  frame(header: FrameHeader, bytes: Uint8Array, at: number): void {
+    const sent = this.#frames[this.frameCount++];
+    assert.ok(sent !== undefined, "no frame too many");
+    assert.equal(header.request, this.frameCount);
+    assert.equal(header.payloadBytes, sent.payload.length);
+    if (sent.payload.length > 0) {
+      assert.equal(this.#asked?.request, header.request, "R3: asked before");
+      if (sent.direct) assert.equal(bytes, this.#asked?.destination, "R3: the bytes are there");
+      else assert.equal((bytes.byteOffset + at) % 8, 0, "R2");
+    }
+    assert.equal(Buffer.compare(bytes.subarray(at, at + header.payloadBytes), sent.payload), 0, `payload of frame ${this.frameCount}`);
+    this.#asked = undefined;
+  }
+}
+
+/** Feeds `stream` to the reader as a socket does: the read at `at` is as long as the view, or as `nextReadBytes(at)` if that is less. */
+function feed(reader: FrameReader, stream: Uint8Array, nextReadBytes: (at: number) => number): number {
+  let readCount = 0;
+  for (let at = 0; at < stream.length; readCount++) {
+    const view = reader.view();
+    assert.ok(view.length > 0, "R1");
+    const byteCount = Math.min(view.length, nextReadBytes(at), stream.length - at);
+    view.set(stream.subarray(at, at + byteCount));
+    reader.received(byteCount);
+    at += byteCount;
+  }
+  return readCount;
+}
+
+function randomPayload(length: number, seed: number): Uint8Array {
+  const random = new Random(seed);
+  return Uint8Array.from({ length }, () => random.below(256));
+}
+
+/** One buffer for all tests of this file, at an odd place of a larger one, dirty. */
+const BUFFER: Uint8Array = new Uint8Array(new ArrayBuffer(READ_BUFFER_BYTES + 64), 8, READ_BUFFER_BYTES).fill(0xee);
+
+function check(frames: readonly Sent[], nextReadBytes: (at: number) => number): number {
+  const sink = new CheckingSink(frames);
+  const readCount = feed(new FrameReader(sink, BUFFER), streamOf(frames), nextReadBytes);
+  assert.equal(sink.frameCount, frames.length, "all frames came");
+  return readCount;
+}
+
+/** Frames with every padding from 0 to 7, without payload, and with and without a destination. */
+const MIXED: readonly Sent[] = [
+  { payload: randomPayload(0, 1), direct: false },
+  ...Array.from({ length: 8 }, (_, i) => ({ payload: randomPayload(16 + i, i), direct: i % 2 === 0 })),
+  { payload: randomPayload(0, 1), direct: true },
+  ...Array.from({ length: 8 }, (_, i) => ({ payload: randomPayload(9 + i, i), direct: i % 2 === 1 })),
+  { payload: randomPayload(1, 2), direct: true },
+  { payload: randomPayload(7, 3), direct: true },
+  { payload: randomPayload(3, 4), direct: false },
+];
+
+test("frames come whole at every split point of a mixed stream, and at many pairs of them", () => {
+  const { length } = streamOf(MIXED);
+  for (let split = 1; split < length; split++) check(MIXED, cutAt([split]));
+  for (let first = 1; first < 300; first++) for (let second = first + 1; second < 300; second += 7) check(MIXED, cutAt([first, second]));
+});
+
+/** Reads that end at these points of the stream. */
+function cutAt(points: readonly number[]): (at: number) => number {
+  return (at) => (points.find((point) => point > at) ?? Infinity) - at;
+}
+
+test("frames come whole in reads of every small size", () => {
+  for (let readBytes = 1; readBytes <= 130; readBytes++) check(MIXED, () => readBytes);
+});
+
+test("every padding is skipped, with and without a destination, wherever the read ends", () => {
+  for (const direct of [false, true]) {
+    for (let payloadBytes = 1; payloadBytes <= 16; payloadBytes++) {
+      const frames = [0, 1, 2].map((seed) => ({ payload: randomPayload(payloadBytes, seed), direct }));
+      const { length } = streamOf(frames);
+      for (let split = 1; split < length; split++) check(frames, cutAt([split]));
+    }
+  }
+});
+
+test("random frames come whole in random reads", () => {
+  const frame = fc.record({
+    payload: fc.oneof(fc.integer({ min: 0, max: 100 }), fc.integer({ min: 0, max: 70_000 })).map((length) => randomPayload(length, length)),
+    direct: fc.boolean(),
+  });
+  fc.assert(
+    fc.property(fc.array(frame, { maxLength: 12 }), fc.integer(), (frames, seed) => {
+      const random = new Random(seed);
+      check(frames, () => 1 + random.below(random.chance(0.5) ? 50 : 40_000));
+    }),
+    { numRuns: 150 },
+  );
+});
+
+test("the largest frames fit, in place and direct, behind any small ones, for longer than the buffer", () => {
+  const largest = randomPayload(PAYLOAD_BYTES_MAX, 5);
+  const random = new Random(6);
+  for (const direct of [false, true]) {
+    const frames: Sent[] = [];
+    for (let i = 0; i < 4; i++) {
+      for (let small = random.below(4); small >= 0; small--) frames.push({ payload: randomPayload(random.below(200), i), direct: false });
+      frames.push({ payload: largest, direct });
+    }
+    check(frames, () => 1 + random.below(300_000));
+    check(frames, () => Infinity);
+  }
+});
+
+test("a stream of small frames may be longer than the buffer", () => {
+  const frames = Array.from({ length: 40_000 }, (_, i) => ({ payload: randomPayload(i % 24, i), direct: false }));
+  const random = new Random(7);
+  check(frames, () => 1 + random.below(100_000));
+  check(frames, () => Infinity);
+});
+
+test("a payload with a destination is read straight into it, all but the bytes that came with its header", () => {
+  const payload = randomPayload(500_000, 8);
+  const destination = new Uint8Array(payload.length);
+  let done = false;
+  const reader = new FrameReader(
+    {
+      destination: () => destination,
+      frame: (_header, bytes) => {
+        assert.equal(bytes, destination);
+        done = true;
+      },
+    },
+    BUFFER,
+  );
+  const stream = streamOf([{ payload, direct: true }]);
+  reader.view().set(stream.subarray(0, HEADER_BYTES + 100));
+  reader.received(HEADER_BYTES + 100);
+  const view = reader.view();
+  assert.equal(view.buffer, destination.buffer);
+  assert.equal(view.byteOffset, 100);
+  assert.equal(view.length, payload.length - 100, "not beyond the frame");
+  view.set(stream.subarray(HEADER_BYTES + 100));
+  reader.received(view.length);
+  assert.ok(done);
+  assert.equal(Buffer.compare(destination, payload), 0);
+});
+
+test("bulk frames cost two reads each: one with the header, one straight to the destination", () => {
+  const frames = Array.from({ length: 20 }, (_, i) => ({ payload: randomPayload(512 * 1024, i), direct: true }));
+  const readCount = check(frames, () => Infinity);
+  assert.ok(readCount <= 41, `${readCount} reads for 20 frames`);
+});
+
+test("a truncated stream gives the frames that are whole and nothing of the last", () => {
+  const { length } = streamOf(MIXED);
+  for (let cut = 0; cut <= length; cut++) {
+    const sink = new CheckingSink(MIXED);
+    feed(new FrameReader(sink, BUFFER), streamOf(MIXED).subarray(0, cut), () => 97);
+    let wholeCount = 0;
+    for (let at = 0; wholeCount < MIXED.length; wholeCount++) {
+      const { payload, direct } = MIXED[wholeCount] as Sent;
+      const neededBytes = direct ? payload.length : paddedBytes(payload.length); // In place a frame waits for its padding.
+      if (at + HEADER_BYTES + neededBytes > cut) break;
+      at += HEADER_BYTES + paddedBytes(payload.length);
+    }
+    assert.equal(sink.frameCount, wholeCount, `cut at ${cut}`);
+  }
+});
+
+test("what is no frame is refused as soon as its header is there, and the frames before it were handled", () => {
+  const breaks: readonly [name: string, offset: number, value: number][] = [
+    ["magic", 0, 0],
+    ["version", 2, 2],
+    ["kind", 3, 77],
+    ["payload over the limit", 11, 1],
+    ["u64 over 2^53", 23, 1],
+  ];
+  for (const [name, offset, value] of breaks) {
+    for (const readBytes of [1, 63, 64, 65, 200, Infinity]) {
+      const frames = MIXED.slice(0, 4);
+      const stream = new Uint8Array([...streamOf(frames), ...streamOf(MIXED.slice(1, 2))]);
+      const at = streamOf(frames).length;
+      stream[at + offset] = value;
+      const sink = new CheckingSink(frames);
+      const reader = new FrameReader(sink, BUFFER);
+      assert.throws(
+        () => feed(reader, stream.subarray(0, at + HEADER_BYTES), () => readBytes),
+        (error) => isWeighbridgeError(error, "BAD_FRAME"),
+        `${name} in reads of ${readBytes}`,
+      );
+      assert.equal(sink.frameCount, frames.length);
+    }
+  }
+});
+
+test("a throw of the sink comes out of received (R4)", () => {
+  const boom = new Error("boom");
+  const throwing = (): never => {
+    throw boom;
+  };
+  const sinks: readonly FrameSink[] = [
+    { destination: throwing, frame: () => {} },
+    { destination: () => undefined, frame: throwing },
+    { destination: (header) => new Uint8Array(header.payloadBytes), frame: throwing },
+  ];
+  const stream = streamOf([{ payload: randomPayload(20, 9), direct: false }]);
+  for (const sink of sinks) {
+    for (const readBytes of [10, 70, 84, Infinity]) assert.throws(() => feed(new FrameReader(sink, BUFFER), stream, () => readBytes), boom);
+  }
+});
+
+test("a destination of the wrong length is our own bug", () => {
+  const sink: FrameSink = { destination: (header) => new Uint8Array(header.payloadBytes + 8), frame: () => {} };
+  const stream = streamOf([{ payload: randomPayload(20, 10), direct: true }]);
+  assert.throws(() => feed(new FrameReader(sink, BUFFER), stream, () => Infinity), AssertionError);
+});
+
+test("a buffer that is too small or not aligned is our own bug", () => {
+  const sink = new CheckingSink([]);
+  assert.throws(() => new FrameReader(sink, new Uint8Array(READ_BUFFER_BYTES - 1)), AssertionError);
+  assert.throws(() => new FrameReader(sink, new Uint8Array(new ArrayBuffer(READ_BUFFER_BYTES + 8), 4)), AssertionError);
+});
+
+test("reads from and into shared memory", () => {
+  const shared = new Uint8Array(new SharedArrayBuffer(READ_BUFFER_BYTES));
+  const sink = new CheckingSink(MIXED);
+  feed(new FrameReader(sink, shared), streamOf(MIXED), () => 100);
+  assert.equal(sink.frameCount, MIXED.length);
+});
