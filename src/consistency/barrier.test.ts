@@ -121,6 +121,17 @@ test("who has left does not count (B2)", () => {
   assert.deepEqual(texts(barriers.review()), ["9:1", "11:1"]);
 });
 
+test("the entry of who left is gone: whoever gets its place has to enter by itself", () => {
+  const { states, barriers, enter } = cluster([1, 9, 11, 13]);
+  enter(13);
+  states.set(13, "left");
+  assert.deepEqual(texts(barriers.review()), ["13:ABORTED"]);
+  states.set(13, "alive");
+  enter(9);
+  assert.deepEqual(enter(11), []);
+  assert.deepEqual(enter(13), ["9:1", "11:1", "13:1"]);
+});
+
 test("a restarted node that does not know the round passes with the others", () => {
   const { enter } = cluster();
   enter(9, { round: 1 });

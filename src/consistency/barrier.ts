@@ -132,12 +132,20 @@ export class Barriers<T> {
   #review(gathering: Gathering<T>): SettledEntry<T>[] {
     const { group, entries } = gathering;
     if (entries.size === 0) return [];
-    const members = this.#members().filter(({ role, state }) => inGroup(role, group) && state !== "left");
-    const dead = members.filter(({ state }) => state === "dead").map(({ node }) => node);
-    if (dead.length > 0) return failAll(gathering, dead);
-    if (members.some(({ node }) => !entries.has(node))) return [];
+    const members = this.#members().filter(({ role }) => inGroup(role, group));
+    const settled: SettledEntry<T>[] = [];
+    for (const { node, state } of members) {
+      const entry = state === "left" ? entries.get(node) : undefined;
+      if (entry === undefined) continue;
+      entries.delete(node); // Whoever gets its place has to enter by itself.
+      settled.push({ ticket: entry.ticket, outcome: new WeighbridgeError("ABORTED", `${nameOf(node)} left the job`) });
+    }
+    const counted = members.filter(({ state }) => state !== "left");
+    const dead = counted.filter(({ state }) => state === "dead").map(({ node }) => node);
+    if (dead.length > 0) return [...settled, ...failAll(gathering, dead)];
+    if (entries.size === 0 || counted.some(({ node }) => !entries.has(node))) return settled;
     const outcome = ++gathering.lastRound;
-    const settled = [...entries.values()].map(({ ticket }) => ({ ticket, outcome }));
+    for (const { ticket } of entries.values()) settled.push({ ticket, outcome });
     entries.clear();
     return settled;
   }

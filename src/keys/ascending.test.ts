@@ -5,7 +5,12 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { firstDescent, halvesOf, lowerBound } from "./ascending.ts";
 
-const key = fc.oneof(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), fc.bigInt({ min: 0n, max: 20n }), fc.constant(2n ** 32n), fc.constant(2n ** 64n - 1n));
+const key = fc.oneof(
+  fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
+  fc.bigInt({ min: 0n, max: 20n }),
+  fc.constant(2n ** 32n),
+  fc.constant(2n ** 64n - 1n),
+);
 
 function firstDescentByHand(keys: readonly bigint[]): number {
   return keys.findIndex((value, i) => i > 0 && value <= (keys[i - 1] as bigint));

@@ -111,9 +111,9 @@ export class KVWorker implements KvOwner {
     await this.simple.customer.wait(timestamp, options);
   }
 
-  /** Resolves when calls are taken on again after a QUEUE_FULL. */
-  async room(): Promise<void> {
-    await this.#worker.room();
+  /** Resolves when calls are taken on again after a QUEUE_FULL. Rejects with DEADLINE or ABORTED. */
+  async room(options?: WaitOptions): Promise<void> {
+    await this.#worker.room(options);
   }
 
   /** Cuts requests with `slicer` instead of at the servers' key ranges. */

@@ -44,12 +44,12 @@ export class Answer {
     this.#options = options;
   }
 
-  /** What it takes in a queue and on the wire. */
   /** False when writing it lets go of what it was written from. */
   get isRepeatable(): boolean {
     return this.#options.held === undefined;
   }
 
+  /** What it takes in a queue and on the wire. */
   get byteCount(): number {
     return HEADER_BYTES + (this.#options.payload?.length ?? 0);
   }
@@ -72,15 +72,6 @@ export class Answer {
       batch.pad(payloadBytes);
       if (held !== undefined) batch.hold(held);
     }
-  }
-
-  /** The same answer with a payload of its own; lets go of what was held. */
-  copy(): Answer {
-    const { held, payload, ...rest } = this.#options;
-    if (payload === undefined) return this;
-    const copy = new Answer(this.label, { ...rest, payload: payload.slice() });
-    held?.release();
-    return copy;
   }
 
   /** The answer will not leave after all (the link is gone). */

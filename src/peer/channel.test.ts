@@ -441,9 +441,17 @@ test("calls given up leave their numbers behind: the same life goes on with the 
   await stage.send(third);
   const [frame] = stage.link.take();
   assert.deepEqual([frame?.header.request, frame?.header.settled], [3, 3]);
+  assert.deepEqual(
+    [1, 2, 3, 4, 5].map((expects) => stage.channel.canResumeAt(expects)),
+    [true, true, true, true, false],
+  );
   stage.reply(1, "late");
   stage.reply(3);
   assert.equal(third.outcome, "answered");
+  assert.deepEqual(
+    [1, 3, 4].map((expects) => stage.channel.canResumeAt(expects)),
+    [false, false, true],
+  );
   assert.equal(stage.metrics.orphanAnswers, 1);
 });
 

@@ -93,6 +93,8 @@ export class Channel {
   /** Departed calls by number, `pendingFirst` at the head; undefined: settled, behind one that is not. */
   readonly #pending = new RingQueue<Call | undefined>();
   #pendingFirst = 1;
+  /** The first call that was given up, until a later one is answered: the other side may or may not have seen it; 0: none was. */
+  #givenUpFrom = 0;
   #nextRequest = 1;
   /** Position in `pending` of the next call to send again; at its length: none. */
   #resendAt = 0;
@@ -172,7 +174,7 @@ export class Channel {
 
   /** Whether a node that expects this request next can go on where we stand; if not, it has forgotten the conversation. */
   canResumeAt(expects: number): boolean {
-    return expects >= this.#pendingFirst && expects <= this.#nextRequest;
+    return expects >= (this.#givenUpFrom || this.#pendingFirst) && expects <= this.#nextRequest;
   }
 
   // Links.
@@ -214,6 +216,7 @@ export class Channel {
     this.#gapNoticed = 0;
     const calls = [...this.#takeDeparted(), ...this.#takeWaiting()];
     this.#pendingFirst = 1;
+    this.#givenUpFrom = 0;
     this.#nextRequest = 1;
     const again = calls.filter((call) => call.isIdempotent);
     for (const call of calls) if (!call.isIdempotent) call.failed(error);
@@ -240,6 +243,7 @@ export class Channel {
   /** Calls that left and have no answer. The link goes with them: an answer may be landing in memory that is the caller's again. */
   #takeDeparted(): Call[] {
     const calls: Call[] = [];
+    if (this.#pending.length > 0) this.#givenUpFrom ||= this.#pendingFirst;
     for (; this.#pending.length > 0; this.#pendingFirst++) {
       const call = this.#pending.shift();
       if (call === undefined) continue;
@@ -309,6 +313,7 @@ export class Channel {
   }
 
   #settle(index: number): void {
+    this.#givenUpFrom = 0;
     this.#pending.replace(index, undefined);
     while (this.#pending.length > 0 && this.#pending.at(0) === undefined) {
       this.#pending.shift();
@@ -530,14 +535,12 @@ export class Channel {
   }
 
   #write(frame: Outbound): void {
+    const isCall = frame instanceof Call;
+    if (!isCall) this.#answerLeaves(frame);
     if (this.#faults === undefined) this.#emit(frame);
-    else if (frame instanceof Call) this.#faults.pass({ emit: () => this.#emitLater(frame), discard: () => {}, isRepeatable: true });
     else {
-      const discard = (): void => {
-        this.#answerLeft(frame.byteCount);
-        frame.discard();
-      };
-      this.#faults.pass({ emit: () => this.#emitLater(frame), discard, isRepeatable: frame.isRepeatable });
+      const discard = (): void => (isCall ? undefined : frame.discard());
+      this.#faults.pass({ emit: () => this.#emitLater(frame), discard, isRepeatable: isCall || frame.isRepeatable });
     }
   }
 
@@ -566,8 +569,8 @@ export class Channel {
   }
 
   /** An answer no longer waits: the link may be read again once enough of them have gone (N4). */
-  #answerLeft(byteCount: number): void {
-    this.#answerBytes = Math.max(0, this.#answerBytes - byteCount); // a repeated frame leaves twice
+  #answerLeaves({ byteCount }: Answer | Notice): void {
+    this.#answerBytes -= byteCount;
     if (!this.#paused || this.#answerBytes >= this.#host.limits.answerBytesMax / 2) return;
     this.#paused = false;
     this.#link?.resume();

@@ -110,7 +110,8 @@ export class Connection implements LinkReader, FrameSink {
   frame(header: FrameHeader, bytes: Uint8Array, at: number): void {
     this.#host.metrics.framesReceived++;
     const channel = this.#channel;
-    if (channel?.link === this.link) channel.frame(header, bytes, at); // H4
+    if (channel?.link === this.link)
+      channel.frame(header, bytes, at); // H4
     else if (channel === undefined && this.#problem === undefined) this.#greet(header, bytes.subarray(at, at + header.payloadBytes));
   }
 

@@ -48,7 +48,7 @@ test("frames of every size, inline and attached, over several pages, are read as
   const batch = new FrameBatch(new PagePool());
   const link = new StubLink();
   const payloads = Array.from({ length: 400 }, (_, i) => bytesFrom(i, (i * 37) % 1000));
-  payloads.forEach((payload, i) => (i % 3 === 0 ? appendAttached : appendInline)(batch, i + 1, payload));
+  for (const [i, payload] of payloads.entries()) (i % 3 === 0 ? appendAttached : appendInline)(batch, i + 1, payload);
   const { chunks, byteCount, flushed } = batch.take();
   link.write(chunks, flushed);
   assert.equal(link.byteCount, byteCount);

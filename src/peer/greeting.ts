@@ -18,7 +18,9 @@ export type GreetingRules = {
 export function checkGreeting(node: number, incarnation: number, { roster, serverCount, workerCount, isCertain }: GreetingRules): void {
   const entry = roster.nodes.find((candidate) => candidate.node === node);
   const isPlace = rankOf(node) < (roleOf(node) === "server" ? serverCount : workerCount);
-  if (entry === undefined && (roster.version > 0 || !isPlace)) throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`);
+  if (entry === undefined && (roster.version > 0 || !isPlace))
+    // While we know of nobody, it may be our counts that are wrong: the node goes on, and waits for a scheduler that was started rightly.
+    throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`, { retryable: roster.version === 0 });
   if (entry === undefined || incarnation <= entry.incarnation || !isCertain) return;
   const message = `${nameOf(node)} says that it has life ${incarnation}, but here life ${entry.incarnation} is the newest known`;
   throw new WeighbridgeError("NO_ROUTE", message, { retryable: true });

@@ -298,7 +298,12 @@ export class Peer implements ChannelHost, ConnectionHost {
       ); // P2
     }
     this.#replaceLink(known);
-    if (hello.incarnation > known.incarnation || !known.canResumeAt(hello.expects)) this.#renew(known, hello.incarnation);
+    if (hello.incarnation > known.incarnation) {
+      // A channel of its own, so that answers that are still due to the old life cannot be taken for answers to the new one.
+      this.drop(known, restartedError(known));
+      return this.#accept(hello);
+    }
+    if (!known.canResumeAt(hello.expects)) this.#renew(known, hello.incarnation);
     this.#announceUp(known);
     return known;
   }
@@ -312,14 +317,7 @@ export class Peer implements ChannelHost, ConnectionHost {
   }
 
   #renew(channel: Channel, incarnation: number): void {
-    const error = new WeighbridgeError(
-      "NODE_DEAD",
-      `${channel.name} was restarted; whether what it had not answered was applied is lost with it`,
-      {
-        retryable: true,
-      },
-    );
-    const again = channel.renew(incarnation, error);
+    const again = channel.renew(incarnation, restartedError(channel));
     this.events.restarted?.(channel, again);
     if (this.events.restarted === undefined) for (const call of again) channel.send(call);
   }
@@ -363,4 +361,9 @@ export class Peer implements ChannelHost, ConnectionHost {
       this.#watchOverdue();
     });
   }
+}
+
+function restartedError({ name }: Channel): WeighbridgeError {
+  const message = `${name} was restarted; whether what it had not answered was applied is lost with it`;
+  return new WeighbridgeError("NODE_DEAD", message, { retryable: true });
 }

@@ -220,7 +220,10 @@ export class Roster<T> {
       const seat = findSeat(applicant, this.#places.all(), this.#rules, nowMs);
       if (seat.found === "nothing") this.#applicants.push(applicant);
       else if (seat.found === "refusal") decisions.push({ kind: "refuse", ticket: applicant.ticket, error: seat.error });
-      else decisions.push({ kind: "died", node: seat.place.node }, this.#seat(applicant, seat.place, nowMs));
+      else {
+        if (seat.place.state === "alive") decisions.push({ kind: "died", node: seat.place.node }); // Nobody has been told of that yet.
+        decisions.push(this.#seat(applicant, seat.place, nowMs));
+      }
     }
     return decisions;
   }

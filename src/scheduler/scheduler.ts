@@ -23,6 +23,7 @@ import type { BarrierReply, BarrierRequest, StatusReply } from "../wire/control.
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
+import { drained, Farewell } from "./farewell.ts";
 import { type Decision, Roster } from "./roster.ts";
 import { RosterPush } from "./roster-push.ts";
 
@@ -74,10 +75,8 @@ export class Scheduler {
   readonly #failed = new Deferred<WeighbridgeError>();
   readonly #rosterListeners = new Set<(roster: RosterView) => void>();
   readonly #failedListeners = new Set<(error: WeighbridgeError) => void>();
-  /** Everybody knows of the failure, or had the time to. */
-  readonly #told = new Deferred<void>();
-  readonly #toldTokens = new Set<string>();
-  #failure: WeighbridgeError | undefined;
+  /** Once the job failed: why, and who knows. */
+  #failure: { readonly error: WeighbridgeError; readonly farewell: Farewell } | undefined;
   #timerAtMs = Infinity;
   #cancelTimer: CancelTimer = () => {};
   #closed = false;
@@ -180,8 +179,8 @@ export class Scheduler {
     if (this.#closed) return;
     this.#closed = true;
     this.#cancelTimer();
-    if (this.#failure !== undefined) await this.#told.promise;
-    await this.#drain();
+    await this.#failure?.farewell.over();
+    await drained(this.#clock);
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
     this.#settle(this.#barriers.failAll(error));
     this.#ready.reject(error);
@@ -288,7 +287,7 @@ export class Scheduler {
         break;
       case "finish":
         log.info("everybody has left", { dead: this.deadNodes().map(nameOf) });
-        this.#drain().then(this.#finished.resolve, this.#finished.reject);
+        drained(this.#clock).then(this.#finished.resolve, this.#finished.reject);
         break;
     }
   }
@@ -307,7 +306,7 @@ export class Scheduler {
   #refuse(ticket: Ticket, error: WeighbridgeError): void {
     this.#forgetTicket(ticket);
     ticket.reply.reject(error);
-    if (error === this.#failure) this.#countTold(ticket.token);
+    if (error === this.#failure?.error) this.#failure.farewell.told(ticket.token);
     else this.#options.log.warn("a node was refused", { code: error.code, reason: error.message });
   }
 
@@ -316,42 +315,29 @@ export class Scheduler {
   }
 
   #fail(error: WeighbridgeError): void {
-    const { log, lingerMs = LINGER_MS } = this.#options;
+    const { log, lingerMs = LINGER_MS, serverCount, workerCount } = this.#options;
     log.error("the job cannot go on", { code: error.code, reason: error.message });
-    this.#failure = error;
-    this.#clock.after(lingerMs, () => this.#told.resolve());
+    const farewell = new Farewell({ clock: this.#clock, nodeCount: serverCount + workerCount, lingerMs });
+    this.#failure = { error, farewell };
     const body = { code: error.code, message: error.message };
     for (const { node, state } of this.#roster.view().nodes) {
       const channel = this.#peer.channel(node);
       if (state !== "alive" || channel === undefined) continue;
-      const countTold = (): void => this.#countTold(nameOf(node));
-      ask(channel, ABORT, body, this.#clock, { deadlineMs: lingerMs }).then(countTold, countTold);
+      const told = (): void => farewell.told(nameOf(node));
+      ask(channel, ABORT, body, this.#clock, { deadlineMs: lingerMs }).then(told, told);
     }
     this.#settle(this.#barriers.failAll(error));
-    this.#told.promise
-      .then(() => this.#drain())
-      .then(() => {
-        this.#ready.reject(error);
-        this.#finished.reject(error);
-        this.#failed.resolve(error);
-        for (const listener of [...this.#failedListeners]) listener(error);
-      }, this.#failed.reject);
+    farewell.over().then(() => {
+      this.#ready.reject(error);
+      this.#finished.reject(error);
+      this.#failed.resolve(error);
+      for (const listener of [...this.#failedListeners]) listener(error);
+    }, this.#failed.reject);
   }
 
   #announceRoster(): void {
     const view = this.#roster.view();
     for (const listener of [...this.#rosterListeners]) listener(view);
-  }
-
-  /** Lets the answers that are queued leave (D3): they are written once the present input was handled. */
-  async #drain(): Promise<void> {
-    for (let turn = 0; turn < 2; turn++) await new Promise<void>((resolve) => this.#clock.afterInput(resolve));
-  }
-
-  /** One more node knows of the failure (D3). */
-  #countTold(name: string): void {
-    this.#toldTokens.add(name);
-    if (this.#toldTokens.size >= this.#options.serverCount + this.#options.workerCount) this.#told.resolve();
   }
 
   #settle(settled: readonly SettledEntry<Deferred<BarrierReply>>[]): void {

@@ -260,10 +260,43 @@ test("a destination of the wrong length is our own bug", () => {
   assert.throws(() => feed(new FrameReader(sink, BUFFER), stream, () => Infinity), AssertionError);
 });
 
-test("a buffer that is too small or not aligned is our own bug", () => {
+test("a buffer that is not aligned, or a second one that is too small, is our own bug", () => {
   const sink = new CheckingSink([]);
-  assert.throws(() => new FrameReader(sink, new Uint8Array(READ_BUFFER_BYTES - 1)), AssertionError);
   assert.throws(() => new FrameReader(sink, new Uint8Array(new ArrayBuffer(READ_BUFFER_BYTES + 8), 4)), AssertionError);
+  assert.throws(() => new FrameReader(sink, BUFFER).moveTo(new Uint8Array(READ_BUFFER_BYTES - 1)), AssertionError);
+});
+
+test("the reader can move to another buffer while it hands out any frame, in place or direct, wherever the read ends", () => {
+  const small = new Uint8Array(400);
+  const { length } = streamOf(MIXED);
+  for (let moveAt = 1; moveAt <= MIXED.length; moveAt++) {
+    for (let split = 1; split < length; split += 7) {
+      const checking = new CheckingSink(MIXED);
+      const reader: FrameReader = new FrameReader(
+        {
+          destination: (header) => checking.destination(header),
+          frame: (header, bytes, at) => {
+            checking.frame(header, bytes, at);
+            if (checking.frameCount === moveAt) reader.moveTo(BUFFER);
+          },
+        },
+        small,
+      );
+      feed(reader, streamOf(MIXED), cutAt([split]));
+      assert.equal(checking.frameCount, MIXED.length, `moved after frame ${moveAt}, read split at ${split}`);
+    }
+  }
+});
+
+test("the reader knows whether its stream may end here", () => {
+  const stream = streamOf(MIXED);
+  const reader = new FrameReader(new CheckingSink(MIXED), BUFFER);
+  const ends = new Set(MIXED.map((_, index) => streamOf(MIXED.slice(0, index)).length).concat(stream.length));
+  for (let at = 0; at < stream.length; at++) {
+    assert.equal(reader.isInsideFrame, !ends.has(at), `at ${at}`);
+    feed(reader, stream.subarray(at, at + 1), () => 1);
+  }
+  assert.equal(reader.isInsideFrame, false);
 });
 
 test("reads from and into shared memory", () => {

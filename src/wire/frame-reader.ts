@@ -55,10 +55,12 @@ export class FrameReader {
   /** Goes on in another buffer of READ_BUFFER_BYTES or more, with what was not handled yet. May be called from the sink's `frame`. */
   moveTo(buffer: Uint8Array): void {
     assert(buffer.byteLength >= READ_BUFFER_BYTES, "every legal frame fits the buffer");
-    buffer.set(this.#bytes.subarray(this.#start, this.#fill));
+    const unhandled = this.#bytes.subarray(this.#start, this.#fill);
+    buffer.set(unhandled);
     this.#bytes = buffer;
     this.#words = wordsOf(buffer);
-    this.#fill -= this.#start;
+    if (this.#fill < this.#start) return; // Padding of a direct frame is still to come: its place is the same in every buffer.
+    this.#fill = unhandled.length;
     this.#start = 0;
   }
 

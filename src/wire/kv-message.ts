@@ -6,7 +6,7 @@
 //   answer        values │ i32 × k lens (if WANT_LENS); cut into frames, args: u64 totalBytes, u64 offsetBytes
 //
 // A request to one server is cut into frames of about a block. Keys of at most LARGE_VALUE_BYTES are grouped; a longer value travels alone
-// with its key, block by block (PIECE): offset is then a multiple of the block. The last frame of a request has LAST.
+// with its key, block by block (PIECE): offset is then a multiple of the block. The first frame of a request has FIRST, the last one LAST.
 // A server whose handle wants whole requests answers the others with GATHERED and no values, and LAST with WHOLE and all of them.
 
 export const KvFlag = {
@@ -20,6 +20,7 @@ export const KvFlag = {
   WHOLE: 32,
   /** The keys of this request have lengths of their own; frames that are not a PIECE carry them. */
   VARIABLE: 64,
+  FIRST: 128,
 } as const;
 
 const DTYPE_SHIFT = 8;

@@ -3,7 +3,10 @@
 //
 // Invariants:
 //   K3. A pull's answer lands in the caller's array only when it has exactly the length asked for.
-//   K4. A read must follow a waiting write when their key spans touch: a comparison of first and last keys, never of all.
+//   K4. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and last keys, never of all.
+//       Of the whole parts, because a handle on the server may take a request only as a whole: its frames stay in order, and a write counts
+//       as waiting until its last frame has left.
+//   K5. An answer in several frames is put together from frames that came after the call left last, never of two answers.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -36,7 +39,8 @@ export type KvSpan = KvPart & {
   readonly isLast: boolean;
 };
 
-type Arrived = { readonly offsets: Set<number>; byteCount: number };
+/** Frames of an answer in several, and for which sending of the call. */
+type Arrived = { readonly sendCount: number; readonly totalBytes: number; readonly offsets: Set<number>; byteCount: number };
 
 export class KvCall extends Call {
   readonly #request: KvRequest;
@@ -91,6 +95,7 @@ export class KvCall extends Call {
       (lensBytes > 0 ? KvFlag.LENS : 0) |
       (arrays.lens === undefined ? 0 : KvFlag.VARIABLE) |
       (request.wantsLens ? KvFlag.WANT_LENS : 0) |
+      (span.keyFrom === this.#part.keyFrom && span.pieceOffset <= 0 ? KvFlag.FIRST : 0) |
       (span.isLast ? KvFlag.LAST : 0) |
       (span.pieceOffset >= 0 ? KvFlag.PIECE : 0);
     header.payloadBytes = payloadBytes;
@@ -144,8 +149,8 @@ export class KvCall extends Call {
     const offset = offsetBytesOf(header);
     if (offset + header.payloadBytes > total) return undefined; // `answered` says what is wrong with it
     if (this.#request.wantsLens) {
-      this.#landing ??= new Uint8Array(total);
-      return this.#landing.length === total ? this.#landing.subarray(offset, offset + header.payloadBytes) : undefined;
+      if (this.#landing?.length !== total) this.#landing = new Uint8Array(total);
+      return this.#landing.subarray(offset, offset + header.payloadBytes);
     }
     if (received === undefined || total !== this.#expectedBytes(header) || header.payloadBytes <= LOOP_BYTES_MAX) return undefined;
     return new Uint8Array(received.buffer, received.byteOffset + this.#firstByte(header) + offset, header.payloadBytes);
@@ -182,8 +187,8 @@ export class KvCall extends Call {
     const mine = this.#request.arrays;
     const theirs = waiting.#request.arrays;
     return (
-      (mine.keys[this.#span.keyFrom] as bigint) <= (theirs.keys[waiting.#span.keyTo - 1] as bigint) &&
-      (theirs.keys[waiting.#span.keyFrom] as bigint) <= (mine.keys[this.#span.keyTo - 1] as bigint)
+      (mine.keys[this.#part.keyFrom] as bigint) <= (theirs.keys[waiting.#part.keyTo - 1] as bigint) &&
+      (theirs.keys[waiting.#part.keyFrom] as bigint) <= (mine.keys[this.#part.keyTo - 1] as bigint)
     );
   }
 
@@ -218,17 +223,23 @@ export class KvCall extends Call {
   }
 
   #lengthError(total: number, expected: number): WeighbridgeError {
-    const { keyFrom, keyTo } = this.#span;
-    return new WeighbridgeError("VALUE_LENGTH", `${total} bytes of values came for ${keyTo - keyFrom} keys; ${expected} were expected`);
+    const { keyFrom, keyTo } = this.#part;
+    const keys = `${keyTo - keyFrom} keys from ${this.#request.arrays.keys[keyFrom]} on`;
+    return new WeighbridgeError("VALUE_LENGTH", `${total} bytes of values came for ${keys}; ${expected} were expected`);
   }
 
-  /** Counts a frame of an answer in several, once; true when all have come. */
-  #isLastOf(total: number, offset: number, byteCount: number): boolean {
-    this.#arrived ??= { offsets: new Set(), byteCount: 0 };
-    if (this.#arrived.offsets.has(offset)) return false;
-    this.#arrived.offsets.add(offset);
-    this.#arrived.byteCount += byteCount;
-    return this.#arrived.byteCount >= total;
+  /** Counts a frame of an answer in several, once; true when all have come (K5). */
+  #isLastOf(totalBytes: number, offset: number, byteCount: number): boolean {
+    const { sendCount } = this;
+    let arrived = this.#arrived;
+    if (arrived === undefined || arrived.sendCount !== sendCount || arrived.totalBytes !== totalBytes) {
+      arrived = { sendCount, totalBytes, offsets: new Set(), byteCount: 0 };
+      this.#arrived = arrived;
+    }
+    if (arrived.offsets.has(offset)) return false;
+    arrived.offsets.add(offset);
+    arrived.byteCount += byteCount;
+    return arrived.byteCount >= totalBytes;
   }
 }
 

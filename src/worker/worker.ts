@@ -6,6 +6,7 @@
 //   W2. Calls to a server fail as soon as the roster says it is dead, naming it; calls made while it is dead fail at once.
 
 import type { Clock } from "../base/clock.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
 import type { Cuts } from "../keys/slicer.ts";
@@ -77,18 +78,18 @@ export class Worker {
     for (let rank = 0; rank < cutOfRank.length; rank++) for (const call of cutOfRank[rank] as readonly Call[]) this.#send(rank, call);
   }
 
-  /** Resolves once every server has taken enough of what waits for it that half of the queue is free. */
-  async room(): Promise<void> {
+  /** Resolves once half of the queue to every server is free: the next request is taken then, however large. */
+  async room(wait: WaitOptions = {}): Promise<void> {
     const waits = this.#servers
       .filter((channel) => channel !== undefined)
       .map((channel) => new Promise<void>((ready) => channel.whenRoom(ready)));
-    await Promise.all(waits);
+    await waitFor(Promise.all(waits), "room in the queues to the servers", this.#clock, wait);
   }
 
   /** W1 */
   #checkRoom(rank: number, callCount: number): void {
     const channel = this.#servers[rank];
-    if (channel === undefined || channel.room >= callCount) return;
+    if (channel === undefined || channel.admits(callCount)) return;
     throw new WeighbridgeError("QUEUE_FULL", `${callCount} more calls do not fit the queue to ${channel.name}: await room() first`, {
       retryable: true,
     });
@@ -98,7 +99,7 @@ export class Worker {
     const gone = this.#gone[rank];
     const channel = this.#servers[rank];
     if (gone === undefined && channel !== undefined) {
-      channel.send(call);
+      channel.send(call, true);
       return;
     }
     const error = gone ?? new WeighbridgeError("NODE_DEAD", `${nameOf(idOf("server", rank))} is not there yet`, { retryable: true });

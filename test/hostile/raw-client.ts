@@ -1,11 +1,11 @@
 // raw-client — one link without a Peer behind it: sends any bytes, keeps what comes back. For tests that play a hostile or a foreign client.
 
+import type { Address, Link, Transport } from "../../src/transport/transport.ts";
 import { type Failure, failureShape } from "../../src/wire/failure.ts";
 import { FrameHeader, Kind } from "../../src/wire/frame.ts";
 import { FrameReader, READ_BUFFER_BYTES } from "../../src/wire/frame-reader.ts";
 import { type Hello, helloShape } from "../../src/wire/hello.ts";
 import { decodeJson } from "../../src/wire/json-body.ts";
-import type { Address, Link, Transport } from "../../src/transport/transport.ts";
 import { frameBytes, type HeaderFields, jsonFrameBytes, type RawFrame } from "./raw-frame.ts";
 
 const CONNECT_DEADLINE_MS = 5000;

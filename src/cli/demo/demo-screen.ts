@@ -1,6 +1,7 @@
 // demo-screen — shows a training run: on a terminal a line that keeps itself up to date, elsewhere a line now and then; a summary at the end.
 
 import { styleText } from "node:util";
+import { countsText } from "../roster-teller.ts";
 import { barText, columnsText, compactNumber, number, percent } from "./figures.ts";
 import type { Quality } from "./quality.ts";
 import type { Report, Result, Traffic } from "./report.ts";
@@ -8,6 +9,7 @@ import type { Report, Result, Traffic } from "./report.ts";
 export type DemoSize = { readonly serverCount: number; readonly workerCount: number; readonly stepCount: number };
 
 const BAR_CHARS = 24;
+const WIDE_COLUMNS = 110;
 const PLAIN_LINE_MS = 2000;
 const FIRST_PROGRESS_SECONDS = 0.3;
 const NEXT_STEPS: readonly (readonly [command: string, what: string])[] = [
@@ -43,7 +45,7 @@ export class DemoScreen {
     this.#print(`  ${this.#style("bold", "Weighbridge")}  a click-through model, trained by a cluster on this machine`);
     this.#print("");
     this.#print("  model    logistic regression, 20,000 weights; clicks drawn from a known truth");
-    this.#print(`  cluster  1 scheduler, ${serverCount} servers, ${workerCount} workers, each its own process`);
+    this.#print(`  cluster  1 scheduler, ${countsText(serverCount, workerCount)}, each its own process`);
     this.#print("");
     this.#live("  starting …");
   }
@@ -127,12 +129,13 @@ export class DemoScreen {
 
   /** As many of the facts as fit, the first ones first. */
   #progressLine(share: number, facts: readonly string[]): string {
+    const barChars = this.#out.columns < WIDE_COLUMNS ? BAR_CHARS / 2 : BAR_CHARS;
     let line = "";
     for (const fact of facts) {
-      if (BAR_CHARS + line.length + fact.length + 5 > this.#out.columns) break;
+      if (barChars + line.length + fact.length + 5 > this.#out.columns) break;
       line += `  ${fact}`;
     }
-    return `  ${this.#style("cyan", barText(share, BAR_CHARS))}${line}`;
+    return `  ${this.#style("cyan", barText(share, barChars))}${line}`;
   }
 
   #printQualities(before: Quality, { after, best }: Result): void {
