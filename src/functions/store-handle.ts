@@ -16,6 +16,7 @@ import type { ValueStore } from "../store/value-store.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeConstructor, dtypeOfFlags, FLOAT32, KEY_BYTES, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
+import { checkKvFrame, doNotAddUp } from "./kv-frame.ts";
 
 const FLOAT_BYTES = 4;
 const ZEROS = new Uint8Array(BLOCK_BYTES);
@@ -57,6 +58,7 @@ export class StoreHandle implements FunctionHandler {
 
   #serve(channel: Channel, header: FrameHeader, keys: number, fresh: boolean): void {
     if (header.functionId !== FunctionId.KV_PULL && fresh) this.#push(header, keys);
+    else this.#store.requireAscending(keys, header.arg0);
     if (header.functionId === FunctionId.KV_PUSH) channel.acknowledge(header);
     else if ((header.flags & KvFlag.WANT_LENS) !== 0) this.#pullVariable(channel, header, keys);
     else if ((header.flags & KvFlag.PIECE) !== 0) this.#pullPiece(channel, header, keys);
@@ -149,38 +151,18 @@ class ArenaHold implements Held {
 
 /** Lengths that do not add up, and what the default handle cannot do, are refused before anything is touched (H3). */
 function checkFrame(header: FrameHeader): void {
-  const { arg0: keyCount, arg1: width, arg2: offset, flags, payloadBytes, functionId } = header;
-  const sends = functionId !== FunctionId.KV_PULL;
+  const { arg0: keyCount, arg1: width, flags } = header;
   const dtype = dtypeOfFlags(flags);
   if (dtype !== FLOAT32) {
     const name = dtypeConstructor(dtype)?.name ?? `type ${dtype}`;
     throw new WeighbridgeError("UNSUPPORTED", `the default handle sums Float32Array values, not ${name}: set a request handle for those`);
   }
-  if (keyCount === 0) throw bad("a request without keys");
-  const hasLens = (flags & KvFlag.LENS) !== 0;
-  if (hasLens && (!sends || (flags & KvFlag.PIECE) !== 0)) throw bad("lengths where none belong");
-  if (width === 0 && !hasLens && (sends || (flags & KvFlag.WANT_LENS) === 0)) throw bad("no width and no lengths");
-  const keyBytes = keyCount * (KEY_BYTES + (hasLens ? LEN_BYTES : 0));
-  if ((flags & KvFlag.PIECE) !== 0) {
-    if (keyCount !== 1 || offset >= width || offset % BLOCK_FLOATS !== 0)
-      throw bad(`a piece of ${keyCount} keys at value ${offset} of ${width}`);
-    if (width * FLOAT_BYTES < LARGE_VALUE_BYTES) throw bad(`pieces of a value of only ${width} floats`);
-    const pieceBytes = sends ? Math.min(BLOCK_FLOATS, width - offset) * FLOAT_BYTES : 0;
-    if (payloadBytes !== keyBytes + pieceBytes) throw bad(`a piece with ${payloadBytes} bytes instead of ${keyBytes + pieceBytes}`);
-    return;
-  }
-  if (hasLens) {
-    if (payloadBytes < keyBytes || (payloadBytes - keyBytes) % FLOAT_BYTES !== 0)
-      throw bad(`${payloadBytes} bytes for ${keyCount} keys and lengths`);
-    return;
-  }
-  const valueBytes = keyCount * width * FLOAT_BYTES;
-  const expected = keyBytes + (sends ? valueBytes : 0);
-  if (payloadBytes !== expected) throw bad(`${payloadBytes} bytes for ${keyCount} keys of ${width} floats, which take ${expected}`);
-  if (valueBytes > PAYLOAD_BYTES_MAX) throw bad(`${valueBytes} bytes of values in one frame; they must be cut at ${PAYLOAD_BYTES_MAX}`);
-  if (width * FLOAT_BYTES >= LARGE_VALUE_BYTES) throw bad(`a value of ${width} floats that is not cut into pieces`);
-}
-
-function bad(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `lengths do not add up: ${what}`);
+  checkKvFrame(header, FLOAT_BYTES);
+  const isPiece = (flags & KvFlag.PIECE) !== 0;
+  const isLarge = width * FLOAT_BYTES >= LARGE_VALUE_BYTES;
+  if (isPiece && !isLarge) throw doNotAddUp(`pieces of a value of only ${width} floats`);
+  if (!isPiece && isLarge) throw doNotAddUp(`a value of ${width} floats that is not cut into pieces`);
+  const answerBytes = keyCount * width * FLOAT_BYTES;
+  if (!isPiece && answerBytes > PAYLOAD_BYTES_MAX)
+    throw doNotAddUp(`${answerBytes} bytes of values in one frame; they must be cut at ${PAYLOAD_BYTES_MAX}`);
 }

@@ -4,13 +4,17 @@
 //   Q1. `serve` is called once per request, after its last frame, with arrays that are the handle's to keep.
 //   Q2. Frames of one request come in order (the session sees to that); those of different requests may interleave.
 //   Q3. What is put together is bounded by `gatheredBytesMax` per node; beyond it requests are refused.
+//   Q4. A request is served whole or not at all: once a frame was refused, here or before it came here, the rest is refused too.
+//   Q5. What is served makes sense: keys ascend, and there are as many values as widths or lens say.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { firstDescent } from "../keys/ascending.ts";
 import { Answer, labelOf, type RequestLabel } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
-import { BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
+import { BLOCK_BYTES, type FrameHeader, HEADER_BYTES } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { dtypeConstructor, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { dtypeConstructor, dtypeOf, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { checkKvFrame } from "./kv-frame.ts";
 
 export type WholeRequest = {
   readonly channel: Channel;
@@ -19,7 +23,7 @@ export type WholeRequest = {
   readonly isPull: boolean;
   readonly timestamp: number;
   readonly keys: BigUint64Array;
-  /** Empty for a pull. */
+  /** Empty for a pull, but of the type that is asked for. */
   readonly values: Values;
   /** Values per key, when they differ. */
   readonly lens: Int32Array | undefined;
@@ -30,6 +34,8 @@ export type WholeRequest = {
 type Gathering = {
   readonly channel: Channel;
   readonly incarnation: number;
+  readonly functionId: number;
+  readonly dtype: number;
   readonly keys: Uint8Array[];
   readonly values: Uint8Array[];
   readonly lens: Uint8Array[];
@@ -41,6 +47,7 @@ const GATHERED_BYTES_MAX = 2 ** 32;
 
 export class WholeRequests implements FunctionHandler {
   readonly #serve: (request: WholeRequest) => void;
+  /** Requests of several frames whose last one has not come. */
   readonly #gatherings = new Map<string, Gathering>();
   readonly #gatheredBytesMax: number;
   #gatheredBytes = 0;
@@ -50,75 +57,106 @@ export class WholeRequests implements FunctionHandler {
     this.#gatheredBytesMax = gatheredBytesMax;
   }
 
+  /** Bytes of requests that are not complete, with what it takes to keep them. */
+  get gatheredBytes(): number {
+    return this.#gatheredBytes;
+  }
+
   /** Large payloads land in memory of their own, so that the handle can keep them without a copy. */
   destination(_channel: Channel, header: FrameHeader): Uint8Array | undefined {
     return header.payloadBytes > OWN_BUFFER_BYTES ? new Uint8Array(header.payloadBytes) : undefined;
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    const name = `${channel.id}/${channel.incarnation}/${header.customer}/${header.arg3}`;
     const isLast = (header.flags & KvFlag.LAST) !== 0;
-    if (fresh) this.#gather(name, channel, header, ownPayload(header, bytes, at));
-    if (!isLast) {
-      channel.answer(new Answer(labelOf(header), { flags: KvFlag.GATHERED }));
-      return;
+    if (isLast && !fresh) throw bad("the end of a request that was served before, and whose answer is not known any more");
+    if (fresh) {
+      const gathering = this.#take(channel, header, ownPayload(header, bytes, at));
+      if (isLast) {
+        const whole = wholeOf(channel, header, gathering);
+        channel.park(header.request);
+        this.#serve(whole);
+        return;
+      }
     }
-    const gathering = this.#gatherings.get(name);
-    this.#gatherings.delete(name);
-    if (gathering === undefined) throw new WeighbridgeError("BAD_REQUEST", "the end of a request that is not, or no longer, known here");
-    this.#gatheredBytes -= gathering.byteCount;
-    channel.park(header.request);
-    this.#serve(wholeOf(channel, header, gathering));
+    channel.answer(new Answer(labelOf(header), { flags: KvFlag.GATHERED }));
   }
 
-  #gather(name: string, channel: Channel, header: FrameHeader, payload: Uint8Array): void {
-    const { arg0: keyCount, arg2: offset, flags } = header;
-    const element = dtypeConstructor(dtypeOfFlags(flags));
-    if (element === undefined) throw new WeighbridgeError("BAD_REQUEST", `there is no value type ${dtypeOfFlags(flags)}`);
-    const keyBytes = keyCount * KEY_BYTES;
-    const lensBytes = (flags & KvFlag.LENS) === 0 ? 0 : keyCount * LEN_BYTES;
-    const valueBytes = payload.length - keyBytes - lensBytes;
-    if (keyCount === 0 || valueBytes < 0 || valueBytes % element.BYTES_PER_ELEMENT !== 0) {
-      throw new WeighbridgeError("BAD_REQUEST", `lengths do not add up: ${payload.length} bytes for ${keyCount} keys`);
-    }
-    let gathering = this.#gatherings.get(name);
-    if (gathering === undefined) {
-      this.#forgetReplaced(channel);
-      gathering = { channel, incarnation: channel.incarnation, keys: [], values: [], lens: [], byteCount: 0 };
-    }
-    if (this.#gatheredBytes + payload.length > this.#gatheredBytesMax) {
+  /** Adds a frame to what came before it of its request. Throws, and forgets the request, when it does not belong there (Q4). */
+  #take(channel: Channel, header: FrameHeader, payload: Uint8Array): Gathering {
+    const name = `${channel.id}/${channel.incarnation}/${header.customer}/${header.arg3}`;
+    const gathering = (header.flags & KvFlag.FIRST) === 0 ? this.#gatherings.get(name) : newGathering(channel, header);
+    this.#forget(name);
+    if (gathering === undefined) throw bad("a part of a request whose beginning was refused, or never came");
+    addFrame(gathering, header, payload);
+    if ((header.flags & KvFlag.LAST) !== 0) return gathering;
+    if (this.#gatheredBytes + gathering.byteCount > this.#gatheredBytesMax) {
       throw new WeighbridgeError("QUEUE_FULL", `${this.#gatheredBytes} bytes of unfinished requests are waiting already`, {
         retryable: true,
       });
     }
+    if (this.#gatherings.size > 0 && (header.flags & KvFlag.FIRST) !== 0) this.#forgetReplaced(channel);
     this.#gatherings.set(name, gathering);
-    gathering.byteCount += payload.length;
-    this.#gatheredBytes += payload.length;
-    if (offset === 0) {
-      gathering.keys.push(payload.subarray(0, keyBytes));
-      if (lensBytes > 0) gathering.lens.push(payload.subarray(keyBytes + valueBytes));
-      else if ((flags & KvFlag.VARIABLE) !== 0) gathering.lens.push(new Uint8Array(Int32Array.of(header.arg1).buffer));
-    }
-    if (valueBytes > 0) gathering.values.push(payload.subarray(keyBytes, keyBytes + valueBytes));
+    this.#gatheredBytes += gathering.byteCount;
+    return gathering;
+  }
+
+  #forget(name: string): void {
+    const gathering = this.#gatherings.get(name);
+    if (gathering === undefined) return;
+    this.#gatherings.delete(name);
+    this.#gatheredBytes -= gathering.byteCount;
   }
 
   /** Drops what a worker left unfinished when it died and came back. */
   #forgetReplaced(channel: Channel): void {
-    for (const [name, gathering] of this.#gatherings) {
-      if (gathering.channel.id !== channel.id || gathering.incarnation === channel.incarnation) continue;
-      this.#gatherings.delete(name);
-      this.#gatheredBytes -= gathering.byteCount;
-    }
+    for (const [name, gathering] of this.#gatherings)
+      if (gathering.channel.id === channel.id && gathering.incarnation !== channel.incarnation) this.#forget(name);
   }
 }
 
-/** The answer to a whole request: values, then lens if they were asked for, in frames of a block. The arrays are the answer's now. */
+function newGathering(channel: Channel, { functionId, flags }: FrameHeader): Gathering {
+  return {
+    channel,
+    incarnation: channel.incarnation,
+    functionId,
+    dtype: dtypeOfFlags(flags),
+    keys: [],
+    values: [],
+    lens: [],
+    byteCount: 0,
+  };
+}
+
+function addFrame(gathering: Gathering, header: FrameHeader, payload: Uint8Array): void {
+  const { arg0: keyCount, arg1: width, arg2: offset, flags, functionId } = header;
+  const element = dtypeConstructor(dtypeOfFlags(flags));
+  if (element === undefined) throw bad(`there is no value type ${dtypeOfFlags(flags)}`);
+  if (gathering.dtype !== dtypeOfFlags(flags) || gathering.functionId !== functionId) throw bad("two requests under one number");
+  checkKvFrame(header, element.BYTES_PER_ELEMENT);
+  const keyBytes = keyCount * KEY_BYTES;
+  const lensBytes = (flags & KvFlag.LENS) === 0 ? 0 : keyCount * LEN_BYTES;
+  const valueBytes = payload.length - keyBytes - lensBytes;
+  gathering.byteCount += payload.length + HEADER_BYTES;
+  if (offset === 0) {
+    gathering.keys.push(payload.subarray(0, keyBytes));
+    if (lensBytes > 0) gathering.lens.push(payload.subarray(keyBytes + valueBytes));
+    else if ((flags & KvFlag.VARIABLE) !== 0) gathering.lens.push(new Uint8Array(Int32Array.of(width).buffer));
+  }
+  if (valueBytes > 0) gathering.values.push(payload.subarray(keyBytes, keyBytes + valueBytes));
+}
+
+/**
+ * The answer to a whole request: values, then lens if they were asked for, in frames of a block. The arrays are the answer's now.
+ * Throws BAD_ARGUMENT or VALUE_LENGTH, nothing answered, when they do not fit the request.
+ */
 export function answerWhole(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
   const { channel, label } = request;
   if (!request.isPull) {
     channel.answerRemembered(label.request, [new Answer(label)]);
     return;
   }
+  checkAnswer(request, values, lens);
   const parts = [bytesOf(values ?? new Float32Array(0))];
   if (request.wantsLens) parts.push(bytesOf(lens ?? uniformLens(request.keys.length, values?.length ?? 0)));
   const totalBytes = parts.reduce((sum, part) => sum + part.length, 0);
@@ -135,6 +173,27 @@ export function answerWhole(request: WholeRequest, values: Values | undefined, l
   channel.answerRemembered(label.request, answers);
 }
 
+function checkAnswer(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
+  const given = values?.constructor.name ?? "nothing";
+  const asked = request.values.constructor.name;
+  if (values === undefined || dtypeOf(values) !== dtypeOf(request.values))
+    throw new WeighbridgeError("BAD_ARGUMENT", `a pull of ${asked} values is answered with ${asked}, not with ${given}`);
+  const problem = lens === undefined ? undefined : problemWithLens(lens, request.keys.length, values.length);
+  if (problem !== undefined) throw new WeighbridgeError("VALUE_LENGTH", problem);
+}
+
+/** What is wrong with these lengths, or undefined. */
+function problemWithLens(lens: Int32Array, keyCount: number, valueCount: number): string | undefined {
+  if (lens.length !== keyCount) return `${lens.length} lens for ${keyCount} keys`;
+  let sum = 0;
+  for (let i = 0; i < lens.length; i++) {
+    const length = lens[i] as number;
+    if (length < 0) return `the length of key ${i} is ${length}`;
+    sum += length;
+  }
+  return sum === valueCount ? undefined : `lens add up to ${sum}, but there are ${valueCount} values`;
+}
+
 function uniformLens(keyCount: number, valueCount: number): Int32Array {
   if (valueCount % keyCount !== 0) {
     throw new WeighbridgeError("VALUE_LENGTH", `${valueCount} values cannot be shared evenly by ${keyCount} keys, and no lens were given`);
@@ -142,22 +201,45 @@ function uniformLens(keyCount: number, valueCount: number): Int32Array {
   return new Int32Array(keyCount).fill(valueCount / keyCount);
 }
 
-function wholeOf(channel: Channel, header: FrameHeader, { keys, values, lens }: Gathering): WholeRequest {
-  const keyBytes = joined(keys, KEY_BYTES);
-  const Element = dtypeConstructor(dtypeOfFlags(header.flags)) ?? Float32Array;
-  const valueBytes = joined(values, Element.BYTES_PER_ELEMENT);
-  const lensBytes = joined(lens, LEN_BYTES);
+function wholeOf(channel: Channel, header: FrameHeader, gathering: Gathering): WholeRequest {
+  const Element = dtypeConstructor(gathering.dtype) ?? Float32Array;
+  const keyBytes = joined(gathering.keys, KEY_BYTES);
+  const valueBytes = joined(gathering.values, Element.BYTES_PER_ELEMENT);
+  const lensBytes = joined(gathering.lens, LEN_BYTES);
+  const keys = new BigUint64Array(keyBytes.buffer, keyBytes.byteOffset, keyBytes.length / KEY_BYTES);
+  const values = new Element(valueBytes.buffer, valueBytes.byteOffset, valueBytes.length / Element.BYTES_PER_ELEMENT);
+  const hasLens = gathering.lens.length > 0;
+  const lens = hasLens ? new Int32Array(lensBytes.buffer, lensBytes.byteOffset, lensBytes.length / LEN_BYTES) : undefined;
+  const isPush = header.functionId !== FunctionId.KV_PULL;
+  checkWhole(keys, values, lens, isPush);
   return {
     channel,
     label: labelOf(header),
-    isPush: header.functionId !== FunctionId.KV_PULL,
+    isPush,
     isPull: header.functionId !== FunctionId.KV_PUSH,
     timestamp: header.arg3,
-    keys: new BigUint64Array(keyBytes.buffer, keyBytes.byteOffset, keyBytes.length / KEY_BYTES),
-    values: new Element(valueBytes.buffer, valueBytes.byteOffset, valueBytes.length / Element.BYTES_PER_ELEMENT),
-    lens: lens.length === 0 ? undefined : new Int32Array(lensBytes.buffer, lensBytes.byteOffset, lensBytes.length / LEN_BYTES),
+    keys,
+    values,
+    lens,
     wantsLens: (header.flags & KvFlag.WANT_LENS) !== 0,
   };
+}
+
+/** Q5 */
+function checkWhole(keys: BigUint64Array, values: Values, lens: Int32Array | undefined, isPush: boolean): void {
+  if (keys.length === 0) throw bad("a request without keys");
+  const at = firstDescent(keys);
+  if (at >= 0)
+    throw new WeighbridgeError(
+      "KEYS_NOT_ASCENDING",
+      `key ${at} of ${keys.length} is ${keys[at]}, which is not greater than ${keys[at - 1]}`,
+    );
+  if (lens !== undefined) {
+    const problem = problemWithLens(lens, keys.length, values.length);
+    if (problem !== undefined) throw bad(problem);
+  } else if (isPush && (values.length === 0 || values.length % keys.length !== 0)) {
+    throw bad(`${values.length} values for ${keys.length} keys: not the same number for each`);
+  }
 }
 
 /** One array of all parts, aligned to `align` bytes; a single aligned part is taken as it is. */
@@ -180,4 +262,8 @@ function ownPayload(header: FrameHeader, bytes: Uint8Array, at: number): Uint8Ar
 
 function bytesOf(values: Values | Int32Array): Uint8Array {
   return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+}
+
+function bad(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_REQUEST", what);
 }

@@ -55,8 +55,8 @@ export class Customer {
   }
 
   /** Waits for the end of a request; see RequestTracker. */
-  async wait(timestamp: number, options?: WaitOptions): Promise<void> {
-    await this.tracker.wait(timestamp, options);
+  async wait(timestamp: number, options: WaitOptions = {}): Promise<void> {
+    await this.tracker.wait(timestamp, { ...options, deadlineMs: options.deadlineMs ?? this.office.requestTimeoutMs });
   }
 
   #end(timestamp: number, request: CountedRequest): void {

@@ -49,6 +49,8 @@ export type PostofficeOptions = {
   readonly heartbeatTimeoutMs?: number;
   readonly startTimeoutMs?: number;
   readonly resendTimeoutMs?: number;
+  /** How long a wait for a request lasts when its caller sets no deadline; left out, as long as the request. */
+  readonly requestTimeoutMs?: number | undefined;
   readonly faults?: FaultOptions | undefined;
   readonly limits?: Partial<ChannelLimits>;
   readonly arenaBytesMax?: number | undefined;
@@ -131,6 +133,11 @@ export class Postoffice {
 
   get isWorker(): boolean {
     return this.role === "worker";
+  }
+
+  /** How long a wait for a request lasts when its caller sets no deadline. */
+  get requestTimeoutMs(): number | undefined {
+    return this.#options.requestTimeoutMs;
   }
 
   /** This node's number among all nodes: 1, or 8 + 2 · rank for servers, 9 + 2 · rank for workers. */

@@ -46,6 +46,7 @@ export async function startNode(
     heartbeatTimeoutMs,
     startTimeoutMs,
     resendTimeoutMs,
+    requestTimeoutMs: config.requestTimeoutMs,
     faults: hasFaults(config) ? config.faults : undefined,
     limits: { queuedMax: config.outboxMessagesMax, inFlightBytesMax: config.outboxBytesMax },
     arenaBytesMax: config.arenaBytesMax,

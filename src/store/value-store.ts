@@ -66,7 +66,7 @@ export class ValueStore {
   /** Adds one row of `width` floats to each key. Throws KEYS_NOT_ASCENDING, VALUE_LENGTH or ARENA_FULL with nothing applied (V2). */
   push(push: Push): void {
     const { keys, keyCount, width, values } = push;
-    if (keyCount > 1) this.#requireAscending(keys, keyCount);
+    this.requireAscending(keys, keyCount);
     if (width === this.#soleWidth) {
       if (this.#kernels.addRows(this.#soleTable, keys, keyCount, values) === NO_ROOM) throw this.#full(keyCount);
       return;
@@ -82,7 +82,7 @@ export class ValueStore {
   pushVariable(push: PushVariable): void {
     const { keys, keyCount, lens, values, valueCount } = push;
     const zeroCount = checkLengths(this.#arena, lens, keyCount, valueCount);
-    this.#requireAscending(keys, keyCount);
+    this.requireAscending(keys, keyCount);
     if (keyCount === 0) return;
     const batch = { keys, keyCount, lens, width: 0, values };
     if (zeroCount !== 0) withoutZeroLengths(this.#arena, batch, keyCount - zeroCount, (kept) => this.#pushBatch(kept));
@@ -135,6 +135,18 @@ export class ValueStore {
       out += (end - from) * width * FLOAT_BYTES;
     }
     return (out - pull.out) / FLOAT_BYTES;
+  }
+
+  /** Throws KEYS_NOT_ASCENDING. Pushes ask by themselves; a pull serves any order, and whoever forbids it asks first. */
+  requireAscending(keys: number, keyCount: number): void {
+    if (keyCount <= 1) return;
+    const index = this.#kernels.checkAscending(keys, keyCount);
+    if (index < 0) return;
+    const [before, key] = [keyText(this.#arena, keys, index - 1), keyText(this.#arena, keys, index)];
+    throw new WeighbridgeError(
+      "KEYS_NOT_ASCENDING",
+      `key ${index} of ${keyCount} is ${key}, which is not greater than ${before} before it`,
+    );
   }
 
   /**
@@ -354,16 +366,6 @@ export class ValueStore {
       }
     }
     return missing;
-  }
-
-  #requireAscending(keys: number, keyCount: number): void {
-    const index = this.#kernels.checkAscending(keys, keyCount);
-    if (index < 0) return;
-    const [before, key] = [keyText(this.#arena, keys, index - 1), keyText(this.#arena, keys, index)];
-    throw new WeighbridgeError(
-      "KEYS_NOT_ASCENDING",
-      `key ${index} of ${keyCount} is ${key}, which is not greater than ${before} before it`,
-    );
   }
 
   #requireBlock(width: number, blockIndex: number): void {

@@ -6,7 +6,8 @@
 //   K4. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and last keys, never of all.
 //       Of the whole parts, because a handle on the server may take a request only as a whole: its frames stay in order, and a write counts
 //       as waiting until its last frame has left.
-//   K5. An answer in several frames is put together from frames that came after the call left last, never of two answers.
+//   K5. An answer in several frames is never put together of two: when the call left again, a new one is made and the frames so far do not
+//       count. (A WHOLE answer is kept by the server and always the same.)
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -170,7 +171,7 @@ export class KvCall extends Call {
       if (total !== expected) throw this.#lengthError(total, expected);
       if (header.payloadBytes <= LOOP_BYTES_MAX) this.#copySmall(header, bytes, at, offset);
     }
-    if (total > header.payloadBytes && !this.#isLastOf(total, offset, header.payloadBytes)) return false;
+    if (total > header.payloadBytes && !this.#isLastOf(total, offset, header)) return false;
     if (request.wantsLens) this.#landed((header.flags & KvFlag.WHOLE) !== 0);
     request.frameDone();
     return true;
@@ -229,8 +230,8 @@ export class KvCall extends Call {
   }
 
   /** Counts a frame of an answer in several, once; true when all have come (K5). */
-  #isLastOf(totalBytes: number, offset: number, byteCount: number): boolean {
-    const { sendCount } = this;
+  #isLastOf(totalBytes: number, offset: number, { payloadBytes, flags }: FrameHeader): boolean {
+    const sendCount = (flags & KvFlag.WHOLE) === 0 ? this.sendCount : 0;
     let arrived = this.#arrived;
     if (arrived === undefined || arrived.sendCount !== sendCount || arrived.totalBytes !== totalBytes) {
       arrived = { sendCount, totalBytes, offsets: new Set(), byteCount: 0 };
@@ -238,7 +239,7 @@ export class KvCall extends Call {
     }
     if (arrived.offsets.has(offset)) return false;
     arrived.offsets.add(offset);
-    arrived.byteCount += byteCount;
+    arrived.byteCount += payloadBytes;
     return arrived.byteCount >= totalBytes;
   }
 }

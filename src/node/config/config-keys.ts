@@ -211,7 +211,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   requestTimeoutMs: {
     kind: optional(milliseconds(1)),
-    description: "A request fails after this long; none waits as long as its caller does.",
+    description: "A wait for a request ends with DEADLINE after this long, unless the call sets its own.",
     fallback: ABSENT,
   },
   resendTimeoutMs: {
