@@ -34,7 +34,7 @@ if (office.isWorker) {
 
   // What a handle throws arrives where the request was made.
   const failure = await app.wait(app.request(99, "", office.serverRankToId(0))).catch((error: Error) => error.message);
-  if (!String(failure).includes("server 0 does not know what 99 means")) throw new Error(`expected a refusal, got ${failure}`);
+  if (!String(failure).includes("server 0 does not know what 99 means")) throw new Error(`expected a refusal, got ${String(failure)}`);
 
   console.log(`${me} asked ${expected.length} nodes who they are, one for a count, and one too much: all as expected`);
 }

@@ -25,7 +25,7 @@ test("fractions stay in [0, 1), whole numbers below their bound, and every part 
     counts[drawn] = (counts[drawn] as number) + 1;
   }
   assert.equal(counts.length, 10);
-  for (const count of counts) assert.ok(Math.abs(count - 5000) < 300, `${counts}`);
+  for (const count of counts) assert.ok(Math.abs(count - 5000) < 300, counts.join());
 });
 
 test("a chance of 0 never comes true and one of 1 always", () => {

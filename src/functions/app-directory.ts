@@ -3,7 +3,8 @@
 //
 // Invariants:
 //   A1. The requests of one node to one application are handed over in the order they came, those that waited first.
-//   A2. What waits is bounded in number and time; beyond either the asker gets UNKNOWN_APP.
+//   A2. What waits is bounded in number, bytes and time; beyond any of them the asker gets UNKNOWN_APP.
+//   A3. Whoever is refused for room loses all it has waiting for that application: a request in several frames never comes with a hole.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -15,12 +16,15 @@ type Waiting = { readonly channel: Channel; readonly header: FrameHeader; readon
 
 /** Customers are 16 bits on the wire. */
 const CUSTOMERS_MAX = 2 ** 16;
+/** Large, because a worker may well push its whole model at the moment in which the server's program has not come that far. */
+const WAITING_BYTES_MAX = 2 ** 28;
 
 export type AppDirectoryOptions = {
   readonly clock: Clock;
   /** How long a request waits for its application. */
   readonly waitMs?: number;
   readonly waitingMax?: number;
+  readonly waitingBytesMax?: number;
   /** True on workers: one application may have several customers there, each with its own requests. */
   readonly byCustomer?: boolean;
 };
@@ -29,15 +33,18 @@ export class AppDirectory implements FunctionHandler {
   readonly #clock: Clock;
   readonly #waitMs: number;
   readonly #waitingMax: number;
+  readonly #waitingBytesMax: number;
   readonly #byCustomer: boolean;
   readonly #apps = new Map<number, FunctionHandler>();
   readonly #waiting = new Map<number, Waiting[]>();
   #waitingCount = 0;
+  #waitingBytes = 0;
 
   constructor(options: AppDirectoryOptions) {
     this.#clock = options.clock;
     this.#waitMs = options.waitMs ?? 10_000;
     this.#waitingMax = options.waitingMax ?? 1024;
+    this.#waitingBytesMax = options.waitingBytesMax ?? WAITING_BYTES_MAX;
     this.#byCustomer = options.byCustomer ?? false;
   }
 
@@ -57,8 +64,9 @@ export class AppDirectory implements FunctionHandler {
   #handOver(place: number, handler: FunctionHandler): void {
     const waiting = this.#waiting.get(place) ?? [];
     this.#waiting.delete(place);
-    this.#waitingCount -= waiting.length;
-    for (const { channel, header, payload, fresh } of waiting) {
+    for (const entry of waiting) {
+      const { channel, header, payload, fresh } = entry;
+      this.#uncount(entry);
       channel.unpark(header.request);
       try {
         handler.handle(channel, header, payload, 0, fresh);
@@ -73,27 +81,46 @@ export class AppDirectory implements FunctionHandler {
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    const handler = this.#apps.get(this.#placeOf(header.app, header.customer));
-    if (handler !== undefined) handler.handle(channel, header, bytes, at, fresh);
-    else this.#wait({ channel, header: copyOf(header), payload: bytes.slice(at, at + header.payloadBytes), fresh });
+    const place = this.#placeOf(header.app, header.customer);
+    const handler = this.#apps.get(place);
+    if (handler !== undefined && (this.#waitingCount === 0 || !this.#waiting.has(place))) handler.handle(channel, header, bytes, at, fresh);
+    else this.#wait(place, { channel, header: copyOf(header), payload: bytes.slice(at, at + header.payloadBytes), fresh });
   }
 
-  #wait(waiting: Waiting): void {
-    const { app, customer, request } = waiting.header;
-    const place = this.#placeOf(app, customer);
-    if (this.#waitingCount >= this.#waitingMax) throw this.#unknown(app, `and ${this.#waitingCount} requests wait already`);
+  #wait(place: number, entry: Waiting): void {
+    const { channel, header, payload } = entry;
+    const { app, request } = header;
+    if (this.#waitingCount >= this.#waitingMax || this.#waitingBytes + payload.length > this.#waitingBytesMax) {
+      const error = this.#unknown(app, `and ${this.#waitingCount} requests with ${this.#waitingBytes} bytes wait already`);
+      this.#refuse(place, ({ channel: asker }) => asker === channel, error); // A3
+      throw error;
+    }
     const list = this.#waiting.get(place) ?? [];
     this.#waiting.set(place, list);
-    list.push(waiting);
+    list.push(entry);
     this.#waitingCount++;
-    waiting.channel.park(request);
-    this.#clock.after(this.#waitMs, () => {
-      const index = list.indexOf(waiting);
-      if (this.#waiting.get(place) !== list || index < 0) return;
-      list.splice(index, 1);
-      this.#waitingCount--;
-      waiting.channel.fail(labelOf(waiting.header), this.#unknown(app, `and none was created within ${this.#waitMs} ms`));
-    });
+    this.#waitingBytes += payload.length;
+    channel.park(request);
+    this.#clock.after(this.#waitMs, () =>
+      this.#refuse(place, (waiting) => waiting === entry, this.#unknown(app, `and none was created within ${this.#waitMs} ms`)),
+    );
+  }
+
+  #refuse(place: number, isRefused: (waiting: Waiting) => boolean, error: WeighbridgeError): void {
+    const list = this.#waiting.get(place) ?? [];
+    const kept = list.filter((waiting) => !isRefused(waiting));
+    if (kept.length === list.length) return;
+    if (kept.length > 0) this.#waiting.set(place, kept);
+    else this.#waiting.delete(place);
+    for (const waiting of list.filter(isRefused)) {
+      this.#uncount(waiting);
+      waiting.channel.fail(labelOf(waiting.header), error);
+    }
+  }
+
+  #uncount({ payload }: Waiting): void {
+    this.#waitingCount--;
+    this.#waitingBytes -= payload.length;
   }
 
   #placeOf(app: number, customer: number): number {

@@ -35,7 +35,8 @@ export function sendSimple(
 /** Serves SIMPLE requests of one application. `serve` answers with `answerSimple`, now or later; what it throws goes back as a failure. */
 export function simpleHandler(serve: (request: SimpleRequest) => void): FunctionHandler {
   return {
-    handle(channel, header, bytes, at): void {
+    handle(channel, header, bytes, at, fresh): void {
+      if (!fresh) return; // the asker has its answer: one that it may still need is remembered by the session
       channel.park(header.request);
       serve({ channel, label: labelOf(header), body: bytes.slice(at, at + header.payloadBytes) });
     },

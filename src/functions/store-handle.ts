@@ -62,6 +62,7 @@ export class StoreHandle implements FunctionHandler {
     if (header.functionId === FunctionId.KV_PUSH) channel.acknowledge(header);
     else if ((header.flags & KvFlag.WANT_LENS) !== 0) this.#pullVariable(channel, header, keys);
     else if ((header.flags & KvFlag.PIECE) !== 0) this.#pullPiece(channel, header, keys);
+    else if ((header.flags & KvFlag.LENS) !== 0) this.#pullPushed(channel, header, keys);
     else this.#pullRows(channel, header, keys);
   }
 
@@ -96,6 +97,26 @@ export class StoreHandle implements FunctionHandler {
       throw thrown;
     }
     channel.answerHeld(header, bytes.subarray(out, out + byteCount), new ArenaHold(this.#arena, out, byteCount));
+  }
+
+  /** The values of keys that were just pushed, each of the length it was pushed with. */
+  #pullPushed(channel: Channel, header: FrameHeader, keys: number): void {
+    const { arg0: keyCount } = header;
+    const byteCount = header.payloadBytes - keyCount * (KEY_BYTES + LEN_BYTES);
+    const lens = keys + keyCount * KEY_BYTES + byteCount;
+    if (byteCount === 0) {
+      channel.acknowledge(header);
+      return;
+    }
+    const out = this.#arena.allocate(byteCount);
+    const hold = new ArenaHold(this.#arena, out, byteCount);
+    try {
+      this.#store.pullVariable({ keys, keyCount, lens, out });
+    } catch (thrown) {
+      hold.release();
+      throw thrown;
+    }
+    channel.answerHeld(header, this.#arena.bytes.subarray(out, out + byteCount), hold);
   }
 
   #pullPiece(channel: Channel, header: FrameHeader, key: number): void {

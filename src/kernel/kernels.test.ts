@@ -123,7 +123,7 @@ for (const { name, shared, open } of IMPLEMENTATIONS) {
       }
     });
 
-    test("keys that come in the order of the table's own hashes are as good as any", () => {
+    test("keys that come in the order of the table's own hashes are as good as others", () => {
       const arena = new Arena({ bytesMax: 16 * MIB, shared });
       const kernels = open(arena);
       const source = kernels.createTable({ payloadBytes: 4, secret: SECRET });

@@ -1,7 +1,7 @@
 // customer — the requests of one user of an application on this node: numbers them, and lets others wait for them (ps-lite: Customer).
 
 import type { WaitOptions } from "../base/deferred.ts";
-import type { WeighbridgeError } from "../base/errors.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import { RequestTracker, TrackedRequest } from "../peer/request-tracker.ts";
 import type { Postoffice } from "./postoffice.ts";
 
@@ -17,6 +17,9 @@ class CountedRequest extends TrackedRequest {
   }
 }
 
+/** Apps and customers are 16 bits on the wire. */
+const ID_MAX = 0xffff;
+
 export class Customer {
   readonly office: Postoffice;
   readonly appId: number;
@@ -25,7 +28,10 @@ export class Customer {
   /** Open counted requests by number. */
   readonly #counted = new Map<number, CountedRequest>();
 
+  /** Throws BAD_ARGUMENT for an app or customer that is no whole number from 0 to 65535. */
   constructor(office: Postoffice, appId: number, customerId: number) {
+    checkId("app", appId);
+    checkId("customer", customerId);
     this.office = office;
     this.appId = appId;
     this.customerId = customerId;
@@ -34,6 +40,8 @@ export class Customer {
 
   /** Opens a request that ends after `expectedCount` responses. Returns its timestamp. */
   newRequest(expectedCount: number): number {
+    if (!Number.isSafeInteger(expectedCount) || expectedCount < 0)
+      throw new WeighbridgeError("BAD_ARGUMENT", `a request cannot expect ${expectedCount} responses`);
     const request = new CountedRequest(expectedCount);
     const timestamp = this.tracker.open(request);
     this.#counted.set(timestamp, request);
@@ -49,7 +57,7 @@ export class Customer {
     if (++request.responseCount === request.expectedCount) this.#end(timestamp, request);
   }
 
-  /** How many responses a request has had so far; all of them once it ended. */
+  /** How many responses a request of `newRequest` has had so far; undefined once it ended. */
   responseCount(timestamp: number): number | undefined {
     return this.#counted.get(timestamp)?.responseCount;
   }
@@ -63,4 +71,9 @@ export class Customer {
     this.#counted.delete(timestamp);
     this.tracker.settle(timestamp, request, request.failure);
   }
+}
+
+function checkId(what: string, id: number): void {
+  if (Number.isInteger(id) && id >= 0 && id <= ID_MAX) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `the ${what} id must be a whole number from 0 to ${ID_MAX}, but is ${id}`);
 }

@@ -34,7 +34,7 @@ export class KVServer {
     const { server } = office;
     if (server === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a KVServer needs a server node, but this is the ${office.role}`);
     this.office = office;
-    this.simple = new SimpleApp(office, appId);
+    this.simple = new SimpleApp(office, appId, 0); // so that its requests reach KVWorkers, whose customer is 0 unless they say otherwise
     this.#store = new StoreHandle(server.arena, new ValueStore({ arena: server.arena, kernels: server.kernels }));
     this.#handler = this.#store;
     server.apps.add(appId, {

@@ -41,13 +41,17 @@ export class SimpleApp {
 
   /**
    * Sends to a node, or to every node of a group (1 to 7). Returns the timestamp to wait for.
-   * Throws NO_ROUTE when a receiver cannot be reached from here: nodes of one role do not talk to each other.
+   * Throws, nothing sent to anybody, NO_ROUTE when a receiver cannot be reached from here (nodes of one role do not talk to each other),
+   * NODE_DEAD when one is dead or has left, QUEUE_FULL when too much waits for one already.
    */
   request(head: number, body: Uint8Array | string, receiver: number): number {
     const bytes = bytesOf(body);
+    if ((head | 0) !== head) throw new WeighbridgeError("BAD_ARGUMENT", `a head is a 32-bit whole number, not ${head}`);
     checkBody(bytes);
     const channels = this.office.nodeIds(receiver).map((node) => this.office.channelTo(node));
     if (channels.length === 0) throw new WeighbridgeError("NO_ROUTE", `${receiver} is no node and no group with members`);
+    const full = channels.find((channel) => !channel.admits(1));
+    if (full !== undefined) throw new WeighbridgeError("QUEUE_FULL", `too many calls to ${full.name} wait already`, { retryable: true });
     const { appId: app, customerId: customer } = this.customer;
     const timestamp = this.customer.newRequest(channels.length);
     for (const channel of channels) {

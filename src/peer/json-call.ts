@@ -2,6 +2,8 @@
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { type Check, decodeJson, encodeJson } from "../wire/json-body.ts";
 import { Answer, labelOf } from "./answer.ts";
 import { BytesCall } from "./bytes-call.ts";
@@ -33,7 +35,7 @@ export async function ask<Q, R>(
     app: 0,
     customer: 0,
     command: 0,
-    body: encodeJson(body),
+    body: encodeBody(message.name, body),
     answered: (answer) => reply.resolve(decodeJson(message.reply, `the answer to ${message.name}`, answer)),
     failed: (error) => reply.reject(error),
   });
@@ -51,15 +53,23 @@ export function serveControl<Q, R>(
       const label = labelOf(header);
       const request = decodeJson(message.request, message.name, bytes.subarray(at, at + header.payloadBytes));
       const answer = serve(channel, request);
+      const reply = (value: R): void => {
+        const payload = encodeBody(`the answer to ${message.name}`, value);
+        channel.answerRemembered(label.request, [new Answer(label, { payload })]);
+      };
       if (!(answer instanceof Promise)) {
-        channel.answerRemembered(label.request, [new Answer(label, { payload: encodeJson(answer) })]);
+        reply(answer);
         return;
       }
       channel.park(label.request);
-      answer.then(
-        (value) => channel.answerRemembered(label.request, [new Answer(label, { payload: encodeJson(value) })]),
-        (thrown: unknown) => channel.fail(label, thrown),
-      );
+      answer.then(reply).catch((thrown: unknown) => channel.fail(label, thrown));
     },
   };
+}
+
+/** Control messages are one frame. What others had us collect must not grow beyond it unnoticed. */
+function encodeBody(name: string, value: unknown): Uint8Array {
+  const body = encodeJson(value);
+  if (body.length <= PAYLOAD_BYTES_MAX) return body;
+  throw new WeighbridgeError("UNSUPPORTED", `${name} takes ${body.length} bytes, but a frame has room for ${PAYLOAD_BYTES_MAX}`);
 }

@@ -72,6 +72,8 @@ export class Peer implements ChannelHost, ConnectionHost {
   incarnation = 0;
   job = "";
   events: PeerEvents = {};
+  /** Everybody is saying goodbye: links that break now are nobody's worry. */
+  isLeaving = false;
   readonly #transport: Transport;
   readonly #faults: FaultOptions | undefined;
   readonly #redialDelayMs: number;
@@ -235,7 +237,8 @@ export class Peer implements ChannelHost, ConnectionHost {
     this.#connections.delete(connection);
     const { channel } = connection;
     if (cause !== undefined && !this.#closed) {
-      this.log.warn("link broken", { remote: connection.link.remote, node: channel?.name, reason: cause.message });
+      const level = this.isLeaving ? "debug" : "warn";
+      this.log[level]("link broken", { remote: connection.link.remote, node: channel?.name, reason: cause.message });
     }
     const dial = this.#dialing.get(connection);
     this.#dialing.delete(connection);

@@ -21,7 +21,7 @@ import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { BarrierReply, BarrierRequest, StatusReply } from "../wire/control.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import type { RegisterReply } from "../wire/register.ts";
+import type { RegisterReply, RegisterRequest } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { drained, Farewell } from "./farewell.ts";
 import { type Decision, Roster } from "./roster.ts";
@@ -197,6 +197,7 @@ export class Scheduler {
     peer.serve(
       REGISTER.functionId,
       serveControl(REGISTER, (channel, request) => {
+        this.#checkApplication(channel, request);
         const ticket: Ticket = { channel, token: request.token, passed: request.resume?.passed ?? [], reply: new Deferred() };
         this.#tickets.set(channel, ticket);
         this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
@@ -225,6 +226,15 @@ export class Scheduler {
       STATUS.functionId,
       serveControl(STATUS, () => this.status()),
     );
+  }
+
+  /** A link has one application open, and each node resumes its own place: what peers can make us keep is bounded by their links. */
+  #checkApplication(channel: Channel, { resume }: RegisterRequest): void {
+    const { id, name } = channel;
+    if (this.#tickets.has(channel)) throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its place");
+    if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its place`);
+    if (resume !== undefined && resume.node !== id)
+      throw new WeighbridgeError("BAD_REQUEST", `${name} cannot resume the place of ${nameOf(resume.node)}`);
   }
 
   #heard({ id, incarnation }: Channel): Record<never, never> {

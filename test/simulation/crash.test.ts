@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { Random } from "../../src/base/random.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
+import { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
 import { KVWorker } from "../../src/kv/kv-worker.ts";
 import type { Postoffice } from "../../src/kv/postoffice.ts";
@@ -26,7 +26,9 @@ class Crashes {
   readonly cluster: SimCluster;
   /** How often each server was started. */
   readonly lives: number[] = Array.from({ length: SERVERS }, () => 1);
-  readonly accounts: Account[][] = Array.from({ length: WORKERS }, () => Array.from({ length: SERVERS }, () => ({ life: 1, sure: 0, maybe: 0 })));
+  readonly accounts: Account[][] = Array.from({ length: WORKERS }, () =>
+    Array.from({ length: SERVERS }, () => ({ life: 1, sure: 0, maybe: 0 })),
+  );
   readonly done: number[] = Array.from({ length: WORKERS }, () => 0);
   readonly #kvWorkers = new WeakMap<Postoffice, KVWorker>();
   readonly #passed: boolean[] = Array.from({ length: WORKERS }, () => false);

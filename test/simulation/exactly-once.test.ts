@@ -17,7 +17,7 @@ const STEPS = 12;
 
 /** Key i of a worker's own (or of all, for worker −1), spread over the servers. */
 function keyOf(worker: number, i: number): bigint {
-  return BigInt(i % SERVERS) * (2n ** 63n) + BigInt(worker + 1) * 1000n + BigInt(i);
+  return BigInt(i % SERVERS) * 2n ** 63n + BigInt(worker + 1) * 1000n + BigInt(i);
 }
 
 const sorted = (keys: bigint[]): BigUint64Array => BigUint64Array.from(keys.sort((a, b) => (a < b ? -1 : 1)));

@@ -1,3 +1,5 @@
+// What a launcher hands to its children: a configuration as variables, and back.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
