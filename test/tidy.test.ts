@@ -98,7 +98,8 @@ test("doors list their names one by one", () => {
 test("nothing is left to do, and nothing is any", () => {
   for (const path of sources) {
     assert.doesNotMatch(read(path), /\b(TODO|FIXME|XXX)\b/, path);
-    assert.doesNotMatch(read(path), /(: any\b|<any>|\bas any\b)/, path);
+    const code = read(path).replaceAll(/\/\*.*?\*\/|\/\/.*$/gms, "");
+    assert.doesNotMatch(code, /(: any\b|<any>|\bas any\b)/, path);
   }
 });
 

@@ -1,3 +1,5 @@
+// Configuration files: flat keys, variables, Hetu's layouts, and what is wrong with a file.
+
 import assert from "node:assert/strict";
 import { hostname } from "node:os";
 import { test } from "node:test";

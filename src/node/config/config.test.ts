@@ -1,3 +1,5 @@
+// Where configuration comes from, who wins, and what is said when it makes no sense.
+
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

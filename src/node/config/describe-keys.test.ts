@@ -1,3 +1,5 @@
+// The list of keys, as help and docs/configuration.md show it.
+
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { test } from "node:test";

@@ -1,3 +1,5 @@
+// Which known name somebody probably meant.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { editDistance, isSlip, nearestName } from "./nearest-name.ts";

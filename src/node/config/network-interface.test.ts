@@ -1,3 +1,5 @@
+// Addresses of network interfaces by name.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { addressOfInterface, firstOuterAddress, isLoopback, isWildcard, listInterfaces } from "./network-interface.ts";

@@ -1,3 +1,5 @@
+// How single values are read: numbers, sizes, times, switches.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { byteSize, DURATION_MS_MAX, hostName, milliseconds, optional, percent, type ValueKind, wholeNumber } from "./value-kind.ts";
