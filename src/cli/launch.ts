@@ -47,7 +47,7 @@ export function launchCommand(invocation: Invocation): Command {
     .addHelpText("after", HELP)
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
       const plan = await plannedJob(script, args, flags);
-      if (script === undefined) tellHowToJoin(plan.scheduler);
+      if (script === undefined && plan.scheduler.workerCount > 0) tellHowToJoin(plan.scheduler);
       invocation.exitCode = await runJob(plan);
     });
   return addConfigFlags(command, { except: [...NODE_KEYS, "schedulerPort"], defaults: DEFAULTS });
@@ -81,7 +81,8 @@ function programFor(
 
 function tellHowToJoin({ workerCount, schedulerHost, schedulerPort, serverCount }: NodeConfig): void {
   const how = `weighbridge worker -s ${serverCount} -w ${workerCount} --scheduler-host ${schedulerHost} --scheduler-port ${schedulerPort}`;
-  process.stderr.write(`weighbridge: waiting for ${workerCount} workers; start each with: ${how} script.ts\n`);
+  const workers = workerCount === 1 ? "1 worker; start it" : `${workerCount} workers; start each`;
+  process.stderr.write(`weighbridge: waiting for ${workers} with: ${how} script.ts\n`);
 }
 
 /** Runs the job with its output on ours. Returns the exit code. */

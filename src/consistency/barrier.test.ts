@@ -66,11 +66,21 @@ test("a member that dies inside fails all who wait, and is not counted afterward
   enter(9);
   enter(11);
   states.set(9, "dead");
-  assert.deepEqual(texts(barriers.died(9)), ["11:NODE_DEAD"]);
+  assert.deepEqual(texts(barriers.died(9)), ["9:NODE_DEAD", "11:NODE_DEAD"]);
   states.set(9, "alive"); // restarted
   assert.deepEqual(enter(11), []);
   assert.deepEqual(enter(13), []);
   assert.deepEqual(enter(9), ["11:1", "13:1", "9:1"]);
+});
+
+test("a member that was only silent learns that its entry is gone, and may enter again", () => {
+  const { states, barriers, enter } = cluster();
+  enter(9);
+  states.set(9, "dead");
+  assert.deepEqual(texts(barriers.died(9)), ["9:NODE_DEAD"]);
+  states.set(9, "alive"); // heard of again, in the same life
+  assert.deepEqual(enter(11), []);
+  assert.deepEqual(enter(9), ["11:1", "9:1"]);
 });
 
 test("the failure names the dead node", () => {
@@ -108,7 +118,7 @@ test("a place that was taken over fails those who waited for its old life, and f
   const { barriers, enter } = cluster([1, 9, 11, 13]);
   enter(9);
   enter(11);
-  assert.deepEqual(texts(barriers.died(9)), ["11:NODE_DEAD"]); // replaced at once: never seen in state dead
+  assert.deepEqual(texts(barriers.died(9)), ["9:NODE_DEAD", "11:NODE_DEAD"]); // replaced at once: never seen in state dead
   enter(11);
   assert.deepEqual(enter(13), []);
 });

@@ -74,15 +74,15 @@ export class Barriers<T> {
     return barrier.round > gathering.lastRound ? this.#catchUp(gathering, barrier.round) : [];
   }
 
-  /** This life of the node is over, whether another one follows or not: its entries are gone and those who wait for it fail (B3). */
+  /**
+   * The node is dead, or its life is over: those who wait for it fail (B3). So does its own entry: a node that was only silent is heard of
+   * again, and must learn that it stands there no more.
+   */
   died(node: number): SettledEntry<T>[] {
-    const settled: SettledEntry<T>[] = [];
     const member = this.#members().find((candidate) => candidate.node === node);
-    for (const gathering of this.#gatherings.values()) {
-      gathering.entries.delete(node);
-      if (member !== undefined && inGroup(member.role, gathering.group)) settled.push(...failAll(gathering, [node]));
-    }
-    return settled;
+    if (member === undefined) return [];
+    const concerned = [...this.#gatherings.values()].filter(({ group }) => inGroup(member.role, group));
+    return concerned.flatMap((gathering) => failAll(gathering, [node]));
   }
 
   /** The membership changed: some rounds may be over now, or never will be. */

@@ -12,6 +12,10 @@ test("cuts the key space where ps-lite cuts it", () => {
   );
 });
 
+test("no servers have no ranges", () => {
+  assert.deepEqual(evenRanges(0), []);
+});
+
 test("ranges lie end to end from 0 to 2^64, so that 2^64 − 1 has an owner", () => {
   for (const count of [1, 2, 3, 7, 64, 1000]) {
     const ranges = evenRanges(count);

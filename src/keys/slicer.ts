@@ -10,9 +10,11 @@ export type Cuts = readonly number[];
 export type Slicer = (keys: BigUint64Array, ranges: readonly Range[]) => Cuts;
 
 export const sliceByRange: Slicer = (keys, ranges) => {
-  const cuts: number[] = [0];
-  for (let i = 1; i < ranges.length; i++) cuts.push(lowerBound(keys, (ranges[i] as Range).begin));
-  cuts.push(keys.length);
+  if (ranges.length === 1) return [0, keys.length];
+  const cuts = new Array<number>(ranges.length + 1);
+  cuts[0] = 0;
+  for (let i = 1; i < ranges.length; i++) cuts[i] = lowerBound(keys, (ranges[i] as Range).begin);
+  cuts[ranges.length] = keys.length;
   return cuts;
 };
 

@@ -64,10 +64,11 @@ export class KVWorker implements KvOwner {
   readonly #tracker: RequestTracker;
   #slicer: Slicer = sliceByRange;
 
-  /** Throws BAD_ARGUMENT on a node that is no worker, and when this app and customer exist already. */
+  /** Throws BAD_ARGUMENT on a node that is no worker, without servers, and when this app and customer exist already. */
   constructor(office: Postoffice, appId: number, customerId = 0) {
     const { worker } = office;
     if (worker === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a KVWorker needs a worker node, but this is the ${office.role}`);
+    if (office.numServers === 0) throw bad("a KVWorker needs servers, and this cluster has none");
     this.office = office;
     this.simple = new SimpleApp(office, appId, customerId);
     this.app = appId;
@@ -165,9 +166,9 @@ export class KVWorker implements KvOwner {
 
   #send(request: KvRequest): number {
     const { ranges } = this.#worker;
-    const cuts = this.#slicer(request.arrays.keys, ranges);
+    const cuts = this.#slicer(request.keys, ranges);
     if (this.#slicer !== sliceByRange) {
-      const problem = problemWithCuts(cuts, request.arrays.keys.length, ranges.length);
+      const problem = problemWithCuts(cuts, request.keys.length, ranges.length);
       if (problem !== undefined) throw bad(`the slicer gave ${problem}`);
     }
     request.timestamp = this.#tracker.nextTimestamp;

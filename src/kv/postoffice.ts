@@ -8,13 +8,14 @@
 //   P5. After a failure of the whole job every later call fails with the job's reason.
 
 import type { Clock } from "../base/clock.ts";
-import type { WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { AppDirectory } from "../functions/app-directory.ts";
 import { Arena } from "../kernel/arena.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
-import type { Channel, ChannelLimits, FunctionHandler } from "../peer/channel.ts";
+import type { Channel, FunctionHandler } from "../peer/channel.ts";
+import type { ChannelLimits } from "../peer/channel-limits.ts";
 import type { FaultOptions } from "../peer/faults.ts";
 import { Membership } from "../peer/membership.ts";
 import type { PeerMetrics } from "../peer/metrics.ts";
@@ -84,6 +85,7 @@ export class Postoffice {
   #scheduler: Scheduler | undefined;
   #failure: WeighbridgeError | undefined;
   #finalizing: Promise<void> | undefined;
+  readonly #closing = new AbortController();
 
   private constructor(options: PostofficeOptions) {
     const { role, clock, log = SILENT_LOG, transport, resendTimeoutMs = 0, faults, limits = {} } = options;
@@ -105,6 +107,8 @@ export class Postoffice {
 
   /** Starts a node and waits for the rest of the cluster. Throws what went wrong, with everything closed again. */
   static async start(options: PostofficeOptions): Promise<Postoffice> {
+    checkCount("serverCount", options.serverCount);
+    checkCount("workerCount", options.workerCount);
     const office = new Postoffice(options);
     try {
       if (options.role === "scheduler") await office.#startScheduler();
@@ -112,6 +116,8 @@ export class Postoffice {
       const { startBarrier = true } = options;
       if (startBarrier && !office.isRecovery) await office.barrier(0, Group.ALL);
     } catch (thrown) {
+      office.#membership?.close();
+      await office.#scheduler?.close();
       await office.#peer.close();
       throw office.#failure ?? thrown;
     }
@@ -212,7 +218,7 @@ export class Postoffice {
     await node?.barrier(group, customerId, wait);
   }
 
-  /** Called once, when this node is finalized. */
+  /** Called once, when this node is finalized, after the others are done and before the links close. */
   registerExitCallback(callback: () => void): void {
     this.#exitCallbacks.push(callback);
   }
@@ -226,8 +232,10 @@ export class Postoffice {
     await this.#finalizing;
   }
 
+  /** Leaves the cluster without waiting for the others, also when a `finalize` waits for them: that one fails with ABORTED. */
   async close(): Promise<void> {
-    await this.finalize({ barrier: false });
+    this.#closing.abort();
+    await this.finalize({ barrier: false }).catch(() => {}); // whoever called `finalize` gets its failure; this node is closed either way
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -311,22 +319,31 @@ export class Postoffice {
     await membership.join();
   }
 
-  async #finalize({ barrier = true, ...wait }: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
+  async #finalize({ barrier = true, deadlineMs, signal }: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
+    const wait = { deadlineMs, signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]) };
     let failure: unknown;
     try {
       if (barrier) await this.#lastBarrier(wait);
       await this.#membership?.leave();
-      if (barrier) await this.#scheduler?.finished;
+      if (barrier && this.#scheduler !== undefined) await waitFor(this.#scheduler.finished, "all nodes to leave", this.clock, wait);
     } catch (thrown) {
       failure = this.#failure ?? thrown;
       if (!(barrier && this.#membership !== undefined)) throw failure;
       await this.#membership.leave().catch(() => {}); // the barrier's failure is the one to tell
     } finally {
-      for (const callback of this.#exitCallbacks.splice(0)) callback();
+      for (const callback of this.#exitCallbacks.splice(0)) this.#callBack(callback);
       await this.#scheduler?.close();
       await this.#peer.close();
     }
     if (failure !== undefined) throw failure;
+  }
+
+  #callBack(exitCallback: () => void): void {
+    try {
+      exitCallback();
+    } catch (thrown) {
+      this.log.error("an exit callback failed", { reason: reasonOf(thrown) });
+    }
   }
 
   /** P4: who is dead for longer than `startTimeoutMs` ends it, by name. */
@@ -345,7 +362,8 @@ export class Postoffice {
         if (isFirstDeath) deadSinceMs = failedAtMs;
         if (!isWeighbridgeError(thrown, "NODE_DEAD") || failedAtMs - deadSinceMs >= startTimeoutMs) throw thrown;
       }
-      await new Promise<void>((resolve) => this.clock.after(REVIVAL_CHECK_MS, resolve));
+      const revivalCheck = new Promise<void>((resolve) => this.clock.after(REVIVAL_CHECK_MS, resolve));
+      await waitFor(revivalCheck, "dead nodes to come back", this.clock, { signal: wait.signal });
     }
   }
 
@@ -365,6 +383,11 @@ export class Postoffice {
     this.#options.onRoster?.(roster);
     for (const { node, state } of roster.nodes) if (state !== "alive") this.#peer.channel(node)?.failCalls(goneError(node, state));
   }
+}
+
+function checkCount(what: string, count: number): void {
+  if (Number.isSafeInteger(count) && count >= 0) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `${what} must be a whole number from 0 up, but is ${count}`);
 }
 
 function goneError(node: number, state: "dead" | "left"): WeighbridgeError {

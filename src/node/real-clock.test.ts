@@ -1,3 +1,5 @@
+// The clock of a running process.
+
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";

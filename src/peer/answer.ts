@@ -1,7 +1,7 @@
 // answer — one frame back to the node that asked: an acknowledgement, values, or a failure. Used when it cannot be written at once,
 // and when it has to be remembered; most acknowledgements go straight into the batch and never become an object.
 
-import { type FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
+import { FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
 import { type FrameBatch, type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
 
 /** What an answer repeats of its request; kept when the answer is given later. */
@@ -18,6 +18,11 @@ export type RequestLabel = {
 export function labelOf(header: FrameHeader): RequestLabel {
   const { functionId, priority, request, app, customer, command } = header;
   return { functionId, priority, request, app, customer, command };
+}
+
+/** The same label, to be kept: one that is a reused header is copied. */
+export function keptLabel(label: RequestLabel): RequestLabel {
+  return label instanceof FrameHeader ? labelOf(label) : label;
 }
 
 export type AnswerOptions = {

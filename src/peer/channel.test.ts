@@ -3,13 +3,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { SILENT_LOG } from "../base/log.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { type StubFrame, StubLink } from "../testing/stub-link.ts";
 import { FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { Answer, labelOf, setExtent } from "./answer.ts";
 import { Call } from "./call.ts";
-import { CHANNEL_LIMITS, Channel, type ChannelLimits, type FunctionHandler } from "./channel.ts";
+import { Channel, type FunctionHandler } from "./channel.ts";
+import { CHANNEL_LIMITS, type ChannelLimits } from "./channel-limits.ts";
+import { Complaints } from "./complaints.ts";
 import { type FaultOptions, Faults } from "./faults.ts";
 import { type FrameBatch, PagePool } from "./frame-batch.ts";
 import { PeerMetrics } from "./metrics.ts";
@@ -91,6 +94,7 @@ class Stage {
         clock: this.clock,
         pages: new PagePool(),
         metrics: this.metrics,
+        complaints: new Complaints(SILENT_LOG, this.clock),
         limits: { ...CHANNEL_LIMITS, ...limits },
         resendTimeoutMs: 0,
         nextStamp: () => ++this.#stamp,
@@ -190,8 +194,8 @@ test("an answer ends its call, in whatever order answers come, and what nobody w
   stage.reply(3, "three");
   stage.reply(1);
   stage.reply(1);
-  stage.reply(9);
-  stage.reply(0);
+  assert.throws(() => stage.reply(9), /answered request 9; requests 1 to 3 were made/, "which breaks the link");
+  assert.throws(() => stage.reply(0), /answered request 0/);
   assert.deepEqual(outcomes(list), ["answered", "open", "answered three"]);
   assert.equal(stage.metrics.orphanAnswers, 3);
   assert.equal(stage.channel.openCallCount, 1);
@@ -467,7 +471,7 @@ test("a gap is told once, and the missing request and all behind it leave again"
   worker.receive(Kind.NOTICE, 3);
   await worker.clock.run();
   assert.deepEqual(worker.left(), ["3/3 call3", "4/4 call4"]);
-  worker.receive(Kind.NOTICE, 99);
+  assert.throws(() => worker.receive(Kind.NOTICE, 99), /misses request 99/, "which breaks the link");
   await worker.clock.run();
   assert.deepEqual(worker.left(), []);
 });

@@ -16,37 +16,20 @@ import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { RingQueue } from "../base/ring-queue.ts";
 import type { Link } from "../transport/transport.ts";
-import { type Failure, failureShape, fromFailure, toFailure } from "../wire/failure.ts";
-import { FrameHeader, Kind, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
-import { decodeJson, encodeJson } from "../wire/json-body.ts";
+import { decodeFailure, fromFailure, toFailure } from "../wire/failure.ts";
+import { FrameHeader, Kind, PAYLOAD_BYTES_MAX, REQUESTS_OPEN_MAX } from "../wire/frame.ts";
+import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { Answer, fillAnswerHeader, labelOf, type RequestLabel, setExtent } from "./answer.ts";
+import { Answer, fillAnswerHeader, keptLabel, labelOf, type RequestLabel, setExtent } from "./answer.ts";
 import { Call } from "./call.ts";
+import type { ChannelLimits } from "./channel-limits.ts";
+import type { Complaints } from "./complaints.ts";
 import type { Faults } from "./faults.ts";
 import { FrameBatch, type Held, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
 import { GapNotice } from "./gap-notice.ts";
 import type { PeerMetrics } from "./metrics.ts";
 import { type Notice, type Outbound, Outbox } from "./outbox.ts";
 import { Session } from "./session.ts";
-
-export type ChannelLimits = {
-  readonly inFlightBytesMax: number;
-  /** One write takes about this much. */
-  readonly writeBytesMax: number;
-  readonly answerBytesMax: number;
-  /** Calls that left and are not settled, or wait behind one that is not. */
-  readonly pendingMax: number;
-  /** Calls that wait to leave; beyond it `send` refuses. */
-  readonly queuedMax: number;
-};
-
-export const CHANNEL_LIMITS: ChannelLimits = {
-  inFlightBytesMax: 2 * 1024 * 1024,
-  writeBytesMax: 1024 * 1024,
-  answerBytesMax: 4 * 1024 * 1024,
-  pendingMax: 1 << 20,
-  queuedMax: 1 << 16,
-};
 
 /** Serves one function. Both are called with a header and bytes that are valid until they return. */
 export type FunctionHandler = {
@@ -64,6 +47,7 @@ export type ChannelHost = {
   readonly clock: Clock;
   readonly pages: PagePool;
   readonly metrics: PeerMetrics;
+  readonly complaints: Complaints;
   readonly limits: ChannelLimits;
   /** 0: only reconnects make calls leave again. */
   readonly resendTimeoutMs: number;
@@ -292,7 +276,8 @@ export class Channel {
     const call = index >= 0 ? this.#pending.at(index) : undefined;
     if (call === undefined) {
       this.#host.metrics.orphanAnswers++;
-      return;
+      if (header.request >= this.#nextRequest || header.request === 0) throw this.#illegal(`answered request ${header.request}`);
+      return; // an answer that came before
     }
     if (header.kind === Kind.FAILURE) {
       const failure = decodeFailure(bytes.subarray(at, at + header.payloadBytes)); // if that throws, the call stays for the next link
@@ -323,13 +308,21 @@ export class Channel {
   }
 
   #takeNotice(missing: number): void {
+    if (missing >= this.#nextRequest || missing === 0) throw this.#illegal(`misses request ${missing}`);
     const index = Math.max(0, missing - this.#pendingFirst);
     if (index >= this.#pending.length) return;
     this.#resendAt = Math.min(this.#resendAt, index);
     this.#scheduleSoon();
   }
 
+  #illegal(what: string): WeighbridgeError {
+    return new WeighbridgeError("BAD_FRAME", `${this.name} ${what}; requests 1 to ${this.#nextRequest - 1} were made`);
+  }
+
   #takeRequest(header: FrameHeader, bytes: Uint8Array, at: number): void {
+    if (header.request - header.settled > REQUESTS_OPEN_MAX || header.request === 0) {
+      throw new WeighbridgeError("BAD_FRAME", `${this.name} sent request ${header.request} with those before ${header.settled} settled`);
+    }
     const admission = this.#session.admit(header.request, header.settled);
     if (admission !== "fresh") {
       const { metrics } = this.#host;
@@ -369,7 +362,7 @@ export class Channel {
   /** Says yes, with nothing else to say. */
   acknowledge(label: RequestLabel): void {
     if (this.#outbox.length > 0 || !this.#canWrite()) {
-      this.#push(new Answer(labelCopy(label)));
+      this.#push(new Answer(keptLabel(label)));
       return;
     }
     const header = this.#header;
@@ -383,7 +376,7 @@ export class Channel {
   answerCopy(label: RequestLabel, source: Uint8Array, from: number, byteCount: number): void {
     assert(byteCount <= INLINE_BYTES_MAX, "larger answers go by reference");
     if (this.#outbox.length > 0 || !this.#canWrite()) {
-      this.#push(new Answer(labelCopy(label), { payload: source.slice(from, from + byteCount) }));
+      this.#push(new Answer(keptLabel(label), { payload: source.slice(from, from + byteCount) }));
       return;
     }
     const header = this.#header;
@@ -400,7 +393,7 @@ export class Channel {
 
   /** Answers with these bytes by reference; `held` is released when they have left or never will. */
   answerHeld(label: RequestLabel, payload: Uint8Array, held?: Held): void {
-    this.answer(new Answer(labelCopy(label), held === undefined ? { payload } : { payload, held }));
+    this.answer(new Answer(keptLabel(label), held === undefined ? { payload } : { payload, held }));
   }
 
   /** Sends one frame of an answer that could be made again. */
@@ -418,8 +411,11 @@ export class Channel {
   fail(label: RequestLabel, thrown: unknown): void {
     this.#host.metrics.requestsFailed++;
     const failure = toFailure(thrown);
+    const { code, message: reason, retryable } = failure;
+    const fields = { node: this.name, function: label.functionId, request: label.request, code, reason };
+    this.#host.complaints.tell(retryable ? "info" : "warn", "a request failed", fields);
     const payload = encodeJson({ ...failure, message: failure.message.slice(0, PAYLOAD_BYTES_MAX / 8) });
-    this.answerRemembered(label.request, [new Answer(labelCopy(label), { kind: Kind.FAILURE, payload })]);
+    this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);
   }
 
   /** The answer to this request comes later, through `answerRemembered` or `fail`. */
@@ -587,13 +583,4 @@ export class Channel {
       return;
     }
   }
-}
-
-/** A label that is a reused header must be copied to be kept. */
-function labelCopy(label: RequestLabel): RequestLabel {
-  return label instanceof FrameHeader ? labelOf(label) : label;
-}
-
-function decodeFailure(body: Uint8Array): Failure {
-  return decodeJson(failureShape, "a failure", body);
 }

@@ -13,7 +13,7 @@
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Link, LinkReader } from "../transport/transport.ts";
-import { failureShape, fromFailure, toFailure } from "../wire/failure.ts";
+import { decodeFailure, fromFailure, toFailure } from "../wire/failure.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../wire/frame.ts";
 import { FrameReader, type FrameSink } from "../wire/frame-reader.ts";
 import { type Hello, helloShape } from "../wire/hello.ts";
@@ -146,7 +146,7 @@ export class Connection implements LinkReader, FrameSink {
 
   #refusal(body: Uint8Array): WeighbridgeError {
     try {
-      return fromFailure(decodeJson(failureShape, "a failure", body), this.link.remote);
+      return fromFailure(decodeFailure(body), this.link.remote);
     } catch (thrown) {
       throw this.#badHello(`a failure that cannot be read: ${reasonOf(thrown)}`);
     }

@@ -16,7 +16,9 @@ import type { Address, Link, Listener, Transport } from "../transport/transport.
 import type { Hello } from "../wire/hello.ts";
 import { FIRST_SERVER_ID, nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Call } from "./call.ts";
-import { CHANNEL_LIMITS, Channel, type ChannelHost, type ChannelLimits, type FunctionHandler } from "./channel.ts";
+import { Channel, type ChannelHost, type FunctionHandler } from "./channel.ts";
+import { CHANNEL_LIMITS, type ChannelLimits } from "./channel-limits.ts";
+import { Complaints } from "./complaints.ts";
 import { Connection, type ConnectionHost, type ReadBuffers } from "./connection.ts";
 import { type FaultOptions, Faults } from "./faults.ts";
 import { PagePool } from "./frame-batch.ts";
@@ -62,6 +64,7 @@ export class Peer implements ChannelHost, ConnectionHost {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics: PeerMetrics = new PeerMetrics();
+  readonly complaints: Complaints;
   readonly pages: PagePool = new PagePool();
   readonly limits: ChannelLimits;
   readonly resendTimeoutMs: number;
@@ -92,6 +95,7 @@ export class Peer implements ChannelHost, ConnectionHost {
   constructor(options: PeerOptions) {
     this.clock = options.clock;
     this.log = options.log;
+    this.complaints = new Complaints(options.log, options.clock);
     this.readBuffers = options.readBuffers;
     this.limits = { ...CHANNEL_LIMITS, ...options.limits };
     this.resendTimeoutMs = options.resendTimeoutMs ?? 0;
@@ -147,7 +151,10 @@ export class Peer implements ChannelHost, ConnectionHost {
     }
     const dial = this.#dials.get(channel);
     assert(dial !== undefined, "a node is either dialed or accepted");
-    if (channel.incarnation < incarnation && channel.incarnation !== 0) this.#renew(channel, incarnation);
+    if (channel.incarnation < incarnation && channel.incarnation !== 0) {
+      this.#replaceLink(channel); // answers of the old life may be under way on it, with numbers that are given again now
+      this.#renew(channel, incarnation);
+    }
     channel.incarnation = Math.max(channel.incarnation, incarnation);
     if (dial.address !== address) {
       dial.address = address;
@@ -237,8 +244,8 @@ export class Peer implements ChannelHost, ConnectionHost {
     this.#connections.delete(connection);
     const { channel } = connection;
     if (cause !== undefined && !this.#closed) {
-      const level = this.isLeaving ? "debug" : "warn";
-      this.log[level]("link broken", { remote: connection.link.remote, node: channel?.name, reason: cause.message });
+      const fields = { remote: connection.link.remote, node: channel?.name, reason: cause.message };
+      this.complaints.tell(this.isLeaving ? "debug" : "warn", "link broken", fields);
     }
     const dial = this.#dialing.get(connection);
     this.#dialing.delete(connection);
@@ -259,7 +266,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     for (const { channel } of this.#connections) if (channel === undefined || channel.id < 0) count++;
     if (count < NOBODIES_MAX) return;
     this.metrics.linksRefused++;
-    this.log.warn("link refused", { remote, reason: `${count} links are open already that no node stands behind` });
+    this.complaints.tell("warn", "link refused", { remote, reason: `${count} links are open already that no node stands behind` });
     throw new WeighbridgeError("QUEUE_FULL", `${count} links without a node are open already`, { retryable: true });
   }
 

@@ -15,7 +15,7 @@ export function countOf({ serverCount, workerCount }: ClusterCounts, role: Role)
   return role === "server" ? serverCount : role === "worker" ? workerCount : 1;
 }
 
-const COUNTS_FIX = "start all nodes with the same DMLC_NUM_SERVER/DMLC_NUM_WORKER (--servers/--workers)";
+const COUNTS_FIX = "start all nodes with the same DMLC_NUM_SERVER/DMLC_NUM_WORKER (--server-count/--worker-count)";
 const RANK_FIX = "give each node of a role its own rank (--rank, SERVER_ID/WORKER_ID), or none";
 
 function plural(count: number, role: Role): string {

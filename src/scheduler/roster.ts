@@ -255,7 +255,8 @@ export class Roster<T> {
       const message = `${nameOf(claim.node)} ("${request.label}") belongs to job ${claim.job}, but this scheduler runs job ${this.#job}`;
       return [{ kind: "refuse", ticket, error: new WeighbridgeError("FENCED", message) }];
     }
-    for (const node of this.#places.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node }); // R3
+    // A scheduler that was there from the start knows better than any node.
+    if (this.#isResumed) for (const node of this.#places.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node }); // R3
     const place = this.#places.get(claim.node);
     if (place === undefined || claim.incarnation < place.incarnation) {
       return this.#conclude([...decisions, { kind: "refuse", ticket, error: fenced(claim.node, claim.incarnation, place) }], nowMs);

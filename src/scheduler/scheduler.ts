@@ -230,11 +230,11 @@ export class Scheduler {
 
   /** A link has one application open, and each node resumes its own place: what peers can make us keep is bounded by their links. */
   #checkApplication(channel: Channel, { resume }: RegisterRequest): void {
-    const { id, name } = channel;
+    const { id, name, incarnation } = channel;
     if (this.#tickets.has(channel)) throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its place");
     if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its place`);
-    if (resume !== undefined && resume.node !== id)
-      throw new WeighbridgeError("BAD_REQUEST", `${name} cannot resume the place of ${nameOf(resume.node)}`);
+    if (resume !== undefined && (resume.node !== id || resume.incarnation !== incarnation))
+      throw new WeighbridgeError("BAD_REQUEST", `${name} cannot resume the place of ${nameOf(resume.node)} in life ${resume.incarnation}`);
   }
 
   #heard({ id, incarnation }: Channel): Record<never, never> {

@@ -1,3 +1,5 @@
+// The order of simulated events, and how promises fit between them.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";

@@ -1,3 +1,5 @@
+// What the simulated network does beyond being a transport (test/conformance): cuts, breaks and crashes, from a seed.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";

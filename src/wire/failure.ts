@@ -1,11 +1,16 @@
 // failure — how an error crosses the wire: its code, its message and whether trying again may help.
 
 import { type ErrorCode, WeighbridgeError } from "../base/errors.ts";
-import { type Check, flag, object, text } from "./json-body.ts";
+import { type Check, decodeJson, flag, object, text } from "./json-body.ts";
 
 export type Failure = { readonly code: string; readonly message: string; readonly retryable: boolean };
 
 export const failureShape: Check<Failure> = object({ code: text, message: text, retryable: flag });
+
+/** Throws BAD_REQUEST for a body that is none. */
+export function decodeFailure(body: Uint8Array): Failure {
+  return decodeJson(failureShape, "a failure", body);
+}
 
 /** Anything that was thrown, as it is sent. What is not a WeighbridgeError came out of a user's handler. */
 export function toFailure(thrown: unknown): Failure {

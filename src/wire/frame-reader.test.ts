@@ -1,3 +1,5 @@
+// Every way a stream of frames can be cut into reads, and every way it can be wrong.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";

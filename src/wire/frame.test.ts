@@ -1,3 +1,5 @@
+// Headers, both ways, and what is refused.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";

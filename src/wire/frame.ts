@@ -29,6 +29,9 @@ export const BLOCK_BYTES: number = 512 * 1024;
 /** A block with its keys fits, with room to spare; nothing legal is larger. */
 export const PAYLOAD_BYTES_MAX: number = 1024 * 1024;
 
+/** How many requests a node may have open on a channel, from the first unsettled one on: what the other side may have to remember of it. */
+export const REQUESTS_OPEN_MAX: number = 1 << 20;
+
 const MAGIC = 0x4257;
 const VERSION = 1;
 const TWO_32 = 2 ** 32;

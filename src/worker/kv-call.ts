@@ -64,7 +64,7 @@ export class KvCall extends Call {
   }
 
   get isUpdate(): boolean {
-    return this.#request.arrays.sent !== undefined;
+    return this.#request.sent !== undefined;
   }
 
   get isRead(): boolean {
@@ -77,24 +77,24 @@ export class KvCall extends Call {
 
   get byteCount(): number {
     const { keyFrom, keyTo, valueFrom, valueTo } = this.#span;
-    const { sent } = this.#request.arrays;
+    const { sent } = this.#request;
     return (keyTo - keyFrom) * KEY_BYTES + (sent === undefined ? 0 : (valueTo - valueFrom) * sent.BYTES_PER_ELEMENT);
   }
 
   encode(header: FrameHeader, batch: FrameBatch): void {
     const request = this.#request;
-    const { owner, arrays } = request;
+    const { owner, lens } = request;
     const span = this.#span;
     const keyCount = span.keyTo - span.keyFrom;
-    const lensBytes = arrays.lens === undefined || span.pieceOffset >= 0 ? 0 : keyCount * LEN_BYTES;
+    const lensBytes = lens === undefined || span.pieceOffset >= 0 ? 0 : keyCount * LEN_BYTES;
     const payloadBytes = this.byteCount + lensBytes;
     header.app = owner.app;
     header.customer = owner.customer;
     header.command = request.command;
     header.flags =
-      dtypeBits(arrays.dtype) |
+      dtypeBits(request.dtype) |
       (lensBytes > 0 ? KvFlag.LENS : 0) |
-      (arrays.lens === undefined ? 0 : KvFlag.VARIABLE) |
+      (lens === undefined ? 0 : KvFlag.VARIABLE) |
       (request.wantsLens ? KvFlag.WANT_LENS : 0) |
       (span.keyFrom === this.#part.keyFrom && span.pieceOffset <= 0 ? KvFlag.FIRST : 0) |
       (span.isLast ? KvFlag.LAST : 0) |
@@ -109,7 +109,7 @@ export class KvCall extends Call {
   }
 
   #encodeInline(batch: FrameBatch, at: number, lensBytes: number): void {
-    const { keys, sent, lens } = this.#request.arrays;
+    const { keys, sent, lens } = this.#request;
     const { keyFrom, keyTo, valueFrom, valueTo } = this.#span;
     const { page } = batch;
     const keyBytes = (keyTo - keyFrom) * KEY_BYTES;
@@ -129,7 +129,7 @@ export class KvCall extends Call {
   }
 
   #encodeAttached(header: FrameHeader, batch: FrameBatch, lensBytes: number): void {
-    const { keys, sent, lens } = this.#request.arrays;
+    const { keys, sent, lens } = this.#request;
     const { keyFrom, keyTo, valueFrom, valueTo } = this.#span;
     const keyBytes = (keyTo - keyFrom) * KEY_BYTES;
     if (keyBytes <= INLINE_BYTES_MAX) {
@@ -145,13 +145,13 @@ export class KvCall extends Call {
   }
 
   destination(header: FrameHeader): Uint8Array | undefined {
-    const { received } = this.#request.arrays;
+    const { received } = this.#request;
     const total = totalBytesOf(header);
     const offset = offsetBytesOf(header);
     if (offset + header.payloadBytes > total) return undefined; // `answered` says what is wrong with it
     if (this.#request.wantsLens) {
-      if (this.#landing?.length !== total) this.#landing = new Uint8Array(total);
-      return this.#landing.subarray(offset, offset + header.payloadBytes);
+      if (this.#landing?.length !== total) this.#landing = tryBytes(total);
+      return this.#landing?.subarray(offset, offset + header.payloadBytes);
     }
     if (received === undefined || total !== this.#expectedBytes(header) || header.payloadBytes <= LOOP_BYTES_MAX) return undefined;
     return new Uint8Array(received.buffer, received.byteOffset + this.#firstByte(header) + offset, header.payloadBytes);
@@ -166,13 +166,16 @@ export class KvCall extends Call {
     const total = totalBytesOf(header);
     const offset = offsetBytesOf(header);
     if (offset + header.payloadBytes > total) throw new WeighbridgeError("BAD_FRAME", "an answer reaches beyond its own end");
+    if (header.payloadBytes === 0 && total > 0) throw new WeighbridgeError("BAD_FRAME", "a part of an answer is empty");
     if (!request.wantsLens) {
       const expected = this.#expectedBytes(header);
       if (total !== expected) throw this.#lengthError(total, expected);
       if (header.payloadBytes <= LOOP_BYTES_MAX) this.#copySmall(header, bytes, at, offset);
     }
+    if (request.wantsLens && total > 0 && this.#landing?.length !== total)
+      throw new WeighbridgeError("VALUE_LENGTH", `an answer of ${total} bytes is more than this process can hold`);
     if (total > header.payloadBytes && !this.#isLastOf(total, offset, header)) return false;
-    if (request.wantsLens) this.#landed((header.flags & KvFlag.WHOLE) !== 0);
+    if (request.wantsLens) this.#landed(total, (header.flags & KvFlag.WHOLE) !== 0);
     request.frameDone();
     return true;
   }
@@ -185,8 +188,8 @@ export class KvCall extends Call {
   override mustFollow(waiting: Call): boolean {
     if (!(waiting instanceof KvCall) || !waiting.isUpdate) return false;
     if (this.#request.owner.app !== waiting.#request.owner.app) return false;
-    const mine = this.#request.arrays;
-    const theirs = waiting.#request.arrays;
+    const mine = this.#request;
+    const theirs = waiting.#request;
     return (
       (mine.keys[this.#part.keyFrom] as bigint) <= (theirs.keys[waiting.#part.keyTo - 1] as bigint) &&
       (theirs.keys[waiting.#part.keyFrom] as bigint) <= (mine.keys[this.#part.keyTo - 1] as bigint)
@@ -195,7 +198,7 @@ export class KvCall extends Call {
 
   /** K3 */
   #expectedBytes(header: FrameHeader): number {
-    const { received } = this.#request.arrays;
+    const { received } = this.#request;
     assert(received !== undefined, "only reads have room for values");
     const { valueFrom, valueTo } = (header.flags & KvFlag.WHOLE) === 0 ? this.#span : this.#part;
     return (valueTo - valueFrom) * received.BYTES_PER_ELEMENT;
@@ -203,11 +206,11 @@ export class KvCall extends Call {
 
   #firstByte(header: FrameHeader): number {
     const from = (header.flags & KvFlag.WHOLE) === 0 ? this.#span.valueFrom : this.#part.valueFrom;
-    return from * this.#request.arrays.elementBytes;
+    return from * this.#request.elementBytes;
   }
 
   #copySmall(header: FrameHeader, bytes: Uint8Array, at: number, offset: number): void {
-    const { received } = this.#request.arrays;
+    const { received } = this.#request;
     const first = this.#firstByte(header) + offset;
     if (received instanceof Float32Array) {
       const floats = this.#request.owner.window.over(bytes);
@@ -218,14 +221,16 @@ export class KvCall extends Call {
     }
   }
 
-  #landed(isWhole: boolean): void {
+  #landed(total: number, isWhole: boolean): void {
     const { keyFrom, keyTo } = isWhole ? this.#part : this.#span;
-    this.#request.landings?.push({ keyFrom, keyTo, bytes: this.#landing ?? new Uint8Array(0) });
+    const bytes = total === 0 ? new Uint8Array(0) : this.#landing;
+    assert(bytes?.length === total, "what did not fit was refused with its first frame");
+    this.#request.landings?.push({ keyFrom, keyTo, bytes });
   }
 
   #lengthError(total: number, expected: number): WeighbridgeError {
     const { keyFrom, keyTo } = this.#part;
-    const keys = `${keyTo - keyFrom} keys from ${this.#request.arrays.keys[keyFrom]} on`;
+    const keys = `${keyTo - keyFrom} keys from ${this.#request.keys[keyFrom]} on`;
     return new WeighbridgeError("VALUE_LENGTH", `${total} bytes of values came for ${keys}; ${expected} were expected`);
   }
 
@@ -241,6 +246,15 @@ export class KvCall extends Call {
     arrived.offsets.add(offset);
     arrived.byteCount += payloadBytes;
     return arrived.byteCount >= totalBytes;
+  }
+}
+
+/** Undefined for a number that only a peer could think of. */
+function tryBytes(byteCount: number): Uint8Array | undefined {
+  try {
+    return new Uint8Array(byteCount);
+  } catch {
+    return undefined; // a RangeError: there is not that much memory
   }
 }
 

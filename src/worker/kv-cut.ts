@@ -7,7 +7,7 @@ import type { KvRequest } from "./kv-request.ts";
 
 /** The one call of a request that is small and goes to one server; undefined when it takes more than one. Most requests are such. */
 export function wholeCall(request: KvRequest): KvCall | undefined {
-  const { keys, lens, width, elementBytes } = request.arrays;
+  const { keys, lens, width, elementBytes } = request;
   const keyCount = keys.length;
   const byteCount = keyCount * (KEY_BYTES + LEN_BYTES + width * elementBytes);
   if (lens !== undefined || byteCount > BLOCK_BYTES || width * elementBytes >= LARGE_VALUE_BYTES) return undefined;
@@ -17,13 +17,13 @@ export function wholeCall(request: KvRequest): KvCall | undefined {
 
 /** The calls of this part, in order; the last one is marked. */
 export function cutPart(request: KvRequest, part: KvPart): KvCall[] {
-  const { lens } = request.arrays;
+  const { lens } = request;
   const spans = lens === undefined ? cutUniform(request, part) : cutVariable(request, part, lens);
   return spans.map((span, i) => new KvCall(request, part, i === spans.length - 1 ? { ...span, isLast: true } : span));
 }
 
 function cutUniform(request: KvRequest, { keyFrom, keyTo, valueFrom }: KvPart): KvSpan[] {
-  const { width, elementBytes } = request.arrays;
+  const { width, elementBytes } = request;
   const spans: KvSpan[] = [];
   if (width * elementBytes >= LARGE_VALUE_BYTES) {
     for (let key = keyFrom; key < keyTo; key++)
@@ -41,7 +41,7 @@ function cutUniform(request: KvRequest, { keyFrom, keyTo, valueFrom }: KvPart): 
 
 /** Keys with lengths of their own: grouped up to a block; a long value goes alone, in pieces. */
 function cutVariable(request: KvRequest, part: KvPart, lens: Int32Array): KvSpan[] {
-  const { elementBytes } = request.arrays;
+  const { elementBytes } = request;
   const spans: KvSpan[] = [];
   let keyFrom = part.keyFrom;
   let valueFrom = part.valueFrom;

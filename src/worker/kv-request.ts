@@ -50,14 +50,27 @@ export class FloatWindow {
   }
 }
 
-export class KvRequest extends TrackedRequest {
-  readonly owner: KvOwner;
-  readonly functionId: KvFunctionId;
-  readonly arrays: KvArrays;
+export type KvRequestOptions = {
   readonly command: number;
   readonly priority: number;
   readonly callback: KvCallback | undefined;
-  /** What to do with answers of unknown length, before the request ends; undefined for all other requests. */
+  /** What to do with answers of unknown length, before the request ends; left out for all other requests. */
+  readonly fill?: (landings: readonly Landing[]) => void;
+};
+
+export class KvRequest extends TrackedRequest implements KvArrays {
+  readonly owner: KvOwner;
+  readonly functionId: KvFunctionId;
+  readonly keys: BigUint64Array;
+  readonly sent: Values | undefined;
+  readonly received: Values | undefined;
+  readonly lens: Int32Array | undefined;
+  readonly dtype: number;
+  readonly width: number;
+  readonly elementBytes: number;
+  readonly command: number;
+  readonly priority: number;
+  readonly callback: KvCallback | undefined;
   readonly fill: ((landings: readonly Landing[]) => void) | undefined;
   readonly landings: Landing[] | undefined;
   /** Its number within its customer, given when it is tracked. */
@@ -65,21 +78,17 @@ export class KvRequest extends TrackedRequest {
   #openFrames = 0;
   #failure: WeighbridgeError | undefined;
 
-  constructor(
-    owner: KvOwner,
-    functionId: KvFunctionId,
-    arrays: KvArrays,
-    options: {
-      readonly command: number;
-      readonly priority: number;
-      readonly callback: KvCallback | undefined;
-      readonly fill?: (landings: readonly Landing[]) => void;
-    },
-  ) {
+  constructor(owner: KvOwner, functionId: KvFunctionId, arrays: KvArrays, options: KvRequestOptions) {
     super();
     this.owner = owner;
     this.functionId = functionId;
-    this.arrays = arrays;
+    this.keys = arrays.keys;
+    this.sent = arrays.sent;
+    this.received = arrays.received;
+    this.lens = arrays.lens;
+    this.dtype = arrays.dtype;
+    this.width = arrays.width;
+    this.elementBytes = arrays.elementBytes;
     this.command = options.command;
     this.priority = options.priority;
     this.callback = options.callback;
@@ -94,7 +103,7 @@ export class KvRequest extends TrackedRequest {
 
   /** Values of the keys from `keyFrom` up to `keyTo`. */
   valueCount(keyFrom: number, keyTo: number): number {
-    const { lens, width } = this.arrays;
+    const { lens, width } = this;
     if (lens === undefined) return (keyTo - keyFrom) * width;
     let count = 0;
     for (let i = keyFrom; i < keyTo; i++) count += lens[i] as number;

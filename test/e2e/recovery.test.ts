@@ -1,7 +1,7 @@
 // recovery — Goal: nodes that are killed, stopped and restarted by the system's own signals, and a job that goes on.
 
 import assert from "node:assert/strict";
-import test from "node:test";
+import { suite, test } from "node:test";
 import { Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
 import { never, type Running } from "./processes.ts";
 
@@ -13,98 +13,101 @@ async function pushed(worker: Running): Promise<number> {
   return Number((await worker.says(/^pushed (\d+)$/, count + 1))[1]);
 }
 
-test("a killed server: waits fail in time by its name, and a restarted one takes its rank back, again and again", async () => {
-  await using cluster = await Cluster.create({ servers: 2, workers: 1 });
-  const scheduler = cluster.scheduler();
-  const first = cluster.server(0);
-  let second = cluster.server(1);
-  const worker = cluster.worker(0, "pusher");
-  await worker.says(/^push works$/);
-  for (let life = 2; life <= 4; life++) {
-    await second.kill();
-    const killedAt = performance.now();
-    const [, message] = await worker.says(/^push failed after \d+ ms: NODE_DEAD: (.*)$/, life - 1);
-    assert.match(String(message), /server 1/);
-    const tookMs = performance.now() - killedAt;
-    assert.ok(tookMs < HEARTBEAT_TIMEOUT_MS + NEWS_MS, `known after ${tookMs} ms`);
-    second = cluster.server(1);
-    await worker.says(/^push works again$/, life - 1);
-    await scheduler.says(new RegExp(`^server 1 at .* took its place, life ${life}$`));
-  }
-  worker.endInput();
-  for (const node of [worker, first, second, scheduler]) await node.succeeds();
-});
+// Two at a time: they mostly wait.
+suite("recovery", { concurrency: 2 }, () => {
+  test("a killed server: waits fail in time by its name, and a restarted one takes its rank back, again and again", async () => {
+    await using cluster = await Cluster.create({ servers: 2, workers: 1 });
+    const scheduler = cluster.scheduler();
+    const first = cluster.server(0);
+    let second = cluster.server(1);
+    const worker = cluster.worker(0, "pusher");
+    await worker.says(/^push works$/);
+    for (let life = 2; life <= 4; life++) {
+      await second.kill();
+      const killedAt = performance.now();
+      const [, message] = await worker.says(/^push failed after \d+ ms: NODE_DEAD: (.*)$/, life - 1);
+      assert.match(String(message), /server 1/);
+      const tookMs = performance.now() - killedAt;
+      assert.ok(tookMs < HEARTBEAT_TIMEOUT_MS + NEWS_MS, `known after ${tookMs} ms`);
+      second = cluster.server(1);
+      await worker.says(/^push works again$/, life - 1);
+      await scheduler.says(new RegExp(`^server 1 at .* took its place, life ${life}$`));
+    }
+    worker.endInput();
+    for (const node of [worker, first, second, scheduler]) await node.succeeds();
+  });
 
-test("a server that is stopped for a moment loses nothing", async () => {
-  await using cluster = await Cluster.create({ servers: 2, workers: 1 });
-  const scheduler = cluster.scheduler();
-  const servers = [cluster.server(0), cluster.server(1)];
-  const worker = cluster.worker(0, "pusher", "--verify");
-  await worker.says(/^push works$/);
-  servers[1]?.signal("SIGSTOP");
-  await never(() => worker.count(/^push failed/) > 0, "a push failed", HEARTBEAT_TIMEOUT_MS / 4);
-  servers[1]?.signal("SIGCONT");
-  const before = await pushed(worker);
-  assert.ok((await pushed(worker)) > before);
-  worker.endInput();
-  await worker.says(/^verified \d+ pushes$/);
-  for (const node of [worker, ...servers, scheduler]) await node.succeeds();
-  assert.equal(worker.count(/^push failed/), 0);
-});
-
-test("a server that is stopped for long is dead, and heard of again when it goes on", async () => {
-  await using cluster = await Cluster.create({ servers: 2, workers: 1 });
-  const scheduler = cluster.scheduler();
-  const servers = [cluster.server(0), cluster.server(1)];
-  const worker = cluster.worker(0, "pusher");
-  await worker.says(/^push works$/);
-  servers[0]?.signal("SIGSTOP");
-  await worker.says(/^push failed after \d+ ms: NODE_DEAD: .*server 0/);
-  servers[0]?.signal("SIGCONT");
-  await worker.says(/^push works again$/);
-  await scheduler.says(/^server 0 .*is heard of again$/);
-  worker.endInput();
-  for (const node of [worker, ...servers, scheduler]) await node.succeeds();
-});
-
-test("a worker that is killed inside a barrier and restarted counts once", async () => {
-  await using cluster = await Cluster.create({ servers: 1, workers: 3 });
-  const scheduler = cluster.scheduler();
-  const server = cluster.server(0);
-  const [first, victim, late] = [cluster.worker(0, "barrier"), cluster.worker(1, "barrier"), cluster.worker(2, "barrier", "--wait")];
-  await first.says(/^entering$/);
-  await victim.says(/^entering$/);
-  await late.says(/^started/);
-  await victim.kill();
-  const restarted = cluster.worker(1, "barrier");
-  await restarted.says(/^started, recovery true$/);
-  await restarted.says(/^entering$/);
-  await first.says(/^barrier failed: .*worker 1/);
-  await first.says(/^entering$/, 2);
-  await never(() => first.count(/^passed$/) + restarted.count(/^passed$/) > 0, "the barrier was passed without worker 2", 500);
-  late.endInput();
-  for (const node of [first, restarted, late, server, scheduler]) await node.succeeds();
-  for (const node of [first, restarted, late]) assert.equal(node.count(/^passed$/), 1);
-});
-
-test("the scheduler is killed and restarted while workers push: they go on, and the barrier after it works", async () => {
-  await using cluster = await Cluster.create({ servers: 2, workers: 2 });
-  const killed = cluster.scheduler();
-  const servers = [cluster.server(0), cluster.server(1)];
-  const workers = [cluster.worker(0, "pusher", "--verify"), cluster.worker(1, "pusher", "--verify")];
-  for (const worker of workers) await worker.says(/^push works$/);
-  await killed.kill();
-  for (const worker of workers) {
-    const before = await pushed(worker);
-    assert.ok((await pushed(worker)) > before, "the workers go on without a scheduler");
-  }
-  const scheduler = cluster.scheduler();
-  await scheduler.says(/^the cluster is complete/);
-  for (const worker of workers) {
+  test("a server that is stopped for a moment loses nothing", async () => {
+    await using cluster = await Cluster.create({ servers: 2, workers: 1 });
+    const scheduler = cluster.scheduler();
+    const servers = [cluster.server(0), cluster.server(1)];
+    const worker = cluster.worker(0, "pusher", "--verify");
+    await worker.says(/^push works$/);
+    servers[1]?.signal("SIGSTOP");
+    await never(() => worker.count(/^push failed/) > 0, "a push failed", HEARTBEAT_TIMEOUT_MS / 4);
+    servers[1]?.signal("SIGCONT");
     const before = await pushed(worker);
     assert.ok((await pushed(worker)) > before);
     worker.endInput();
-  }
-  for (const node of [...workers, ...servers, scheduler]) await node.succeeds();
-  for (const worker of workers) assert.equal(worker.count(/^push failed/), 0);
+    await worker.says(/^verified \d+ pushes$/);
+    for (const node of [worker, ...servers, scheduler]) await node.succeeds();
+    assert.equal(worker.count(/^push failed/), 0);
+  });
+
+  test("a server that is stopped for long is dead, and heard of again when it goes on", async () => {
+    await using cluster = await Cluster.create({ servers: 2, workers: 1 });
+    const scheduler = cluster.scheduler();
+    const servers = [cluster.server(0), cluster.server(1)];
+    const worker = cluster.worker(0, "pusher");
+    await worker.says(/^push works$/);
+    servers[0]?.signal("SIGSTOP");
+    await worker.says(/^push failed after \d+ ms: NODE_DEAD: .*server 0/);
+    servers[0]?.signal("SIGCONT");
+    await worker.says(/^push works again$/);
+    await scheduler.says(/^server 0 .*is heard of again$/);
+    worker.endInput();
+    for (const node of [worker, ...servers, scheduler]) await node.succeeds();
+  });
+
+  test("a worker that is killed inside a barrier and restarted counts once", async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 3 });
+    const scheduler = cluster.scheduler();
+    const server = cluster.server(0);
+    const [first, victim, late] = [cluster.worker(0, "barrier"), cluster.worker(1, "barrier"), cluster.worker(2, "barrier", "--wait")];
+    await first.says(/^entering$/);
+    await victim.says(/^entering$/);
+    await late.says(/^started/);
+    await victim.kill();
+    const restarted = cluster.worker(1, "barrier");
+    await restarted.says(/^started, recovery true$/);
+    await restarted.says(/^entering$/);
+    await first.says(/^barrier failed: .*worker 1/);
+    await first.says(/^entering$/, 2);
+    await never(() => first.count(/^passed$/) + restarted.count(/^passed$/) > 0, "the barrier was passed without worker 2", 500);
+    late.endInput();
+    for (const node of [first, restarted, late, server, scheduler]) await node.succeeds();
+    for (const node of [first, restarted, late]) assert.equal(node.count(/^passed$/), 1);
+  });
+
+  test("the scheduler is killed and restarted while workers push: they go on, and the barrier after it works", async () => {
+    await using cluster = await Cluster.create({ servers: 2, workers: 2 });
+    const killed = cluster.scheduler();
+    const servers = [cluster.server(0), cluster.server(1)];
+    const workers = [cluster.worker(0, "pusher", "--verify"), cluster.worker(1, "pusher", "--verify")];
+    for (const worker of workers) await worker.says(/^push works$/);
+    await killed.kill();
+    for (const worker of workers) {
+      const before = await pushed(worker);
+      assert.ok((await pushed(worker)) > before, "the workers go on without a scheduler");
+    }
+    const scheduler = cluster.scheduler();
+    await scheduler.says(/^the cluster is complete/);
+    for (const worker of workers) {
+      const before = await pushed(worker);
+      assert.ok((await pushed(worker)) > before);
+      worker.endInput();
+    }
+    for (const node of [...workers, ...servers, scheduler]) await node.succeeds();
+    for (const worker of workers) assert.equal(worker.count(/^push failed/), 0);
+  });
 });

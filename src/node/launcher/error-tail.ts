@@ -4,8 +4,10 @@ import { StringDecoder } from "node:string_decoder";
 
 const LINES_MAX = 40;
 const LINE_CHARS_MAX = 2000;
-/** Node ends the report of an uncaught error with its own version; the error itself stands above, with its stack in between. */
-const NODE_TRAILER = /^Node\.js v\d/;
+/** What follows an error that was printed whole: its stack, its fields, and Node's own version. */
+const TRAILER = /^(?:Node\.js v\d|\s+at |\s+\S+: .*,?$|\}|\s+\})/;
+const OUR_LINE = /^(?:\[[^\]]*\] )?weighbridge: [A-Z_]+: /;
+const INDENTED = /^\s/;
 const ERROR_LINE = /^(?:Uncaught )?(?:[A-Z]\w*)?(?:Error|Exception)\b/;
 
 export class ErrorTail {
@@ -25,11 +27,18 @@ export class ErrorTail {
     return this.#rest.trim() === "" ? this.#lines : [...this.#lines, this.#rest];
   }
 
-  /** The line that says most about the end; undefined when nothing was written. */
+  /** What says most about the end, in one line; undefined when nothing was written. */
   get reason(): string | undefined {
     const lines = this.lines;
     const last = lines.at(-1);
-    if (last === undefined || !NODE_TRAILER.test(last)) return last;
-    return lines.findLast((line) => ERROR_LINE.test(line)) ?? lines.at(-2);
+    const ours = lines.findLastIndex((line) => OUR_LINE.test(line));
+    if (ours >= 0 && lines.slice(ours + 1).every((line) => INDENTED.test(line))) {
+      return lines
+        .slice(ours)
+        .map((line) => line.trim())
+        .join(" "); // A list of problems follows its headline.
+    }
+    if (last === undefined || !TRAILER.test(last)) return last;
+    return lines.findLast((line) => ERROR_LINE.test(line)) ?? lines.findLast((line) => !TRAILER.test(line)) ?? last;
   }
 }

@@ -1,3 +1,5 @@
+// Addresses of sockets, taken apart and refused.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";

@@ -1,0 +1,96 @@
+// stub-asker — a channel whose other end is the test: requests are handed in as frames, answers are read off. For unit tests of functions.
+
+import { SILENT_LOG } from "../base/log.ts";
+import { Channel, type FunctionHandler } from "../peer/channel.ts";
+import { CHANNEL_LIMITS } from "../peer/channel-limits.ts";
+import { Complaints } from "../peer/complaints.ts";
+import { PagePool } from "../peer/frame-batch.ts";
+import { PeerMetrics } from "../peer/metrics.ts";
+import { FrameHeader, Kind } from "../wire/frame.ts";
+import { SimClock } from "./sim-clock.ts";
+import { type StubFrame, StubLink } from "./stub-link.ts";
+
+export type StubRequest = {
+  readonly app?: number;
+  readonly customer?: number;
+  readonly functionId?: number;
+  readonly flags?: number;
+  readonly args?: readonly number[];
+  readonly text?: string;
+  readonly payload?: Uint8Array;
+  /** A number that was used before makes it a duplicate; the next one when left out. */
+  readonly request?: number;
+};
+
+export class StubAsker {
+  readonly clock: SimClock;
+  readonly link: StubLink = new StubLink();
+  readonly channel: Channel;
+  readonly #handlers = new Map<number, FunctionHandler>();
+  #defaultFunction = 0;
+  #nextRequest = 1;
+
+  /** A worker with this id and life. */
+  constructor(clock: SimClock = new SimClock(), { id = 9, incarnation = 1 }: { readonly id?: number; readonly incarnation?: number } = {}) {
+    this.clock = clock;
+    this.channel = new Channel(
+      {
+        clock,
+        pages: new PagePool(),
+        metrics: new PeerMetrics(),
+        complaints: new Complaints(SILENT_LOG, clock),
+        limits: CHANNEL_LIMITS,
+        resendTimeoutMs: 0,
+        nextStamp: () => 0,
+        handlerOf: (functionId) => this.#handlers.get(functionId),
+      },
+      id,
+      incarnation,
+    );
+    this.channel.attach(this.link);
+  }
+
+  /** The function served last is the one requests are for unless they say otherwise. */
+  serve(functionId: number, handler: FunctionHandler): void {
+    this.#handlers.set(functionId, handler);
+    this.#defaultFunction = functionId;
+  }
+
+  /** A request frame arrives. */
+  receive(options: StubRequest): void {
+    const payload = options.payload ?? new TextEncoder().encode(options.text ?? "");
+    const header = new FrameHeader().reset(Kind.REQUEST, options.functionId ?? this.#defaultFunction);
+    const [arg0 = 0, arg1 = 0, arg2 = 0, arg3 = 0] = options.args ?? [];
+    header.request = options.request ?? this.#nextRequest++;
+    header.settled = 1;
+    header.app = options.app ?? 0;
+    header.customer = options.customer ?? 0;
+    header.flags = options.flags ?? 0;
+    header.payloadBytes = payload.length;
+    Object.assign(header, { arg0, arg1, arg2, arg3 });
+    const landing = payload.length > 0 ? this.channel.destination(header) : undefined;
+    landing?.set(payload);
+    this.channel.frame(header, landing ?? payload, 0);
+  }
+
+  /** As `receive`, and lets happen what is due now. */
+  async request(options: StubRequest): Promise<void> {
+    this.receive(options);
+    await this.clock.advance(0);
+  }
+
+  /** The answers since the last look. */
+  frames(): StubFrame[] {
+    while (this.link.flush());
+    return this.link.take();
+  }
+
+  /** The same as text: "REPLY 3", "FAILURE 4 UNKNOWN_APP". */
+  answers(): string[] {
+    return this.frames().map(({ header, payload }) => {
+      if (header.kind === Kind.REPLY) return `REPLY ${header.request}`;
+      const { code } = JSON.parse(new TextDecoder().decode(payload)) as { code: string };
+      return `FAILURE ${header.request} ${code}`;
+    });
+  }
+}

@@ -1,0 +1,58 @@
+// command-line — Goal: every command explains itself, and a command line that makes no sense is an error of its own kind.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Processes } from "./processes.ts";
+
+const COMMANDS = ["launch", "scheduler", "server", "worker", "status", "demo"];
+
+test("--help explains the command, with an example", async () => {
+  await using processes = new Processes();
+  const all = [[], ...COMMANDS.map((command) => [command])].map((words) => ({ words, help: processes.weighbridge([...words, "--help"]) }));
+  for (const { words, help } of all) {
+    await help.succeeds();
+    assert.match(help.stdout, new RegExp(`^Usage: ${["weighbridge", ...words].join(" ")}`));
+    assert.match(help.stdout, /Examples?:\n {2}\$ weighbridge/);
+  }
+  assert.match(all[0]?.help.stdout ?? "", new RegExp(COMMANDS.join("[\\s\\S]*")));
+});
+
+test("bench --help is the bench's own", async () => {
+  await using processes = new Processes();
+  const help = processes.weighbridge(["bench", "--help"]);
+  await help.succeeds();
+  assert.match(help.stdout, /--quick/);
+});
+
+test("--version is the package's", async () => {
+  await using processes = new Processes();
+  const version = processes.weighbridge(["--version"]);
+  await version.succeeds();
+  assert.match(version.stdout, /^\d+\.\d+\.\d+/);
+});
+
+for (const [args, message] of [
+  [["lunch"], /unknown command 'lunch'[\s\S]*Did you mean launch/],
+  [["status", "--scheduler-prt", "1"], /unknown option '--scheduler-prt'[\s\S]*Did you mean --scheduler-port/],
+  [["status", "--scheduler-port"], /option '--scheduler-port <port>' argument missing/],
+  [["worker", "-s", "1"], /missing required argument 'script'/],
+  [["server", "--apps", "0,x"], /--apps <ids>.*0,x.*numbers from 0 to 65535/],
+  [["demo", "--steps", "none"], /whole number/],
+] as const) {
+  test(`exits with 2: weighbridge ${args.join(" ")}`, async () => {
+    await using processes = new Processes();
+    const running = processes.weighbridge(args);
+    assert.equal((await running.ends()).code, 2, running.transcript);
+    assert.match(running.stderr, message);
+    assert.match(running.stderr, /^weighbridge: /);
+    assert.doesNotMatch(running.stderr, /\n {4}at /, "no stack");
+  });
+}
+
+test("a mistake in the configuration is told in a line; --verbose adds the stack", async () => {
+  await using processes = new Processes();
+  const brief = processes.weighbridge(["status", "--scheduler-port", "0"]);
+  const verbose = processes.weighbridge(["status", "--scheduler-port", "0", "--verbose"]);
+  await brief.fails(/^weighbridge: BAD_CONFIG: 1 problem with the configuration:\n {2}1\. --scheduler-port.*\n$/);
+  await verbose.fails(/1 problem with[\s\S]*\n {4}at [\s\S]*BAD_CONFIG/);
+});

@@ -1,0 +1,99 @@
+// launch — Goal: the processes of a job end together, however it ends, and whoever started them learns why.
+
+import assert from "node:assert/strict";
+import { suite, test } from "node:test";
+import { DEADLINE_MS, isAlive, Processes, type Running, script, until } from "./processes.ts";
+
+const NODE_COUNT = 4;
+
+/** Starts a job whose nodes print their process ids and then do as they are told. */
+function launch(processes: Processes, ...args: readonly string[]): Running {
+  return processes.weighbridge(["launch", "-s", 1, "-w", 2, "--", script("member"), ...args]);
+}
+
+async function pidsOf(job: Running): Promise<number[]> {
+  await job.says(/^\[[a-z]+( \d)?\] pid \d+$/, NODE_COUNT);
+  return [...job.stdout.matchAll(/ pid (\d+)$/gm)].map(([, pid]) => Number(pid));
+}
+
+async function allGone(pids: readonly number[]): Promise<void> {
+  await until(() => !pids.some(isAlive), `processes ${pids.join(", ")} to be gone`, DEADLINE_MS);
+}
+
+// Two at a time: they mostly wait.
+suite("launch", { concurrency: 2 }, () => {
+  test("one worker fails: the job ends with its exit code and its error, and nobody is left", async () => {
+    await using processes = new Processes();
+    const job = launch(processes, "--fail");
+    const pids = await pidsOf(job);
+    await job.fails(/^weighbridge: worker 1 ended with exit code 3: Error: out of data$/m);
+    assert.match(job.stderr, /^\[worker 1\] Error: out of data$/m);
+    await allGone(pids);
+  });
+
+  test("one worker is killed: the job ends and names the signal", async () => {
+    await using processes = new Processes();
+    const job = launch(processes);
+    const pids = await pidsOf(job);
+    const [, victim] = await job.says(/^\[worker 0\] pid (\d+)$/);
+    process.kill(Number(victim), "SIGKILL");
+    await job.fails(/^weighbridge: worker 0 was ended by SIGKILL/m);
+    await allGone(pids);
+  });
+
+  for (const [signal, exitCode] of [
+    ["SIGINT", 130],
+    ["SIGTERM", 143],
+  ] as const) {
+    test(`${signal} reaches every process, and the job ends`, async () => {
+      await using processes = new Processes();
+      const job = launch(processes);
+      const pids = await pidsOf(job);
+      job.signal(signal);
+      assert.equal((await job.ends()).code, exitCode, job.transcript);
+      assert.equal(job.count(new RegExp(`^\\[.*\\] got ${signal}$`)), NODE_COUNT, job.transcript);
+      assert.match(job.stderr, new RegExp(`^weighbridge: ended by ${signal}$`, "m"));
+      await allGone(pids);
+    });
+  }
+
+  test("who does not end when asked is killed after a while", async () => {
+    await using processes = new Processes();
+    const job = launch(processes, "--stubborn");
+    const pids = await pidsOf(job);
+    const interruptedAt = performance.now();
+    job.signal("SIGINT");
+    assert.equal((await job.ends()).code, 130, job.transcript);
+    assert.ok(performance.now() - interruptedAt > 4500, "they had their time");
+    await allGone(pids);
+  });
+
+  test("a launcher that is killed leaves nobody behind", async () => {
+    await using processes = new Processes();
+    const job = launch(processes);
+    const pids = await pidsOf(job);
+    await job.kill();
+    await allGone(pids);
+  });
+
+  test("lines of many processes never break into each other", async () => {
+    await using processes = new Processes();
+    const job = processes.weighbridge(["launch", "-s", 1, "-w", 3, "--", script("chatter")]);
+    await job.succeeds();
+    const lines = job.stdout.trimEnd().split("\n");
+    assert.equal(lines.length, 5 * 200);
+    for (const line of lines) assert.match(line, /^\[(scheduler|server 0|worker [012])\] (\d+ )(ä{50}){20}\.$/);
+  });
+
+  for (const [args, message] of [
+    [["-s", "1", "-w", "1", "--", "no-such.ts"], /^weighbridge: BAD_CONFIG: there is no script no-such\.ts/],
+    [["-s", "1", "-w", "1", "--", "no-such-command"], /^weighbridge: .+ could not be started: spawn no-such-command ENOENT/m],
+    [["-s", "0", "-w", "0", "--", "x.ts"], /at least one server or worker/],
+    [["-s", "2", "-w", "1", "--threads", "2", "--", "sh"], /--threads 2 needs a script that Node runs/],
+  ] as const) {
+    test(`fails: weighbridge launch ${args.join(" ")}`, async () => {
+      await using processes = new Processes();
+      await processes.weighbridge(["launch", ...args]).fails(message);
+    });
+  }
+});

@@ -1,0 +1,46 @@
+// old-node — Goal: on a Node that is too old the command uses the one that npm installed, or says in one line what is missing.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { cpSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import test from "node:test";
+import { Processes, ROOT } from "./processes.ts";
+
+/** A Node before 24 on this machine, if there is one. */
+function findOldNode(): string | undefined {
+  const folders = ["/usr/bin", "/usr/local/bin", ...(process.env.PATH ?? "").split(delimiter)];
+  return folders
+    .map((folder) => join(folder, "node"))
+    .find(
+      (path) => existsSync(path) && Number(execFileSync(path, ["-p", "process.versions.node.split('.')[0]"], { encoding: "utf8" })) < 24,
+    );
+}
+
+const oldNode = findOldNode();
+const skip = oldNode === undefined ? "there is no Node before 24 on this machine to try it with" : false;
+
+test("says in one line that Node is too old", { skip }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), "weighbridge-old-node-"));
+  try {
+    cpSync(join(ROOT, "bin"), join(folder, "bin"), { recursive: true });
+    await using processes = new Processes();
+    const running = processes.run(String(oldNode), [join(folder, "bin/weighbridge.mjs"), "demo"], { cwd: folder });
+    await running.fails(/^weighbridge needs Node 24 or newer; this is Node [\d.]+ at \/.*\. Run `npm install`.*\n$/);
+    assert.equal(running.stdout, "");
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("goes on with the Node that npm installed", {
+  skip: skip || (existsSync(join(ROOT, "node_modules/.bin/node")) ? false : "npm installed none"),
+}, async () => {
+  await using processes = new Processes();
+  const version = processes.weighbridge(["--version"], { node: String(oldNode) });
+  const mistake = processes.weighbridge(["lunch"], { node: String(oldNode) });
+  await version.succeeds();
+  assert.match(version.stdout, /^\d+\.\d+\.\d+\n$/);
+  assert.equal((await mistake.ends()).code, 2);
+});

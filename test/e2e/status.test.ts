@@ -1,0 +1,52 @@
+// status — Goal: whoever asks a scheduler learns who is there, from the first node on.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Cluster } from "./cluster.ts";
+import { Processes } from "./processes.ts";
+
+test("shows who waits, who is there, and who is dead", async () => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 1 });
+  const scheduler = cluster.scheduler();
+  const server = cluster.server(0);
+  const ask = async (...flags: readonly string[]): Promise<string> => {
+    const status = cluster.weighbridge(["status", "--scheduler-port", cluster.port, ...flags]);
+    await status.succeeds();
+    return status.stdout;
+  };
+  await scheduler.says(/^waiting for 1 server, 1 worker at tcp:/);
+  const forming = await untilSays(ask, / waiting /);
+  assert.match(forming, /is forming: 1 of 2 nodes are there/);
+  assert.match(forming, /^ +- {2}server +0 {2}tcp:\/\/127\.0\.0\.1:\d+ +waiting/m);
+
+  const worker = cluster.worker(0, "pusher");
+  await worker.says(/^push works$/);
+  const running = await ask();
+  assert.match(running, /is running: 2 of 2 nodes are there \(1 server, 1 worker\); scheduler up \d/);
+  assert.match(running, /^node {2}role +rank {2}address +state +incarnation +heartbeat {2}label$/m);
+  assert.match(running, new RegExp(`^ {3}1 {2}scheduler +0 {2}tcp://127\\.0\\.0\\.1:${cluster.port} +alive`, "m"));
+  assert.match(running, /^ {3}9 {2}worker +0 {2}- +alive +1 +[\d.]+ m?s ago {2}\S+:\d+$/m);
+  assert.match(running, /^ {3}8 {2}server +0 {2}tcp:\/\/127\.0\.0\.1:\d+ +alive +1 +[\d.]+ m?s ago {2}\S+:\d+$/m);
+
+  await server.kill();
+  await worker.says(/^push failed/);
+  const { phase, nodes } = JSON.parse(await ask("--json")) as { phase: string; nodes: { node: number; state: string }[] };
+  assert.equal(phase, "running");
+  assert.deepEqual(nodes.map(({ node, state }) => `${node} ${state}`).sort(), ["8 dead", "9 alive"]);
+});
+
+test("says so at once when nobody is there", async () => {
+  await using processes = new Processes();
+  const startedAt = performance.now();
+  const status = processes.weighbridge(["status", "--scheduler-port", 1]);
+  await status.fails(/^weighbridge: SCHEDULER_UNREACHABLE: no scheduler at tcp:\/\/127\.0\.0\.1:1 .*--scheduler-port\n$/);
+  assert.ok(performance.now() - startedAt < 20_000);
+});
+
+async function untilSays(ask: () => Promise<string>, pattern: RegExp): Promise<string> {
+  for (let attempt = 0; attempt < 30; attempt++) {
+    const text = await ask();
+    if (pattern.test(text)) return text;
+  }
+  return assert.fail(`status never said ${pattern}`);
+}

@@ -1,0 +1,225 @@
+// fuzz.test — Goal: a hundred thousand frames of any kind, from a seed, against a real server and a real scheduler, and not one of them
+// harms anybody: each is answered, ignored or closes its own link; what is wrong is counted and logged; memory stays bounded; and an honest
+// worker on the same nodes gets exactly what it should, in between and afterwards, over links that never broke.
+//
+// The seed is in every failure. WEIGHBRIDGE_FUZZ_SEED and WEIGHBRIDGE_FUZZ_FRAMES choose others.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { Random } from "../src/base/random.ts";
+import type { KVWorker } from "../src/kv/kv-worker.ts";
+import type { PeerMetrics } from "../src/peer/metrics.ts";
+import type { Address } from "../src/transport/transport.ts";
+import { Kind } from "../src/wire/frame.ts";
+import { FrameFuzzer, headerText, takesNumber } from "./hostile/frame-fuzzer.ts";
+import { failureOf, type RawClient } from "./hostile/raw-client.ts";
+import { joinBytes } from "./hostile/raw-frame.ts";
+import { simulatedWorld, socketWorld, TargetCluster, type World } from "./hostile/target-cluster.ts";
+
+const SEED = Number(process.env["WEIGHBRIDGE_FUZZ_SEED"] ?? 1);
+const FRAME_COUNT = Number(process.env["WEIGHBRIDGE_FUZZ_FRAMES"] ?? 110_000);
+const SOCKET_FRAME_COUNT = 5_000;
+
+const HONEST_WIDTH = 3;
+const HEAP_GROWTH_BYTES_MAX = 128 * 1024 * 1024;
+
+/** Pushes and pulls, and knows what must come back. */
+class HonestUse {
+  readonly #sums = new Map<string, number>();
+
+  /** Some pushes, then a pull of all their keys without a wait in between. */
+  async check(cluster: TargetCluster, random: Random): Promise<void> {
+    for (const kv of [cluster.kv, cluster.handleKv]) {
+      const ids = [...new Set(Array.from({ length: 1 + random.below(20) }, () => random.below(64)))].sort((a, b) => a - b);
+      const keys = BigUint64Array.from(ids, (id) => (0xa5a5_a5a5n << 32n) | BigInt(id));
+      for (let i = random.below(3); i >= 0; i--) this.#push(kv, keys, random);
+      const values = new Float32Array(keys.length * HONEST_WIDTH);
+      await cluster.world.run(kv.wait(kv.pull(keys, values), { deadlineMs: 10_000 }));
+      assert.deepEqual([...values], this.#expected(kv, keys));
+    }
+  }
+
+  #push(kv: KVWorker, keys: BigUint64Array, random: Random): void {
+    const values = Float32Array.from({ length: keys.length * HONEST_WIDTH }, () => random.below(100) - 50);
+    kv.push(keys, values);
+    for (const [i, value] of values.entries()) {
+      const name = this.#nameOf(kv, keys, i);
+      this.#sums.set(name, (this.#sums.get(name) ?? 0) + value);
+    }
+  }
+
+  #expected(kv: KVWorker, keys: BigUint64Array): number[] {
+    return Array.from({ length: keys.length * HONEST_WIDTH }, (_, i) => this.#sums.get(this.#nameOf(kv, keys, i)) ?? 0);
+  }
+
+  #nameOf(kv: KVWorker, keys: BigUint64Array, i: number): string {
+    return `${kv.app}/${keys[Math.floor(i / HONEST_WIDTH)]}/${i % HONEST_WIDTH}`;
+  }
+}
+
+class Assault {
+  readonly cluster: TargetCluster;
+  readonly codes: Map<string, number> = new Map();
+  frameCount = 0;
+  closedCount = 0;
+  readonly #random: Random;
+  readonly #fuzzer: FrameFuzzer;
+
+  constructor(cluster: TargetCluster, random: Random) {
+    this.cluster = cluster;
+    this.#random = random;
+    this.#fuzzer = new FrameFuzzer(random);
+  }
+
+  /** One link, from its opening to its end. */
+  async round(): Promise<void> {
+    const random = this.#random;
+    const { cluster } = this;
+    const address = random.chance(0.75) ? cluster.serverAddress : cluster.world.schedulerAddress;
+    const roll = random.fraction();
+    if (roll < 0.15) await this.#asStranger(address, () => this.#fuzzer.garbage());
+    else if (roll < 0.35) await this.#asStranger(address, () => this.#fuzzer.hello(cluster.identity));
+    else await this.#asPeer(address);
+  }
+
+  async #asStranger(address: Address, makeBytes: () => Uint8Array): Promise<void> {
+    const client = await this.cluster.stranger(address);
+    for (let i = this.#random.below(3); i >= 0; i--) this.#send(client, [makeBytes()]);
+    await this.#end(client);
+  }
+
+  async #asPeer(address: Address): Promise<void> {
+    const random = this.#random;
+    const client = await this.#greeted(address);
+    const isServer = address === this.cluster.serverAddress;
+    const frames: Uint8Array[] = [];
+    for (let i = 1 + random.below(120); i > 0; i--) {
+      const { nextRequest } = client;
+      const bytes = isServer ? this.#fuzzer.serverRequest(nextRequest) : this.#fuzzer.schedulerRequest(nextRequest);
+      if (takesNumber(bytes, nextRequest)) client.nextRequest++;
+      frames.push(bytes);
+    }
+    if (random.chance(0.1)) client.pause();
+    this.#send(client, frames);
+    await this.#end(client);
+  }
+
+  /** A link that has said hello, to the scheduler sometimes as nobody. */
+  async #greeted(address: Address): Promise<RawClient> {
+    const { cluster } = this;
+    if (address !== cluster.serverAddress && this.#random.chance(0.5)) return await cluster.anonymous(address);
+    try {
+      return await cluster.intrude(address);
+    } catch {
+      await cluster.renewPlace(); // one of our own frames cost us our place
+      return await cluster.intrude(address);
+    }
+  }
+
+  /** As one write, as one write for each, or cut anywhere. */
+  #send(client: RawClient, frames: readonly Uint8Array[]): void {
+    const random = this.#random;
+    this.frameCount += frames.length;
+    const whole = joinBytes(frames);
+    const kept = random.chance(0.1) ? whole.subarray(0, random.below(whole.length)) : whole;
+    if (random.chance(0.3)) {
+      for (const frame of frames) client.send(frame);
+      return;
+    }
+    for (let from = 0; from < kept.length; ) {
+      const to = random.chance(0.5) ? kept.length : Math.min(kept.length, from + 1 + random.below(kept.length));
+      client.send(kept.subarray(from, to));
+      from = to;
+    }
+  }
+
+  async #end(client: RawClient): Promise<void> {
+    const random = this.#random;
+    await this.cluster.settle();
+    if (client.isClosed) this.closedCount++;
+    for (const frame of client.frames) {
+      if (frame.header.kind !== Kind.FAILURE) continue;
+      const { code, message } = failureOf(frame);
+      this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
+      assert.doesNotMatch(message, /AssertionError|TypeError|RangeError|ReferenceError|Error: /, `${message}: answered to ${frame.header}`);
+    }
+    if (random.chance(0.5)) client.close();
+    else client.destroy();
+  }
+}
+
+/** Collects garbage, so that what is left is really held. */
+function heapBytes(): number {
+  setFlagsFromString("--expose-gc");
+  (runInNewContext("gc") as () => void)();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}
+
+async function fuzz(world: World, seed: number, frameCount: number): Promise<void> {
+  const cluster = await TargetCluster.start(world);
+  const random = new Random(seed);
+  const honest = new HonestUse();
+  const assault = new Assault(cluster, random);
+  await honest.check(cluster, random);
+  const bytesBefore = heapBytes();
+  while (assault.frameCount < frameCount) {
+    await assault.round();
+    if (random.chance(0.2)) await honest.check(cluster, random);
+  }
+  await honest.check(cluster, random);
+  assertUnharmed(cluster);
+  assertTold(cluster, assault, frameCount);
+  const grownBytes = heapBytes() - bytesBefore;
+  assert.ok(grownBytes < HEAP_GROWTH_BYTES_MAX, `the heap grew by ${Math.round(grownBytes / 2 ** 20)} MiB`);
+  await cluster.close();
+}
+
+function assertUnharmed({ scheduler, server, worker }: TargetCluster): void {
+  for (const office of [scheduler, server, worker]) assert.equal(office.failure, undefined);
+  assert.equal(worker.metrics.linksBroken, 0);
+  assert.equal(worker.metrics.resends, 0);
+  assert.equal(worker.roster.nodes.find(({ node }) => node === worker.nodeId)?.state, "alive");
+}
+
+/** What was wrong was counted, by kind, and told. */
+function assertTold({ scheduler, server, log }: TargetCluster, { codes, closedCount }: Assault, frameCount: number): void {
+  const counted: readonly (keyof PeerMetrics)[] = ["badFrames", "badHellos", "requestsFailed", "gaps", "duplicates", "orphanAnswers"];
+  for (const { metrics, role } of [server, scheduler]) {
+    for (const name of counted) assert.ok(metrics[name] > 0, `${role}: ${name} is 0`);
+  }
+  const expected = ["BAD_REQUEST", "FENCED", "KEYS_NOT_ASCENDING", "NO_ROUTE", "UNKNOWN_FUNCTION", "UNSUPPORTED", "VALUE_LENGTH"];
+  for (const code of expected) assert.ok(codes.has(code), `nobody was told ${code}, only ${[...codes.keys()].join(", ")}`);
+  assert.ok(closedCount > 0);
+  assert.ok((log.counts.get("link broken") ?? 0) > 0);
+  assert.ok((log.counts.get("a request failed") ?? 0) > 0);
+  const lineCount = [...log.counts.values()].reduce((sum, count) => sum + count, 0);
+  assert.ok(lineCount < frameCount, `${lineCount} log lines for ${frameCount} frames`);
+}
+
+async function withSeed(seed: number, run: () => Promise<void>): Promise<void> {
+  try {
+    await run();
+  } catch (thrown) {
+    throw new Error(`seed ${seed}: ${thrown instanceof Error ? thrown.message : String(thrown)}`, { cause: thrown });
+  }
+}
+
+test(`${FRAME_COUNT} fuzzed frames harm nobody (seed ${SEED})`, async () => {
+  await withSeed(SEED, async () => await fuzz(simulatedWorld(), SEED, FRAME_COUNT));
+});
+
+test(`${SOCKET_FRAME_COUNT} fuzzed frames over TCP harm nobody (seed ${SEED})`, async () => {
+  await withSeed(SEED, async () => await fuzz(socketWorld(), SEED, SOCKET_FRAME_COUNT));
+});
+
+test("the fuzzer makes frames of every kind, and the same ones from the same seed", () => {
+  const texts = (seed: number): string[] => {
+    const fuzzer = new FrameFuzzer(new Random(seed));
+    return Array.from({ length: 2000 }, (_, i) => headerText(i % 2 === 0 ? fuzzer.serverRequest(i + 1) : fuzzer.schedulerRequest(i + 1)));
+  };
+  assert.deepEqual(texts(SEED), texts(SEED));
+  for (const kind of ["REQUEST", "REPLY", "FAILURE", "NOTICE"]) assert.ok(texts(SEED).some((text) => text.startsWith(kind)));
+});
