@@ -88,7 +88,7 @@ test("a request that waited too long is answered with UNKNOWN_APP, and is not ha
 });
 
 test("only so many requests and bytes wait; who is refused for room loses what it has waiting there, others do not (A2, A3)", async () => {
-  for (const limits of [{ waitingMax: 4 }, { waitingBytesMax: 19 }]) {
+  for (const limits of [{ waitingMax: 4 }, { waitingBytesMax: 20 }]) {
     const { asker, directory } = stage(limits);
     const other = new StubAsker(asker.clock);
     other.serve(FUNCTION, directory);

@@ -293,6 +293,37 @@ test("a barrier whose member dies fails with its name; with its successor it is 
   await cluster.run(Promise.all([cluster.worker(0).barrier(0, Group.WORKERS), back.barrier(0, Group.WORKERS)]));
 });
 
+test("who waits to leave waits for the successor of a node that dies, whichever time it dies", async () => {
+  const cluster = new SimCluster({ seed: 11, serverCount: 1, workerCount: 2 });
+  await cluster.start();
+  const leaving = [SCHEDULER_ID, 8, 9].map((node) => cluster.office(node).finalize());
+  for (let life = 2; life <= 4; life++) {
+    await cluster.clock.advance(500);
+    cluster.kill(idOf("worker", 1));
+    await cluster.clock.advance(5000);
+    const back = await cluster.run(cluster.startNode(idOf("worker", 1)));
+    assert.equal(back.isRecovery, true);
+  }
+  await cluster.run(Promise.all([...leaving, cluster.worker(1).finalize()]));
+});
+
+test("who waits to leave fails by the name of a dead node that nobody starts again", async () => {
+  const cluster = new SimCluster({ seed: 12, serverCount: 1, workerCount: 2, startTimeoutMs: 10_000 });
+  await cluster.start();
+  const leaving = [SCHEDULER_ID, 8, 9].map((node) => cluster.office(node).finalize());
+  const outcomes = Promise.all(
+    leaving.map((left) =>
+      left.then(
+        () => undefined,
+        (error: unknown) => error,
+      ),
+    ),
+  );
+  cluster.kill(idOf("worker", 1));
+  for (const error of await cluster.run(outcomes)) assert.ok(hasCode("NODE_DEAD", /worker 1/)(error), String(error));
+  assert.ok(cluster.clock.nowMs() < 20_000);
+});
+
 test("a call on a server that dies fails with its name, and reaches the one that takes its place (W2)", async () => {
   const cluster = new SimCluster({ seed: 8, serverCount: 2, workerCount: 1 });
   await cluster.start();

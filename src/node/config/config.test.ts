@@ -238,3 +238,13 @@ test("says which file could not be read and who named it, and nothing about keys
 test("refuses a section without a file", () => {
   assert.match(problemOf({ commandLine: { section: "w0" } }), /--section \(command line\): expected a config file/);
 });
+
+test("what a command prefers is weaker than everything that is said, and stronger than the defaults", () => {
+  const defaults = { schedulerPort: 9800, logLevel: "warn" } as const;
+  const { schedulerPort: _, ...counts } = BASE;
+  assert.equal(load({ options: counts, defaults }).schedulerPort, 9800);
+  assert.equal(load({ options: counts, defaults }).logLevel, "warn");
+  assert.equal(load({ options: counts, defaults, env: { DMLC_PS_ROOT_PORT: "9900" } }).schedulerPort, 9900);
+  const file = { path: "a.yaml", text: "schedulerPort: 9901" };
+  assert.equal(load({ options: counts, defaults, file }).schedulerPort, 9901);
+});

@@ -1,0 +1,60 @@
+// The table, to the character.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import type { StatusReply } from "../wire/control.ts";
+import { durationText, statusText } from "./status-table.ts";
+
+const REPLY: StatusReply = {
+  job: "j1",
+  phase: "running",
+  serverCount: 1,
+  workerCount: 2,
+  uptimeMs: 61_000,
+  nodes: [
+    {
+      node: 8,
+      role: "server",
+      rank: 0,
+      address: "tcp://h:1",
+      incarnation: 3,
+      state: "alive",
+      label: "a:1",
+      heartbeatAgeMs: 1500,
+      linked: true,
+    },
+    { node: 9, role: "worker", rank: 0, address: "", incarnation: 1, state: "alive", label: "b:2", heartbeatAgeMs: 20, linked: false },
+    { node: 11, role: "worker", rank: 1, address: "", incarnation: 1, state: "dead", label: "", heartbeatAgeMs: undefined, linked: false },
+  ],
+  waiting: [{ role: "worker", rank: undefined, address: "", label: "c:3" }],
+};
+
+test("is a headline and an aligned table", () => {
+  assert.deepEqual(statusText(REPLY, "tcp://s:9").split("\n"), [
+    "job j1 is running: 2 of 3 nodes are there (1 server, 2 workers); scheduler up 1 min 1 s",
+    "",
+    "node  role       rank  address    state           incarnation  heartbeat  label",
+    "   1  scheduler     0  tcp://s:9  alive                     -          -  -",
+    "   8  server        0  tcp://h:1  alive                     3  1.5 s ago  a:1",
+    "   9  worker        0  -          alive, no link            1  20 ms ago  b:2",
+    "  11  worker        1  -          dead                      1          -  -",
+    "   -  worker        -  -          waiting                   -          -  c:3",
+  ]);
+});
+
+test("while the cluster forms, who waits counts as there", () => {
+  const forming: StatusReply = { ...REPLY, phase: "forming", nodes: [] };
+  assert.match(statusText(forming, "tcp://s:9"), /is forming: 1 of 3 nodes are there/);
+});
+
+test("tells durations in the unit that fits", () => {
+  assert.deepEqual([0, 999, 1000, 59_940, 60_000, 3_600_000, 7_320_000].map(durationText), [
+    "0 ms",
+    "999 ms",
+    "1.0 s",
+    "59.9 s",
+    "1 min 0 s",
+    "1 h 0 min",
+    "2 h 2 min",
+  ]);
+});

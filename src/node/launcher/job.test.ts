@@ -1,0 +1,72 @@
+// Goal: a job's processes end together. Real ones, as a job is nothing without them; each is a line of JavaScript.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Job, type JobOptions } from "./job.ts";
+import type { ProcessPlan } from "./job-plan.ts";
+import { endText, type NodeProcess } from "./node-process.ts";
+
+const WAIT = "setInterval(() => {}, 1000); console.log('up')";
+
+function processPlan(name: string, code: string): ProcessPlan {
+  return { name, role: "worker", ranks: [0], program: [process.execPath, "-e", code], env: {} };
+}
+
+/** A job whose processes tell when they are up, and what they wrote. */
+function start(
+  plans: readonly ProcessPlan[],
+  options: Partial<JobOptions> = {},
+): { job: Job; up: Promise<unknown>; processes: NodeProcess[] } {
+  const processes: NodeProcess[] = [];
+  const ups: Promise<unknown>[] = [];
+  const attach = (started: NodeProcess): void => {
+    processes.push(started);
+    ups.push(new Promise((resolve) => started.stdout.once("data", resolve)));
+  };
+  return { job: new Job({ processes: plans, attach, ...options }), up: Promise.all(ups), processes };
+}
+
+test("is done when all have ended well", async () => {
+  const { job, processes } = start([processPlan("a", "0"), processPlan("b", "setTimeout(() => {}, 50)")]);
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.ok(processes.every(({ isRunning }) => !isRunning));
+});
+
+test("fails with the first that fails, and ends the others (J1, J2)", async () => {
+  const told: string[] = [];
+  const plans = [processPlan("a", WAIT), processPlan("b", "console.error('no luck'); process.exit(7)")];
+  const { job, processes } = start(plans, { onFailure: (culprit) => void told.push(endText(culprit)) });
+  const outcome = await job.outcome;
+  assert.ok(outcome.kind === "failed" && outcome.culprit.exitCode === 7);
+  assert.deepEqual(told, ["b ended with exit code 7: no luck"]);
+  assert.ok(processes.every(({ isRunning }) => !isRunning));
+});
+
+test("a process that cannot be started is a failure", async () => {
+  const missing: ProcessPlan = { ...processPlan("a", ""), program: ["/no/such/program"] };
+  const outcome = await start([missing, processPlan("b", WAIT)]).job.outcome;
+  assert.ok(outcome.kind === "failed");
+  assert.match(endText(outcome.culprit), /^a could not be started: .*ENOENT/);
+});
+
+test("an interrupt is forwarded; who ignores it is killed after the grace", async () => {
+  const stubborn = `process.on("SIGINT", () => {}); ${WAIT}`;
+  const { job, up } = start([processPlan("a", WAIT), processPlan("b", stubborn)], { graceMs: 100 });
+  await up;
+  job.interrupt("SIGINT");
+  assert.deepEqual(await job.outcome, { kind: "interrupted", signal: "SIGINT" });
+});
+
+test("the second interrupt does not wait for the grace", async () => {
+  const { job, up } = start([processPlan("a", `process.on("SIGINT", () => {}); ${WAIT}`)], { graceMs: 3_600_000 });
+  await up;
+  job.interrupt("SIGINT");
+  job.interrupt("SIGINT");
+  assert.deepEqual(await job.outcome, { kind: "interrupted", signal: "SIGINT" });
+});
+
+test("an end by a signal names it", async () => {
+  const outcome = await start([processPlan("a", "process.kill(process.pid, 'SIGKILL')")]).job.outcome;
+  assert.ok(outcome.kind === "failed");
+  assert.equal(endText(outcome.culprit), "a was ended by SIGKILL");
+});

@@ -1,0 +1,16 @@
+// The simulations of npm test, for seeds that they do not take. SOAK_SEEDS sets how many; a failing seed is in the message.
+
+import { test } from "node:test";
+import { runCrashes } from "../simulation/crashes.ts";
+import { runExactlyOnce } from "../simulation/exactly-once.ts";
+import { forSeeds } from "../simulation/seeds.ts";
+
+const COUNT = Number(process.env.SOAK_SEEDS ?? 10_000);
+
+test(`every push counts once, for ${COUNT} more seeds`, async () => {
+  await forSeeds({ from: 1_000_000, count: COUNT }, runExactlyOnce);
+});
+
+test(`clusters live through deaths, for ${COUNT} more seeds`, async () => {
+  await forSeeds({ from: 2_000_000, count: COUNT }, runCrashes);
+});
