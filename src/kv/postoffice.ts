@@ -346,25 +346,32 @@ export class Postoffice {
     }
   }
 
-  /** P4: who is dead for longer than `startTimeoutMs` ends it, by name. */
   async #lastBarrier(wait: WaitOptions): Promise<void> {
-    const { startTimeoutMs = MINUTE_MS } = this.#options;
-    const startedAtMs = this.clock.nowMs();
-    for (let deadSinceMs = Infinity; ; ) {
-      const enteredAtMs = this.clock.nowMs();
-      const leftMs = wait.deadlineMs === undefined ? undefined : Math.max(0, wait.deadlineMs - (enteredAtMs - startedAtMs));
+    const deadlineAtMs = this.clock.nowMs() + (wait.deadlineMs ?? Infinity);
+    for (;;) {
+      const deadlineMs = wait.deadlineMs === undefined ? undefined : Math.max(0, deadlineAtMs - this.clock.nowMs());
       try {
-        await this.barrier(0, Group.ALL, { ...wait, deadlineMs: leftMs });
+        await this.barrier(0, Group.ALL, { ...wait, deadlineMs });
         return;
       } catch (thrown) {
-        const failedAtMs = this.clock.nowMs();
-        const isFirstDeath = deadSinceMs === Infinity || failedAtMs - enteredAtMs > REVIVAL_CHECK_MS;
-        if (isFirstDeath) deadSinceMs = failedAtMs;
-        if (!isWeighbridgeError(thrown, "NODE_DEAD") || failedAtMs - deadSinceMs >= startTimeoutMs) throw thrown;
+        if (!isWeighbridgeError(thrown, "NODE_DEAD")) throw thrown;
+        await this.#revival(thrown, { ...wait, deadlineMs });
       }
-      const revivalCheck = new Promise<void>((resolve) => this.clock.after(REVIVAL_CHECK_MS, resolve));
-      await waitFor(revivalCheck, "dead nodes to come back", this.clock, { signal: wait.signal });
     }
+  }
+
+  /** Waits until nobody is dead any more. After `startTimeoutMs` it throws `error`, which names who is (P4); for the scheduler that ends the job. */
+  async #revival(error: WeighbridgeError, wait: WaitOptions): Promise<void> {
+    const { startTimeoutMs = MINUTE_MS } = this.#options;
+    const giveUpAtMs = this.clock.nowMs() + startTimeoutMs;
+    do {
+      const check = new Promise<void>((resolve) => this.clock.after(REVIVAL_CHECK_MS, resolve));
+      await waitFor(check, "dead nodes to come back", this.clock, wait);
+      this.#checkAlive();
+      if (this.clock.nowMs() < giveUpAtMs) continue;
+      this.#scheduler?.abort(error);
+      throw error;
+    } while (this.deadNodes().length > 0);
   }
 
   /** P5 */

@@ -47,6 +47,7 @@ test("says how long the whole answer is and where this part begins, beyond 32 bi
   assert.deepEqual([totalBytesOf(single), offsetBytesOf(single)], [10, 0]);
   const header = new FrameHeader();
   setExtent(header, 2 ** 35 + 5, 2 ** 33 + 7);
+  assert.deepEqual([totalBytesOf(header), offsetBytesOf(header)], [2 ** 35 + 5, 2 ** 33 + 7], "also before it was on the wire");
   const options = { payload: new Uint8Array(3), totalBytes: 2 ** 35 + 5, offsetBytes: 2 ** 33 + 7 };
   const part = written(new Answer(LABEL, options)).header;
   assert.deepEqual([totalBytesOf(part), offsetBytesOf(part)], [2 ** 35 + 5, 2 ** 33 + 7]);

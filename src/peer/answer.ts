@@ -96,10 +96,10 @@ export function fillAnswerHeader(header: FrameHeader, label: RequestLabel, kind:
 
 /** An answer's args: bytes of the whole answer, and where this frame's payload begins in it. */
 export function setExtent(header: FrameHeader, totalBytes: number, offsetBytes: number): void {
-  header.arg0 = totalBytes;
-  header.arg1 = totalBytes / TWO_32;
-  header.arg2 = offsetBytes;
-  header.arg3 = offsetBytes / TWO_32;
+  header.arg0 = totalBytes >>> 0;
+  header.arg1 = (totalBytes / TWO_32) | 0;
+  header.arg2 = offsetBytes >>> 0;
+  header.arg3 = (offsetBytes / TWO_32) | 0;
 }
 
 export function totalBytesOf(header: FrameHeader): number {

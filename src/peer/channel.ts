@@ -74,6 +74,9 @@ export class Channel {
   #paused = false;
   #flushSoon = false;
   #flushAfterInput = false;
+  /** While input is handled, and whether it made us call. */
+  #isInput = false;
+  #inputCalls = false;
   /** Departed calls by number, `pendingFirst` at the head; undefined: settled, behind one that is not. */
   readonly #pending = new RingQueue<Call | undefined>();
   #pendingFirst = 1;
@@ -175,6 +178,7 @@ export class Channel {
   detach(link: Link): void {
     if (this.#link !== link) return;
     this.#link = undefined;
+    this.#isInput = false;
     this.#faults?.reset();
     this.#inFlightBytes = 0;
     this.#answerBytes = 0;
@@ -458,8 +462,24 @@ export class Channel {
     );
   }
 
+  /** Input of this channel's link is being handled from now on: calls made by it leave together when that is done. */
+  beginInput(): void {
+    this.#isInput = true;
+    this.#inputCalls = false;
+  }
+
+  /** The input that was read is handled: the calls that were made meanwhile leave. Answers wait for the rest of the turn's input. */
+  endInput(): void {
+    this.#isInput = false;
+    if (this.#inputCalls) this.#flush();
+  }
+
   #scheduleSoon(): void {
     if (this.#flushSoon) return;
+    if (this.#isInput) {
+      this.#inputCalls = true;
+      return;
+    }
     this.#flushSoon = true;
     this.#host.clock.soon(this.#runFlushSoon);
   }

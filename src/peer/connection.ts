@@ -78,7 +78,10 @@ export class Connection implements LinkReader, FrameSink {
   }
 
   received(byteCount: number): void {
+    const channel = this.#channel;
+    channel?.beginInput();
     this.#reader.received(byteCount);
+    channel?.endInput(); // after a throw the link is closed, and nothing leaves on it
   }
 
   closed(cause: Error | undefined): void {
