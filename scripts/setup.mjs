@@ -13,13 +13,14 @@ const lock = join(root, "package-lock.json");
 const isCurrent = existsSync(stamp) && statSync(stamp).mtimeMs >= statSync(lock).mtimeMs;
 if (!isCurrent) {
   console.error("weighbridge: installing what is needed (once) ...");
-  const npm = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], {
+  // Not `npm ci`: it refuses a lock file without the tools' builds for other platforms, which a mirror may not have.
+  const npm = spawnSync("npm", ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"], {
     cwd: root,
     stdio: ["ignore", "ignore", "inherit"],
     shell: process.platform === "win32",
   });
   if (npm.status !== 0) {
-    console.error("weighbridge: npm ci failed; see above");
+    console.error("weighbridge: npm install failed; see above");
     process.exit(npm.status ?? 1);
   }
   writeFileSync(stamp, "");

@@ -13,15 +13,17 @@ import type { KVWorker } from "../src/kv/kv-worker.ts";
 import type { PeerMetrics } from "../src/peer/metrics.ts";
 import type { Address } from "../src/transport/transport.ts";
 import { Kind } from "../src/wire/frame.ts";
-import { FrameFuzzer, headerText, takesNumber } from "./hostile/frame-fuzzer.ts";
+import { FrameFuzzer, headerText, legalityOf, takesNumber } from "./hostile/frame-fuzzer.ts";
 import { failureOf, type RawClient } from "./hostile/raw-client.ts";
 import { joinBytes } from "./hostile/raw-frame.ts";
 import { simulatedWorld, socketWorld, TargetCluster, type World } from "./hostile/target-cluster.ts";
 
-const SEED = Number(process.env["WEIGHBRIDGE_FUZZ_SEED"] ?? 1);
-const FRAME_COUNT = Number(process.env["WEIGHBRIDGE_FUZZ_FRAMES"] ?? 110_000);
+const SEED = Number(process.env.WEIGHBRIDGE_FUZZ_SEED ?? 1);
+const FRAME_COUNT = Number(process.env.WEIGHBRIDGE_FUZZ_FRAMES ?? 110_000);
 const SOCKET_FRAME_COUNT = 5_000;
 
+/** How likely a frame that must break the link is let through: most links should live to send many. */
+const DEADLY_CHANCE = 0.02;
 const HONEST_WIDTH = 3;
 const HEAP_GROWTH_BYTES_MAX = 128 * 1024 * 1024;
 
@@ -95,14 +97,21 @@ class Assault {
     const client = await this.#greeted(address);
     const isServer = address === this.cluster.serverAddress;
     const frames: Uint8Array[] = [];
-    for (let i = 1 + random.below(120); i > 0; i--) {
+    for (let i = 1 + random.below(200); i > 0; i--) {
       const { nextRequest } = client;
-      const bytes = isServer ? this.#fuzzer.serverRequest(nextRequest) : this.#fuzzer.schedulerRequest(nextRequest);
+      let bytes: Uint8Array;
+      do bytes = isServer ? this.#fuzzer.serverRequest(nextRequest) : this.#fuzzer.schedulerRequest(nextRequest);
+      while (legalityOf(bytes) !== "legal" && !random.chance(DEADLY_CHANCE));
       if (takesNumber(bytes, nextRequest)) client.nextRequest++;
       frames.push(bytes);
     }
     if (random.chance(0.1)) client.pause();
-    this.#send(client, frames);
+    const isWhole = this.#send(client, frames);
+    await this.cluster.settle();
+    const fatal = frames.find((bytes) => legalityOf(bytes) !== "legal");
+    const legality = fatal === undefined ? "legal" : legalityOf(fatal);
+    if (isServer && isWhole && legality !== "missized")
+      assert.equal(client.isClosed, legality === "illegal", fatal === undefined ? "of legal frames only" : headerText(fatal));
     await this.#end(client);
   }
 
@@ -118,21 +127,22 @@ class Assault {
     }
   }
 
-  /** As one write, as one write for each, or cut anywhere. */
-  #send(client: RawClient, frames: readonly Uint8Array[]): void {
+  /** As one write, as one write for each, or cut anywhere, even before the end; tells whether all was sent. */
+  #send(client: RawClient, frames: readonly Uint8Array[]): boolean {
     const random = this.#random;
     this.frameCount += frames.length;
     const whole = joinBytes(frames);
     const kept = random.chance(0.1) ? whole.subarray(0, random.below(whole.length)) : whole;
     if (random.chance(0.3)) {
       for (const frame of frames) client.send(frame);
-      return;
+      return true;
     }
     for (let from = 0; from < kept.length; ) {
       const to = random.chance(0.5) ? kept.length : Math.min(kept.length, from + 1 + random.below(kept.length));
       client.send(kept.subarray(from, to));
       from = to;
     }
+    return kept === whole;
   }
 
   async #end(client: RawClient): Promise<void> {
@@ -163,18 +173,21 @@ async function fuzz(world: World, seed: number, frameCount: number): Promise<voi
   const random = new Random(seed);
   const honest = new HonestUse();
   const assault = new Assault(cluster, random);
-  await honest.check(cluster, random);
-  const bytesBefore = heapBytes();
-  while (assault.frameCount < frameCount) {
-    await assault.round();
-    if (random.chance(0.2)) await honest.check(cluster, random);
+  try {
+    await honest.check(cluster, random);
+    const bytesBefore = heapBytes();
+    while (assault.frameCount < frameCount) {
+      await assault.round();
+      if (random.chance(0.2)) await honest.check(cluster, random);
+    }
+    await honest.check(cluster, random);
+    assertUnharmed(cluster);
+    assertTold(cluster, assault, frameCount);
+    const grownBytes = heapBytes() - bytesBefore;
+    assert.ok(grownBytes < HEAP_GROWTH_BYTES_MAX, `the heap grew by ${Math.round(grownBytes / 2 ** 20)} MiB`);
+  } finally {
+    await cluster.close();
   }
-  await honest.check(cluster, random);
-  assertUnharmed(cluster);
-  assertTold(cluster, assault, frameCount);
-  const grownBytes = heapBytes() - bytesBefore;
-  assert.ok(grownBytes < HEAP_GROWTH_BYTES_MAX, `the heap grew by ${Math.round(grownBytes / 2 ** 20)} MiB`);
-  await cluster.close();
 }
 
 function assertUnharmed({ scheduler, server, worker }: TargetCluster): void {

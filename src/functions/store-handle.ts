@@ -12,6 +12,7 @@ import { Answer, labelOf } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { type Held, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import { BLOCK_FLOATS } from "../store/large-value.ts";
+import { checkLengths } from "../store/value-batch.ts";
 import type { ValueStore } from "../store/value-store.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -104,6 +105,7 @@ export class StoreHandle implements FunctionHandler {
     const { arg0: keyCount } = header;
     const byteCount = header.payloadBytes - keyCount * (KEY_BYTES + LEN_BYTES);
     const lens = keys + keyCount * KEY_BYTES + byteCount;
+    checkLengths(this.#arena, lens, keyCount, byteCount / FLOAT_BYTES); // no push has looked at them when the request came again
     if (byteCount === 0) {
       channel.acknowledge(header);
       return;

@@ -14,9 +14,10 @@ test("a request ends with its last response, and tells how many have come until 
   const timestamp = customer.newRequest(3);
   const wait = customer.wait(timestamp);
   let ended = false;
-  wait.then(() => {
+  const mark = (): void => {
     ended = true;
-  });
+  };
+  wait.then(mark, mark);
   customer.addResponse(timestamp);
   customer.addResponse(timestamp);
   await cluster.clock.advance(1);

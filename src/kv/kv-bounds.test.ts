@@ -206,7 +206,7 @@ test("a block that is being pulled is never torn by the pushes that come meanwhi
     const before = 1 + round * 6;
     assert.ok(
       values.every((value) => value >= before && value <= before + 6),
-      `round ${round}: ${values}`,
+      `round ${round}: ${values.join()}`,
     );
     assert.ok(values.includes(before), "what was held is from before the pushes");
   }

@@ -149,7 +149,7 @@ test("a small urgent push passes a push of 64 MiB at the next block", async () =
   });
   await cluster.run(kv.wait(large));
   const passed = /^urgent after (\d+)$/.exec(ended[0] ?? "");
-  assert.ok(passed !== null, `${ended}`);
+  assert.ok(passed !== null, ended.join());
   assert.ok(Number(passed[1]) <= 10, `of 128 frames, ${passed[1]} came before it`);
   assert.equal(ended[1], "large");
 });

@@ -261,7 +261,7 @@ test("a callback is called once, when the arrays are filled, before the wait end
   const keys = keysOf(1n, KEY_LAST);
   kv.push(keys, floats(1, 2), { callback: (error) => events.push(`push ${error}`) });
   const out = new Float32Array(2);
-  const pull = kv.pull(keys, out, { callback: (error) => events.push(`pull ${error} ${out}`) });
+  const pull = kv.pull(keys, out, { callback: (error) => events.push(`pull ${error} ${out.join()}`) });
   await cluster.run(kv.wait(pull).then(() => events.push("waited")));
   assert.deepEqual(events, ["push undefined", "pull undefined 1,2", "waited"]);
   const throwing = kv.push(keys, floats(1, 2), {
@@ -330,7 +330,7 @@ test("a slicer of the user's own decides who gets which keys, and nonsense from 
     [0, 2, 3],
   ]) {
     kv.setSlicer(() => cuts);
-    assert.throws(() => kv.push(keysOf(...keys), floats(1, 2, 3, 4)), hasCode("BAD_ARGUMENT", /the slicer gave/), `${cuts}`);
+    assert.throws(() => kv.push(keysOf(...keys), floats(1, 2, 3, 4)), hasCode("BAD_ARGUMENT", /the slicer gave/), cuts.join());
   }
   kv.setSlicer(() => {
     throw new Error("no idea");

@@ -459,6 +459,19 @@ test("calls given up leave their numbers behind: the same life goes on with the 
   assert.equal(stage.metrics.orphanAnswers, 1);
 });
 
+test("answers that wait stay when calls are given up: the other node is not dead to itself", async () => {
+  const handler: FunctionHandler = { handle: (channel, header) => channel.answerHeld(header, new Uint8Array(10 * KIB)) };
+  const stage = new Stage({ limits: { inFlightBytesMax: 20 * KIB, answerBytesMax: 40 * KIB }, handler });
+  for (let request = 1; request <= 10; request++) stage.receive(Kind.REQUEST, request);
+  const call = new TestCall("last");
+  await stage.send(call);
+  stage.channel.failCalls(dead);
+  assert.deepEqual([call.outcome, stage.link.isDestroyed], ["NODE_DEAD", false]);
+  await stage.flush();
+  assert.equal(stage.link.take().length, 10);
+  assert.equal(stage.link.isPaused, false);
+});
+
 test("a gap is told once, and the missing request and all behind it leave again", async () => {
   const server = new Stage({ handler: { handle: (channel, header) => channel.acknowledge(header) } });
   for (const request of [1, 3, 4, 2, 3, 4]) server.receive(Kind.REQUEST, request);

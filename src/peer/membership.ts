@@ -289,7 +289,10 @@ export class Membership {
       const unreachable = `no scheduler at ${schedulerAddress} after ${startTimeoutMs} ms (${this.#lastProblem}); start one there, or point`;
       const error = isLinked
         ? new WeighbridgeError("DEADLINE", `${unanswered}: it waits for other nodes, or is stopped; \`weighbridge status\` tells`)
-        : new WeighbridgeError("SCHEDULER_UNREACHABLE", `${unreachable} DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right one`);
+        : new WeighbridgeError(
+            "SCHEDULER_UNREACHABLE",
+            `${unreachable} DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right one`,
+          );
       this.#joining?.reject(error);
     });
   }

@@ -16,7 +16,8 @@ import type { Address, Link, Listener, Transport } from "../transport/transport.
 import type { Hello } from "../wire/hello.ts";
 import { FIRST_SERVER_ID, nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Call } from "./call.ts";
-import { Channel, type ChannelHost, type FunctionHandler } from "./channel.ts";
+import { Channel, type FunctionHandler } from "./channel.ts";
+import type { ChannelHost } from "./channel-host.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "./channel-limits.ts";
 import { Complaints } from "./complaints.ts";
 import { Connection, type ConnectionHost, type ReadBuffers } from "./connection.ts";

@@ -66,7 +66,7 @@ suite("bad start", { concurrency: 2 }, () => {
       ["server", ...flags],
       ["worker", ...flags],
     ]);
-    await allFail(nodes, /^weighbridge: DEADLINE: (the scheduler: )?the cluster was not complete after 2000 ms: .*1 of 2 workers/m);
+    await allFail(nodes, /^weighbridge: DEADLINE: (the scheduler: )?the cluster was not complete after 2000 ms: .*[01] of 2 workers/m);
   });
 
   test("no scheduler there", async () => {

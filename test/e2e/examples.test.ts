@@ -1,16 +1,21 @@
 // examples — Goal: the examples do what they say, as their READMEs start them and in a few other ways.
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import test from "node:test";
+import { join } from "node:path";
+import test, { after } from "node:test";
 import { Processes, script } from "./processes.ts";
+
+const socketDir = mkdtempSync(join(tmpdir(), "wb-"));
+after(() => rmSync(socketDir, { recursive: true }));
 
 const launches: readonly (readonly [args: readonly (string | number)[], said: RegExp, times: number])[] = [
   [["-s", 2, "-w", 2, "--", "examples/01-push-pull/main.ts"], /^\[worker \d\] pushed 1000 keys .* are right$/, 2],
   [["-s", 2, "-w", 2, "--", "examples/02-simple-app/main.ts"], /^\[worker \d\] worker \d asked 3 nodes/, 2],
   [["-s", 2, "-w", 3, "--", "examples/03-own-handle/main.ts"], /^\[worker \d\] after 200 rounds in step/, 3],
   [["-s", 3, "-w", 1, "--threads", 2, "examples/01-push-pull/main.ts"], /^\[worker 0\] pushed 1000 keys/, 1],
-  [["-s", 1, "-w", 2, "--transport", "unix", "--socket-dir", `${tmpdir()}/wb-e2e`, "examples/01-push-pull/main.ts"], /are right$/, 2],
+  [["-s", 1, "-w", 2, "--transport", "unix", "--socket-dir", socketDir, "examples/01-push-pull/main.ts"], /are right$/, 2],
   [["-s", 2, "-w", 2, "--fault-drop-percent", 5, "--resend-timeout-ms", 100, "examples/01-push-pull/main.ts"], /are right$/, 2],
   [["-s", 2, "-w", 1, "--worker-only", "--", script("arguments"), "--epochs", "3"], /^\[worker 0\] arguments --epochs 3, sum 1$/, 1],
   [["-s", 2, "-w", 1, "--threads", 2, "--worker-only", "--", script("arguments")], /^\[worker 0\] arguments , sum 1$/, 1],

@@ -110,4 +110,40 @@ suite("recovery", { concurrency: 2 }, () => {
     for (const node of [...workers, ...servers, scheduler]) await node.succeeds();
     for (const worker of workers) assert.equal(worker.count(/^push failed/), 0);
   });
+
+  test("a worker that is killed while it pushes takes its rank back, again and again, and nobody else notices", async () => {
+    await using cluster = await Cluster.create({ servers: 2, workers: 2 });
+    const scheduler = cluster.scheduler();
+    const servers = [cluster.server(0), cluster.server(1)];
+    const steady = cluster.worker(0, "pusher", "--verify");
+    let victim = cluster.worker(1, "pusher");
+    await steady.says(/^push works$/);
+    for (let life = 2; life <= 4; life++) {
+      await victim.says(/^push works$/);
+      await victim.kill();
+      victim = cluster.worker(1, "pusher");
+      await scheduler.says(new RegExp(`^worker 1 .*took its place, life ${life}$`));
+    }
+    await victim.says(/^push works$/);
+    for (const worker of [steady, victim]) worker.endInput();
+    for (const node of [steady, victim, ...servers, scheduler]) await node.succeeds();
+    assert.equal(steady.count(/^push failed/), 0);
+  });
+
+  test("a server dies while the scheduler is away: both come back, and the job goes on", async () => {
+    await using cluster = await Cluster.create({ servers: 2, workers: 1 });
+    const killed = cluster.scheduler();
+    const first = cluster.server(0);
+    let second = cluster.server(1);
+    const worker = cluster.worker(0, "pusher");
+    await worker.says(/^push works$/);
+    await killed.kill();
+    await second.kill();
+    const scheduler = cluster.scheduler();
+    second = cluster.server(1);
+    await worker.says(/^push failed after \d+ ms: NODE_DEAD: .*server 1/);
+    await worker.says(/^push works again$/);
+    worker.endInput();
+    for (const node of [worker, first, second, scheduler]) await node.succeeds();
+  });
 });

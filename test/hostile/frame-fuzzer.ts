@@ -151,17 +151,17 @@ export class FrameFuzzer {
     return frameBytes(Kind.REQUEST, { request, settled: request, functionId }, text);
   }
 
-  /** What nobody waits for: answers, failures and notices. */
+  /** What nobody waits for: answers, failures and notices, and requests out of turn. */
   #stray(request: number): Uint8Array {
-    const kind = this.#pick([Kind.REPLY, Kind.FAILURE, Kind.NOTICE, Kind.REQUEST]);
-    const fields = {
-      request: kind === Kind.REQUEST ? request : this.#pick([...U64_EXTREMES, request]),
-      settled: request,
-      functionId: this.#pick(FUNCTION_IDS),
-    };
-    const payload =
-      kind === Kind.FAILURE && this.#random.chance(0.5) ? encodeJson(this.#jsonValue(2)) : this.#bytes(this.#random.below(100));
-    return frameBytes(kind, fields, payload);
+    const random = this.#random;
+    const functionId = this.#pick(FUNCTION_IDS);
+    if (random.chance(0.6)) {
+      const other = random.chance(0.6) ? Math.max(1, request - 1 - random.below(20)) : request + 1 + random.below(3);
+      return frameBytes(Kind.REQUEST, { request: other, settled: Math.max(0, request - 20), functionId }, this.#bytes(random.below(50)));
+    }
+    const kind = this.#pick([Kind.REPLY, Kind.FAILURE, Kind.NOTICE, Kind.HELLO]);
+    const payload = kind === Kind.FAILURE && random.chance(0.5) ? encodeJson(this.#jsonValue(2)) : this.#bytes(random.below(100));
+    return frameBytes(kind, { request: this.#pick([...U64_EXTREMES, request]), settled: request, functionId }, payload);
   }
 
   #mutatedSometimes(bytes: Uint8Array): Uint8Array {
@@ -170,6 +170,7 @@ export class FrameFuzzer {
 
   #mutated(bytes: Uint8Array): Uint8Array {
     const random = this.#random;
+    if (bytes.length < HEADER_BYTES) return bytes;
     const view = new DataView(bytes.buffer);
     switch (random.below(10)) {
       case 0: // any bit of the header, usually not one that closes the link
@@ -253,7 +254,7 @@ export class FrameFuzzer {
 
   /** Deeper than a stack of calls could be. */
   #deepJson(): Uint8Array {
-    const depth = 1 + this.#random.below(200_000);
+    const depth = 1 + this.#random.below(100_000);
     return new TextEncoder().encode(
       this.#random.chance(0.5) ? "[".repeat(depth) + "]".repeat(depth) : `${'{"x":'.repeat(depth)}1${"}".repeat(depth)}`,
     );
@@ -278,6 +279,27 @@ export function takesNumber(bytes: Uint8Array, request: number): boolean {
     view.getUint32(0, true) === (0x4257 | (1 << 16) | (Kind.REQUEST << 24)) &&
     view.getBigUint64(16, true) === BigInt(request)
   );
+}
+
+/** legal: answered or ignored. illegal: costs its sender the link. missized: what follows is taken for its payload, so nobody can tell. */
+export type Legality = "legal" | "illegal" | "missized";
+
+/** What a server must make of these bytes from a worker that it has asked nothing; an oracle of its own (spec/protocol.md, X rules). */
+export function legalityOf(bytes: Uint8Array): Legality {
+  if (bytes.length < HEADER_BYTES) return "missized";
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  const payloadBytes = view.getUint32(8, true);
+  const [request, stamp, settled] = U64_OFFSETS.map((at) => view.getBigUint64(at, true)) as [bigint, bigint, bigint];
+  const isReadable =
+    view.getUint16(0, true) === 0x4257 &&
+    view.getUint8(2) === 1 &&
+    view.getUint8(3) >= Kind.HELLO &&
+    view.getUint8(3) <= Kind.NOTICE &&
+    payloadBytes <= PAYLOAD_BYTES_MAX &&
+    [request, stamp, settled].every((number) => number < 2n ** 53n);
+  if (!isReadable) return "illegal";
+  if (bytes.length !== HEADER_BYTES + Math.ceil(payloadBytes / 8) * 8) return "missized";
+  return view.getUint8(3) === Kind.REQUEST && request > 0n && request - settled <= 2n ** 20n ? "legal" : "illegal";
 }
 
 function flipBit(bytes: Uint8Array, bit: number): void {

@@ -1,0 +1,308 @@
+// frame-writer — what leaves on a channel, in which order and when: calls that are to leave again, then the outbox by priority, a batch per
+// write, so many bytes in flight. Frames that need not wait are written into the batch at once.
+//
+// Invariants:
+//   N1. Calls are numbered and stamped when they leave for the first time, and keep both: a resend is the same request.
+//   N2. After a reconnect everything unanswered leaves again, in its old order, before anything new.
+//   N3. Bytes handed to the link and not yet flushed stay under `inFlightBytesMax` plus one frame, so that an urgent frame waits at most that long.
+//   N4. While more than `answerBytesMax` of answers wait, no further request is read from that link.
+
+import { assert } from "../base/assert.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Link } from "../transport/transport.ts";
+import { FrameHeader, Kind } from "../wire/frame.ts";
+import { Answer, fillAnswerHeader, keptLabel, type RequestLabel, setExtent } from "./answer.ts";
+import { Call } from "./call.ts";
+import type { ChannelLimits } from "./channel-limits.ts";
+import type { Faults } from "./faults.ts";
+import { FrameBatch, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
+import type { PeerMetrics } from "./metrics.ts";
+import { type Notice, type Outbound, Outbox } from "./outbox.ts";
+import type { PendingCalls } from "./pending-calls.ts";
+
+/** What a writer shares with the others of its node. */
+export type WriterHost = {
+  readonly clock: Clock;
+  readonly pages: PagePool;
+  readonly metrics: PeerMetrics;
+  readonly limits: ChannelLimits;
+  /** 0: only reconnects make calls leave again. */
+  readonly resendTimeoutMs: number;
+  nextStamp(): number;
+};
+
+const SMALL_COPY_BYTES = 64;
+
+export class FrameWriter {
+  readonly #host: WriterHost;
+  readonly #pending: PendingCalls;
+  readonly #faults: Faults | undefined;
+  readonly #header = new FrameHeader();
+  readonly #outbox = new Outbox();
+  #batch: FrameBatch;
+  #link: Link | undefined;
+  #inFlightBytes = 0;
+  #answerBytes = 0;
+  #paused = false;
+  #flushSoon = false;
+  #flushAfterInput = false;
+  /** While input is handled, and whether it made us call. */
+  #isInput = false;
+  #inputCalls = false;
+  #roomWaiters: (() => void)[] = [];
+
+  constructor(host: WriterHost, pending: PendingCalls, faults: Faults | undefined) {
+    this.#host = host;
+    this.#pending = pending;
+    this.#faults = faults;
+    this.#batch = new FrameBatch(host.pages);
+  }
+
+  get link(): Link | undefined {
+    return this.#link;
+  }
+
+  /** Frames that wait to leave. */
+  get queuedCount(): number {
+    return this.#outbox.length;
+  }
+
+  /** N2 */
+  attach(link: Link): void {
+    assert(this.#link === undefined, "the old link was detached first");
+    this.#link = link;
+    this.#pending.resendFrom(0);
+    this.flushSoon();
+  }
+
+  /** The link is gone. Calls stay; answers are dropped, since the other side asks again. */
+  detach(link: Link): void {
+    if (this.#link !== link) return;
+    this.#link = undefined;
+    this.#isInput = false;
+    this.#faults?.reset();
+    this.#inFlightBytes = 0;
+    this.#answerBytes = 0;
+    this.#paused = false;
+    this.#batch.take().flushed();
+    const frames = this.#outbox.drain();
+    for (const frame of frames) {
+      if (frame instanceof Call) this.#outbox.push(frame);
+      else frame.discard();
+    }
+  }
+
+  // Calls.
+
+  send(call: Call): void {
+    if (this.#canWriteNow()) this.#depart(call);
+    else this.#outbox.push(call);
+    this.flushSoon();
+  }
+
+  /** Whether a call would leave at once. */
+  get isOpen(): boolean {
+    return this.#canWriteNow();
+  }
+
+  /** Takes the calls out that have not left. */
+  takeWaiting(): Call[] {
+    const frames = this.#outbox.drain();
+    for (const frame of frames) if (!(frame instanceof Call)) this.#outbox.push(frame);
+    return frames.filter((frame) => frame instanceof Call);
+  }
+
+  /** Calls `ready` once half of the queue is free. */
+  whenRoom(ready: () => void): void {
+    if (this.#outbox.length <= this.#host.limits.queuedMax / 2) this.#host.clock.soon(ready);
+    else this.#roomWaiters.push(ready);
+  }
+
+  wakeRoomWaiters(): void {
+    const waiters = this.#roomWaiters;
+    this.#roomWaiters = [];
+    for (const ready of waiters) this.#host.clock.soon(ready);
+  }
+
+  // Answers.
+
+  acknowledge(label: RequestLabel): void {
+    if (!this.#canWriteNow()) {
+      this.push(new Answer(keptLabel(label)));
+      return;
+    }
+    const header = this.#header;
+    fillAnswerHeader(header, label, Kind.REPLY);
+    this.#batch.begin(header, 0);
+    this.#host.metrics.framesSent++;
+    this.#flushAfter();
+  }
+
+  answerCopy(label: RequestLabel, source: Uint8Array, from: number, byteCount: number): void {
+    assert(byteCount <= INLINE_BYTES_MAX, "larger answers go by reference");
+    if (!this.#canWriteNow()) {
+      this.push(new Answer(keptLabel(label), { payload: source.slice(from, from + byteCount) }));
+      return;
+    }
+    const header = this.#header;
+    fillAnswerHeader(header, label, Kind.REPLY);
+    header.payloadBytes = byteCount;
+    setExtent(header, byteCount, 0);
+    const at = this.#batch.begin(header, byteCount);
+    const target = this.#batch.page.bytes;
+    if (byteCount <= SMALL_COPY_BYTES) for (let i = 0; i < byteCount; i++) target[at + i] = source[from + i] as number;
+    else target.set(source.subarray(from, from + byteCount), at);
+    this.#host.metrics.framesSent++;
+    this.#flushAfter();
+  }
+
+  push(frame: Answer | Notice): void {
+    if (this.#link === undefined) {
+      frame.discard();
+      return;
+    }
+    this.#outbox.push(frame);
+    this.#answerBytes += frame.byteCount;
+    if (this.#answerBytes > this.#host.limits.answerBytesMax && !this.#paused) {
+      this.#paused = true; // N4
+      this.#link.pause();
+    }
+    this.#flushAfter();
+  }
+
+  // When to write.
+
+  /** Input of this channel's link is being handled from now on: calls made by it leave together when that is done. */
+  beginInput(): void {
+    this.#isInput = true;
+    this.#inputCalls = false;
+  }
+
+  /** The input that was read is handled: the calls that were made meanwhile leave. Answers wait for the rest of the turn's input. */
+  endInput(): void {
+    this.#isInput = false;
+    if (this.#inputCalls) this.#flush();
+  }
+
+  /** Writes what is there after the current call stack, or after the input that is being handled. */
+  flushSoon(): void {
+    if (this.#flushSoon) return;
+    if (this.#isInput) {
+      this.#inputCalls = true;
+      return;
+    }
+    this.#flushSoon = true;
+    this.#host.clock.soon(this.#runFlushSoon);
+  }
+
+  #flushAfter(): void {
+    if (this.#flushAfterInput || this.#flushSoon) return;
+    this.#flushAfterInput = true;
+    this.#host.clock.afterInput(this.#runFlushAfterInput);
+  }
+
+  readonly #runFlushSoon = (): void => {
+    this.#flushSoon = false;
+    this.#flush();
+  };
+
+  readonly #runFlushAfterInput = (): void => {
+    this.#flushAfterInput = false;
+    this.#flush();
+  };
+
+  #canWriteNow(): boolean {
+    return (
+      this.#outbox.length === 0 &&
+      this.#link !== undefined &&
+      this.#faults === undefined &&
+      !this.#pending.isResending &&
+      this.#inFlightBytes + this.#batch.byteCount < this.#host.limits.inFlightBytesMax &&
+      this.#pending.length < this.#host.limits.pendingMax
+    );
+  }
+
+  #flush(): void {
+    for (let link = this.#link; link !== undefined && link === this.#link; ) {
+      this.#fillBatch();
+      if (this.#batch.byteCount === 0) return;
+      const { chunks, byteCount, flushed } = this.#batch.take();
+      this.#inFlightBytes += byteCount;
+      const writing = link;
+      link.write(chunks, () => {
+        flushed();
+        if (this.#link !== writing) return;
+        this.#inFlightBytes -= byteCount;
+        if (this.#outbox.length > 0 || this.#pending.isResending) this.#flush();
+      });
+    }
+  }
+
+  #fillBatch(): void {
+    const { inFlightBytesMax, writeBytesMax, pendingMax, queuedMax } = this.#host.limits;
+    while (this.#batch.byteCount < writeBytesMax && this.#inFlightBytes + this.#batch.byteCount < inFlightBytesMax) {
+      const again = this.#pending.nextResend();
+      if (again !== undefined) {
+        this.#host.metrics.resends++;
+        this.#write(again);
+        continue;
+      }
+      if (this.#pending.length >= pendingMax) break; // the next settled call makes room, and flushes
+      const frame = this.#outbox.shift();
+      if (frame === undefined) break;
+      if (frame instanceof Call) this.#depart(frame);
+      else this.#write(frame);
+    }
+    if (this.#roomWaiters.length > 0 && this.#outbox.length <= queuedMax / 2) this.wakeRoomWaiters();
+  }
+
+  /** N1 */
+  #depart(call: Call): void {
+    this.#pending.add(call);
+    if (call.isUpdate && call.stamp === 0) call.stamp = this.#host.nextStamp();
+    this.#write(call);
+  }
+
+  #write(frame: Outbound): void {
+    const isCall = frame instanceof Call;
+    if (!isCall) this.#answerLeaves(frame);
+    if (this.#faults === undefined) {
+      this.#emit(frame);
+      return;
+    }
+    const discard = (): void => (isCall ? undefined : frame.discard());
+    this.#faults.pass({ emit: () => this.#emitLater(frame), discard, isRepeatable: isCall || frame.isRepeatable });
+  }
+
+  /** For the fault injector, which may emit outside a flush, or after the call ended. */
+  #emitLater(frame: Outbound): void {
+    if (this.#link === undefined || (frame instanceof Call && frame.request === 0)) return;
+    this.#emit(frame);
+    this.flushSoon();
+  }
+
+  #emit(frame: Outbound): void {
+    const header = this.#header;
+    this.#host.metrics.framesSent++;
+    if (!(frame instanceof Call)) {
+      frame.writeTo(header, this.#batch);
+      return;
+    }
+    header.reset(Kind.REQUEST, frame.functionId);
+    header.priority = frame.priority;
+    header.request = frame.request;
+    header.stamp = frame.stamp;
+    header.settled = this.#pending.first;
+    frame.sendCount++;
+    if (this.#host.resendTimeoutMs > 0) frame.sentAtMs = this.#host.clock.nowMs();
+    frame.encode(header, this.#batch);
+  }
+
+  /** An answer no longer waits: the link may be read again once enough of them have gone (N4). */
+  #answerLeaves({ byteCount }: Answer | Notice): void {
+    this.#answerBytes -= byteCount;
+    if (!this.#paused || this.#answerBytes >= this.#host.limits.answerBytesMax / 2) return;
+    this.#paused = false;
+    this.#link?.resume();
+  }
+}

@@ -1,0 +1,128 @@
+// Goal: the public surface changes on purpose only. Every door's names, types included, are listed here; a change shows up in review.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import packageJson from "weighbridge/package.json" with { type: "json" };
+
+/** Types are marked with "type ", as they exist for the compiler only. */
+const SURFACE: Readonly<Record<string, readonly string[]>> = {
+  "./kv": [
+    "Customer",
+    "Group",
+    "KVServer",
+    "KVWorker",
+    "Postoffice",
+    "SCHEDULER_ID",
+    "SimpleApp",
+    "WeighbridgeError",
+    "isWeighbridgeError",
+    "sliceByRange",
+    "type Cuts",
+    "type ErrorCode",
+    "type KVCallback",
+    "type KVMeta",
+    "type KVOptions",
+    "type KVPairs",
+    "type KVPullOptions",
+    "type KVPushOptions",
+    "type KVRequestHandle",
+    "type PostofficeOptions",
+    "type Range",
+    "type ResponseOptions",
+    "type Role",
+    "type SimpleData",
+    "type SimpleHandle",
+    "type Slicer",
+    "type Values",
+    "type WaitOptions",
+  ],
+  "./node": ["start", "startNode", "type NodeConfig", "type NodeConfigOptions", "type StartOptions"],
+  "./testing": [
+    "Random",
+    "SimClock",
+    "SimCluster",
+    "SimNetwork",
+    "type CrashOptions",
+    "type PartitionOptions",
+    "type RunOptions",
+    "type SimClockOptions",
+    "type SimClusterOptions",
+    "type SimNetworkOptions",
+  ],
+};
+
+/** The members of the classes a user holds, without inherited ones. */
+const MEMBERS: Readonly<Record<string, readonly string[]>> = {
+  Customer: ["addResponse", "newRequest", "responseCount", "wait"],
+  KVServer: ["fail", "response", "setRequestHandle"],
+  KVWorker: ["ended", "pull", "pullPairs", "push", "pushPull", "room", "setSlicer", "wait"],
+  Postoffice: [
+    "addSimpleApp",
+    "barrier",
+    "channelTo",
+    "close",
+    "deadNodes",
+    "failure",
+    "finalize",
+    "idToRank",
+    "isRecovery",
+    "isScheduler",
+    "isServer",
+    "isWorker",
+    "metrics",
+    "myRank",
+    "nodeId",
+    "nodeIds",
+    "registerExitCallback",
+    "requestTimeoutMs",
+    "roster",
+    "serverKeyRanges",
+    "serverRankToId",
+    "worker",
+    "workerRankToId",
+  ],
+  SimpleApp: ["request", "response", "setRequestHandle", "setResponseHandle", "wait"],
+};
+
+const root = join(import.meta.dirname, "..");
+
+/** The names a door's source exports, as above. */
+function exportsOf(path: string): string[] {
+  const source = readFileSync(join(root, path), "utf8");
+  const names: string[] = [];
+  for (const [, typeOnly, list = ""] of source.matchAll(/^export (type )?\{([^}]*)\} from/gms)) {
+    for (const name of list.split(",").map((part) => part.trim()))
+      if (name !== "") names.push(typeOnly === undefined ? name : `type ${name}`);
+  }
+  return names.sort();
+}
+
+test("every door of the package is known, and opens", async () => {
+  const doors = Object.entries(packageJson.exports).filter(([, path]) => path.endsWith(".ts"));
+  assert.deepEqual(doors.map(([door]) => door).sort(), Object.keys(SURFACE).sort());
+  for (const [door, path] of doors) {
+    const names = SURFACE[door] ?? [];
+    assert.deepEqual(exportsOf(path), [...names].sort(), `${door} in ${path}`);
+    const module: Record<string, unknown> = await import(`weighbridge/${door.slice("./".length)}`);
+    assert.deepEqual(Object.keys(module).sort(), names.filter((name) => !name.startsWith("type ")).sort(), `${door} at run time`);
+  }
+});
+
+test("the classes of the kv door have these members and no others", async () => {
+  const kv: Record<string, unknown> = await import("weighbridge/kv");
+  for (const [name, members] of Object.entries(MEMBERS)) {
+    const { prototype } = kv[name] as { prototype: object };
+    const own = Object.getOwnPropertyNames(prototype).filter((member) => member !== "constructor");
+    assert.deepEqual(own.sort(), [...members].sort(), name);
+  }
+});
+
+test("docs/compatibility.md names nothing of ours that does not exist", () => {
+  const text = readFileSync(join(root, "docs", "compatibility.md"), "utf8");
+  const known = new Set([...Object.values(SURFACE).flat(), ...Object.values(MEMBERS).flat()].map((name) => name.replace("type ", "")));
+  const ours = [...text.matchAll(/`(?:office\.)([a-zA-Z]+)/g)].map(([, name = ""]) => name);
+  const fields = new Set(["numServers", "numWorkers", "role"]);
+  for (const name of ours) assert.ok(known.has(name) || fields.has(name), `office.${name}`);
+});
