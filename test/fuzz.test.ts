@@ -24,6 +24,8 @@ const SOCKET_FRAME_COUNT = 5_000;
 
 /** How likely a frame that must break the link is let through: most links should live to send many. */
 const DEADLY_CHANCE = 0.02;
+/** Failures are shorter; values are not looked at. */
+const KEPT_BYTES_MAX = 4096;
 const HONEST_WIDTH = 3;
 const HEAP_GROWTH_BYTES_MAX = 128 * 1024 * 1024;
 
@@ -95,6 +97,7 @@ class Assault {
   async #asPeer(address: Address): Promise<void> {
     const random = this.#random;
     const client = await this.#greeted(address);
+    client.keptBytesMax = KEPT_BYTES_MAX;
     const isServer = address === this.cluster.serverAddress;
     const frames: Uint8Array[] = [];
     for (let i = 1 + random.below(200); i > 0; i--) {

@@ -332,6 +332,7 @@ export class Postoffice {
       await this.#membership.leave().catch(() => {}); // the barrier's failure is the one to tell
     } finally {
       for (const callback of this.#exitCallbacks.splice(0)) this.#callBack(callback);
+      this.#membership?.close();
       await this.#scheduler?.close();
       await this.#peer.close();
     }

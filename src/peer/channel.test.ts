@@ -401,6 +401,25 @@ test("room is there again when the calls that took it failed", async () => {
   }
 });
 
+test("only so many calls are open at the other node; each answer lets one more leave, also when nothing else happens", async () => {
+  const stage = new Stage({ limits: { pendingMax: 4 } });
+  const list = calls(10);
+  await stage.send(...list);
+  await stage.flush();
+  assert.equal(stage.left().length, 4);
+  stage.reply(2);
+  await stage.flush();
+  assert.equal(stage.left().length, 0, "request 1 is still open, and 2 is kept behind it");
+  stage.reply(1);
+  await stage.flush();
+  assert.equal(stage.left().length, 2);
+  for (let request = 3; request <= 10; request++) {
+    stage.reply(request);
+    await stage.flush();
+  }
+  assert.ok(list.every(({ outcome }) => outcome === "answered"));
+});
+
 test("the end of the channel fails every open call, and later ones too, never from inside send (N5)", async () => {
   const stage = new Stage();
   const list = calls(3);

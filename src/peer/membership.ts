@@ -10,7 +10,7 @@
 //
 // Invariants:
 //   M1. Nothing but REGISTER is sent to a scheduler that does not know us: other calls wait until it has answered that.
-//   M2. While the scheduler is away nothing fails because of it; only a deadline of the caller's own ends a wait.
+//   M2. While the scheduler is away nothing fails because of it, for `startTimeoutMs`; then those who wait for it are told, and nobody else.
 //   M3. `onFatal` is told at most once: the job was aborted, or this node was replaced.
 
 import { assert } from "../base/assert.ts";
@@ -78,6 +78,7 @@ export class Membership {
   #joining: Deferred<never> | undefined;
   #lastProblem = "it has not answered";
   #cancelStartTimer: CancelTimer = () => {};
+  #cancelAwayTimer: CancelTimer = () => {};
   #heartbeat: Heartbeat | undefined;
   /** While a new scheduler does not know us yet (M2). */
   #resuming: Deferred<void> | undefined;
@@ -227,6 +228,7 @@ export class Membership {
   close(): void {
     this.#heartbeat?.stop();
     this.#cancelStartTimer();
+    this.#cancelAwayTimer();
     this.#joining?.reject(new WeighbridgeError("CLOSED", "this node was closed"));
     this.#leaving?.resolve();
   }
@@ -245,11 +247,15 @@ export class Membership {
       linkUp: (channel) => {
         if (channel !== this.#channel) this.events.linkUp?.(channel);
         else if (this.#joining !== undefined) this.#watchStart();
-        else this.#heartbeat?.linkUp();
+        else {
+          this.#cancelAwayTimer();
+          this.#heartbeat?.linkUp();
+        }
       },
       linkDown: (channel) => {
         if (channel !== this.#channel) this.events.linkDown?.(channel);
         else if (this.#joining !== undefined) this.#watchStart();
+        else this.#watchAway(channel);
       },
       unreachable: (channel, error) => {
         if (channel !== this.#channel) this.events.unreachable?.(channel, error);
@@ -294,6 +300,20 @@ export class Membership {
             `${unreachable} DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right one`,
           );
       this.#joining?.reject(error);
+    });
+  }
+
+  /** Whoever waits for a scheduler that does not come back is told so; everything else goes on without it (M2). */
+  #watchAway(channel: Channel): void {
+    const { startTimeoutMs, schedulerAddress } = this.#options;
+    this.#cancelAwayTimer();
+    this.#cancelAwayTimer = this.#clock.after(startTimeoutMs, () => {
+      if (channel.link !== undefined || channel.ended !== undefined) return;
+      const message = `the scheduler at ${schedulerAddress} has been away for ${startTimeoutMs} ms (${this.#lastProblem}); start it again there`;
+      const error = new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { retryable: true });
+      channel.failCalls(error);
+      for (const call of this.#heldCalls.splice(0)) call.failed(error);
+      this.#watchAway(channel);
     });
   }
 

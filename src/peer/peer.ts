@@ -16,8 +16,7 @@ import type { Address, Link, Listener, Transport } from "../transport/transport.
 import type { Hello } from "../wire/hello.ts";
 import { FIRST_SERVER_ID, nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Call } from "./call.ts";
-import { Channel, type FunctionHandler } from "./channel.ts";
-import type { ChannelHost } from "./channel-host.ts";
+import { Channel, type ChannelHost, type FunctionHandler } from "./channel.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "./channel-limits.ts";
 import { Complaints } from "./complaints.ts";
 import { Connection, type ConnectionHost, type ReadBuffers } from "./connection.ts";
@@ -246,7 +245,8 @@ export class Peer implements ChannelHost, ConnectionHost {
     const { channel } = connection;
     if (cause !== undefined && !this.#closed) {
       const fields = { remote: connection.link.remote, node: channel?.name, reason: cause.message };
-      this.complaints.tell(this.isLeaving ? "debug" : "warn", "link broken", fields);
+      const isExpected = this.isLeaving || (cause instanceof WeighbridgeError && cause.retryable); // the next try comes soon
+      this.complaints.tell(isExpected ? "debug" : "warn", "link broken", fields);
     }
     const dial = this.#dialing.get(connection);
     this.#dialing.delete(connection);

@@ -92,7 +92,7 @@ export class FrameFuzzer {
     }
     const width = 1 + random.below(random.chance(0.02) ? 3000 : 4);
     const fields = { ...common, arg0: keyCount, arg1: width, flags: random.chance(0.2) ? flags | KvFlag.WANT_LENS : flags };
-    const payload = kvPayload(keys, sends ? this.#values(keyCount * width) : []);
+    const payload = kvPayload(keys, this.#values(sends ? keyCount * width : 0));
     return payload.length > PAYLOAD_BYTES_MAX ? this.garbage() : frameBytes(Kind.REQUEST, fields, payload);
   }
 
@@ -100,10 +100,10 @@ export class FrameFuzzer {
   #piece(common: HeaderFields, flags: number, keys: readonly bigint[], sends: boolean): Uint8Array {
     const random = this.#random;
     const blockIndex = random.below(random.chance(0.5) ? 4 : 30_000);
-    const rest = random.chance(0.8) ? 1 + random.below(100) : 131_072;
+    const rest = random.chance(0.95) ? 1 + random.below(100) : 131_072;
     const width = Math.max(4096, blockIndex * 131_072 + rest);
     const offset = Math.floor((width - 1) / 131_072) * 131_072;
-    const values = sends ? this.#values(width - offset) : [];
+    const values = this.#values(sends ? width - offset : 0);
     return frameBytes(
       Kind.REQUEST,
       { ...common, flags: flags | KvFlag.PIECE, arg0: 1, arg1: width, arg2: offset },
@@ -147,7 +147,7 @@ export class FrameFuzzer {
     };
     const body = bodies[functionId] ?? {};
     if (random.chance(0.4)) body[this.#pick([...Object.keys(body), "extra"])] = this.#jsonValue(3);
-    const text = random.chance(0.02) ? this.#deepJson() : encodeJson(random.chance(0.05) ? this.#jsonValue(3) : body);
+    const text = random.chance(0.005) ? this.#deepJson() : encodeJson(random.chance(0.05) ? this.#jsonValue(3) : body);
     return frameBytes(Kind.REQUEST, { request, settled: request, functionId }, text);
   }
 
@@ -204,7 +204,7 @@ export class FrameFuzzer {
   }
 
   #resized(bytes: Uint8Array): Uint8Array {
-    const oldBytes = new DataView(bytes.buffer).getUint32(8, true);
+    const oldBytes = bytes.length - HEADER_BYTES;
     const newBytes = this.#random.chance(0.5) ? this.#random.below(oldBytes + 1) : oldBytes + this.#random.below(64);
     const padded = new Uint8Array(HEADER_BYTES + Math.ceil(newBytes / 8) * 8);
     padded.set(bytes.subarray(0, Math.min(bytes.length, padded.length)));
@@ -224,10 +224,12 @@ export class FrameFuzzer {
     return (BigInt(this.#random.uint32()) << 32n) | BigInt(this.#random.uint32());
   }
 
-  #values(count: number): number[] {
-    return Array.from({ length: count }, () =>
-      this.#random.chance(0.05) ? this.#pick([NaN, Infinity, -Infinity, 1e38]) : this.#random.below(10),
-    );
+  /** Small numbers, and now and then one that is none. */
+  #values(count: number): Float32Array {
+    const values = new Float32Array(count);
+    for (let i = 0; i < count; i++) values[i] = this.#random.uint32() & 15;
+    if (count > 0 && this.#random.chance(0.1)) values[this.#random.below(count)] = this.#pick([NaN, Infinity, -Infinity, 1e38]);
+    return values;
   }
 
   #jsonValue(depth: number): unknown {

@@ -21,6 +21,8 @@ export class RawClient {
   #wake: (() => void) | undefined;
   /** The request number that the next `request` gets. */
   nextRequest = 1;
+  /** Longer payloads are dropped as they come. */
+  keptBytesMax: number = Infinity;
 
   private constructor(link: Link) {
     this.#link = link;
@@ -37,7 +39,7 @@ export class RawClient {
         const reader = new FrameReader(
           {
             destination: () => undefined,
-            frame: (header, bytes, at) => own.#take(header, bytes.slice(at, at + header.payloadBytes)),
+            frame: (header, bytes, at) => own.#take(header, bytes, at),
           },
           buffer,
         );
@@ -137,7 +139,8 @@ export class RawClient {
     this.#link.destroy();
   }
 
-  #take(header: FrameHeader, payload: Uint8Array): void {
+  #take(header: FrameHeader, bytes: Uint8Array, at: number): void {
+    const payload = header.payloadBytes > this.keptBytesMax ? new Uint8Array(0) : bytes.slice(at, at + header.payloadBytes);
     this.frames.push({ header: Object.assign(new FrameHeader(), header), payload });
     this.#wake?.();
   }

@@ -26,23 +26,9 @@ export function jsonFrameBytes(kind: Kind, fields: HeaderFields, body: unknown):
 }
 
 /** Keys, values and lens one after the other, as a kv payload has them. */
-export function kvPayload(keys: readonly bigint[], values: readonly number[] = [], lens: readonly number[] = []): Uint8Array {
-  const bytes = new Uint8Array(keys.length * 8 + values.length * 4 + lens.length * 4);
-  const view = new DataView(bytes.buffer);
-  let at = 0;
-  for (const key of keys) {
-    view.setBigUint64(at, BigInt.asUintN(64, key), true);
-    at += 8;
-  }
-  for (const value of values) {
-    view.setFloat32(at, value, true);
-    at += 4;
-  }
-  for (const length of lens) {
-    view.setInt32(at, length, true);
-    at += 4;
-  }
-  return bytes;
+export function kvPayload(keys: readonly bigint[], values: ArrayLike<number> = [], lens: ArrayLike<number> = []): Uint8Array {
+  const parts = [BigUint64Array.from(keys), Float32Array.from(values), Int32Array.from(lens)];
+  return joinBytes(parts.map(({ buffer }) => new Uint8Array(buffer)));
 }
 
 export function joinBytes(parts: readonly Uint8Array[]): Uint8Array {
