@@ -6,13 +6,20 @@
 //   A2. What waits is bounded in number, bytes and time; beyond any of them the asker gets UNKNOWN_APP.
 //   A3. Whoever is refused for room loses all it has waiting for that application: a request in several frames never comes with a hole.
 
-import type { Clock } from "../base/clock.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { labelOf } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { FrameHeader } from "../wire/frame.ts";
 
-type Waiting = { readonly channel: Channel; readonly header: FrameHeader; readonly payload: Uint8Array; readonly fresh: boolean };
+type Waiting = {
+  readonly channel: Channel;
+  readonly header: FrameHeader;
+  readonly payload: Uint8Array;
+  readonly fresh: boolean;
+  /** Ends the time it may wait. */
+  cancelTimer: CancelTimer;
+};
 
 /** Customers are 16 bits on the wire. */
 const CUSTOMERS_MAX = 2 ** 16;
@@ -84,7 +91,16 @@ export class AppDirectory implements FunctionHandler {
     const place = this.#placeOf(header.app, header.customer);
     const handler = this.#apps.get(place);
     if (handler !== undefined && (this.#waitingCount === 0 || !this.#waiting.has(place))) handler.handle(channel, header, bytes, at, fresh);
-    else this.#wait(place, { channel, header: copyOf(header), payload: bytes.slice(at, at + header.payloadBytes), fresh });
+    else {
+      const payload = bytes.slice(at, at + header.payloadBytes);
+      this.#wait(place, { channel, header: copyOf(header), payload, fresh, cancelTimer: () => {} });
+    }
+  }
+
+  /** Nothing waits any more. Nobody is answered: the links are closing. */
+  close(): void {
+    for (const list of this.#waiting.values()) for (const entry of list) this.#uncount(entry);
+    this.#waiting.clear();
   }
 
   #wait(place: number, entry: Waiting): void {
@@ -101,7 +117,7 @@ export class AppDirectory implements FunctionHandler {
     this.#waitingCount++;
     this.#waitingBytes += payload.length;
     channel.park(request);
-    this.#clock.after(this.#waitMs, () =>
+    entry.cancelTimer = this.#clock.after(this.#waitMs, () =>
       this.#refuse(place, (waiting) => waiting === entry, this.#unknown(app, `and none was created within ${this.#waitMs} ms`)),
     );
   }
@@ -118,7 +134,8 @@ export class AppDirectory implements FunctionHandler {
     }
   }
 
-  #uncount({ payload }: Waiting): void {
+  #uncount({ payload, cancelTimer }: Waiting): void {
+    cancelTimer();
     this.#waitingCount--;
     this.#waitingBytes -= payload.length;
   }

@@ -116,9 +116,7 @@ export class Postoffice {
       const { startBarrier = true } = options;
       if (startBarrier && !office.isRecovery) await office.barrier(0, Group.ALL);
     } catch (thrown) {
-      office.#membership?.close();
-      await office.#scheduler?.close();
-      await office.#peer.close();
+      await office.#closeAll();
       throw office.#failure ?? thrown;
     }
     return office;
@@ -332,11 +330,17 @@ export class Postoffice {
       await this.#membership.leave().catch(() => {}); // the barrier's failure is the one to tell
     } finally {
       for (const callback of this.#exitCallbacks.splice(0)) this.#callBack(callback);
-      this.#membership?.close();
-      await this.#scheduler?.close();
-      await this.#peer.close();
+      await this.#closeAll();
     }
     if (failure !== undefined) throw failure;
+  }
+
+  async #closeAll(): Promise<void> {
+    this.#membership?.close();
+    await this.#scheduler?.close();
+    this.#simpleApps.close();
+    this.server?.apps.close();
+    await this.#peer.close();
   }
 
   #callBack(exitCallback: () => void): void {

@@ -13,8 +13,8 @@ function written(answer: Answer) {
   const batch = new FrameBatch(new PagePool());
   const link = new StubLink();
   answer.writeTo(new FrameHeader(), batch);
-  const { chunks, flushed } = batch.take();
-  link.write(chunks, flushed);
+  const taken = batch.take();
+  link.write(taken.chunks, () => taken.flushed());
   const [frame] = link.take();
   assert.ok(frame !== undefined);
   return { ...frame, flush: () => link.flush() };

@@ -49,8 +49,9 @@ test("frames of every size, inline and attached, over several pages, are read as
   const link = new StubLink();
   const payloads = Array.from({ length: 400 }, (_, i) => bytesFrom(i, (i * 37) % 1000));
   for (const [i, payload] of payloads.entries()) (i % 3 === 0 ? appendAttached : appendInline)(batch, i + 1, payload);
-  const { chunks, byteCount, flushed } = batch.take();
-  link.write(chunks, flushed);
+  const taken = batch.take();
+  const { chunks, byteCount } = taken;
+  link.write(chunks, () => taken.flushed());
   assert.equal(link.byteCount, byteCount);
   const frames = link.take();
   assert.deepEqual(
@@ -70,16 +71,14 @@ test("an attached payload leaves from where it lies", () => {
 
 test("a page is used again only after the write that carried it was flushed (B2)", () => {
   const batch = new FrameBatch(new PagePool());
-  const first = batch.page;
   appendInline(batch, 1, bytesFrom(1, 8));
+  const first = batch.page;
   const one = batch.take();
-  assert.notEqual(batch.page, first);
   appendInline(batch, 2, bytesFrom(2, 8));
-  const two = batch.take();
   assert.notEqual(batch.page, first);
+  const two = batch.take();
   one.flushed();
   appendInline(batch, 3, bytesFrom(3, 8));
-  batch.take();
   assert.equal(batch.page, first);
   two.flushed();
 });

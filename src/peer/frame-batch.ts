@@ -15,18 +15,38 @@ const PADDING = new Uint8Array(8);
 
 /** Staging memory, seen as every type that is copied into it. */
 export class Page {
-  readonly bytes: Uint8Array = new Uint8Array(PAGE_BYTES);
-  readonly words: Uint32Array = new Uint32Array(this.bytes.buffer);
-  readonly floats: Float32Array = new Float32Array(this.bytes.buffer);
-  readonly keys: BigUint64Array = new BigUint64Array(this.bytes.buffer);
+  readonly bytes: Uint8Array;
+  readonly words: Uint32Array;
+  readonly floats: Float32Array;
+  readonly keys: BigUint64Array;
+  /** The part that was sent last: traffic repeats itself, and a view costs as much as a small frame. */
+  #view: Uint8Array;
+
+  constructor(byteCount: number) {
+    this.bytes = new Uint8Array(byteCount);
+    this.words = new Uint32Array(this.bytes.buffer);
+    this.floats = new Float32Array(this.bytes.buffer);
+    this.keys = new BigUint64Array(this.bytes.buffer);
+    this.#view = this.bytes;
+  }
+
+  part(from: number, to: number): Uint8Array {
+    const view = this.#view;
+    if (view.byteOffset === from && view.length === to - from) return view;
+    this.#view = this.bytes.subarray(from, to);
+    return this.#view;
+  }
 }
+
+/** Stands where no page has been taken yet: channels that are silent need none. */
+const NO_PAGE = new Page(0);
 
 /** Pages between writes; one pool per peer. */
 export class PagePool {
   readonly #free: Page[] = [];
 
   take(): Page {
-    return this.#free.pop() ?? new Page();
+    return this.#free.pop() ?? new Page(PAGE_BYTES);
   }
 
   give(page: Page): void {
@@ -37,24 +57,49 @@ export class PagePool {
 /** What must hear that its bytes have left. */
 export type Held = { release(): void };
 
-export class FrameBatch {
+/** A batch on its way: its chunks are the link's until `flushed`. */
+export class TakenBatch {
+  readonly chunks: Uint8Array[] = [];
+  byteCount = 0;
   readonly #pool: PagePool;
-  #page: Page;
-  /** Bytes of the page that are in use, and from where on they are not yet a chunk. */
-  #fill = 0;
-  #sealed = 0;
-  #chunks: Uint8Array[] = [];
-  #pages: Page[] = [];
-  #holds: Held[] = [];
-  #byteCount = 0;
+  readonly #pages: Page[] = [];
+  #holds: Held[] | undefined;
 
   constructor(pool: PagePool) {
     this.#pool = pool;
-    this.#page = pool.take();
+  }
+
+  addPage(page: Page): void {
+    this.#pages.push(page);
+  }
+
+  hold(held: Held): void {
+    this.#holds ??= [];
+    this.#holds.push(held);
+  }
+
+  /** The chunks have left, or never will: pages and held memory are free again. */
+  flushed(): void {
+    for (const page of this.#pages) this.#pool.give(page); // B2
+    if (this.#holds !== undefined) for (const held of this.#holds) held.release();
+  }
+}
+
+export class FrameBatch {
+  readonly #pool: PagePool;
+  #taken: TakenBatch;
+  #page: Page = NO_PAGE;
+  /** Bytes of the page that are in use, and from where on they are not yet a chunk. */
+  #fill = 0;
+  #sealed = 0;
+
+  constructor(pool: PagePool) {
+    this.#pool = pool;
+    this.#taken = new TakenBatch(pool);
   }
 
   get byteCount(): number {
-    return this.#byteCount;
+    return this.#taken.byteCount;
   }
 
   /** The page in which `begin` reserved; valid until the next `begin`. */
@@ -69,19 +114,19 @@ export class FrameBatch {
   begin(header: FrameHeader, inlineBytes: number): number {
     const padded = paddedBytes(inlineBytes);
     assert(HEADER_BYTES + padded <= PAGE_BYTES, "what is inline fits a page");
-    if (this.#fill + HEADER_BYTES + padded > PAGE_BYTES) this.#turnPage();
+    if (this.#fill + HEADER_BYTES + padded > this.#page.bytes.length) this.#turnPage();
     const at = this.#fill;
     encodeHeader(header, this.#page.words, at >> 2);
     this.#fill = at + HEADER_BYTES + padded;
-    this.#byteCount += HEADER_BYTES + padded;
+    this.#taken.byteCount += HEADER_BYTES + padded;
     return at + HEADER_BYTES;
   }
 
   /** Appends part of the payload by reference. The caller keeps the bytes unchanged until the write is flushed. */
   attach(part: Uint8Array): void {
     this.#seal();
-    this.#chunks.push(part);
-    this.#byteCount += part.length;
+    this.#taken.chunks.push(part);
+    this.#taken.byteCount += part.length;
   }
 
   /** Ends a payload that was attached; `begin` pads what is inline. */
@@ -92,35 +137,24 @@ export class FrameBatch {
 
   /** Calls `held.release()` once this batch was flushed. */
   hold(held: Held): void {
-    this.#holds.push(held);
+    this.#taken.hold(held);
   }
 
-  /** Hands the batch over as chunks, and starts a new one. Call `flushed` when the chunks are free again. */
-  take(): { readonly chunks: readonly Uint8Array[]; readonly byteCount: number; readonly flushed: () => void } {
+  /** Hands the batch over, and starts a new one. Call its `flushed` when the chunks are free again. */
+  take(): TakenBatch {
     this.#seal();
-    const chunks = this.#chunks;
-    const pages = this.#pages;
-    const holds = this.#holds;
-    const byteCount = this.#byteCount;
-    pages.push(this.#page);
-    this.#page = this.#pool.take();
+    const taken = this.#taken;
+    if (this.#page !== NO_PAGE) taken.addPage(this.#page);
+    this.#page = NO_PAGE;
     this.#fill = 0;
     this.#sealed = 0;
-    this.#chunks = [];
-    this.#pages = [];
-    this.#holds = [];
-    this.#byteCount = 0;
-    const pool = this.#pool;
-    const flushed = (): void => {
-      for (const page of pages) pool.give(page); // B2
-      for (const held of holds) held.release();
-    };
-    return { chunks, byteCount, flushed };
+    this.#taken = new TakenBatch(this.#pool);
+    return taken;
   }
 
   #turnPage(): void {
     this.#seal();
-    this.#pages.push(this.#page);
+    if (this.#page !== NO_PAGE) this.#taken.addPage(this.#page);
     this.#page = this.#pool.take();
     this.#fill = 0;
     this.#sealed = 0;
@@ -128,7 +162,7 @@ export class FrameBatch {
 
   #seal(): void {
     if (this.#fill === this.#sealed) return;
-    this.#chunks.push(this.#page.bytes.subarray(this.#sealed, this.#fill));
+    this.#taken.chunks.push(this.#page.part(this.#sealed, this.#fill));
     this.#sealed = this.#fill;
   }
 }

@@ -32,6 +32,8 @@ export type WriterHost = {
 };
 
 const SMALL_COPY_BYTES = 64;
+/** After so many single answers in a row the next ones leave at once. */
+const SINGLE_ANSWERS_MIN = 4;
 
 export class FrameWriter {
   readonly #host: WriterHost;
@@ -46,9 +48,12 @@ export class FrameWriter {
   #paused = false;
   #flushSoon = false;
   #flushAfterInput = false;
-  /** While input is handled, and whether it made us call. */
+  /** While input is handled: whether it made us call, and how many answers it got. */
   #isInput = false;
   #inputCalls = false;
+  #inputAnswers = 0;
+  /** How many times in a row input got exactly one answer. */
+  #singleAnswers = 0;
   #roomWaiters: (() => void)[] = [];
 
   constructor(host: WriterHost, pending: PendingCalls, faults: Faults | undefined) {
@@ -176,12 +181,18 @@ export class FrameWriter {
   beginInput(): void {
     this.#isInput = true;
     this.#inputCalls = false;
+    this.#inputAnswers = 0;
   }
 
-  /** The input that was read is handled: the calls that were made meanwhile leave. Answers wait for the rest of the turn's input. */
+  /**
+   * The input that was read is handled: the calls that were made meanwhile leave. Answers wait for the rest of the turn's input, to share a
+   * write with its answers; unless they have come one by one for a while: then somebody waits for each, and nothing is to be shared.
+   */
   endInput(): void {
     this.#isInput = false;
-    if (this.#inputCalls) this.#flush();
+    this.#singleAnswers = this.#inputAnswers === 1 ? this.#singleAnswers + 1 : 0;
+    if (this.#inputCalls || this.#singleAnswers >= SINGLE_ANSWERS_MIN) this.#flush();
+    else if (this.#inputAnswers > 0) this.#flushAfter();
   }
 
   /** Writes what is there after the current call stack, or after the input that is being handled. */
@@ -196,6 +207,10 @@ export class FrameWriter {
   }
 
   #flushAfter(): void {
+    if (this.#isInput) {
+      this.#inputAnswers++;
+      return;
+    }
     if (this.#flushAfterInput || this.#flushSoon) return;
     this.#flushAfterInput = true;
     this.#host.clock.afterInput(this.#runFlushAfterInput);
@@ -226,13 +241,13 @@ export class FrameWriter {
     for (let link = this.#link; link !== undefined && link === this.#link; ) {
       this.#fillBatch();
       if (this.#batch.byteCount === 0) return;
-      const { chunks, byteCount, flushed } = this.#batch.take();
-      this.#inFlightBytes += byteCount;
+      const taken = this.#batch.take();
+      this.#inFlightBytes += taken.byteCount;
       const writing = link;
-      link.write(chunks, () => {
-        flushed();
+      link.write(taken.chunks, () => {
+        taken.flushed();
         if (this.#link !== writing) return;
-        this.#inFlightBytes -= byteCount;
+        this.#inFlightBytes -= taken.byteCount;
         if (this.#outbox.length > 0 || this.#pending.isResending) this.#flush();
       });
     }

@@ -27,8 +27,9 @@ function framesOf(calls: readonly KvCall[]): StubFrame[] {
   for (const call of calls) {
     const batch = new FrameBatch(new PagePool());
     call.encode(new FrameHeader().reset(Kind.REQUEST, call.functionId), batch);
-    const { chunks, flushed } = batch.take();
-    link.write(chunks, flushed);
+    const taken = batch.take();
+    const { chunks } = taken;
+    link.write(chunks, () => taken.flushed());
   }
   return link.take();
 }

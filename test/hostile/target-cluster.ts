@@ -33,12 +33,12 @@ export class CountingLog implements Log {
   readonly counts: Map<string, number> = new Map();
   readonly recent: string[] = [];
 
-  debug(message: string): void {
-    this.#count(message);
+  debug(message: string, fields?: LogFields): void {
+    this.#count(message, fields);
   }
 
-  info(message: string): void {
-    this.#count(message);
+  info(message: string, fields?: LogFields): void {
+    this.#count(message, fields);
   }
 
   warn(message: string, fields?: LogFields): void {

@@ -60,7 +60,7 @@ test("fills in every default when only the required keys are given", () => {
     resendTimeoutMs: 0,
     faults: { dropPercent: 0, duplicatePercent: 0, reorderPercent: 0, delayMs: 0, seed: 1 },
     outboxMessagesMax: 65_536,
-    outboxBytesMax: 64 * 2 ** 20,
+    outboxBytesMax: 2 * 2 ** 20,
     arenaBytesMax: 4 * 2 ** 30,
     logLevel: "info",
     managePort: 0,

@@ -1,0 +1,250 @@
+// Goal: calls and answers leave in order and by priority, no more than so many at a time, and what cannot leave costs a bounded amount.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { answersIn, ChannelStage, TestCall, testCalls } from "../testing/channel-stage.ts";
+import { HEADER_BYTES, Kind } from "../wire/frame.ts";
+import type { FunctionHandler } from "./channel.ts";
+
+const KIB = 1024;
+const dead = new WeighbridgeError("NODE_DEAD", "server 0 is dead");
+
+test("calls are numbered as they leave; updates are stamped, other calls are not (N1)", async () => {
+  const stage = new ChannelStage();
+  await stage.send(new TestCall("a"), new TestCall("b", { isUpdate: false }), new TestCall("c"));
+  assert.deepEqual(stage.left(), ["1/1 a", "2/0 b", "3/2 c"]);
+});
+
+test("calls made in one turn share a write", async () => {
+  const stage = new ChannelStage();
+  await stage.send(...testCalls(50));
+  assert.equal(stage.link.flush(), true);
+  assert.equal(stage.link.flush(), false);
+});
+
+test("after a reconnect everything unanswered leaves again, as it was, before anything new (N2)", async () => {
+  const stage = new ChannelStage();
+  const list = testCalls(4, { isUpdate: true });
+  await stage.send(...list);
+  stage.left();
+  stage.reply(2);
+  stage.breakLink();
+  await stage.send(new TestCall("new", { priority: 9 }));
+  await stage.reconnect();
+  assert.deepEqual(stage.left(), ["1/1 call1", "3/3 call3", "4/4 call4", "5/5 new"]);
+  assert.equal(stage.metrics.resends, 3);
+});
+
+test("calls made without a link wait for one, by priority", async () => {
+  const stage = new ChannelStage();
+  stage.breakLink();
+  await stage.send(new TestCall("low"), new TestCall("high", { priority: 1 }));
+  await stage.reconnect();
+  assert.deepEqual(stage.left(), ["1/1 high", "2/2 low"]);
+});
+
+test("on a link that never flushes no more than the bound and one frame are written (N3)", async () => {
+  const limits = { inFlightBytesMax: 64 * KIB, writeBytesMax: 16 * KIB };
+  const frameBytes = HEADER_BYTES + 10 * KIB;
+  const stage = new ChannelStage({ limits });
+  for (let i = 0; i < 100; i++) await stage.send(new TestCall(`call${i}`, { byteCount: 10 * KIB }));
+  assert.ok(stage.link.unflushedBytes >= limits.inFlightBytesMax, "the bound is used");
+  assert.ok(stage.link.unflushedBytes < limits.inFlightBytesMax + frameBytes, `${stage.link.unflushedBytes}`);
+});
+
+test("the same bound holds for a burst of calls in one turn, for answers, and for what leaves again", async () => {
+  const limits = { inFlightBytesMax: 64 * KIB, writeBytesMax: 16 * KIB };
+  const bound = limits.inFlightBytesMax + HEADER_BYTES + 10 * KIB;
+  const stage = new ChannelStage({ limits });
+  await stage.send(...testCalls(100, { byteCount: 10 * KIB }));
+  assert.ok(stage.link.unflushedBytes < bound, `${stage.link.unflushedBytes}`);
+  await stage.reconnect();
+  assert.ok(stage.link.unflushedBytes < bound, `${stage.link.unflushedBytes}`);
+  const payload = new Uint8Array(10 * KIB);
+  const server = new ChannelStage({ limits, handler: { handle: (channel, header) => channel.answerHeld(header, payload) } });
+  for (let request = 1; request <= 100; request++) server.receive(Kind.REQUEST, request);
+  await server.clock.run();
+  assert.ok(server.link.unflushedBytes < bound, `${server.link.unflushedBytes}`);
+});
+
+test("an urgent call passes what has not been handed to the link (N3)", async () => {
+  const stage = new ChannelStage({ limits: { inFlightBytesMax: 64 * KIB, writeBytesMax: 16 * KIB } });
+  await stage.send(...testCalls(100, { byteCount: 10 * KIB }));
+  const before = stage.left().length;
+  assert.ok(before < 10);
+  await stage.send(new TestCall("urgent", { priority: 1 }));
+  await stage.flush();
+  assert.equal(
+    stage.left().findIndex((line) => line.endsWith("urgent")),
+    0,
+  );
+});
+
+test("while too much of answers waits the link is not read; it is again when half of it left (N4)", async () => {
+  let held = 0;
+  const handler: FunctionHandler = {
+    handle(channel, header): void {
+      held++;
+      channel.answerHeld(header, new Uint8Array(10 * KIB), { release: () => held-- });
+    },
+  };
+  const stage = new ChannelStage({ limits: { inFlightBytesMax: 20 * KIB, writeBytesMax: 20 * KIB, answerBytesMax: 40 * KIB }, handler });
+  let request = 0;
+  while (!stage.link.isPaused) {
+    stage.receive(Kind.REQUEST, ++request);
+    await stage.clock.run();
+    assert.ok(request < 20, "never paused");
+  }
+  stage.link.flush();
+  await stage.clock.run();
+  assert.equal(stage.link.isPaused, true, "more than half still waits");
+  await stage.flush();
+  assert.equal(stage.link.isPaused, false);
+  assert.equal(held, 0);
+  assert.equal(stage.link.take().length, request);
+});
+
+test("acknowledgements without a payload count as well (N4)", async () => {
+  const handler: FunctionHandler = { handle: (channel, header) => channel.acknowledge(header) };
+  const stage = new ChannelStage({ limits: { inFlightBytesMax: 1 * KIB, answerBytesMax: 4 * KIB }, handler });
+  for (let request = 1; request <= 200; request++) {
+    stage.receive(Kind.REQUEST, request);
+    await stage.clock.run();
+  }
+  assert.equal(stage.link.isPaused, true);
+  await stage.flush();
+  assert.equal(stage.link.isPaused, false);
+  assert.equal(stage.link.take().length, 200);
+});
+
+test("a link that breaks lets go of every answer, and the next one is read (N4)", async () => {
+  let held = 0;
+  const handler: FunctionHandler = {
+    handle(channel, header): void {
+      held++;
+      channel.answerHeld(header, new Uint8Array(10 * KIB), { release: () => held-- });
+    },
+  };
+  const stage = new ChannelStage({ limits: { inFlightBytesMax: 20 * KIB, answerBytesMax: 40 * KIB }, handler });
+  for (let request = 1; request <= 10; request++) stage.receive(Kind.REQUEST, request);
+  await stage.clock.run();
+  assert.equal(stage.link.isPaused, true);
+  await stage.reconnect();
+  assert.equal(held, 0);
+  stage.receive(Kind.REQUEST, 11);
+  await stage.flush();
+  assert.equal(held, 0);
+  assert.equal(stage.link.isPaused, false);
+  assert.deepEqual(answersIn(stage.link.take()).length, 1);
+});
+
+test("at most so many calls queue; beyond that QUEUE_FULL, and whoever waits for room gets it once half is free", async () => {
+  const stage = new ChannelStage({ limits: { queuedMax: 10 } });
+  stage.breakLink();
+  const list = testCalls(10);
+  await stage.send(...list);
+  assert.equal(stage.channel.room, 0);
+  const extra = new TestCall("extra");
+  assert.throws(
+    () => stage.channel.send(extra),
+    (error) => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable,
+  );
+  let hasRoom = false;
+  stage.channel.whenRoom(() => {
+    hasRoom = true;
+  });
+  await stage.clock.run();
+  assert.equal(hasRoom, false);
+  await stage.reconnect();
+  assert.equal(hasRoom, true);
+  assert.equal(extra.outcome, "open");
+  assert.equal(stage.left().length, 10);
+});
+
+test("after a wait for room, calls are admitted however many they are; before it, only those that fit", async () => {
+  const stage = new ChannelStage({ limits: { queuedMax: 10 } });
+  stage.breakLink();
+  await stage.send(...testCalls(5));
+  assert.equal(stage.channel.admits(5), true);
+  assert.equal(stage.channel.admits(100), true, "half of the queue is free: there is no better moment for so many");
+  await stage.send(new TestCall("one more"));
+  assert.equal(stage.channel.admits(4), true);
+  assert.equal(stage.channel.admits(5), false);
+  for (const call of testCalls(20)) stage.channel.send(call, true);
+  await stage.reconnect();
+  assert.equal(stage.left().length, 26);
+});
+
+test("room is there again when the calls that took it failed", async () => {
+  for (const fail of ["failCalls", "end", "renew"] as const) {
+    const stage = new ChannelStage({ limits: { queuedMax: 4 } });
+    stage.breakLink();
+    await stage.send(...testCalls(4));
+    let hasRoom = false;
+    stage.channel.whenRoom(() => {
+      hasRoom = true;
+    });
+    if (fail === "renew") stage.channel.renew(2, dead);
+    else stage.channel[fail](dead);
+    await stage.clock.run();
+    assert.equal(hasRoom, true, fail);
+  }
+});
+
+test("only so many calls are open at the other node; each answer lets one more leave, also when nothing else happens", async () => {
+  const stage = new ChannelStage({ limits: { pendingMax: 4 } });
+  const list = testCalls(10);
+  await stage.send(...list);
+  await stage.flush();
+  assert.equal(stage.left().length, 4);
+  stage.reply(2);
+  await stage.flush();
+  assert.equal(stage.left().length, 0, "request 1 is still open, and 2 is kept behind it");
+  stage.reply(1);
+  await stage.flush();
+  assert.equal(stage.left().length, 2);
+  for (let request = 3; request <= 10; request++) {
+    stage.reply(request);
+    await stage.flush();
+  }
+  assert.ok(list.every(({ outcome }) => outcome === "answered"));
+});
+
+test("answers that wait stay when calls are given up: the other node is not dead to itself", async () => {
+  const handler: FunctionHandler = { handle: (channel, header) => channel.answerHeld(header, new Uint8Array(10 * KIB)) };
+  const stage = new ChannelStage({ limits: { inFlightBytesMax: 20 * KIB, answerBytesMax: 40 * KIB }, handler });
+  for (let request = 1; request <= 10; request++) stage.receive(Kind.REQUEST, request);
+  const call = new TestCall("last");
+  await stage.send(call);
+  stage.channel.failCalls(dead);
+  assert.deepEqual([call.outcome, stage.link.isDestroyed], ["NODE_DEAD", false]);
+  await stage.flush();
+  assert.equal(stage.link.take().length, 10);
+  assert.equal(stage.link.isPaused, false);
+});
+
+test("with lost and doubled frames answers are let go exactly once, and the link is not paused for ever", async () => {
+  for (const faults of [{ dropPercent: 60 }, { duplicatePercent: 60 }, { reorderPercent: 60 }]) {
+    let held = 0;
+    const handler: FunctionHandler = {
+      handle(channel, header): void {
+        let isHeld = true;
+        held++;
+        const release = (): void => {
+          assert.ok(isHeld, "let go twice");
+          isHeld = false;
+          held--;
+        };
+        channel.answerHeld(header, new Uint8Array(10 * KIB), { release });
+      },
+    };
+    const stage = new ChannelStage({ limits: { inFlightBytesMax: 20 * KIB, answerBytesMax: 40 * KIB }, handler, faults });
+    for (let request = 1; request <= 100; request++) {
+      stage.receive(Kind.REQUEST, request);
+      await stage.flush();
+    }
+    await stage.flush();
+    assert.deepEqual([held, stage.link.isPaused], [0, false], JSON.stringify(faults));
+  }
+});
