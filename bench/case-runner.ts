@@ -1,6 +1,7 @@
 // case-runner — runs one case on a worker: fills the servers, keeps a window of requests in flight, and verifies what came of it.
 // Requests are issued from callbacks, without a promise per request; every request in flight has its own values.
 
+import { performance } from "node:perf_hooks";
 import type { BenchCase } from "./cases.ts";
 import { fillWithGradient, fillWithStart, verify } from "./expected-values.ts";
 import type { KeySpace } from "./key-space.ts";

@@ -27,6 +27,8 @@ export class StoreHandle implements FunctionHandler {
   readonly #store: ValueStore;
   /** Where small answers are put together. */
   readonly #scratch: number;
+  /** The read buffer that was last found to lie in the arena. */
+  #readBuffer: Uint8Array | undefined;
 
   constructor(arena: Arena, store: ValueStore) {
     assert(BLOCK_FLOATS * FLOAT_BYTES === BLOCK_BYTES, "the store and the wire cut long values alike");
@@ -37,7 +39,7 @@ export class StoreHandle implements FunctionHandler {
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     checkFrame(header);
-    if (bytes.buffer === this.#arena.memory.buffer) {
+    if (bytes === this.#readBuffer || this.#isInArena(bytes)) {
       this.#serve(channel, header, bytes.byteOffset + at, fresh);
       return;
     }
@@ -49,6 +51,13 @@ export class StoreHandle implements FunctionHandler {
     } finally {
       this.#arena.release(address, size);
     }
+  }
+
+  /** Asking a view for its buffer costs more than a small request; a link reads into the same one again and again. */
+  #isInArena(bytes: Uint8Array): boolean {
+    if (bytes.buffer !== this.#arena.bytes.buffer) return false;
+    this.#readBuffer = bytes;
+    return true;
   }
 
   /** Frees the state. */

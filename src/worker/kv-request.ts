@@ -1,8 +1,9 @@
 // kv-request — one push, pull or pushPull of a user, over all servers that own some of its keys. Ends once, when every frame ended:
 // well, or with the first error.
 
+import type { Deferred } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
-import { TrackedRequest } from "../peer/request-tracker.ts";
+import type { TrackedRequest } from "../peer/request-tracker.ts";
 import type { FunctionId } from "../wire/function-id.ts";
 import type { Values } from "../wire/kv-message.ts";
 
@@ -58,7 +59,7 @@ export type KvRequestOptions = {
   readonly fill?: (landings: readonly Landing[]) => void;
 };
 
-export class KvRequest extends TrackedRequest implements KvArrays {
+export class KvRequest implements KvArrays, TrackedRequest {
   readonly owner: KvOwner;
   readonly functionId: KvFunctionId;
   readonly keys: BigUint64Array;
@@ -75,11 +76,13 @@ export class KvRequest extends TrackedRequest implements KvArrays {
   readonly landings: Landing[] | undefined;
   /** Its number within its customer, given when it is tracked. */
   timestamp = 0;
+  isSettled = false;
+  error: WeighbridgeError | undefined;
+  waiting: Deferred<void> | undefined;
   #openFrames = 0;
   #failure: WeighbridgeError | undefined;
 
   constructor(owner: KvOwner, functionId: KvFunctionId, arrays: KvArrays, options: KvRequestOptions) {
-    super();
     this.owner = owner;
     this.functionId = functionId;
     this.keys = arrays.keys;

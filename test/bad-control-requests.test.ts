@@ -1,0 +1,218 @@
+// bad-control-requests.test — Goal: control messages of the wrong shape, size or sender are answered with typed failures; nobody can fill the
+// scheduler's memory, speak in its name, or speak for another node (spec/protocol.md, C rules).
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Kind, PAYLOAD_BYTES_MAX } from "../src/wire/frame.ts";
+import { FunctionId } from "../src/wire/function-id.ts";
+import { encodeJson } from "../src/wire/json-body.ts";
+import { failureOf, type RawClient } from "./hostile/raw-client.ts";
+import { type Refusal, refused } from "./hostile/refusal.ts";
+import { registration, TargetCluster } from "./hostile/target-cluster.ts";
+
+const deep = (depth: number): Uint8Array => new TextEncoder().encode("[".repeat(depth) + "]".repeat(depth));
+
+const CONTROL_CASES: readonly (Refusal & { readonly at: "scheduler" | "server" })[] = [
+  {
+    at: "scheduler",
+    name: "HEARTBEAT that is not JSON",
+    fields: { functionId: FunctionId.HEARTBEAT },
+    payload: new Uint8Array(3),
+    code: "BAD_REQUEST",
+    says: /not JSON/,
+  },
+  { at: "scheduler", name: "STATUS without a body", fields: { functionId: FunctionId.STATUS }, code: "BAD_REQUEST", says: /not JSON/ },
+  {
+    at: "scheduler",
+    name: "BARRIER of the wrong shape",
+    fields: { functionId: FunctionId.BARRIER },
+    payload: encodeJson({ group: "7" }),
+    code: "BAD_REQUEST",
+    says: /BARRIER.group must be/,
+  },
+  {
+    at: "scheduler",
+    name: "BARRIER of no group",
+    fields: { functionId: FunctionId.BARRIER },
+    payload: encodeJson({ group: 8, customer: 0, round: 1 }),
+    code: "BAD_ARGUMENT",
+    says: /no group 8/,
+  },
+  {
+    at: "scheduler",
+    name: "BARRIER of a customer of no size",
+    fields: { functionId: FunctionId.BARRIER },
+    payload: encodeJson({ group: 4, customer: 2 ** 40, round: 1 }),
+    code: "BAD_ARGUMENT",
+    says: /customer/,
+  },
+  {
+    at: "scheduler",
+    name: "REGISTER with NaN counts",
+    fields: { functionId: FunctionId.REGISTER },
+    payload: encodeJson(registration({ serverCount: NaN })),
+    code: "BAD_REQUEST",
+    says: /serverCount must be .* null/,
+  },
+  {
+    at: "scheduler",
+    name: "REGISTER of 900,000 nested lists",
+    fields: { functionId: FunctionId.REGISTER },
+    payload: deep(450_000),
+    code: "BAD_REQUEST",
+    says: /must be an object, but is a list/,
+  },
+  {
+    at: "scheduler",
+    name: "REGISTER with a label of 900 KB",
+    fields: { functionId: FunctionId.REGISTER },
+    payload: encodeJson(registration({ label: "x".repeat(900_000) })),
+    code: "BAD_REQUEST",
+    says: /label must be a string of at most/,
+  },
+  {
+    at: "scheduler",
+    name: "REGISTER with a token of 900 KB",
+    fields: { functionId: FunctionId.REGISTER },
+    payload: encodeJson(registration({ token: "x".repeat(900_000) })),
+    code: "BAD_REQUEST",
+    says: /token must be/,
+  },
+  {
+    at: "scheduler",
+    name: "REGISTER by a node that has its place",
+    fields: { functionId: FunctionId.REGISTER },
+    payload: encodeJson(registration()),
+    code: "BAD_REQUEST",
+    says: /has its place/,
+  },
+  {
+    at: "scheduler",
+    name: "ROSTER to the scheduler",
+    fields: { functionId: FunctionId.ROSTER },
+    payload: encodeJson({ version: 9, nodes: [] }),
+    code: "UNKNOWN_FUNCTION",
+    says: /8/,
+  },
+  {
+    at: "scheduler",
+    name: "ABORT to the scheduler",
+    fields: { functionId: FunctionId.ABORT },
+    payload: encodeJson({ code: "ABORTED", message: "" }),
+    code: "UNKNOWN_FUNCTION",
+    says: /9/,
+  },
+  {
+    at: "server",
+    name: "ROSTER by a worker",
+    fields: { functionId: FunctionId.ROSTER },
+    payload: encodeJson({ version: 99, nodes: [] }),
+    code: "BAD_REQUEST",
+    says: /from the scheduler, not from worker 1/,
+  },
+  {
+    at: "server",
+    name: "ABORT by a worker",
+    fields: { functionId: FunctionId.ABORT },
+    payload: encodeJson({ code: "ABORTED", message: "" }),
+    code: "BAD_REQUEST",
+    says: /from the scheduler, not from worker 1/,
+  },
+  {
+    at: "server",
+    name: "REGISTER at a server",
+    fields: { functionId: FunctionId.REGISTER },
+    payload: encodeJson(registration()),
+    code: "UNKNOWN_FUNCTION",
+    says: /1/,
+  },
+];
+
+for (const testCase of CONTROL_CASES) {
+  test(`${testCase.name}: ${testCase.code}`, async () => {
+    const cluster = await TargetCluster.start();
+    const client = await cluster.intrude(testCase.at === "server" ? cluster.serverAddress : cluster.world.schedulerAddress);
+    await refused(cluster, client, testCase);
+    assert.equal(client.isClosed, false);
+    for (const office of [cluster.scheduler, cluster.server, cluster.worker]) assert.equal(office.failure, undefined);
+    await cluster.close();
+  });
+}
+
+test("a peer without a place can register and ask for the status, and nothing else", async () => {
+  const cluster = await TargetCluster.start();
+  const client = await cluster.anonymous(cluster.world.schedulerAddress);
+  const bodies = [
+    [FunctionId.HEARTBEAT, {}],
+    [FunctionId.LEAVE, {}],
+    [FunctionId.BARRIER, { group: 7, customer: 0, round: 1 }],
+  ] as const;
+  for (const [functionId, body] of bodies) {
+    const failure = failureOf(await cluster.world.run(client.ask({ functionId }, encodeJson(body))));
+    assert.equal(failure.code, "NO_ROUTE");
+    assert.match(failure.message, /register first/);
+  }
+  const status = await cluster.world.run(client.ask({ functionId: FunctionId.STATUS }, encodeJson({})));
+  assert.equal(status?.header.kind, Kind.REPLY);
+  await cluster.close();
+});
+
+test("a link registers once: it cannot fill the scheduler with applications", async () => {
+  const cluster = await TargetCluster.start();
+  const client = await cluster.anonymous(cluster.world.schedulerAddress);
+  client.request({ functionId: FunctionId.REGISTER }, encodeJson(registration({ token: "first" })));
+  for (let i = 0; i < 100; i++) {
+    const again = client.ask({ functionId: FunctionId.REGISTER, settled: 1 }, encodeJson(registration({ token: `again ${i}` })));
+    assert.match(failureOf(await cluster.world.run(again)).message, /registered already/);
+  }
+  const status = await cluster.world.run(client.ask({ functionId: FunctionId.STATUS, settled: 1 }, encodeJson({})));
+  assert.equal(JSON.parse(new TextDecoder().decode(status?.payload)).waiting.length, 1);
+  await cluster.close();
+});
+
+test("nobody resumes another node's place, or a life of its own that it was not given", async () => {
+  const cluster = await TargetCluster.start();
+  const client = await cluster.intrude(cluster.world.schedulerAddress);
+  const { roster } = cluster.scheduler;
+  const claims = [
+    { node: 9, incarnation: 1 },
+    { node: 11, incarnation: 2 ** 53 - 1 },
+  ];
+  for (const claim of claims) {
+    const body = registration({ resume: { job: "job", ...claim, roster, passed: [] } });
+    const failure = failureOf(await cluster.world.run(client.ask({ functionId: FunctionId.REGISTER }, encodeJson(body))));
+    assert.match(failure.message, /cannot resume the place/);
+  }
+  await cluster.close();
+});
+
+test("what a node remembers of the others cannot bury them while the scheduler knows better", async () => {
+  const cluster = await TargetCluster.start();
+  const client = await cluster.intrude(cluster.world.schedulerAddress);
+  const { version, nodes } = cluster.scheduler.roster;
+  const lies = { version: 2 ** 53 - 1, nodes: nodes.map((entry) => ({ ...entry, incarnation: 1000, state: "dead" })) };
+  const { job, node, incarnation } = cluster.place;
+  const body = registration({ token: "other", resume: { job, node, incarnation, roster: lies, passed: [] } });
+  await cluster.world.run(client.ask({ functionId: FunctionId.REGISTER }, encodeJson(body)));
+  assert.ok(cluster.scheduler.roster.version <= version + 1);
+  for (const entry of cluster.scheduler.roster.nodes) assert.deepEqual([entry.state, entry.incarnation], ["alive", 1]);
+  await cluster.close();
+});
+
+test("a status that does not fit a frame is a failure, not the scheduler's end", async () => {
+  const cluster = await TargetCluster.start();
+  const { schedulerAddress } = cluster.world;
+  const clients: RawClient[] = [];
+  for (let i = 0; i < 300; i++) {
+    const client = await cluster.anonymous(schedulerAddress);
+    const wide = "\u0001".repeat(256); // six bytes each in JSON
+    client.request({ functionId: FunctionId.REGISTER }, encodeJson(registration({ token: `${i}`, label: wide, address: wide + wide })));
+    clients.push(client);
+  }
+  const client = await cluster.intrude(schedulerAddress);
+  const failure = failureOf(await cluster.world.run(client.ask({ functionId: FunctionId.STATUS }, encodeJson({}))));
+  assert.equal(failure.code, "UNSUPPORTED");
+  assert.match(failure.message, new RegExp(`room for ${PAYLOAD_BYTES_MAX}`));
+  for (const other of clients) other.destroy();
+  await cluster.close();
+});
