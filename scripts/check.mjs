@@ -2,7 +2,7 @@
 // `npm test -- src/wire` runs only the tests below these paths.
 
 import { spawnSync } from "node:child_process";
-import { existsSync, globSync } from "node:fs";
+import { existsSync, globSync, mkdirSync } from "node:fs";
 
 const TEST_GLOBS = ["src/**/*.test.ts", "bench/**/*.test.ts", "test/*.test.ts", "test/{conformance,simulation,e2e}/**/*.test.ts"];
 const TEST_TIMEOUT_MS = 180_000;
@@ -32,6 +32,7 @@ if (files.length === 0 || paths.some((path) => !existsSync(path))) {
   console.error(`weighbridge: no tests below ${paths.join(" ")}`);
   process.exit(1);
 }
+mkdirSync(".weighbridge", { recursive: true });
 run("tests", process.execPath, [
   "--test",
   `--test-timeout=${TEST_TIMEOUT_MS}`,

@@ -158,7 +158,11 @@ class Assault {
       if (frame.header.kind !== Kind.FAILURE) continue;
       const { code, message } = failureOf(frame);
       this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
-      assert.doesNotMatch(message, /AssertionError|TypeError|RangeError|ReferenceError|Error: /, `${message}: answered to ${frame.header}`);
+      assert.doesNotMatch(
+        message,
+        /AssertionError|TypeError|RangeError|ReferenceError|Error: /,
+        `${message}: answered to ${frame.header.toString()}`,
+      );
     }
     if (random.chance(0.5)) client.close();
     else client.destroy();

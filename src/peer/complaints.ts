@@ -1,32 +1,37 @@
-// complaints — log lines about what other nodes did wrong. Bounded: a flood of mistakes must not become a flood of lines.
+// complaints — log lines about what other nodes did wrong. Bounded for each message: a flood of one kind of mistake must neither become a
+// flood of lines nor hide the others.
 
 import type { Clock } from "../base/clock.ts";
 import type { Log, LogFields } from "../base/log.ts";
 
 const WINDOW_MS = 1000;
-const LINES_PER_WINDOW = 20;
+const LINES_PER_WINDOW = 10;
+
+/** The lines with one message in the present window. */
+type Window = { readonly endsAtMs: number; lineCount: number };
 
 export class Complaints {
   readonly #log: Log;
   readonly #clock: Clock;
-  #windowEndsAtMs = 0;
-  #lineCount = 0;
+  /** By message; those are ours, so there are only a few. */
+  readonly #windows = new Map<string, Window>();
 
   constructor(log: Log, clock: Clock) {
     this.#log = log;
     this.#clock = clock;
   }
 
-  /** Logs the line, or counts it: how many were left out is told with the first line after. */
+  /** Logs the line, or only counts it: how many were left out is told with the next one after a while. */
   tell(level: "debug" | "info" | "warn", message: string, fields: LogFields): void {
     const nowMs = this.#clock.nowMs();
-    if (nowMs >= this.#windowEndsAtMs) {
-      if (this.#lineCount > LINES_PER_WINDOW) {
-        this.#log.warn("more lines about other nodes were left out", { lines: this.#lineCount - LINES_PER_WINDOW });
-      }
-      this.#windowEndsAtMs = nowMs + WINDOW_MS;
-      this.#lineCount = 0;
+    let window = this.#windows.get(message);
+    let leftOut = {};
+    if (window === undefined || nowMs >= window.endsAtMs) {
+      if (window !== undefined && window.lineCount > LINES_PER_WINDOW) leftOut = { leftOut: window.lineCount - LINES_PER_WINDOW };
+      window = { endsAtMs: nowMs + WINDOW_MS, lineCount: 0 };
+      this.#windows.set(message, window);
     }
-    if (++this.#lineCount <= LINES_PER_WINDOW) this.#log[level](message, fields);
+    window.lineCount++;
+    if (window.lineCount <= LINES_PER_WINDOW) this.#log[level](message, { ...fields, ...leftOut });
   }
 }

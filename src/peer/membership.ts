@@ -79,6 +79,7 @@ export class Membership {
   #lastProblem = "it has not answered";
   #cancelStartTimer: CancelTimer = () => {};
   #cancelAwayTimer: CancelTimer = () => {};
+  #closed = false;
   #heartbeat: Heartbeat | undefined;
   /** While a new scheduler does not know us yet (M2). */
   #resuming: Deferred<void> | undefined;
@@ -226,6 +227,7 @@ export class Membership {
 
   /** Stops heartbeats and waits. The peer stays open; it is the caller's. */
   close(): void {
+    this.#closed = true;
     this.#heartbeat?.stop();
     this.#cancelStartTimer();
     this.#cancelAwayTimer();
@@ -307,6 +309,7 @@ export class Membership {
   #watchAway(channel: Channel): void {
     const { startTimeoutMs, schedulerAddress } = this.#options;
     this.#cancelAwayTimer();
+    if (this.#closed) return;
     this.#cancelAwayTimer = this.#clock.after(startTimeoutMs, () => {
       if (channel.link !== undefined || channel.ended !== undefined) return;
       const message = `the scheduler at ${schedulerAddress} has been away for ${startTimeoutMs} ms (${this.#lastProblem}); start it again there`;

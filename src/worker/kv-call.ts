@@ -8,6 +8,7 @@
 //       as waiting until its last frame has left.
 //   K5. An answer in several frames is never put together of two: when the call left again, a new one is made and the frames so far do not
 //       count. (A WHOLE answer is kept by the server and always the same.)
+//   K6. Room for an answer of unknown length is made as it comes, at most twice what has come: what a server announces costs nothing.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -21,6 +22,8 @@ import type { KvRequest } from "./kv-request.ts";
 
 /** Copies of up to this many bytes are made in a loop; above it, a view and `set` are cheaper. */
 const LOOP_BYTES_MAX = 128;
+/** Up to here the room for an answer of unknown length is made at once. */
+const LANDING_BYTES_MIN = 64 * 1024 * 1024;
 
 /** A run of a request's keys and their values; what one server is asked for. */
 export type KvPart = {
@@ -47,8 +50,9 @@ export class KvCall extends Call {
   readonly #request: KvRequest;
   readonly #part: KvPart;
   readonly #span: KvSpan;
-  /** Where an answer of unknown length lands. */
+  /** Where an answer of unknown length lands, and how long it says it is. */
   #landing: Uint8Array | undefined;
+  #landingTotal = 0;
   /** What has come of an answer in several frames. */
   #arrived: Arrived | undefined;
 
@@ -150,8 +154,7 @@ export class KvCall extends Call {
     const offset = offsetBytesOf(header);
     if (offset + header.payloadBytes > total) return undefined; // `answered` says what is wrong with it
     if (this.#request.wantsLens) {
-      if (this.#landing?.length !== total) this.#landing = tryBytes(total);
-      return this.#landing?.subarray(offset, offset + header.payloadBytes);
+      return this.#roomFor(total, offset + header.payloadBytes)?.subarray(offset, offset + header.payloadBytes);
     }
     if (received === undefined || total !== this.#expectedBytes(header) || header.payloadBytes <= LOOP_BYTES_MAX) return undefined;
     return new Uint8Array(received.buffer, received.byteOffset + this.#firstByte(header) + offset, header.payloadBytes);
@@ -172,8 +175,8 @@ export class KvCall extends Call {
       if (total !== expected) throw this.#lengthError(total, expected);
       if (header.payloadBytes <= LOOP_BYTES_MAX) this.#copySmall(header, bytes, at, offset);
     }
-    if (request.wantsLens && total > 0 && this.#landing?.length !== total)
-      throw new WeighbridgeError("VALUE_LENGTH", `an answer of ${total} bytes is more than this process can hold`);
+    if (request.wantsLens && total > 0 && (this.#landing?.length ?? 0) < offset + header.payloadBytes)
+      throw new WeighbridgeError("BAD_FRAME", `a part of an answer begins at byte ${offset} of ${total}, far ahead of those before it`); // K6
     if (total > header.payloadBytes && !this.#isLastOf(total, offset, header)) return false;
     if (request.wantsLens) this.#landed(total, (header.flags & KvFlag.WHOLE) !== 0);
     request.frameDone();
@@ -221,10 +224,24 @@ export class KvCall extends Call {
     }
   }
 
+  /** Where an answer of unknown length lands, with room up to `end` at least; undefined when that is too much to ask (K6). */
+  #roomFor(total: number, end: number): Uint8Array | undefined {
+    const landing = this.#landingTotal === total ? this.#landing : undefined;
+    if (landing !== undefined && landing.length >= end) return landing;
+    const arrivedBytes = this.#arrived?.totalBytes === total ? this.#arrived.byteCount : 0;
+    const roomBytesMax = Math.max(2 * arrivedBytes, LANDING_BYTES_MIN);
+    if (end > roomBytesMax) return undefined;
+    const grown = new Uint8Array(Math.min(total, roomBytesMax));
+    if (landing !== undefined) grown.set(landing);
+    this.#landing = grown;
+    this.#landingTotal = total;
+    return grown;
+  }
+
   #landed(total: number, isWhole: boolean): void {
     const { keyFrom, keyTo } = isWhole ? this.#part : this.#span;
     const bytes = total === 0 ? new Uint8Array(0) : this.#landing;
-    assert(bytes?.length === total, "what did not fit was refused with its first frame");
+    assert(bytes?.length === total, "the last part to come made room for the whole");
     this.#request.landings?.push({ keyFrom, keyTo, bytes });
   }
 
@@ -246,15 +263,6 @@ export class KvCall extends Call {
     arrived.offsets.add(offset);
     arrived.byteCount += payloadBytes;
     return arrived.byteCount >= totalBytes;
-  }
-}
-
-/** Undefined for a number that only a peer could think of. */
-function tryBytes(byteCount: number): Uint8Array | undefined {
-  try {
-    return new Uint8Array(byteCount);
-  } catch {
-    return undefined; // a RangeError: there is not that much memory
   }
 }
 

@@ -152,5 +152,5 @@ export function failureOf(frame: RawFrame | undefined): Failure {
 }
 
 export function describe({ header, payload }: RawFrame): string {
-  return header.kind === Kind.FAILURE ? `${header} ${new TextDecoder().decode(payload)}` : String(header);
+  return header.kind === Kind.FAILURE ? `${header.toString()} ${new TextDecoder().decode(payload)}` : String(header);
 }

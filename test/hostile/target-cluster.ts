@@ -233,7 +233,7 @@ function serveWhole(server: KVServer): void {
     for (const [i, key] of keys.entries()) {
       const width = lens?.[i] ?? vals.length / keys.length;
       if (meta.push) {
-        const row = rows.get(key) ?? [];
+        const row = [...(rows.get(key) ?? [])];
         for (let j = 0; j < width; j++) row[j] = (row[j] ?? 0) + Number(vals[at + j]);
         at += width;
         if (isHonestKey(key) || (rows.size < OTHER_ROWS_MAX && row.length <= 64)) rows.set(key, row);

@@ -1,0 +1,37 @@
+// Goal: every kind of mistake is told, and a flood of one is told in a few lines.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Log, SILENT_LOG } from "../base/log.ts";
+import { SimClock } from "../testing/sim-clock.ts";
+import { Complaints } from "./complaints.ts";
+
+function stage() {
+  const lines: string[] = [];
+  const clock = new SimClock();
+  const log: Log = { ...SILENT_LOG, warn: (message, fields) => lines.push(`${message} ${JSON.stringify(fields)}`) };
+  return { lines, clock, complaints: new Complaints(log, clock) };
+}
+
+test("a flood of one message leaves a few lines, and the next line tells how many were left out", async () => {
+  const { lines, clock, complaints } = stage();
+  for (let i = 0; i < 1000; i++) complaints.tell("warn", "link broken", { i });
+  assert.equal(lines.length, 10);
+  await clock.advance(1000);
+  complaints.tell("warn", "link broken", { i: 1000 });
+  complaints.tell("warn", "link broken", { i: 1001 });
+  assert.deepEqual(lines.slice(10), ['link broken {"i":1000,"leftOut":990}', 'link broken {"i":1001}']);
+});
+
+test("a flood of one message does not hide another", () => {
+  const { lines, complaints } = stage();
+  for (let i = 0; i < 1000; i++) complaints.tell("warn", "link broken", {});
+  complaints.tell("warn", "a request failed", {});
+  assert.equal(lines.at(-1), "a request failed {}");
+});
+
+test("the level decides who hears of it", () => {
+  const { lines, complaints } = stage();
+  complaints.tell("debug", "link broken", {});
+  assert.deepEqual(lines, []);
+});

@@ -1,0 +1,83 @@
+// golden-server — a server with fixed state and fixed answers, behind real channels and handlers: what it answers to the request vectors are
+// the answer vectors.
+//
+//   application 1   the default handle, with keys 1 and 2^64 − 1 of two floats each
+//   application 2   a handle that wants whole requests, and answers pulls with three floats, two for the first key and one for the second
+//   function 1024   fails
+
+import { WeighbridgeError } from "../../src/base/errors.ts";
+import { AppDirectory } from "../../src/functions/app-directory.ts";
+import { answerSimple, simpleHandler } from "../../src/functions/simple.ts";
+import { StoreHandle } from "../../src/functions/store-handle.ts";
+import { answerWhole, WholeRequests } from "../../src/functions/whole-requests.ts";
+import { Arena } from "../../src/kernel/arena.ts";
+import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
+import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
+import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS } from "../../src/peer/control-messages.ts";
+import { type ControlMessage, serveControl } from "../../src/peer/json-call.ts";
+import { ArenaReadBuffers } from "../../src/server/server.ts";
+import { ValueStore } from "../../src/store/value-store.ts";
+import { FunctionId } from "../../src/wire/function-id.ts";
+import type { RosterView } from "../../src/wire/roster.ts";
+import { RecordedExchange } from "./recorded-exchange.ts";
+
+export const KEYS: readonly bigint[] = [1n, 2n ** 64n - 1n];
+export const VALUES: readonly number[] = [1, -2, 0.5, 65_536];
+
+export const PLACE = { job: "job-1", node: 9, incarnation: 1 } as const;
+
+export const ROSTER_VIEW: RosterView = {
+  version: 1,
+  nodes: [
+    { node: 9, role: "worker", rank: 0, address: "", incarnation: 1, state: "alive", label: "host-a:17" },
+    { node: 8, role: "server", rank: 0, address: "tcp://10.0.0.2:8001", incarnation: 1, state: "alive", label: "host-b:23" },
+  ],
+};
+
+/** An exchange whose server side serves everything. */
+export function goldenServer(): RecordedExchange {
+  const arena = new Arena({ bytesMax: 2 ** 24 });
+  const exchange = new RecordedExchange(new ArenaReadBuffers(arena).take());
+  const { peer } = exchange.server;
+  const rules = { recovery: false, heartbeatIntervalMs: 1000, heartbeatTimeoutMs: 5000 };
+  const serve = <Q, R>(message: ControlMessage<Q, R>, reply: R): void =>
+    peer.serve(
+      message.functionId,
+      serveControl(message, () => reply),
+    );
+  serve(REGISTER, { ...PLACE, ...rules, roster: ROSTER_VIEW });
+  serve(HEARTBEAT, {});
+  serve(BARRIER, { round: 1 });
+  serve(LEAVE, {});
+  serve(STATUS, {
+    job: "job-1",
+    phase: "running",
+    serverCount: 1,
+    workerCount: 1,
+    uptimeMs: 61_000,
+    nodes: ROSTER_VIEW.nodes.map((entry) => ({ ...entry, heartbeatAgeMs: 250, linked: true })),
+    waiting: [{ role: "worker", rank: 0, address: "", label: "host-c:5" }],
+  });
+  serve(ROSTER, {});
+  serve(ABORT, {});
+  peer.serve(
+    FunctionId.SIMPLE,
+    simpleHandler((request) => answerSimple(request, new TextEncoder().encode("pong"))),
+  );
+  peer.serve(1024, {
+    handle: () => {
+      throw new WeighbridgeError("UNKNOWN_FUNCTION", "there is no function 1024 on this node");
+    },
+  });
+  const apps = new AppDirectory({ clock: exchange.clock });
+  apps.add(1, storeHandle(arena));
+  apps.add(2, new WholeRequests((request) => answerWhole(request, Float32Array.of(1, 2, 3), Int32Array.of(2, 1))));
+  for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serve(functionId, apps);
+  return exchange;
+}
+
+function storeHandle(arena: Arena): StoreHandle {
+  const store = new ValueStore({ arena, kernels: new SimdKernels(arena) });
+  store.push({ keys: putKeys(arena, KEYS), keyCount: 2, width: 2, values: putFloats(arena, VALUES) });
+  return new StoreHandle(arena, store);
+}

@@ -1,0 +1,225 @@
+// golden-vectors — one vector for each message of the wire. Requests are made by the real encoders from fixed inputs; answers are what the
+// golden server gives to those bytes. scripts/make-vectors.ts writes them to spec/vectors/, vectors.test.ts holds the code to what lies there.
+
+import { WeighbridgeError } from "../../src/base/errors.ts";
+import { sendSimple } from "../../src/functions/simple.ts";
+import { Connection } from "../../src/peer/connection.ts";
+import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS } from "../../src/peer/control-messages.ts";
+import { ask, type ControlMessage } from "../../src/peer/json-call.ts";
+import { PeerMetrics } from "../../src/peer/metrics.ts";
+import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
+import { SimClock } from "../../src/testing/sim-clock.ts";
+import { Kind } from "../../src/wire/frame.ts";
+import { FunctionId } from "../../src/wire/function-id.ts";
+import { dtypeOf, KvFlag, type Values } from "../../src/wire/kv-message.ts";
+import { cutPart } from "../../src/worker/kv-cut.ts";
+import { FloatWindow, type KvArrays, type KvFunctionId, KvRequest } from "../../src/worker/kv-request.ts";
+import { frameBytes, type HeaderFields, joinBytes, kvPayload } from "../hostile/raw-frame.ts";
+import { goldenServer, KEYS, PLACE, ROSTER_VIEW, VALUES } from "./golden-server.ts";
+import { RecordedExchange, RecordingLink } from "./recorded-exchange.ts";
+
+export type GoldenVector = {
+  readonly name: string;
+  readonly about: string;
+  /** The vector that this one answers. */
+  readonly answers?: string;
+  /** How many lengths end an answer: it does not tell by itself. */
+  readonly lensCount?: number;
+  readonly frames: readonly Uint8Array[];
+};
+
+export async function makeVectors(): Promise<GoldenVector[]> {
+  return [
+    ...helloVectors(),
+    ...(await controlVectors()),
+    ...(await conversationVectors()),
+    ...(await simpleVectors()),
+    ...(await kvVectors()),
+  ];
+}
+
+/** The request, and what the golden server answers to it. */
+async function answered(request: GoldenVector, name: string, about: string, lensCount?: number): Promise<GoldenVector[]> {
+  const frames = await answersTo(request.frames);
+  return [request, { name, about, answers: request.name, ...(lensCount === undefined ? {} : { lensCount }), frames }];
+}
+
+export async function answersTo(frames: readonly Uint8Array[]): Promise<Uint8Array[]> {
+  const { server, clock } = goldenServer();
+  await clock.run();
+  server.take(joinBytes(frames));
+  await clock.run();
+  return server.link.takeFrames();
+}
+
+function helloVectors(): GoldenVector[] {
+  const link = new RecordingLink();
+  const connection = new Connection(
+    {
+      clock: new SimClock(),
+      metrics: new PeerMetrics(),
+      readBuffers: new PlainReadBuffers(),
+      helloTimeoutMs: 5000,
+      greeted: () => {
+        throw new WeighbridgeError("FENCED", "worker 0 was replaced by a newer one");
+      },
+      refused: () => {},
+      ended: () => {},
+    },
+    link,
+  );
+  connection.sendHello({ job: "", node: 0, incarnation: 0, expects: 1 });
+  const first = link.takeFrames();
+  connection.sendHello({ ...PLACE, expects: 7 });
+  const second = link.takeFrames();
+  const bytes = joinBytes(second);
+  connection.view().set(bytes);
+  connection.received(bytes.length);
+  return [
+    { name: "hello-newcomer", about: "the first frame of a node that has no place yet", frames: first },
+    { name: "hello-node", about: "the first frame of worker 0 in its first life, which expects request 7 next", frames: second },
+    {
+      name: "hello-refused",
+      about: "a failure in place of the hello; the link closes after it",
+      answers: "hello-node",
+      frames: link.takeFrames(),
+    },
+  ];
+}
+
+async function controlVectors(): Promise<GoldenVector[]> {
+  const fresh = { role: "worker", rank: undefined, address: "", serverCount: 1, workerCount: 1, label: "host-a:17", token: "t-1" } as const;
+  const resume = { ...PLACE, roster: ROSTER_VIEW, passed: [{ group: 7, customer: 0, round: 1 }] };
+  const aborted = { code: "DEADLINE", message: "the cluster was not complete after 60000 ms" };
+  return [
+    ...(await answered(
+      await control("register-request", "a worker that asks for any rank", REGISTER, { ...fresh, resume: undefined }),
+      "register-reply",
+      "its place and everybody else's, once the cluster is complete",
+    )),
+    await control("register-resume-request", "a worker that tells a restarted scheduler what it knows", REGISTER, { ...fresh, resume }),
+    ...(await answered(await control("heartbeat-request", "a node lives", HEARTBEAT, {}), "heartbeat-reply", "the scheduler heard it")),
+    ...(await answered(
+      await control("barrier-request", "a node stands at the first barrier of everybody", BARRIER, { group: 7, customer: 0, round: 1 }),
+      "barrier-reply",
+      "everybody does",
+    )),
+    ...(await answered(await control("leave-request", "a node is done", LEAVE, {}), "leave-reply", "it no longer counts")),
+    ...(await answered(
+      await control("status-request", "who is there?", STATUS, {}),
+      "status-reply",
+      "a running cluster, and one node too many",
+    )),
+    ...(await answered(
+      await control("roster-request", "the scheduler tells a node of a change", ROSTER, { ...ROSTER_VIEW, version: 2 }),
+      "roster-reply",
+      "the node knows it",
+    )),
+    ...(await answered(await control("abort-request", "the scheduler ends the job", ABORT, aborted), "abort-reply", "the node knows it")),
+  ];
+}
+
+async function control<Q, R>(name: string, about: string, message: ControlMessage<Q, R>, body: Q): Promise<GoldenVector> {
+  const { asker, clock } = new RecordedExchange();
+  ask(asker.channel, message, body, clock).catch(() => {}); // nobody answers
+  await clock.run();
+  return { name, about, frames: asker.link.takeFrames() };
+}
+
+async function conversationVectors(): Promise<GoldenVector[]> {
+  const ahead = frameBytes(Kind.REQUEST, { functionId: FunctionId.HEARTBEAT, request: 3, settled: 1 });
+  const fields = { functionId: 1024, request: 1, settled: 1, app: 5, customer: 6, command: -7, priority: 2 };
+  const failing = { name: "unknown-function", about: "a function that does not exist", frames: [frameBytes(Kind.REQUEST, fields)] };
+  return [
+    { name: "notice", about: "request 3 came, but request 1 is still to come", frames: await answersTo([ahead]) },
+    ...(await answered(failing, "failure", "it cannot be done")),
+  ];
+}
+
+async function simpleVectors(): Promise<GoldenVector[]> {
+  const { asker, clock } = new RecordedExchange();
+  sendSimple(asker.channel, { app: 3, customer: 2, head: 42 }, new TextEncoder().encode("ping!"), () => {});
+  await clock.run();
+  const request = { name: "simple-request", about: "head 42 with a body of five bytes, to application 3", frames: asker.link.takeFrames() };
+  return await answered(request, "simple-reply", "its answer");
+}
+
+type KvInput = {
+  readonly app?: number;
+  readonly keys: readonly bigint[];
+  readonly sent?: Values;
+  readonly received?: Values;
+  readonly lens?: readonly number[];
+  readonly wantsLens?: boolean;
+  readonly priority?: number;
+};
+
+/** The frames of a kv request, cut as a worker cuts them. */
+async function kvFrames(functionId: KvFunctionId, input: KvInput): Promise<Uint8Array[]> {
+  const { app = 1, keys, sent, received, lens, wantsLens = false, priority = 0 } = input;
+  const values = (sent ?? received) as Values;
+  const arrays: KvArrays = {
+    keys: BigUint64Array.from(keys),
+    sent,
+    received: wantsLens ? undefined : received,
+    lens: lens === undefined ? undefined : Int32Array.from(lens),
+    dtype: dtypeOf(values),
+    width: lens === undefined && !wantsLens ? values.length / keys.length : 0,
+    elementBytes: values.BYTES_PER_ELEMENT,
+  };
+  const owner = { app, customer: 2, window: new FloatWindow(), ended: () => {} };
+  const options = { command: -3, priority, callback: undefined, ...(wantsLens ? { fill: () => {} } : {}) };
+  const request = new KvRequest(owner, functionId, arrays, options);
+  request.timestamp = 12;
+  const calls = cutPart(request, { keyFrom: 0, keyTo: keys.length, valueFrom: 0, valueTo: wantsLens ? 0 : values.length });
+  request.open(calls.length);
+  const { asker, clock } = new RecordedExchange();
+  for (const call of calls) asker.channel.send(call);
+  await clock.run();
+  return asker.link.takeFrames();
+}
+
+async function kvVectors(): Promise<GoldenVector[]> {
+  const { KV_PUSH, KV_PULL, KV_PUSH_PULL } = FunctionId;
+  const sent = Float32Array.from(VALUES);
+  const received = new Float32Array(4);
+  const long = new Float32Array(131_074).fill(3, 131_072);
+  const request = async (name: string, about: string, functionId: KvFunctionId, input: KvInput): Promise<GoldenVector> => {
+    const frames = await kvFrames(functionId, input);
+    return { name, about, frames: frames.slice(-1) }; // of a value in pieces only the last: the others are half a megabyte each
+  };
+  const push = await request("kv-push", "two keys of two floats each", KV_PUSH, { keys: KEYS, sent });
+  const pull = await request("kv-pull", "the values of two keys, two floats each", KV_PULL, { keys: KEYS, received });
+  const wanting = { keys: KEYS, received, wantsLens: true };
+  const pullLens = await request("kv-pull-lens", "the values of two keys, and how many each has", KV_PULL, wanting);
+  const whole = await request("kv-pull-whole", "the same, of a handle that wants whole requests", KV_PULL, { ...wanting, app: 2 });
+  const pushPull = await request("kv-push-pull", "adds to two keys and reads them", KV_PUSH_PULL, { keys: KEYS, sent, received });
+  return [
+    ...(await answered(push, "kv-push-answer", "it was applied")),
+    await request("kv-push-lens", "three keys of one, no and three floats", KV_PUSH, { keys: [1n, 2n, 3n], sent, lens: [1, 0, 3] }),
+    await request("kv-push-float64", "one double, at priority 5", KV_PUSH, { keys: [7n], sent: Float64Array.of(Math.PI), priority: 5 }),
+    await request("kv-push-piece", "the second and last piece of one key with 131,074 floats", KV_PUSH, { keys: [7n], sent: long }),
+    ...(await answered(pull, "kv-pull-answer", "the values")),
+    await request("kv-pull-piece", "the second and last piece of one key with 131,074 floats", KV_PULL, { keys: [7n], received: long }),
+    ...(await answered(pullLens, "kv-pull-lens-answer", "values, then lengths, in one frame", KEYS.length)),
+    ...(await answered(whole, "kv-pull-whole-answer", "values in one frame, lengths in another", KEYS.length)),
+    ...(await answered(pushPull, "kv-push-pull-answer", "the sums")),
+    ...(await answered(partsVector(), "kv-push-parts-answer", "the first part is kept, with the last the request was handled")),
+  ];
+}
+
+/** A push in two frames. A worker would send so little in one, but any cut between keys is legal. */
+function partsVector(): GoldenVector {
+  const common: HeaderFields = { functionId: FunctionId.KV_PUSH, settled: 1, app: 2, customer: 2, command: -3, arg0: 1, arg1: 2, arg3: 12 };
+  const part = (i: number, flags: number): Uint8Array =>
+    frameBytes(
+      Kind.REQUEST,
+      { ...common, request: i + 1, stamp: i + 1, flags },
+      kvPayload(KEYS.slice(i, i + 1), VALUES.slice(2 * i, 2 * i + 2)),
+    );
+  return {
+    name: "kv-push-parts",
+    about: "two keys of two floats each, in two frames, to a handle that wants whole requests",
+    frames: [part(0, KvFlag.FIRST), part(1, KvFlag.LAST)],
+  };
+}

@@ -1,0 +1,135 @@
+// vector-file — golden vectors as files: every frame as its bytes, and beside them what they mean, read by nothing but the tables of
+// spec/protocol.md. Knows none of the code under test, so that it can contradict it.
+
+const HEADER_BYTES = 64;
+const KIND_NAMES = ["", "HELLO", "REQUEST", "REPLY", "FAILURE", "NOTICE"];
+const FUNCTION_NAMES: Readonly<Record<number, string>> = {
+  1: "REGISTER",
+  2: "HEARTBEAT",
+  3: "BARRIER",
+  4: "LEAVE",
+  5: "STATUS",
+  8: "ROSTER",
+  9: "ABORT",
+  16: "SIMPLE",
+  32: "KV_PUSH",
+  33: "KV_PULL",
+  34: "KV_PUSH_PULL",
+};
+const LENS = 1;
+
+export type VectorHeader = {
+  readonly magic: string;
+  readonly version: number;
+  readonly kind: string;
+  readonly function: string;
+  readonly flags: number;
+  readonly payloadBytes: number;
+  readonly priority: number;
+  readonly request: number;
+  readonly stamp: number;
+  readonly settled: number;
+  readonly app: number;
+  readonly customer: number;
+  readonly command: number;
+  readonly arg0: number;
+  readonly arg1: number;
+  readonly arg2: number;
+  readonly arg3: number;
+};
+
+export type VectorFrame = {
+  readonly header: VectorHeader;
+  readonly payload: Readonly<Record<string, unknown>>;
+  readonly hex: string;
+};
+
+export type VectorFile = {
+  readonly name: string;
+  readonly about: string;
+  /** The vector that this one answers. */
+  readonly answers?: string;
+  /** How many lengths end an answer: it does not tell by itself. */
+  readonly lensCount?: number;
+  readonly frames: readonly VectorFrame[];
+};
+
+export function describeVector({ frames, ...rest }: Omit<VectorFile, "frames"> & { readonly frames: readonly Uint8Array[] }): VectorFile {
+  return { ...rest, frames: frames.map((bytes) => describeFrame(bytes, rest.lensCount ?? 0)) };
+}
+
+export function describeFrame(bytes: Uint8Array, lensCount: number): VectorFrame {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const u16 = (at: number): number => view.getUint16(at, true);
+  const u32 = (at: number): number => view.getUint32(at, true);
+  const u64 = (at: number): number => Number(view.getBigUint64(at, true));
+  const header: VectorHeader = {
+    magic: String.fromCharCode(view.getUint8(0), view.getUint8(1)),
+    version: view.getUint8(2),
+    kind: KIND_NAMES[view.getUint8(3)] ?? "none",
+    function: FUNCTION_NAMES[u16(4)] ?? String(u16(4)),
+    flags: u16(6),
+    payloadBytes: u32(8),
+    priority: view.getInt32(12, true),
+    request: u64(16),
+    stamp: u64(24),
+    settled: u64(32),
+    app: u16(40),
+    customer: u16(42),
+    command: view.getInt32(44, true),
+    arg0: u32(48),
+    arg1: u32(52),
+    arg2: u32(56),
+    arg3: u32(60),
+  };
+  const body = bytes.subarray(HEADER_BYTES, HEADER_BYTES + header.payloadBytes);
+  return { header, payload: describePayload(header, body, lensCount), hex: toHex(bytes) };
+}
+
+function describePayload(header: VectorHeader, body: Uint8Array, lensCount: number): Record<string, unknown> {
+  if (body.length === 0) return {};
+  if (header.kind === "HELLO" || header.kind === "FAILURE") return { json: JSON.parse(new TextDecoder().decode(body)) };
+  if (header.function === "SIMPLE") return { text: new TextDecoder().decode(body) };
+  if (!header.function.startsWith("KV_")) return { json: JSON.parse(new TextDecoder().decode(body)) };
+  return header.kind === "REQUEST" ? describeKvRequest(header, body) : describeKvAnswer(header, body, lensCount);
+}
+
+function describeKvRequest({ arg0: keyCount, flags }: VectorHeader, body: Uint8Array): Record<string, unknown> {
+  const lensBytes = (flags & LENS) === 0 ? 0 : keyCount * 4;
+  const keys = Array.from({ length: keyCount }, (_, i) =>
+    viewOf(body)
+      .getBigUint64(i * 8, true)
+      .toString(),
+  );
+  const values = valuesOf(body.subarray(keyCount * 8, body.length - lensBytes), flags >> 8);
+  return lensBytes === 0 ? { keys, values } : { keys, values, lens: intsOf(body.subarray(body.length - lensBytes)) };
+}
+
+/** The lengths are the last bytes of the whole answer, and may have a frame of their own. */
+function describeKvAnswer({ arg0: totalBytes, arg2: offset }: VectorHeader, body: Uint8Array, lensCount: number): Record<string, unknown> {
+  const valueBytes = Math.max(0, Math.min(body.length, totalBytes - lensCount * 4 - offset));
+  const values = valuesOf(body.subarray(0, valueBytes), 0);
+  return valueBytes === body.length ? { values } : { values, lens: intsOf(body.subarray(valueBytes)) };
+}
+
+function valuesOf(bytes: Uint8Array, dtype: number): number[] {
+  const size = dtype === 1 ? 8 : 4;
+  const view = viewOf(bytes);
+  return Array.from({ length: bytes.length / size }, (_, i) => (dtype === 1 ? view.getFloat64(i * 8, true) : view.getFloat32(i * 4, true)));
+}
+
+function intsOf(bytes: Uint8Array): number[] {
+  return Array.from({ length: bytes.length / 4 }, (_, i) => viewOf(bytes).getInt32(i * 4, true));
+}
+
+function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+export function toHex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export function fromHex(hex: string): Uint8Array {
+  return Uint8Array.from(hex.match(/../g) ?? [], (byte) => Number.parseInt(byte, 16));
+}
