@@ -322,6 +322,7 @@ export class Postoffice {
     let failure: unknown;
     try {
       if (barrier) await this.#lastBarrier(wait);
+      this.#peer.isLeaving = true;
       await this.#membership?.leave();
       if (barrier && this.#scheduler !== undefined) await waitFor(this.#scheduler.finished, "all nodes to leave", this.clock, wait);
     } catch (thrown) {
