@@ -2,10 +2,12 @@
 // `npm test -- src/wire` runs only the tests below these paths.
 
 import { spawnSync } from "node:child_process";
-import { existsSync, globSync, mkdirSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, readFileSync } from "node:fs";
 
 const TEST_GLOBS = ["src/**/*.test.ts", "bench/**/*.test.ts", "test/*.test.ts", "test/{conformance,simulation,e2e}/**/*.test.ts"];
 const TEST_TIMEOUT_MS = 180_000;
+/** Every test by name, for whoever wants to read it. */
+const LOG = ".weighbridge/test.log";
 
 const [major = 0] = process.versions.node.split(".").map(Number);
 if (major < 24) {
@@ -33,12 +35,18 @@ if (files.length === 0 || paths.some((path) => !existsSync(path))) {
   process.exit(1);
 }
 mkdirSync(".weighbridge", { recursive: true });
-run("tests", process.execPath, [
-  "--test",
-  `--test-timeout=${TEST_TIMEOUT_MS}`,
+const reporters = [
   "--test-reporter=dot",
   "--test-reporter-destination=stdout",
   "--test-reporter=spec",
-  "--test-reporter-destination=.weighbridge/test.log",
-  ...files.sort(),
-]);
+  `--test-reporter-destination=${LOG}`,
+];
+const status = runTests();
+const [, summary = "", failures = ""] = /(ℹ tests \d+\n.*?)(\n✖ failing tests:.*)?$/s.exec(readFileSync(LOG, "utf8")) ?? [];
+console.log(`${failures}\n${summary}`);
+process.exit(status);
+
+function runTests() {
+  const args = ["--test", `--test-timeout=${TEST_TIMEOUT_MS}`, ...reporters, ...files.sort()];
+  return spawnSync(process.execPath, args, { stdio: "inherit" }).status ?? 1;
+}

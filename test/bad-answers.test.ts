@@ -118,6 +118,24 @@ test("what an answer announces costs nothing until it comes", async () => {
   await stage.close();
 });
 
+test("an answer that is longer than the room made at first is put together as it comes", async () => {
+  const stage = await Stage.open();
+  const blockFloats = 131_072;
+  const blockCount = 150;
+  const lens = Int32Array.of(blockCount * blockFloats, 0);
+  const total = blockCount * blockFloats * 4 + lens.byteLength;
+  stage.server.serve = (request, reply) => {
+    for (let i = 0; i < blockCount; i++) {
+      reply(answerBytes(request, new Uint8Array(new Float32Array(blockFloats).fill(i).buffer), { total, offset: i * blockFloats * 4 }));
+    }
+    reply(answerBytes(request, new Uint8Array(lens.buffer), { total, offset: total - lens.byteLength }));
+  };
+  const { vals, lens: received } = await stage.run(stage.kv.pullPairs(KEYS));
+  assert.deepEqual([...(received ?? [])], [...lens]);
+  for (let i = 0; i < blockCount; i++) assert.deepEqual([vals[i * blockFloats], vals[(i + 1) * blockFloats - 1]], [i, i]);
+  await stage.close();
+});
+
 test("lengths in an answer that lie fail the pull", async () => {
   const stage = await Stage.open();
   for (const lens of [

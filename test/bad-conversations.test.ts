@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Server } from "../src/server/server.ts";
 import { Kind } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";
 import { encodeJson } from "../src/wire/json-body.ts";
@@ -66,6 +67,53 @@ test("a flood of requests behind a gap is answered with one notice", async () =>
     client.frames.map(({ header }) => [header.kind, header.request]),
     [[Kind.NOTICE, 1]],
   );
+  await cluster.close();
+});
+
+test("one buffer of small requests cannot ask for gigabytes: what is answered waits, and so do the requests", async () => {
+  const cluster = await TargetCluster.start();
+  const client = await cluster.intrude();
+  const { arena } = cluster.server.server as Server;
+  const usedBefore = arena.usedBytes;
+  const keys = Array.from({ length: 128 }, (_, i) => BigInt(i));
+  const requestCount = 400;
+  for (let i = 0; i < requestCount; i++) client.request({ ...PULL, arg0: keys.length, arg1: 2048 }, kvPayload(keys)); // a mebibyte each
+  client.pause();
+  client.keptBytesMax = 0;
+  await cluster.settle();
+  const usedBytes = arena.usedBytes - usedBefore;
+  assert.ok(usedBytes < 32 * 2 ** 20, `${usedBytes} bytes of answers wait`);
+  client.resume();
+  await cluster.settle();
+  assert.equal(client.frames.length, requestCount);
+  assert.equal(arena.usedBytes, usedBefore);
+  await cluster.close();
+});
+
+test("a frame that breaks the link does so also when it had to wait, and harms nobody else", async () => {
+  const cluster = await TargetCluster.start();
+  const client = await cluster.intrude();
+  const keys = Array.from({ length: 128 }, (_, i) => BigInt(i));
+  for (let i = 0; i < 20; i++) client.request({ ...PULL, arg0: keys.length, arg1: 2048 }, kvPayload(keys));
+  client.send(frameBytes(Kind.REPLY, { request: 99 }));
+  client.pause();
+  await cluster.settle();
+  assert.equal(client.isClosed, false);
+  client.resume();
+  await cluster.world.run(client.closed());
+  assert.match(cluster.log.recent.at(-1) ?? "", /answered request 99/);
+  await cluster.close();
+});
+
+test("answers that leave one by one to a peer that does not read do not keep a page each", async () => {
+  const cluster = await TargetCluster.start();
+  const client = await cluster.intrude();
+  client.pause();
+  const bytesBefore = process.memoryUsage().arrayBuffers;
+  for (let i = 0; i < 20_000; i++) client.request({ ...PULL, arg0: 1, arg1: 1 }, kvPayload([1n]));
+  await cluster.settle();
+  const grownBytes = process.memoryUsage().arrayBuffers - bytesBefore;
+  assert.ok(grownBytes < 256 * 2 ** 20, `${grownBytes} bytes`);
   await cluster.close();
 });
 

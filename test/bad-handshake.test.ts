@@ -193,6 +193,19 @@ test("a refused hello is answered with a failure that says why", async () => {
   await cluster.close();
 });
 
+test("a dialer that refuses our hello is heard, and is no breach of the protocol", async () => {
+  const cluster = await TargetCluster.start();
+  const { metrics, before } = at(cluster, cluster.serverAddress);
+  const client = await cluster.intrude();
+  client.send(jsonFrameBytes(Kind.FAILURE, {}, { code: "NO_ROUTE", message: "you are not who I wanted", retryable: true }));
+  await cluster.world.run(client.closed());
+  await cluster.settle();
+  assert.deepEqual([metrics.badFrames, metrics.orphanAnswers], [before.badFrames, before.orphanAnswers]);
+  assert.equal(metrics.linksBroken, before.linksBroken + 1);
+  assert.match(cluster.log.recent.at(-1) ?? "", /worker 1: you are not who I wanted/);
+  await cluster.close();
+});
+
 test("after a refused hello nothing more of that link is taken", async () => {
   const cluster = await TargetCluster.start();
   const { metrics, before } = at(cluster, cluster.serverAddress);

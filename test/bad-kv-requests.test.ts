@@ -210,6 +210,34 @@ test("requests to an app that never comes wait in a bounded queue", async () => 
   await cluster.close();
 });
 
+test("one block of a value of 2 GiB costs one block, however many such values there are", async () => {
+  const cluster = await TargetCluster.start(undefined, { arenaBytesMax: 2 ** 31 });
+  const client = await cluster.intrude();
+  const blockCount = 4095;
+  const fields = { ...PUSH, flags: WHOLE | KvFlag.PIECE, arg0: 1, arg1: blockCount * 131_072 + 1, arg2: blockCount * 131_072 };
+  const bytesBefore = process.memoryUsage().heapUsed;
+  for (let i = 1; i <= 2000; i++) client.request({ ...fields, stamp: i }, kvPayload([BigInt(i)], [1]));
+  await cluster.settle();
+  const grownBytes = process.memoryUsage().heapUsed - bytesBefore;
+  assert.ok(grownBytes < 100 * 2 ** 20, `${grownBytes} bytes`);
+  assert.equal(cluster.server.metrics.requestsFailed, 0);
+  await cluster.close();
+});
+
+test("thousands of requests that never end are no burden to others", async () => {
+  const cluster = await TargetCluster.start();
+  const client = await cluster.intrude();
+  for (let i = 1; i <= 20_000; i++) {
+    client.request({ ...PUSH, app: HANDLE_APP, flags: KvFlag.FIRST, stamp: i, arg0: 1, arg1: 1, arg3: i }, kvPayload([1n], [1]));
+  }
+  await cluster.settle();
+  assert.equal(client.frames.length, 20_000);
+  const values = new Float32Array(1);
+  await cluster.world.run(cluster.handleKv.wait(cluster.handleKv.pull(BigUint64Array.of(1n), values)));
+  assert.equal(values[0], 0);
+  await cluster.close();
+});
+
 test("a frame of the largest legal size is taken, and so is what follows it", async () => {
   const cluster = await TargetCluster.start();
   const client = await cluster.intrude();

@@ -106,7 +106,7 @@ test("once a frame was refused, what follows of its request is refused too, and 
 });
 
 test("what is put together is bounded; beyond it a request is refused as a whole, and others are not (Q3)", async () => {
-  const { asker, served, whole } = stage(400);
+  const { asker, served, whole } = stage(9000);
   await asker.request(pair(1n, FIRST, 0));
   await asker.request(pair(1n, FIRST, 1));
   await asker.request(pair(3n, 0, 0));

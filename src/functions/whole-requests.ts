@@ -11,7 +11,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { firstDescent } from "../keys/ascending.ts";
 import { Answer, labelOf, type RequestLabel } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
-import { BLOCK_BYTES, type FrameHeader, HEADER_BYTES } from "../wire/frame.ts";
+import { BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeConstructor, dtypeOf, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import { checkKvFrame } from "./kv-frame.ts";
@@ -32,8 +32,6 @@ export type WholeRequest = {
 
 /** The frames so far. */
 type Gathering = {
-  readonly channel: Channel;
-  readonly incarnation: number;
   readonly functionId: number;
   readonly dtype: number;
   readonly keys: Uint8Array[];
@@ -42,13 +40,18 @@ type Gathering = {
   byteCount: number;
 };
 
+/** What one life of a worker has unfinished, by customer and timestamp. */
+type Unfinished = { readonly incarnation: number; readonly gatherings: Map<string, Gathering> };
+
 const OWN_BUFFER_BYTES = 4096;
+/** What keeping a frame costs at most, beside its payload. */
+const FRAME_COST_BYTES = 2048;
 const GATHERED_BYTES_MAX = 2 ** 32;
 
 export class WholeRequests implements FunctionHandler {
   readonly #serve: (request: WholeRequest) => void;
-  /** Requests of several frames whose last one has not come. */
-  readonly #gatherings = new Map<string, Gathering>();
+  /** Requests of several frames whose last one has not come, by worker. */
+  readonly #unfinished = new Map<number, Unfinished>();
   readonly #gatheredBytesMax: number;
   #gatheredBytes = 0;
 
@@ -84,9 +87,10 @@ export class WholeRequests implements FunctionHandler {
 
   /** Adds a frame to what came before it of its request. Throws, and forgets the request, when it does not belong there (Q4). */
   #take(channel: Channel, header: FrameHeader, payload: Uint8Array): Gathering {
-    const name = `${channel.id}/${channel.incarnation}/${header.customer}/${header.arg3}`;
-    const gathering = (header.flags & KvFlag.FIRST) === 0 ? this.#gatherings.get(name) : newGathering(channel, header);
-    this.#forget(name);
+    const { gatherings } = this.#unfinishedOf(channel);
+    const name = `${header.customer}/${header.arg3}`;
+    const gathering = (header.flags & KvFlag.FIRST) === 0 ? gatherings.get(name) : newGathering(header);
+    this.#forget(gatherings, name);
     if (gathering === undefined) throw bad("a part of a request whose beginning was refused, or never came");
     addFrame(gathering, header, payload);
     if ((header.flags & KvFlag.LAST) !== 0) return gathering;
@@ -95,30 +99,31 @@ export class WholeRequests implements FunctionHandler {
         retryable: true,
       });
     }
-    if (this.#gatherings.size > 0 && (header.flags & KvFlag.FIRST) !== 0) this.#forgetReplaced(channel);
-    this.#gatherings.set(name, gathering);
+    gatherings.set(name, gathering);
     this.#gatheredBytes += gathering.byteCount;
     return gathering;
   }
 
-  #forget(name: string): void {
-    const gathering = this.#gatherings.get(name);
+  #forget(gatherings: Map<string, Gathering>, name: string): void {
+    const gathering = gatherings.get(name);
     if (gathering === undefined) return;
-    this.#gatherings.delete(name);
+    gatherings.delete(name);
     this.#gatheredBytes -= gathering.byteCount;
   }
 
   /** Drops what a worker left unfinished when it died and came back. */
-  #forgetReplaced(channel: Channel): void {
-    for (const [name, gathering] of this.#gatherings)
-      if (gathering.channel.id === channel.id && gathering.incarnation !== channel.incarnation) this.#forget(name);
+  #unfinishedOf({ id, incarnation }: Channel): Unfinished {
+    const known = this.#unfinished.get(id);
+    if (known?.incarnation === incarnation) return known;
+    for (const { byteCount } of known?.gatherings.values() ?? []) this.#gatheredBytes -= byteCount;
+    const unfinished: Unfinished = { incarnation, gatherings: new Map() };
+    this.#unfinished.set(id, unfinished);
+    return unfinished;
   }
 }
 
-function newGathering(channel: Channel, { functionId, flags }: FrameHeader): Gathering {
+function newGathering({ functionId, flags }: FrameHeader): Gathering {
   return {
-    channel,
-    incarnation: channel.incarnation,
     functionId,
     dtype: dtypeOfFlags(flags),
     keys: [],
@@ -137,7 +142,7 @@ function addFrame(gathering: Gathering, header: FrameHeader, payload: Uint8Array
   const keyBytes = keyCount * KEY_BYTES;
   const lensBytes = (flags & KvFlag.LENS) === 0 ? 0 : keyCount * LEN_BYTES;
   const valueBytes = payload.length - keyBytes - lensBytes;
-  gathering.byteCount += payload.length + HEADER_BYTES;
+  gathering.byteCount += payload.length + FRAME_COST_BYTES;
   if (offset === 0) {
     gathering.keys.push(payload.subarray(0, keyBytes));
     if (lensBytes > 0) gathering.lens.push(payload.subarray(keyBytes + valueBytes));

@@ -216,6 +216,9 @@ export class Channel {
     const { request } = header;
     const call = this.#pending.at(request);
     if (call === undefined) {
+      if (header.kind === Kind.FAILURE && request === 0) {
+        throw fromFailure(decodeFailure(bytes.subarray(at, at + header.payloadBytes)), this.name); // it dialed us and refuses our hello
+      }
       this.#host.metrics.orphanAnswers++;
       if (request >= this.#pending.next || request === 0) throw this.#illegal(`answered request ${request}`);
       return; // an answer that came before

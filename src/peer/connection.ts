@@ -9,6 +9,7 @@
 //   H2. Whoever says nothing for `helloTimeoutMs` is cut off.
 //   H3. Before the handshake a link costs HANDSHAKE_BYTES, whatever it announces; the buffer for whole frames comes with the hello.
 //   H4. Frames go to a channel only while this link is the one it uses.
+//   H5. While the channel pauses the link, frames that were read already wait too.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
@@ -19,6 +20,7 @@ import { FrameReader, type FrameSink } from "../wire/frame-reader.ts";
 import { type Hello, helloShape } from "../wire/hello.ts";
 import { decodeJson, encodeJson } from "../wire/json-body.ts";
 import type { Channel } from "./channel.ts";
+import { HeldLink } from "./held-link.ts";
 import type { PeerMetrics } from "./metrics.ts";
 
 const HELLO_BYTES_MAX = 4096;
@@ -51,11 +53,12 @@ export class Connection implements LinkReader, FrameSink {
   #buffer: Uint8Array | undefined;
   #channel: Channel | undefined;
   #problem: WeighbridgeError | undefined;
+  #isClosed = false;
 
   constructor(host: ConnectionHost, link: Link) {
-    this.link = link;
     this.#host = host;
     this.#reader = new FrameReader(this, new Uint8Array(HANDSHAKE_BYTES));
+    this.link = new HeldLink(link, this.#reader, () => host.clock.soon(() => this.#goOn()));
     this.#cancelTimer = host.clock.after(host.helloTimeoutMs, () => {
       this.#problem = new WeighbridgeError("DEADLINE", `${link.remote} did not say who it is within ${host.helloTimeoutMs} ms`);
       host.metrics.badHellos++;
@@ -84,7 +87,19 @@ export class Connection implements LinkReader, FrameSink {
     channel?.endInput(); // after a throw the link is closed, and nothing leaves on it
   }
 
+  /** Handles what waited while the link was paused. */
+  #goOn(): void {
+    if (this.#isClosed) return;
+    try {
+      this.received(0);
+    } catch (thrown) {
+      this.#problem ??= thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
+      this.link.destroy();
+    }
+  }
+
   closed(cause: Error | undefined): void {
+    this.#isClosed = true;
     this.#cancelTimer();
     const { metrics } = this.#host;
     const reason = this.#problem ?? cause ?? this.#truncation();
@@ -98,7 +113,7 @@ export class Connection implements LinkReader, FrameSink {
   /** What is wrong with an end by the other side, if it came too early. */
   #truncation(): WeighbridgeError | undefined {
     const isTheirs = this.#channel === undefined || this.#channel.link === this.link;
-    if (!isTheirs || !this.#reader.isInsideFrame) return undefined;
+    if (!isTheirs || !this.#reader.isInsideFrame || this.#reader.isHeld) return undefined;
     return new WeighbridgeError("BAD_FRAME", `the stream of ${this.link.remote} ended inside a frame`);
   }
 

@@ -32,6 +32,8 @@ export type WriterHost = {
 };
 
 const SMALL_COPY_BYTES = 64;
+/** A write counts as this much at least: it keeps a page until it is flushed, and a peer that does not read could make us keep thousands. */
+const WRITE_COST_BYTES = 8 * 1024;
 /** After so many single answers in a row the next ones leave at once. */
 const SINGLE_ANSWERS_MIN = 4;
 
@@ -242,12 +244,13 @@ export class FrameWriter {
       this.#fillBatch();
       if (this.#batch.byteCount === 0) return;
       const taken = this.#batch.take();
-      this.#inFlightBytes += taken.byteCount;
+      const costBytes = Math.max(taken.byteCount, WRITE_COST_BYTES);
+      this.#inFlightBytes += costBytes;
       const writing = link;
       link.write(taken.chunks, () => {
         taken.flushed();
         if (this.#link !== writing) return;
-        this.#inFlightBytes -= taken.byteCount;
+        this.#inFlightBytes -= costBytes;
         if (this.#outbox.length > 0 || this.#pending.isResending) this.#flush();
       });
     }

@@ -40,56 +40,52 @@ export class LargeValue {
   readonly width: number;
   readonly #arena: Arena;
   readonly #kernels: Kernels;
-  readonly #blocks: (Block | undefined)[];
-  /** Per block the address of memory reserved for the next `add`, 0 for none. */
-  readonly #reserved: number[];
+  readonly blockCount: number;
+  /** By index. Only those that were pushed: a peer may say any width, and push one block of it. */
+  readonly #blocks = new Map<number, Block>();
+  /** By index, the address of memory reserved for the next `add`. */
+  readonly #reserved = new Map<number, number>();
 
   constructor(arena: Arena, kernels: Kernels, width: number) {
     this.width = width;
     this.#arena = arena;
     this.#kernels = kernels;
-    this.#blocks = new Array<Block | undefined>(blockCountOf(width)).fill(undefined);
-    this.#reserved = new Array<number>(blockCountOf(width)).fill(0);
-  }
-
-  get blockCount(): number {
-    return this.#blocks.length;
+    this.blockCount = blockCountOf(width);
   }
 
   /** Arena bytes of the current blocks; replaced ones that are still held do not count. */
   get usedBytes(): number {
-    return this.#blocks.reduce((bytes, block) => bytes + (block?.byteCount ?? 0), 0);
+    let bytes = 0;
+    for (const { byteCount } of this.#blocks.values()) bytes += byteCount;
+    return bytes;
   }
 
   /** Makes sure that the next `add` to this block has memory; false when the arena is full. */
   reserve(blockIndex: number): boolean {
-    const block = this.#blocks[blockIndex];
-    if ((block !== undefined && block.holdCount === 0) || this.#reserved[blockIndex] !== 0) return true;
+    if (this.#blocks.get(blockIndex)?.holdCount === 0 || this.#reserved.has(blockIndex)) return true;
     const address = this.#arena.tryAllocate(this.#byteCount(blockIndex));
-    this.#reserved[blockIndex] = address;
+    if (address !== 0) this.#reserved.set(blockIndex, address);
     return address !== 0;
   }
 
   /** Gives back what `reserve` took and no `add` used. */
   unreserve(): void {
-    for (const [blockIndex, address] of this.#reserved.entries()) {
-      if (address !== 0) this.#arena.release(address, this.#byteCount(blockIndex));
-      this.#reserved[blockIndex] = 0;
-    }
+    for (const [blockIndex, address] of this.#reserved) this.#arena.release(address, this.#byteCount(blockIndex));
+    this.#reserved.clear();
   }
 
   /** Adds a block's floats at `values`, after `reserve` of the same block. */
   add(blockIndex: number, values: number): void {
-    const block = this.#blocks[blockIndex];
+    const block = this.#blocks.get(blockIndex);
     const byteCount = this.#byteCount(blockIndex);
     const floatCount = byteCount / FLOAT_BYTES;
     if (block !== undefined && block.holdCount === 0) {
       this.#kernels.add(block.address, values, floatCount);
       return;
     }
-    const address = this.#reserved[blockIndex]!;
-    assert(address !== 0, `B3: block ${blockIndex} was not reserved`);
-    this.#reserved[blockIndex] = 0;
+    const address = this.#reserved.get(blockIndex);
+    assert(address !== undefined, `B3: block ${blockIndex} was not reserved`);
+    this.#reserved.delete(blockIndex);
     if (block === undefined) {
       this.#kernels.zero(address, byteCount);
       this.#kernels.add(address, values, floatCount);
@@ -97,12 +93,12 @@ export class LargeValue {
       this.#kernels.sum(address, block.address, values, floatCount); // B1
       block.retired = true;
     }
-    this.#blocks[blockIndex] = { address, byteCount, holdCount: 0, retired: false };
+    this.#blocks.set(blockIndex, { address, byteCount, holdCount: 0, retired: false });
   }
 
   /** Holds a block's bytes; undefined when it was never pushed and so is all zeros. */
   hold(blockIndex: number): BlockHold | undefined {
-    const block = this.#blocks[blockIndex];
+    const block = this.#blocks.get(blockIndex);
     if (block === undefined) return undefined;
     block.holdCount++;
     let held = true;
@@ -122,7 +118,7 @@ export class LargeValue {
   copyTo(out: number): void {
     for (let blockIndex = 0; blockIndex < this.blockCount; blockIndex++) {
       const target = out + blockIndex * BLOCK_FLOATS * FLOAT_BYTES;
-      const block = this.#blocks[blockIndex];
+      const block = this.#blocks.get(blockIndex);
       if (block === undefined) this.#kernels.zero(target, this.#byteCount(blockIndex));
       else this.#kernels.copy(target, block.address, block.byteCount);
     }
@@ -131,12 +127,11 @@ export class LargeValue {
   /** Frees all blocks, the held ones with their last hold. */
   close(): void {
     this.unreserve();
-    for (const [blockIndex, block] of this.#blocks.entries()) {
-      if (block === undefined) continue;
+    for (const block of this.#blocks.values()) {
       block.retired = true;
       if (block.holdCount === 0) this.#release(block);
-      this.#blocks[blockIndex] = undefined;
     }
+    this.#blocks.clear();
   }
 
   #byteCount(blockIndex: number): number {

@@ -10,6 +10,7 @@
 //   R2. `start` is a multiple of 8, so that headers and payloads are aligned wherever they lie in the buffer.
 //   R3. `destination` is asked exactly once per frame with a payload, then `frame` is called exactly once, with the bytes there.
 //   R4. After a throw the reader is finished: the link's owner closes it.
+//   R5. While `isHeld` whole frames wait in the buffer, unless it is full: R1 comes first.
 
 import { assert } from "../base/assert.ts";
 import { decodeHeader, FRAME_ALIGN, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
@@ -41,6 +42,8 @@ export class FrameReader {
   #inPlace = false;
   /** True while frames with destinations follow each other. */
   #bulk = false;
+  /** Set by the link's owner to let frames wait (R5); `received(0)` goes on with them. */
+  isHeld = false;
 
   /**
    * `buffer` is the reader's alone, 8-byte aligned, and READ_BUFFER_BYTES long or longer. On a server it lies in the arena. It may be shorter
@@ -91,6 +94,7 @@ export class FrameReader {
   #cut(): void {
     const header = this.#header;
     while (this.#fill - this.#start >= HEADER_BYTES) {
+      if (this.isHeld && this.#hasRoom()) return;
       decodeHeader(this.#words, this.#start >> 2, header);
       const at = this.#start + HEADER_BYTES;
       const end = at + paddedBytes(header.payloadBytes);
@@ -149,6 +153,16 @@ export class FrameReader {
   #resetBefore(padding: number): void {
     this.#start = padding === 0 ? 0 : FRAME_ALIGN;
     this.#fill = this.#start - padding;
+  }
+
+  /** Whether more input fits behind what waits, after moving it to the front if need be. */
+  #hasRoom(): boolean {
+    if (this.#fill < this.#bytes.length) return true;
+    if (this.#start === 0) return false;
+    this.#bytes.copyWithin(0, this.#start, this.#fill);
+    this.#fill -= this.#start;
+    this.#start = 0;
+    return true;
   }
 
   #makeRoom(): void {

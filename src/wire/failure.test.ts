@@ -1,0 +1,37 @@
+// Goal: an error arrives with the code it left with, and anything that was thrown can leave.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { WeighbridgeError } from "../base/errors.ts";
+import { decodeFailure, fromFailure, toFailure } from "./failure.ts";
+import { encodeJson } from "./json-body.ts";
+
+test("an error of ours crosses the wire with code, message and whether to try again", () => {
+  for (const retryable of [true, false]) {
+    const error = new WeighbridgeError("QUEUE_FULL", "too many wait", { retryable });
+    const failure = decodeFailure(encodeJson(toFailure(error)));
+    const arrived = fromFailure(failure, "server 1");
+    assert.deepEqual([arrived.code, arrived.message, arrived.retryable], ["QUEUE_FULL", "server 1: too many wait", retryable]);
+  }
+});
+
+test("what a user's handle throws is HANDLER_FAILED, whatever it is", () => {
+  assert.deepEqual(toFailure(new TypeError("x is undefined")), {
+    code: "HANDLER_FAILED",
+    message: "TypeError: x is undefined",
+    retryable: false,
+  });
+  for (const thrown of ["text", 7, undefined, null, { a: 1 }]) {
+    assert.deepEqual(toFailure(thrown), { code: "HANDLER_FAILED", message: String(thrown), retryable: false });
+  }
+});
+
+test("a code that a newer peer invented is kept", () => {
+  assert.equal(fromFailure({ code: "NOT_YET_KNOWN", message: "", retryable: false }, "server 0").code, "NOT_YET_KNOWN");
+});
+
+test("a failure that is none is refused", () => {
+  for (const body of [{}, [], "no", { code: 7, message: "", retryable: false }, { code: "X", message: "" }]) {
+    assert.throws(() => decodeFailure(encodeJson(body)), /a failure.* must be/);
+  }
+});
