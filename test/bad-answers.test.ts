@@ -146,7 +146,7 @@ test("lengths in an answer that lie fail the pull", async () => {
   ]) {
     const payload = kvPayload([], [7], lens);
     stage.server.serve = (request, reply) => reply(answerBytes(request, payload, { total: payload.length, offset: 0 }));
-    assert.equal(await stage.outcome(stage.kv.pullPairs(KEYS)), "BAD_REQUEST", `lens ${lens}`);
+    assert.equal(await stage.outcome(stage.kv.pullPairs(KEYS)), "BAD_REQUEST", `lens ${lens.join()}`);
   }
   await stage.close();
 });

