@@ -90,8 +90,11 @@ export class Connection implements LinkReader, FrameSink {
   /** Handles what waited while the link was paused. */
   #goOn(): void {
     if (this.#isClosed) return;
+    const channel = this.#channel;
     try {
-      this.received(0);
+      channel?.beginInput();
+      this.#reader.goOn();
+      channel?.endInput();
     } catch (thrown) {
       this.#problem ??= thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
       this.link.destroy();

@@ -30,7 +30,7 @@ function stage() {
     new Uint8Array(READ_BUFFER_BYTES),
   );
   const inner = new StubLink();
-  const link = new HeldLink(inner, reader, () => reader.received(0));
+  const link = new HeldLink(inner, reader, () => reader.goOn());
   const take = (bytes: Uint8Array): void => {
     for (let at = 0; at < bytes.length; ) {
       const view = reader.view();

@@ -307,3 +307,43 @@ test("reads from and into shared memory", () => {
   feed(new FrameReader(sink, shared), streamOf(MIXED), () => 100);
   assert.equal(sink.frameCount, MIXED.length);
 });
+
+test("frames that waited are handled between two reads, and the view given before stays the place of the next bytes (R6)", () => {
+  const frame = (request: number): Uint8Array => {
+    const bytes = new Uint8Array(HEADER_BYTES + 8);
+    const header = new FrameHeader().reset(Kind.REQUEST, 1);
+    header.request = request;
+    header.payloadBytes = 8;
+    encodeHeader(header, new Uint32Array(bytes.buffer), 0);
+    return bytes;
+  };
+  const stream = new Uint8Array([1, 2, 3, 4, 5].flatMap((request) => [...frame(request)]));
+  for (let cut = 1; cut < stream.length; cut++) {
+    const seen: number[] = [];
+    const reader: FrameReader = new FrameReader(
+      {
+        destination: () => undefined,
+        frame: ({ request }) => {
+          seen.push(request);
+          reader.isHeld = true; // one frame at a time
+        },
+      },
+      new Uint8Array(READ_BUFFER_BYTES),
+    );
+    reader.view().set(stream.subarray(0, cut));
+    reader.received(cut);
+    const view = reader.view(); // as a socket does it: chosen right after the read before
+    for (let turn = 0; turn < 3; turn++) {
+      reader.isHeld = false;
+      reader.goOn();
+    }
+    view.set(stream.subarray(cut));
+    reader.isHeld = false;
+    reader.received(stream.length - cut);
+    for (let turn = 0; turn < 5; turn++) {
+      reader.isHeld = false;
+      reader.goOn();
+    }
+    assert.deepEqual(seen, [1, 2, 3, 4, 5], `cut at ${cut}`);
+  }
+});

@@ -11,6 +11,7 @@
 //   R3. `destination` is asked exactly once per frame with a payload, then `frame` is called exactly once, with the bytes there.
 //   R4. After a throw the reader is finished: the link's owner closes it.
 //   R5. While `isHeld` whole frames wait in the buffer, unless it is full: R1 comes first.
+//   R6. A view that was given stays where the next bytes go until they are `received`: between two reads nothing moves.
 
 import { assert } from "../base/assert.ts";
 import { decodeHeader, FRAME_ALIGN, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
@@ -42,7 +43,7 @@ export class FrameReader {
   #inPlace = false;
   /** True while frames with destinations follow each other. */
   #bulk = false;
-  /** Set by the link's owner to let frames wait (R5); `received(0)` goes on with them. */
+  /** Set by the link's owner to let frames wait (R5); `goOn` handles them. */
   isHeld = false;
 
   /**
@@ -90,14 +91,20 @@ export class FrameReader {
     this.#cut();
   }
 
+  /** Handles the whole frames that waited while the reader was held. The rest stays where it is until the next read (R6). */
+  goOn(): void {
+    if (this.#direct === undefined) this.#cut(true);
+  }
+
   /** Handles every whole frame in the buffer, then makes room for the rest of the next one. */
-  #cut(): void {
+  #cut(isBetweenReads = false): void {
     const header = this.#header;
     while (this.#fill - this.#start >= HEADER_BYTES) {
       if (this.isHeld && this.#hasRoom()) return;
       decodeHeader(this.#words, this.#start >> 2, header);
       const at = this.#start + HEADER_BYTES;
       const end = at + paddedBytes(header.payloadBytes);
+      if (isBetweenReads && this.#fill < end) return; // R6
       if (header.payloadBytes > 0 && !this.#inPlace) {
         const destination = this.#sink.destination(header);
         if (destination !== undefined) {
@@ -114,7 +121,7 @@ export class FrameReader {
       this.#start = end; // before the call: the sink may throw or look at the reader
       this.#sink.frame(header, this.#bytes, at);
     }
-    this.#makeRoom();
+    if (!isBetweenReads) this.#makeRoom();
   }
 
   /** Moves what already arrived of the payload to its destination; true when it was all there. */

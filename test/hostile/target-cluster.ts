@@ -78,12 +78,15 @@ export function simulatedWorld(): World & { readonly clock: SimClock } {
 }
 
 /** Real sockets on loopback. */
-export function socketWorld(): World {
+export async function socketWorld(): Promise<World> {
   const clock = realClock();
+  const transport = new SocketTransport({ clock });
+  const free = await transport.listen("tcp://127.0.0.1:0", () => assert.fail("nobody knows this port"));
+  await free.close();
   return {
     clock,
-    transport: new SocketTransport({ clock }),
-    schedulerAddress: `tcp://127.0.0.1:${20_000 + (process.pid % 20_000)}`,
+    transport,
+    schedulerAddress: free.address,
     listenAddress: "tcp://127.0.0.1:0",
     run: async (promise) => await promise,
   };
