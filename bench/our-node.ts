@@ -3,7 +3,7 @@
 import { KVServer, KVWorker } from "../src/kv/index.ts";
 import { start } from "../src/node/index.ts";
 import { CaseRunner, type Round } from "./case-runner.ts";
-import type { BenchCase } from "./cases.ts";
+import { type BenchCase, CASES } from "./cases.ts";
 import { serveCommands } from "./command-loop.ts";
 import { KeySpace } from "./key-space.ts";
 import type { Figure, Span } from "./meter.ts";
@@ -19,11 +19,12 @@ export type OurNodeProtocol = {
   finalize: { request: null; reply: null };
 };
 
-const APP_ID = 0;
+/** An application per case, so that each has a store of its own, with values of one width, as an application has. */
+const APP_COUNT = 64;
 const CUSTOMER_ID = 0;
 
 let office: Awaited<ReturnType<typeof start>> | undefined;
-let worker: KVWorker | undefined;
+const workers = new Map<number, KVWorker>();
 let runner: CaseRunner | undefined;
 
 function opened(): CaseRunner {
@@ -34,12 +35,14 @@ function opened(): CaseRunner {
 serveCommands<OurNodeProtocol>({
   async start() {
     office = await start({});
-    if (office.isServer) new KVServer(office, APP_ID);
-    if (office.isWorker) worker = new KVWorker(office, APP_ID, CUSTOMER_ID);
+    if (office.isServer) for (let app = 0; app < APP_COUNT; app++) new KVServer(office, app);
     return { rank: office.myRank };
   },
   open(benchCase) {
-    if (office === undefined || worker === undefined) throw new Error("only a started worker can open a case");
+    if (office?.isWorker !== true) throw new Error("only a started worker can open a case");
+    const app = CASES.findIndex(({ name }) => name === benchCase.name) + 1;
+    const worker = workers.get(app) ?? new KVWorker(office, app, CUSTOMER_ID);
+    workers.set(app, worker);
     runner = new CaseRunner(benchCase, new KeySpace(benchCase, office.serverKeyRanges()), worker, office.myRank);
     return null;
   },
