@@ -107,11 +107,6 @@ export class FrameWriter {
     this.flushSoon();
   }
 
-  /** Whether a call would leave at once. */
-  get isOpen(): boolean {
-    return this.#canWriteNow();
-  }
-
   /** Takes the calls out that have not left. */
   takeWaiting(): Call[] {
     const frames = this.#outbox.drain();
