@@ -1,24 +1,32 @@
 // layout — the first page of an arena: the allocator's state and the scratch lists of the table kernels, at fixed addresses.
 //
 //   address   bytes   what
-//         0      64   nothing: address 0 means "nowhere"
+//         0      64   zeros that are never written: address 0 means "nowhere"
 //        64      16   frontier u32, end u32, used bytes u64
+//        80      40   the update in hand (optimizers/job.as.ts)
 //       128     400   heads of the allocator's free lists, u32 for each size class
-//      1024    1536   buckets, tags, rows of the batch in hand, BATCH × u32 each
+//       576     128   masks of 0 to 15 bytes, u64 each, for keys that are decoded
+//      1024    2048   buckets, tags, rows of the batch in hand and the indexes that are still open, BATCH × u32 each
 //      4096   21504   hashes of the entries that a segment moves, u64 each
 //     25600   10752   their rows, u32 each
 //     40960           the first byte that is handed out
 
+export const ZERO: usize = 0;
 export const FRONTIER: usize = 64;
 export const END: usize = 68;
 export const USED: usize = 72;
+/** The rows that an optimizer visits. */
+export const UPDATE_JOB: usize = 80;
 export const FREE_LISTS: usize = 128;
+
+export const BYTE_MASKS: usize = 576;
 
 /** How many keys are probed together. */
 export const BATCH: u32 = 128;
 export const BATCH_BUCKETS: usize = 1024;
 export const BATCH_TAGS: usize = BATCH_BUCKETS + BATCH * 4;
 export const BATCH_ROWS: usize = BATCH_TAGS + BATCH * 4;
+export const BATCH_OPEN: usize = BATCH_ROWS + BATCH * 4;
 
 /** The most entries that one segment holds: 7 chunks × 32 buckets × 12 slots. */
 export const SEGMENT_SLOTS_MAX: u32 = 2688;

@@ -1,9 +1,20 @@
 // module — the list of what the kernel module exports. Addresses are u32 and come to JavaScript signed: read them with `>>> 0`.
 
 export { allocate, openArena, release, usedBytes } from "./allocator.as";
+export { checkFinite, zeroNonFinite } from "./finite.as";
+export { initialize, initializeRows } from "./initializers.as";
+export { updateBlock, updateBlockRows, updateRows } from "./optimizers.as";
+export { fillFloats, fillRows, repeatRows } from "./slots.as";
+export { decodeBf16, decodeFp16, encodeBf16, encodeFp16 } from "./codec-half.as";
+export { decodeInt8Rows, encodeInt8Rows } from "./codec-int8.as";
+export { decodeDeltaKeys, encodeDeltaKeys, signKeys } from "./codec-keys.as";
+export { scatterFloats, selectTopK } from "./codec-top-k.as";
 export { createTable, destroyTable } from "./table.as";
 export {
-  addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherRows, insertRows, listRows, removeRows,
+  addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherRows, hasCertainRoom, insertRows, listRows, removeRows,
   rowCount, setWords, tableBytes,
 } from "./rows.as";
+export { expandDuplicates, findDuplicates, sumDuplicates } from "./duplicates.as";
+export { gatherByIndex, mixKeys, partitionKeys, scatterByIndex } from "./partition.as";
+export { addWords, findValues, insertValues, locateValues, readRows, staleRows, standIn, writeRows } from "./row-lists.as";
 export { add, axpy, checkAscending, copy, sum, zero } from "./vector.as";

@@ -9,10 +9,10 @@
 // R2. The scratch lists in the first page serve one call at a time; nothing in them outlives it.
 
 import { certainRoom } from "./allocator.as";
-import { BATCH, BATCH_BUCKETS, BATCH_ROWS, BATCH_TAGS, DONE, KEY_MISSING, NO_ROOM } from "./layout.as";
+import { BATCH, BATCH_BUCKETS, BATCH_OPEN, BATCH_ROWS, BATCH_TAGS, DONE, KEY_MISSING, NO_ROOM } from "./layout.as";
 import {
   CHUNK_BYTES, KEY_BYTES, SLAB_BYTES_MAX, SLOT_LAST, Segment, Table,
-  find, hashOf, homeBucket, insert, listSegment, nextSegmentIndex, remove, rowInSlot, segmentOf, slotsWithTag, tagOf,
+  find, hashOf, homeBucket, insert, listSegment, nextSegmentIndex, remove, rowInSlot, secondBucket, segmentOf, slotsWithTag, tagOf,
 } from "./table.as";
 
 @inline function keyAt(keys: usize, index: usize): u64 {
@@ -23,13 +23,17 @@ import {
   return load<u32>(BATCH_BUCKETS + (index << 2));
 }
 
+@inline function batchOpen(index: usize): usize {
+  return load<u32>(BATCH_OPEN + (index << 2));
+}
+
 @inline function batchRow(index: usize): usize {
   return load<u32>(BATCH_ROWS + (index << 2));
 }
 
 /** BATCH_ROWS[i] = row of keys[i], 0 for none, for up to BATCH keys; brings `touchBytes` of each row into the cache. Returns how many are 0. */
-function probe(t: Table, keys: usize, n: u32, touchBytes: usize): u32 {
-  let touched: u32 = 0, missing: u32 = 0;
+export function probe(t: Table, keys: usize, n: u32, touchBytes: usize): u32 {
+  let touched: u32 = 0;
   for (let i: usize = 0; i < n; i++) {
     const hash = hashOf(t, keyAt(keys, i));
     store<u32>(BATCH_BUCKETS + (i << 2), <u32>homeBucket(segmentOf(t, hash), hash));
@@ -41,15 +45,15 @@ function probe(t: Table, keys: usize, n: u32, touchBytes: usize): u32 {
     store<u32>(BATCH_ROWS + (i << 2), select<u32>(rowInSlot(batchBucket(i), ctz(hits | SLOT_LAST)), 0, hits != 0)); // no branch to mispredict
   }
   touched += touchRows(n, touchBytes);
+  let open: usize = 0; // how many have not been found: their indexes are listed, again without a branch
   for (let i: usize = 0; i < n; i++) {
-    const key = keyAt(keys, i), row = batchRow(i);
-    if (row != 0 && load<u64>(row) == key) continue;
-    const found = find(t, key, hashOf(t, key)); // the rare way: a false tag, an overflowed bucket, no row
-    store<u32>(BATCH_ROWS + (i << 2), found);
-    missing += u32(found == 0);
+    const row = batchRow(i);
+    store<u32>(BATCH_OPEN + (open << 2), <u32>i);
+    open += usize(u32(row == 0) | u32(load<u64>(row) != keyAt(keys, i)));
   }
+  if (open << 2 < n) touched += touchFurther(t, keys, open); // not where most keys are new: those lie nowhere
   t.touched = touched;
-  return missing;
+  return findOpen(t, keys, open);
 }
 
 /** Loads something of the first five cache lines of each row of the batch; what lies beyond, the processor fetches ahead by itself. */
@@ -70,9 +74,36 @@ function touchRows(n: u32, touchBytes: usize): u32 {
   return touched;
 }
 
+/** Brings the next buckets of the `n` listed keys into the cache, and what their tags point at. One key in seven of a full table lies there. */
+function touchFurther(t: Table, keys: usize, n: usize): u32 {
+  let touched: u32 = 0;
+  for (let j: usize = 0; j < n; j++) {
+    const hash = hashOf(t, keyAt(keys, batchOpen(j)));
+    store<u32>(BATCH_BUCKETS + (j << 2), <u32>secondBucket(segmentOf(t, hash), hash));
+    store<u32>(BATCH_TAGS + (j << 2), tagOf(hash));
+  }
+  for (let j: usize = 0; j < n; j++) touched += load<u8>(batchBucket(j));
+  for (let j: usize = 0; j < n; j++) {
+    const hits = slotsWithTag(batchBucket(j), load<u32>(BATCH_TAGS + (j << 2)));
+    touched += load<u8>(select<u32>(rowInSlot(batchBucket(j), ctz(hits | SLOT_LAST)), 0, hits != 0));
+  }
+  return touched;
+}
+
+/** Finds the rows of the `n` listed keys the long way: a false tag, an overflowed bucket, no row. Returns how many have none. */
+function findOpen(t: Table, keys: usize, n: usize): u32 {
+  let missing: u32 = 0;
+  for (let j: usize = 0; j < n; j++) {
+    const i = batchOpen(j), key = keyAt(keys, i), found = find(t, key, hashOf(t, key));
+    store<u32>(BATCH_ROWS + (i << 2), found);
+    missing += u32(found == 0);
+  }
+  return missing;
+}
+
 /** Whether `n` insertions succeed for certain. A growth takes at most 5 chunks and a segment, and brings room for 300 rows. */
-function hasCertainRoom(t: Table, n: u32): bool {
-  const growths = 4 * (<u64>t.segmentCount + (n >> 7)) + 32;
+export function hasCertainRoom(t: Table, n: u32): bool {
+  const growths = 4 * (<u64>min(t.segmentCount, n) + (n >> 7)) + 32;
   const indexBytes = growths * (5 * CHUNK_BYTES + 64) + (<u64>64 << t.depth) + (growths << 7); // chunks and segments; directories
   const slabBytes = (<u64>n + 2) * <u64>t.rowBytes;
   return slabBytes + (slabBytes >> 2) + SLAB_BYTES_MAX * 2 + indexBytes <= certainRoom();
@@ -183,6 +214,14 @@ function addBatch(payloadBytes: usize, n: u32, values: usize): void {
   for (let i: usize = 0; i < n; i++, values += payloadBytes) addPayload(batchRow(i), values, payloadBytes);
 }
 
+function copyBatch(payloadBytes: usize, n: u32, out: usize): void {
+  for (let i: usize = 0; i < n; i++, out += payloadBytes) {
+    const row = batchRow(i);
+    if (row != 0) copyPayload(out, row, payloadBytes);
+    else memory.fill(out, 0, payloadBytes);
+  }
+}
+
 export function addRows(t: Table, keys: usize, n: u32, values: usize): i32 {
   const payloadBytes: usize = t.payloadBytes;
   if (n == 1) return addRow(t, load<u64>(keys), values);
@@ -225,11 +264,8 @@ export function gatherRows(t: Table, keys: usize, n: u32, out: usize): u32 {
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3) {
     const count = min(BATCH, n - from);
     missing += probe(t, keys, count, KEY_BYTES + payloadBytes);
-    for (let i: usize = 0; i < count; i++, out += payloadBytes) {
-      const row = batchRow(i);
-      if (row != 0) copyPayload(out, row, payloadBytes);
-      else memory.fill(out, 0, payloadBytes);
-    }
+    copyBatch(payloadBytes, count, out);
+    out += <usize>count * payloadBytes;
   }
   return missing;
 }

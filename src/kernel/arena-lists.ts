@@ -1,4 +1,4 @@
-// arena-lists — keys, floats and words in and out of an arena, for tests. Slow and plain: one span per list, never released.
+// arena-lists — keys, floats, words and bytes in and out of an arena, for tests. Slow and plain: one span per list, never released.
 
 import type { Arena } from "./arena.ts";
 
@@ -36,4 +36,35 @@ export function readWords(arena: Arena, address: number, count: number): Uint32A
 
 export function readKey(arena: Arena, address: number): bigint {
   return (BigInt(arena.words[address / 4 + 1]!) << 32n) | BigInt(arena.words[address / 4]!);
+}
+
+/** `count` keys from an address on. */
+export function readKeys(arena: Arena, address: number, count: number): bigint[] {
+  return Array.from({ length: count }, (_, i) => readKey(arena, address + i * 8));
+}
+
+export function putBytes(arena: Arena, bytes: ArrayLike<number>): number {
+  const address = arena.allocate(Math.max(1, bytes.length));
+  arena.bytes.set(bytes, address);
+  return address;
+}
+
+/** A copy of `count` bytes. */
+export function readBytes(arena: Arena, address: number, count: number): Uint8Array {
+  return arena.bytes.slice(address, address + count);
+}
+
+const GUARD = 0xa5;
+const GUARD_BYTES = 64;
+
+/** Room for `count` bytes, and whether those around it are still as they were. */
+export function guardedSpan(arena: Arena, count: number): { readonly address: number; readonly isIntact: () => boolean } {
+  const start = arena.allocate(count + 2 * GUARD_BYTES);
+  const address = start + GUARD_BYTES;
+  arena.bytes.fill(GUARD, start, address + count + GUARD_BYTES);
+  const isGuard = (byte: number): boolean => byte === GUARD;
+  const isIntact = (): boolean =>
+    arena.bytes.subarray(start, address).every(isGuard) &&
+    arena.bytes.subarray(address + count, address + count + GUARD_BYTES).every(isGuard);
+  return { address, isIntact };
 }

@@ -20,6 +20,56 @@ export type SimdExports = {
   zero(target: number, byteCount: number): void;
   checkAscending(keys: number, keyCount: number): number;
 
+  updateRows(optimizer: number, rows: number, rowCount: number, width: number, gradients: number, hyper: number): void;
+  updateBlock(
+    optimizer: number,
+    target: number,
+    source: number,
+    slots: number,
+    slotStride: number,
+    gradients: number,
+    rowCount: number,
+    width: number,
+    hyper: number,
+  ): void;
+  updateBlockRows(
+    optimizer: number,
+    values: number,
+    slots: number,
+    slotStride: number,
+    rows: number,
+    rowCount: number,
+    width: number,
+    gradients: number,
+    hyper: number,
+  ): void;
+  fillRows(rows: number, rowCount: number, offset: number, floatCount: number, value: number): void;
+  repeatRows(rows: number, rowCount: number, offset: number, floatCount: number): void;
+  fillFloats(target: number, floatCount: number, value: number): void;
+  checkFinite(address: number, floatCount: number): number;
+  zeroNonFinite(address: number, floatCount: number): number;
+  initialize(recipe: number, target: number, floatCount: number, firstIndex: number): void;
+  initializeRows(recipe: number, rows: number, keys: number, rowCount: number, width: number): void;
+  encodeFp16(source: number, floatCount: number, target: number): void;
+  decodeFp16(source: number, floatCount: number, target: number): void;
+  encodeBf16(source: number, floatCount: number, target: number): void;
+  decodeBf16(source: number, floatCount: number, target: number): void;
+  encodeInt8Rows(source: number, rowCount: number, width: number, centred: number, target: number): number;
+  decodeInt8Rows(source: number, rowCount: number, width: number, centred: number, target: number): number;
+  selectTopK(
+    gradient: number,
+    residual: number,
+    floatCount: number,
+    keepCount: number,
+    indices: number,
+    values: number,
+    scratch: number,
+  ): number;
+  scatterFloats(indices: number, count: number, values: number, target: number): void;
+  encodeDeltaKeys(keys: number, keyCount: number, target: number): number;
+  decodeDeltaKeys(source: number, byteCount: number, keyCount: number, keys: number): number;
+  signKeys(keys: number, keyCount: number, signature: number): void;
+
   createTable(payloadBytes: number, secret: bigint): number;
   destroyTable(table: number): void;
   rowCount(table: number): number;
@@ -36,6 +86,43 @@ export type SimdExports = {
   findOtherWord(table: number, keys: number, keyCount: number, word: number): number;
   removeRows(table: number, keys: number, keyCount: number): number;
   listRows(table: number, cursor: number, rowsOut: number): number;
+
+  findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;
+  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, out: number): void;
+  expandDuplicates(uniqueRows: number, keyCount: number, width: number, indexes: number, out: number): void;
+  mixKeys(keys: number, keyCount: number, out: number): void;
+  partitionKeys(
+    keys: number,
+    keyCount: number,
+    owners: number,
+    partBits: number,
+    ownerCount: number,
+    scratch: number,
+    spans: number,
+    keysOut: number,
+    sources: number,
+  ): void;
+  gatherByIndex(rows: number, indexes: number, rowCount: number, width: number, out: number): void;
+  scatterByIndex(rows: number, indexes: number, rowCount: number, width: number, out: number): void;
+
+  hasCertainRoom(table: number, keyCount: number): number;
+  findValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number): number;
+  locateValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, freshOut: number): number;
+  insertValues(table: number, keys: number, keyCount: number, freshOut: number): number;
+  readRows(rows: number, rowCount: number, offset: number, byteCount: number, out: number): void;
+  writeRows(rows: number, rowCount: number, offset: number, byteCount: number, from: number): void;
+  addWords(rows: number, rowCount: number, offset: number, amounts: number): void;
+  staleRows(
+    rows: number,
+    rowCount: number,
+    offset: number,
+    known: number,
+    bound: number,
+    first: number,
+    indexesOut: number,
+    versionsOut: number,
+  ): number;
+  standIn(rows: number, rowCount: number, keys: number, indexes: number, spares: number, spareBytes: number, sparesOut: number): number;
 };
 
 export function instantiateSimdModule(memory: WebAssembly.Memory): SimdExports {

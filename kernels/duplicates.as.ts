@@ -1,0 +1,92 @@
+// duplicates — finds repeated keys in a list by a scratch hash, sums what belongs to one key, and hands results back to every repeat.
+//
+//   scratch    u32 × 2^b, b = slotBits(n): at least two slots for each key.  0 = free, else [ tag : 32 - b bits | 1 + unique index : b bits ]
+//
+// D1. Unique keys stand in the order of their first occurrences: the index of a first occurrence is the number of unique keys before it.
+// D2. A tag match is believed only after the keys agree, so the hash decides nothing but speed; it is keyed, so chosen keys cannot slow it.
+// D3. Nothing is written but the scratch until the first duplicate is met. A list without any is sent as it is.
+// D4. A unique index is never greater than the position it is found at: unique keys may be written over the list, summed rows over the
+//     gradients, and expanded rows over the unique ones.
+
+import { addFloats, copyFloats } from "./floats.as";
+
+const BITS_MIN: u32 = 4;
+
+/** The scratch of a list of n keys has 2^slotBits(n) slots. */
+@inline function slotBits(n: u32): u32 {
+  return max(BITS_MIN, 33 - clz(max(n, 1) - 1 | 1)); // from one more than the bits of n - 1
+}
+
+@inline function hashOf(key: u64, factor: u64): u64 {
+  key = (key ^ (key >> 32)) * factor;
+  return (key ^ (key >> 32)) * 0xd6e8feb86659fd93;
+}
+
+@inline function keyAt(keys: usize, index: u32): u64 {
+  return load<u64>(keys + (<usize>index << 3));
+}
+
+/** The slot that holds `key`, or the free one where it belongs. `known` are the unique keys so far. */
+@inline function slotOf(scratch: usize, bits: u32, hash: u64, key: u64, known: usize): usize {
+  const indexMask: u32 = (1 << bits) - 1, tag = <u32>hash & ~indexMask;
+  let at = <u32>(hash >> (64 - <u64>bits));
+  while (true) {
+    const slot = scratch + (<usize>at << 2), word = load<u32>(slot);
+    if (word == 0 || ((word & ~indexMask) == tag && keyAt(known, (word & indexMask) - 1) == key)) return slot; // D2
+    at = (at + 1) & indexMask;
+  }
+}
+
+/** See DuplicateKernels.findDuplicates. */
+export function findDuplicates(keys: usize, n: u32, secret: u32, scratch: usize, uniqueKeys: usize, indexes: usize): u32 {
+  const bits = slotBits(n), tagMask: u32 = ~((1 << bits) - 1), factor = (<u64>secret << 32) ^ 0x9e3779b97f4a7c15;
+  memory.fill(scratch, 0, <usize>4 << bits);
+  let i: u32 = 0;
+  for (; i < n; i++) {
+    const key = keyAt(keys, i), hash = hashOf(key, factor), slot = slotOf(scratch, bits, hash, key, keys);
+    if (load<u32>(slot) != 0) break;
+    store<u32>(slot, (<u32>hash & tagMask) | (i + 1));
+  }
+  if (i == n) return n; // D3
+  memory.copy(uniqueKeys, keys, <usize>i << 3);
+  for (let before: u32 = 0; before < i; before++) store<u32>(indexes + (<usize>before << 2), before);
+  let count = i;
+  for (; i < n; i++) {
+    const key = keyAt(keys, i), hash = hashOf(key, factor), slot = slotOf(scratch, bits, hash, key, uniqueKeys);
+    const word = load<u32>(slot);
+    if (word != 0) {
+      store<u32>(indexes + (<usize>i << 2), (word & ~tagMask) - 1);
+      continue;
+    }
+    store<u64>(uniqueKeys + (<usize>count << 3), key); // D4
+    store<u32>(indexes + (<usize>i << 2), count);
+    count++;
+    store<u32>(slot, (<u32>hash & tagMask) | count);
+  }
+  return count;
+}
+
+/** See DuplicateKernels.sumDuplicates. A first occurrence is known by D1. */
+export function sumDuplicates(rows: usize, n: u32, width: u32, indexes: usize, out: usize): void {
+  const rowBytes = <usize>width << 2;
+  let next: u32 = 0;
+  for (let i: usize = 0; i < n; i++, rows += rowBytes) {
+    const index = load<u32>(indexes + (i << 2)), target = out + <usize>index * rowBytes;
+    if (index != next) {
+      addFloats(target, rows, rowBytes);
+      continue;
+    }
+    next++;
+    if (target != rows) copyFloats(target, rows, rowBytes);
+  }
+}
+
+/** See DuplicateKernels.expandDuplicates. From the end, so that unique rows that lie at `out` are read before they are written over (D4). */
+export function expandDuplicates(uniqueRows: usize, n: u32, width: u32, indexes: usize, out: usize): void {
+  const rowBytes = <usize>width << 2;
+  for (let i = n; i != 0; i--) {
+    const index = load<u32>(indexes + (<usize>(i - 1) << 2));
+    if (index == i - 1 && uniqueRows == out) return; // the first i rows are all unique, and in place
+    copyFloats(out + <usize>(i - 1) * rowBytes, uniqueRows + <usize>index * rowBytes, rowBytes);
+  }
+}

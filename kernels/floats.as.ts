@@ -1,0 +1,26 @@
+// floats — copying and adding one short run of f32, inlined into the loops over rows: a call of memory.copy costs more than a few stores.
+// Byte counts are multiples of 4, addresses need no alignment.
+
+@inline export function copyFloats(out: usize, from: usize, byteCount: usize): void {
+  let p: usize = 0;
+  for (const wide = byteCount & ~63; p < wide; p += 64) {
+    v128.store(out + p, v128.load(from + p));
+    v128.store(out + p, v128.load(from + p, 16), 16);
+    v128.store(out + p, v128.load(from + p, 32), 32);
+    v128.store(out + p, v128.load(from + p, 48), 48);
+  }
+  for (const wide = byteCount & ~15; p < wide; p += 16) v128.store(out + p, v128.load(from + p));
+  for (; p < byteCount; p += 4) store<u32>(out + p, load<u32>(from + p));
+}
+
+@inline export function addFloats(target: usize, from: usize, byteCount: usize): void {
+  let p: usize = 0;
+  for (const wide = byteCount & ~63; p < wide; p += 64) {
+    v128.store(target + p, f32x4.add(v128.load(target + p), v128.load(from + p)));
+    v128.store(target + p, f32x4.add(v128.load(target + p, 16), v128.load(from + p, 16)), 16);
+    v128.store(target + p, f32x4.add(v128.load(target + p, 32), v128.load(from + p, 32)), 32);
+    v128.store(target + p, f32x4.add(v128.load(target + p, 48), v128.load(from + p, 48)), 48);
+  }
+  for (const wide = byteCount & ~15; p < wide; p += 16) v128.store(target + p, f32x4.add(v128.load(target + p), v128.load(from + p)));
+  for (; p < byteCount; p += 4) store<f32>(target + p, load<f32>(target + p) + load<f32>(from + p));
+}

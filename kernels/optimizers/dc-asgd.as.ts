@@ -1,0 +1,47 @@
+// dc-asgd — SGD with delay compensation (Zheng et al. 2017), the adaptive variant DC-ASGD-a: the only published one whose λ need not be
+// tuned anew for each stage of a training.
+//
+//   s' = s + (1-m)·(g² - s)      w' = w - lr·(g + (λ/√(s' + ε))·g²·(w - b))      slot 0: s, m is beta2; slot `backupSlot`: b
+//
+// b is what the worker saw when it computed g. A block has one slot of backups for each worker: the update writes w' there (what a pushPull
+// hands out), and a pull overwrites it with what it hands out. For tables that would multiply every row by the number of workers, mostly for
+// rows that a worker never touches; there one backup serves all, the values from before the latest update: a gradient for a sparse row is
+// seldom more than one update late.
+
+import { averaged, decayed, read, splat, write } from "./lanes.as";
+import { Hyper, Job } from "./job.as";
+
+@inline function dcAsgdLanes(
+  to: usize, from: usize, gradient: usize, squares: usize, backup: usize, lanes: u32,
+  scale: v128, low: v128, high: v128, decay: v128, rate: v128, part: v128, epsilon: v128, lambda: v128, old: v128,
+): void {
+  const value = read(from, lanes), g = decayed(read(gradient, lanes), value, scale, low, high, decay);
+  const square = f32x4.mul(g, g), sum = averaged(read(squares, lanes), square, part);
+  const late = f32x4.mul(square, f32x4.sub(value, read(backup, lanes)));
+  const compensated = f32x4.add(g, f32x4.mul(f32x4.div(lambda, f32x4.sqrt(f32x4.add(sum, epsilon))), late));
+  const after = f32x4.sub(value, f32x4.mul(rate, compensated));
+  write(squares, sum, lanes);
+  write(backup, v128.bitselect(value, after, old), lanes);
+  write(to, after, lanes);
+}
+
+export function dcAsgdRows(job: Job, hyper: Hyper): void {
+  const bytes = <usize>job.width << 2, delta = <usize>job.sourceDelta, decay = splat(hyper.weightDecay), rate = splat(hyper.learningRate);
+  const scale = splat(hyper.gradientScale), high = splat(hyper.clipValue), low = f32x4.neg(high), epsilon = splat(hyper.epsilon);
+  const part = splat(1.0 - hyper.beta2), lambda = splat(hyper.lambda);
+  const old = i32x4.splat(hyper.backupIsOld != 0 ? -1 : 0), backup = <usize>job.slotStride * <usize>hyper.backupSlot;
+  let g: usize = job.gradients;
+  for (let i: u32 = 0; i < job.rowCount; i++) {
+    const row = job.rowAt(i);
+    let w = job.valuesAt(row), s = job.slotsAt(row);
+    const end = w + bytes;
+    for (const quad = w + (bytes & ~15); w < quad; w += 16, s += 16, g += 16) {
+      dcAsgdLanes(w, w + delta, g, s, s + backup, 4, scale, low, high, decay, rate, part, epsilon, lambda, old);
+    }
+    if (w < end) {
+      const rest = <u32>(end - w) >> 2;
+      dcAsgdLanes(w, w + delta, g, s, s + backup, rest, scale, low, high, decay, rate, part, epsilon, lambda, old);
+      g += end - w;
+    }
+  }
+}

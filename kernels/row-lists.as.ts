@@ -1,0 +1,146 @@
+// row-lists — table rows as lists of addresses: from keys to a list, and from a list to columns of the rows. What initializers, optimizers and
+// checkpoints share. One call per chunk of a message, never one per key; see RowKernels for what each means.
+//
+//   list       u32 for each row: where its payload begins (the key lies KEY_BYTES before); 0 for a key that has no row
+//   column     `byteCount` bytes of every row, `offset` bytes from there (a multiple of 4; the key is at -KEY_BYTES)
+//
+// Row lists keep the invariants R1 and R2 of rows.as.ts.
+
+import { copyFloats } from "./floats.as";
+import { BATCH, BATCH_ROWS } from "./layout.as";
+import { probe } from "./rows.as";
+import { KEY_BYTES, Table, find, hashOf, insert, remove } from "./table.as";
+
+/** What insertValues returns when the arena is full. */
+const NO_ROOM_COUNT: i32 = -1;
+const TOUCHED_BYTES: usize = 320;
+
+@inline function listed(rows: usize, index: usize): usize {
+  return load<u32>(rows + (index << 2));
+}
+
+@inline function list(rows: usize, index: usize, row: usize): void {
+  store<u32>(rows + (index << 2), <u32>row);
+}
+
+/** rowsOut[i] = payload address of the probed row i; 0 stays 0. */
+@inline function listBatch(rowsOut: usize, n: u32): void {
+  const keyBytes = i32x4.splat(<i32>KEY_BYTES), bytes = <usize>n << 2;
+  let p: usize = 0;
+  for (; p + 16 <= bytes; p += 16) {
+    const rows = v128.load(BATCH_ROWS + p);
+    v128.store(rowsOut + p, i32x4.add(rows, v128.andnot(keyBytes, i32x4.eq(rows, i32x4.splat(0)))));
+  }
+  for (; p < bytes; p += 4) {
+    const row = load<u32>(BATCH_ROWS + p);
+    store<u32>(rowsOut + p, row == 0 ? 0 : row + <u32>KEY_BYTES);
+  }
+}
+
+/** probe touches the first five cache lines of a row; this does those beyond, of rows that were found. */
+function touchFurther(t: Table, n: u32, bytes: usize): void {
+  let touched: u32 = 0;
+  for (let p: usize = TOUCHED_BYTES; p < bytes; p += 64) {
+    for (let i: usize = 0; i < n; i++) touched += load<u8>(listed(BATCH_ROWS, i) + p);
+  }
+  t.touched += touched;
+}
+
+export function findValues(t: Table, keys: usize, n: u32, touchBytes: u32, rowsOut: usize): u32 {
+  let missing: u32 = 0;
+  for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3, rowsOut += BATCH << 2) {
+    const count = min(BATCH, n - from);
+    missing += probe(t, keys, count, KEY_BYTES + touchBytes);
+    touchFurther(t, count, KEY_BYTES + touchBytes);
+    listBatch(rowsOut, count);
+  }
+  return missing;
+}
+
+export function locateValues(t: Table, keys: usize, n: u32, touchBytes: u32, rowsOut: usize, freshOut: usize): u32 {
+  let fresh: u32 = 0;
+  for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3, rowsOut += BATCH << 2) {
+    const count = min(BATCH, n - from), missing = probe(t, keys, count, KEY_BYTES + touchBytes);
+    touchFurther(t, count, KEY_BYTES + touchBytes);
+    listBatch(rowsOut, count);
+    if (missing == 0) continue;
+    for (let i: usize = 0; i < count; i++) {
+      if (listed(rowsOut, i) != 0) continue;
+      const key = load<u64>(keys + (i << 3)), hash = hashOf(t, key);
+      let row = find(t, key, hash); // a repeated key has one by now
+      if (row == 0) {
+        row = insert(t, key, hash);
+        if (row == 0) unreachable(); // the caller made sure of the room: a bug, not a full arena
+        list(freshOut, fresh++, <usize>row + KEY_BYTES);
+      }
+      list(rowsOut, i, <usize>row + KEY_BYTES);
+    }
+  }
+  return fresh;
+}
+
+export function insertValues(t: Table, keys: usize, n: u32, freshOut: usize): i32 {
+  let fresh: u32 = 0;
+  for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3) {
+    const count = min(BATCH, n - from);
+    if (probe(t, keys, count, KEY_BYTES) == 0) continue;
+    for (let i: usize = 0; i < count; i++) {
+      const key = load<u64>(keys + (i << 3)), hash = hashOf(t, key);
+      if (listed(BATCH_ROWS, i) != 0 || find(t, key, hash) != 0) continue;
+      const row = insert(t, key, hash);
+      if (row == 0) {
+        while (fresh != 0) remove(t, load<u64>(listed(freshOut, --fresh) - KEY_BYTES)); // R1
+        return NO_ROOM_COUNT;
+      }
+      list(freshOut, fresh++, <usize>row + KEY_BYTES);
+    }
+  }
+  return <i32>fresh;
+}
+
+export function readRows(rows: usize, n: u32, offset: i32, byteCount: u32, out: usize): void {
+  for (let i: usize = 0; i < n; i++, out += byteCount) {
+    const row = listed(rows, i);
+    if (row != 0) copyFloats(out, row + offset, byteCount);
+    else memory.fill(out, 0, byteCount);
+  }
+}
+
+export function writeRows(rows: usize, n: u32, offset: i32, byteCount: u32, from: usize): void {
+  for (let i: usize = 0; i < n; i++, from += byteCount) copyFloats(listed(rows, i) + offset, from, byteCount);
+}
+
+export function addWords(rows: usize, n: u32, offset: i32, amounts: usize): void {
+  for (let i: usize = 0; i < n; i++) {
+    const word = listed(rows, i) + offset;
+    store<u32>(word, load<u32>(word) + (amounts == 0 ? 1 : load<u32>(amounts + (i << 2))));
+  }
+}
+
+/** A row without an address has version 0; `known` of ~0 is none at all. The list is compacted in place: a row only moves forward. */
+export function staleRows(
+  rows: usize, n: u32, offset: i32, known: usize, bound: u32, first: u32, indexesOut: usize, versionsOut: usize,
+): u32 {
+  let count: usize = 0;
+  for (let i: usize = 0; i < n; i++) {
+    const row = listed(rows, i), version: u32 = row == 0 ? 0 : load<u32>(row + offset), have = load<u32>(known + (i << 2));
+    if (have != ~0 && version - have <= bound) continue;
+    list(rows, count, row);
+    store<u32>(indexesOut + (count << 2), first + <u32>i);
+    store<u32>(versionsOut + (count << 2), version);
+    count++;
+  }
+  return <u32>count;
+}
+
+export function standIn(rows: usize, n: u32, keys: usize, indexes: usize, spares: usize, spareBytes: u32, sparesOut: usize): u32 {
+  let count: usize = 0;
+  for (let i: usize = 0; i < n; i++) {
+    if (listed(rows, i) != 0) continue;
+    const key = keys + ((indexes == 0 ? i : listed(indexes, i)) << 3), spare = spares + count * spareBytes;
+    store<u64>(spare, load<u64>(key));
+    list(rows, i, spare + KEY_BYTES);
+    list(sparesOut, count++, spare + KEY_BYTES);
+  }
+  return <u32>count;
+}

@@ -1,0 +1,147 @@
+// Goal: repeated keys are found in the order of their first occurrence, sums and expansions equal the reference bit for bit, and a list
+// without duplicates is left alone.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { Random } from "../base/random.ts";
+import { Arena } from "./arena.ts";
+import { putFloats, putKeys, putWords, readFloats, readKey, readWords } from "./arena-lists.ts";
+import { type DuplicateKernels, duplicateScratchBytes, simdDuplicateKernels } from "./duplicate-kernels.ts";
+import { PlainDuplicateKernels } from "./plain-duplicate-kernels.ts";
+
+const KEY_MAX = 2n ** 64n - 1n;
+const MIB = 2 ** 20;
+const UNTOUCHED = 0xabad_cafe;
+
+const IMPLEMENTATIONS: readonly ((arena: Arena) => DuplicateKernels)[] = [
+  (arena) => new PlainDuplicateKernels(arena),
+  (arena) => simdDuplicateKernels(arena),
+];
+
+const keyArbitrary: fc.Arbitrary<bigint> = fc.oneof(
+  fc.constantFrom(0n, 1n, KEY_MAX, KEY_MAX - 1n, 2n ** 63n, 2n ** 32n),
+  fc.bigInt({ min: 0n, max: 200n }),
+  fc.bigInt({ min: 0n, max: 200n }).map((key) => key << 40n),
+);
+
+type Found = { readonly uniqueKeys: readonly bigint[]; readonly indexes: readonly number[] };
+
+function find(open: (arena: Arena) => DuplicateKernels, keys: readonly bigint[], inPlace: boolean): Found {
+  const arena = new Arena({ bytesMax: 4 * MIB });
+  const list = putKeys(arena, keys);
+  const uniqueKeys = inPlace ? list : putKeys(arena, keys);
+  const indexes = putWords(arena, new Uint32Array(keys.length).fill(UNTOUCHED));
+  const scratch = arena.allocate(duplicateScratchBytes(keys.length));
+  const count = open(arena).findDuplicates(list, keys.length, 12_345, scratch, uniqueKeys, indexes);
+  return {
+    uniqueKeys: Array.from({ length: count }, (_, i) => readKey(arena, uniqueKeys + i * 8)),
+    indexes: [...readWords(arena, indexes, keys.length)],
+  };
+}
+
+test("unique keys come in the order of their first occurrence, and every key finds itself (D1)", () => {
+  fc.assert(
+    fc.property(fc.array(keyArbitrary, { maxLength: 400 }), fc.boolean(), (keys, inPlace) => {
+      const expected = [...new Set(keys)];
+      for (const open of IMPLEMENTATIONS) {
+        const { uniqueKeys, indexes } = find(open, keys, inPlace);
+        assert.deepEqual(uniqueKeys, expected);
+        if (expected.length === keys.length) assert.deepEqual(indexes, new Array(keys.length).fill(UNTOUCHED), "D3");
+        else
+          assert.deepEqual(
+            indexes.map((index) => uniqueKeys[index]),
+            keys,
+          );
+      }
+    }),
+    { numRuns: 200 },
+  );
+});
+
+test("the scratch is enough and not overrun for every number of keys around powers of two", () => {
+  for (const keyCount of [1, 2, 3, 7, 8, 9, 15, 16, 17, 127, 128, 129, 1023, 1024, 1025, 4096, 4097]) {
+    const arena = new Arena({ bytesMax: 4 * MIB });
+    const keys = putKeys(
+      arena,
+      Array.from({ length: keyCount }, (_, i) => BigInt(i)),
+    );
+    const scratchBytes = duplicateScratchBytes(keyCount);
+    const scratch = arena.allocate(scratchBytes + 64);
+    arena.bytes.fill(0xee, scratch, scratch + scratchBytes + 64);
+    assert.equal(simdDuplicateKernels(arena).findDuplicates(keys, keyCount, 1, scratch, keys, keys), keyCount);
+    for (let i = scratchBytes; i < scratchBytes + 64; i++) assert.equal(arena.bytes[scratch + i], 0xee);
+  }
+});
+
+test("the secret changes nothing of the result", () => {
+  const random = new Random(4);
+  const keys = Array.from({ length: 1_000 }, () => BigInt(random.below(600)));
+  const results = [0, 1, 0xffff_ffff].map((secret) => {
+    const arena = new Arena({ bytesMax: 4 * MIB });
+    const list = putKeys(arena, keys);
+    const indexes = arena.allocate(4_000);
+    simdDuplicateKernels(arena).findDuplicates(list, 1_000, secret, arena.allocate(duplicateScratchBytes(1_000)), list, indexes);
+    return readWords(arena, indexes, 1_000);
+  });
+  assert.deepEqual(results[1], results[0]);
+  assert.deepEqual(results[2], results[0]);
+});
+
+test("sums and expansions equal the reference bit for bit, also in place, for every width up to 40 and for wide rows", () => {
+  for (const width of [...Array.from({ length: 40 }, (_, i) => i + 1), 64, 100, 257]) {
+    const random = new Random(width);
+    const keys = Array.from({ length: 90 }, () => BigInt(random.below(1 + random.below(120))));
+    const gradients = Float32Array.from({ length: 90 * width }, () => (random.fraction() - 0.5) * 2 ** random.below(20));
+    for (const inPlace of [false, true]) {
+      const results = IMPLEMENTATIONS.map((open) => {
+        const arena = new Arena({ bytesMax: 4 * MIB });
+        const kernels = open(arena);
+        const list = putKeys(arena, keys);
+        const indexes = arena.allocate(90 * 4);
+        const rows = putFloats(arena, gradients);
+        const out = inPlace ? rows : arena.allocate(90 * width * 4);
+        const count = kernels.findDuplicates(list, 90, 9, arena.allocate(duplicateScratchBytes(90)), list, indexes);
+        kernels.sumDuplicates(rows, 90, width, indexes, out);
+        const sums = readWords(arena, out, count * width);
+        const expanded = inPlace ? out : arena.allocate(90 * width * 4);
+        kernels.expandDuplicates(out, 90, width, indexes, expanded);
+        return { count, sums, expanded: readWords(arena, expanded, 90 * width) };
+      });
+      assert.deepEqual(results[1], results[0], `width ${width}, in place ${inPlace}`);
+    }
+  }
+});
+
+test("one key repeated throughout sums in the order of the list", () => {
+  const arena = new Arena({ bytesMax: MIB });
+  const kernels = simdDuplicateKernels(arena);
+  const list = putKeys(arena, new Array<bigint>(1_000).fill(KEY_MAX));
+  const indexes = arena.allocate(4_000);
+  const values = Float32Array.from({ length: 1_000 }, (_, i) => (i % 2 === 0 ? 1e8 : 1 + i));
+  const rows = putFloats(arena, values);
+  assert.equal(kernels.findDuplicates(list, 1_000, 0, arena.allocate(duplicateScratchBytes(1_000)), list, indexes), 1);
+  assert.equal(readKey(arena, list), KEY_MAX);
+  kernels.sumDuplicates(rows, 1_000, 1, indexes, rows);
+  assert.equal(
+    readFloats(arena, rows, 1)[0],
+    values.reduce((sum, value) => Math.fround(sum + value)),
+  );
+  kernels.expandDuplicates(rows, 1_000, 1, indexes, rows);
+  assert.equal(new Set(readFloats(arena, rows, 1_000)).size, 1);
+});
+
+test("a lone negative zero keeps its sign: the first occurrence is copied, not added to zero", () => {
+  const arena = new Arena({ bytesMax: MIB });
+  const kernels = simdDuplicateKernels(arena);
+  const list = putKeys(arena, [5n, 6n, 5n]);
+  const indexes = arena.allocate(12);
+  const rows = putFloats(arena, [1, -0, 2]);
+  kernels.findDuplicates(list, 3, 0, arena.allocate(duplicateScratchBytes(3)), list, indexes);
+  kernels.sumDuplicates(rows, 3, 1, indexes, rows);
+  assert.deepEqual([...readFloats(arena, rows, 2)], [3, -0]);
+});
+
+test("an empty list has no unique keys", () => {
+  for (const open of IMPLEMENTATIONS) assert.deepEqual(find(open, [], false), { uniqueKeys: [], indexes: [] });
+});

@@ -1,0 +1,40 @@
+// duplicate-kernels — what a worker does about keys that a caller names twice: find them, sum their gradients, and give pulled rows to all
+// of them. Addresses and keys as in kernels.ts; rows are `width` floats, side by side. PlainDuplicateKernels is the reference.
+//
+// Invariants (D1 to D4 as in kernels/duplicates.as.ts):
+//   D1. Unique keys stand in the order of their first occurrences.
+//   D3. A list without duplicates costs one pass and writes nothing: whoever called may go on with the arrays as they are.
+//   D4. Results may be written over what they are made from, as each member says.
+
+import { assert } from "../base/assert.ts";
+import type { Arena } from "./arena.ts";
+
+/** More keys would need a scratch of 8 GiB. */
+export const DUPLICATE_KEYS_MAX: number = 2 ** 29;
+
+const SLOT_BYTES = 4;
+const SLOT_BITS_MIN = 4;
+
+export interface DuplicateKernels {
+  /**
+   * Returns the number of unique keys. When it equals `keyCount` there are no duplicates and nothing was written (D3); else the unique keys
+   * are at `uniqueKeys` and, for each key of the list, its index among them (u32) at `indexes`. `scratch` has duplicateScratchBytes;
+   * `uniqueKeys` may be `keys`. `secret` (a u32) keys the hash and changes nothing but the speed.
+   */
+  findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;
+  /** out[indexes[i]] = the sum of all rows[i] with that index, in the order of the list. `out` may be `rows`. */
+  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, out: number): void;
+  /** out[i] = uniqueRows[indexes[i]]. `out` may be `uniqueRows`. */
+  expandDuplicates(uniqueRows: number, keyCount: number, width: number, indexes: number, out: number): void;
+}
+
+/** How many bytes of scratch `findDuplicates` wants for so many keys. */
+export function duplicateScratchBytes(keyCount: number): number {
+  assert(keyCount <= DUPLICATE_KEYS_MAX, `${keyCount} keys in one list`);
+  return SLOT_BYTES * 2 ** Math.max(SLOT_BITS_MIN, Math.ceil(Math.log2(Math.max(keyCount, 2))) + 1);
+}
+
+export function simdDuplicateKernels(arena: Arena): DuplicateKernels {
+  const { findDuplicates, sumDuplicates, expandDuplicates } = arena.module;
+  return { findDuplicates, sumDuplicates, expandDuplicates };
+}

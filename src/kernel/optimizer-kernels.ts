@@ -1,0 +1,142 @@
+// optimizer-kernels — the updates that a server applies to its values, and the checks of what is pushed. Not the meaning of a spec: that is
+// store/updaters. SimdOptimizerKernels is the one that runs, PlainOptimizerKernels the reference that says what is right.
+//
+//   table row   [ key u64 | values | slot 0 | slot 1 | … | words u32 ]   each slot as wide as the values
+//   block       [ values of all rows ]   [ slot 0 of all rows | … ]       slot k begins k × slotStride bytes after `slots`
+//
+// Row-wise AdaGrad alone has a slot of one float per row: in a table it follows the values, for a block row r has it at slots + 4r.
+// A gradient is always scaled, then clipped by value; then weight decay × value is added, except where a formula says otherwise.
+//
+// Invariants:
+//   O1. Every operation rounds to f32, in the written order: all implementations give the same bits, NaN payloads excepted.
+//   O2. Rows are visited in the order of the list; a row that is listed twice is updated twice. Sum duplicates first.
+//   O3. One call per message; the hyper-parameters are HYPER_FLOATS f64 in the arena, 8-byte aligned, unchanged by the call.
+//   O4. Addresses of floats and of u32 lists are multiples of 4; counts may be 0. No call keeps an address.
+
+import type { Arena } from "./arena.ts";
+
+/** Numbers of the optimizers, the same as in kernels/optimizers.as.ts. */
+export const OPTIMIZER = {
+  sum: 0,
+  assign: 1,
+  min: 2,
+  max: 3,
+  sgd: 4,
+  momentum: 5,
+  nesterov: 6,
+  adagrad: 7,
+  rowWiseAdagrad: 8,
+  adam: 9,
+  lazyAdam: 10,
+  adamW: 11,
+  rmsprop: 12,
+  rmspropMomentum: 13,
+  ftrl: 14,
+  dcAsgd: 15,
+} as const;
+
+export type OptimizerNumber = (typeof OPTIMIZER)[keyof typeof OPTIMIZER];
+
+/** Index of each hyper-parameter among the f64 of `hyper`; those that an optimizer does not name are not read. */
+export const HYPER = {
+  /** After the schedule. */
+  learningRate: 0,
+  /** Times the gradient, before all else: 1, or what clipping by norm or averaging asks for. */
+  gradientScale: 1,
+  /** The scaled gradient is cut to ± this; Infinity leaves it. */
+  clipValue: 2,
+  weightDecay: 3,
+  epsilon: 4,
+  /** Momentum, or the decay of the first moment. */
+  beta1: 5,
+  /** The decay of the second moment. */
+  beta2: 6,
+  /** Adam: 1 / (1 - beta1^step). */
+  correction1: 7,
+  /** Adam: 1 / √(1 - beta2^step). */
+  correction2: 8,
+  /** Adam on table rows: a row whose own step has come here has corrections of 1. */
+  stepSaturated: 9,
+  l1: 10,
+  l2: 11,
+  ftrlBeta: 12,
+  /** DC-ASGD: the strength of the compensation. */
+  lambda: 13,
+  /** DC-ASGD: which slot holds the values that the gradient was computed on. */
+  backupSlot: 14,
+  /** DC-ASGD: 1 to keep the values from before this update as the next backup, 0 to keep those after it. */
+  backupIsOld: 15,
+} as const;
+
+export const HYPER_FLOATS = 16;
+export const HYPER_BYTES: number = HYPER_FLOATS * 8;
+
+/** Numbers side by side, against the house rule: this is the WebAssembly boundary, and a call must not allocate. */
+export interface OptimizerKernels {
+  /**
+   * Updates table rows: `rows` lists the address (u32) of each row's first value, `gradients` holds width floats for each in turn.
+   * Slots, and after them words, follow a row's values.
+   */
+  updateRows(optimizer: OptimizerNumber, rows: number, rowCount: number, width: number, gradients: number, hyper: number): void;
+  /**
+   * Updates all rows of a block. Values are read at `source` and written at `target`: the same span, or a fresh one while a socket
+   * still writes from the old. Slots change in place.
+   */
+  updateBlock(
+    optimizer: OptimizerNumber,
+    target: number,
+    source: number,
+    slots: number,
+    slotStride: number,
+    gradients: number,
+    rowCount: number,
+    width: number,
+    hyper: number,
+  ): void;
+  /** Updates the rows of a block that `rows` (u32 indexes, all within the block) names, with width floats of gradient for each in turn. */
+  updateBlockRows(
+    optimizer: OptimizerNumber,
+    values: number,
+    slots: number,
+    slotStride: number,
+    rows: number,
+    rowCount: number,
+    width: number,
+    gradients: number,
+    hyper: number,
+  ): void;
+
+  /** Sets `floatCount` floats to `value` in each listed row (u32 addresses), `offset` bytes after the listed address. */
+  fillRows(rows: number, rowCount: number, offset: number, floatCount: number, value: number): void;
+  /** Copies the first `floatCount` floats of each listed row to `offset` bytes after them; the two spans do not overlap. */
+  repeatRows(rows: number, rowCount: number, offset: number, floatCount: number): void;
+  fillFloats(target: number, floatCount: number, value: number): void;
+
+  /** The index of the first NaN or infinity, -1 when all is finite. */
+  checkFinite(address: number, floatCount: number): number;
+  /** Sets every NaN and infinity to 0. Returns how many there were. */
+  zeroNonFinite(address: number, floatCount: number): number;
+}
+
+export class SimdOptimizerKernels implements OptimizerKernels {
+  readonly updateRows: OptimizerKernels["updateRows"];
+  readonly updateBlock: OptimizerKernels["updateBlock"];
+  readonly updateBlockRows: OptimizerKernels["updateBlockRows"];
+  readonly fillRows: OptimizerKernels["fillRows"];
+  readonly repeatRows: OptimizerKernels["repeatRows"];
+  readonly fillFloats: OptimizerKernels["fillFloats"];
+  readonly checkFinite: OptimizerKernels["checkFinite"];
+  readonly zeroNonFinite: OptimizerKernels["zeroNonFinite"];
+
+  constructor(arena: Arena) {
+    const { module } = arena;
+    this.updateRows = module.updateRows;
+    this.updateBlock = module.updateBlock;
+    this.updateBlockRows = module.updateBlockRows;
+    this.fillRows = module.fillRows;
+    this.repeatRows = module.repeatRows;
+    this.fillFloats = module.fillFloats;
+    this.checkFinite = module.checkFinite;
+    this.zeroNonFinite = module.zeroNonFinite;
+  }
+}

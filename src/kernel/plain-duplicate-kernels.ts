@@ -1,0 +1,54 @@
+// plain-duplicate-kernels — the reference of DuplicateKernels: a Map of the keys seen, one row after the other. Slow; for tests.
+
+import type { Arena } from "./arena.ts";
+import type { DuplicateKernels } from "./duplicate-kernels.ts";
+
+export class PlainDuplicateKernels implements DuplicateKernels {
+  readonly #arena: Arena;
+
+  constructor(arena: Arena) {
+    this.#arena = arena;
+  }
+
+  findDuplicates(keys: number, keyCount: number, _secret: number, _scratch: number, uniqueKeys: number, indexes: number): number {
+    const { words } = this.#arena;
+    const list = words.slice(keys / 4, keys / 4 + keyCount * 2);
+    const indexOf = new Map<string, number>();
+    const found = Array.from({ length: keyCount }, (_, i) => {
+      const name = `${list[i * 2 + 1]} ${list[i * 2]}`;
+      const index = indexOf.get(name) ?? indexOf.size;
+      indexOf.set(name, index);
+      return index;
+    });
+    if (indexOf.size === keyCount) return keyCount; // D3
+    for (const [i, index] of found.entries()) {
+      words[indexes / 4 + i] = index;
+      words[uniqueKeys / 4 + index * 2] = list[i * 2]!;
+      words[uniqueKeys / 4 + index * 2 + 1] = list[i * 2 + 1]!;
+    }
+    return indexOf.size;
+  }
+
+  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, out: number): void {
+    const { floats, words } = this.#arena;
+    const gradients = floats.slice(rows / 4, rows / 4 + keyCount * width);
+    const seen = new Set<number>();
+    for (let i = 0; i < keyCount; i++) {
+      const index = words[indexes / 4 + i]!;
+      for (let j = 0; j < width; j++) {
+        const at = out / 4 + index * width + j;
+        floats[at] = seen.has(index) ? floats[at]! + gradients[i * width + j]! : gradients[i * width + j]!;
+      }
+      seen.add(index);
+    }
+  }
+
+  expandDuplicates(uniqueRows: number, keyCount: number, width: number, indexes: number, out: number): void {
+    const { floats, words } = this.#arena;
+    const rows = floats.slice(uniqueRows / 4, uniqueRows / 4 + keyCount * width);
+    for (let i = 0; i < keyCount; i++) {
+      const index = words[indexes / 4 + i]!;
+      floats.set(rows.subarray(index * width, (index + 1) * width), out / 4 + i * width);
+    }
+  }
+}

@@ -1,0 +1,104 @@
+// plain-row-kernels — the reference of RowKernels, on top of any Kernels: one key and one word at a time. Slow; for tests.
+
+import type { Arena } from "./arena.ts";
+import { DONE, type Kernels, ROW_KEY_BYTES } from "./kernels.ts";
+import { NO_ROOM_COUNT, type RowKernels, VERSION_NONE } from "./row-kernels.ts";
+
+const KEY_BYTES = 8;
+
+export class PlainRowKernels implements RowKernels {
+  readonly #arena: Arena;
+  readonly #kernels: Kernels;
+
+  constructor(arena: Arena, kernels: Kernels) {
+    this.#arena = arena;
+    this.#kernels = kernels;
+  }
+
+  /** Never sure, so that callers take the careful way. */
+  hasCertainRoom(): boolean {
+    return false;
+  }
+
+  findValues(table: number, keys: number, keyCount: number, _touchBytes: number, rowsOut: number): number {
+    let missing = 0;
+    for (let i = 0; i < keyCount; i++) {
+      const row = this.#kernels.findRow(table, keys + i * KEY_BYTES);
+      this.#arena.words[rowsOut / 4 + i] = row === 0 ? 0 : row + ROW_KEY_BYTES;
+      if (row === 0) missing++;
+    }
+    return missing;
+  }
+
+  locateValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, freshOut: number): number {
+    const fresh = this.insertValues(table, keys, keyCount, freshOut);
+    this.findValues(table, keys, keyCount, touchBytes, rowsOut);
+    return fresh;
+  }
+
+  insertValues(table: number, keys: number, keyCount: number, freshOut: number): number {
+    const missing: number[] = [];
+    for (let i = 0; i < keyCount; i++) if (this.#kernels.findRow(table, keys + i * KEY_BYTES) === 0) missing.push(keys + i * KEY_BYTES);
+    if (this.#kernels.insertRows(table, keys, keyCount) !== DONE) return NO_ROOM_COUNT;
+    const fresh = new Set(missing.map((key) => this.#kernels.findRow(table, key) + ROW_KEY_BYTES));
+    for (const [i, row] of [...fresh].entries()) this.#arena.words[freshOut / 4 + i] = row;
+    return fresh.size;
+  }
+
+  readRows(rows: number, rowCount: number, offset: number, byteCount: number, out: number): void {
+    const { words } = this.#arena;
+    for (let i = 0; i < rowCount; i++) {
+      const row = words[rows / 4 + i]!;
+      for (let j = 0; j < byteCount; j += 4) words[(out + i * byteCount + j) / 4] = row === 0 ? 0 : words[(row + offset + j) / 4]!;
+    }
+  }
+
+  writeRows(rows: number, rowCount: number, offset: number, byteCount: number, from: number): void {
+    const { words } = this.#arena;
+    for (let i = 0; i < rowCount; i++) {
+      for (let j = 0; j < byteCount; j += 4) words[(words[rows / 4 + i]! + offset + j) / 4] = words[(from + i * byteCount + j) / 4]!;
+    }
+  }
+
+  addWords(rows: number, rowCount: number, offset: number, amounts: number): void {
+    const { words } = this.#arena;
+    for (let i = 0; i < rowCount; i++) words[(words[rows / 4 + i]! + offset) / 4]! += amounts === 0 ? 1 : words[amounts / 4 + i]!;
+  }
+
+  staleRows(
+    rows: number,
+    rowCount: number,
+    offset: number,
+    known: number,
+    bound: number,
+    first: number,
+    indexesOut: number,
+    versionsOut: number,
+  ): number {
+    const { words } = this.#arena;
+    let count = 0;
+    for (let i = 0; i < rowCount; i++) {
+      const row = words[rows / 4 + i]!;
+      const version = row === 0 ? 0 : words[(row + offset) / 4]!;
+      const have = words[known / 4 + i]!;
+      if (have !== VERSION_NONE && (version - have) >>> 0 <= bound) continue;
+      words[rows / 4 + count] = row;
+      words[indexesOut / 4 + count] = first + i;
+      words[versionsOut / 4 + count++] = version;
+    }
+    return count;
+  }
+
+  standIn(rows: number, rowCount: number, keys: number, indexes: number, spares: number, spareBytes: number, sparesOut: number): number {
+    const { words } = this.#arena;
+    let count = 0;
+    for (let i = 0; i < rowCount; i++) {
+      if (words[rows / 4 + i] !== 0) continue;
+      const spare = spares + count * spareBytes;
+      this.#kernels.copy(spare, keys + (indexes === 0 ? i : words[indexes / 4 + i]!) * KEY_BYTES, KEY_BYTES);
+      words[rows / 4 + i] = spare + ROW_KEY_BYTES;
+      words[sparesOut / 4 + count++] = spare + ROW_KEY_BYTES;
+    }
+    return count;
+  }
+}

@@ -1,0 +1,166 @@
+// Goal: lists of rows name the rows of their keys, columns come and go bit for bit, and kernel and reference agree on everything.
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { Arena } from "./arena.ts";
+import { putKeys, putWords, readKey, readWords } from "./arena-lists.ts";
+import { type Kernels, ROW_KEY_BYTES } from "./kernels.ts";
+import { PlainKernels } from "./plain-kernels.ts";
+import { PlainRowKernels } from "./plain-row-kernels.ts";
+import { NO_ROOM_COUNT, type RowKernels, simdRowKernels, VERSION_NONE } from "./row-kernels.ts";
+import { SimdKernels } from "./simd-kernels.ts";
+
+const KEY_MAX = 2n ** 64n - 1n;
+const MIB = 2 ** 20;
+const SECRET = 0x5eed_0123_4567_89abn;
+
+type Stage = { readonly arena: Arena; readonly kernels: Kernels; readonly rowKernels: RowKernels; readonly table: number };
+
+const IMPLEMENTATIONS: Readonly<Record<string, (arena: Arena) => { kernels: Kernels; rowKernels: RowKernels }>> = {
+  PlainRowKernels: (arena) => {
+    const kernels = new PlainKernels(arena);
+    return { kernels, rowKernels: new PlainRowKernels(arena, kernels) };
+  },
+  simdRowKernels: (arena) => ({ kernels: new SimdKernels(arena), rowKernels: simdRowKernels(arena) }),
+};
+
+const keyArbitrary: fc.Arbitrary<bigint> = fc.oneof(
+  fc.constantFrom(0n, 1n, KEY_MAX, 2n ** 63n, 2n ** 32n),
+  fc.bigInt({ min: 0n, max: 400n }),
+);
+
+function open(name: string, payloadBytes: number, bytesMax = 4 * MIB): Stage {
+  const arena = new Arena({ bytesMax });
+  const { kernels, rowKernels } = IMPLEMENTATIONS[name]!(arena);
+  return { arena, kernels, rowKernels, table: kernels.createTable({ payloadBytes, secret: SECRET }) };
+}
+
+function numbers(count: number): Uint32Array {
+  return Uint32Array.from({ length: count }, (_, i) => Math.imul(i + 1, 0x9e37_79b9));
+}
+
+for (const name of Object.keys(IMPLEMENTATIONS)) {
+  describe(name, () => {
+    test("found rows are those of their keys, missing ones are 0 and counted; located ones are made and listed once as fresh", () => {
+      fc.assert(
+        fc.property(fc.array(keyArbitrary, { maxLength: 300 }), fc.array(keyArbitrary, { maxLength: 300 }), (first, second) => {
+          const { arena, rowKernels, table } = open(name, 20);
+          const [rows, fresh] = [arena.allocate(2_000), arena.allocate(2_000)];
+          const present = new Set<bigint>();
+          for (const keys of [first, second]) {
+            const list = putKeys(arena, keys);
+            assert.equal(rowKernels.findValues(table, list, keys.length, 20, rows), keys.filter((key) => !present.has(key)).length);
+            for (const [i, row] of readWords(arena, rows, keys.length).entries()) {
+              if (present.has(keys[i]!)) assert.equal(readKey(arena, row - ROW_KEY_BYTES), keys[i]);
+              else assert.equal(row, 0);
+            }
+            const expected = [...new Set(keys.filter((key) => !present.has(key)))];
+            assert.equal(rowKernels.locateValues(table, list, keys.length, 20, rows, fresh), expected.length);
+            assert.deepEqual(
+              [...readWords(arena, fresh, expected.length)].map((row) => readKey(arena, row - ROW_KEY_BYTES)),
+              expected,
+            );
+            for (const [i, row] of readWords(arena, rows, keys.length).entries())
+              assert.equal(readKey(arena, row - ROW_KEY_BYTES), keys[i]);
+            for (const key of keys) present.add(key);
+          }
+        }),
+        { numRuns: 60 },
+      );
+    });
+
+    test("a full arena takes back what a call inserted (R1)", () => {
+      const { arena, kernels, rowKernels, table } = open(name, 40, MIB);
+      const keys = putKeys(
+        arena,
+        Array.from({ length: 30_000 }, (_, i) => BigInt(i)),
+      );
+      const fresh = arena.allocate(4_000);
+      let kept = 0;
+      while (rowKernels.insertValues(table, keys + kept * 8, 1_000, fresh) === 1_000) kept += 1_000;
+      assert.ok(kept >= 4_000 && kept < 30_000, `${kept} rows`);
+      assert.equal(rowKernels.insertValues(table, keys + kept * 8, 1_000, fresh), NO_ROOM_COUNT);
+      assert.equal(kernels.rowCount(table), kept);
+      assert.equal(kernels.findKnown(table, keys + kept * 8, 1_000), -1);
+      assert.equal(rowKernels.insertValues(table, keys, 1_000, fresh), 0, "known keys need no room");
+    });
+
+    test("columns of every width and offset are written and read back, and leave their neighbours alone", () => {
+      for (const [offset, floats] of [
+        [0, 1],
+        [0, 3],
+        [4, 4],
+        [8, 17],
+        [0, 40],
+        [12, 28],
+      ] as const) {
+        const { arena, rowKernels, table } = open(name, 160);
+        const list = putKeys(arena, [5n, 0n, KEY_MAX]);
+        const [rows, fresh, all, out] = [12, 12, 480, 480].map((bytes) => arena.allocate(bytes)) as [number, number, number, number];
+        rowKernels.locateValues(table, list, 3, 160, rows, fresh);
+        rowKernels.writeRows(rows, 3, 0, 160, putWords(arena, new Uint32Array(120).fill(7)));
+        const values = numbers(3 * floats);
+        rowKernels.writeRows(rows, 3, offset, floats * 4, putWords(arena, values));
+        rowKernels.readRows(rows, 3, offset, floats * 4, out);
+        assert.deepEqual(readWords(arena, out, 3 * floats), values);
+        rowKernels.readRows(rows, 3, 0, 160, all);
+        const expected = new Uint32Array(120).fill(7);
+        for (let row = 0; row < 3; row++) expected.set(values.subarray(row * floats, (row + 1) * floats), row * 40 + offset / 4);
+        assert.deepEqual(readWords(arena, all, 120), expected);
+        rowKernels.readRows(rows, 3, -ROW_KEY_BYTES, 8, out);
+        assert.deepEqual([readKey(arena, out), readKey(arena, out + 8), readKey(arena, out + 16)], [5n, 0n, KEY_MAX]);
+      }
+    });
+
+    test("a key without a row reads as zeros", () => {
+      const { arena, rowKernels } = open(name, 20);
+      const out = putWords(arena, numbers(10));
+      rowKernels.readRows(putWords(arena, [0, 0]), 2, 0, 20, out);
+      assert.deepEqual(readWords(arena, out, 10), new Uint32Array(10));
+    });
+
+    test("words add up by one or by amounts, modulo 2^32", () => {
+      const { arena, rowKernels, table } = open(name, 8);
+      const [rows, out] = [arena.allocate(12), arena.allocate(12)];
+      rowKernels.locateValues(table, putKeys(arena, [1n, 2n, 1n]), 3, 8, rows, arena.allocate(12));
+      rowKernels.addWords(rows, 3, 4, 0);
+      rowKernels.addWords(rows, 3, 4, putWords(arena, [10, 0xffff_ffff, 100]));
+      rowKernels.readRows(rows, 3, 4, 4, out);
+      assert.deepEqual([...readWords(arena, out, 3)], [112, 0, 112]);
+      rowKernels.readRows(rows, 3, 0, 4, out);
+      assert.deepEqual([...readWords(arena, out, 3)], [0, 0, 0]);
+    });
+
+    test("stale rows are those unknown, or more than the bound ahead, also across the turn of the counter", () => {
+      const { arena, rowKernels, table } = open(name, 4);
+      const rows = arena.allocate(32);
+      const versions = [5, 5, 5, 5, 3, 0xffff_fffe, 5];
+      rowKernels.locateValues(table, putKeys(arena, [0n, 1n, 2n, 3n, 4n, 5n, 6n]), 7, 4, rows, arena.allocate(32));
+      rowKernels.writeRows(rows, 7, 0, 4, putWords(arena, versions));
+      arena.words[rows / 4 + 6] = 0; // a key without a row: version 0
+      const before = readWords(arena, rows, 7);
+      const known = putWords(arena, [5, 3, 2, VERSION_NONE, 0xffff_ffff - 1, 0xffff_fff0, 0]);
+      const [indexes, found] = [arena.allocate(32), arena.allocate(32)];
+      const stale = rowKernels.staleRows(rows, 7, 0, known, 2, 100, indexes, found);
+      assert.deepEqual([...readWords(arena, indexes, stale)], [102, 103, 104, 105]);
+      assert.deepEqual([...readWords(arena, found, stale)], [5, 5, 3, 0xffff_fffe]);
+      assert.deepEqual([...readWords(arena, rows, stale)], [...before.subarray(2, 6)]);
+      assert.equal(rowKernels.staleRows(rows, 1, 0, putWords(arena, [0]), 0xffff_ffff, 0, indexes, found), 0);
+      assert.equal(rowKernels.staleRows(rows, 0, 0, known, 2, 0, indexes, found), 0);
+    });
+
+    test("spare rows stand in for missing ones, with their keys", () => {
+      const { arena, rowKernels } = open(name, 4);
+      const keys = putKeys(arena, [10n, 11n, KEY_MAX, 13n]);
+      const [spares, used] = [arena.allocate(96), arena.allocate(16)];
+      const rows = putWords(arena, [4_096, 0, 0, 8_192]);
+      assert.equal(rowKernels.standIn(rows, 4, keys, 0, spares, 24, used), 2);
+      assert.deepEqual([...readWords(arena, rows, 4)], [4_096, spares + 8, spares + 32, 8_192]);
+      assert.deepEqual([...readWords(arena, used, 2)], [spares + 8, spares + 32]);
+      assert.deepEqual([readKey(arena, spares), readKey(arena, spares + 24)], [11n, KEY_MAX]);
+      assert.equal(rowKernels.standIn(putWords(arena, [0]), 1, keys, putWords(arena, [3]), spares, 24, used), 1);
+      assert.equal(readKey(arena, spares), 13n);
+    });
+  });
+}

@@ -1,0 +1,74 @@
+// row-kernels — table rows by address: from keys to lists of rows, and from lists to columns of them. What table stores, initializers,
+// optimizers and checkpoints share. Tables, keys and addresses as in kernels.ts; PlainRowKernels is the reference.
+//
+//   list       u32 for each row: the address of its payload (the u64 key lies ROW_KEY_BYTES before); 0 for a key that has no row
+//   column     `byteCount` bytes at `offset` bytes after that address in every row; multiples of 4. The key is the column at -ROW_KEY_BYTES.
+//
+// Invariants:
+//   R1. `locateValues` is called only where there is room for certain, and `insertValues` takes back what it inserted when the room ends.
+//   R2. A list names rows for as long as they are not removed; insertions do not move rows.
+
+import type { Arena } from "./arena.ts";
+
+/** What `insertValues` gives when the arena is full; nothing was changed. */
+export const NO_ROOM_COUNT = -1;
+
+/** A caller's version of a row that it does not have. */
+export const VERSION_NONE = 0xffff_ffff;
+
+/** Numbers side by side, against the house rule: this is the WebAssembly boundary, and a call must not allocate. */
+export interface RowKernels {
+  /** Whether so many keys can be inserted for certain. False says nothing: `insertValues` may still find room. */
+  hasCertainRoom(table: number, keyCount: number): boolean;
+  /** Lists the rows of `keys`; brings `touchBytes` of each payload into the cache. Returns how many keys have none. */
+  findValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number): number;
+  /**
+   * As `findValues`, but gives keys without a row one, whose payload is zero, and lists those rows at `freshOut` as well, each once.
+   * Returns how many. Only after `hasCertainRoom` for as many keys, or when all keys are known to have rows (R1).
+   */
+  locateValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, freshOut: number): number;
+  /** Gives keys without a row one, and lists those at `freshOut`; returns how many, or NO_ROOM_COUNT. */
+  insertValues(table: number, keys: number, keyCount: number, freshOut: number): number;
+  /** out = the column of every listed row, one after the other; zeros for a 0 in the list. */
+  readRows(rows: number, rowCount: number, offset: number, byteCount: number, out: number): void;
+  /** The column of every listed row = what lies at `from`, one after the other. No 0 in the list. */
+  writeRows(rows: number, rowCount: number, offset: number, byteCount: number, from: number): void;
+  /** The u32 at `offset` of every listed row += amounts[i] (u32), or 1 where `amounts` is 0. No 0 in the list. */
+  addWords(rows: number, rowCount: number, offset: number, amounts: number): void;
+  /**
+   * Which rows a caller that has the versions `known` (u32, VERSION_NONE for none) lacks: those whose own version, the u32 at `offset`, 0 where
+   * there is no row, is more than `bound` updates ahead, modulo 2^32. Writes their indexes, `first` for the first of the list, and their
+   * versions; moves them to the front of the list; returns how many.
+   */
+  staleRows(
+    rows: number,
+    rowCount: number,
+    offset: number,
+    known: number,
+    bound: number,
+    first: number,
+    indexesOut: number,
+    versionsOut: number,
+  ): number;
+  /**
+   * Lets spare rows stand in for the keys that have none: each 0 in the list becomes one of the spare rows, `spareBytes` apart from
+   * `spares` on, which gets the key. Row i of the list has key i of `keys`, or indexes[i] where `indexes` is not 0. Lists the spare rows
+   * that were used at `sparesOut`; returns how many.
+   */
+  standIn(rows: number, rowCount: number, keys: number, indexes: number, spares: number, spareBytes: number, sparesOut: number): number;
+}
+
+export function simdRowKernels(arena: Arena): RowKernels {
+  const { hasCertainRoom, findValues, locateValues, insertValues, readRows, writeRows, addWords, staleRows, standIn } = arena.module;
+  return {
+    hasCertainRoom: (table, keyCount) => hasCertainRoom(table, keyCount) !== 0,
+    findValues,
+    locateValues,
+    insertValues,
+    readRows,
+    writeRows,
+    addWords,
+    staleRows,
+    standIn,
+  };
+}
