@@ -4,25 +4,37 @@
 /** Stable codes. They cross the wire as strings; an unknown one from a newer peer is kept as it is. */
 export type ErrorCode =
   | "ABORTED" // the caller's AbortSignal fired
+  | "ANSWER_LOST" // the update was applied once, but its answer is not known any more
   | "ARENA_FULL" // the node's parameter memory is exhausted
   | "BAD_ARGUMENT" // a call's arguments do not make sense; nothing was sent
   | "BAD_CONFIG" // configuration is missing, unknown or contradictory
   | "BAD_FRAME" // a peer sent bytes that are not a legal frame
   | "BAD_REQUEST" // a peer's request is well framed but makes no sense
+  | "CHECKPOINT_FOREIGN" // a file is no checkpoint of ours, or one of another version, job or model
+  | "CHECKPOINT_IO" // the disk or the file system refused to read or write a checkpoint
+  | "CHECKPOINT_MISSING" // there is no checkpoint, or a file of it is not there
+  | "CHECKPOINT_TORN" // a checkpoint's file is shorter, longer or otherwise not what was written
   | "CLOSED" // the object was closed
   | "COUNT_MISMATCH" // nodes disagree on how many servers and workers there are
   | "DEADLINE" // the deadline passed
   | "FENCED" // this node was replaced by a newer one of the same rank
   | "HANDLER_FAILED" // a user's handler threw
   | "KEYS_NOT_ASCENDING" // a key list is not strictly ascending
+  | "NOT_FINITE" // a gradient has a NaN or an infinity in it
   | "NODE_DEAD" // the node that had to answer is dead or was restarted
+  | "NOT_JOINED" // the worker is not in the clock set: it has to join, and is told its clock
   | "NO_ROUTE" // no such node, group or role to talk to
+  | "OUT_OF_RANGE" // a row that the parameter does not have
   | "PORT_IN_USE" // an address is taken
   | "QUEUE_FULL" // a bounded queue is full; try again once it drained
   | "RANK_TAKEN" // two nodes ask for one rank
   | "SCHEDULER_UNREACHABLE" // nobody speaks our protocol at the scheduler's address
+  | "SPEC_MISMATCH" // two nodes describe one parameter or function differently
+  | "STALE_UPDATE" // an update is stamped with a clock that its worker has passed already
   | "UNKNOWN_APP" // no app with this id was created on the receiver
   | "UNKNOWN_FUNCTION" // the receiver has no such function
+  | "UNKNOWN_PARAMETER" // the server has no parameter of this name
+  | "UNKNOWN_KEY_LIST" // a key list was named that the receiver does not hold; send the keys
   | "UNSUPPORTED" // legal, but not offered here
   | "VALUE_LENGTH"; // a key's value has another length
 

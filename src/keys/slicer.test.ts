@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { evenRanges } from "./key-range.ts";
-import { problemWithCuts, sliceByRange } from "./slicer.ts";
+import { problemWithCuts, sliceByRange, soleOwner } from "./slicer.ts";
 
 test("every key is cut to the range that holds it", () => {
   const keyList = fc.uniqueArray(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), { maxLength: 30 });
@@ -19,6 +19,21 @@ test("every key is cut to the range that holds it", () => {
       }
     }),
     { seed: 1, numRuns: 500 },
+  );
+});
+
+test("the sole owner of keys is the one that the cuts give them all to, if there is one", () => {
+  const near = fc.tuple(fc.integer({ min: 0, max: 8 }), fc.integer({ min: -2, max: 2 }));
+  fc.assert(
+    fc.property(fc.array(near, { minLength: 1, maxLength: 4 }), fc.integer({ min: 1, max: 8 }), (list, serverCount) => {
+      const ranges = evenRanges(serverCount);
+      const places = list.map(([rank, offset]) => BigInt.asUintN(64, (ranges[rank % serverCount]?.begin ?? 0n) + BigInt(offset)));
+      const keys = BigUint64Array.from(new Set(places)).sort();
+      const cuts = sliceByRange(keys, ranges);
+      const owner = ranges.findIndex((_, rank) => cuts[rank] === 0 && cuts[rank + 1] === keys.length);
+      assert.equal(soleOwner(keys, ranges), owner);
+    }),
+    { seed: 2, numRuns: 1000 },
   );
 });
 

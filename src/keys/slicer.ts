@@ -18,6 +18,16 @@ export const sliceByRange: Slicer = (keys, ranges) => {
   return cuts;
 };
 
+/** The server that gets all keys when they are cut at the ranges; -1 when there are several. Makes no list, for requests of a few keys. */
+export function soleOwner(keys: BigUint64Array, ranges: readonly Range[]): number {
+  if (ranges.length === 1) return 0;
+  const first = keys[0] as bigint;
+  let rank = ranges.length - 1;
+  while (rank > 0 && first < (ranges[rank] as Range).begin) rank--;
+  const next = ranges[rank + 1];
+  return next === undefined || (keys[keys.length - 1] as bigint) < next.begin ? rank : -1;
+}
+
 /** What is wrong with these cuts, or undefined. */
 export function problemWithCuts(cuts: Cuts, keyCount: number, serverCount: number): string | undefined {
   if (cuts.length !== serverCount + 1) return `${cuts.length} cuts for ${serverCount} servers; one more than servers is needed`;

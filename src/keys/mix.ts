@@ -1,0 +1,41 @@
+// mix — the fixed scrambling of u64 keys that decides which part a key belongs to. On u32 halves, without BigInt; equal, bit for bit, to
+// `mixKeys` of the partition kernel. Not a secret: every client in every language must come to the same part. The hash inside a table is
+// another one, keyed with a secret.
+//
+//   mix(x):  x ^= x >> 32;  x *= F;  x ^= x >> 32;  x *= F;  x ^= x >> 32      F = 0xd6e8feb86659fd93, a bijection of u64
+
+const FACTOR_LOW = 0x6659_fd93;
+const FACTOR_HIGH = 0xd6e8_feb8;
+
+/** The high u32 of the product of two u32. */
+function highProduct(a: number, b: number): number {
+  const aLow = a & 0xffff;
+  const aHigh = a >>> 16;
+  const bLow = b & 0xffff;
+  const bHigh = b >>> 16;
+  const crossed = aHigh * bLow + ((aLow * bLow) >>> 16); // below 2^32
+  const middle = aLow * bHigh + (crossed & 0xffff); // below 2^32
+  return aHigh * bHigh + (crossed >>> 16) + (middle >>> 16);
+}
+
+/** The high half of (high, low) × F; the low half is Math.imul(low, FACTOR_LOW). */
+function scaledHigh(low: number, high: number): number {
+  return (highProduct(low, FACTOR_LOW) + Math.imul(high, FACTOR_LOW) + Math.imul(low, FACTOR_HIGH)) >>> 0;
+}
+
+/** The top 32 bits of mix(key), of a key given as its u32 halves: all that a placement needs. */
+export function mixHigh(low: number, high: number): number {
+  const first = (low ^ high) >>> 0;
+  const firstHigh = scaledHigh(first, high);
+  return scaledHigh((Math.imul(first, FACTOR_LOW) ^ firstHigh) >>> 0, firstHigh);
+}
+
+/** mix(key) whole, as u32 halves at out[0] (low) and out[1] (high). */
+export function mixInto(low: number, high: number, out: Uint32Array): void {
+  const first = (low ^ high) >>> 0;
+  const firstHigh = scaledHigh(first, high);
+  const second = (Math.imul(first, FACTOR_LOW) ^ firstHigh) >>> 0;
+  const secondHigh = scaledHigh(second, firstHigh);
+  out[0] = Math.imul(second, FACTOR_LOW) ^ secondHigh;
+  out[1] = secondHigh;
+}
