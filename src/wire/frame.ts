@@ -102,11 +102,11 @@ export function encodeHeader(header: FrameHeader, words: Uint32Array, at: number
   words[at + 2] = header.payloadBytes;
   words[at + 3] = header.priority;
   words[at + 4] = header.request;
-  words[at + 5] = header.request / TWO_32;
+  words[at + 5] = highOf(header.request);
   words[at + 6] = header.stamp;
-  words[at + 7] = header.stamp / TWO_32;
+  words[at + 7] = highOf(header.stamp);
   words[at + 8] = header.settled;
-  words[at + 9] = header.settled / TWO_32;
+  words[at + 9] = highOf(header.settled);
   words[at + 10] = header.app | (header.customer << 16);
   words[at + 11] = header.command;
   words[at + 12] = header.arg0;
@@ -140,6 +140,11 @@ export function decodeHeader(words: Uint32Array, at: number, header: FrameHeader
   header.arg1 = words[at + 13] as number;
   header.arg2 = words[at + 14] as number;
   header.arg3 = words[at + 15] as number;
+}
+
+/** A division costs as much as a small frame's other words together, and almost all numbers are small. */
+function highOf(value: number): number {
+  return value < TWO_32 ? 0 : value / TWO_32;
 }
 
 function u64At(words: Uint32Array, at: number): number {

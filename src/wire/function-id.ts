@@ -15,6 +15,8 @@ export const FunctionId = {
   KV_PUSH: 32,
   KV_PULL: 33,
   KV_PUSH_PULL: 34,
+  // PS functions, named by the hash of their name
+  FUNCTION: 48,
 } as const;
 export type FunctionId = (typeof FunctionId)[keyof typeof FunctionId];
 

@@ -1,0 +1,47 @@
+// key-sender — writes the key lists of one conversation: by name where the receiver holds the list, otherwise with the keys, and asks it to
+// hold those that may come again. The reader on the other side is key-receiver.ts.
+
+import type { SentKeyLists } from "./key-cache.ts";
+import { KEY_SECTION_HEADER_BYTES, type KeyListName, keySectionBound, nameOfKeys, writeKeys, writeName } from "./key-codec.ts";
+import type { CodecContext } from "./value-codec.ts";
+
+export type SendKeysJob = {
+  readonly keys: number;
+  readonly keyCount: number;
+  /** keySectionBound bytes, at a multiple of 8. */
+  readonly target: number;
+  readonly form: "raw" | "delta";
+  /** True for a message that came back with UNKNOWN_KEY_LIST. */
+  readonly withKeys?: boolean | undefined;
+};
+
+export type SentKeys = {
+  readonly sectionBytes: number;
+  /** To be told to the cache: `acknowledged` when the message was, `missed` when it came back with UNKNOWN_KEY_LIST. */
+  readonly name: KeyListName | undefined;
+};
+
+export class KeySender {
+  readonly #context: CodecContext;
+  readonly #lists: SentKeyLists | undefined;
+
+  /** Without `lists` every list travels with its keys. */
+  constructor(context: CodecContext, lists: SentKeyLists | undefined) {
+    this.#context = context;
+    this.#lists = lists;
+  }
+
+  bound(keyCount: number): number {
+    return keySectionBound(keyCount);
+  }
+
+  /** Throws KEYS_NOT_ASCENDING. */
+  write({ keys, keyCount, target, form, withKeys = false }: SendKeysJob): SentKeys {
+    const lists = this.#lists;
+    if (lists === undefined) return { sectionBytes: writeKeys(this.#context, { keys, keyCount, target, form }), name: undefined };
+    const name = nameOfKeys(this.#context, keys, keyCount, target + KEY_SECTION_HEADER_BYTES); // written over below
+    if (!withKeys && lists.isHeld(name)) return { sectionBytes: writeName(this.#context.arena, target, name), name };
+    const remember = lists.isWorthHolding(name) ? name : undefined;
+    return { sectionBytes: writeKeys(this.#context, { keys, keyCount, target, form, remember }), name: remember };
+  }
+}

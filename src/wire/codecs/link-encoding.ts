@@ -1,0 +1,61 @@
+// link-encoding — what a parameter's links carry, chosen when it is made and the same for all its workers and servers: how values travel in
+// pushes and in pulls, how keys do, and whether payloads are compressed.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { Int8Codec } from "./int8-codec.ts";
+import { TopKCodec } from "./top-k-codec.ts";
+import { type CodecContext, FloatCodec, type ValueCodec } from "./value-codec.ts";
+
+const VALUE_CODEC_NAMES = ["f32", "fp16", "bf16", "int8", "int8-centred"] as const;
+
+/** A name, or top-k with the fraction of values that travels, above 0 and at most 1. */
+export type ValueCodecChoice = (typeof VALUE_CODEC_NAMES)[number] | { readonly topK: number };
+
+export type LinkEncoding = {
+  readonly push: ValueCodecChoice;
+  readonly pull: ValueCodecChoice;
+  readonly keys: "raw" | "delta";
+  /** Whether a repeated key list travels once. */
+  readonly keyCache: boolean;
+  readonly compression: "none" | "zstd";
+};
+
+/** Every value exactly as it is: nothing is lost that nobody agreed to lose. Keys are delta-coded, which loses nothing. */
+const DEFAULTS: LinkEncoding = { push: "f32", pull: "f32", keys: "delta", keyCache: false, compression: "none" };
+
+/** Fills in defaults. Throws BAD_ARGUMENT, naming what is wrong and what is possible. */
+export function linkEncoding(kind: "tensor" | "table", choices: Partial<LinkEncoding> = {}): LinkEncoding {
+  const encoding = { ...DEFAULTS, ...choices };
+  const unknown = Object.keys(choices).find((name) => !(name in DEFAULTS));
+  if (unknown !== undefined) throw wrong(`there is no "${unknown}"; there are ${Object.keys(DEFAULTS).join(", ")}`);
+  checkValueCodec("push", encoding.push);
+  checkValueCodec("pull", encoding.pull);
+  if (typeof encoding.pull === "object") throw wrong("pull cannot be top-k: values that do not travel would read as 0");
+  if (typeof encoding.push === "object" && kind === "table") {
+    throw wrong("the push of a table cannot be top-k: what is kept for later would have to be kept for every key");
+  }
+  checkOneOf("keys", encoding.keys, ["raw", "delta"]);
+  checkOneOf("compression", encoding.compression, ["none", "zstd"]);
+  checkOneOf("keyCache", encoding.keyCache, [true, false]);
+  return encoding;
+}
+
+export function openValueCodec(context: CodecContext, choice: ValueCodecChoice): ValueCodec {
+  if (typeof choice === "object") return new TopKCodec(context, choice.topK);
+  if (choice === "int8" || choice === "int8-centred") return new Int8Codec(context, choice === "int8-centred");
+  return new FloatCodec(choice, context);
+}
+
+function checkValueCodec(direction: string, choice: ValueCodecChoice): void {
+  if (typeof choice === "object" && choice !== null) {
+    if (!(choice.topK > 0 && choice.topK <= 1)) throw wrong(`top-k sends a fraction above 0 and at most 1, not ${choice.topK}`);
+  } else checkOneOf(direction, choice, VALUE_CODEC_NAMES);
+}
+
+function checkOneOf(what: string, choice: unknown, possible: readonly unknown[]): void {
+  if (!possible.includes(choice)) throw wrong(`${what} is one of ${possible.join(", ")}, not ${String(choice)}`);
+}
+
+function wrong(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_ARGUMENT", `link encoding: ${what}`);
+}

@@ -1,0 +1,120 @@
+// function-schema — Goal: what a function takes and gives crosses the wire as it is, and bytes that are none of it are refused.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { type EncodedFields, type Fields, FunctionSchema } from "./function-schema.ts";
+
+const ALL = {
+  a: "u32",
+  b: "i32",
+  c: "f32",
+  d: "f64",
+  e: "u64",
+  f: "bool",
+  g: "string",
+  h: "u8[]",
+  i: "i32[]",
+  j: "u32[]",
+  k: "f32[]",
+  l: "f64[]",
+  m: "i64[]",
+  n: "u64[]",
+} as const satisfies Fields;
+
+const everything = fc.record({
+  a: fc.nat(2 ** 32 - 1),
+  b: fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }),
+  c: fc.float(),
+  d: fc.double(),
+  e: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
+  f: fc.boolean(),
+  g: fc.string({ unit: "grapheme" }),
+  h: fc.uint8Array(),
+  i: fc.int32Array(),
+  j: fc.uint32Array(),
+  k: fc.float32Array(),
+  l: fc.float64Array(),
+  m: fc.bigInt64Array(),
+  n: fc.bigUint64Array(),
+});
+
+function joined({ chunks, byteCount }: EncodedFields): Uint8Array {
+  const whole = new Uint8Array(byteCount);
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.length;
+  }
+  assert.equal(at, byteCount);
+  return whole;
+}
+
+test("every value of every type comes back as it was", () => {
+  const schema = new FunctionSchema(ALL, "the request of test");
+  fc.assert(
+    fc.property(everything, (values) => {
+      const bytes = joined(schema.encode(values));
+      assert.deepEqual(schema.decode(bytes, 0, bytes.length), { ...values });
+    }),
+  );
+});
+
+test("every truncation is refused before a field is read", () => {
+  const schema = new FunctionSchema({ n: "u32", text: "string", values: "f32[]" }, "the request of test");
+  const bytes = joined(schema.encode({ n: 1, text: "abc", values: Float32Array.of(1, 2, 3) }));
+  for (let length = 0; length < bytes.length; length++) {
+    assert.throws(
+      () => schema.decode(bytes, 0, length),
+      (error) => isWeighbridgeError(error, "BAD_REQUEST"),
+      `${length} bytes`,
+    );
+  }
+  const longer = new Uint8Array(bytes.length + 8);
+  longer.set(bytes);
+  assert.throws(
+    () => schema.decode(longer, 0, longer.length),
+    (error) => isWeighbridgeError(error, "BAD_REQUEST"),
+  );
+});
+
+test("random bytes give values or BAD_REQUEST, and never a view outside of them", () => {
+  const schema = new FunctionSchema({ a: "u32", text: "string", values: "f64[]" }, "the request of test");
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 80 }), (random) => {
+      const bytes = new Uint8Array(random); // its own, aligned buffer
+      try {
+        const { values } = schema.decode(bytes, 0, bytes.length);
+        assert.ok(values.byteOffset + values.byteLength <= bytes.length);
+      } catch (error) {
+        assert.ok(isWeighbridgeError(error, "BAD_REQUEST"), String(error));
+      }
+    }),
+  );
+});
+
+test("one array alone is its bytes and nothing else, without a copy", () => {
+  const schema = new FunctionSchema({ values: "f32[]" }, "the response of test");
+  const values = Float32Array.of(1, 2);
+  const { chunks, byteCount } = schema.encode({ values });
+  assert.equal(byteCount, 8);
+  assert.equal(chunks[0]?.buffer, values.buffer);
+  assert.throws(
+    () => schema.decode(new Uint8Array(8), 0, 6),
+    (error) => isWeighbridgeError(error, "BAD_REQUEST"),
+  );
+});
+
+test("an empty schema is no bytes", () => {
+  const schema = new FunctionSchema({}, "the response of test");
+  assert.equal(schema.encode({}).byteCount, 0);
+  assert.deepEqual(schema.decode(new Uint8Array(0), 0, 0), {});
+});
+
+test("a type that does not exist is refused with those that do", () => {
+  assert.throws(
+    () => new FunctionSchema({ a: "float32" } as unknown as Fields, "the request of test"),
+    (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /f32\[\]/.test(error.message),
+  );
+});

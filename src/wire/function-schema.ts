@@ -1,0 +1,227 @@
+// function-schema — what the request or the response of a PS function consists of: named scalars, strings and typed arrays, to bytes and back.
+//
+//   8 bytes for each field, in the order of the schema:   u32 i32 f32 f64 u64 bool: the value │ string, arrays: how many bytes, as u64
+//   the bytes of strings and arrays in that order, each padded with zeros to 8 bytes
+// A schema that is one array and nothing else is that array's bytes alone: an answer of that kind lands in the caller's array as it comes.
+//
+// Invariants:
+//   S1. Arrays are not copied: encoding refers to them, decoding gives views of the payload.
+//   S2. Bytes that do not add up are refused before a handler sees any of them.
+
+import { assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { paddedBytes } from "./frame.ts";
+
+/** Which TypeScript type a field has, by its name in a schema. */
+export type FieldTypes = {
+  readonly u32: number;
+  readonly i32: number;
+  readonly f32: number;
+  readonly f64: number;
+  readonly u64: bigint;
+  readonly bool: boolean;
+  readonly string: string;
+  readonly "u8[]": Uint8Array;
+  readonly "i32[]": Int32Array;
+  readonly "u32[]": Uint32Array;
+  readonly "f32[]": Float32Array;
+  readonly "f64[]": Float64Array;
+  readonly "i64[]": BigInt64Array;
+  readonly "u64[]": BigUint64Array;
+};
+export type FieldType = keyof FieldTypes;
+export type Fields = Readonly<Record<string, FieldType>>;
+/** The object that carries the values of these fields. */
+export type FieldValues<F extends Fields> = { readonly [K in keyof F]: FieldTypes[F[K]] };
+
+type ArrayConstructor = {
+  readonly BYTES_PER_ELEMENT: number;
+  readonly name: string;
+  new (buffer: ArrayBufferLike, byteOffset: number, length: number): ArrayBufferView;
+};
+
+const ARRAYS: Readonly<Record<string, ArrayConstructor>> = {
+  "u8[]": Uint8Array,
+  "i32[]": Int32Array,
+  "u32[]": Uint32Array,
+  "f32[]": Float32Array,
+  "f64[]": Float64Array,
+  "i64[]": BigInt64Array,
+  "u64[]": BigUint64Array,
+};
+const SCALARS: ReadonlySet<string> = new Set(["u32", "i32", "f32", "f64", "u64", "bool", "string"]);
+const FIELD_BYTES = 8;
+const NO_BYTES = new Uint8Array(0);
+const PADDING = new Uint8Array(FIELD_BYTES);
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+type Field = { readonly name: string; readonly type: FieldType; readonly Elements: ArrayConstructor | undefined };
+
+/** The bytes of a request or response: chunks that are sent one after the other, multiples of 8 bytes but for the last. */
+export type EncodedFields = { readonly chunks: readonly Uint8Array[]; readonly byteCount: number };
+
+export class FunctionSchema<F extends Fields> {
+  readonly #what: string;
+  readonly #fields: readonly Field[];
+  /** The one array of a schema that has nothing else. */
+  readonly #only: Field | undefined;
+
+  /** Throws BAD_ARGUMENT for a type that does not exist; `what` is "the request of push". */
+  constructor(fields: F, what: string) {
+    this.#what = what;
+    this.#fields = Object.entries(fields).map(([name, type]) => {
+      const Elements = ARRAYS[type];
+      if (Elements === undefined && !SCALARS.has(type)) {
+        const known = [...SCALARS, ...Object.keys(ARRAYS)].join(", ");
+        throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${name} is of type ${JSON.stringify(type)}; there are ${known}`);
+      }
+      return { name, type, Elements };
+    });
+    const [first] = this.#fields;
+    this.#only = this.#fields.length === 1 && first?.Elements !== undefined ? first : undefined;
+  }
+
+  /** The schema in words: the same text, the same bytes. */
+  get signature(): string {
+    return `{${this.#fields.map(({ name, type }) => `${name}: ${type}`).join(", ")}}`;
+  }
+
+  get isEmpty(): boolean {
+    return this.#fields.length === 0;
+  }
+
+  /** Whether the bytes are those of one array, so that they can land in one. */
+  get isOneArray(): boolean {
+    return this.#only !== undefined;
+  }
+
+  /** Throws BAD_ARGUMENT for a field that is missing or of another type. The arrays are referred to, not copied (S1). */
+  encode(values: FieldValues<F>): EncodedFields {
+    if (this.#only !== undefined) {
+      const bytes = this.#arrayBytes(this.#only, values[this.#only.name]);
+      return { chunks: [bytes], byteCount: bytes.length };
+    }
+    const fixed = new DataView(new ArrayBuffer(this.#fields.length * FIELD_BYTES));
+    const chunks: Uint8Array[] = [new Uint8Array(fixed.buffer)];
+    let byteCount = fixed.byteLength;
+    this.#fields.forEach((field, i) => {
+      const bytes = this.#encodeField(field, values[field.name], fixed, i * FIELD_BYTES);
+      if (bytes.length === 0) return;
+      chunks.push(bytes);
+      const padding = paddedBytes(bytes.length) - bytes.length;
+      if (padding > 0) chunks.push(PADDING.subarray(0, padding));
+      byteCount += bytes.length + padding;
+    });
+    return { chunks, byteCount };
+  }
+
+  /** Views of `byteCount` bytes at `at`, which is a multiple of 8 in its buffer (of the element's size, for one array). Throws BAD_REQUEST when they do not add up (S2). */
+  decode(bytes: Uint8Array, at: number, byteCount: number): FieldValues<F> {
+    const values: Record<string, unknown> = {};
+    if (this.#only !== undefined) {
+      values[this.#only.name] = this.#view(this.#only, bytes, at, byteCount);
+      return values as FieldValues<F>;
+    }
+    assert((bytes.byteOffset + at) % FIELD_BYTES === 0, "payloads are aligned to 8 bytes");
+    const fixedBytes = this.#fields.length * FIELD_BYTES;
+    if (byteCount < fixedBytes) throw this.#bad(`${byteCount} bytes, fewer than the ${fixedBytes} of its ${this.#fields.length} fields`);
+    const fixed = new DataView(bytes.buffer, bytes.byteOffset + at, fixedBytes);
+    const end = at + byteCount;
+    let next = at + fixedBytes;
+    this.#fields.forEach((field, i) => {
+      const slot = i * FIELD_BYTES;
+      if (field.Elements === undefined && field.type !== "string") {
+        values[field.name] = scalarAt(field.type, fixed, slot);
+        return;
+      }
+      const length = Number(fixed.getBigUint64(slot, true));
+      if (length > end - next) throw this.#bad(`${length} bytes of ${field.name}, but only ${end - next} are left`);
+      values[field.name] = field.Elements === undefined ? this.#text(field, bytes, next, length) : this.#view(field, bytes, next, length);
+      next += paddedBytes(length);
+    });
+    if (next !== end) throw this.#bad(`${byteCount} bytes, of which its fields take ${next - at}`);
+    return values as FieldValues<F>;
+  }
+
+  #encodeField(field: Field, value: unknown, fixed: DataView, slot: number): Uint8Array {
+    if (field.Elements === undefined && field.type !== "string") {
+      this.#setScalar(field, value, fixed, slot);
+      return NO_BYTES;
+    }
+    const bytes = field.Elements === undefined ? this.#textBytes(field, value) : this.#arrayBytes(field, value);
+    fixed.setBigUint64(slot, BigInt(bytes.length), true);
+    return bytes;
+  }
+
+  #arrayBytes(field: Field, value: unknown): Uint8Array {
+    const { Elements } = field;
+    if (Elements === undefined || !(value instanceof Elements)) throw this.#wrong(field, value);
+    const { buffer, byteOffset, byteLength } = value;
+    return new Uint8Array(buffer, byteOffset, byteLength);
+  }
+
+  #textBytes(field: Field, value: unknown): Uint8Array {
+    if (typeof value !== "string") throw this.#wrong(field, value);
+    return encoder.encode(value);
+  }
+
+  #setScalar(field: Field, value: unknown, fixed: DataView, slot: number): void {
+    const { type } = field;
+    if (type === "u64") {
+      if (typeof value !== "bigint" || BigInt.asUintN(64, value) !== value) throw this.#wrong(field, value);
+      fixed.setBigUint64(slot, value, true);
+    } else if (type === "bool") {
+      if (typeof value !== "boolean") throw this.#wrong(field, value);
+      fixed.setUint8(slot, value ? 1 : 0);
+    } else {
+      if (typeof value !== "number") throw this.#wrong(field, value);
+      if (type === "u32" && value >>> 0 === value) fixed.setUint32(slot, value, true);
+      else if (type === "i32" && (value | 0) === value) fixed.setInt32(slot, value, true);
+      else if (type === "f32") fixed.setFloat32(slot, value, true);
+      else if (type === "f64") fixed.setFloat64(slot, value, true);
+      else throw this.#wrong(field, value);
+    }
+  }
+
+  #view({ name, Elements }: Field, bytes: Uint8Array, at: number, length: number): ArrayBufferView {
+    assert(Elements !== undefined, `${name} is an array`);
+    if (length % Elements.BYTES_PER_ELEMENT !== 0) throw this.#bad(`${length} bytes of ${name}, which is no whole ${Elements.name}`);
+    return new Elements(bytes.buffer, bytes.byteOffset + at, length / Elements.BYTES_PER_ELEMENT);
+  }
+
+  #text({ name }: Field, bytes: Uint8Array, at: number, length: number): string {
+    try {
+      return decoder.decode(bytes.slice(at, at + length)); // a copy: shared memory cannot be decoded
+    } catch (thrown) {
+      throw this.#bad(`${name}, which is no UTF-8`, thrown);
+    }
+  }
+
+  #wrong({ name, type }: Field, value: unknown): WeighbridgeError {
+    const given = typeof value === "object" && value !== null ? value.constructor.name : `${typeof value} ${String(value).slice(0, 40)}`;
+    const expected = ARRAYS[type]?.name ?? type;
+    return new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: ${name} must be ${expected}, but is ${given}`);
+  }
+
+  #bad(what: string, cause?: unknown): WeighbridgeError {
+    return new WeighbridgeError("BAD_REQUEST", `${this.#what} came with ${what}`, { cause });
+  }
+}
+
+function scalarAt(type: FieldType, fixed: DataView, slot: number): number | bigint | boolean {
+  switch (type) {
+    case "u32":
+      return fixed.getUint32(slot, true);
+    case "i32":
+      return fixed.getInt32(slot, true);
+    case "f32":
+      return fixed.getFloat32(slot, true);
+    case "f64":
+      return fixed.getFloat64(slot, true);
+    case "u64":
+      return fixed.getBigUint64(slot, true);
+    default:
+      return fixed.getUint8(slot) !== 0;
+  }
+}
