@@ -1,0 +1,165 @@
+// Goal: clocks, rounds and reads move in the one order that keeps the promises. What holds for whole jobs is in test/simulation/staleness.test.ts.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { SimClock } from "../testing/sim-clock.ts";
+import { idOf } from "../wire/node-id.ts";
+import { Pacer } from "./pacer.ts";
+
+const lifeOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
+const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
+
+/** A pacer for two workers that writes down what it lets happen. */
+function openPacer() {
+  const events: string[] = [];
+  const pacer = new Pacer<string>({
+    clock: new SimClock(),
+    expectedCount: 2,
+    parkedReadsMax: 4,
+    parkedBytesMax: 100,
+    contributionsMax: 100,
+    gatheredBytesMax: 100,
+    applyRound: ({ clock, contributions }) => events.push(`round ${clock}: ${contributions.map(({ handle }) => handle).join(" ")}`),
+    discard: (handle) => events.push(`discard ${handle}`),
+  });
+  pacer.join(lifeOf(0));
+  pacer.join(lifeOf(1));
+  const read = (rank: number, clock: number, { staleness = 0, parameter = 0, incarnation = 1 } = {}) =>
+    pacer.read({
+      ...lifeOf(rank, incarnation),
+      parameter,
+      clock,
+      staleness,
+      bytes: 1,
+      deadlineMs: 1000,
+      read: {
+        admitted: () => events.push(`read ${rank} at ${clock}`),
+        failed: ({ code }) => events.push(`read ${rank} at ${clock}: ${code}`),
+      },
+    });
+  const push = (rank: number, clock: number, handle: string, incarnation = 1): void =>
+    pacer.gather({ ...lifeOf(rank, incarnation), parameter: 0, clock }, handle, 1);
+  const news = (): string[] => events.splice(0);
+  return { pacer, read, push, news };
+}
+
+test("rounds are applied before the reads that need them are admitted (W3)", () => {
+  const { pacer, read, push, news } = openPacer();
+  push(1, 0, "b");
+  push(0, 0, "a");
+  pacer.advance(lifeOf(0), 1);
+  assert.notEqual(read(0, 1), undefined, "parked");
+  pacer.advance(lifeOf(1), 1);
+  assert.deepEqual(news(), ["round 0: a b", "read 0 at 1"]);
+  assert.equal(read(1, 1), undefined, "answered at once");
+});
+
+test("the death of the slowest drops what it did not finish, applies what the others did, and lets them read", () => {
+  const { pacer, read, push, news } = openPacer();
+  push(1, 0, "unfinished");
+  push(0, 0, "a");
+  pacer.advance(lifeOf(0), 1);
+  read(0, 1);
+  pacer.died(lifeOf(1));
+  assert.deepEqual(news(), ["discard unfinished", "round 0: a", "read 0 at 1"]);
+});
+
+test("who leaves has finished: its updates count", () => {
+  const { pacer, push, news } = openPacer();
+  push(1, 0, "b");
+  push(0, 0, "a");
+  pacer.leave(lifeOf(1));
+  assert.deepEqual(news(), []);
+  pacer.leave(lifeOf(0));
+  assert.deepEqual(news(), ["round 0: a b"]);
+  assert.equal(pacer.clockMin, 1);
+});
+
+test("a restart ends the old life first: its reads fail, its unfinished updates go", () => {
+  const { pacer, read, push, news } = openPacer();
+  pacer.advance(lifeOf(0), 1);
+  push(0, 1, "old");
+  read(0, 1);
+  assert.equal(pacer.join(lifeOf(0, 2)), 0);
+  assert.deepEqual(news(), ["discard old", "read 0 at 1: NODE_DEAD"]);
+  pacer.died(lifeOf(0, 1));
+  push(0, 0, "new", 2);
+  assert.throws(() => push(0, 1, "late", 1), throwsCode("FENCED"));
+});
+
+test("a member that joins again begins anew: what it did not finish can be pushed again", () => {
+  const { pacer, push, news } = openPacer();
+  pacer.advance(lifeOf(1), 3);
+  push(0, 0, "first try");
+  assert.equal(pacer.join(lifeOf(0)), 3, "the minimum was its own; now it is the other's");
+  assert.deepEqual(news(), ["discard first try"]);
+  assert.throws(() => push(0, 0, "stale"), throwsCode("STALE_UPDATE"));
+  push(0, 3, "second try");
+});
+
+test("who was taken for dead is told so, and joins again once it was heard of", () => {
+  const { pacer, read } = openPacer();
+  pacer.advance(lifeOf(0), 2);
+  pacer.died(lifeOf(1));
+  for (const attempt of [
+    () => pacer.join(lifeOf(1)),
+    () => pacer.advance(lifeOf(1), 1),
+    () => pacer.checkUpdate(lifeOf(1), 0),
+    () => read(1, 9),
+  ]) {
+    assert.throws(attempt, throwsCode("NODE_DEAD"));
+  }
+  pacer.revived(lifeOf(1));
+  assert.throws(() => read(1, 9), throwsCode("NOT_JOINED"), "only members wait");
+  assert.equal(pacer.join(lifeOf(1)), 2);
+});
+
+test("a raised bound admits at once, a wrong one is refused", () => {
+  const { pacer, read, news } = openPacer();
+  pacer.advance(lifeOf(0), 4);
+  read(0, 4, { parameter: 1 });
+  read(0, 4, { parameter: 2 });
+  pacer.changeStaleness(1, 4);
+  assert.deepEqual(news(), ["read 0 at 4"]);
+  assert.throws(() => pacer.changeStaleness(2, -1), throwsCode("BAD_ARGUMENT"));
+  assert.throws(() => read(0, 4, { staleness: Number.NaN }), throwsCode("BAD_ARGUMENT"));
+  assert.equal(pacer.parkedCount, 1);
+});
+
+test("a read that is given up, a parameter that is no more, a server that closes: nobody is left waiting", () => {
+  const { pacer, read, push, news } = openPacer();
+  pacer.advance(lifeOf(0), 1);
+  const given = read(0, 1);
+  assert.ok(given);
+  pacer.cancel(given);
+  read(0, 1, { parameter: 0 });
+  push(0, 1, "a");
+  pacer.forget(0, new WeighbridgeError("NO_ROUTE", "no such parameter"));
+  assert.deepEqual(news(), ["discard a", "read 0 at 1: NO_ROUTE"]);
+  read(0, 1);
+  pacer.close();
+  assert.deepEqual(news(), ["read 0 at 1: CLOSED"]);
+  assert.deepEqual([pacer.parkedCount, pacer.gatheredCount], [0, 0]);
+});
+
+test("a set that is declared complete goes on without those who were expected", () => {
+  const clock = new SimClock();
+  const limits = { parkedReadsMax: 1, parkedBytesMax: 1, contributionsMax: 1, gatheredBytesMax: 1 };
+  const rounds: number[] = [];
+  const pacer = new Pacer<string>({
+    clock,
+    expectedCount: 3,
+    ...limits,
+    applyRound: (round) => rounds.push(round.clock),
+    discard: () => {},
+  });
+  pacer.join(lifeOf(0));
+  pacer.checkRoom({ ...lifeOf(0), parameter: 0, clock: 0 }, 1);
+  pacer.gather({ ...lifeOf(0), parameter: 0, clock: 0 }, "a", 1);
+  assert.equal(pacer.gathered({ ...lifeOf(0), parameter: 0, clock: 0 }), "a");
+  pacer.advance(lifeOf(0), 1);
+  assert.deepEqual(rounds, []);
+  pacer.form();
+  assert.deepEqual(rounds, [0]);
+});

@@ -1,0 +1,181 @@
+// pacer — the pace of a job on one server: the clocks, the reads that wait for them and the updates that do, moved together in the one order
+// that keeps the promises of spec/consistency.md. Pure, and without I/O: what it decides it tells its caller at once.
+//
+//   the minimum moved ──► dead lives' unfinished updates dropped ──► complete rounds applied ──► reads admitted
+//
+// Invariants:
+//   W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async update that its caller
+//       took (W6): the caller applies before it calls here again.
+//   U4. What a dead life did not finish is dropped before the round that its death completes is applied.
+
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { nameOf } from "../wire/node-id.ts";
+import { type ParkedTicket, type Parking, ParkingLot } from "./parking-lot.ts";
+import { checkStaleness, StalenessController } from "./staleness-controller.ts";
+import { type CompleteRound, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
+import type { WorkerLife } from "./worker-lives.ts";
+
+export type PacerOptions<H> = {
+  readonly clock: Clock;
+  /** As the staleness controller's. */
+  readonly expectedCount?: number;
+  readonly parkedReadsMax: number;
+  readonly parkedBytesMax: number;
+  readonly contributionsMax: number;
+  readonly gatheredBytesMax: number;
+  /** Reduces the contributions in their order, applies the sum once, and frees the handles. Must not throw, nor call the pacer. */
+  readonly applyRound: (round: CompleteRound<H>) => void;
+  /** Frees what is no part of any round. Must not throw, nor call the pacer. */
+  readonly discard: (handle: H) => void;
+};
+
+export class Pacer<H> {
+  readonly #options: PacerOptions<H>;
+  readonly #clocks: StalenessController;
+  readonly #lot: ParkingLot;
+  readonly #rounds: UpdateRounds<H>;
+  /** The minimum up to which everything was settled. */
+  #settledMin = 0;
+
+  constructor(options: PacerOptions<H>) {
+    this.#options = options;
+    this.#clocks = new StalenessController({ expectedCount: options.expectedCount ?? 0 });
+    this.#lot = new ParkingLot({
+      clock: options.clock,
+      readsMax: options.parkedReadsMax,
+      bytesMax: options.parkedBytesMax,
+      describeSlowest: () => this.#clocks.describeSlowest(),
+    });
+    this.#rounds = new UpdateRounds({ contributionsMax: options.contributionsMax, bytesMax: options.gatheredBytesMax });
+  }
+
+  get clockMin(): number {
+    return this.#clocks.clockMin;
+  }
+
+  get parkedCount(): number {
+    return this.#lot.readCount;
+  }
+
+  get gatheredCount(): number {
+    return this.#rounds.contributionCount;
+  }
+
+  /**
+   * Returns the clock at which the worker stands here from now on, which it has to be told (W5). It is a new beginning, also for a life that is
+   * a member: what it pushed and did not finish is dropped, here as on the servers that took it for dead, so that it can push it again
+   * everywhere. Throws FENCED for a life that was replaced, NODE_DEAD for one that is over as far as is known here.
+   */
+  join(life: WorkerLife): number {
+    const member = this.#clocks.memberAt(life.worker);
+    if (member?.incarnation === life.incarnation) this.#end(life, this.#clocks.withdraw(life));
+    else if (member !== undefined && member.incarnation < life.incarnation) this.died({ ...life, incarnation: member.incarnation });
+    const clock = this.#clocks.join(life);
+    this.#settle(); // It may have been the last who was expected.
+    return clock;
+  }
+
+  /** The set is complete with whom it has. */
+  form(): void {
+    this.#clocks.form();
+    this.#settle();
+  }
+
+  /** The worker left in good order. To be told of every worker: one that never joined is not waited for any more. */
+  leave(life: WorkerLife): void {
+    const clock = this.#clocks.leave(life);
+    if (clock !== undefined) this.#lot.failWorker(life.worker, new WeighbridgeError("ABORTED", `${nameOf(life.worker)} left the job`));
+    this.#settle();
+  }
+
+  /** The life is over, or is taken to be. To be told of every worker, as `leave`. */
+  died(life: WorkerLife): void {
+    this.#end(life, this.#clocks.died(life));
+  }
+
+  /** The life was taken for dead, and lives: it may join again. */
+  revived(life: WorkerLife): void {
+    this.#clocks.revived(life);
+  }
+
+  /** The worker has finished all clocks before this one. Throws NOT_JOINED, NODE_DEAD, FENCED. */
+  advance(life: WorkerLife, clock: number): void {
+    this.#clocks.advance(life, clock);
+    this.#settle();
+  }
+
+  /** Whether an update may be taken: to be asked for every one, async or sync (W6). Throws NOT_JOINED, NODE_DEAD, FENCED, STALE_UPDATE. */
+  checkUpdate(life: WorkerLife, clock: number): void {
+    this.#clocks.checkUpdate(life, clock);
+  }
+
+  /** What the worker has pushed at this clock to this parameter so far; the caller adds to it. Throws as `checkUpdate`. */
+  gathered(stamp: UpdateStamp): H | undefined {
+    this.#clocks.checkUpdate(stamp, stamp.clock);
+    return this.#rounds.find(stamp);
+  }
+
+  /** Whether there is room for a first contribution, to be asked before memory is made for it. Throws as `checkUpdate`, and QUEUE_FULL. */
+  checkRoom(stamp: UpdateStamp, bytes: number): void {
+    this.#clocks.checkUpdate(stamp, stamp.clock);
+    this.#rounds.checkRoom(stamp, bytes);
+  }
+
+  /** Keeps a first contribution until its round is complete. Throws as `checkRoom`. */
+  gather(stamp: UpdateStamp, handle: H, bytes: number): void {
+    this.#clocks.checkUpdate(stamp, stamp.clock);
+    this.#rounds.put(stamp, handle, bytes);
+  }
+
+  /**
+   * Undefined: answer it now, nothing was kept. Otherwise it is parked, and told later. Only members wait: whoever is none is not told when it
+   * dies, and has not told its clock. Throws NOT_JOINED, NODE_DEAD, FENCED, QUEUE_FULL, and BAD_ARGUMENT for a bound or deadline that is none.
+   */
+  read(parking: Parking & WorkerLife): ParkedTicket | undefined {
+    checkStaleness(parking.staleness);
+    if (this.#clocks.admits(parking.clock, parking.staleness)) return undefined;
+    this.#clocks.checkMember(parking);
+    return this.#lot.park(parking);
+  }
+
+  /** The caller of a parked read gave it up. */
+  cancel(ticket: ParkedTicket): void {
+    this.#lot.cancel(ticket);
+  }
+
+  /** The parameter has another bound from now on; reads that are parked for it included. Throws BAD_ARGUMENT. */
+  changeStaleness(parameter: number, staleness: number): void {
+    checkStaleness(staleness);
+    this.#lot.changeStaleness({ parameter, staleness, clockMin: this.#clocks.clockMin });
+  }
+
+  /** The parameter is no more: what waits for it fails with `error`, what was gathered is discarded. */
+  forget(parameter: number, error: WeighbridgeError): void {
+    for (const handle of this.#rounds.dropParameter(parameter)) this.#options.discard(handle);
+    this.#lot.failParameter(parameter, error);
+  }
+
+  /** Nothing waits any more. What was gathered stays: a checkpoint may want it. */
+  close(): void {
+    this.#lot.failEverybody(new WeighbridgeError("CLOSED", "the server is closing"));
+  }
+
+  /** `clock` is where it stood, if it was a member. */
+  #end(life: WorkerLife, clock: number | undefined): void {
+    if (clock !== undefined) {
+      for (const handle of this.#rounds.drop(life, clock)) this.#options.discard(handle); // U4
+      const text = `${nameOf(life.worker)} is no member any more, and has to join again`;
+      this.#lot.failWorker(life.worker, new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
+    }
+    this.#settle();
+  }
+
+  #settle(): void {
+    const clockMin = this.#clocks.clockMin;
+    if (clockMin === this.#settledMin) return;
+    this.#settledMin = clockMin;
+    for (const round of this.#rounds.complete(clockMin)) this.#options.applyRound(round);
+    this.#lot.release(clockMin);
+  }
+}

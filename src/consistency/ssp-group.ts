@@ -1,0 +1,176 @@
+// ssp-group — Hetu's SSP control (kSSPInit, kSSPSync): groups of workers that keep within `tolerance` versions of each other. Hetu answers
+// "not yet" and is asked again until it says yes; here a sync waits parked. Pure; the functions of the server answer.
+//
+//   init × size ──► formed ──► sync(v) passes when every member's version is at least v - tolerance
+//
+// The rule is that of reads (W2), so a group is a staleness controller that forms with `size` members, and a parking lot.
+//
+// Invariants (spec/consistency.md):
+//   G1. A sync passes exactly when the group has formed and every member's version is at least its own minus the tolerance.
+//   G2. Versions only rise, and so does the lowest. Who joins a formed group (again) starts at the lowest, and is told.
+//   G3. A member that dies or leaves is not waited for, also not for the group to form. While others are missing, syncs fail with NODE_DEAD
+//       as soon as too few are alive for them to come.
+//   G4. Every sync has a deadline. Groups, and the syncs of a group, are bounded (QUEUE_FULL); a group ends with its last member.
+
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { nameOf } from "../wire/node-id.ts";
+import { type ParkedRead, type ParkedTicket, ParkingLot } from "./parking-lot.ts";
+import { checkStaleness, StalenessController } from "./staleness-controller.ts";
+import { type WorkerLife, WorkerLives } from "./worker-lives.ts";
+
+const GROUPS_MAX = 4096;
+/** Each member waits for one at a time; a few more may be of callers who have given up and tell so later. */
+const SYNCS_PER_MEMBER_MAX = 4;
+const SIZE_MAX = 65_536;
+
+export type SspGroupsOptions = {
+  readonly clock: Clock;
+  /** How many workers are alive, members or not: what a forming group can hope for. */
+  readonly aliveCount: () => number;
+};
+
+export type SspInit = WorkerLife & { readonly group: bigint; readonly size: number; readonly tolerance: number };
+
+export type SspSync = WorkerLife & {
+  readonly group: bigint;
+  readonly version: number;
+  readonly deadlineMs: number;
+  readonly waiter: ParkedRead;
+};
+
+/** Names a sync that waits to `cancel`. */
+export type SspTicket = { readonly group: SspGroup; readonly parked: ParkedTicket };
+
+type SspGroup = {
+  readonly size: number;
+  readonly tolerance: number;
+  readonly versions: StalenessController;
+  readonly lot: ParkingLot;
+};
+
+export class SspGroups {
+  readonly #options: SspGroupsOptions;
+  readonly #groups = new Map<bigint, SspGroup>();
+  readonly #lives = new WorkerLives();
+
+  constructor(options: SspGroupsOptions) {
+    this.#options = options;
+  }
+
+  get groupCount(): number {
+    return this.#groups.size;
+  }
+
+  /**
+   * Makes the worker a member, and the group if it is the first. Returns the version at which it starts: 0 while the group forms. The same again
+   * changes nothing. Throws BAD_ARGUMENT for another size or tolerance than the group has, QUEUE_FULL for one group too many, FENCED or NODE_DEAD for
+   * a life that is over.
+   */
+  init({ group: key, size, tolerance, ...life }: SspInit): number {
+    this.#lives.check(life);
+    this.#lives.began(life);
+    const group = this.#groups.get(key) ?? this.#create({ size, tolerance });
+    if (group.size !== size || group.tolerance !== tolerance) {
+      const asked = `size ${size} and tolerance ${tolerance}`;
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `${nameOf(life.worker)} asks for SSP group ${key} with ${asked}: it has size ${group.size} and tolerance ${group.tolerance}`,
+      );
+    }
+    const member = group.versions.memberAt(life.worker);
+    if (member === undefined && group.versions.isFormed && group.versions.memberCount >= size) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `${nameOf(life.worker)} finds SSP group ${key} with all its ${size} members`);
+    }
+    if (member !== undefined && member.incarnation < life.incarnation) this.#end(group, { ...life, incarnation: member.incarnation });
+    const version = group.versions.join(life);
+    this.#groups.set(key, group); // Only now: a group whose first member was refused is none.
+    group.lot.release(sspMinimum(group));
+    return version;
+  }
+
+  /**
+   * The worker has come to `version`, and wants to go on. Undefined: it may. Otherwise it waits, and is told. Throws NO_ROUTE when there is
+   * no such group, NOT_JOINED, FENCED, NODE_DEAD when it cannot form or the life is over, QUEUE_FULL.
+   */
+  sync({ group: key, version, deadlineMs, waiter, ...life }: SspSync): SspTicket | undefined {
+    const group = this.#groups.get(key);
+    if (group === undefined)
+      throw new WeighbridgeError("NO_ROUTE", `there is no SSP group ${key}: it was not initialised, or all have left`);
+    this.#lives.check(life);
+    group.versions.advance(life, version);
+    group.lot.release(sspMinimum(group));
+    if (group.versions.isFormed && group.versions.admits(version, group.tolerance)) return undefined;
+    if (!this.#canForm(group)) throw cannotForm(group);
+    const { worker } = life;
+    const parking = { worker, parameter: 0, clock: version, staleness: group.tolerance, bytes: 0, deadlineMs, read: waiter };
+    return { group, parked: group.lot.park(parking) };
+  }
+
+  /** The caller gave it up. */
+  cancel({ group, parked }: SspTicket): void {
+    group.lot.cancel(parked);
+  }
+
+  /** The life is over, or has left: nobody waits for it in any group (G3). To be told for every worker, member or not, and no more alive. */
+  gone(life: WorkerLife): void {
+    this.#lives.ended(life);
+    for (const [key, group] of this.#groups) {
+      this.#end(group, life);
+      if (group.versions.memberCount === 0) this.#groups.delete(key);
+      else if (!this.#canForm(group)) group.lot.failEverybody(cannotForm(group));
+    }
+  }
+
+  /** The life was taken for dead, and lives: it may init its groups again. */
+  revived(life: WorkerLife): void {
+    this.#lives.revived(life);
+  }
+
+  /** Nobody waits any more. */
+  close(): void {
+    for (const { lot } of this.#groups.values()) lot.failEverybody(new WeighbridgeError("CLOSED", "the server is closing"));
+    this.#groups.clear();
+  }
+
+  #create({ size, tolerance }: { size: number; tolerance: number }): SspGroup {
+    checkStaleness(tolerance);
+    if (!Number.isSafeInteger(size) || size < 1 || size > SIZE_MAX) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `an SSP group of ${size}: it has 1 to ${SIZE_MAX} members`);
+    }
+    if (this.#groups.size >= GROUPS_MAX) {
+      throw new WeighbridgeError("QUEUE_FULL", `there are ${GROUPS_MAX} SSP groups already`, { retryable: true });
+    }
+    const versions = new StalenessController({ expectedCount: size });
+    const lot = new ParkingLot({
+      clock: this.#options.clock,
+      readsMax: size * SYNCS_PER_MEMBER_MAX,
+      bytesMax: 0,
+      describeSlowest: () => versions.describeSlowest(),
+    });
+    return { size, tolerance, versions, lot };
+  }
+
+  #end(group: SspGroup, life: WorkerLife): void {
+    if (group.versions.withdraw(life) === undefined) return;
+    group.lot.failWorker(
+      life.worker,
+      new WeighbridgeError("NODE_DEAD", `${nameOf(life.worker)} was taken for dead, and has to init the group again`, { retryable: true }),
+    );
+    group.lot.release(sspMinimum(group));
+  }
+
+  #canForm({ versions }: SspGroup): boolean {
+    return this.#options.aliveCount() - versions.memberCount >= versions.missingCount;
+  }
+}
+
+/** What may pass: nothing at all before the group has formed (G1), not even a sync within the tolerance of 0. */
+function sspMinimum({ versions }: SspGroup): number {
+  return versions.isFormed ? versions.clockMin : -Infinity;
+}
+
+function cannotForm({ size, versions }: SspGroup): WeighbridgeError {
+  const text = `an SSP group of ${size} cannot form: ${versions.missingCount} have not come, and fewer others are alive`;
+  return new WeighbridgeError("NODE_DEAD", text, { retryable: true });
+}
