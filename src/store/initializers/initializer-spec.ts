@@ -1,0 +1,158 @@
+// initializer-spec — an initializer as users write it, its defaults and checks, and the numbers that follow from a parameter's shape.
+//
+//   type              fields                                                       values
+//   constant          value 0                                                      value
+//   uniform           low -0.05, high 0.05                                         in [low, high)
+//   normal            mean 0, std 0.05                                             normal
+//   truncatedNormal   mean 0, std 0.05                                             normal, as if resampled until within 2 std of the mean
+//   xavier            distribution "uniform", gain 1                               variance gain² · 2/(fanIn + fanOut)
+//   he                distribution "normal", fan "in"                              variance 2/fan
+//
+// All but constant take a seed (0). A shape is [out, in, …], as PyTorch has it: fanIn is the product of all but the first, fanOut that of all
+// but the second; a shape of one number has both fans equal to it. A table's shape is [dim].
+//
+// Invariants:
+//   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON, and resolving is idempotent.
+
+import { badField } from "../updaters/learning-rate-schedule.ts";
+
+type Seeded = {
+  /** A whole number: other seeds give other values, the same seed the same. */
+  readonly seed?: number;
+};
+export type Distribution = "uniform" | "normal" | "truncatedNormal";
+
+export type InitializerSpec =
+  | { readonly type: "constant"; readonly value?: number }
+  | ({ readonly type: "uniform"; readonly low?: number; readonly high?: number } & Seeded)
+  | ({ readonly type: "normal" | "truncatedNormal"; readonly mean?: number; readonly std?: number } & Seeded)
+  | ({ readonly type: "xavier"; readonly distribution?: Distribution; readonly gain?: number } & Seeded)
+  | ({ readonly type: "he"; readonly distribution?: Distribution; readonly fan?: "in" | "out" } & Seeded);
+
+/** A spec with every field of its type (S1). */
+export type ResolvedInitializer =
+  | { readonly type: "constant"; readonly value: number }
+  | { readonly type: "uniform"; readonly low: number; readonly high: number; readonly seed: number }
+  | { readonly type: "normal" | "truncatedNormal"; readonly mean: number; readonly std: number; readonly seed: number }
+  | { readonly type: "xavier"; readonly distribution: Distribution; readonly gain: number; readonly seed: number }
+  | { readonly type: "he"; readonly distribution: Distribution; readonly fan: "in" | "out"; readonly seed: number };
+
+/** What is drawn, once the shape is known. */
+export type Draw =
+  | { readonly kind: "constant"; readonly value: number }
+  | { readonly kind: "uniform"; readonly low: number; readonly high: number }
+  | { readonly kind: "normal" | "truncatedNormal"; readonly mean: number; readonly std: number };
+
+const FIELDS: Readonly<Record<string, readonly string[]>> = {
+  constant: ["value"],
+  uniform: ["low", "high", "seed"],
+  normal: ["mean", "std", "seed"],
+  truncatedNormal: ["mean", "std", "seed"],
+  xavier: ["distribution", "gain", "seed"],
+  he: ["distribution", "fan", "seed"],
+};
+const DISTRIBUTIONS: readonly Distribution[] = ["uniform", "normal", "truncatedNormal"];
+const FLOAT32_MAX = 3.4028234663852886e38;
+/** No normal value is further from the mean than this many standard deviations. */
+const NORMAL_MAX = 7;
+/** The standard deviation of a standard normal that is cut at ±2. */
+const TRUNCATED_STD = 0.8796256610342398;
+
+/** Checks a spec and fills in its defaults. Throws BAD_ARGUMENT that names the field, what was expected and what was found. */
+export function resolveInitializer(spec: InitializerSpec, path = "init"): ResolvedInitializer {
+  if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
+  const fields = spec as Readonly<Record<string, unknown>>;
+  const type = fields.type as InitializerSpec["type"];
+  const known = Object.hasOwn(FIELDS, String(type)) ? FIELDS[type] : undefined;
+  if (known === undefined) throw badField(`${path}.type`, `one of ${Object.keys(FIELDS).join(", ")}`, fields.type);
+  for (const name of Object.keys(fields)) {
+    if (name !== "type" && !known.includes(name)) {
+      throw badField(`${path}.${name}`, `no such field of ${type} (${["type", ...known].join(", ")})`, fields[name]);
+    }
+  }
+  const seed = seedOf(`${path}.seed`, fields.seed);
+  switch (type) {
+    case "constant":
+      return { type, value: float(`${path}.value`, fields.value, 0) };
+    case "uniform": {
+      const low = float(`${path}.low`, fields.low, -0.05);
+      const high = float(`${path}.high`, fields.high, 0.05);
+      if (Math.fround(high) <= Math.fround(low)) throw badField(`${path}.high`, `a float32 above low, which is ${low}`, high);
+      if (high - low > FLOAT32_MAX) throw badField(`${path}.high`, `a range that float32 can hold, from ${low} on`, high);
+      return { type, low, high, seed };
+    }
+    case "normal":
+    case "truncatedNormal": {
+      const mean = float(`${path}.mean`, fields.mean, 0);
+      const std = notNegative(`${path}.std`, fields.std, 0.05);
+      if (Math.abs(mean) + NORMAL_MAX * std > FLOAT32_MAX) throw badField(`${path}.std`, `mean ± ${NORMAL_MAX} std within float32`, std);
+      return { type, mean, std, seed };
+    }
+    case "xavier": {
+      const distribution = oneOf(`${path}.distribution`, fields.distribution ?? "uniform", DISTRIBUTIONS);
+      return { type, distribution, gain: notNegative(`${path}.gain`, fields.gain, 1), seed };
+    }
+    case "he": {
+      const distribution = oneOf(`${path}.distribution`, fields.distribution ?? "normal", DISTRIBUTIONS);
+      return { type, distribution, fan: oneOf(`${path}.fan`, fields.fan ?? "in", ["in", "out"]), seed };
+    }
+  }
+}
+
+/** What a spec means for a parameter of this shape. */
+export function drawOf(spec: ResolvedInitializer, shape: readonly number[]): Draw {
+  switch (spec.type) {
+    case "constant":
+      return { kind: "constant", value: spec.value };
+    case "uniform":
+      return { kind: "uniform", low: spec.low, high: spec.high };
+    case "normal":
+    case "truncatedNormal":
+      return { kind: spec.type, mean: spec.mean, std: spec.std };
+    case "xavier": {
+      const { fanIn, fanOut } = fansOf(shape);
+      return drawOfStd(spec.distribution, spec.gain * Math.sqrt(2 / (fanIn + fanOut)));
+    }
+    case "he": {
+      const { fanIn, fanOut } = fansOf(shape);
+      return drawOfStd(spec.distribution, Math.sqrt(2 / (spec.fan === "in" ? fanIn : fanOut)));
+    }
+  }
+}
+
+export function fansOf(shape: readonly number[]): { readonly fanIn: number; readonly fanOut: number } {
+  const [first = 1, second = first] = shape;
+  const field = shape.slice(2).reduce((product, length) => product * length, 1);
+  return { fanIn: second * field, fanOut: first * field };
+}
+
+/** Numbers around 0 with this standard deviation. */
+function drawOfStd(distribution: Distribution, std: number): Draw {
+  if (std === 0) return { kind: "constant", value: 0 };
+  if (distribution === "uniform") return { kind: "uniform", low: -std * Math.sqrt(3), high: std * Math.sqrt(3) };
+  return { kind: distribution, mean: 0, std: distribution === "normal" ? std : std / TRUNCATED_STD };
+}
+
+function float(path: string, value: unknown, initial: number): number {
+  if (value === undefined) return initial;
+  if (typeof value === "number" && Math.abs(value) <= FLOAT32_MAX) return value;
+  throw badField(path, "a number that float32 can hold", value);
+}
+
+function notNegative(path: string, value: unknown, initial: number): number {
+  const checked = float(path, value, initial);
+  if (checked >= 0) return checked;
+  throw badField(path, "a number of at least 0", value);
+}
+
+function seedOf(path: string, value: unknown): number {
+  if (value === undefined) return 0;
+  if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0) return value;
+  throw badField(path, "a whole number from 0 to 2^53 - 1", value);
+}
+
+function oneOf<T extends string>(path: string, value: unknown, names: readonly T[]): T {
+  const found = names.find((name) => name === value);
+  if (found !== undefined) return found;
+  throw badField(path, `one of ${names.join(", ")}`, value);
+}

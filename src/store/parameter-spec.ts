@@ -1,0 +1,92 @@
+// parameter-spec — what a parameter is, as workers describe it and servers compare it. A plain value that goes through JSON unchanged.
+//
+// Invariants:
+//   P1. A spec that came over the wire is checked whole before anything is made of it.
+//   P2. Two specs are alike when every field is; the difference is told field by field.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { hashText } from "../keys/hash-text.ts";
+import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
+import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
+import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "./updaters/optimizer-spec.ts";
+
+/** What tensors and tables have in common. */
+type CommonSpec = {
+  readonly name: string;
+  readonly initializer: ResolvedInitializer;
+  readonly optimizer: ResolvedOptimizer;
+  /** async: applied when they arrive. sync: gathered for each clock, reduced in rank order and applied once. */
+  readonly updates: "async" | "sync";
+  /** How a sync round becomes one gradient. */
+  readonly reduce: "sum" | "mean";
+  /** How many clocks a read may be behind; left out: any number. */
+  readonly staleness: number | undefined;
+};
+
+export type TensorSpec = CommonSpec & { readonly kind: "tensor"; readonly shape: readonly number[] };
+
+export type TableSpec = CommonSpec & {
+  readonly kind: "table";
+  readonly width: number;
+  /** A table of fixed size has keys below this; left out, every u64 is one. */
+  readonly rows: number | undefined;
+  /** Counts the updates of each row, for caches that must not be too far behind. */
+  readonly versions: boolean;
+};
+
+export type ParameterSpec = TensorSpec | TableSpec;
+
+const NAME_LENGTH_MAX = 256;
+
+const common = {
+  name: shortText(NAME_LENGTH_MAX),
+  updates: oneOf("async", "sync"),
+  reduce: oneOf("sum", "mean"),
+  staleness: optional(count),
+  initializer: ((value, path) => resolveInitializer(value as InitializerSpec, path)) as Check<ResolvedInitializer>,
+  optimizer: ((value, path) => resolveOptimizer(value as OptimizerSpec, path)) as Check<ResolvedOptimizer>,
+};
+const tensorFields = object({ kind: oneOf("tensor"), ...common, shape: list(count) });
+const tableFields = object({ kind: oneOf("table"), ...common, width: count, rows: optional(count), versions: flag });
+
+/** What stands for a parameter's name on the wire. Never 0. */
+export function parameterNumber(name: string): number {
+  return hashText(name) || 1;
+}
+
+/** P1. Throws BAD_REQUEST, or BAD_ARGUMENT for an optimizer or initializer that cannot be. */
+export function decodeParameterSpec(json: string): ParameterSpec {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch (cause) {
+    throw new WeighbridgeError("BAD_REQUEST", "the spec of a parameter is no JSON", { cause });
+  }
+  const kind = object({ kind: oneOf("tensor", "table") })(value, "spec").kind;
+  const spec = kind === "tensor" ? tensorFields(value, "spec") : tableFields(value, "spec");
+  if (spec.name === "") throw new WeighbridgeError("BAD_REQUEST", "the name of a parameter is empty");
+  if (spec.kind === "table" && spec.width === 0) throw new WeighbridgeError("BAD_REQUEST", `the rows of ${spec.name} have no elements`);
+  return spec;
+}
+
+/** P2. One sentence part for each field in which they differ: "optimizer.learningRate is 0.1 and 0.2". */
+export function specDifferences(one: ParameterSpec, other: ParameterSpec): readonly string[] {
+  return differences(one, other, "");
+}
+
+function differences(one: unknown, other: unknown, path: string): string[] {
+  if (Object.is(one, other)) return [];
+  if (isRecord(one) && isRecord(other)) {
+    const names = new Set([...Object.keys(one), ...Object.keys(other)]);
+    return [...names].sort().flatMap((name) => differences(one[name], other[name], path === "" ? name : `${path}.${name}`));
+  }
+  return [`${path} is ${show(one)} and ${show(other)}`];
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null;
+}
+
+function show(value: unknown): string {
+  return value === undefined ? "left out" : JSON.stringify(value);
+}

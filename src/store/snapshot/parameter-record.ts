@@ -1,0 +1,110 @@
+// parameter-record — a parameter as a checkpoint's manifest describes it: what it is called, how large it is, which columns its rows have, and
+// how it is trained. A column is one thing that every row has: its values, a slot of the optimizer, a version. Not the parameter itself.
+//
+//   tensor   rows 0 to rowCount − 1; `shape` is the user's, and has rowCount × width elements
+//   table    rowCount rows with a u64 key each: the column `keys`; `shape` is empty
+//
+// P1. Every parameter has the column `values`, F32, `width` per row; a table, and only a table, has `keys`, U64, one per row.
+// P2. Column names are unique within a parameter.
+
+import { type Check, count, list, object, oneOf, text } from "../../wire/json-body.ts";
+import { type Described, described, type JsonObject, jsonObject } from "./json-value.ts";
+import { DTYPE_BYTES, elementCount } from "./safetensors.ts";
+import { type ChunkKey, isColumnName } from "./section-name.ts";
+
+export const KEYS_COLUMN = "keys";
+export const VALUES_COLUMN = "values";
+
+export type ColumnDtype = "F32" | "F64" | "U32" | "U64";
+
+export type ColumnRecord = {
+  readonly name: string;
+  readonly dtype: ColumnDtype;
+  /** Elements per row, or per chunk. */
+  readonly width: number;
+  /** A column of the chunk has `width` elements in all, such as the step count of a block. */
+  readonly per: "row" | "chunk";
+};
+
+export type ParameterRecord = {
+  readonly name: string;
+  readonly kind: "tensor" | "table";
+  readonly shape: readonly number[];
+  readonly rowCount: number;
+  /** Values per row. */
+  readonly width: number;
+  readonly columns: readonly ColumnRecord[];
+  readonly optimizer: Described;
+  readonly initializer: Described;
+  readonly consistency: Described;
+  /** Of the learning rate. */
+  readonly schedule: Described;
+  /** What else belongs to its spec: codec, bounds, clipping. Kept word for word. */
+  readonly settings: JsonObject;
+  /** What training made of it beyond its columns, such as a step count. Kept word for word. */
+  readonly state: JsonObject;
+};
+
+const columnShape: Check<ColumnRecord> = object({
+  name: text,
+  dtype: oneOf("F32", "F64", "U32", "U64"),
+  width: count,
+  per: oneOf("row", "chunk"),
+});
+
+export const parameterShape: Check<ParameterRecord> = object({
+  name: text,
+  kind: oneOf("tensor", "table"),
+  shape: list(count),
+  rowCount: count,
+  width: count,
+  columns: list(columnShape),
+  optimizer: described,
+  initializer: described,
+  consistency: described,
+  schedule: described,
+  settings: jsonObject,
+  state: jsonObject,
+});
+
+/** What the shape does not say: why this record contradicts itself, or undefined. */
+export function parameterProblem({ name, kind, shape, rowCount, width, columns }: ParameterRecord): string | undefined {
+  const subject = `parameter ${JSON.stringify(name)}`;
+  if (name === "") return "a parameter has no name";
+  if (width === 0) return `${subject} has rows without values`;
+  if (kind === "table" && shape.length > 0) return `${subject} is a table, yet has a shape`;
+  if (kind === "tensor" && elementCount(shape) !== rowCount * width) {
+    return `${subject} has shape [${shape.join(", ")}], which is not ${rowCount} rows of ${width} values`;
+  }
+  const names = new Set(columns.map((column) => column.name));
+  if (names.size < columns.length) return `${subject} has two columns of one name`; // P2
+  const wrong = columns.find((column) => !isColumnName(column.name) || column.width === 0);
+  if (wrong !== undefined) return `${subject} has a column ${JSON.stringify(wrong.name)} of width ${wrong.width}`;
+  if (!hasColumn(columns, { name: VALUES_COLUMN, dtype: "F32", width, per: "row" })) {
+    return `${subject} has no column ${VALUES_COLUMN} of F32, ${width} per row`; // P1
+  }
+  const hasKeys = hasColumn(columns, { name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
+  if (hasKeys !== (kind === "table") || (!hasKeys && names.has(KEYS_COLUMN))) {
+    return `${subject} is a ${kind}: only a table has the column ${KEYS_COLUMN}, of one U64 per row`;
+  }
+  return undefined;
+}
+
+function hasColumn(columns: readonly ColumnRecord[], { name, dtype, width, per }: ColumnRecord): boolean {
+  return columns.some((column) => column.name === name && column.dtype === dtype && column.width === width && column.per === per);
+}
+
+/** A column's shape in a chunk of this many rows. One per row is a plain list; `keys` and versions read better so. */
+export function columnShapeIn({ width, per }: ColumnRecord, rowCount: number): readonly number[] {
+  if (per === "chunk") return [width];
+  return width === 1 ? [rowCount] : [rowCount, width];
+}
+
+export function columnBytesPerRow({ dtype, width, per }: ColumnRecord): number {
+  return per === "row" ? width * DTYPE_BYTES[dtype] : 0;
+}
+
+/** Tensors are cut by rows, tables by parts. */
+export function chunkKindOf({ kind }: ParameterRecord): ChunkKey["kind"] {
+  return kind === "tensor" ? "rows" : "parts";
+}

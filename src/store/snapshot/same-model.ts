@@ -1,0 +1,43 @@
+// same-model — whether a checkpoint is of the model that wants to be restored from it. Names, shapes and columns decide: they are what the
+// bytes mean. How it is trained from here on (learning rate, schedule, consistency) may be another matter, and is the caller's.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { ColumnRecord, ParameterRecord } from "./parameter-record.ts";
+
+/** A sentence for each way in which the saved parameters are not the wanted ones. */
+export function modelDifferences(saved: readonly ParameterRecord[], wanted: readonly ParameterRecord[]): string[] {
+  const found = new Map(saved.map((parameter) => [parameter.name, parameter]));
+  const asked = new Set(wanted.map(({ name }) => name));
+  return [
+    ...wanted.flatMap((parameter) => differences(found.get(parameter.name), parameter)),
+    ...saved.filter(({ name }) => !asked.has(name)).map(({ name }) => `${JSON.stringify(name)} is in the checkpoint, but not in the model`),
+  ];
+}
+
+/** Throws CHECKPOINT_FOREIGN, which says every difference. `checkpoint` is its path, for the message. */
+export function requireSameModel(checkpoint: string, saved: readonly ParameterRecord[], wanted: readonly ParameterRecord[]): void {
+  const all = modelDifferences(saved, wanted);
+  if (all.length > 0) throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${checkpoint} is of another model: ${all.join("; ")}`);
+}
+
+function differences(saved: ParameterRecord | undefined, wanted: ParameterRecord): string[] {
+  const name = JSON.stringify(wanted.name);
+  if (saved === undefined) return [`${name} is in the model, but not in the checkpoint`];
+  const found: string[] = [];
+  const compare = (what: string, was: string, is: string): void => {
+    if (was !== is) found.push(`${name} has ${what} ${was} in the checkpoint, ${is} in the model`);
+  };
+  compare("kind", saved.kind, wanted.kind);
+  if (saved.kind === "tensor" && wanted.kind === "tensor") compare("shape", `[${saved.shape.join(", ")}]`, `[${wanted.shape.join(", ")}]`);
+  compare("width", String(saved.width), String(wanted.width));
+  compare("optimizer", saved.optimizer.kind, wanted.optimizer.kind);
+  compare("columns", columnsText(saved.columns), columnsText(wanted.columns));
+  return found;
+}
+
+function columnsText(columns: readonly ColumnRecord[]): string {
+  return columns
+    .map(({ name, dtype, width, per }) => `${name} (${dtype} × ${width} per ${per})`)
+    .sort()
+    .join(", ");
+}

@@ -1,0 +1,50 @@
+// table-requests — what a TableStore is asked, all as addresses in the arena. Keys are u64, values f32 and `width` to a key, all side by side.
+
+export type TableUpdate = {
+  readonly keys: number;
+  readonly keyCount: number;
+  readonly gradients: number;
+  /** How many updates of the caller each gradient sums up (u32 each): what a row's version grows by. One each when left out. */
+  readonly updateCounts?: number | undefined;
+};
+
+export type TablePull = {
+  readonly keys: number;
+  readonly keyCount: number;
+  readonly out: number;
+  /** Where the rows' versions go, u32 each. */
+  readonly versionsOut?: number | undefined;
+};
+
+export type TableSync = {
+  readonly keys: number;
+  readonly keyCount: number;
+  /** The version of each key that the caller has, u32; VERSION_NONE where it has none. */
+  readonly known: number;
+  /** How many updates a row may be ahead without being sent; Infinity sends only those that the caller does not have. */
+  readonly bound: number;
+  /** Room for keyCount u32 each, and keyCount rows. */
+  readonly indexesOut: number;
+  readonly versionsOut: number;
+  readonly rowsOut: number;
+};
+
+export type TableRestore = {
+  readonly keys: number;
+  readonly keyCount: number;
+  /** Everything that follows the key of a row, for each key in turn. */
+  readonly payloads: number;
+};
+
+/** Part of every row, counted from its values. */
+export type RowColumn = { readonly offset: number; readonly byteCount: number };
+
+export type RowColumns = {
+  readonly key: RowColumn;
+  readonly values: RowColumn;
+  /** Slots and words of the optimizer; of no bytes where it has none. */
+  readonly slots: RowColumn;
+  readonly version: RowColumn | undefined;
+  /** All but the key. */
+  readonly payload: RowColumn;
+};

@@ -1,0 +1,273 @@
+// table-store — an embedding table on one server: u64 key → row of `width` values with its optimizer's slots, made on first update. Not a
+// protocol and not a policy: requests come as addresses in the arena, duplicates summed, clocks checked, gradients admitted.
+//
+//   row     [ key u64 | values f32 × width | slots and words of the updater | version u32, where asked for ]
+//
+// A call works through its keys in chunks whose rows fit the second-level cache: find the rows, start the new ones, update or copy.
+//
+// Invariants:
+//   T1. An update is applied whole or not at all: when the arena has no room for its new rows it throws before any value changed.
+//   T2. A pull inserts nothing: a key without a row reads as its initial value, version 0. So its first update changes that value.
+//   T3. What a row begins with depends on its key alone (the initializer's duty): rows are the same on every server and after a removal.
+//   T4. A row's version counts its updates, modulo 2^32.
+
+import { assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { type Arena, arenaFull } from "../kernel/arena.ts";
+import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
+import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
+import type { RowColumns, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
+
+const KEY_BYTES = 8;
+const FLOAT_BYTES = 4;
+const WORD_BYTES = 4;
+/** A quarter of a small second-level cache. */
+const CHUNK_BYTES = 131_072;
+/** The kernels probe this many keys together. */
+const PROBED_TOGETHER = 128;
+const CHUNK_ROWS_MAX = 8 * PROBED_TOGETHER;
+const WORD_MAX = 0xffff_ffff;
+
+/** The widest row: 512 KiB of values. */
+export const TABLE_WIDTH_MAX = 131_072;
+
+/** What a table asks of its optimizer; an Updater is one. `rows` lists the addresses (u32) of the rows' first values. */
+export interface RowUpdater {
+  /** Bytes of slots and words behind the values of a row. */
+  rowExtraBytes(): number;
+  /** Sets the slots of new rows, whose values are set already and whose slots and words are zero. */
+  startRows(rows: number, rowCount: number): void;
+  /** One step for each listed row in turn, with `width` floats of gradient each. */
+  updateRows(rows: number, rowCount: number, gradients: number): void;
+}
+
+/** Sets the values of new rows, listed as above. The key of a row lies 8 bytes before its values, and nothing else decides them (T3). */
+export interface RowInitializer {
+  initializeRows(rows: number, rowCount: number): void;
+}
+
+export type TableStoreOptions = {
+  readonly arena: Arena;
+  readonly kernels: Kernels;
+  readonly rowKernels: RowKernels;
+  readonly width: number;
+  readonly updater: RowUpdater;
+  readonly initializer: RowInitializer;
+  /** Whether rows count their updates, for caches that tolerate some. Defaults to false. */
+  readonly versions?: boolean | undefined;
+  /** Keys the hash of the table (a u64). Random when left out. */
+  readonly secret?: bigint | undefined;
+};
+
+export class TableStore {
+  readonly width: number;
+  /** Where the parts of a row lie, counted from its values: for checkpoints. */
+  readonly columns: RowColumns;
+  readonly #arena: Arena;
+  readonly #kernels: Kernels;
+  readonly #rowKernels: RowKernels;
+  readonly #updater: RowUpdater;
+  readonly #initializer: RowInitializer;
+  readonly #table: number;
+  readonly #valueBytes: number;
+  readonly #chunkRows: number;
+  /** Two lists of chunkRows rows, and as many spare rows that stand in for missing ones. */
+  readonly #scratch: number;
+  readonly #scratchBytes: number;
+  readonly #fresh: number;
+  readonly #spares: number;
+  readonly #spareBytes: number;
+  #closed = false;
+
+  /** Throws BAD_ARGUMENT for an impossible width, ARENA_FULL. */
+  constructor(options: TableStoreOptions) {
+    const { arena, kernels, width, updater, versions = false } = options;
+    if (!(Number.isInteger(width) && width >= 1 && width <= TABLE_WIDTH_MAX)) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `rows of a table are 1 to ${TABLE_WIDTH_MAX} floats wide, not ${width}`);
+    }
+    this.width = width;
+    this.#arena = arena;
+    this.#kernels = kernels;
+    this.#rowKernels = options.rowKernels;
+    this.#updater = updater;
+    this.#initializer = options.initializer;
+    this.#valueBytes = width * FLOAT_BYTES;
+    this.columns = columnsOf(this.#valueBytes, updater.rowExtraBytes(), versions);
+    this.#chunkRows = chunkRowsFor(ROW_KEY_BYTES + this.columns.payload.byteCount);
+    this.#spareBytes = Math.ceil((ROW_KEY_BYTES + this.#valueBytes) / KEY_BYTES) * KEY_BYTES;
+    this.#scratchBytes = this.#chunkRows * (2 * WORD_BYTES + this.#spareBytes);
+    this.#scratch = arena.allocate(this.#scratchBytes);
+    this.#fresh = this.#scratch + this.#chunkRows * WORD_BYTES;
+    this.#spares = this.#fresh + this.#chunkRows * WORD_BYTES;
+    try {
+      this.#table = kernels.createTable({ payloadBytes: this.columns.payload.byteCount, secret: options.secret ?? randomSecret() });
+    } catch (thrown) {
+      arena.release(this.#scratch, this.#scratchBytes);
+      throw thrown;
+    }
+  }
+
+  get rowCount(): number {
+    return this.#kernels.rowCount(this.#table);
+  }
+
+  /** Arena bytes of rows, slots and index. */
+  get usedBytes(): number {
+    return this.#kernels.tableBytes(this.#table);
+  }
+
+  /** Makes the rows that are missing, then takes one optimizer step on each row named, in order. Throws ARENA_FULL (T1). */
+  update(update: TableUpdate): void {
+    const { keys, keyCount, gradients, updateCounts = 0 } = update;
+    const { version } = this.columns;
+    this.#makeRoom(keys, keyCount);
+    for (let from = 0; from < keyCount; from += this.#chunkRows) {
+      const count = Math.min(this.#chunkRows, keyCount - from);
+      this.#locate(keys + from * KEY_BYTES, count);
+      this.#updater.updateRows(this.#scratch, count, gradients + from * this.#valueBytes);
+      if (version === undefined) continue;
+      this.#rowKernels.addWords(this.#scratch, count, version.offset, updateCounts === 0 ? 0 : updateCounts + from * WORD_BYTES);
+    }
+  }
+
+  /** Makes the rows that are missing, with what they begin with. Throws ARENA_FULL, none made. */
+  touch(keys: number, keyCount: number): void {
+    this.#makeRoom(keys, keyCount);
+    for (let from = 0; from < keyCount; from += this.#chunkRows) {
+      this.#locate(keys + from * KEY_BYTES, Math.min(this.#chunkRows, keyCount - from));
+    }
+  }
+
+  /** out = the values of each key in turn; initial values where there is no row (T2). Versions as well where `versionsOut` is given. */
+  pull(pull: TablePull): void {
+    const { keys, keyCount, out, versionsOut } = pull;
+    const { version } = this.columns;
+    assert(versionsOut === undefined || version !== undefined, "this table counts no versions");
+    for (let from = 0; from < keyCount; from += this.#chunkRows) {
+      const count = Math.min(this.#chunkRows, keyCount - from);
+      const chunk = keys + from * KEY_BYTES;
+      const missing = this.#rowKernels.findValues(this.#table, chunk, count, this.#valueBytes, this.#scratch);
+      if (versionsOut !== undefined && version !== undefined) {
+        this.#rowKernels.readRows(this.#scratch, count, version.offset, WORD_BYTES, versionsOut + from * WORD_BYTES);
+      }
+      if (missing > 0) this.#standIn(count, chunk, 0);
+      this.#rowKernels.readRows(this.#scratch, count, 0, this.#valueBytes, out + from * this.#valueBytes);
+    }
+  }
+
+  /**
+   * Pulls only the rows that are more than `bound` updates ahead of the versions the caller has (VERSION_NONE: it has none): writes their
+   * indexes in `keys`, their versions and values, one after the other, and returns how many. Only for tables with versions.
+   */
+  sync(sync: TableSync): number {
+    const { keys, keyCount, known, indexesOut, versionsOut, rowsOut } = sync;
+    const { version } = this.columns;
+    assert(version !== undefined, "this table counts no versions");
+    const bound = Math.min(sync.bound, WORD_MAX);
+    let total = 0;
+    for (let from = 0; from < keyCount; from += this.#chunkRows) {
+      const count = Math.min(this.#chunkRows, keyCount - from);
+      this.#rowKernels.findValues(this.#table, keys + from * KEY_BYTES, count, WORD_BYTES, this.#scratch);
+      const [indexes, versions] = [indexesOut + total * WORD_BYTES, versionsOut + total * WORD_BYTES];
+      const theirs = known + from * WORD_BYTES;
+      const stale = this.#rowKernels.staleRows(this.#scratch, count, version.offset, theirs, bound, from, indexes, versions);
+      this.#standIn(stale, keys, indexes);
+      this.#rowKernels.readRows(this.#scratch, stale, 0, this.#valueBytes, rowsOut + total * this.#valueBytes);
+      total += stale;
+    }
+    return total;
+  }
+
+  /** Removes the rows of these keys; returns how many there were. Their next update makes them anew (T3). */
+  remove(keys: number, keyCount: number): number {
+    return this.#kernels.removeRows(this.#table, keys, keyCount);
+  }
+
+  /**
+   * Walks over all rows. `cursor` is CURSOR_BYTES of the caller's, all zero to begin with. Each call lists up to LIST_ROWS_MAX rows at
+   * `rowsOut` (the addresses of their values) and returns how many, perhaps 0, or -1 at the end. Rows may come and go between calls; those
+   * that are there all the while are listed exactly once.
+   */
+  list(cursor: number, rowsOut: number): number {
+    const count = this.#kernels.listRows(this.#table, cursor, rowsOut);
+    const { words } = this.#arena;
+    for (let at = rowsOut >>> 2, end = at + count; at < end; at++) words[at]! += ROW_KEY_BYTES;
+    return count;
+  }
+
+  /** Copies a column of listed rows to `out`, one after the other. */
+  readColumn(rows: number, rowCount: number, column: keyof RowColumns, out: number): void {
+    const at = this.columns[column];
+    assert(at !== undefined, `this table has no ${column}`);
+    this.#rowKernels.readRows(rows, rowCount, at.offset, at.byteCount, out);
+  }
+
+  /** Gives each key a row with exactly this payload: values, slots, words and version, as `readColumn` gave it. Throws ARENA_FULL (T1). */
+  restore(restore: TableRestore): void {
+    const { keys, keyCount, payloads } = restore;
+    const { byteCount } = this.columns.payload;
+    this.#makeRoom(keys, keyCount);
+    for (let from = 0; from < keyCount; from += this.#chunkRows) {
+      const count = Math.min(this.#chunkRows, keyCount - from);
+      this.#rowKernels.locateValues(this.#table, keys + from * KEY_BYTES, count, byteCount, this.#scratch, this.#fresh);
+      this.#rowKernels.writeRows(this.#scratch, count, 0, byteCount, payloads + from * byteCount);
+    }
+  }
+
+  /** Gives all memory back to the arena. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#kernels.destroyTable(this.#table);
+    this.#arena.release(this.#scratch, this.#scratchBytes);
+  }
+
+  /** Afterwards `locateValues` cannot fail for these keys: there is room for certain, or all of them have rows (T1). */
+  #makeRoom(keys: number, keyCount: number): void {
+    if (keyCount === 0 || this.#rowKernels.hasCertainRoom(this.#table, keyCount)) return;
+    const list = this.#arena.tryAllocate(keyCount * WORD_BYTES);
+    const fresh = list === 0 ? NO_ROOM_COUNT : this.#rowKernels.insertValues(this.#table, keys, keyCount, list);
+    if (fresh > 0) this.#start(list, fresh);
+    if (list !== 0) this.#arena.release(list, keyCount * WORD_BYTES);
+    if (fresh === NO_ROOM_COUNT) throw arenaFull(this.#arena, `new rows among ${keyCount} keys of a table of ${this.rowCount} rows`);
+  }
+
+  /** Lists the rows of one chunk of keys in the scratch, new ones started. */
+  #locate(keys: number, keyCount: number): void {
+    const { byteCount } = this.columns.payload;
+    const fresh = this.#rowKernels.locateValues(this.#table, keys, keyCount, byteCount, this.#scratch, this.#fresh);
+    if (fresh > 0) this.#start(this.#fresh, fresh);
+  }
+
+  #start(rows: number, rowCount: number): void {
+    this.#initializer.initializeRows(rows, rowCount);
+    this.#updater.startRows(rows, rowCount);
+  }
+
+  /** Lets spare rows with initial values stand in the scratch's list for keys that have no row (T2). */
+  #standIn(rowCount: number, keys: number, indexes: number): void {
+    const count = this.#rowKernels.standIn(this.#scratch, rowCount, keys, indexes, this.#spares, this.#spareBytes, this.#fresh);
+    if (count > 0) this.#initializer.initializeRows(this.#fresh, count);
+  }
+}
+
+function columnsOf(valueBytes: number, extraBytes: number, versions: boolean): RowColumns {
+  const versionBytes = versions ? WORD_BYTES : 0;
+  return {
+    key: { offset: -ROW_KEY_BYTES, byteCount: KEY_BYTES },
+    values: { offset: 0, byteCount: valueBytes },
+    slots: { offset: valueBytes, byteCount: extraBytes },
+    version: versions ? { offset: valueBytes + extraBytes, byteCount: WORD_BYTES } : undefined,
+    payload: { offset: 0, byteCount: valueBytes + extraBytes + versionBytes },
+  };
+}
+
+/** As many rows as fit a chunk: at least one, whole batches of the kernels where there are several. */
+function chunkRowsFor(rowBytes: number): number {
+  const rows = Math.max(1, Math.min(CHUNK_ROWS_MAX, Math.floor(CHUNK_BYTES / rowBytes)));
+  return rows < PROBED_TOGETHER ? rows : rows - (rows % PROBED_TOGETHER);
+}
+
+function randomSecret(): bigint {
+  return crypto.getRandomValues(new BigUint64Array(1))[0]!;
+}

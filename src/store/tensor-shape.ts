@@ -1,0 +1,57 @@
+// tensor-shape — how a dense tensor is cut: rows of `width` floats, in blocks of consecutive rows. Known to workers and servers alike.
+//
+//   shape [n]          n rows of one float           shape [r, c, …]   r rows of c × … floats         shape []   one row of one float
+//   block              as many whole rows as fit BLOCK_BYTES; a row that is longer than that is cut, and the tensor has no rows of its own
+//                      (`hasRows` is false: it can be pushed and pulled whole, not row by row)
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { BLOCK_BYTES } from "../wire/frame.ts";
+
+const FLOAT_BYTES = 4;
+const BLOCK_FLOATS = BLOCK_BYTES / FLOAT_BYTES;
+/** Indexes of blocks are u32 on the wire. */
+const BLOCKS_MAX = 2 ** 32;
+
+export class TensorShape {
+  readonly rowCount: number;
+  readonly width: number;
+  readonly floatCount: number;
+  readonly hasRows: boolean;
+  readonly blockCount: number;
+  /** Floats of every block but the last. */
+  readonly blockFloats: number;
+
+  /** Throws BAD_ARGUMENT for a dimension that is no whole number from 1 up, and for more elements than can be counted. */
+  constructor(shape: readonly number[]) {
+    const [rowCount = 1, ...rest] = shape;
+    const width = rest.reduce((product, size) => product * size, 1);
+    if (!shape.every((size) => Number.isSafeInteger(size) && size >= 1) || !Number.isSafeInteger(rowCount * width)) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `a shape is a list of whole numbers from 1 up, not [${shape.join(", ")}]`);
+    }
+    this.rowCount = rowCount;
+    this.width = width;
+    this.floatCount = rowCount * width;
+    this.hasRows = width <= BLOCK_FLOATS;
+    this.blockFloats = this.hasRows ? Math.floor(BLOCK_FLOATS / width) * width : BLOCK_FLOATS;
+    this.blockCount = Math.ceil(this.floatCount / this.blockFloats);
+    if (this.blockCount > BLOCKS_MAX) throw new WeighbridgeError("BAD_ARGUMENT", `a tensor of ${this.floatCount} elements is too large`);
+  }
+
+  get rowsPerBlock(): number {
+    return this.blockFloats / this.width;
+  }
+
+  /** The first element of a block among all. */
+  firstFloat(block: number): number {
+    return block * this.blockFloats;
+  }
+
+  floatsOf(block: number): number {
+    return Math.min(this.blockFloats, this.floatCount - this.firstFloat(block));
+  }
+
+  /** The block that holds this row. */
+  blockOfRow(row: number): number {
+    return Math.floor(row / this.rowsPerBlock);
+  }
+}

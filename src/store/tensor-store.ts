@@ -1,0 +1,231 @@
+// tensor-store — the blocks of one dense tensor that this server owns: values where sockets write them from, and the optimizer's slots.
+// Blocks appear with their initial values when they are first touched. Not the placement: whoever asks for a block here owns it here.
+//
+//   values of a block   contiguous floats, held while a socket writes from them
+//   slots of a block    a span of their own, slot k after slot k - 1; never leave the server but in a checkpoint
+//
+// Invariants:
+//   T1. The values of a held block never change: an update writes a fresh span, which takes its place (copy on write).
+//   T2. A span that was replaced, or whose tensor was closed, is released with its last hold; an unheld one at once.
+//   T3. An update that finds no room changes nothing.
+//   T4. Initial values depend on the parameter and the element's index alone, not on the server or the moment.
+
+import { assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { type Arena, arenaFull } from "../kernel/arena.ts";
+import type { Kernels } from "../kernel/kernels.ts";
+import type { Initializer } from "./initializers/initializer.ts";
+import type { TensorShape } from "./tensor-shape.ts";
+import type { Updater, UpdateStep } from "./updaters/updater.ts";
+
+const FLOAT_BYTES = 4;
+
+/** A block's values at rest, until `release`. */
+export type HeldValues = {
+  readonly values: Float32Array<ArrayBufferLike>;
+  release(): void;
+};
+
+/** The values of a block, as long as somebody needs them. */
+class Span {
+  readonly address: number;
+  readonly byteCount: number;
+  readonly #arena: Arena;
+  #holdCount = 0;
+  #isRetired = false;
+
+  constructor(arena: Arena, address: number, byteCount: number) {
+    this.#arena = arena;
+    this.address = address;
+    this.byteCount = byteCount;
+  }
+
+  get isHeld(): boolean {
+    return this.#holdCount > 0;
+  }
+
+  hold(): HeldValues {
+    this.#holdCount++;
+    let held = true;
+    const values = this.#arena.floats.subarray(this.address >>> 2, (this.address + this.byteCount) >>> 2);
+    return {
+      values,
+      release: () => {
+        assert(held, "a block was released twice");
+        held = false;
+        this.#holdCount--;
+        this.#releaseIfDone();
+      },
+    };
+  }
+
+  /** T2 */
+  retire(): void {
+    this.#isRetired = true;
+    this.#releaseIfDone();
+  }
+
+  #releaseIfDone(): void {
+    if (this.#isRetired && this.#holdCount === 0) this.#arena.release(this.address, this.byteCount);
+  }
+}
+
+type Block = {
+  span: Span;
+  /** The address of the slots; 0 when the optimizer has none. */
+  readonly slots: number;
+  readonly slotBytes: number;
+  readonly rowCount: number;
+  /** Updates that were applied. */
+  step: number;
+};
+
+/** A gradient, and how it is applied. */
+export type BlockUpdate = Omit<UpdateStep, "step"> & {
+  /** Its address in the arena. */
+  readonly gradients: number;
+};
+
+export type TensorStoreOptions = {
+  readonly arena: Arena;
+  readonly kernels: Kernels;
+  readonly shape: TensorShape;
+  /** Its rows are the tensor's; of a tensor without rows, single elements. */
+  readonly updater: Updater;
+  readonly initializer: Initializer;
+};
+
+export class TensorStore {
+  readonly shape: TensorShape;
+  readonly #arena: Arena;
+  readonly #kernels: Kernels;
+  readonly #updater: Updater;
+  readonly #initializer: Initializer;
+  readonly #blocks = new Map<number, Block>();
+
+  constructor({ arena, kernels, shape, updater, initializer }: TensorStoreOptions) {
+    this.shape = shape;
+    this.#arena = arena;
+    this.#kernels = kernels;
+    this.#updater = updater;
+    this.#initializer = initializer;
+  }
+
+  /** The blocks that are here, ascending. */
+  get blockIndexes(): readonly number[] {
+    return [...this.#blocks.keys()].sort((a, b) => a - b);
+  }
+
+  get usedBytes(): number {
+    let bytes = 0;
+    for (const { span, slotBytes } of this.#blocks.values()) bytes += span.byteCount + slotBytes;
+    return bytes;
+  }
+
+  /** Updates that were applied to a block. */
+  stepOf(index: number): number {
+    return this.#blocks.get(index)?.step ?? 0;
+  }
+
+  /** Holds a block's values where they lie. Throws OUT_OF_RANGE or ARENA_FULL. */
+  hold(index: number): HeldValues {
+    return this.#block(index).span.hold();
+  }
+
+  /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, or ARENA_FULL with nothing changed (T3). */
+  update(index: number, push: BlockUpdate): void {
+    const block = this.#block(index);
+    const { span } = block;
+    const target = span.isHeld ? this.#arena.allocate(span.byteCount) : span.address; // T1
+    this.#apply(block, push, target);
+    if (target !== span.address) this.#replace(block, target);
+  }
+
+  /** Makes the block, so that what follows finds it. Throws OUT_OF_RANGE or ARENA_FULL. */
+  touch(index: number): void {
+    this.#block(index);
+  }
+
+  /**
+   * As `update`, of a block that is there, with a gradient whose memory (as much as the block's) is given away: it is released, or takes the
+   * place of values that are held. So it cannot fail.
+   */
+  updateOwned(index: number, push: BlockUpdate): void {
+    const block = this.#block(index);
+    const { span } = block;
+    const target = span.isHeld ? push.gradients : span.address;
+    this.#apply(block, push, target);
+    if (target === span.address) this.#arena.release(push.gradients, span.byteCount);
+    else this.#replace(block, target);
+  }
+
+  /** Applies gradients to rows of one block: `rows` lists u32 indexes within it, each once. As `update` otherwise. */
+  updateRows(index: number, { rows, listed, ...push }: BlockUpdate & { readonly rows: number; readonly listed: number }): void {
+    const block = this.#block(index);
+    this.#own(block);
+    block.step++;
+    this.#updater.begin({ ...push, step: block.step });
+    const { slots, rowCount } = block;
+    this.#updater.updateBlockRows({ values: block.span.address, slots, rowCount }, rows, listed, push.gradients);
+  }
+
+  /** A worker is about to get this block's values: some optimizers want to know. */
+  notePull(index: number, workerRank: number): void {
+    const { span, slots, rowCount } = this.#block(index);
+    this.#updater.notePull({ values: span.address, slots, rowCount }, workerRank);
+  }
+
+  /** Frees everything; what is held goes with its last hold. */
+  close(): void {
+    for (const { span, slots, slotBytes } of this.#blocks.values()) {
+      span.retire();
+      if (slots !== 0) this.#arena.release(slots, slotBytes);
+    }
+    this.#blocks.clear();
+  }
+
+  /** Makes sure that nobody holds the block's values. */
+  #own(block: Block): void {
+    const { span } = block;
+    if (!span.isHeld) return;
+    const target = this.#arena.allocate(span.byteCount);
+    this.#kernels.copy(target, span.address, span.byteCount); // T1
+    this.#replace(block, target);
+  }
+
+  #apply(block: Block, push: BlockUpdate, target: number): void {
+    const { span, slots, rowCount } = block;
+    block.step++;
+    this.#updater.begin({ ...push, step: block.step });
+    this.#updater.updateBlock({ target, source: span.address, slots, rowCount }, push.gradients);
+  }
+
+  #replace(block: Block, address: number): void {
+    const { span } = block;
+    block.span = new Span(this.#arena, address, span.byteCount);
+    span.retire();
+  }
+
+  #block(index: number): Block {
+    const known = this.#blocks.get(index);
+    if (known !== undefined) return known;
+    if (index >= this.shape.blockCount) {
+      throw new WeighbridgeError("OUT_OF_RANGE", `the tensor has ${this.shape.blockCount} blocks; there is no block ${index}`);
+    }
+    const floatCount = this.shape.floatsOf(index);
+    const rowCount = floatCount / this.#updater.width;
+    const byteCount = floatCount * FLOAT_BYTES;
+    const slotBytes = this.#updater.blockSlotBytes(rowCount);
+    const address = this.#arena.allocate(byteCount);
+    const slots = slotBytes === 0 ? 0 : this.#arena.tryAllocate(slotBytes);
+    if (slotBytes > 0 && slots === 0) {
+      this.#arena.release(address, byteCount);
+      throw arenaFull(this.#arena, `${slotBytes} bytes of optimizer state`); // T3
+    }
+    this.#initializer.fill(address, floatCount, this.shape.firstFloat(index)); // T4
+    if (slots !== 0) this.#updater.startBlock(address, slots, rowCount);
+    const block: Block = { span: new Span(this.#arena, address, byteCount), slots, slotBytes, rowCount, step: 0 };
+    this.#blocks.set(index, block);
+    return block;
+  }
+}

@@ -1,0 +1,106 @@
+// learning-rate-schedule — how an optimizer's learning rate changes over a training: a pure function of the step, described by JSON, so that
+// one worker sets it and every server computes the same. Not a counter: whoever asks says which step it is.
+//
+//   constant   1
+//   step       factor^⌊step / every⌋
+//   cosine     floor + (1 - floor)·(1 + cos(π·min(step, steps)/steps))/2
+//   warmUp     from + (1 - from)·(step + 1)/steps up to step `steps` - 1, then `after`, counted from 0 again
+//
+// Invariants:
+//   L1. A schedule gives the share of the base rate that counts at a step: from 0 to 1.
+//   L2. Steps count from 0; equal specs and steps give equal rates on every node.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+
+export type ScheduleSpec =
+  | { readonly type: "constant" }
+  | { readonly type: "step"; readonly every: number; readonly factor: number }
+  | { readonly type: "cosine"; readonly steps: number; readonly floor?: number }
+  | { readonly type: "warmUp"; readonly steps: number; readonly from?: number; readonly after?: ScheduleSpec };
+
+/** A schedule with every field present, in the order of its fields: equal schedules have equal JSON. */
+export type ResolvedSchedule =
+  | { readonly type: "constant" }
+  | { readonly type: "step"; readonly every: number; readonly factor: number }
+  | { readonly type: "cosine"; readonly steps: number; readonly floor: number }
+  | { readonly type: "warmUp"; readonly steps: number; readonly from: number; readonly after: ResolvedSchedule };
+
+export const CONSTANT_SCHEDULE: ResolvedSchedule = { type: "constant" };
+
+/** The fields of each type, besides `type`. */
+const FIELDS: Readonly<Record<string, readonly string[]>> = {
+  constant: [],
+  step: ["every", "factor"],
+  cosine: ["steps", "floor"],
+  warmUp: ["steps", "from", "after"],
+};
+
+/** The share of the base rate at `step` (L1). */
+export function rateShare(schedule: ResolvedSchedule, step: number): number {
+  switch (schedule.type) {
+    case "constant":
+      return 1;
+    case "step":
+      return schedule.factor ** Math.floor(step / schedule.every);
+    case "cosine": {
+      const { steps, floor } = schedule;
+      return floor + ((1 - floor) * (1 + Math.cos((Math.PI * Math.min(step, steps)) / steps))) / 2;
+    }
+    case "warmUp": {
+      const { steps, from, after } = schedule;
+      return step < steps ? from + ((1 - from) * (step + 1)) / steps : rateShare(after, step - steps);
+    }
+  }
+}
+
+/** Fills in the defaults; gives back what it gave before. Throws BAD_ARGUMENT that names the field, what was expected and what was found. */
+export function resolveSchedule(spec: unknown, path = "schedule"): ResolvedSchedule {
+  if (spec === undefined) return CONSTANT_SCHEDULE;
+  if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
+  const fields = spec as Readonly<Record<string, unknown>>;
+  const type = fields.type;
+  const known = typeof type === "string" ? FIELDS[type] : undefined;
+  if (known === undefined) throw badField(`${path}.type`, `one of ${Object.keys(FIELDS).join(", ")}`, type);
+  for (const name of Object.keys(fields)) {
+    if (name !== "type" && !known.includes(name))
+      throw badField(`${path}.${name}`, `no such field (${["type", ...known].join(", ")})`, fields[name]);
+  }
+  switch (type) {
+    case "step":
+      return { type, every: count(`${path}.every`, fields.every), factor: decline(`${path}.factor`, fields.factor) };
+    case "cosine":
+      return { type, steps: count(`${path}.steps`, fields.steps), floor: share(`${path}.floor`, fields.floor ?? 0) };
+    case "warmUp":
+      return {
+        type,
+        steps: count(`${path}.steps`, fields.steps),
+        from: share(`${path}.from`, fields.from ?? 0),
+        after: resolveSchedule(fields.after, `${path}.after`),
+      };
+    default:
+      return CONSTANT_SCHEDULE;
+  }
+}
+
+/** The error of a spec: which field, what was expected, what was found. */
+export function badField(path: string, expected: string, actual: unknown): WeighbridgeError {
+  return new WeighbridgeError(
+    "BAD_ARGUMENT",
+    `${path}: expected ${expected}, not ${typeof actual === "number" ? actual : JSON.stringify(actual)}`,
+  );
+}
+
+function count(path: string, value: unknown): number {
+  if (typeof value === "number" && Number.isSafeInteger(value) && value >= 1) return value;
+  throw badField(path, "a whole number of at least 1", value);
+}
+
+function decline(path: string, value: unknown): number {
+  if (typeof value === "number" && value > 0 && value <= 1) return value;
+  throw badField(path, "a number above 0 and up to 1", value);
+}
+
+function share(path: string, value: unknown): number {
+  if (typeof value === "number" && value >= 0 && value <= 1) return value;
+  throw badField(path, "a number from 0 to 1", value);
+}

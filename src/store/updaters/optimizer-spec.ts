@@ -1,0 +1,169 @@
+// optimizer-spec — an optimizer as users write it, its defaults and checks, and how much memory it needs beside the values. Not arithmetic:
+// kernels/optimizers has that; Updater turns a spec and a step into a kernel call.
+//
+//   type              settings (defaults as in PyTorch, where it has the optimizer)                          slots          words
+//   sum, none         value += gradient                                                                      –
+//   assign, min, max  value = gradient, the lesser, the greater of the two                                   –
+//   sgd               learningRate 0.01, weightDecay 0                                                       –
+//   momentum          learningRate 0.01, momentum 0.9, weightDecay 0                                         velocity
+//   nesterov          as momentum                                                                            velocity
+//   adagrad           learningRate 0.01, epsilon 1e-10, initialAccumulator 0, weightDecay 0                  sum of squares
+//   rowWiseAdagrad    learningRate 0.01, epsilon 1e-8, initialAccumulator 0, weightDecay 0                   1 float a row
+//   adam              learningRate 0.001, beta1 0.9, beta2 0.999, epsilon 1e-8, weightDecay 0                2 moments      step (tables)
+//   lazyAdam          as adam without decay; one step count for all rows (PyTorch's SparseAdam)              2 moments
+//   adamW             as adam, weightDecay 0.01, decoupled                                                   2 moments      step (tables)
+//   rmsprop           learningRate 0.01, alpha 0.99, epsilon 1e-8, momentum 0, weightDecay 0                 mean square, velocity if any
+//   ftrl              alpha 0.1, beta 1, l1 0, l2 0, initialAccumulator 0                                    z, n
+//   dcAsgd            learningRate 0.01, lambda 2, decay 0.95, epsilon 1e-7, weightDecay 0                   mean square, backups
+//
+// All but assign, min and max take clipValue and clipNorm; those with a learningRate take a schedule; all take nonFinite.
+//
+// Invariants:
+//   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON, and resolving is idempotent.
+//   S2. What a spec says is checked before any memory is taken; an unknown field is an error.
+
+import { badField, type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
+
+/** What becomes of a push that holds NaN or an infinity. */
+export type NonFinitePolicy =
+  | "refuse" // it fails with NOT_FINITE, nothing is applied
+  | "skip" // it is dropped whole and counted
+  | "zero"; // the elements in question count as 0, and are counted
+
+type Guarded = { readonly nonFinite?: NonFinitePolicy };
+type Clipped = Guarded & {
+  /** The gradient's elements are cut to ± this. null: they are not. */
+  readonly clipValue?: number | null;
+  /** The worker scales a pushed gradient down to this norm. null: it does not. */
+  readonly clipNorm?: number | null;
+};
+type Scheduled = Clipped & { readonly learningRate?: number; readonly schedule?: ScheduleSpec };
+type Decaying = Scheduled & { readonly weightDecay?: number };
+type AdamSettings = { readonly beta1?: number; readonly beta2?: number; readonly epsilon?: number };
+type AdagradSettings = { readonly epsilon?: number; readonly initialAccumulator?: number };
+
+export type OptimizerSpec =
+  | ({ readonly type: "sum" | "none" } & Clipped)
+  | ({ readonly type: "assign" | "min" | "max" } & Guarded)
+  | ({ readonly type: "sgd" } & Decaying)
+  | ({ readonly type: "momentum" | "nesterov"; readonly momentum?: number } & Decaying)
+  | ({ readonly type: "adagrad" | "rowWiseAdagrad" } & Decaying & AdagradSettings)
+  | ({ readonly type: "adam" | "adamW" } & Decaying & AdamSettings)
+  | ({ readonly type: "lazyAdam" } & Scheduled & AdamSettings)
+  | ({ readonly type: "rmsprop"; readonly alpha?: number; readonly epsilon?: number; readonly momentum?: number } & Decaying)
+  | ({
+      readonly type: "ftrl";
+      readonly alpha?: number;
+      readonly beta?: number;
+      readonly l1?: number;
+      readonly l2?: number;
+      readonly initialAccumulator?: number;
+    } & Clipped)
+  | ({ readonly type: "dcAsgd"; readonly lambda?: number; readonly decay?: number; readonly epsilon?: number } & Decaying);
+
+export type OptimizerType = Exclude<OptimizerSpec["type"], "none">;
+
+type SettingName =
+  | "learningRate"
+  | "weightDecay"
+  | "momentum"
+  | "epsilon"
+  | "initialAccumulator"
+  | "beta1"
+  | "beta2"
+  | "alpha"
+  | "beta"
+  | "l1"
+  | "l2"
+  | "lambda"
+  | "decay";
+
+/** A spec with every field of its type (S1). */
+export type ResolvedOptimizer = {
+  readonly type: OptimizerType;
+  readonly schedule?: ResolvedSchedule;
+  readonly clipValue?: number | null;
+  readonly clipNorm?: number | null;
+  readonly nonFinite: NonFinitePolicy;
+} & { readonly [name in SettingName]?: number };
+
+type Setting = { readonly initial: number; readonly expected: string; accepts(value: number): boolean };
+
+const above = (initial: number): Setting => ({ initial, expected: "a number above 0", accepts: (value) => value > 0 });
+const atLeast0 = (initial: number): Setting => ({ initial, expected: "a number of at least 0", accepts: (value) => value >= 0 });
+const below1 = (initial: number): Setting => ({ initial, expected: "a number in [0, 1)", accepts: (value) => value >= 0 && value < 1 });
+
+const ADAM = { learningRate: atLeast0(0.001), beta1: below1(0.9), beta2: below1(0.999), epsilon: above(1e-8) };
+const MOMENTUM = { learningRate: atLeast0(0.01), momentum: below1(0.9), weightDecay: atLeast0(0) };
+const ADAGRAD = { learningRate: atLeast0(0.01), epsilon: above(1e-10), initialAccumulator: atLeast0(0), weightDecay: atLeast0(0) };
+
+const SETTINGS: Readonly<Record<OptimizerType, Readonly<Partial<Record<SettingName, Setting>>>>> = {
+  sum: {},
+  assign: {},
+  min: {},
+  max: {},
+  sgd: { learningRate: atLeast0(0.01), weightDecay: atLeast0(0) },
+  momentum: MOMENTUM,
+  nesterov: MOMENTUM,
+  adagrad: ADAGRAD,
+  rowWiseAdagrad: { ...ADAGRAD, epsilon: above(1e-8) },
+  adam: { ...ADAM, weightDecay: atLeast0(0) },
+  lazyAdam: ADAM,
+  adamW: { ...ADAM, weightDecay: atLeast0(0.01) },
+  rmsprop: {
+    learningRate: atLeast0(0.01),
+    alpha: below1(0.99),
+    epsilon: above(1e-8),
+    momentum: below1(0),
+    weightDecay: atLeast0(0),
+  },
+  ftrl: { alpha: above(0.1), beta: atLeast0(1), l1: atLeast0(0), l2: atLeast0(0), initialAccumulator: atLeast0(0) },
+  dcAsgd: { learningRate: atLeast0(0.01), lambda: atLeast0(2), decay: below1(0.95), epsilon: above(1e-7), weightDecay: atLeast0(0) },
+};
+
+const POLICIES: readonly NonFinitePolicy[] = ["refuse", "skip", "zero"];
+const UNCLIPPED: ReadonlySet<OptimizerType> = new Set(["assign", "min", "max"]);
+
+/** Checks a spec and fills in its defaults. Throws BAD_ARGUMENT that names the field, what was expected and what was found. */
+export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): ResolvedOptimizer {
+  if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
+  const fields = spec as Readonly<Record<string, unknown>>;
+  const type = (fields.type === "none" ? "sum" : fields.type) as OptimizerType;
+  if (!Object.hasOwn(SETTINGS, type)) throw badField(`${path}.type`, `one of ${Object.keys(SETTINGS).join(", ")}`, fields.type);
+  const settings = Object.entries(SETTINGS[type]);
+  const clips = !UNCLIPPED.has(type);
+  const scheduled = "learningRate" in SETTINGS[type];
+  const known = [
+    "type",
+    ...settings.map(([name]) => name),
+    ...(scheduled ? ["schedule"] : []),
+    ...(clips ? ["clipValue", "clipNorm"] : []),
+    "nonFinite",
+  ];
+  for (const name of Object.keys(fields)) {
+    if (!known.includes(name)) throw badField(`${path}.${name}`, `no such field of ${type} (${known.join(", ")})`, fields[name]);
+  }
+  const policy = fields.nonFinite ?? "refuse";
+  if (!POLICIES.includes(policy as NonFinitePolicy)) throw badField(`${path}.nonFinite`, `one of ${POLICIES.join(", ")}`, policy);
+  return {
+    type,
+    ...Object.fromEntries(settings.map(([name, setting]) => [name, checkSetting(`${path}.${name}`, setting, fields[name])])),
+    ...(scheduled ? { schedule: resolveSchedule(fields.schedule, `${path}.schedule`) } : {}),
+    ...(clips
+      ? { clipValue: checkClip(`${path}.clipValue`, fields.clipValue), clipNorm: checkClip(`${path}.clipNorm`, fields.clipNorm) }
+      : {}),
+    nonFinite: policy as NonFinitePolicy,
+  };
+}
+
+function checkSetting(path: string, setting: Setting, value: unknown): number {
+  if (value === undefined) return setting.initial;
+  if (typeof value === "number" && Number.isFinite(value) && setting.accepts(value)) return value;
+  throw badField(path, setting.expected, value);
+}
+
+function checkClip(path: string, value: unknown): number | null {
+  if (value === undefined || value === null) return null;
+  if (typeof value === "number" && value > 0 && value < Number.POSITIVE_INFINITY) return value;
+  throw badField(path, "a number above 0, or null", value);
+}

@@ -1,0 +1,230 @@
+// updater — applies one parameter's optimizer on one server: turns its spec and the step in hand into the kernels' hyper-parameters, and calls
+// them. Not the owner of values: stores pass addresses. A store with a kernel of its own (a table's probe and update in one) takes `number`
+// and `hyper` and does without the update methods.
+//
+// Invariants:
+//   P1. `begin` comes before the updates of a message; what it wrote holds until the next `begin`.
+//   P2. A push that `admit` does not let through changes nothing.
+//   P3. The updater owns the hyper-parameters' span until `close`.
+
+import { assert } from "../../base/assert.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Arena } from "../../kernel/arena.ts";
+import {
+  HYPER,
+  HYPER_BYTES,
+  HYPER_FLOATS,
+  OPTIMIZER,
+  type OptimizerKernels,
+  type OptimizerNumber,
+} from "../../kernel/optimizer-kernels.ts";
+import { badField, CONSTANT_SCHEDULE, type ResolvedSchedule, rateShare } from "./learning-rate-schedule.ts";
+import type { ResolvedOptimizer } from "./optimizer-spec.ts";
+import { type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
+
+const FLOAT_BYTES = 4;
+/** From here on a power of a beta is lost in the rounding of 1 - beta^step to f32. */
+const BITS_SATURATED = 26;
+
+export type UpdateStep = {
+  /** Which update of these values this is, from 1 on: Adam's bias correction. A table row of Adam counts its own. */
+  readonly step: number;
+  /** Where the schedule stands, from 0 on: the clock of the push. */
+  readonly scheduleStep: number;
+  /** Times the gradient: 1, or less where it was clipped by norm or is averaged. */
+  readonly gradientScale: number;
+  /** Who pushes: DC-ASGD's backup. */
+  readonly workerRank: number;
+};
+
+/** What was pushed and not finite. */
+export type NonFiniteCounts = { refusedPushes: number; skippedPushes: number; zeroedElements: number };
+
+export class Updater {
+  readonly spec: ResolvedOptimizer;
+  readonly layout: SlotLayout;
+  readonly width: number;
+  readonly number: OptimizerNumber;
+  /** The address of the hyper-parameters of the step in hand (P1). */
+  readonly hyper: number;
+  readonly counts: NonFiniteCounts = { refusedPushes: 0, skippedPushes: 0, zeroedElements: 0 };
+  readonly #arena: Arena;
+  readonly #kernels: OptimizerKernels;
+  readonly #owner: SlotOwner;
+  readonly #numbers: Float64Array;
+  #schedule: ResolvedSchedule;
+  #learningRate: number;
+
+  /** Throws ARENA_FULL. */
+  constructor(arena: Arena, kernels: OptimizerKernels, spec: ResolvedOptimizer, owner: SlotOwner) {
+    this.spec = spec;
+    this.width = owner.width;
+    this.layout = slotLayoutOf(spec, owner);
+    this.number = numberOf(spec);
+    this.hyper = arena.allocate(HYPER_BYTES);
+    this.#arena = arena;
+    this.#kernels = kernels;
+    this.#owner = owner;
+    this.#schedule = spec.schedule ?? CONSTANT_SCHEDULE;
+    this.#learningRate = spec.learningRate ?? spec.alpha ?? 0;
+    this.#numbers = new Float64Array(arena.memory.buffer, this.hyper, HYPER_FLOATS);
+    this.#writeSettings();
+    this.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: 0 });
+  }
+
+  get schedule(): ResolvedSchedule {
+    return this.#schedule;
+  }
+
+  /** From the next `begin` on. */
+  setSchedule(schedule: ResolvedSchedule): void {
+    this.#schedule = schedule;
+  }
+
+  /** From the next `begin` on. Throws BAD_ARGUMENT for an optimizer without one, or a rate that cannot be. */
+  setLearningRate(learningRate: number): void {
+    if (this.spec.learningRate === undefined) throw badField("learningRate", `no learning rate of ${this.spec.type}`, learningRate);
+    if (!(learningRate >= 0 && learningRate < Number.POSITIVE_INFINITY))
+      throw badField("learningRate", "a number of at least 0", learningRate);
+    this.#learningRate = learningRate;
+  }
+
+  /** The learning rate at a step of the schedule; 0 for optimizers without one. */
+  learningRateAt(scheduleStep: number): number {
+    return this.#learningRate * rateShare(this.#schedule, scheduleStep);
+  }
+
+  /** Sets the hyper-parameters for the updates that follow (P1). */
+  begin(at: UpdateStep): void {
+    assert(at.step >= 1, `updates count from 1, not ${at.step}`);
+    const numbers = this.#numbers;
+    const { type, beta1 = 0, beta2 = 0, epsilon = 0 } = this.spec;
+    numbers[HYPER.gradientScale] = at.gradientScale;
+    numbers[HYPER.learningRate] = this.learningRateAt(at.scheduleStep);
+    if (type === "adam" || type === "adamW" || type === "lazyAdam") {
+      const correction2 = 1 / Math.sqrt(1 - beta2 ** at.step);
+      numbers[HYPER.correction1] = 1 / (1 - beta1 ** at.step);
+      numbers[HYPER.correction2] = correction2;
+      if (type === "lazyAdam") numbers[HYPER.epsilon] = epsilon * correction2; // SparseAdam adds it to the uncorrected root
+    } else if (type === "dcAsgd") {
+      numbers[HYPER.backupSlot] = 1 + this.#backupOf(at.workerRank);
+    }
+  }
+
+  /**
+   * Whether a pushed gradient may be applied, by the spec's policy: throws NOT_FINITE for "refuse", gives false for "skip"; for "zero"
+   * changes the gradient's NaN and infinities to 0.
+   */
+  admit(gradients: number, floatCount: number): boolean {
+    const { nonFinite } = this.spec;
+    if (nonFinite === "zero") {
+      this.counts.zeroedElements += this.#kernels.zeroNonFinite(gradients, floatCount);
+      return true;
+    }
+    const index = this.#kernels.checkFinite(gradients, floatCount);
+    if (index < 0) return true;
+    if (nonFinite === "skip") {
+      this.counts.skippedPushes++;
+      return false;
+    }
+    this.counts.refusedPushes++;
+    const value = this.#arena.floats[gradients / FLOAT_BYTES + index]!;
+    throw new WeighbridgeError("NOT_FINITE", `element ${index} of ${floatCount} pushed is ${value}: expected finite numbers`);
+  }
+
+  /** Updates table rows; `rows` lists the addresses of their first values. */
+  updateRows(rows: number, rowCount: number, gradients: number): void {
+    this.#kernels.updateRows(this.number, rows, rowCount, this.width, gradients, this.hyper);
+  }
+
+  /** Updates a block of whole rows. Reads values at `source`, writes them at `target`. */
+  updateBlock(block: { target: number; source: number; slots: number; rowCount: number }, gradients: number): void {
+    const { target, source, slots, rowCount } = block;
+    const stride = this.slotStride(rowCount);
+    this.#kernels.updateBlock(this.number, target, source, slots, stride, gradients, rowCount, this.width, this.hyper);
+  }
+
+  /** Updates the rows of a block whose indexes within it `rows` lists. */
+  updateBlockRows(block: { values: number; slots: number; rowCount: number }, rows: number, listed: number, gradients: number): void {
+    const { values, slots, rowCount } = block;
+    const stride = this.slotStride(rowCount);
+    this.#kernels.updateBlockRows(this.number, values, slots, stride, rows, listed, this.width, gradients, this.hyper);
+  }
+
+  /** Bytes from one slot of a block to the next. */
+  slotStride(rowCount: number): number {
+    return rowCount * this.layout.slotFloats * FLOAT_BYTES;
+  }
+
+  /** Bytes of all slots of a block; may be 0. */
+  blockSlotBytes(rowCount: number): number {
+    return this.layout.starts.length * this.slotStride(rowCount);
+  }
+
+  /** Bytes of a table row behind its values: slots and words. */
+  rowExtraBytes(): number {
+    return (this.layout.starts.length * this.layout.slotFloats + this.layout.wordsPerRow) * FLOAT_BYTES;
+  }
+
+  /** Sets the slots of new table rows, whose values are set already and whose slots and words are zero. */
+  startRows(rows: number, rowCount: number): void {
+    const { starts, slotFloats } = this.layout;
+    for (const [k, start] of starts.entries()) {
+      const offset = (this.width + k * slotFloats) * FLOAT_BYTES;
+      if (start === "values") this.#kernels.repeatRows(rows, rowCount, offset, slotFloats);
+      else if (start !== 0) this.#kernels.fillRows(rows, rowCount, offset, slotFloats, start);
+    }
+  }
+
+  /** Sets the slots of a new block, whose values are set already. */
+  startBlock(values: number, slots: number, rowCount: number): void {
+    const stride = this.slotStride(rowCount);
+    for (const [k, start] of this.layout.starts.entries()) {
+      if (start === "values") this.#arena.module.copy(slots + k * stride, values, stride);
+      else this.#kernels.fillFloats(slots + k * stride, stride / FLOAT_BYTES, start);
+    }
+  }
+
+  /** DC-ASGD on tensors: remembers that a worker saw these rows of a block. Nothing to do for the others. */
+  notePull(block: { values: number; slots: number; rowCount: number }, workerRank: number): void {
+    if (this.spec.type !== "dcAsgd" || this.#owner.kind === "table") return;
+    const stride = this.slotStride(block.rowCount);
+    this.#arena.module.copy(block.slots + (1 + this.#backupOf(workerRank)) * stride, block.values, stride);
+  }
+
+  close(): void {
+    this.#arena.release(this.hyper, HYPER_BYTES);
+  }
+
+  #backupOf(workerRank: number): number {
+    if (this.#owner.kind === "table") return 0;
+    assert(workerRank >= 0 && workerRank < this.#owner.workerCount, `worker ${workerRank} of ${this.#owner.workerCount}`);
+    return workerRank;
+  }
+
+  #writeSettings(): void {
+    const { spec } = this;
+    const numbers = this.#numbers;
+    numbers.fill(0);
+    numbers[HYPER.clipValue] = spec.clipValue ?? Number.POSITIVE_INFINITY;
+    numbers[HYPER.weightDecay] = spec.weightDecay ?? 0;
+    numbers[HYPER.epsilon] = spec.epsilon ?? 0;
+    numbers[HYPER.beta1] = spec.beta1 ?? spec.momentum ?? 0;
+    numbers[HYPER.beta2] = spec.beta2 ?? (spec.type === "rmsprop" ? spec.alpha : spec.decay) ?? 0;
+    numbers[HYPER.stepSaturated] = Math.max(saturation(spec.beta1 ?? 0), saturation(spec.beta2 ?? 0));
+    numbers[HYPER.l1] = spec.l1 ?? 0;
+    numbers[HYPER.l2] = spec.l2 ?? 0;
+    numbers[HYPER.ftrlBeta] = spec.beta ?? 0;
+    numbers[HYPER.lambda] = spec.lambda ?? 0;
+    numbers[HYPER.backupIsOld] = this.#owner.kind === "table" ? 1 : 0;
+  }
+}
+
+function numberOf(spec: ResolvedOptimizer): OptimizerNumber {
+  return spec.type === "rmsprop" && (spec.momentum ?? 0) > 0 ? OPTIMIZER.rmspropMomentum : OPTIMIZER[spec.type];
+}
+
+/** The first step whose power of beta is below 2^-BITS_SATURATED. */
+function saturation(beta: number): number {
+  return beta === 0 ? 1 : Math.ceil((-BITS_SATURATED * Math.LN2) / Math.log(beta));
+}
