@@ -49,6 +49,10 @@ export class Answer {
     this.#options = options;
   }
 
+  get isCall(): false {
+    return false;
+  }
+
   /** False when writing it lets go of what it was written from. */
   get isRepeatable(): boolean {
     return this.#options.held === undefined;
@@ -86,26 +90,35 @@ export class Answer {
 }
 
 export function fillAnswerHeader(header: FrameHeader, label: RequestLabel, kind: typeof Kind.REPLY | typeof Kind.FAILURE): void {
-  header.reset(kind, label.functionId);
+  header.kind = kind;
+  header.functionId = label.functionId;
+  header.flags = 0;
+  header.payloadBytes = 0;
   header.priority = label.priority;
   header.request = label.request;
   header.app = label.app;
   header.customer = label.customer;
   header.command = label.command;
+  header.stamp = 0;
+  header.settled = 0;
+  header.arg0 = 0;
+  header.arg1 = 0;
+  header.arg2 = 0;
+  header.arg3 = 0;
 }
 
 /** An answer's args: bytes of the whole answer, and where this frame's payload begins in it. */
 export function setExtent(header: FrameHeader, totalBytes: number, offsetBytes: number): void {
   header.arg0 = totalBytes >>> 0;
-  header.arg1 = (totalBytes / TWO_32) | 0;
+  header.arg1 = totalBytes < TWO_32 ? 0 : (totalBytes / TWO_32) | 0;
   header.arg2 = offsetBytes >>> 0;
-  header.arg3 = (offsetBytes / TWO_32) | 0;
+  header.arg3 = offsetBytes < TWO_32 ? 0 : (offsetBytes / TWO_32) | 0;
 }
 
 export function totalBytesOf(header: FrameHeader): number {
-  return header.arg1 * TWO_32 + header.arg0;
+  return header.arg1 === 0 ? header.arg0 : header.arg1 * TWO_32 + header.arg0;
 }
 
 export function offsetBytesOf(header: FrameHeader): number {
-  return header.arg3 * TWO_32 + header.arg2;
+  return header.arg3 === 0 ? header.arg2 : header.arg3 * TWO_32 + header.arg2;
 }

@@ -146,8 +146,9 @@ export class Channel {
     this.#writer.beginInput();
   }
 
-  endInput(): void {
-    this.#writer.endInput();
+  /** `wasAll`: there was room for more than came, so nothing else is waiting to be read. */
+  endInput(wasAll: boolean): void {
+    this.#writer.endInput(wasAll);
   }
 
   /** The other node came back with a new life: it knows nothing of what was asked before. Returns the calls that may be asked again. */

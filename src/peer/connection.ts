@@ -54,6 +54,8 @@ export class Connection implements LinkReader, FrameSink {
   #channel: Channel | undefined;
   #problem: WeighbridgeError | undefined;
   #isClosed = false;
+  /** Bytes of the view that was given last. */
+  #viewBytes = 0;
 
   constructor(host: ConnectionHost, link: Link) {
     this.#host = host;
@@ -77,14 +79,16 @@ export class Connection implements LinkReader, FrameSink {
   // LinkReader
 
   view(): Uint8Array {
-    return this.#reader.view();
+    const view = this.#reader.view();
+    this.#viewBytes = view.length;
+    return view;
   }
 
   received(byteCount: number): void {
     const channel = this.#channel;
     channel?.beginInput();
     this.#reader.received(byteCount);
-    channel?.endInput(); // after a throw the link is closed, and nothing leaves on it
+    channel?.endInput(byteCount < this.#viewBytes); // after a throw the link is closed, and nothing leaves on it
   }
 
   /** Handles what waited while the link was paused. */
@@ -94,7 +98,7 @@ export class Connection implements LinkReader, FrameSink {
     try {
       channel?.beginInput();
       this.#reader.goOn();
-      channel?.endInput();
+      channel?.endInput(false);
     } catch (thrown) {
       this.#problem ??= thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
       this.link.destroy();

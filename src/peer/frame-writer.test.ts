@@ -23,6 +23,17 @@ test("calls made in one turn share a write", async () => {
   assert.equal(stage.link.flush(), false);
 });
 
+test("a link that takes every write at once gets all of them, in order and without a pile of calls", async () => {
+  const stage = new ChannelStage({ limits: { writeBytesMax: 1 * KIB, inFlightBytesMax: 2 * KIB } });
+  stage.link.flushesAtOnce = true;
+  await stage.send(...testCalls(20_000, { byteCount: 512 }));
+  const numbers = stage.left().map((line) => Number(line.split("/")[0]));
+  assert.deepEqual(
+    numbers,
+    Array.from({ length: 20_000 }, (_, i) => i + 1),
+  );
+});
+
 test("after a reconnect everything unanswered leaves again, as it was, before anything new (N2)", async () => {
   const stage = new ChannelStage();
   const list = testCalls(4, { isUpdate: true });

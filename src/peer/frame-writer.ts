@@ -12,7 +12,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Link } from "../transport/transport.ts";
 import { FrameHeader, Kind } from "../wire/frame.ts";
 import { Answer, fillAnswerHeader, keptLabel, type RequestLabel, setExtent } from "./answer.ts";
-import { Call } from "./call.ts";
+import type { Call } from "./call.ts";
 import type { ChannelLimits } from "./channel-limits.ts";
 import type { Faults } from "./faults.ts";
 import { FrameBatch, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
@@ -34,8 +34,6 @@ export type WriterHost = {
 const SMALL_COPY_BYTES = 64;
 /** A write counts as this much at least: it keeps a page until it is flushed, and a peer that does not read could make us keep thousands. */
 const WRITE_COST_BYTES = 8 * 1024;
-/** After so many single answers in a row the next ones leave at once. */
-const SINGLE_ANSWERS_MIN = 4;
 
 export class FrameWriter {
   readonly #host: WriterHost;
@@ -48,14 +46,13 @@ export class FrameWriter {
   #inFlightBytes = 0;
   #answerBytes = 0;
   #paused = false;
+  #isFlushing = false;
   #flushSoon = false;
   #flushAfterInput = false;
-  /** While input is handled: whether it made us call, and how many answers it got. */
+  /** While input is handled: whether it made us call, and answer. */
   #isInput = false;
   #inputCalls = false;
-  #inputAnswers = 0;
-  /** How many times in a row input got exactly one answer. */
-  #singleAnswers = 0;
+  #inputAnswers = false;
   #roomWaiters: (() => void)[] = [];
 
   constructor(host: WriterHost, pending: PendingCalls, faults: Faults | undefined) {
@@ -94,7 +91,7 @@ export class FrameWriter {
     this.#batch.take().flushed();
     const frames = this.#outbox.drain();
     for (const frame of frames) {
-      if (frame instanceof Call) this.#outbox.push(frame);
+      if (frame.isCall) this.#outbox.push(frame);
       else frame.discard();
     }
   }
@@ -110,8 +107,8 @@ export class FrameWriter {
   /** Takes the calls out that have not left. */
   takeWaiting(): Call[] {
     const frames = this.#outbox.drain();
-    for (const frame of frames) if (!(frame instanceof Call)) this.#outbox.push(frame);
-    return frames.filter((frame) => frame instanceof Call);
+    for (const frame of frames) if (!frame.isCall) this.#outbox.push(frame);
+    return frames.filter((frame) => frame.isCall);
   }
 
   /** Calls `ready` once half of the queue is free. */
@@ -178,18 +175,17 @@ export class FrameWriter {
   beginInput(): void {
     this.#isInput = true;
     this.#inputCalls = false;
-    this.#inputAnswers = 0;
+    this.#inputAnswers = false;
   }
 
   /**
-   * The input that was read is handled: the calls that were made meanwhile leave. Answers wait for the rest of the turn's input, to share a
-   * write with its answers; unless they have come one by one for a while: then somebody waits for each, and nothing is to be shared.
+   * The input that was read is handled: what it made us call or answer leaves, if that `wasAll` there was to read. If not, answers wait for
+   * the rest of the turn's input, to share a write with its answers.
    */
-  endInput(): void {
+  endInput(wasAll: boolean): void {
     this.#isInput = false;
-    this.#singleAnswers = this.#inputAnswers === 1 ? this.#singleAnswers + 1 : 0;
-    if (this.#inputCalls || this.#singleAnswers >= SINGLE_ANSWERS_MIN) this.#flush();
-    else if (this.#inputAnswers > 0) this.#flushAfter();
+    if (this.#inputCalls || (wasAll && this.#inputAnswers)) this.#flush();
+    else if (this.#inputAnswers) this.#flushAfter();
   }
 
   /** Writes what is there after the current call stack, or after the input that is being handled. */
@@ -205,7 +201,7 @@ export class FrameWriter {
 
   #flushAfter(): void {
     if (this.#isInput) {
-      this.#inputAnswers++;
+      this.#inputAnswers = true;
       return;
     }
     if (this.#flushAfterInput || this.#flushSoon) return;
@@ -235,6 +231,16 @@ export class FrameWriter {
   }
 
   #flush(): void {
+    if (this.#isFlushing) return; // from inside a write that was flushed at once: the loop goes on by itself
+    this.#isFlushing = true;
+    try {
+      this.#writeBatches();
+    } finally {
+      this.#isFlushing = false;
+    }
+  }
+
+  #writeBatches(): void {
     for (let link = this.#link; link !== undefined && link === this.#link; ) {
       this.#fillBatch();
       if (this.#batch.byteCount === 0) return;
@@ -263,7 +269,7 @@ export class FrameWriter {
       if (this.#pending.length >= pendingMax) break; // the next settled call makes room, and flushes
       const frame = this.#outbox.shift();
       if (frame === undefined) break;
-      if (frame instanceof Call) this.#depart(frame);
+      if (frame.isCall) this.#depart(frame);
       else this.#write(frame);
     }
     if (this.#roomWaiters.length > 0 && this.#outbox.length <= queuedMax / 2) this.wakeRoomWaiters();
@@ -277,19 +283,18 @@ export class FrameWriter {
   }
 
   #write(frame: Outbound): void {
-    const isCall = frame instanceof Call;
-    if (!isCall) this.#answerLeaves(frame);
+    if (!frame.isCall) this.#answerLeaves(frame);
     if (this.#faults === undefined) {
       this.#emit(frame);
       return;
     }
-    const discard = (): void => (isCall ? undefined : frame.discard());
-    this.#faults.pass({ emit: () => this.#emitLater(frame), discard, isRepeatable: isCall || frame.isRepeatable });
+    const discard = (): void => (frame.isCall ? undefined : frame.discard());
+    this.#faults.pass({ emit: () => this.#emitLater(frame), discard, isRepeatable: frame.isCall || frame.isRepeatable });
   }
 
   /** For the fault injector, which may emit outside a flush, or after the call ended. */
   #emitLater(frame: Outbound): void {
-    if (this.#link === undefined || (frame instanceof Call && frame.request === 0)) return;
+    if (this.#link === undefined || (frame.isCall && frame.request === 0)) return;
     this.#emit(frame);
     this.flushSoon();
   }
@@ -297,7 +302,7 @@ export class FrameWriter {
   #emit(frame: Outbound): void {
     const header = this.#header;
     this.#host.metrics.framesSent++;
-    if (!(frame instanceof Call)) {
+    if (!frame.isCall) {
       frame.writeTo(header, this.#batch);
       return;
     }

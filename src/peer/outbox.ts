@@ -7,13 +7,13 @@
 
 import { RingQueue } from "../base/ring-queue.ts";
 import type { Answer } from "./answer.ts";
-import { Call } from "./call.ts";
+import type { Call } from "./call.ts";
 
 /** One frame on its way out. */
 export type Outbound = Call | Answer | Notice;
 
 /** A frame that belongs to no request. */
-export type Notice = Pick<Answer, "priority" | "byteCount" | "isRepeatable" | "writeTo" | "discard">;
+export type Notice = Pick<Answer, "isCall" | "priority" | "byteCount" | "isRepeatable" | "writeTo" | "discard">;
 
 type Lane = { readonly priority: number; readonly frames: RingQueue<Outbound> };
 
@@ -55,13 +55,13 @@ export class Outbox {
   /** The priority at which a new frame queues: its own, or the lowest of the writes it must not overtake (O3). */
   #placeOf(frame: Outbound): number {
     const { priority } = frame;
-    if (this.#length === 0 || !(frame instanceof Call) || !frame.isRead) return priority;
+    if (this.#length === 0 || !frame.isCall || !frame.isRead) return priority;
     for (let i = this.#lanes.length - 1; i >= 0; i--) {
       const lane = this.#lanes[i] as Lane;
       if (lane.priority >= priority) return priority;
       for (let at = 0; at < lane.frames.length; at++) {
         const waiting = lane.frames.at(at);
-        if (waiting instanceof Call && frame.mustFollow(waiting)) return lane.priority;
+        if (waiting?.isCall === true && frame.mustFollow(waiting)) return lane.priority;
       }
     }
     return priority;

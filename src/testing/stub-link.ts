@@ -1,4 +1,4 @@
-// stub-link — a Link to nowhere for unit tests: it keeps what is written, flushes when it is told to, and shows it as frames.
+// stub-link — a Link to nowhere for unit tests: it keeps what is written, flushes when it is told to or at once, and shows it as frames.
 
 import type { Link } from "../transport/transport.ts";
 import { decodeHeader, FrameHeader, HEADER_BYTES, paddedBytes } from "../wire/frame.ts";
@@ -12,6 +12,8 @@ export class StubLink implements Link {
   isPaused = false;
   isClosed = false;
   isDestroyed = false;
+  /** Whether `write` flushes before it returns. */
+  flushesAtOnce = false;
   #unflushed: Write[] = [];
   #frames: StubFrame[] = [];
   #rest: Uint8Array = new Uint8Array(0);
@@ -30,8 +32,9 @@ export class StubLink implements Link {
   write(chunks: readonly Uint8Array[], flushed: () => void): void {
     const bytes = concat(chunks);
     this.#byteCount += bytes.length;
-    this.#unflushed.push({ bytes, flushed });
     this.#cut(concat([this.#rest, bytes]));
+    if (this.flushesAtOnce) flushed();
+    else this.#unflushed.push({ bytes, flushed });
   }
 
   /** The frames written since the last call. */

@@ -5,7 +5,7 @@
 //   L1. Bytes arrive whole, in order and once, or the link closes. A link that closed delivers nothing more.
 //   L2. `view()` is asked for right before each read, is never empty, and the bytes land at its beginning.
 //   L3. `flushed` is called exactly once per write: when the bytes left this process, or when the link closed. Until then the chunks
-//       belong to the link and must not change; after that the link never touches them again.
+//       belong to the link and must not change; after that the link never touches them again. It may be called from inside `write`.
 //   L4. `closed` is called exactly once per link, whoever closed it, after the last `received`, and never from inside `write` or `close`.
 //   L5. A throw out of `received` closes the link with that error; it never reaches the process.
 

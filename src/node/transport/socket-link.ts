@@ -15,12 +15,15 @@ import { assert } from "../../base/assert.ts";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { RingQueue } from "../../base/ring-queue.ts";
 import type { Link, LinkReader } from "../../transport/transport.ts";
+import type { WakefulLoop } from "./wakeful-loop.ts";
 
 /** How long a closed link waits for the other side's end after its own last byte was handed to the system. */
 const LINGER_MS = 1000;
 const FIRST_READ_BYTES = 64;
 const DROP_BYTES = 16 * 1024;
-const EMPTY = new Uint8Array(0);
+const EMPTY = Buffer.alloc(0);
+/** Writes up to this size are likely taken by the system at once. */
+const SMALL_WRITE_BYTES = 16 * 1024;
 
 /** What Node offers on a socket's handle but does not list: where the next read goes. Since Node 12. */
 type ReadingHandle = { useUserBuffer(view: Uint8Array): void };
@@ -28,6 +31,8 @@ type ReadingHandle = { useUserBuffer(view: Uint8Array): void };
 export type SocketLinkOptions = {
   readonly remote: string;
   readonly clock: Clock;
+  /** Hears of every read. */
+  readonly loop?: WakefulLoop | undefined;
   /** Makes the socket, with this `onread`. */
   readonly open: (onread: net.OnReadOpts) => net.Socket;
 };
@@ -38,6 +43,9 @@ export class SocketLink implements Link {
   readonly #clock: Clock;
   /** One per write not yet flushed; the system takes writes in order, so one shared callback serves all. */
   readonly #unflushed = new RingQueue<() => void>();
+  /** The chunk written last, and the same bytes as the Buffer that Node would make of it anew: small writes repeat themselves. */
+  #chunk: Uint8Array = EMPTY;
+  #buffer: Buffer = EMPTY;
   #reader: LinkReader | undefined;
   #state: "open" | "closing" | "closed" = "open";
   /** Where the next read goes. */
@@ -46,12 +54,13 @@ export class SocketLink implements Link {
   #cause: Error | undefined;
   #cancelLinger: CancelTimer | undefined;
 
-  constructor({ remote, clock, open }: SocketLinkOptions) {
+  constructor({ remote, clock, loop, open }: SocketLinkOptions) {
     this.remote = remote;
     this.#clock = clock;
     this.socket = open({
       buffer: () => this.#view,
       callback: (byteCount) => {
+        loop?.input();
         this.#take(byteCount);
         return true;
       },
@@ -72,17 +81,41 @@ export class SocketLink implements Link {
       this.#clock.soon(flushed);
       return;
     }
-    const { socket } = this;
-    this.#unflushed.push(flushed);
     const last = chunks.length - 1;
     if (last <= 0) {
-      socket.write(chunks[0] ?? EMPTY, this.#written);
+      this.#writeOne(chunks[0] ?? EMPTY, flushed);
       return;
     }
+    const { socket } = this;
+    this.#unflushed.push(flushed);
     socket.cork();
     for (let i = 0; i < last; i++) socket.write(chunks[i] as Uint8Array);
     socket.write(chunks[last] as Uint8Array, this.#written);
     socket.uncork();
+  }
+
+  /**
+   * A small write that the system takes at once needs no callback, which would cost a tick. Where it does not, an empty write behind it
+   * tells when it has.
+   */
+  #writeOne(chunk: Uint8Array, flushed: () => void): void {
+    const { socket } = this;
+    if (chunk.length > SMALL_WRITE_BYTES || socket.writableLength > 0) {
+      this.#unflushed.push(flushed);
+      socket.write(chunk, this.#written);
+      return;
+    }
+    if (chunk !== this.#chunk) {
+      this.#chunk = chunk;
+      this.#buffer = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
+    }
+    socket.write(this.#buffer);
+    if (socket.writableLength === 0) {
+      flushed();
+      return;
+    }
+    this.#unflushed.push(flushed);
+    socket.write(EMPTY, this.#written);
   }
 
   pause(): void {

@@ -12,16 +12,24 @@ import { type Log, SILENT_LOG } from "../../base/log.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../../transport/transport.ts";
 import { badAddress, formatTcpAddress, parseSocketAddress, type SocketAddress } from "./socket-address.ts";
 import { SocketLink } from "./socket-link.ts";
+import type { WakefulLoop } from "./wakeful-loop.ts";
 
-export type SocketTransportOptions = { readonly clock: Clock; readonly log?: Log };
+export type SocketTransportOptions = {
+  readonly clock: Clock;
+  readonly log?: Log;
+  /** Left out: the event loop sleeps whenever there is no input. */
+  readonly loop?: WakefulLoop | undefined;
+};
 
 export class SocketTransport implements Transport {
   readonly #clock: Clock;
   readonly #log: Log;
+  readonly #loop: WakefulLoop | undefined;
 
-  constructor({ clock, log = SILENT_LOG }: SocketTransportOptions) {
+  constructor({ clock, log = SILENT_LOG, loop }: SocketTransportOptions) {
     this.#clock = clock;
     this.#log = log;
+    this.#loop = loop;
   }
 
   /** The directory of a unix socket is created. Closing the listener leaves accepted links alone, and removes a unix socket's file. */
@@ -43,7 +51,12 @@ export class SocketTransport implements Transport {
     const target = parseSocketAddress(address);
     if (target.kind === "tcp" && target.port === 0) throw badAddress(address, "port 0 can be listened on, but not connected to");
     const { promise, resolve, reject } = Promise.withResolvers<Link>();
-    const link = new SocketLink({ remote: address, clock: this.#clock, open: (onread) => net.connect(connectOptions(target, onread)) });
+    const link = new SocketLink({
+      remote: address,
+      clock: this.#clock,
+      loop: this.#loop,
+      open: (onread) => net.connect(connectOptions(target, onread)),
+    });
     const { socket } = link;
     const cancelDeadline = this.#clock.after(deadlineMs, () => socket.destroy(new Error(`no answer within ${deadlineMs} ms`)));
     socket.once("error", (error) => {
@@ -66,7 +79,7 @@ export class SocketTransport implements Transport {
   #accept(accepted: net.Socket, accept: (link: Link) => LinkReader, unixName: string): void {
     const { remoteAddress, remotePort } = accepted;
     const remote = remoteAddress === undefined || remotePort === undefined ? unixName : formatTcpAddress(remoteAddress, remotePort);
-    const link = new SocketLink({ remote, clock: this.#clock, open: (onread) => adopt(accepted, onread) });
+    const link = new SocketLink({ remote, clock: this.#clock, loop: this.#loop, open: (onread) => adopt(accepted, onread) });
     try {
       link.start(accept(link));
     } catch (thrown) {

@@ -1,0 +1,124 @@
+// Tests for wakeful-loop: W1 to W3, on a thread whose turns are taken by hand.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CHECK_MS, CREDIT_MAX, CREDIT_PER_INPUT, REST_MS, SOON_MS, START, WakefulLoop } from "./wakeful-loop.ts";
+
+/** A thread whose turns are taken one by one. Each takes `turnMs`, of which it gets `coreShare` on its core. */
+class StubThread {
+  nowMs = 0;
+  cpuMs = 0;
+  turnMs = 0.0015;
+  coreShare = 1;
+  #due: (() => void) | undefined;
+  readonly loop: WakefulLoop = new WakefulLoop({
+    clock: {
+      nowMs: () => this.nowMs,
+      after: () => assert.fail("no timer is needed"),
+      soon: () => assert.fail("nothing is put before further input"),
+      afterInput: (run) => {
+        assert.equal(this.#due, undefined, "one look at a time");
+        this.#due = run;
+      },
+    },
+    cpuMs: () => this.cpuMs,
+  });
+
+  pass(ms: number): void {
+    this.nowMs += ms;
+    this.cpuMs += ms * this.coreShare;
+  }
+
+  /** One turn of the event loop; false when the thread would have slept instead. */
+  turn(): boolean {
+    const run = this.#due;
+    this.#due = undefined;
+    if (run === undefined) return false;
+    this.pass(this.turnMs);
+    run();
+    return true;
+  }
+
+  /** Turns until the thread sleeps. */
+  turnsUntilAsleep(): number {
+    let count = 0;
+    while (this.turn()) count++;
+    return count;
+  }
+
+  inputs(count: number, gapMs: number): void {
+    for (let i = 0; i < count; i++) {
+      this.pass(gapMs);
+      this.loop.input();
+    }
+  }
+
+  /** Input after every `lookCount` looks, as often as `count` says. */
+  inputsWaitedFor(count: number, lookCount: number): void {
+    for (let i = 0; i < count; i++) {
+      for (let look = 0; look < lookCount; look++) assert.ok(this.turn(), `awake at input ${i}`);
+      this.loop.input();
+    }
+  }
+}
+
+test("wakes after inputs that follow each other soon, and not before", () => {
+  const thread = new StubThread();
+  thread.inputs(1 + START - 1, SOON_MS / 2);
+  assert.equal(thread.loop.isAwake, false);
+  thread.inputs(1, SOON_MS / 2);
+  assert.equal(thread.loop.isAwake, true);
+});
+
+test("sleeps through inputs that come now and then", () => {
+  const thread = new StubThread();
+  thread.inputs(100 * START, SOON_MS * 1.1);
+  assert.equal(thread.turnsUntilAsleep(), 0);
+});
+
+test("looks in vain no more often than inputs came while it was asleep", () => {
+  const thread = new StubThread();
+  thread.inputs(1 + START, SOON_MS / 2);
+  assert.equal(thread.turnsUntilAsleep(), START);
+  thread.inputs(START - 1, SOON_MS / 2);
+  assert.equal(thread.turnsUntilAsleep(), 0, "nothing was saved up");
+});
+
+test("stays awake as long as input comes while it looks, and about a millisecond longer", () => {
+  const thread = new StubThread();
+  thread.inputs(1 + START, SOON_MS / 2);
+  thread.inputsWaitedFor(10_000, CREDIT_PER_INPUT / 2);
+  assert.ok(thread.turnsUntilAsleep() <= CREDIT_MAX);
+  assert.equal(thread.loop.isAwake, false);
+});
+
+test("earns nothing by input that was there before it could have slept", () => {
+  const thread = new StubThread();
+  thread.inputs(1 + START, SOON_MS / 2);
+  for (let i = 0; i < START - 1; i++) {
+    assert.ok(thread.turn());
+    thread.loop.input();
+  }
+  assert.equal(thread.turnsUntilAsleep(), 1);
+});
+
+test("gives the core away for a while when it does not get it", () => {
+  const thread = new StubThread();
+  thread.coreShare = 0.5;
+  thread.inputs(1 + START, SOON_MS / 2);
+  let lookCount = 0;
+  while (thread.turn()) if (++lookCount % 10 === 0) thread.loop.input();
+  const awakeMs = lookCount * thread.turnMs;
+  assert.ok(awakeMs >= CHECK_MS - 1 && awakeMs < 2 * CHECK_MS, `awake for ${awakeMs} ms`);
+  thread.inputs(Math.floor((REST_MS * 0.9) / SOON_MS), SOON_MS);
+  assert.equal(thread.loop.isAwake, false);
+  thread.inputs(Math.ceil((REST_MS * 0.2) / SOON_MS) + START, SOON_MS / 2);
+  assert.equal(thread.loop.isAwake, true);
+});
+
+test("keeps the core as long as it gets it", () => {
+  const thread = new StubThread();
+  thread.inputs(1 + START, SOON_MS / 2);
+  thread.inputsWaitedFor(Math.ceil((10 * CHECK_MS) / (10 * thread.turnMs)), 10);
+  assert.equal(thread.loop.isAwake, true);
+});
