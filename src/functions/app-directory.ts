@@ -43,6 +43,9 @@ export class AppDirectory implements FunctionHandler {
   readonly #waitingBytesMax: number;
   readonly #byCustomer: boolean;
   readonly #apps = new Map<number, FunctionHandler>();
+  /** The one asked for last: a node asks for the same one again and again. */
+  #lastPlace = -1;
+  #lastApp: FunctionHandler | undefined;
   readonly #waiting = new Map<number, Waiting[]>();
   #waitingCount = 0;
   #waitingBytes = 0;
@@ -89,7 +92,7 @@ export class AppDirectory implements FunctionHandler {
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const place = this.#placeOf(header.app, header.customer);
-    const handler = this.#apps.get(place);
+    const handler = place === this.#lastPlace ? this.#lastApp : this.#find(place);
     if (handler !== undefined && (this.#waitingCount === 0 || !this.#waiting.has(place))) handler.handle(channel, header, bytes, at, fresh);
     else {
       const payload = bytes.slice(at, at + header.payloadBytes);
@@ -101,6 +104,14 @@ export class AppDirectory implements FunctionHandler {
   close(): void {
     for (const list of this.#waiting.values()) for (const entry of list) this.#uncount(entry);
     this.#waiting.clear();
+  }
+
+  #find(place: number): FunctionHandler | undefined {
+    const handler = this.#apps.get(place);
+    if (handler === undefined) return undefined;
+    this.#lastPlace = place;
+    this.#lastApp = handler;
+    return handler;
   }
 
   #wait(place: number, entry: Waiting): void {

@@ -12,7 +12,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { Deferred } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { firstDescent } from "../keys/ascending.ts";
-import { problemWithCuts, type Slicer, sliceByRange } from "../keys/slicer.ts";
+import { type Cuts, problemWithCuts, type Slicer, sliceByRange, soleOwner } from "../keys/slicer.ts";
 import type { RequestTracker } from "../peer/request-tracker.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeConstructor, dtypeOf, FLOAT32, type Values } from "../wire/kv-message.ts";
@@ -166,14 +166,19 @@ export class KVWorker implements KvOwner {
 
   #send(request: KvRequest): number {
     const { ranges } = this.#worker;
-    const cuts = this.#slicer(request.keys, ranges);
-    if (this.#slicer !== sliceByRange) {
-      const problem = problemWithCuts(cuts, request.keys.length, ranges.length);
-      if (problem !== undefined) throw bad(`the slicer gave ${problem}`);
-    }
     request.timestamp = this.#tracker.nextTimestamp;
-    this.#worker.submit(request, cuts);
+    const owner = this.#slicer === sliceByRange ? soleOwner(request.keys, ranges) : -1;
+    if (owner < 0 || !this.#worker.submitWhole(request, owner)) this.#worker.submit(request, this.#cutsOf(request.keys));
     return this.#tracker.open(request);
+  }
+
+  #cutsOf(keys: BigUint64Array): Cuts {
+    const { ranges } = this.#worker;
+    const cuts = this.#slicer(keys, ranges);
+    if (this.#slicer === sliceByRange) return cuts;
+    const problem = problemWithCuts(cuts, keys.length, ranges.length);
+    if (problem !== undefined) throw bad(`the slicer gave ${problem}`);
+    return cuts;
   }
 
   /** For the requests themselves: one of them has ended. */

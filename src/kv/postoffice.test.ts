@@ -245,6 +245,7 @@ test("close leaves without waiting for anybody, also out of a finalize that wait
   const closed = cluster.worker(0).close();
   await assert.rejects(cluster.run(waiting), hasCode("ABORTED"));
   await cluster.run(closed);
+  await cluster.clock.advance(1); // the others hear of it no earlier than the one who left hears that it may go
   assert.deepEqual(cluster.worker(1).nodeIds(Group.WORKERS), [11]);
   assert.deepEqual(cluster.worker(1).deadNodes(), []);
   const kv = new KVWorker(cluster.worker(1), 0);

@@ -12,6 +12,7 @@ import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { AppDirectory } from "../functions/app-directory.ts";
+import type { PsFunction } from "../functions/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
@@ -55,6 +56,8 @@ export type PostofficeOptions = {
   readonly faults?: FaultOptions | undefined;
   readonly limits?: Partial<ChannelLimits>;
   readonly arenaBytesMax?: number | undefined;
+  /** For a server: PS functions of the user's own, beside the built-in ones. */
+  readonly functions?: readonly PsFunction[];
   /** For the scheduler: a name for the job, and a number higher than that of any earlier scheduler of it. */
   readonly jobId?: string;
   readonly incarnation?: number;
@@ -101,7 +104,7 @@ export class Postoffice {
     this.#peer = new Peer({ transport, clock, log, readBuffers, limits, faults, resendTimeoutMs, acceptsAnonymous: role === "scheduler" });
     this.#peer.serve(FunctionId.SIMPLE, this.#simpleApps);
     if (arena === undefined) return;
-    this.server = new Server({ arena, clock });
+    this.server = new Server({ arena, clock, workerCount: options.workerCount, functions: options.functions ?? [] });
     this.server.serve(this.#peer);
   }
 
@@ -340,7 +343,7 @@ export class Postoffice {
     this.#membership?.close();
     await this.#scheduler?.close();
     this.#simpleApps.close();
-    this.server?.apps.close();
+    this.server?.close();
     await this.#peer.close();
   }
 
@@ -394,6 +397,7 @@ export class Postoffice {
 
   #follow(roster: RosterView): void {
     this.#options.onRoster?.(roster);
+    this.server?.follow(roster);
     for (const { node, state } of roster.nodes) if (state !== "alive") this.#peer.channel(node)?.failCalls(goneError(node, state));
   }
 }

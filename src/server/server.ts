@@ -1,58 +1,104 @@
-// server — a server's engine: the arena its state and its sockets share, the vector clock that makes updates count once, and the
-// applications. What the state means is the functions' business.
+// server — a server's engine: the arena its state and its sockets share, the vector clock that makes updates count once, the
+// applications of the kv face, and the PS functions on its parameters. What the state means is the functions' business.
 
 import type { Clock } from "../base/clock.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import { AppDirectory } from "../functions/app-directory.ts";
+import { FunctionHost } from "../functions/function-host.ts";
+import { BUILT_IN_FUNCTIONS } from "../functions/parameters/built-in-functions.ts";
+import { Parameters } from "../functions/parameters/parameters.ts";
+import { WorkerGroups } from "../functions/parameters/worker-groups.ts";
+import type { PsFunction } from "../functions/ps-function.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
+import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import { FunctionId } from "../wire/function-id.ts";
+import type { RosterView } from "../wire/roster.ts";
 
 /** Several blocks fit, so that the end of one frame and the next one are read together and handled where they lie. */
 const SERVER_READ_BYTES = 2 * READ_BUFFER_BYTES;
+
+export type ServerOptions = {
+  readonly arena: Arena;
+  readonly clock: Clock;
+  readonly workerCount: number;
+  /** PS functions of the user's own, beside the built-in ones. */
+  readonly functions?: readonly PsFunction[];
+};
 
 export class Server {
   readonly arena: Arena;
   readonly kernels: Kernels;
   readonly clock: VectorClock = new VectorClock();
   readonly apps: AppDirectory;
+  readonly parameters: Parameters;
+  readonly groups: WorkerGroups;
+  readonly functions: FunctionHost;
 
-  constructor(options: { readonly arena: Arena; readonly clock: Clock }) {
+  constructor(options: ServerOptions) {
     this.arena = options.arena;
     this.kernels = new SimdKernels(options.arena);
     this.apps = new AppDirectory({ clock: options.clock });
+    const { arena, kernels } = this;
+    const { clock, workerCount, functions = [] } = options;
+    this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret: crypto.getRandomValues(new BigUint64Array(1))[0]! });
+    this.groups = new WorkerGroups(clock, workerCount);
+    this.functions = new FunctionHost({ arena, kernels, parameters: this.parameters, groups: this.groups });
+    for (const fn of [...BUILT_IN_FUNCTIONS, ...functions]) this.functions.add(fn);
   }
 
   /** Serves the functions of applications on this peer. */
   serve(peer: Peer): void {
     const handler = new OnceHandler(this.apps, this.clock);
     for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serve(functionId, handler);
+    peer.serve(FunctionId.FUNCTION, new OnceHandler(this.functions, this.clock));
+  }
+
+  /** Takes note of who is there: what dead workers left unfinished goes, and nobody waits for their clocks. */
+  follow({ nodes }: RosterView): void {
+    const { pacer } = this.parameters;
+    for (const { node, role, state, incarnation } of nodes) {
+      if (role !== "worker") continue;
+      const life = { worker: node, incarnation };
+      this.groups.follow(life, state === "alive");
+      if (state === "alive") pacer.revived(life);
+      else if (state === "dead") pacer.died(life);
+      else pacer.leave(life);
+      if (state !== "alive") this.functions.forgetWorker(node);
+    }
+  }
+
+  close(): void {
+    this.apps.close();
+    this.parameters.close();
+    this.groups.close();
+    this.functions.close();
   }
 }
 
 /** Asks the vector clock before anything is applied: what a restore or a reconnect brings again is answered, not applied. */
 class OnceHandler implements FunctionHandler {
-  readonly #apps: AppDirectory;
+  readonly #inner: FunctionHandler;
   readonly #clock: VectorClock;
 
-  constructor(apps: AppDirectory, clock: VectorClock) {
-    this.#apps = apps;
+  constructor(inner: FunctionHandler, clock: VectorClock) {
+    this.#inner = inner;
     this.#clock = clock;
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
-    return this.#apps.destination(channel, header);
+    return header.payloadBytes <= INLINE_BYTES_MAX ? undefined : this.#inner.destination?.(channel, header); // small ones stay in the arena
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const isNew = header.stamp === 0 ? fresh : this.#clock.advance(channel.id, channel.incarnation, header.stamp);
-    this.#apps.handle(channel, header, bytes, at, isNew);
+    this.#inner.handle(channel, header, bytes, at, isNew);
   }
 }
 

@@ -13,7 +13,7 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { offsetBytesOf, totalBytesOf } from "../peer/answer.ts";
-import { Call } from "../peer/call.ts";
+import type { Call } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -46,21 +46,44 @@ export type KvSpan = KvPart & {
 /** Frames of an answer in several, and for which sending of the call. */
 type Arrived = { readonly sendCount: number; readonly totalBytes: number; readonly offsets: Set<number>; byteCount: number };
 
-export class KvCall extends Call {
+export class KvCall implements Call, KvSpan {
+  readonly priority: number;
+  request = 0;
+  stamp = 0;
+  sentAtMs = 0;
+  sendCount = 0;
+  readonly keyFrom: number;
+  readonly keyTo: number;
+  readonly valueFrom: number;
+  readonly valueTo: number;
+  readonly width: number;
+  readonly pieceOffset: number;
+  readonly isLast: boolean;
   readonly #request: KvRequest;
+  /** Of which the span is a run; the call itself when it is all of it. */
   readonly #part: KvPart;
-  readonly #span: KvSpan;
   /** Where an answer of unknown length lands, and how long it says it is. */
   #landing: Uint8Array | undefined;
   #landingTotal = 0;
   /** What has come of an answer in several frames. */
   #arrived: Arrived | undefined;
 
-  constructor(request: KvRequest, part: KvPart, span: KvSpan) {
-    super(request.priority);
+  /** Without a `part` the span is the whole part. */
+  constructor(request: KvRequest, span: KvSpan, part?: KvPart) {
+    this.priority = request.priority;
+    this.keyFrom = span.keyFrom;
+    this.keyTo = span.keyTo;
+    this.valueFrom = span.valueFrom;
+    this.valueTo = span.valueTo;
+    this.width = span.width;
+    this.pieceOffset = span.pieceOffset;
+    this.isLast = span.isLast;
     this.#request = request;
-    this.#part = part;
-    this.#span = span;
+    this.#part = part ?? this;
+  }
+
+  get isCall(): true {
+    return true;
   }
 
   get functionId(): number {
@@ -80,7 +103,7 @@ export class KvCall extends Call {
   }
 
   get byteCount(): number {
-    const { keyFrom, keyTo, valueFrom, valueTo } = this.#span;
+    const { keyFrom, keyTo, valueFrom, valueTo } = this;
     const { sent } = this.#request;
     return (keyTo - keyFrom) * KEY_BYTES + (sent === undefined ? 0 : (valueTo - valueFrom) * sent.BYTES_PER_ELEMENT);
   }
@@ -88,9 +111,8 @@ export class KvCall extends Call {
   encode(header: FrameHeader, batch: FrameBatch): void {
     const request = this.#request;
     const { owner, lens } = request;
-    const span = this.#span;
-    const keyCount = span.keyTo - span.keyFrom;
-    const lensBytes = lens === undefined || span.pieceOffset >= 0 ? 0 : keyCount * LEN_BYTES;
+    const keyCount = this.keyTo - this.keyFrom;
+    const lensBytes = lens === undefined || this.pieceOffset >= 0 ? 0 : keyCount * LEN_BYTES;
     const payloadBytes = this.byteCount + lensBytes;
     header.app = owner.app;
     header.customer = owner.customer;
@@ -100,13 +122,13 @@ export class KvCall extends Call {
       (lensBytes > 0 ? KvFlag.LENS : 0) |
       (lens === undefined ? 0 : KvFlag.VARIABLE) |
       (request.wantsLens ? KvFlag.WANT_LENS : 0) |
-      (span.keyFrom === this.#part.keyFrom && span.pieceOffset <= 0 ? KvFlag.FIRST : 0) |
-      (span.isLast ? KvFlag.LAST : 0) |
-      (span.pieceOffset >= 0 ? KvFlag.PIECE : 0);
+      (this.keyFrom === this.#part.keyFrom && this.pieceOffset <= 0 ? KvFlag.FIRST : 0) |
+      (this.isLast ? KvFlag.LAST : 0) |
+      (this.pieceOffset >= 0 ? KvFlag.PIECE : 0);
     header.payloadBytes = payloadBytes;
     header.arg0 = keyCount;
-    header.arg1 = span.width;
-    header.arg2 = Math.max(span.pieceOffset, 0);
+    header.arg1 = this.width;
+    header.arg2 = Math.max(this.pieceOffset, 0);
     header.arg3 = request.timestamp;
     if (payloadBytes <= INLINE_BYTES_MAX) this.#encodeInline(batch, batch.begin(header, payloadBytes), lensBytes);
     else this.#encodeAttached(header, batch, lensBytes);
@@ -114,7 +136,7 @@ export class KvCall extends Call {
 
   #encodeInline(batch: FrameBatch, at: number, lensBytes: number): void {
     const { keys, sent, lens } = this.#request;
-    const { keyFrom, keyTo, valueFrom, valueTo } = this.#span;
+    const { keyFrom, keyTo, valueFrom, valueTo } = this;
     const { page } = batch;
     const keyBytes = (keyTo - keyFrom) * KEY_BYTES;
     if (keyBytes <= LOOP_BYTES_MAX) for (let i = keyFrom, to = at >> 3; i < keyTo; i++) page.keys[to++] = keys[i] as bigint;
@@ -134,7 +156,7 @@ export class KvCall extends Call {
 
   #encodeAttached(header: FrameHeader, batch: FrameBatch, lensBytes: number): void {
     const { keys, sent, lens } = this.#request;
-    const { keyFrom, keyTo, valueFrom, valueTo } = this.#span;
+    const { keyFrom, keyTo, valueFrom, valueTo } = this;
     const keyBytes = (keyTo - keyFrom) * KEY_BYTES;
     if (keyBytes <= INLINE_BYTES_MAX) {
       const at = batch.begin(header, keyBytes);
@@ -188,7 +210,7 @@ export class KvCall extends Call {
   }
 
   /** K4 */
-  override mustFollow(waiting: Call): boolean {
+  mustFollow(waiting: Call): boolean {
     if (!(waiting instanceof KvCall) || !waiting.isUpdate) return false;
     if (this.#request.owner.app !== waiting.#request.owner.app) return false;
     const mine = this.#request;
@@ -203,12 +225,12 @@ export class KvCall extends Call {
   #expectedBytes(header: FrameHeader): number {
     const { received } = this.#request;
     assert(received !== undefined, "only reads have room for values");
-    const { valueFrom, valueTo } = (header.flags & KvFlag.WHOLE) === 0 ? this.#span : this.#part;
+    const { valueFrom, valueTo } = (header.flags & KvFlag.WHOLE) === 0 ? this : this.#part;
     return (valueTo - valueFrom) * received.BYTES_PER_ELEMENT;
   }
 
   #firstByte(header: FrameHeader): number {
-    const from = (header.flags & KvFlag.WHOLE) === 0 ? this.#span.valueFrom : this.#part.valueFrom;
+    const from = (header.flags & KvFlag.WHOLE) === 0 ? this.valueFrom : this.#part.valueFrom;
     return from * this.#request.elementBytes;
   }
 
@@ -239,7 +261,7 @@ export class KvCall extends Call {
   }
 
   #landed(total: number, isWhole: boolean): void {
-    const { keyFrom, keyTo } = isWhole ? this.#part : this.#span;
+    const { keyFrom, keyTo } = isWhole ? this.#part : this;
     const bytes = total === 0 ? new Uint8Array(0) : this.#landing;
     assert(bytes?.length === total, "the last part to come made room for the whole");
     this.#request.landings?.push({ keyFrom, keyTo, bytes });

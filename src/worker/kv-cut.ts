@@ -12,14 +12,14 @@ export function wholeCall(request: KvRequest): KvCall | undefined {
   const byteCount = keyCount * (KEY_BYTES + LEN_BYTES + width * elementBytes);
   if (lens !== undefined || byteCount > BLOCK_BYTES || width * elementBytes >= LARGE_VALUE_BYTES) return undefined;
   const span: KvSpan = { keyFrom: 0, keyTo: keyCount, valueFrom: 0, valueTo: keyCount * width, width, pieceOffset: -1, isLast: true };
-  return new KvCall(request, span, span);
+  return new KvCall(request, span);
 }
 
 /** The calls of this part, in order; the last one is marked. */
 export function cutPart(request: KvRequest, part: KvPart): KvCall[] {
   const { lens } = request;
   const spans = lens === undefined ? cutUniform(request, part) : cutVariable(request, part, lens);
-  return spans.map((span, i) => new KvCall(request, part, i === spans.length - 1 ? { ...span, isLast: true } : span));
+  return spans.map((span, i) => new KvCall(request, i === spans.length - 1 ? { ...span, isLast: true } : span, part));
 }
 
 function cutUniform(request: KvRequest, { keyFrom, keyTo, valueFrom }: KvPart): KvSpan[] {

@@ -47,16 +47,18 @@ export class Worker {
     options.membership.onRoster((roster) => this.#follow(roster));
   }
 
+  /** Sends the request to this server alone, in one frame, if it fits one. Throws QUEUE_FULL, nothing sent. */
+  submitWhole(request: KvRequest, rank: number): boolean {
+    const whole = wholeCall(request);
+    if (whole === undefined) return false;
+    this.#checkRoom(rank, 1);
+    request.open(1);
+    this.#send(rank, whole);
+    return true;
+  }
+
   /** Sends the request: server r gets the keys from cuts[r] to cuts[r + 1]. Throws QUEUE_FULL, nothing sent, when a server is too far behind. */
   submit(request: KvRequest, cuts: Cuts): void {
-    const owner = onlyOwner(cuts);
-    const whole = owner < 0 ? undefined : wholeCall(request);
-    if (whole !== undefined) {
-      this.#checkRoom(owner, 1);
-      request.open(1);
-      this.#send(owner, whole);
-      return;
-    }
     const cutOfRank: (readonly Call[])[] = [];
     let callCount = 0;
     let valueFrom = 0;
@@ -76,6 +78,16 @@ export class Worker {
     }
     request.open(callCount);
     for (let rank = 0; rank < cutOfRank.length; rank++) for (const call of cutOfRank[rank] as readonly Call[]) this.#send(rank, call);
+  }
+
+  /** Sends calls to the servers of these ranks: all of them, or with QUEUE_FULL none (W1). */
+  ask(callsOfRank: readonly (readonly Call[])[]): void {
+    callsOfRank.forEach((calls, rank) => {
+      if (calls.length > 0) this.#checkRoom(rank, calls.length);
+    });
+    callsOfRank.forEach((calls, rank) => {
+      for (const call of calls) this.#send(rank, call);
+    });
   }
 
   /** Resolves once half of the queue to every server is free: the next request is taken then, however large. */
@@ -122,11 +134,4 @@ export class Worker {
       }
     }
   }
-}
-
-/** The server that gets all keys; -1 when there is none. */
-function onlyOwner(cuts: Cuts): number {
-  const keyCount = cuts[cuts.length - 1] as number;
-  for (let rank = 0; rank < cuts.length - 1; rank++) if (cuts[rank] === 0 && cuts[rank + 1] === keyCount) return rank;
-  return -1;
 }

@@ -1,0 +1,46 @@
+// built-in-functions — the PS functions that every server has.
+
+import type { PsFunction } from "../ps-function.ts";
+import { cachePush, cachePushSync, cacheSync } from "./cache-functions.ts";
+import { clockAdvance, clockJoin, clockLeave } from "./clock-functions.ts";
+import { dataPull, dataPush } from "./data-functions.ts";
+import { partialReducePartners, sspInit, sspSync } from "./group-functions.ts";
+import { parameterClear, parameterConfigure, parameterCreate, parameterList } from "./parameter-functions.ts";
+import { rowsPull } from "./rows-pull.ts";
+import { rowsPush } from "./rows-push.ts";
+import { rowsPushPull } from "./rows-push-pull.ts";
+import { tensorPull } from "./tensor-pull.ts";
+import { tensorPullRows } from "./tensor-pull-rows.ts";
+import { tensorPush } from "./tensor-push.ts";
+import { tensorPushPull } from "./tensor-push-pull.ts";
+import { tensorPushPullRows } from "./tensor-push-pull-rows.ts";
+import { tensorPushRows } from "./tensor-push-rows.ts";
+import { tensorPushRowsPull } from "./tensor-push-rows-pull.ts";
+
+export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
+  cachePush,
+  cachePushSync,
+  cacheSync,
+  clockAdvance,
+  clockJoin,
+  clockLeave,
+  dataPull,
+  dataPush,
+  parameterClear,
+  parameterConfigure,
+  parameterCreate,
+  parameterList,
+  partialReducePartners,
+  rowsPull,
+  rowsPush,
+  rowsPushPull,
+  sspInit,
+  sspSync,
+  tensorPull,
+  tensorPullRows,
+  tensorPush,
+  tensorPushPull,
+  tensorPushPullRows,
+  tensorPushRows,
+  tensorPushRowsPull,
+];

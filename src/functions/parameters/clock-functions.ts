@@ -1,0 +1,40 @@
+// clock-functions — a worker's iterations, as servers count them: join the clock set, finish a clock, leave. CLOCK travels behind everything
+// the worker sent before it, so that a server that hears of the end of a clock has its updates (spec/consistency.md, W8).
+
+import { type PsFunction, psFunction } from "../ps-function.ts";
+
+const clockJoinRequest = {} as const;
+const clockJoinResponse = { clock: "u32" } as const;
+/** Answers the clock at which the worker stands on this server. */
+export const clockJoin: PsFunction<typeof clockJoinRequest, typeof clockJoinResponse> = psFunction({
+  name: "wb/clock/join",
+  request: clockJoinRequest,
+  response: clockJoinResponse,
+  handler: ({ parameters, life }) => ({ clock: parameters.pacer.join(life) }),
+});
+
+const clockAdvanceRequest = { clock: "u32" } as const;
+const clockAdvanceResponse = {} as const;
+/** The worker has finished all clocks before this one. */
+export const clockAdvance: PsFunction<typeof clockAdvanceRequest, typeof clockAdvanceResponse> = psFunction({
+  name: "wb/clock/advance",
+  request: clockAdvanceRequest,
+  response: clockAdvanceResponse,
+  handler: ({ parameters, life }, { clock }) => {
+    parameters.pacer.advance(life, clock);
+    return {};
+  },
+});
+
+const clockLeaveRequest = {} as const;
+const clockLeaveResponse = {} as const;
+/** The worker leaves in good order: nobody waits for it any more. */
+export const clockLeave: PsFunction<typeof clockLeaveRequest, typeof clockLeaveResponse> = psFunction({
+  name: "wb/clock/leave",
+  request: clockLeaveRequest,
+  response: clockLeaveResponse,
+  handler: ({ parameters, life }) => {
+    parameters.pacer.leave(life);
+    return {};
+  },
+});

@@ -1,0 +1,72 @@
+// data-functions — arrays of any length by index, beside the parameters: features that workers leave for each other (Hetu: PushData,
+// PullData). A push to an index that is there adds to it, as it does in Hetu; one of another length is an error.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { FunctionContext } from "../function-context.ts";
+import { type PsFunction, psFunction } from "../ps-function.ts";
+
+const pushRequest = { indexes: "u64[]", lengths: "u32[]", values: "f32[]" } as const;
+const pushResponse = {} as const;
+export const dataPush: PsFunction<typeof pushRequest, typeof pushResponse> = psFunction({
+  name: "wb/data/push",
+  request: pushRequest,
+  response: pushResponse,
+  handler: (context, { indexes, lengths, values }) => {
+    const arrays = arraysOf(context);
+    checkPush(arrays, indexes, lengths, values);
+    let from = 0;
+    indexes.forEach((index, i) => {
+      const part = values.subarray(from, from + (lengths[i] as number));
+      const known = arrays.get(index);
+      if (known === undefined) arrays.set(index, part.slice());
+      else for (let j = 0; j < part.length; j++) known[j] = (known[j] as number) + (part[j] as number);
+      from += part.length;
+    });
+    return {};
+  },
+});
+
+const pullRequest = { indexes: "u64[]" } as const;
+const pullResponse = { lengths: "u32[]", values: "f32[]" } as const;
+export const dataPull: PsFunction<typeof pullRequest, typeof pullResponse> = psFunction({
+  name: "wb/data/pull",
+  request: pullRequest,
+  response: pullResponse,
+  reads: true,
+  handler: (context, { indexes }) => {
+    const arrays = arraysOf(context);
+    const found = Array.from(indexes, (index) => {
+      const values = arrays.get(index);
+      if (values === undefined) throw new WeighbridgeError("OUT_OF_RANGE", `nobody has pushed data under index ${index}`);
+      return values;
+    });
+    const lengths = Uint32Array.from(found, ({ length }) => length);
+    const values = new Float32Array(lengths.reduce((sum, length) => sum + length, 0));
+    let at = 0;
+    for (const part of found) {
+      values.set(part, at);
+      at += part.length;
+    }
+    return { lengths, values };
+  },
+});
+
+function arraysOf(context: FunctionContext): Map<bigint, Float32Array> {
+  return context.own("wb/data", () => new Map<bigint, Float32Array>());
+}
+
+/** Everything is checked before anything is stored. */
+function checkPush(arrays: ReadonlyMap<bigint, Float32Array>, indexes: BigUint64Array, lengths: Uint32Array, values: Float32Array): void {
+  const total = lengths.reduce((sum, length) => sum + length, 0);
+  if (indexes.length !== lengths.length || total !== values.length) {
+    throw new WeighbridgeError(
+      "VALUE_LENGTH",
+      `${indexes.length} indexes, ${lengths.length} lengths of ${total} together, ${values.length} values`,
+    );
+  }
+  indexes.forEach((index, i) => {
+    const known = arrays.get(index);
+    if (known === undefined || known.length === lengths[i]) return;
+    throw new WeighbridgeError("VALUE_LENGTH", `index ${index} has ${known.length} values; ${lengths[i]} were pushed to it`);
+  });
+}

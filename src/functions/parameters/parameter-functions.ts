@@ -1,0 +1,53 @@
+// parameter-functions — makes, changes, lists and clears parameters on a server. Specs and settings travel as JSON: rare, small, and easy to
+// compare (Hetu: ParamInit, ParamClear).
+
+import { type PsFunction, psFunction } from "../ps-function.ts";
+
+const parameterCreateRequest = { spec: "string" } as const;
+const parameterCreateResponse = {} as const;
+/** Makes the parameter, or does nothing if it is there and described alike. Throws SPEC_MISMATCH otherwise, with the differences. */
+export const parameterCreate: PsFunction<typeof parameterCreateRequest, typeof parameterCreateResponse> = psFunction({
+  name: "wb/parameter/create",
+  request: parameterCreateRequest,
+  response: parameterCreateResponse,
+  handler: ({ parameters }, { spec }) => {
+    parameters.create(spec);
+    return {};
+  },
+});
+
+const parameterClearRequest = { parameter: "u32" } as const;
+const parameterClearResponse = {} as const;
+export const parameterClear: PsFunction<typeof parameterClearRequest, typeof parameterClearResponse> = psFunction({
+  name: "wb/parameter/clear",
+  request: parameterClearRequest,
+  response: parameterClearResponse,
+  handler: ({ parameters }, { parameter }) => {
+    parameters.clear(parameter);
+    return {};
+  },
+});
+
+const parameterConfigureRequest = { parameter: "u32", settings: "string" } as const;
+const parameterConfigureResponse = {} as const;
+/** Changes what may change while training goes on: the learning rate and its schedule, the staleness bound. */
+export const parameterConfigure: PsFunction<typeof parameterConfigureRequest, typeof parameterConfigureResponse> = psFunction({
+  name: "wb/parameter/configure",
+  request: parameterConfigureRequest,
+  response: parameterConfigureResponse,
+  handler: ({ parameters }, { parameter, settings }) => {
+    parameters.configure(parameter, settings);
+    return {};
+  },
+});
+
+const parameterListRequest = {} as const;
+const parameterListResponse = { specs: "string" } as const;
+/** The specs of all parameters of this server as a JSON list. */
+export const parameterList: PsFunction<typeof parameterListRequest, typeof parameterListResponse> = psFunction({
+  name: "wb/parameter/list",
+  request: parameterListRequest,
+  response: parameterListResponse,
+  reads: true,
+  handler: ({ parameters }) => ({ specs: JSON.stringify(parameters.specs) }),
+});

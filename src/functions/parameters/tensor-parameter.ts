@@ -1,0 +1,244 @@
+// tensor-parameter — a dense tensor on a server as its functions see it: pushes that apply at once (async) or wait for everybody's (sync),
+// and reads that wait until they are fresh enough.
+//
+// Invariants:
+//   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
+//   T2. Sync pushes of one clock are added in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
+//   T3. Applying a round cannot fail: what it needs was taken when its updates came.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Contribution } from "../../consistency/update-rounds.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { Initializer } from "../../store/initializers/initializer.ts";
+import type { TensorSpec } from "../../store/parameter-spec.ts";
+import { TensorShape } from "../../store/tensor-shape.ts";
+import { type BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
+import type { Updater } from "../../store/updaters/updater.ts";
+import { rankOf } from "../../wire/node-id.ts";
+import { Freshness, type Reading } from "./freshness.ts";
+import { type Kept, keepRows, type ParameterHost } from "./parameter-host.ts";
+import type { DecodedSettings } from "./parameter-settings.ts";
+import type { GatheredUpdate } from "./server-pacer.ts";
+
+const FLOAT_BYTES = 4;
+
+/** A gradient for one block. */
+export type BlockPush = {
+  readonly life: WorkerLife;
+  readonly clock: number;
+  readonly block: number;
+  /** In the arena. */
+  readonly gradients: Float32Array;
+  readonly scale: number;
+};
+
+/** A block of a tensor, copied: where it begins among all elements, and its values. */
+export type TensorBlock = { readonly first: number; readonly values: Float32Array };
+
+export class TensorParameter {
+  readonly spec: TensorSpec;
+  readonly store: TensorStore;
+  readonly freshness: Freshness;
+  readonly #id: number;
+  readonly #host: ParameterHost;
+  readonly #updater: Updater;
+  readonly #initializer: Initializer;
+  /** By block: its number among all that is reduced as one. */
+  readonly #units = new Map<number, number>();
+
+  constructor(host: ParameterHost, id: number, spec: TensorSpec) {
+    const { arena, kernels, pacer } = host;
+    this.spec = spec;
+    this.#id = id;
+    this.#host = host;
+    this.freshness = new Freshness(pacer, id, spec.staleness ?? Infinity);
+    const shape = new TensorShape(spec.shape);
+    this.#initializer = host.initializer(spec);
+    this.#updater = host.updater(spec, shape.hasRows ? shape.width : 1);
+    this.store = new TensorStore({ arena, kernels, shape, updater: this.#updater, initializer: this.#initializer });
+  }
+
+  /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
+  push(push: BlockPush): void {
+    const { life, clock, block, gradients } = push;
+    this.#checkLength(block, gradients.length);
+    const { pacer } = this.#host;
+    pacer.checkUpdate(life, clock);
+    if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
+    if (this.spec.updates === "async") this.store.update(block, updateOf(push));
+    else this.#gather(push);
+  }
+
+  /** As `push`, for some rows of a block, each named once. */
+  pushRows(push: BlockPush & { readonly rows: Uint32Array }): void {
+    const { life, clock, block, rows, gradients } = push;
+    const { width } = this.store.shape;
+    this.#checkRows(block, rows);
+    if (gradients.length !== rows.length * width) throw this.#wrongLength(gradients.length, rows.length * width);
+    this.#host.pacer.checkUpdate(life, clock);
+    if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
+    if (this.spec.updates === "async") {
+      this.store.updateRows(block, { ...updateOf(push), rows: rows.byteOffset, listed: rows.length });
+      return;
+    }
+    const { arena, kernels, indexes } = this.#host;
+    const byteCount = this.store.shape.floatsOf(block) * FLOAT_BYTES;
+    const whole = arena.allocate(byteCount); // a sparse gradient joins the round of its block as a dense one
+    try {
+      kernels.zero(whole, byteCount);
+      indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
+      this.#gather({ ...push, gradients: arena.floats.subarray(whole >>> 2, (whole + byteCount) >>> 2) as Float32Array });
+    } finally {
+      arena.release(whole, byteCount);
+    }
+  }
+
+  /** The rows one after the other, in memory that `context` holds until they have left. */
+  pullRows(block: number, rows: Uint32Array, context: { hold(held: { release(): void }): void }): { readonly values: Float32Array } {
+    this.#checkRows(block, rows);
+    const { arena, indexes } = this.#host;
+    const { width } = this.store.shape;
+    const byteCount = rows.length * width * FLOAT_BYTES;
+    if (byteCount === 0) return { values: new Float32Array(0) };
+    const out = arena.allocate(byteCount);
+    context.hold({ release: () => arena.release(out, byteCount) });
+    const held = this.store.hold(block);
+    indexes.gatherByIndex(held.values.byteOffset, rows.byteOffset, rows.length, width, out);
+    held.release();
+    return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
+  }
+
+  isFresh(clock: number): boolean {
+    return this.freshness.admits(clock);
+  }
+
+  whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
+    return this.freshness.when(reading, read);
+  }
+
+  /** All blocks that are here. */
+  *blocks(): Iterable<TensorBlock> {
+    for (const block of this.store.blockIndexes) {
+      const held = this.store.hold(block);
+      const values = new Float32Array(held.values);
+      held.release();
+      yield { first: this.store.shape.firstFloat(block), values };
+    }
+  }
+
+  /** A copy that outlives its frame. */
+  keep(rows: Uint32Array): Kept<Uint32Array> {
+    return keepRows(this.#host.arena, rows);
+  }
+
+  /** Throws BAD_ARGUMENT. */
+  configure({ learningRate, schedule, staleness }: DecodedSettings): void {
+    if (learningRate !== undefined) this.#updater.setLearningRate(learningRate);
+    if (schedule !== undefined) this.#updater.setSchedule(schedule);
+    if (staleness !== undefined) this.freshness.staleness = staleness;
+  }
+
+  close(): void {
+    this.#host.pacer.forget(this.#id, new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`));
+    for (const unit of this.#units.values())
+      this.#host.pacer.forget(unit, new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`));
+    this.store.close();
+    this.#updater.close();
+    this.#initializer.close();
+  }
+
+  #gather({ life, clock, block, gradients, scale }: BlockPush): void {
+    const { pacer, arena, kernels } = this.#host;
+    const stamp = { ...life, parameter: this.#unitOf(block), clock };
+    const byteCount = gradients.length * FLOAT_BYTES;
+    const known = pacer.gathered(stamp);
+    if (known instanceof GatheredBlock) {
+      kernels.axpy(known.address, gradients.byteOffset, scale, gradients.length);
+      return;
+    }
+    pacer.checkRoom(stamp, byteCount);
+    this.store.touch(block); // T3
+    const address = arena.allocate(byteCount);
+    if (scale === 1) kernels.copy(address, gradients.byteOffset, byteCount);
+    else {
+      kernels.zero(address, byteCount);
+      kernels.axpy(address, gradients.byteOffset, scale, gradients.length);
+    }
+    pacer.gather(stamp, new GatheredBlock(this, this.#host, { block, clock, address, byteCount }), byteCount);
+  }
+
+  #unitOf(block: number): number {
+    const known = this.#units.get(block);
+    if (known !== undefined) return known;
+    const unit = this.#host.nextUnit();
+    this.#units.set(block, unit);
+    return unit;
+  }
+
+  #checkLength(block: number, length: number): void {
+    const { shape } = this.store;
+    this.#checkBlock(block);
+    if (length !== shape.floatsOf(block)) throw this.#wrongLength(length, shape.floatsOf(block));
+  }
+
+  #checkBlock(block: number): void {
+    const { blockCount } = this.store.shape;
+    if (block < blockCount) return;
+    throw new WeighbridgeError("OUT_OF_RANGE", `${this.spec.name} has ${blockCount} blocks; there is no block ${block}`);
+  }
+
+  /** T1 */
+  #checkRows(block: number, rows: Uint32Array): void {
+    this.#checkBlock(block);
+    const { shape } = this.store;
+    if (!shape.hasRows) throw new WeighbridgeError("UNSUPPORTED", `${this.spec.name} has rows that are too long for calls by row`);
+    const rowCount = shape.floatsOf(block) / shape.width;
+    for (const row of rows) {
+      if (row < rowCount) continue;
+      throw new WeighbridgeError("OUT_OF_RANGE", `block ${block} of ${this.spec.name} has ${rowCount} rows; there is no row ${row} in it`);
+    }
+  }
+
+  #wrongLength(length: number, expected: number): WeighbridgeError {
+    return new WeighbridgeError("VALUE_LENGTH", `${length} gradients came for ${this.spec.name}; ${expected} were expected`);
+  }
+}
+
+function updateOf({ life, clock, gradients, scale }: BlockPush): BlockUpdate {
+  return { gradients: gradients.byteOffset, gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
+}
+
+/** One worker's gradient for a block, at one clock. */
+class GatheredBlock implements GatheredUpdate {
+  readonly address: number;
+  readonly #tensor: TensorParameter;
+  readonly #host: ParameterHost;
+  readonly #block: number;
+  readonly #clock: number;
+  readonly #byteCount: number;
+
+  constructor(tensor: TensorParameter, host: ParameterHost, at: { block: number; clock: number; address: number; byteCount: number }) {
+    this.#tensor = tensor;
+    this.#host = host;
+    this.#block = at.block;
+    this.#clock = at.clock;
+    this.address = at.address;
+    this.#byteCount = at.byteCount;
+  }
+
+  /** T2 */
+  applyRound(contributions: readonly Contribution<GatheredUpdate>[]): void {
+    const { kernels } = this.#host;
+    for (const { handle } of contributions) {
+      if (handle === this || !(handle instanceof GatheredBlock)) continue;
+      kernels.add(this.address, handle.address, this.#byteCount / FLOAT_BYTES);
+      handle.free();
+    }
+    const gradientScale = this.#tensor.spec.reduce === "mean" ? 1 / contributions.length : 1;
+    this.#tensor.store.updateOwned(this.#block, { gradients: this.address, gradientScale, scheduleStep: this.#clock, workerRank: 0 });
+  }
+
+  free(): void {
+    this.#host.arena.release(this.address, this.#byteCount);
+  }
+}

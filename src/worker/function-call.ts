@@ -1,0 +1,184 @@
+// function-call — one frame of a call of a PS function. Most calls are one frame; a request that is larger is cut, and the server puts it
+// together again before the handler runs.
+//
+//   frame        FUNCTION, command: the function's name hash │ arg0 signature hash │ arg1 number of the call │ arg2 first byte │ arg3 bytes of all
+//   flags        PART: more frames of this call follow
+//
+// Invariants:
+//   G1. A read leaves behind every waiting update of the same scope (a parameter), whatever their priorities.
+
+import type { WeighbridgeError } from "../base/errors.ts";
+import type { PsFunction } from "../functions/ps-function.ts";
+import { Call } from "../peer/call.ts";
+import { type FrameBatch, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
+import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
+import { FunctionFlag } from "../wire/function-frame.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import type { EncodedFields, Fields, FieldValues } from "../wire/function-schema.ts";
+import { AnswerLanding } from "./answer-landing.ts";
+
+export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
+  readonly fn: PsFunction<Q, R>;
+  /** The arrays in it are sent from where they lie: they stay unchanged until the call ended. */
+  readonly request: FieldValues<Q>;
+  /** Tells the calls of one sender apart while they are put together. */
+  readonly number: number;
+  readonly priority: number;
+  /** Reads follow updates of the same scope; 0 belongs to none. */
+  readonly scope: number;
+  /** Where the response lands, for a function whose response is one array. */
+  readonly into?: Uint8Array | undefined;
+  readonly answered: (response: FieldValues<R>) => void;
+  readonly failed: (error: WeighbridgeError) => void;
+};
+
+/** The calls that carry one request, in order; only the last one ends it well. Throws BAD_ARGUMENT when the request does not fit its schema. */
+export function functionCalls<Q extends Fields, R extends Fields>(options: FunctionCallOptions<Q, R>): Call[] {
+  const encoded = options.fn.request.encode(options.request);
+  const { byteCount } = encoded;
+  const whole = new FunctionCall(options, encoded);
+  if (byteCount <= PAYLOAD_BYTES_MAX) return [new FrameCall(whole, 0, byteCount)];
+  const calls: Call[] = [];
+  for (let from = 0; from < byteCount; from += BLOCK_BYTES) calls.push(new FrameCall(whole, from, Math.min(byteCount, from + BLOCK_BYTES)));
+  return calls;
+}
+
+/** What the frames of one call share. */
+class FunctionCall<Q extends Fields, R extends Fields> {
+  readonly options: FunctionCallOptions<Q, R>;
+  readonly encoded: EncodedFields;
+  readonly landing: AnswerLanding;
+  #hasEnded = false;
+
+  constructor(options: FunctionCallOptions<Q, R>, encoded: EncodedFields) {
+    this.options = options;
+    this.encoded = encoded;
+    this.landing = new AnswerLanding(options.into, options.fn.keepsAnswers);
+  }
+
+  answered(bytes: Uint8Array): void {
+    const { fn, answered } = this.options;
+    const response = fn.response.decode(bytes, 0, bytes.length);
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    answered(response);
+  }
+
+  /** The first frame that fails ends the call: the server refuses the others too. */
+  failed(error: WeighbridgeError): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.options.failed(error);
+  }
+}
+
+class FrameCall<Q extends Fields, R extends Fields> extends Call {
+  readonly #call: FunctionCall<Q, R>;
+  readonly #from: number;
+  readonly #to: number;
+
+  constructor(call: FunctionCall<Q, R>, from: number, to: number) {
+    super(call.options.priority);
+    this.#call = call;
+    this.#from = from;
+    this.#to = to;
+  }
+
+  get functionId(): number {
+    return FunctionId.FUNCTION;
+  }
+
+  get isUpdate(): boolean {
+    return this.#call.options.fn.isUpdate;
+  }
+
+  get isRead(): boolean {
+    const { scope, fn } = this.#call.options;
+    return scope !== 0 && !(fn.isUpdate && fn.response.isEmpty);
+  }
+
+  get isIdempotent(): boolean {
+    return !this.isUpdate && this.#isWhole;
+  }
+
+  get byteCount(): number {
+    return this.#to - this.#from;
+  }
+
+  get #isWhole(): boolean {
+    return this.byteCount === this.#call.encoded.byteCount;
+  }
+
+  get #isLast(): boolean {
+    return this.#to === this.#call.encoded.byteCount;
+  }
+
+  encode(header: FrameHeader, batch: FrameBatch): void {
+    const { encoded, options } = this.#call;
+    header.command = options.fn.nameHash;
+    header.flags = this.#isLast ? 0 : FunctionFlag.PART;
+    header.payloadBytes = this.byteCount;
+    header.arg0 = options.fn.signatureHash;
+    header.arg1 = options.number;
+    header.arg2 = this.#from;
+    header.arg3 = encoded.byteCount;
+    const chunks = this.#isWhole ? encoded.chunks : cutChunks(encoded.chunks, this.#from, this.#to);
+    const inlineCount = this.byteCount <= INLINE_BYTES_MAX ? chunks.length : leadingSmall(chunks);
+    let inlineBytes = 0;
+    for (let i = 0; i < inlineCount; i++) inlineBytes += (chunks[i] as Uint8Array).length;
+    let at = batch.begin(header, inlineBytes);
+    for (let i = 0; i < inlineCount; i++) {
+      const chunk = chunks[i] as Uint8Array;
+      batch.page.bytes.set(chunk, at);
+      at += chunk.length;
+    }
+    if (inlineCount === chunks.length) return;
+    for (let i = inlineCount; i < chunks.length; i++) batch.attach(chunks[i] as Uint8Array);
+    batch.pad(header.payloadBytes);
+  }
+
+  destination(header: FrameHeader): Uint8Array | undefined {
+    return this.#isLast ? this.#call.landing.destination(header) : undefined;
+  }
+
+  answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
+    if (!this.#isLast) return true;
+    const whole = this.#call.landing.take(header, bytes, at, this.sendCount);
+    if (whole !== undefined) this.#call.answered(whole);
+    return whole !== undefined;
+  }
+
+  failed(error: WeighbridgeError): void {
+    this.#call.failed(error);
+  }
+
+  /** G1 */
+  mustFollow(waiting: Call): boolean {
+    return waiting instanceof FrameCall && waiting.isUpdate && waiting.#call.options.scope === this.#call.options.scope;
+  }
+}
+
+/** How many chunks, from the first on, are worth copying: small together, and a multiple of 8 bytes, since what is inline is padded to that. */
+function leadingSmall(chunks: readonly Uint8Array[]): number {
+  let count = 0;
+  let byteCount = 0;
+  for (let i = 0; i < chunks.length; i++) {
+    byteCount += (chunks[i] as Uint8Array).length;
+    if (byteCount > INLINE_BYTES_MAX) break;
+    if (byteCount % 8 === 0) count = i + 1;
+  }
+  return count;
+}
+
+/** The bytes from `from` up to `to` of all chunks together. */
+function cutChunks(chunks: readonly Uint8Array[], from: number, to: number): Uint8Array[] {
+  const cut: Uint8Array[] = [];
+  let at = 0;
+  for (const chunk of chunks) {
+    const begin = Math.max(from - at, 0);
+    const end = Math.min(to - at, chunk.length);
+    if (begin < end) cut.push(chunk.subarray(begin, end));
+    at += chunk.length;
+  }
+  return cut;
+}

@@ -1,0 +1,163 @@
+// function-client — calls PS functions of the servers. Calls return promises; the frames leave through the worker's channels.
+
+import type { Clock } from "../base/clock.ts";
+import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
+import type { PsFunction } from "../functions/ps-function.ts";
+import type { Call } from "../peer/call.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import { functionCalls } from "./function-call.ts";
+import type { Worker } from "./worker.ts";
+
+export type FunctionCallSettings = {
+  /** Higher overtakes lower between frames. Defaults to 0. */
+  readonly priority?: number | undefined;
+  /** Reads follow this worker's own updates of the same scope. */
+  readonly scope?: number | undefined;
+  /** Where a response lands that is one array. */
+  readonly into?: ArrayBufferView | undefined;
+};
+
+/** One call of a group, to one server. */
+export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSettings & {
+  readonly server: number;
+  readonly request: FieldValues<Q>;
+  readonly answered?: (response: FieldValues<R>) => void;
+};
+
+const NUMBERS = 2 ** 32;
+
+export class FunctionClient {
+  readonly #worker: Worker;
+  readonly #clock: Clock;
+  #next = 0;
+  /** Hears of every call that failed, before its caller does. */
+  onFailure: (error: WeighbridgeError) => void = () => {};
+  /** The last of those who wait for room, if anybody does. */
+  #queue: Promise<void> | undefined;
+
+  constructor(worker: Worker, clock: Clock) {
+    this.#worker = worker;
+    this.#clock = clock;
+  }
+
+  get serverCount(): number {
+    return this.#worker.ranges.length;
+  }
+
+  /** Waits for something that goes on even when nobody waits for it any more. */
+  async wait<T>(promise: Promise<T>, what: string, wait: WaitOptions): Promise<T> {
+    return await waitFor(promise, what, this.#clock, wait);
+  }
+
+  /** Calls a function of one server. Rejects with what the handler threw, with NODE_DEAD, or with DEADLINE or ABORTED (the call then goes on). */
+  async call<Q extends Fields, R extends Fields>(
+    fn: PsFunction<Q, R>,
+    server: number,
+    request: FieldValues<Q>,
+    options: FunctionCallSettings & WaitOptions = {},
+  ): Promise<FieldValues<R>> {
+    let response: FieldValues<R> | undefined;
+    await this.callEach(
+      fn,
+      [
+        {
+          ...options,
+          server,
+          request,
+          answered: (values) => {
+            response = values;
+          },
+        },
+      ],
+      options,
+    );
+    return response as FieldValues<R>;
+  }
+
+  /** The same request to every server, in the order of their ranks. */
+  async callAll<Q extends Fields, R extends Fields>(
+    fn: PsFunction<Q, R>,
+    request: FieldValues<Q>,
+    options: FunctionCallSettings & WaitOptions = {},
+  ): Promise<FieldValues<R>[]> {
+    const responses: FieldValues<R>[] = [];
+    const requests = Array.from({ length: this.serverCount }, (_, server) => ({
+      ...options,
+      server,
+      request,
+      answered: (values: FieldValues<R>) => {
+        responses[server] = values;
+      },
+    }));
+    await this.callEach(fn, requests, options);
+    return responses;
+  }
+
+  /** All of these calls, leaving together; resolves when every one has its answer, rejects with the first failure once all ended. */
+  async callEach<Q extends Fields, R extends Fields>(
+    fn: PsFunction<Q, R>,
+    requests: readonly FunctionRequest<Q, R>[],
+    wait: WaitOptions = {},
+  ): Promise<void> {
+    if (requests.length === 0) return;
+    const done = new Deferred<void>();
+    let open = requests.length;
+    let failure: WeighbridgeError | undefined;
+    const ended = (error?: WeighbridgeError): void => {
+      failure ??= error;
+      if (--open > 0) return;
+      if (failure === undefined) done.resolve();
+      else done.reject(failure);
+    };
+    const callsOf: Call[][] = Array.from({ length: this.serverCount }, () => []);
+    for (const { server, request, priority = 0, scope = 0, into, answered } of requests) {
+      const calls = functionCalls({
+        fn,
+        request,
+        number: this.#next,
+        priority,
+        scope,
+        into: into === undefined ? undefined : new Uint8Array(into.buffer, into.byteOffset, into.byteLength),
+        answered: (response) => {
+          answered?.(response);
+          ended();
+        },
+        failed: (error) => {
+          this.onFailure(error);
+          ended(error);
+        },
+      });
+      this.#next = (this.#next + 1) % NUMBERS;
+      (callsOf[server] as Call[]).push(...calls);
+    }
+    await this.#send(callsOf, wait);
+    await waitFor(done.promise, `${fn.name}`, this.#clock, wait);
+  }
+
+  /** Waits for room instead of failing: that is how a caller who awaits its calls is slowed down. Those who wait keep their order. */
+  async #send(callsOf: readonly (readonly Call[])[], wait: WaitOptions): Promise<void> {
+    if (this.#queue === undefined && this.#tryAsk(callsOf)) return;
+    const turn: Promise<void> = (this.#queue ?? Promise.resolve()).then(() => this.#askWhenRoom(callsOf));
+    this.#queue = turn;
+    const done = (): void => {
+      if (this.#queue === turn) this.#queue = undefined;
+    };
+    turn.then(done, done);
+    await waitFor(turn, "room in the queues to the servers", this.#clock, wait);
+  }
+
+  async #askWhenRoom(callsOf: readonly (readonly Call[])[]): Promise<void> {
+    while (!this.#tryAsk(callsOf)) await this.#worker.room();
+  }
+
+  #tryAsk(callsOf: readonly (readonly Call[])[]): boolean {
+    try {
+      this.#worker.ask(callsOf);
+      return true;
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown, "QUEUE_FULL")) throw thrown;
+      return false;
+    }
+  }
+}

@@ -1,0 +1,183 @@
+// row-plan — what a request for rows of a table sends where: its keys, each once, by the server that owns them; gradients summed and sorted
+// to match, and pulled rows brought back to where the caller named them. A request without repeated keys to one server needs none of that
+// and travels from and to the caller's own arrays.
+//
+//   caller's keys ─► unique keys (first occurrences) ─► sorted by owner ─► parts, one per server
+//
+// Invariants:
+//   R1. Every key is sent once; the gradients of its occurrences were added in the order of the list.
+//   R2. What the plan allocated lives until `release`: calls send from it, again after a reconnect, and answers land in it.
+
+import type { Arena } from "../kernel/arena.ts";
+import { type DuplicateKernels, duplicateScratchBytes, simdDuplicateKernels } from "../kernel/duplicate-kernels.ts";
+import { type PartitionKernels, partitionScratchBytes, simdPartitionKernels } from "../kernel/partition-kernels.ts";
+import { PART_BITS, type Placement } from "../keys/placement.ts";
+
+const KEY_BYTES = 8;
+const FLOAT_BYTES = 4;
+const INDEX_BYTES = 4;
+const OWNER_BYTES = 2;
+
+/** What one server is asked for: the rows from `from` on of the plan's order. */
+export type RowPart = { readonly server: number; readonly from: number; readonly keys: BigUint64Array };
+
+/** The memory and kernels that plans are made with; one per worker. */
+export class RowPlanner {
+  readonly arena: Arena;
+  readonly duplicates: DuplicateKernels;
+  readonly partition: PartitionKernels;
+  readonly placement: Placement;
+  /** The placement's owners where kernels read them. */
+  readonly owners: number;
+  /** Keys the duplicates' hash. */
+  readonly secret: number;
+
+  constructor(arena: Arena, placement: Placement, secret: number) {
+    this.arena = arena;
+    this.duplicates = simdDuplicateKernels(arena);
+    this.partition = simdPartitionKernels(arena);
+    this.placement = placement;
+    this.secret = secret;
+    this.owners = arena.allocate(placement.owners.length * OWNER_BYTES);
+    new Uint16Array(arena.memory.buffer, this.owners, placement.owners.length).set(placement.owners);
+  }
+
+  /** Throws ARENA_FULL, with nothing left behind. */
+  plan(keys: BigUint64Array): RowPlan {
+    const plan = new RowPlan(this, keys);
+    try {
+      plan.prepare();
+      return plan;
+    } catch (thrown) {
+      plan.release();
+      throw thrown;
+    }
+  }
+}
+
+export class RowPlan {
+  readonly keyCount: number;
+  /** One for each server that owns some of the keys. */
+  parts: readonly RowPart[] = [];
+  readonly #planner: RowPlanner;
+  readonly #keys: BigUint64Array;
+  readonly #spans: { readonly address: number; readonly byteCount: number }[] = [];
+  #uniqueCount: number;
+  /** For each of the caller's keys its index among the unique ones; 0 when they all are. */
+  #indexes = 0;
+  /** For each row in the order of the parts its index among the unique ones; 0 when that is the same order. */
+  #sources = 0;
+
+  constructor(planner: RowPlanner, keys: BigUint64Array) {
+    this.#planner = planner;
+    this.#keys = keys;
+    this.keyCount = keys.length;
+    this.#uniqueCount = keys.length;
+  }
+
+  /** Rows that travel. */
+  get rowCount(): number {
+    return this.#uniqueCount;
+  }
+
+  /** For the planner alone. */
+  prepare(): void {
+    const { arena, placement } = this.#planner;
+    const { keyCount } = this;
+    const keys = this.#take(keyCount * KEY_BYTES);
+    new BigUint64Array(arena.memory.buffer, keys, keyCount).set(this.#keys);
+    this.#findDuplicates(keys);
+    if (placement.servers.length > 1) this.#sortByOwner(keys);
+    else
+      this.parts = [
+        { server: placement.servers[0] ?? 0, from: 0, keys: this.#isAsGiven ? this.#keys : this.#keysAt(keys, this.#uniqueCount) },
+      ];
+  }
+
+  /** The gradients of the rows in the order of the parts: the caller's own array where nothing had to be done (R1). */
+  gradients(values: Float32Array, width: number): Float32Array {
+    if (this.#isAsGiven) return values;
+    const { arena, duplicates, partition } = this.#planner;
+    const rows = this.#take(values.byteLength);
+    arena.floats.set(values, rows >>> 2);
+    if (this.#indexes !== 0) duplicates.sumDuplicates(rows, this.keyCount, width, this.#indexes, rows);
+    if (this.#sources === 0) return this.#floatsAt(rows, this.#uniqueCount * width);
+    const sorted = this.#take(this.#uniqueCount * width * FLOAT_BYTES);
+    partition.gatherByIndex(rows, this.#sources, this.#uniqueCount, width, sorted);
+    return this.#floatsAt(sorted, this.#uniqueCount * width);
+  }
+
+  /** Where the rows of the parts land, one after the other; `deliver` brings them to the caller's array. */
+  landing(into: Float32Array, width: number): Float32Array {
+    return this.#isAsGiven ? into : this.#floatsAt(this.#take(this.#uniqueCount * width * FLOAT_BYTES), this.#uniqueCount * width);
+  }
+
+  /** Fills `into`, a row for each of the caller's keys, from what came in. */
+  deliver(landed: Float32Array, into: Float32Array, width: number): void {
+    if (this.#isAsGiven) return;
+    const { duplicates, partition } = this.#planner;
+    let rows = landed.byteOffset;
+    if (this.#sources !== 0) {
+      const unsorted = this.#take(this.#uniqueCount * width * FLOAT_BYTES);
+      partition.scatterByIndex(rows, this.#sources, this.#uniqueCount, width, unsorted);
+      rows = unsorted;
+    }
+    if (this.#indexes !== 0) {
+      const expanded = this.#take(this.keyCount * width * FLOAT_BYTES);
+      duplicates.expandDuplicates(rows, this.keyCount, width, this.#indexes, expanded);
+      rows = expanded;
+    }
+    into.set(this.#floatsAt(rows, this.keyCount * width));
+  }
+
+  /** Gives the memory back, once no call of the plan is open (R2). */
+  release(): void {
+    for (const { address, byteCount } of this.#spans.splice(0)) this.#planner.arena.release(address, byteCount);
+  }
+
+  /** Whether the caller's arrays can be sent and filled as they are. */
+  get #isAsGiven(): boolean {
+    return this.#indexes === 0 && this.#sources === 0;
+  }
+
+  #findDuplicates(keys: number): void {
+    const { keyCount } = this;
+    const scratch = this.#take(duplicateScratchBytes(keyCount));
+    const indexes = this.#take(keyCount * INDEX_BYTES);
+    this.#uniqueCount = this.#planner.duplicates.findDuplicates(keys, keyCount, this.#planner.secret, scratch, keys, indexes) >>> 0;
+    if (this.#uniqueCount < keyCount) this.#indexes = indexes;
+  }
+
+  #sortByOwner(keys: number): void {
+    const { arena, placement, partition, owners } = this.#planner;
+    const keyCount = this.#uniqueCount;
+    const ownerCount = placement.servers.length;
+    const scratch = this.#take(partitionScratchBytes({ keyCount, ownerCount }));
+    const spans = this.#take((ownerCount + 1) * INDEX_BYTES);
+    const sorted = this.#take(keyCount * KEY_BYTES);
+    const sources = this.#take(keyCount * INDEX_BYTES);
+    partition.partitionKeys(keys, keyCount, owners, PART_BITS, ownerCount, scratch, spans, sorted, sources);
+    const parts: RowPart[] = [];
+    placement.servers.forEach((server, owner) => {
+      const from = arena.words[(spans >>> 2) + owner] as number;
+      const to = arena.words[(spans >>> 2) + owner + 1] as number;
+      if (to > from) parts.push({ server, from, keys: this.#keysAt(sorted + from * KEY_BYTES, to - from) });
+    });
+    this.parts = parts;
+    this.#sources = sources;
+  }
+
+  #take(byteCount: number): number {
+    const span = { address: this.#planner.arena.allocate(Math.max(1, byteCount)), byteCount: Math.max(1, byteCount) };
+    this.#spans.push(span);
+    return span.address;
+  }
+
+  #keysAt(address: number, count: number): BigUint64Array {
+    return new BigUint64Array(this.#planner.arena.memory.buffer, address, count);
+  }
+
+  #floatsAt(address: number, count: number): Float32Array {
+    return this.#planner.arena.floats.subarray(address >>> 2, (address >>> 2) + count);
+  }
+}
