@@ -7,6 +7,7 @@ import { Command, CommanderError } from "commander";
 import packageJson from "weighbridge/package.json" with { type: "json" };
 import { errorText, isOurs } from "../node/launcher/error-text.ts";
 import { benchCommand } from "./bench.ts";
+import { checkpointCommand } from "./checkpoint.ts";
 import { demoCommand } from "./demo.ts";
 import type { Invocation } from "./invocation.ts";
 import { launchCommand } from "./launch.ts";
@@ -16,7 +17,17 @@ import { statusCommand } from "./status.ts";
 import { workerCommand } from "./worker.ts";
 
 const USAGE_EXIT_CODE = 2;
-const COMMANDS = [launchCommand, schedulerCommand, serverCommand, workerCommand, statusCommand, benchCommand, demoCommand];
+const VERBOSE = "tell of errors with their stacks";
+const COMMANDS = [
+  launchCommand,
+  schedulerCommand,
+  serverCommand,
+  workerCommand,
+  statusCommand,
+  checkpointCommand,
+  benchCommand,
+  demoCommand,
+];
 
 const EXAMPLES = `
 Examples:
@@ -49,7 +60,8 @@ function program(invocation: Invocation): Command {
     .addHelpText("after", EXAMPLES);
   for (const make of COMMANDS) {
     const command = make(invocation).copyInheritedSettings(root);
-    root.addCommand(command.option("--verbose", "tell of errors with their stacks"));
+    for (const inner of command.commands) inner.copyInheritedSettings(command).option("--verbose", VERBOSE);
+    root.addCommand(command.option("--verbose", VERBOSE));
   }
   return root.hook("preAction", (_, command) => {
     if (command.opts().verbose === true) invocation.isVerbose = true;

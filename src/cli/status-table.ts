@@ -3,17 +3,17 @@
 import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";
 import { countsText } from "./roster-teller.ts";
+import { type TextRow, textTable } from "./text-table.ts";
 
-type Row = readonly string[];
-
-const HEAD: Row = ["node", "role", "rank", "address", "state", "incarnation", "heartbeat", "label"];
+const HEAD: TextRow = ["node", "role", "rank", "address", "state", "incarnation", "heartbeat", "label"];
 /** Columns of numbers, which end together. */
 const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "incarnation", "heartbeat"]);
 const NOTHING = "-";
 
 export function statusText(reply: StatusReply, schedulerAddress: string): string {
-  const scheduler: Row = [String(SCHEDULER_ID), "scheduler", "0", schedulerAddress, "alive", NOTHING, NOTHING, NOTHING];
-  return `${headline(reply)}\n\n${table([HEAD, scheduler, ...reply.nodes.map(nodeRow), ...reply.waiting.map(waitingRow)])}`;
+  const scheduler: TextRow = [String(SCHEDULER_ID), "scheduler", "0", schedulerAddress, "alive", NOTHING, NOTHING, NOTHING];
+  const rows = [scheduler, ...reply.nodes.map(nodeRow), ...reply.waiting.map(waitingRow)];
+  return `${headline(reply)}\n\n${textTable({ head: HEAD, rows, rightAligned: RIGHT_ALIGNED })}`;
 }
 
 function headline({ job, phase, serverCount, workerCount, uptimeMs, nodes, waiting }: StatusReply): string {
@@ -22,23 +22,14 @@ function headline({ job, phase, serverCount, workerCount, uptimeMs, nodes, waiti
   return `job ${job} is ${phase}: ${there} of ${serverCount + workerCount} nodes are there (${wanted}); scheduler up ${durationText(uptimeMs)}`;
 }
 
-function nodeRow({ node, role, rank, address, state, incarnation, heartbeatAgeMs, linked, label }: StatusEntry): Row {
+function nodeRow({ node, role, rank, address, state, incarnation, heartbeatAgeMs, linked, label }: StatusEntry): TextRow {
   const told = state === "alive" && !linked ? "alive, no link" : state;
   const age = heartbeatAgeMs === undefined ? NOTHING : `${durationText(heartbeatAgeMs)} ago`;
   return [String(node), role, String(rank), address || NOTHING, told, String(incarnation), age, label || NOTHING];
 }
 
-function waitingRow({ role, rank, address, label }: WaitingEntry): Row {
+function waitingRow({ role, rank, address, label }: WaitingEntry): TextRow {
   return [NOTHING, role, rank === undefined ? NOTHING : String(rank), address || NOTHING, "waiting", NOTHING, NOTHING, label || NOTHING];
-}
-
-function table(rows: readonly Row[]): string {
-  const widths = HEAD.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  const pad = (cell: string, column: number): string => {
-    const width = widths[column] ?? 0;
-    return RIGHT_ALIGNED.has(HEAD[column] ?? "") ? cell.padStart(width) : cell.padEnd(width);
-  };
-  return rows.map((row) => row.map(pad).join("  ").trimEnd()).join("\n");
 }
 
 export function durationText(ms: number): string {

@@ -8,9 +8,11 @@ import type { Address } from "../transport/transport.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { loadConfig } from "./config/config.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
+import { loadFunctions } from "./function-module.ts";
 import { realClock } from "./real-clock.ts";
 import { textLog } from "./text-log.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
+import { wakefulLoop } from "./transport/wakeful-loop.ts";
 
 export type StartOptions = NodeConfigOptions & {
   /** False starts without waiting for the other nodes to be ready (ps-lite: StartAsync). */
@@ -39,7 +41,7 @@ export async function startNode(
     ...(role === "server" ? { listenAddress: serverAddress(config), advertise: (bound: Address) => advertised(config, bound) } : {}),
     rank,
     label: config.nodeId ?? `${hostname()}:${process.pid}`,
-    transport: new SocketTransport({ clock, log }),
+    transport: new SocketTransport({ clock, log, loop: wakefulLoop(clock) }),
     clock,
     log,
     heartbeatIntervalMs,
@@ -50,6 +52,7 @@ export async function startNode(
     faults: hasFaults(config) ? config.faults : undefined,
     limits: { queuedMax: config.outboxMessagesMax, inFlightBytesMax: config.outboxBytesMax },
     arenaBytesMax: config.arenaBytesMax,
+    ...(role === "server" && config.functions !== undefined ? { functions: await loadFunctions(config.functions) } : {}),
     jobId: randomUUID(),
     incarnation: Date.now(),
     ...options,

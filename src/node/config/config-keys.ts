@@ -31,6 +31,7 @@ const ARENA_BYTES = 4096 * MIB;
 /** One page of WebAssembly memory, and as much as a small message. */
 const BYTES_MIN = 64 * 1024;
 const LABEL_CHARS_MAX = 128;
+const PATH_CHARS_MAX = 4096;
 const LOOPBACK = "127.0.0.1";
 const HEARTBEAT_INTERVAL_MS = 1000;
 const HEARTBEAT_TIMEOUT_MS = 5000;
@@ -255,6 +256,11 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     description: "Memory for parameters, for each server node.",
     fallback: derived("4GiB", () => ARENA_BYTES),
   },
+  functions: {
+    kind: optional(label(PATH_CHARS_MAX, "module")),
+    description: "A module of PS functions that servers offer beside the built-in ones: everything it exports that `psFunction` made.",
+    fallback: ABSENT,
+  },
   logLevel: {
     kind: oneOf(["silent", "error", "warn", "info", "debug"], "level"),
     description: "What the node says about itself.",
@@ -277,7 +283,12 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
 
 /** Where the rest is read; not part of a NodeConfig and not allowed in a file. */
 export const FILE_KEYS: { readonly config: ConfigKey<string>; readonly section: ConfigKey<string> } = {
-  config: { kind: label(4096, "path"), short: "-c", description: "A YAML or JSON file with more configuration.", fallback: ABSENT },
+  config: {
+    kind: label(PATH_CHARS_MAX, "path"),
+    short: "-c",
+    description: "A YAML or JSON file with more configuration.",
+    fallback: ABSENT,
+  },
   section: { kind: label(LABEL_CHARS_MAX, "name"), description: "The section of that file which is this node's.", fallback: ABSENT },
 };
 

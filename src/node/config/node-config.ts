@@ -46,6 +46,8 @@ export type NodeConfig = {
   readonly outboxMessagesMax: number;
   readonly outboxBytesMax: number;
   readonly arenaBytesMax: number;
+  /** The path of a module of PS functions; relative ones from where the process runs. */
+  readonly functions: string | undefined;
   readonly logLevel: LogLevel;
   /** 0: off. */
   readonly managePort: number;

@@ -1,0 +1,38 @@
+// consistency — how a user says how fresh reads are and when updates count, and what that means to the engine (spec/consistency.md).
+//
+//   "bsp"           everybody's updates of a clock count together at its end; reads see all of the clocks before
+//   { ssp: s }      updates count when they arrive; reads are at most s clocks behind
+//   { delay: d }    the same, in the words of bounded delay: work on clock t begins when everything before t - d is done
+//   "asp"           updates count when they arrive; reads take what is there
+
+import { WeighbridgeError } from "../base/errors.ts";
+
+export type Consistency =
+  | "bsp"
+  | "asp"
+  | { readonly bsp: true; readonly reduce: "sum" | "mean" }
+  | { readonly ssp: number }
+  | { readonly delay: number };
+
+export type EngineConsistency = {
+  readonly updates: "async" | "sync";
+  readonly reduce: "sum" | "mean";
+  readonly staleness: number | undefined;
+};
+
+/** Throws BAD_ARGUMENT for what is none of them. */
+export function engineConsistency(consistency: Consistency): EngineConsistency {
+  if (consistency === "asp") return { updates: "async", reduce: "sum", staleness: undefined };
+  if (consistency === "bsp") return { updates: "sync", reduce: "sum", staleness: 0 };
+  if (typeof consistency === "object" && consistency !== null) {
+    if ("bsp" in consistency && consistency.bsp === true && (consistency.reduce === "sum" || consistency.reduce === "mean"))
+      return { updates: "sync", reduce: consistency.reduce, staleness: 0 };
+    const bound = "ssp" in consistency ? consistency.ssp : "delay" in consistency ? consistency.delay : -1;
+    if (Number.isSafeInteger(bound) && bound >= 0) return { updates: "async", reduce: "sum", staleness: bound };
+    if (bound === Infinity) return { updates: "async", reduce: "sum", staleness: undefined };
+  }
+  throw new WeighbridgeError(
+    "BAD_ARGUMENT",
+    `consistency is "bsp", "asp", { bsp: true, reduce: "sum" | "mean" }, { ssp: clocks } or { delay: clocks }, not ${JSON.stringify(consistency)}`,
+  );
+}

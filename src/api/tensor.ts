@@ -1,0 +1,77 @@
+// tensor — a dense parameter as a user meets it. Arrays given to a call belong to it until its promise settles.
+
+import type { WaitOptions } from "../base/deferred.ts";
+import type { TensorSpec } from "../store/parameter-spec.ts";
+import type { RowList, TensorClient } from "../worker/tensor-client.ts";
+import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
+
+export type CallOptions = WaitOptions & {
+  /** Higher overtakes lower between blocks. Defaults to 0. */
+  readonly priority?: number;
+};
+
+export class Tensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly #client: TensorClient;
+  readonly #control: ParameterControl;
+
+  /** For the session alone. */
+  constructor(spec: TensorSpec, client: TensorClient, control: ParameterControl) {
+    this.name = spec.name;
+    this.shape = spec.shape;
+    this.#client = client;
+    this.#control = control;
+  }
+
+  /** How many elements it has. */
+  get size(): number {
+    return this.#client.shape.floatCount;
+  }
+
+  /** Hands a gradient to the optimizer. Throws VALUE_LENGTH, NOT_FINITE. */
+  async push(gradient: Float32Array, options: CallOptions = {}): Promise<void> {
+    const scale = this.#control.gradientScale(gradient);
+    await this.#client.push(gradient, { ...options, clock: this.#control.clock, scale });
+  }
+
+  /** The values: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
+  async pull(into: Float32Array = new Float32Array(this.size), options: CallOptions = {}): Promise<Float32Array> {
+    await this.#client.pull(into, { ...options, clock: this.#control.clock });
+    return into;
+  }
+
+  /** A push, and what the tensor is right after it, block by block in one round trip. */
+  async pushPull(
+    gradient: Float32Array,
+    into: Float32Array = new Float32Array(this.size),
+    options: CallOptions = {},
+  ): Promise<Float32Array> {
+    const scale = this.#control.gradientScale(gradient);
+    await this.#client.pushPull(gradient, into, { ...options, clock: this.#control.clock, scale });
+    return into;
+  }
+
+  /** Gradients for some rows; those of a row that is named twice are added first. Throws OUT_OF_RANGE. */
+  async pushRows(rows: RowList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
+    const scale = this.#control.gradientScale(gradients);
+    await this.#client.pushRows(rows, gradients, { ...options, clock: this.#control.clock, scale });
+  }
+
+  /** Some rows, in the order of the list. Throws OUT_OF_RANGE. */
+  async pullRows(rows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
+    const values = into ?? new Float32Array(rows.length * this.#client.shape.width);
+    await this.#client.pullRows(rows, values, { ...options, clock: this.#control.clock });
+    return values;
+  }
+
+  /** Changes the learning rate, its schedule or the consistency bound, for all workers, while training goes on. */
+  async configure(settings: ParameterSettings, options: WaitOptions = {}): Promise<void> {
+    await this.#control.configure(settings, options);
+  }
+
+  /** Removes the parameter from the servers. */
+  async clear(options: WaitOptions = {}): Promise<void> {
+    await this.#control.clear(options);
+  }
+}

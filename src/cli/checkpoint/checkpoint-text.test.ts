@@ -1,0 +1,45 @@
+// Goal: a checkpoint's contents read well in a terminal.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { sampleManifest } from "../../node/checkpoint/testing-checkpoint.ts";
+import { bytesText, checkpointText } from "./checkpoint-text.ts";
+
+test("shows what it is of, the parameters and the files", () => {
+  const files = [{ file: "server-000-000.safetensors", bytes: 3 * 2 ** 30, headerCrc32: "0123abcd" }];
+  const servers = [
+    { rank: 0, files, vectorClock: [], state: {} },
+    { rank: 1, files: [], vectorClock: [], state: {} },
+  ];
+  const manifest = sampleManifest({ root: "/data", step: 12 }, servers);
+  assert.equal(
+    checkpointText("/data/step-000012", manifest),
+    `/data/step-000012: step 12, clock 40, of job job-a
+written 2026-01-02T03:04:05.678Z by 2 servers, 3.0 GiB
+workers' clocks: 0: 40, 1: 41
+
+parameter       kind    shape       rows  bytes  optimizer        consistency  columns
+layer1/weights  tensor  10 × 2 × 2    10  320 B  momentum         ssp          values, momentum, step
+users           table   keys × 3      32  896 B  rowwise-adagrad  ssp          keys, values, accumulator, version
+
+file                        server    bytes  header crc32
+server-000-000.safetensors       0  3.0 GiB  0123abcd
+-                                1      0 B  -`,
+  );
+});
+
+test("a checkpoint of nothing is shown as well", () => {
+  const manifest = { ...sampleManifest({ root: "/data", step: 0 }, []), parameters: [], workers: [] };
+  assert.match(checkpointText("/data", manifest), /workers: none\n\nno parameters\n\nfile/);
+});
+
+test("bytes have a unit that suits them", () => {
+  assert.deepEqual([0, 1023, 1024, 1536, 5 * 2 ** 40, 2 ** 60].map(bytesText), [
+    "0 B",
+    "1023 B",
+    "1.0 KiB",
+    "1.5 KiB",
+    "5.0 TiB",
+    "1048576.0 TiB",
+  ]);
+});

@@ -1,0 +1,57 @@
+// checkpoint-text — what is in a checkpoint, for people. Pure.
+
+import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
+import { columnBytesPerRow, type ParameterRecord } from "../../store/snapshot/parameter-record.ts";
+import { type TextRow, textTable } from "../text-table.ts";
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+const UNIT = 1024;
+const NOTHING = "-";
+const NUMBERS: ReadonlySet<string> = new Set(["rows", "bytes", "server"]);
+const PARAMETERS_HEAD: TextRow = ["parameter", "kind", "shape", "rows", "bytes", "optimizer", "consistency", "columns"];
+const FILES_HEAD: TextRow = ["file", "server", "bytes", "header crc32"];
+
+export function checkpointText(path: string, manifest: CheckpointManifest): string {
+  const { parameters, servers } = manifest;
+  const named =
+    parameters.length === 0
+      ? "no parameters"
+      : textTable({ head: PARAMETERS_HEAD, rows: parameters.map(parameterRow), rightAligned: NUMBERS });
+  const stored = textTable({ head: FILES_HEAD, rows: servers.flatMap(fileRows), rightAligned: NUMBERS });
+  return `${headline(path, manifest)}\n${workersLine(manifest)}\n\n${named}\n\n${stored}`;
+}
+
+/** Bytes that a checkpoint's shard files have together. */
+export function shardBytes({ servers }: CheckpointManifest): number {
+  return servers.flatMap(({ files }) => files).reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+function headline(path: string, manifest: CheckpointManifest): string {
+  const { job, step, clock, createdAt, serverCount } = manifest;
+  const servers = serverCount === 1 ? "1 server" : `${serverCount} servers`;
+  return `${path}: step ${step}, clock ${clock}, of job ${job}\nwritten ${createdAt} by ${servers}, ${bytesText(shardBytes(manifest))}`;
+}
+
+function workersLine({ workers }: CheckpointManifest): string {
+  if (workers.length === 0) return "workers: none";
+  return `workers' clocks: ${workers.map(({ rank, clock }) => `${rank}: ${clock}`).join(", ")}`;
+}
+
+function parameterRow(parameter: ParameterRecord): TextRow {
+  const { name, kind, shape, rowCount, width, optimizer, consistency, columns } = parameter;
+  const shown = kind === "tensor" ? shape.join(" × ") || "scalar" : `keys × ${width}`;
+  const rowBytes = columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
+  const names = columns.map((column) => column.name).join(", ");
+  return [name, kind, shown, String(rowCount), bytesText(rowCount * rowBytes), optimizer.kind, consistency.kind, names];
+}
+
+function fileRows({ rank, files }: ServerRecord): TextRow[] {
+  if (files.length === 0) return [[NOTHING, String(rank), bytesText(0), NOTHING]];
+  return files.map(({ file, bytes, headerCrc32 }) => [file, String(rank), bytesText(bytes), headerCrc32]);
+}
+
+export function bytesText(bytes: number): string {
+  let [value, unit] = [bytes, 0];
+  while (value >= UNIT && unit < UNITS.length - 1) [value, unit] = [value / UNIT, unit + 1];
+  return `${unit === 0 ? value : value.toFixed(1)} ${UNITS[unit]}`;
+}

@@ -1,0 +1,120 @@
+// export-checkpoint — writes the parameters of a checkpoint into one plain safetensors file, as other programs expect them:
+//
+//   <tensor>            its values in its own shape
+//   <table>/keys        U64 [rows], in no particular order
+//   <table>/values      F32 [rows, width], in the order of the keys
+//   <name>/<column>     with `allColumns`: the optimizer's slots and whatever else is kept per row
+//
+// Columns that are kept per chunk are left out: they mean nothing once the chunks are one.
+
+import { basename, dirname } from "node:path";
+import { assert } from "../../base/assert.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import {
+  type ColumnRecord,
+  columnShapeIn,
+  KEYS_COLUMN,
+  type ParameterRecord,
+  VALUES_COLUMN,
+} from "../../store/snapshot/parameter-record.ts";
+import { encodeHeader, layOutTensors, type TensorShape, tensorBytes } from "../../store/snapshot/safetensors.ts";
+import type { CheckpointReader } from "./checkpoint-reader.ts";
+import { attempt, type FileLayer, realFiles } from "./file-layer.ts";
+import { type OpenSection, SectionFile } from "./section-file.ts";
+
+export type ExportOptions = {
+  readonly layer?: FileLayer | undefined;
+  /** All that is kept per row, not the values alone. */
+  readonly allColumns?: boolean | undefined;
+  /** Only these parameters. */
+  readonly parameters?: readonly string[] | undefined;
+  /** A file of that name is replaced. */
+  readonly replace?: boolean | undefined;
+};
+
+type ExportedTensor = TensorShape & { readonly parameter: ParameterRecord; readonly column: string };
+
+/** Returns the tensors that were written, and the file's length. */
+export async function exportCheckpoint(
+  reader: CheckpointReader,
+  path: string,
+  options: ExportOptions = {},
+): Promise<{ readonly tensors: readonly TensorShape[]; readonly bytes: number }> {
+  const { layer = realFiles, replace = false } = options;
+  const tensors = chosen(reader, options).flatMap((parameter) => tensorsOf(parameter, options.allColumns ?? false));
+  requireNames(tensors);
+  if (!replace && (await exists(layer, path))) throw new WeighbridgeError("BAD_ARGUMENT", `there is a file ${path} already`);
+  const { job, step, clock } = reader.manifest;
+  // Loaders of models ask for a "format"; that of PyTorch is the one that all of them take.
+  const metadata = { format: "pt", weighbridge_job: job, weighbridge_step: String(step), weighbridge_clock: String(clock) };
+  const header = encodeHeader(layOutTensors(tensors), { metadata });
+  const file = await SectionFile.create({ layer, path, headerBytes: header.byteLength });
+  try {
+    await copyTensors(reader, file, tensors);
+    await file.finish(header);
+    await attempt(`cannot sync ${dirname(path)}`, () => layer.syncDirectory(dirname(path)));
+  } catch (cause) {
+    await file.abandon();
+    throw cause;
+  }
+  return { tensors, bytes: file.bytes };
+}
+
+function chosen(reader: CheckpointReader, { parameters }: ExportOptions): readonly ParameterRecord[] {
+  const all = reader.manifest.parameters;
+  if (parameters === undefined) return all;
+  return parameters.map((name) => {
+    const found = all.find((parameter) => parameter.name === name);
+    if (found !== undefined) return found;
+    const there = all.map((parameter) => parameter.name).join(", ");
+    throw new WeighbridgeError("BAD_ARGUMENT", `${reader.path} has no parameter ${JSON.stringify(name)}; it has ${there || "none"}`);
+  });
+}
+
+function tensorsOf(parameter: ParameterRecord, allColumns: boolean): ExportedTensor[] {
+  return parameter.columns
+    .filter(({ name, per }) => per === "row" && (allColumns || name === VALUES_COLUMN || name === KEYS_COLUMN))
+    .map((column) => {
+      const isWhole = parameter.kind === "tensor" && column.name === VALUES_COLUMN;
+      const name = isWhole ? parameter.name : `${parameter.name}/${column.name}`;
+      return { name, dtype: column.dtype, shape: exportedShape(parameter, column), parameter, column: column.name };
+    });
+}
+
+/** What goes with a tensor's values has their shape. A table's values are a matrix even if a row has only one. */
+function exportedShape({ kind, shape, rowCount, width }: ParameterRecord, column: ColumnRecord): readonly number[] {
+  if (kind === "tensor" && column.width === width) return shape;
+  return column.name === VALUES_COLUMN ? [rowCount, width] : columnShapeIn(column, rowCount);
+}
+
+function requireNames(tensors: readonly ExportedTensor[]): void {
+  const seen = new Set<string>();
+  for (const { name } of tensors) {
+    if (seen.has(name))
+      throw new WeighbridgeError("BAD_ARGUMENT", `two parameters would both write ${JSON.stringify(name)}; export them one by one`);
+    seen.add(name);
+  }
+}
+
+/** Chunk by chunk, so that each is read once; the chunks of a tensor come by their rows. */
+async function copyTensors(reader: CheckpointReader, file: SectionFile, tensors: readonly ExportedTensor[]): Promise<void> {
+  const sections = new Map<ParameterRecord, Map<string, OpenSection>>();
+  for (const tensor of tensors) {
+    const columns = sections.get(tensor.parameter) ?? new Map<string, OpenSection>();
+    sections.set(tensor.parameter, columns.set(tensor.column, file.add(tensorBytes(tensor))));
+  }
+  for (const [parameter, columns] of sections) {
+    for (const chunk of reader.chunks(parameter.name)) {
+      await reader.readRows(chunk, async (batch) => {
+        for (const [column, section] of columns) await file.write(section, batch.columns.get(column) ?? new Uint8Array());
+      });
+    }
+    for (const { taken, bytes } of columns.values())
+      assert(taken === bytes, `${taken} of ${bytes} bytes of ${parameter.name} were exported`);
+  }
+}
+
+async function exists(layer: FileLayer, path: string): Promise<boolean> {
+  const entries = await attempt(`cannot read ${dirname(path)}`, () => layer.list(dirname(path)));
+  return entries.some(({ name }) => name === basename(path));
+}

@@ -1,0 +1,158 @@
+// file-layer — the few things a checkpoint asks of a file system, behind an interface, so that tests can have disks that fill up, tear and
+// crash. Knows nothing of checkpoints but their errors.
+//
+// L1. Whatever the file system refuses becomes a CHECKPOINT_IO or CHECKPOINT_MISSING error that names the file and the reason.
+
+import { type FileHandle, mkdir, open, readdir, rename, rm } from "node:fs/promises";
+import { WeighbridgeError } from "../../base/errors.ts";
+
+export type OpenFile = {
+  /** Bytes written, which may be fewer than asked. `bytes` must not change before. */
+  write(bytes: Uint8Array, position: number): Promise<number>;
+  /** Bytes read; 0 at the end of the file. */
+  read(into: Uint8Array, position: number): Promise<number>;
+  size(): Promise<number>;
+  /** What was written is on the disk. */
+  sync(): Promise<void>;
+  close(): Promise<void>;
+};
+
+export type DirectoryEntry = { readonly name: string; readonly isDirectory: boolean };
+
+export type FileLayer = {
+  /** A new file; one of the same name is an error. */
+  create(path: string): Promise<OpenFile>;
+  open(path: string): Promise<OpenFile>;
+  /** Replaces a file of the new name, never a directory with something in it. */
+  rename(from: string, to: string): Promise<void>;
+  makeDirectory(path: string): Promise<void>;
+  list(path: string): Promise<readonly DirectoryEntry[]>;
+  /** With everything in it; nothing happens if it is not there. */
+  remove(path: string): Promise<void>;
+  /** New, renamed and removed names in it are on the disk. */
+  syncDirectory(path: string): Promise<void>;
+};
+
+export const realFiles: FileLayer = {
+  create: async (path) => openFile(await open(path, "wx")),
+  open: async (path) => openFile(await open(path, "r")),
+  rename,
+  async makeDirectory(path) {
+    await mkdir(path, { recursive: true });
+  },
+  async list(path) {
+    return (await readdir(path, { withFileTypes: true })).map((entry) => ({ name: entry.name, isDirectory: entry.isDirectory() }));
+  },
+  remove: (path) => rm(path, { recursive: true, force: true }),
+  async syncDirectory(path) {
+    if (process.platform === "win32") return; // Directories cannot be opened there; NTFS keeps a journal of names.
+    await using handle = await open(path, "r");
+    await handle.sync();
+  },
+};
+
+function openFile(handle: FileHandle): OpenFile {
+  return {
+    write: async (bytes, position) => (await handle.write(bytes, 0, bytes.byteLength, position)).bytesWritten,
+    read: async (into, position) => (await handle.read(into, 0, into.byteLength, position)).bytesRead,
+    size: async () => (await handle.stat()).size,
+    sync: () => handle.sync(),
+    close: () => handle.close(),
+  };
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOSPC: "the disk is full",
+  EDQUOT: "the disk quota is used up",
+  EFBIG: "the file would be larger than is allowed here",
+  EACCES: "permission denied",
+  EPERM: "permission denied",
+  EROFS: "the file system is read-only",
+  EIO: "the disk failed",
+  EMFILE: "too many open files",
+  EEXIST: "it is already there",
+  ENOTDIR: "a part of its path is not a directory",
+};
+/** These pass when somebody makes room. */
+const RETRYABLE: ReadonlySet<string> = new Set(["ENOSPC", "EDQUOT", "EMFILE"]);
+
+/** L1. `what` is what was tried, such as "cannot write /data/step-000001/…". A WeighbridgeError stays as it is. */
+export function fileError(what: string, cause: unknown): WeighbridgeError {
+  if (cause instanceof WeighbridgeError) return cause;
+  const { code = "unknown", message = String(cause) } = cause as { readonly code?: string; readonly message?: string };
+  if (code === "ENOENT") return new WeighbridgeError("CHECKPOINT_MISSING", `${what}: there is no such file or directory`, { cause });
+  const reason = REASONS[code] === undefined ? message : `${REASONS[code]} (${code})`;
+  return new WeighbridgeError("CHECKPOINT_IO", `${what}: ${reason}`, { cause, retryable: RETRYABLE.has(code) });
+}
+
+/** Runs `step`; what it throws becomes an error that says `what` was tried. */
+export async function attempt<T>(what: string, step: () => Promise<T>): Promise<T> {
+  try {
+    return await step();
+  } catch (cause) {
+    throw fileError(what, cause);
+  }
+}
+
+/** Fills `into` from `position` on. A file that ends before is torn. */
+export async function readFully(file: OpenFile, into: Uint8Array, position: number, path: string): Promise<void> {
+  for (let done = 0; done < into.byteLength; ) {
+    const count = await attempt(`cannot read ${path}`, () => file.read(into.subarray(done), position + done));
+    if (count === 0) {
+      throw new WeighbridgeError(
+        "CHECKPOINT_TORN",
+        `${path} ends at byte ${position + done}, but should go on to ${position + into.byteLength}`,
+      );
+    }
+    done += count;
+  }
+}
+
+export async function writeFully(file: OpenFile, bytes: Uint8Array, position: number, path: string): Promise<void> {
+  for (let done = 0; done < bytes.byteLength; ) {
+    const count = await attempt(`cannot write ${path}`, () => file.write(bytes.subarray(done), position + done));
+    if (count === 0) throw new WeighbridgeError("CHECKPOINT_IO", `cannot write ${path}: the file system takes no more bytes`);
+    done += count;
+  }
+}
+
+/** Opens a file, and closes it after use, whatever comes of that. */
+export async function withFile<T>(path: string, open: () => Promise<OpenFile>, use: (file: OpenFile) => Promise<T>): Promise<T> {
+  const file = await attempt(`cannot open ${path}`, open);
+  try {
+    return await use(file);
+  } finally {
+    await attempt(`cannot close ${path}`, () => file.close());
+  }
+}
+
+/** A small file, whole. */
+export function readSmallFile(layer: FileLayer, path: string, bytesMax: number): Promise<Uint8Array> {
+  return withFile(
+    path,
+    () => layer.open(path),
+    async (file) => {
+      const size = await attempt(`cannot read ${path}`, () => file.size());
+      if (size > bytesMax)
+        throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${path} has ${size} bytes; at most ${bytesMax} make sense here`);
+      const bytes = new Uint8Array(size);
+      await readFully(file, bytes, 0, path);
+      return bytes;
+    },
+  );
+}
+
+/** A small file beside and renamed: after a crash there is the old one or the new one, whole. Its directory is for the caller to sync. */
+export async function writeSmallFile(layer: FileLayer, path: string, bytes: Uint8Array): Promise<void> {
+  const temporary = `${path}.tmp`;
+  await attempt(`cannot remove ${temporary}`, () => layer.remove(temporary));
+  await withFile(
+    temporary,
+    () => layer.create(temporary),
+    async (file) => {
+      await writeFully(file, bytes, 0, temporary);
+      await attempt(`cannot write ${temporary}`, () => file.sync());
+    },
+  );
+  await attempt(`cannot rename ${temporary}`, () => layer.rename(temporary, path));
+}

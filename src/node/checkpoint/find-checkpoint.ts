@@ -1,0 +1,54 @@
+// find-checkpoint — which checkpoint somebody means who names a directory: the directory itself, or the newest in it. Never falls back to an
+// older one by itself: that would undo training without a word. What is wrong is said, and which other one there is.
+
+import { join } from "node:path";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { MANIFEST_FILE } from "../../store/snapshot/checkpoint-manifest.ts";
+import { CheckpointDirectory, type StoredCheckpoint, stepName } from "./checkpoint-directory.ts";
+import { type DirectoryEntry, type FileLayer, fileError, realFiles } from "./file-layer.ts";
+
+export type FindOptions = {
+  readonly layer?: FileLayer | undefined;
+  /** Of several checkpoints the one of this step, not the newest. */
+  readonly step?: number | undefined;
+};
+
+/** The checkpoint's own directory. Throws CHECKPOINT_MISSING, which says what is there instead. */
+export async function findCheckpoint(directory: string, { layer = realFiles, step }: FindOptions = {}): Promise<string> {
+  const entries = await listDirectory(directory, layer);
+  if (entries.some(({ name }) => name === MANIFEST_FILE)) return directory;
+  const stored = await new CheckpointDirectory({ root: directory, layer }).list();
+  const found = step === undefined ? stored.at(-1) : stored.find((checkpoint) => checkpoint.step === step);
+  if (found !== undefined) return found.path;
+  throw new WeighbridgeError("CHECKPOINT_MISSING", `${missing(directory, step)}: ${whatIsThere(entries, stored)}`);
+}
+
+async function listDirectory(directory: string, layer: FileLayer): Promise<readonly DirectoryEntry[]> {
+  try {
+    return await layer.list(directory);
+  } catch (cause) {
+    if ((cause as { readonly code?: unknown }).code !== "ENOTDIR") throw fileError(`cannot read ${directory}`, cause);
+    const what = `a checkpoint is a directory with a ${MANIFEST_FILE}`;
+    throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${directory} is a file; ${what}`, { cause });
+  }
+}
+
+/** The newest checkpoint beside this one that is older, to be named when this one is of no use. */
+export async function olderCheckpoint(path: string, layer: FileLayer = realFiles): Promise<string | undefined> {
+  const root = join(path, "..");
+  const stored = await new CheckpointDirectory({ root, layer }).list();
+  const own = stored.findIndex((checkpoint) => join(checkpoint.path) === join(path));
+  return own < 1 ? undefined : stored[own - 1]?.path;
+}
+
+function missing(directory: string, step: number | undefined): string {
+  return step === undefined ? `there is no checkpoint in ${directory}` : `there is no ${stepName(step)} in ${directory}`;
+}
+
+function whatIsThere(entries: readonly DirectoryEntry[], stored: readonly StoredCheckpoint[]): string {
+  if (stored.length > 0) return `there are the steps ${stored.map(({ step }) => step).join(", ")}`;
+  if (entries.some(({ name }) => name.includes(".pending-"))) return "only one that was never completed";
+  const foreign = entries.find(({ name }) => name.endsWith(".safetensors"));
+  if (foreign !== undefined) return `${foreign.name} has no ${MANIFEST_FILE} beside it`;
+  return entries.length === 0 ? "it is empty" : `it has no ${MANIFEST_FILE} and no ${stepName(0)} or the like`;
+}

@@ -1,0 +1,88 @@
+// verify-checkpoint — reads all of a checkpoint and says everything that is wrong with it, where a reader stops at the first.
+
+import { join } from "node:path";
+import { crc32 } from "node:zlib";
+import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { type CheckpointManifest, MANIFEST_FILE } from "../../store/snapshot/checkpoint-manifest.ts";
+import { chunksByParameter, coverageProblems } from "../../store/snapshot/coverage.ts";
+import type { Chunk } from "../../store/snapshot/shard-header.ts";
+import { readManifest, readShardHeader, requireChecksum } from "./checkpoint-reader.ts";
+import { type FileLayer, type OpenFile, readFully, realFiles, withFile } from "./file-layer.ts";
+
+const READ_BYTES = 1 << 20;
+
+export type Verification = {
+  /** Undefined if not even that can be read. */
+  readonly manifest: CheckpointManifest | undefined;
+  readonly fileCount: number;
+  /** Bytes that were read and found right. */
+  readonly bytes: number;
+  /** A sentence for each thing that is wrong; it names the file. */
+  readonly problems: readonly string[];
+};
+
+/** `path` is the checkpoint's own directory. */
+export async function verifyCheckpoint(path: string, layer: FileLayer = realFiles): Promise<Verification> {
+  let manifest: CheckpointManifest;
+  try {
+    manifest = await readManifest(path, layer);
+  } catch (thrown) {
+    return { manifest: undefined, fileCount: 0, bytes: 0, problems: [problemOf(thrown)] };
+  }
+  const problems: string[] = [];
+  const chunks: Chunk[] = [];
+  let [bytes, fileCount] = [0, 0];
+  for (const { rank, files } of manifest.servers) {
+    for (const record of files) {
+      fileCount++;
+      const shardPath = join(path, record.file);
+      try {
+        await withFile(
+          shardPath,
+          () => layer.open(shardPath),
+          async (file) => {
+            const own = await readShardHeader({ file, path: shardPath }, { record, manifest, server: rank });
+            const wrong = await verifySections(file, shardPath, own);
+            for (const chunk of own) chunks.push(chunk);
+            problems.push(...wrong);
+            if (wrong.length === 0) bytes += record.bytes;
+          },
+        );
+      } catch (thrown) {
+        problems.push(problemOf(thrown));
+      }
+    }
+  }
+  // With a file missing altogether, the rows that are missing for it are no news.
+  if (problems.length === 0) {
+    problems.push(...coverageProblems(manifest, chunksByParameter(chunks)).map((problem) => `${join(path, MANIFEST_FILE)}: ${problem}`));
+  }
+  return { manifest, fileCount, bytes, problems };
+}
+
+async function verifySections(file: OpenFile, path: string, chunks: readonly Chunk[]): Promise<string[]> {
+  const problems: string[] = [];
+  const buffer = new Uint8Array(READ_BYTES);
+  for (const chunk of chunks) {
+    for (const section of chunk.sections.values()) {
+      let counted = 0;
+      for (let from = 0; from < section.bytes; from += READ_BYTES) {
+        const piece = buffer.subarray(0, Math.min(READ_BYTES, section.bytes - from));
+        await readFully(file, piece, section.position + from, path);
+        counted = crc32(piece, counted);
+      }
+      try {
+        requireChecksum(counted, { chunk, section, path });
+      } catch (thrown) {
+        problems.push(problemOf(thrown));
+      }
+    }
+  }
+  return problems;
+}
+
+/** Only what the files are to blame for; a bug of ours stays one. */
+function problemOf(thrown: unknown): string {
+  if (thrown instanceof WeighbridgeError) return `${thrown.code}: ${reasonOf(thrown)}`;
+  throw thrown;
+}

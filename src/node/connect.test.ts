@@ -1,0 +1,221 @@
+// connect — Goal: a cluster inside one process does what users of the modern API are promised.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { psFunction } from "../functions/ps-function.ts";
+import { EmbeddedCluster } from "./connect.ts";
+
+test("a tensor sums what workers push, over any number of servers", async () => {
+  for (const servers of [1, 2, 3]) {
+    await using cluster = await EmbeddedCluster.start({ servers, workers: 2 });
+    const [one, two] = cluster.sessions;
+    assert.ok(one !== undefined && two !== undefined);
+    const size = 300_000;
+    const mine = await one.tensor("w", { shape: [size] });
+    const theirs = await two.tensor("w", { shape: [size] });
+    const gradient = Float32Array.from({ length: size }, (_, i) => i % 100);
+    await Promise.all([mine.push(gradient), theirs.push(gradient)]);
+    assert.deepEqual(
+      await mine.pull(),
+      gradient.map((value) => 2 * value),
+      `${servers} servers`,
+    );
+    assert.deepEqual(
+      await theirs.pushPull(gradient),
+      gradient.map((value) => 3 * value),
+    );
+  }
+});
+
+test("a pull sees every earlier push of its worker without waiting for it", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const w = await cluster.session.tensor("w", { shape: [1000] });
+  const one = new Float32Array(1000).fill(1);
+  const pushes = Array.from({ length: 10 }, (_, i) => w.push(one, { priority: -i }));
+  assert.deepEqual(await w.pull(undefined, { priority: 100 }), new Float32Array(1000).fill(10));
+  await Promise.all(pushes);
+});
+
+test("rows of a tensor are pushed and pulled by index, duplicates summed, and there is no row past the end", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const w = await cluster.session.tensor("w", { shape: [5000, 64] });
+  const rows = [4999, 0, 17, 4999];
+  const gradients = Float32Array.from({ length: rows.length * 64 }, (_, i) => Math.floor(i / 64) + 1);
+  await w.pushRows(rows, gradients);
+  const pulled = await w.pullRows(Uint32Array.of(17, 4999, 1, 17));
+  assert.deepEqual(
+    [0, 64, 128, 192].map((at) => pulled[at]),
+    [3, 5, 0, 3],
+  );
+  await assert.rejects(w.pullRows([5000]), (error) => isWeighbridgeError(error, "OUT_OF_RANGE") && /no row 5000/.test(error.message));
+  await assert.rejects(w.pushRows([-1], new Float32Array(64)), (error) => isWeighbridgeError(error, "OUT_OF_RANGE"));
+});
+
+test("rows of an embedding have any u64 as key, duplicates are summed, order is the caller's", async () => {
+  for (const servers of [1, 3]) {
+    await using cluster = await EmbeddedCluster.start({ servers });
+    const table = await cluster.session.embedding("e", { dim: 3 });
+    const keys = BigUint64Array.of(2n ** 64n - 1n, 0n, 7n, 2n ** 64n - 1n, 2n ** 24n + 1n);
+    const gradients = Float32Array.from({ length: keys.length * 3 }, (_, i) => i);
+    await table.push(keys, gradients);
+    const pulled = await table.pull(BigUint64Array.of(7n, 2n ** 64n - 1n, 1n, 2n ** 24n + 1n, 2n ** 24n, 7n));
+    assert.deepEqual([...pulled], [6, 7, 8, 9, 11, 13, 0, 0, 0, 12, 13, 14, 0, 0, 0, 6, 7, 8], `${servers} servers`);
+    await table.push([5], Float32Array.of(1, 2, 3));
+    assert.deepEqual([...(await table.pull([5]))], [1, 2, 3]);
+  }
+});
+
+test("rows of one element land at every place of the caller's array", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const table = await cluster.session.embedding("e", { dim: 1 });
+  const keys = BigUint64Array.from({ length: 101 }, (_, i) => BigInt(i));
+  const values = Float32Array.from({ length: 101 }, (_, i) => i + 1);
+  await table.push(keys, values);
+  const into = new Float32Array(204);
+  await table.pull(keys, into.subarray(1, 102));
+  assert.deepEqual(into.subarray(1, 102), values);
+});
+
+test("large requests for rows are cut into frames and come back in order", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const table = await cluster.session.embedding("e", { dim: 16 });
+  const keys = BigUint64Array.from({ length: 50_000 }, (_, i) => BigInt((i * 7919) % 40_000));
+  const ones = new Float32Array(keys.length * 16).fill(1);
+  await table.push(keys, ones);
+  const pulled = await table.pull(keys);
+  const counts = new Map<bigint, number>();
+  for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
+  for (const [i, key] of keys.entries()) assert.equal(pulled[i * 16 + 15], counts.get(key), `key ${key}`);
+});
+
+test("two workers that describe a parameter differently: the second is told in what, and nothing changes", async () => {
+  await using cluster = await EmbeddedCluster.start({ workers: 2 });
+  const [one, two] = cluster.sessions;
+  assert.ok(one !== undefined && two !== undefined);
+  const w = await one.tensor("w", { shape: [4], optimizer: { type: "sgd", learningRate: 0.1 } });
+  await assert.rejects(
+    two.tensor("w", { shape: [5], optimizer: { type: "sgd", learningRate: 0.2 } }),
+    (error) =>
+      isWeighbridgeError(error, "SPEC_MISMATCH") &&
+      /learningRate is 0.1 and 0.2/.test(error.message) &&
+      /shape.0 is 4 and 5/.test(error.message),
+  );
+  assert.equal((await w.pull()).length, 4);
+});
+
+test("initial values are the same for every number of servers, and a row that was only read is not made", async () => {
+  const drawn: Float32Array[] = [];
+  for (const servers of [1, 3]) {
+    await using cluster = await EmbeddedCluster.start({ servers });
+    const init = { type: "normal", std: 1, seed: 7 } as const;
+    const w = await cluster.session.tensor("w", { shape: [700, 300], init });
+    const e = await cluster.session.embedding("e", { dim: 5, init });
+    const keys = BigUint64Array.of(0n, 5n, 2n ** 64n - 1n, 5n);
+    const rows = await e.pull(keys);
+    await e.push(keys, new Float32Array(20));
+    assert.deepEqual(await e.pull(keys), rows);
+    assert.deepEqual(rows.subarray(5, 10), rows.subarray(15, 20));
+    drawn.push(await w.pull(), rows);
+  }
+  assert.deepEqual(drawn[0], drawn[2]);
+  assert.deepEqual(drawn[1], drawn[3]);
+  assert.equal(new Set(drawn[0]).size > 200_000, true);
+});
+
+test("an optimizer is applied to what is pushed", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const w = await cluster.session.tensor("w", {
+    shape: [2],
+    init: { type: "constant", value: 1 },
+    optimizer: { type: "sgd", learningRate: 0.5 },
+  });
+  await w.push(Float32Array.of(1, -2));
+  assert.deepEqual([...(await w.pull())], [0.5, 2]);
+  await w.configure({ learningRate: 0.25 });
+  await w.push(Float32Array.of(1, -2));
+  assert.deepEqual([...(await w.pull())], [0.25, 2.5]);
+});
+
+test("BSP: a clock's gradients count together at its end, and a read of the next clock waits for everybody", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+  const [one, two] = cluster.sessions;
+  assert.ok(one !== undefined && two !== undefined);
+  const options = { shape: [3], consistency: { bsp: true, reduce: "mean" }, optimizer: { type: "sgd", learningRate: 1 } } as const;
+  const mine = await one.tensor("w", options);
+  const theirs = await two.tensor("w", options);
+  await mine.push(Float32Array.of(1, 1, 1));
+  assert.deepEqual([...(await mine.pull())], [0, 0, 0]);
+  one.clock();
+  let isAnswered = false;
+  const waiting = mine.pull().then((values) => {
+    isAnswered = true;
+    return values;
+  });
+  await theirs.push(Float32Array.of(3, 3, 3));
+  assert.equal(isAnswered, false);
+  two.clock();
+  assert.deepEqual([...(await waiting)], [-2, -2, -2]);
+});
+
+test("SSP: a worker may be ahead by the bound and no further; a raised bound lets it go on", async () => {
+  await using cluster = await EmbeddedCluster.start({ workers: 2 });
+  const [fast, slow] = cluster.sessions;
+  assert.ok(fast !== undefined && slow !== undefined);
+  const options = { shape: [1], consistency: { ssp: 2 } } as const;
+  const w = await fast.tensor("w", options);
+  await slow.tensor("w", options);
+  fast.clock();
+  fast.clock();
+  await w.pull();
+  fast.clock();
+  await assert.rejects(w.pull(undefined, { deadlineMs: 50 }), (error) => isWeighbridgeError(error, "DEADLINE"));
+  const waiting = w.pull();
+  await w.configure({ staleness: 3 });
+  assert.deepEqual([...(await waiting)], [0]);
+});
+
+test("a gradient that is not finite is refused, and nothing of it is stored", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const w = await cluster.session.tensor("w", { shape: [3] });
+  await assert.rejects(w.push(Float32Array.of(1, Number.NaN, 1)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
+  assert.deepEqual([...(await w.pull())], [0, 0, 0]);
+});
+
+test("wrong lengths, unknown parameters and cleared ones are errors at the caller", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const w = await cluster.session.tensor("w", { shape: [3] });
+  await assert.rejects(w.push(new Float32Array(2)), (error) => isWeighbridgeError(error, "VALUE_LENGTH"));
+  await w.clear();
+  await assert.rejects(w.pull(), (error) => isWeighbridgeError(error, "UNKNOWN_PARAMETER"));
+});
+
+test("a function of the user's own is called with types, by server or by key", async () => {
+  const count = psFunction({
+    name: "count",
+    request: { by: "u32" },
+    response: { total: "u32" },
+    handler: (context, { by }) => {
+      const state = context.own("count", () => ({ total: 0 }));
+      state.total += by;
+      return { total: state.total };
+    },
+  });
+  await using cluster = await EmbeddedCluster.start({ servers: 2, functions: [count] });
+  const { session } = cluster;
+  assert.deepEqual(await session.call(count, { server: 1 }, { by: 2 }), { total: 2 });
+  assert.deepEqual(await session.callAll(count, { by: 3 }), [{ total: 3 }, { total: 5 }]);
+  const { total } = await session.call(count, { key: 9n }, { by: 1 });
+  assert.ok(total === 4 || total === 6);
+});
+
+test("the last push of a worker that leaves is not lost", async () => {
+  await using cluster = await EmbeddedCluster.start({ workers: 2 });
+  const [one, two] = cluster.sessions;
+  assert.ok(one !== undefined && two !== undefined);
+  const w = await one.tensor("w", { shape: [1] });
+  const late = await two.tensor("w", { shape: [1] });
+  await w.push(Float32Array.of(5));
+  await one.close({ barrier: false });
+  assert.deepEqual([...(await late.pull())], [5]);
+});

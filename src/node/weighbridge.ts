@@ -1,0 +1,19 @@
+// The door `weighbridge`: parameters by name, for workers in Node. The faces of other systems have doors of their own.
+
+export type { Consistency } from "../api/consistency.ts";
+export type { Embedding } from "../api/embedding.ts";
+export type { ParameterSettings } from "../api/parameter-control.ts";
+export type { EmbeddingOptions, FunctionTarget, Session, TensorOptions } from "../api/session.ts";
+export type { CallOptions, Tensor } from "../api/tensor.ts";
+export type { WaitOptions } from "../base/deferred.ts";
+export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+export type { FunctionContext } from "../functions/function-context.ts";
+export { type PsFunction, type PsFunctionOptions, psFunction } from "../functions/ps-function.ts";
+export type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
+export type { ParameterSpec } from "../store/parameter-spec.ts";
+export type { ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
+export type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
+export type { Fields, FieldType, FieldValues } from "../wire/function-schema.ts";
+export type { KeyList } from "../worker/table-client.ts";
+export type { RowList } from "../worker/tensor-client.ts";
+export { connect, EmbeddedCluster, type EmbeddedOptions } from "./connect.ts";

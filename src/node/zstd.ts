@@ -1,0 +1,53 @@
+// zstd — the GeneralCompression that Node brings along. Level -4: where one float in twenty is not 0, level 1
+// makes a quarter fewer bytes at half the speed; where one in a hundred is, no fewer.
+// Node's functions return a buffer of their own, which is copied: the payloads are short (a frame at most) and shrink first.
+
+import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { CompressionMethod, type GeneralCompression } from "../wire/codecs/general-compression.ts";
+
+const LEVEL = -4;
+/** A frame may ask its reader for so much memory, as a power of two: what the largest payload needs. Node would grant 128 MiB. */
+const WINDOW_LOG_MAX = 20;
+/** The least that Node takes. */
+const CHUNK_BYTES_MIN = 64;
+
+/** What `info` makes of the answer; the declared type does not tell. `bytesWritten` are the bytes that were read. */
+type Decompressed = { readonly buffer: Uint8Array; readonly engine: { readonly bytesWritten: number } };
+
+export function zstd(): GeneralCompression {
+  return ZSTD;
+}
+
+const ZSTD: GeneralCompression = {
+  method: CompressionMethod.ZSTD,
+
+  compress(source: Uint8Array, target: Uint8Array): number {
+    // Where any output fits into one chunk, zstd works without buffers of its own: up to twice as fast.
+    const chunkSize = source.length + (source.length >> 8) + CHUNK_BYTES_MIN;
+    const compressed = zstdCompressSync(source, { chunkSize, params: { [constants.ZSTD_c_compressionLevel]: LEVEL } });
+    if (compressed.length > target.length) return 0;
+    target.set(compressed);
+    return compressed.length;
+  },
+
+  decompress(source: Uint8Array, target: Uint8Array): void {
+    const plain = tryDecompress(source, target.length);
+    if (plain.length !== target.length) {
+      throw new WeighbridgeError("BAD_REQUEST", `zstd gave ${plain.length} bytes, where ${target.length} were announced`);
+    }
+    target.set(plain);
+  },
+};
+
+function tryDecompress(source: Uint8Array, plainBytes: number): Uint8Array {
+  const params = { [constants.ZSTD_d_windowLogMax]: WINDOW_LOG_MAX };
+  const options = { chunkSize: Math.max(CHUNK_BYTES_MIN, plainBytes), maxOutputLength: plainBytes, params, info: true };
+  try {
+    const { buffer, engine } = zstdDecompressSync(source, options) as unknown as Decompressed;
+    if (engine.bytesWritten === source.length) return buffer;
+  } catch (error) {
+    throw new WeighbridgeError("BAD_REQUEST", `malformed payload: zstd: ${reasonOf(error)}`, { cause: error });
+  }
+  throw new WeighbridgeError("BAD_REQUEST", "malformed payload: bytes behind the end of zstd's");
+}
