@@ -5,6 +5,7 @@
 
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { makeCodecVectors } from "../test/conformance/codec-vectors.ts";
 import { makeVectors } from "../test/conformance/golden-vectors.ts";
 import { describeVector } from "../test/conformance/vector-file.ts";
 
@@ -13,9 +14,12 @@ const isCheck = process.argv.includes("--check");
 
 const files = new Map<string, string>();
 for (const vector of await makeVectors()) files.set(`${vector.name}.json`, `${JSON.stringify(describeVector(vector), null, 2)}\n`);
+for (const vector of makeCodecVectors()) files.set(`codecs/${vector.name}.json`, `${JSON.stringify(vector, null, 2)}\n`);
 
-mkdirSync(directory, { recursive: true });
-const present = readdirSync(directory);
+mkdirSync(join(directory, "codecs"), { recursive: true });
+const present = readdirSync(directory, { recursive: true, encoding: "utf8" })
+  .map((path) => path.replaceAll("\\", "/"))
+  .filter((path) => path.endsWith(".json"));
 const changed = [...files].filter(([name, text]) => !present.includes(name) || readFileSync(join(directory, name), "utf8") !== text);
 const superfluous = present.filter((name) => !files.has(name));
 if (isCheck) {

@@ -4,9 +4,14 @@
 //   application 1   the default handle, with keys 1 and 2^64 − 1 of two floats each
 //   application 2   a handle that wants whole requests, and answers pulls with three floats, two for the first key and one for the second
 //   function 1024   fails
+//   golden, row     PS functions: one with a field of every kind, and one that answers with an array alone
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { AppDirectory } from "../../src/functions/app-directory.ts";
+import { FunctionHost } from "../../src/functions/function-host.ts";
+import { Parameters } from "../../src/functions/parameters/parameters.ts";
+import { WorkerGroups } from "../../src/functions/parameters/worker-groups.ts";
+import { type PsFunction, psFunction } from "../../src/functions/ps-function.ts";
 import { answerSimple, simpleHandler } from "../../src/functions/simple.ts";
 import { StoreHandle } from "../../src/functions/store-handle.ts";
 import { answerWhole, WholeRequests } from "../../src/functions/whole-requests.ts";
@@ -33,6 +38,37 @@ export const ROSTER_VIEW: RosterView = {
     { node: 8, role: "server", rank: 0, address: "tcp://10.0.0.2:8001", incarnation: 1, state: "alive", label: "host-b:23" },
   ],
 };
+
+const goldenFields = {
+  a: "u32",
+  b: "i32",
+  c: "f32",
+  d: "f64",
+  e: "u64",
+  f: "bool",
+  g: "string",
+  h: "u8[]",
+  i: "f32[]",
+  j: "u64[]",
+} as const;
+/** Gives back what it gets. */
+export const goldenFunction: PsFunction<typeof goldenFields, typeof goldenFields> = psFunction({
+  name: "golden",
+  request: goldenFields,
+  response: goldenFields,
+  handler: (_context, request) => request,
+});
+
+const rowRequest = { count: "u32" } as const;
+const rowResponse = { values: "f32[]" } as const;
+/** So many floats: 0, 1, 2 … */
+export const rowFunction: PsFunction<typeof rowRequest, typeof rowResponse> = psFunction({
+  name: "row",
+  request: rowRequest,
+  response: rowResponse,
+  reads: true,
+  handler: (_context, { count }) => ({ values: Float32Array.from({ length: count }, (_, i) => i) }),
+});
 
 /** An exchange whose server side serves everything. */
 export function goldenServer(): RecordedExchange {
@@ -69,6 +105,12 @@ export function goldenServer(): RecordedExchange {
       throw new WeighbridgeError("UNKNOWN_FUNCTION", "there is no function 1024 on this node");
     },
   });
+  const kernels = new SimdKernels(arena);
+  const parameters = new Parameters({ arena, kernels, clock: exchange.clock, workerCount: 1, secret: 1n });
+  const functions = new FunctionHost({ arena, kernels, parameters, groups: new WorkerGroups(exchange.clock, 1) });
+  functions.add(goldenFunction);
+  functions.add(rowFunction);
+  peer.serve(FunctionId.FUNCTION, functions);
   const apps = new AppDirectory({ clock: exchange.clock });
   apps.add(1, storeHandle(arena));
   apps.add(2, new WholeRequests((request) => answerWhole(request, Float32Array.of(1, 2, 3), Int32Array.of(2, 1))));

@@ -2,6 +2,7 @@
 // golden server gives to those bytes. scripts/make-vectors.ts writes them to spec/vectors/, vectors.test.ts holds the code to what lies there.
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
+import type { PsFunction } from "../../src/functions/ps-function.ts";
 import { sendSimple } from "../../src/functions/simple.ts";
 import { Connection } from "../../src/peer/connection.ts";
 import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS } from "../../src/peer/control-messages.ts";
@@ -11,11 +12,13 @@ import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { Kind } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
+import type { Fields, FieldValues } from "../../src/wire/function-schema.ts";
 import { dtypeOf, KvFlag, type Values } from "../../src/wire/kv-message.ts";
+import { functionCalls } from "../../src/worker/function-call.ts";
 import { cutPart } from "../../src/worker/kv-cut.ts";
 import { FloatWindow, type KvArrays, type KvFunctionId, KvRequest } from "../../src/worker/kv-request.ts";
 import { frameBytes, type HeaderFields, joinBytes, kvPayload } from "../hostile/raw-frame.ts";
-import { goldenServer, KEYS, PLACE, ROSTER_VIEW, VALUES } from "./golden-server.ts";
+import { goldenFunction, goldenServer, KEYS, PLACE, ROSTER_VIEW, rowFunction, VALUES } from "./golden-server.ts";
 import { RecordedExchange, RecordingLink } from "./recorded-exchange.ts";
 
 export type GoldenVector = {
@@ -35,6 +38,7 @@ export async function makeVectors(): Promise<GoldenVector[]> {
     ...(await conversationVectors()),
     ...(await simpleVectors()),
     ...(await kvVectors()),
+    ...(await functionVectors()),
   ];
 }
 
@@ -205,6 +209,44 @@ async function kvVectors(): Promise<GoldenVector[]> {
     ...(await answered(whole, "kv-pull-whole-answer", "values in one frame, lengths in another", KEYS.length)),
     ...(await answered(pushPull, "kv-push-pull-answer", "the sums")),
     ...(await answered(partsVector(), "kv-push-parts-answer", "the first part is kept, with the last the request was handled")),
+  ];
+}
+
+/** The frames of a call of a PS function, as a worker sends it. */
+async function functionFrames<Q extends Fields, R extends Fields>(fn: PsFunction<Q, R>, request: FieldValues<Q>): Promise<Uint8Array[]> {
+  const { asker, clock } = new RecordedExchange();
+  const calls = functionCalls({ fn, request, number: 7, priority: 2, scope: 0, answered: () => {}, failed: () => {} });
+  for (const call of calls) asker.channel.send(call);
+  await clock.run();
+  return asker.link.takeFrames();
+}
+
+async function functionVectors(): Promise<GoldenVector[]> {
+  const values = {
+    a: 4_294_967_295,
+    b: -2,
+    c: 0.5,
+    d: Math.PI,
+    e: 2n ** 64n - 1n,
+    f: true,
+    g: "größe",
+    h: Uint8Array.of(1, 2, 3),
+    i: Float32Array.of(1, -2, 0.5),
+    j: BigUint64Array.from(KEYS),
+  };
+  const call = {
+    name: "function-call",
+    about: "an update with a field of every kind",
+    frames: await functionFrames(goldenFunction, values),
+  };
+  const row = {
+    name: "function-row",
+    about: "a read that is answered with one array",
+    frames: await functionFrames(rowFunction, { count: 3 }),
+  };
+  return [
+    ...(await answered(call, "function-call-answer", "the same fields back")),
+    ...(await answered(row, "function-row-answer", "the array's bytes alone")),
   ];
 }
 

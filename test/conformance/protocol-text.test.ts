@@ -1,7 +1,7 @@
 // Goal: spec/protocol.md says the numbers that the code uses. Words cannot be tested; tables can.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { BLOCK_BYTES, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, REQUESTS_OPEN_MAX } from "../../src/wire/frame.ts";
@@ -73,4 +73,25 @@ test("rules are numbered without gaps, and every one that is cited exists", () =
   const known = new Set(rules.map(({ letter, number }) => `${letter}${number}`));
   const cited = [...`${protocol}${consistency}`.matchAll(/\b([FJHREKCSXV]\d+)\b/g)].map((match) => match[1] ?? "");
   for (const rule of cited) assert.ok(known.has(rule), `${rule} is cited, but there is no such rule`);
+});
+
+test("the rules of consistency are numbered without gaps, and every one that its code and tests cite exists", () => {
+  const rules = [...consistency.matchAll(/^- \*\*([A-Z])(\d+)\.\*\*/gm)].map(([, letter, number]) => ({ letter, number: Number(number) }));
+  const byLetter = Map.groupBy(rules, ({ letter }) => letter);
+  assert.deepEqual([...byLetter.keys()], ["W", "P", "U", "G", "Q"]);
+  for (const [letter, list] of byLetter) {
+    assert.deepEqual(
+      list.map(({ number }) => number),
+      list.map((_, i) => i + 1),
+      `rules ${letter}`,
+    );
+  }
+  const known = new Set(rules.map(({ letter, number }) => `${letter}${number}`));
+  const texts = globSync(["src/consistency/*.ts", "test/simulation/paced-*.ts"], { cwd: root }).map((path) =>
+    readFileSync(join(root, path), "utf8"),
+  );
+  const citedIn = (text: string): string[] => [...text.matchAll(/\b([WPUGQ]\d+)\b/g)].map((match) => match[1] ?? "");
+  const citedByCode = new Set(texts.flatMap(citedIn));
+  for (const rule of [...citedByCode, ...citedIn(consistency)]) assert.ok(known.has(rule), `${rule} is cited, but there is no such rule`);
+  for (const rule of known) assert.ok(citedByCode.has(rule), `no code and no test keeps ${rule}`);
 });

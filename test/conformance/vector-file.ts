@@ -15,6 +15,7 @@ const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   32: "KV_PUSH",
   33: "KV_PULL",
   34: "KV_PUSH_PULL",
+  48: "FUNCTION",
 };
 const LENS = 1;
 
@@ -90,6 +91,14 @@ function describePayload(header: VectorHeader, body: Uint8Array, lensCount: numb
   if (body.length === 0) return {};
   if (header.kind === "HELLO" || header.kind === "FAILURE") return { json: JSON.parse(new TextDecoder().decode(body)) };
   if (header.function === "SIMPLE") return { text: new TextDecoder().decode(body) };
+  if (header.function === "FUNCTION")
+    return {
+      words: Array.from({ length: body.length / 8 }, (_, i) =>
+        viewOf(body)
+          .getBigUint64(i * 8, true)
+          .toString(16),
+      ),
+    };
   if (!header.function.startsWith("KV_")) return { json: JSON.parse(new TextDecoder().decode(body)) };
   return header.kind === "REQUEST" ? describeKvRequest(header, body) : describeKvAnswer(header, body, lensCount);
 }

@@ -19,6 +19,7 @@ const DIRECTORY = join(import.meta.dirname, "..", "..", "spec", "vectors");
 const FIX = "the wire has changed: if that is meant, run `node scripts/make-vectors.ts` and write docs/decisions";
 
 const files: readonly VectorFile[] = readdirSync(DIRECTORY)
+  .filter((name) => name.endsWith(".json"))
   .map((name) => name.replace(/\.json$/, ""))
   .sort()
   .map((name) => JSON.parse(readFileSync(join(DIRECTORY, `${name}.json`), "utf8")));

@@ -4,11 +4,15 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { Processes } from "./processes.ts";
 
-const COMMANDS = ["launch", "scheduler", "server", "worker", "status", "demo"];
+const COMMANDS = ["launch", "scheduler", "server", "worker", "status", "checkpoint", "demo"];
+const CHECKPOINT_COMMANDS = ["inspect", "verify", "export"].map((command) => ["checkpoint", command]);
 
 test("--help explains the command, with an example", async () => {
   await using processes = new Processes();
-  const all = [[], ...COMMANDS.map((command) => [command])].map((words) => ({ words, help: processes.weighbridge([...words, "--help"]) }));
+  const all = [[], ...COMMANDS.map((command) => [command]), ...CHECKPOINT_COMMANDS].map((words) => ({
+    words,
+    help: processes.weighbridge([...words, "--help"]),
+  }));
   for (const { words, help } of all) {
     await help.succeeds();
     assert.match(help.stdout, new RegExp(`^Usage: ${["weighbridge", ...words].join(" ")}`));

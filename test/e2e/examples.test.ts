@@ -14,6 +14,16 @@ const launches: readonly (readonly [args: readonly (string | number)[], said: Re
   [["-s", 2, "-w", 2, "--", "examples/01-push-pull/main.ts"], /^\[worker \d\] pushed 1000 keys .* are right$/, 2],
   [["-s", 2, "-w", 2, "--", "examples/02-simple-app/main.ts"], /^\[worker \d\] worker \d asked 3 nodes/, 2],
   [["-s", 2, "-w", 3, "--", "examples/03-own-handle/main.ts"], /^\[worker \d\] after 200 rounds in step/, 3],
+  [
+    ["-s", 2, "-w", 2, "--worker-only", "--", "examples/04-sparse-logistic-regression/main.ts", 40_000],
+    /^\[worker 0\] AUC 0\.(5[5-9]|6\d)/,
+    1,
+  ],
+  [
+    ["-s", 2, "-w", 1, "--worker-only", "--functions", "examples/05-own-function/functions.ts", "--", "examples/05-own-function/main.ts"],
+    /the largest rows are 999, 998, 997$/,
+    1,
+  ],
   [["-s", 3, "-w", 1, "--threads", 2, "examples/01-push-pull/main.ts"], /^\[worker 0\] pushed 1000 keys/, 1],
   [["-s", 1, "-w", 2, "--transport", "unix", "--socket-dir", socketDir, "examples/01-push-pull/main.ts"], /are right$/, 2],
   [["-s", 2, "-w", 2, "--fault-drop-percent", 5, "--resend-timeout-ms", 100, "examples/01-push-pull/main.ts"], /are right$/, 2],

@@ -1,0 +1,103 @@
+// checkpoint — Goal: checkpoints are looked at, checked and exported by the command line; other programs read them; a real disk that takes no
+// more is told as such.
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readdirSync, truncateSync } from "node:fs";
+import { join } from "node:path";
+import test from "node:test";
+import { saveSample, temporaryFolder } from "../../src/node/checkpoint/testing-checkpoint.ts";
+import { Processes, ROOT } from "./processes.ts";
+
+test("inspect, verify and export tell what there is", async () => {
+  using folder = temporaryFolder();
+  await using processes = new Processes();
+  for (const step of [120, 123]) await saveSample({ root: folder.path, step });
+  const run = async (...args: readonly string[]): Promise<string> => {
+    const running = processes.weighbridge(["checkpoint", ...args]);
+    await running.succeeds();
+    return running.stdout;
+  };
+  const shown = await run("inspect", folder.path);
+  assert.match(shown, /step-000123: step 123, clock 40, of job job-a\nwritten .* by 2 servers/);
+  assert.match(shown, /^users +table +keys × 3 +32 +896 B +rowwise-adagrad/m);
+  const manifest = JSON.parse(await run("inspect", folder.path, "--step", "120", "--json")) as { step: number };
+  assert.equal(manifest.step, 120);
+  assert.match(await run("verify", folder.path, "--all"), /step-000120 is whole: clock 40, 2 files.*\n.*step-000123 is whole/);
+  const file = join(folder.path, "model.safetensors");
+  assert.match(await run("export", folder.path, file), /model\.safetensors: 3 tensors, .* from .*step-000123/);
+});
+
+test("verify ends with 1 and says which file is wrong, why, and what is before it", async () => {
+  using folder = temporaryFolder();
+  await using processes = new Processes();
+  await saveSample({ root: folder.path, step: 1 });
+  const { path } = await saveSample({ root: folder.path, step: 2 });
+  truncateSync(join(path, "server-001-000.safetensors"), 2000);
+  await processes
+    .weighbridge(["checkpoint", "verify", folder.path])
+    .fails(
+      /CHECKPOINT_TORN: .*server-001-000\.safetensors says its header has .*\n.*step-000002 cannot be used; the one before it is .*step-000001/,
+    );
+  await processes.weighbridge(["checkpoint", "verify", folder.path, "--step", "1"]).succeeds();
+  await processes
+    .weighbridge(["checkpoint", "inspect", folder.path])
+    .fails(/CHECKPOINT_TORN: .*; the checkpoint before it is .*step-000001/);
+  await processes.weighbridge(["checkpoint", "inspect", join(folder.path, "nowhere")]).fails(/CHECKPOINT_MISSING: cannot read .*nowhere/);
+});
+
+const SAVE = `
+import { saveSample } from "./src/node/checkpoint/testing-checkpoint.ts";
+const error = await saveSample({ root: process.argv[1], step: 2, shard: { headerBytes: 64 * 1024 } }).catch((thrown) => thrown);
+console.log(error.code, error.message);
+`;
+
+test("a file system that takes no more is an error that names the file, and leaves the checkpoint before", {
+  skip: process.platform === "win32" && "no ulimit",
+}, async () => {
+  using folder = temporaryFolder();
+  await saveSample({ root: folder.path, step: 1 });
+  const limited = `ulimit -f 16; exec "$0" --input-type=module-typescript -e "$1" "$2"`; // In blocks of 512 or 1024 bytes.
+  const { stdout, stderr } = spawnSync("sh", ["-c", limited, process.execPath, SAVE, folder.path], { cwd: ROOT, encoding: "utf8" });
+  assert.match(
+    stdout,
+    /^CHECKPOINT_IO cannot write .*server-000-000\.safetensors\.tmp: the file would be larger than is allowed here \(EFBIG\)$/m,
+    stderr,
+  );
+  assert.deepEqual(readdirSync(folder.path).sort(), ["latest", "step-000001"]);
+  await using processes = new Processes();
+  await processes.weighbridge(["checkpoint", "verify", folder.path]).succeeds();
+});
+
+const LOAD = `
+import sys
+from safetensors.numpy import load_file
+model = load_file(sys.argv[1])
+print(sorted((name, str(tensor.dtype), tensor.shape) for name, tensor in model.items()))
+row = list(model["users/keys"]).index(2**64 - 1 - 5)
+print(model["layer1/weights"][9].tolist(), model["users/values"][row].tolist())
+shard = load_file(sys.argv[2])
+print(shard["layer1/weights/rows/3:6/values"].tolist()[0], shard["users/parts/8:16/0/keys"].dtype)
+`;
+const hasPython = spawnSync("python3", ["-c", "import safetensors.numpy"]).status === 0;
+
+test("Python's safetensors loads an export and the shards themselves", {
+  skip: !hasPython && "there is no python3 with safetensors and numpy",
+}, async () => {
+  using folder = temporaryFolder();
+  await using processes = new Processes();
+  const { path } = await saveSample({ root: folder.path, step: 1 });
+  const file = join(folder.path, "model.safetensors");
+  await processes.weighbridge(["checkpoint", "export", folder.path, file]).succeeds();
+  const { stdout, stderr } = spawnSync("python3", ["-c", LOAD, file, join(path, "server-001-000.safetensors")], { encoding: "utf8" });
+  assert.deepEqual(
+    stdout.split("\n"),
+    [
+      "[('layer1/weights', 'float32', (10, 2, 2)), ('users/keys', 'uint64', (32,)), ('users/values', 'float32', (32, 3))]",
+      "[[90.5, 91.5], [92.5, 93.5]] [5.0, 5.25, 5.5]",
+      "[30.5, 31.5, 32.5, 33.5] uint64",
+      "",
+    ],
+    stderr,
+  );
+});

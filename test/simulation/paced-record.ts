@@ -1,0 +1,164 @@
+// paced-record — what really happened in a simulated job: every update, where it is, and what every read was owed. It knows all and decides
+// nothing; the checks are written from spec/consistency.md and ask no piece of the code that they check.
+
+import assert from "node:assert/strict";
+
+export const VALUES = 3;
+
+export type Parameter = {
+  readonly id: number;
+  readonly server: number;
+  readonly isSync: boolean;
+  staleness: number;
+  /** Reads were answered that count on having seen every update stamped up to this clock. */
+  promisedClock: number;
+  readonly values: Float32Array;
+};
+
+export type PushState = "flying" | "gathered" | "applied" | "refused" | "dropped" | "lost";
+
+export type Push = {
+  readonly life: Life;
+  readonly parameter: Parameter;
+  readonly clock: number;
+  readonly values: Float32Array;
+  state: PushState;
+};
+
+/** One life of one worker, as it really is. */
+export class Life {
+  readonly worker: number;
+  readonly incarnation: number;
+  clock = 0;
+  state: "alive" | "left" | "crashed" = "alive";
+  /** False once somebody took it for dead although it lived: then updates may be refused, and it is told so. */
+  isTrusted = true;
+  /** Its updates of each parameter, in the order they were made. */
+  readonly pushes: Push[][];
+  /** How many of them, from the first on, have come to rest. */
+  readonly #settled: number[];
+  readonly #byClock: Map<number, Push[]>[];
+
+  constructor({ worker, incarnation, parameterCount }: { worker: number; incarnation: number; parameterCount: number }) {
+    this.worker = worker;
+    this.incarnation = incarnation;
+    this.pushes = Array.from({ length: parameterCount }, () => []);
+    this.#settled = new Array<number>(parameterCount).fill(0);
+    this.#byClock = Array.from({ length: parameterCount }, () => new Map());
+  }
+
+  /** It makes an update at its present clock. */
+  push(parameter: Parameter, values: Float32Array): Push {
+    const push: Push = { life: this, parameter, clock: this.clock, values, state: "flying" };
+    (this.pushes[parameter.id] as Push[]).push(push);
+    const byClock = this.#byClock[parameter.id] as Map<number, Push[]>;
+    const sameClock = byClock.get(this.clock);
+    if (sameClock === undefined) byClock.set(this.clock, [push]);
+    else sameClock.push(push);
+    return push;
+  }
+
+  get name(): string {
+    return `worker ${this.worker} life ${this.incarnation}`;
+  }
+
+  /** The position of the oldest update of this parameter that is still on its way or gathered; that of the next one, if there is none. */
+  oldestOpen(parameter: Parameter): number {
+    const pushes = this.pushes[parameter.id] as Push[];
+    let at = this.#settled[parameter.id] as number;
+    while (at < pushes.length && isSettled(pushes[at] as Push)) at++;
+    this.#settled[parameter.id] = at;
+    return at;
+  }
+
+  /** What it made of one clock and was not refused. */
+  takenAt(parameter: Parameter, clock: number): Push[] {
+    return (this.#byClock[parameter.id]?.get(clock) ?? []).filter(({ state }) => state !== "refused" && state !== "lost");
+  }
+}
+
+function isSettled({ state }: Push): boolean {
+  return state !== "flying" && state !== "gathered";
+}
+
+export type Read = {
+  readonly life: Life;
+  readonly parameter: Parameter;
+  readonly clock: number;
+  /** How many updates its worker had made of this parameter before it asked. */
+  readonly ownCount: number;
+};
+
+export class Record {
+  readonly lives: Life[] = [];
+  readonly counts = {
+    pushes: 0,
+    reads: 0,
+    clocks: 0,
+    parked: 0,
+    rounds: 0,
+    joins: 0,
+    crashes: 0,
+    suspicions: 0,
+    refused: 0,
+    boundChanges: 0,
+  };
+
+  get operationCount(): number {
+    return this.counts.pushes + this.counts.reads + this.counts.clocks;
+  }
+
+  /** The read is answered now: nothing it is owed may be missing (W3). */
+  checkRead({ life: reader, parameter, clock, ownCount }: Read): void {
+    const owedClock = clock - parameter.staleness - 1;
+    parameter.promisedClock = Math.max(parameter.promisedClock, owedClock);
+    for (const life of this.lives) {
+      if (life.state === "crashed" || !life.isTrusted) continue; // What comes of these later is checked when it is applied.
+      const open = life.pushes[parameter.id]?.[life.oldestOpen(parameter)];
+      if (open === undefined || open.clock > owedClock) continue;
+      assert.fail(
+        `${reader.name} at clock ${clock}, staleness ${parameter.staleness}, misses an update of ${life.name} stamped ${open.clock}: ${open.state}`,
+      );
+    }
+    if (parameter.isSync || !reader.isTrusted) return;
+    assert.ok(reader.oldestOpen(parameter) >= ownCount, `${reader.name} does not see its own update of parameter ${parameter.id}`);
+  }
+
+  /** The update becomes visible now: no answered read may have counted on it already. */
+  apply(push: Push): void {
+    const { life, parameter, clock, state } = push;
+    assert.equal(state, parameter.isSync ? "gathered" : "flying", "every update is applied once");
+    assert.ok(
+      clock > parameter.promisedClock,
+      `an update of ${life.name} stamped ${clock} comes after a read that was promised all up to ${parameter.promisedClock}`,
+    );
+    push.state = "applied";
+  }
+
+  /** The contributions to a round of a sync parameter: in order, whole, nobody forgotten (U2, U3). */
+  checkRound(parameter: Parameter, clock: number, contributions: readonly { life: Life; pushes: readonly Push[] }[]): void {
+    let before: Life | undefined;
+    for (const { life, pushes } of contributions) {
+      const isAfter =
+        before === undefined || before.worker < life.worker || (before.worker === life.worker && before.incarnation < life.incarnation);
+      assert.ok(isAfter, `round ${clock}: ${life.name} comes after ${before?.name}`);
+      before = life;
+      const expected = life.takenAt(parameter, clock).filter(({ state }) => state !== "dropped");
+      assert.deepEqual(pushes.length, expected.length, `round ${clock} of parameter ${parameter.id} has a part of ${life.name}'s updates`);
+    }
+    const counted = new Set(contributions.map(({ life }) => life));
+    for (const life of this.lives) {
+      if (life.state === "crashed" || !life.isTrusted || counted.has(life)) continue;
+      assert.equal(life.takenAt(parameter, clock).length, 0, `round ${clock} of parameter ${parameter.id} forgot ${life.name}`);
+    }
+  }
+
+  /** Everybody is gone: each update of who was never taken for dead was applied, whatever became of the others. */
+  checkEnd(): void {
+    for (const life of this.lives) {
+      assert.notEqual(life.state, "alive", `${life.name} never came to its end: it stands at clock ${life.clock}`);
+      if (life.state === "crashed" || !life.isTrusted) continue;
+      for (const push of life.pushes.flat()) assert.equal(push.state, "applied", `an update of ${life.name} stamped ${push.clock}`);
+    }
+  }
+}

@@ -1,0 +1,226 @@
+// paced-server — a simulated server around a Pacer: it applies what the pacer lets through, and checks every decision against a plain copy
+// of the clocks that it keeps by itself.
+
+import assert from "node:assert/strict";
+import type { Clock } from "../../src/base/clock.ts";
+import type { WeighbridgeError } from "../../src/base/errors.ts";
+import { Pacer } from "../../src/consistency/pacer.ts";
+import type { CompleteRound } from "../../src/consistency/update-rounds.ts";
+import { type Life, type Parameter, type Push, type Read, type Record, VALUES } from "./paced-record.ts";
+
+/** What one life has pushed to one round so far: the sum, and of what. */
+type Sum = { readonly life: Life; readonly values: Float32Array; readonly pushes: Push[] };
+
+/** Called once, later or at once, with the values as they are then, or the failure. */
+export type Answer = (values: Float32Array | WeighbridgeError) => void;
+
+export type PacedServerOptions = {
+  readonly clock: Clock;
+  readonly record: Record;
+  readonly expectedCount: number;
+  readonly parkedReadsMax: number;
+  /** Sees every sync parameter after every round. */
+  readonly onRound: (parameter: Parameter) => void;
+};
+
+const READ_DEADLINE_MS = 1e9; // Beyond every run: whoever meets it was forgotten.
+
+export class PacedServer {
+  readonly #options: PacedServerOptions;
+  readonly #pacer: Pacer<Sum>;
+  readonly #parameters = new Map<number, Parameter>();
+  /** The clocks as told, by worker. */
+  readonly #known = new Map<number, { life: Life; clock: number }>();
+  /** The clock at which each life was heard of last, gone ones included. */
+  readonly #lastClocks = new Map<Life, number>();
+  /** The workers that have joined or are gone. */
+  readonly #heardOf = new Set<number>();
+  readonly #parked = new Set<Read>();
+  #highestClock = 0;
+  #minimumBefore = 0;
+
+  constructor(options: PacedServerOptions) {
+    this.#options = options;
+    const { clock, expectedCount, parkedReadsMax } = options;
+    this.#pacer = new Pacer<Sum>({
+      clock,
+      expectedCount,
+      parkedReadsMax,
+      parkedBytesMax: 1e9,
+      contributionsMax: 1e6,
+      gatheredBytesMax: 1e12,
+      applyRound: (round) => this.#applyRound(round),
+      discard: ({ life, pushes }) => {
+        for (const push of pushes) {
+          assert.ok(push.clock >= (this.#lastClocks.get(life) ?? 0), `an update that ${life.name} had finished was dropped (U4)`);
+          push.state = "dropped";
+        }
+      },
+    });
+  }
+
+  add(parameter: Parameter): void {
+    this.#parameters.set(parameter.id, parameter);
+  }
+
+  push(push: Push): void {
+    const { life, parameter, clock } = push;
+    this.#pacer.checkUpdate(life, clock);
+    if (!parameter.isSync) {
+      this.#options.record.apply(push);
+      return;
+    }
+    const stamp = { worker: life.worker, incarnation: life.incarnation, parameter: parameter.id, clock };
+    const sum = this.#pacer.gathered(stamp);
+    if (sum === undefined) {
+      this.#pacer.gather(stamp, { life, values: push.values.slice(), pushes: [push] }, push.values.byteLength);
+    } else {
+      for (let i = 0; i < VALUES; i++) sum.values[i] = (sum.values[i] as number) + (push.values[i] as number);
+      sum.pushes.push(push);
+    }
+    push.state = "gathered";
+  }
+
+  advance(life: Life, clock: number): void {
+    const known = this.#known.get(life.worker);
+    if (known?.life === life && clock > known.clock) {
+      known.clock = clock;
+      this.#lastClocks.set(life, clock);
+      this.#highestClock = Math.max(this.#highestClock, clock);
+    }
+    this.#pacer.advance(life, clock);
+    this.#checkMinimum();
+  }
+
+  /** Throws NODE_DEAD, FENCED. */
+  join(life: Life): number {
+    const known = this.#known.get(life.worker);
+    if (known !== undefined && known.life.incarnation <= life.incarnation) this.#ended(known.life);
+    const expected = this.#minimum();
+    const clock = this.#pacer.join(life);
+    assert.equal(clock, expected, `${life.name} joins at the minimum (W5)`);
+    this.#known.set(life.worker, { life, clock });
+    this.#lastClocks.set(life, clock);
+    this.#heardOf.add(life.worker);
+    this.#checkMinimum();
+    return clock;
+  }
+
+  /** It is dead, or is taken for dead. */
+  died(life: Life): void {
+    this.#ended(life);
+    this.#pacer.died(life);
+    this.#checkMinimum();
+    for (const read of this.#parked) assert.notEqual(read.life, life, "who is dead waits for nothing");
+  }
+
+  /** It was taken for dead, and lives. */
+  revived(life: Life): void {
+    this.#pacer.revived(life);
+  }
+
+  left(life: Life): void {
+    const known = this.#known.get(life.worker);
+    if (known?.life === life) this.#highestClock = Math.max(this.#highestClock, known.clock + 1);
+    this.#ended(life);
+    this.#pacer.leave(life);
+    this.#checkMinimum();
+  }
+
+  changeStaleness(parameter: Parameter, staleness: number): void {
+    parameter.staleness = staleness;
+    this.#pacer.changeStaleness(parameter.id, staleness);
+    this.#checkParked();
+  }
+
+  /** Throws QUEUE_FULL, or that the worker is no member. */
+  read(read: Read, answer: Answer): void {
+    const { life, parameter, clock } = read;
+    const admitted = (): void => {
+      this.#parked.delete(read);
+      this.#options.record.checkRead(read);
+      answer(parameter.values.slice());
+    };
+    const ticket = this.#pacer.read({
+      worker: life.worker,
+      incarnation: life.incarnation,
+      parameter: parameter.id,
+      clock,
+      staleness: parameter.staleness,
+      bytes: 64,
+      deadlineMs: READ_DEADLINE_MS,
+      read: {
+        admitted,
+        failed: (error) => {
+          this.#parked.delete(read);
+          answer(error);
+        },
+      },
+    });
+    if (ticket === undefined) {
+      admitted();
+      return;
+    }
+    this.#parked.add(read);
+    this.#options.record.counts.parked++;
+    const isSlowest = this.#hasFormed() && [...this.#known.values()].every((known) => known.clock >= clock);
+    assert.ok(!isSlowest, `${life.name} waits at clock ${clock}, and nobody is behind it (W4)`);
+  }
+
+  checkEnd(): void {
+    assert.equal(this.#pacer.parkedCount, 0, "nobody waits any more");
+    assert.equal(this.#pacer.gatheredCount, 0, "no round is left open");
+  }
+
+  #applyRound({ parameter: id, clock, contributions }: CompleteRound<Sum>): void {
+    const { record, onRound } = this.#options;
+    const parameter = this.#parameters.get(id) as Parameter;
+    record.checkRound(
+      parameter,
+      clock,
+      contributions.map(({ handle }) => handle),
+    );
+    const total = new Float32Array(VALUES);
+    for (const { handle } of contributions) {
+      for (let i = 0; i < VALUES; i++) total[i] = (total[i] as number) + (handle.values[i] as number);
+      for (const push of handle.pushes) record.apply(push);
+    }
+    for (let i = 0; i < VALUES; i++) parameter.values[i] = (parameter.values[i] as number) * 0.75 + (total[i] as number);
+    record.counts.rounds++;
+    onRound(parameter);
+  }
+
+  #ended(life: Life): void {
+    if (this.#known.get(life.worker)?.life === life) this.#known.delete(life.worker);
+    this.#heardOf.add(life.worker);
+  }
+
+  #hasFormed(): boolean {
+    return this.#heardOf.size >= this.#options.expectedCount;
+  }
+
+  /** W1, word for word. */
+  #minimum(): number {
+    if (!this.#hasFormed()) return 0;
+    const clocks = [...this.#known.values()].map(({ clock }) => clock);
+    return clocks.length === 0 ? this.#highestClock : Math.min(...clocks);
+  }
+
+  #checkMinimum(): void {
+    const minimum = this.#pacer.clockMin;
+    assert.equal(minimum, this.#minimum(), "the minimum is that of the members (W1)");
+    assert.ok(minimum >= this.#minimumBefore, "the minimum never falls (W1)");
+    this.#minimumBefore = minimum;
+    this.#checkParked();
+  }
+
+  /** P1: nobody waits for what has come. */
+  #checkParked(): void {
+    for (const { life, parameter, clock } of this.#parked) {
+      assert.ok(
+        clock - parameter.staleness > this.#minimum(),
+        `${life.name} still waits at clock ${clock}, staleness ${parameter.staleness}`,
+      );
+    }
+  }
+}

@@ -1,0 +1,79 @@
+// Goal: over a million operations no read is staler than its bound, every worker sees its own updates, the slowest never waits, and nobody
+// waits for ever; sync rounds give the same bits whatever the delays. The checks are in paced-record and paced-server.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { reasonOf } from "../../src/base/errors.ts";
+import { Random } from "../../src/base/random.ts";
+import { type JobOptions, type JobOutcome, runJob } from "./paced-cluster.ts";
+
+const MIXED = [
+  { staleness: 0, isSync: true },
+  { staleness: 0, isSync: false },
+  { staleness: 2, isSync: true },
+  { staleness: 3, isSync: false },
+  { staleness: Infinity, isSync: false },
+];
+
+/** What all jobs of a test have done together. */
+const totals = new Map<string, number>();
+let operationCount = 0;
+
+function runSeed(seed: number, options: Omit<JobOptions, "scriptSeed" | "delaySeed">): JobOutcome {
+  try {
+    const outcome = runJob({ ...options, scriptSeed: seed, delaySeed: seed });
+    operationCount += outcome.record.operationCount;
+    for (const [name, count] of Object.entries(outcome.record.counts)) totals.set(name, (totals.get(name) ?? 0) + count);
+    return outcome;
+  } catch (cause) {
+    throw new Error(`seed ${seed}: ${reasonOf(cause)}`, { cause });
+  }
+}
+
+test("steady jobs of every size keep every bound", () => {
+  for (let seed = 1; seed <= 100; seed++) {
+    const random = new Random(seed);
+    runSeed(seed, {
+      serverCount: 1 + random.below(4),
+      workerCount: 1 + random.below(12),
+      clockTarget: 200,
+      parameters: MIXED,
+      delayMsMax: 1 + random.below(60),
+      parkedReadsMax: random.chance(0.3) ? 1 : 1e6,
+    });
+  }
+});
+
+test("crashes, restarts, false alarms, late joins, early leaves and moving bounds break no promise", () => {
+  for (let seed = 1001; seed <= 1240; seed++) {
+    const random = new Random(seed);
+    runSeed(seed, {
+      serverCount: 1 + random.below(4),
+      workerCount: 2 + random.below(10),
+      clockTarget: 200,
+      parameters: MIXED,
+      delayMsMax: 1 + random.below(60),
+      faults: { crashes: random.below(12), suspicions: random.below(8), joins: random.below(5), boundChanges: random.below(60) },
+    });
+  }
+});
+
+test("a BSP job reads and computes the same bits whatever the delays and however many servers", () => {
+  for (let seed = 2001; seed <= 2024; seed++) {
+    const random = new Random(seed);
+    const parameters = Array.from({ length: 4 }, () => ({ staleness: 0, isSync: true }));
+    const options = { scriptSeed: seed, workerCount: 2 + random.below(7), clockTarget: 40, parameters, readsAll: true };
+    const first = runJob({ ...options, delaySeed: seed, serverCount: 1, delayMsMax: 5 });
+    const second = runJob({ ...options, delaySeed: seed + 77, serverCount: 3, delayMsMax: 80 });
+    operationCount += first.record.operationCount + second.record.operationCount;
+    assert.ok(first.record.counts.parked !== second.record.counts.parked, `seed ${seed}: the two runs went differently`);
+    assert.deepEqual(second.transcript.rounds, first.transcript.rounds, `seed ${seed}: every value after every round`);
+    assert.deepEqual(second.transcript.reads, first.transcript.reads, `seed ${seed}: everything that was read`);
+    assert.equal(first.transcript.rounds.size, parameters.length);
+  }
+});
+
+test("that was more than a million operations, and everything that can happen happened", () => {
+  assert.ok(operationCount >= 1_000_000, `${operationCount} operations`);
+  for (const [name, count] of totals) assert.ok(count > 100, `${name}: ${count}`);
+});
