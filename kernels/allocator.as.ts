@@ -7,10 +7,12 @@
 // L1. Spans are multiples of 64 bytes at multiples of 64; the last page of the memory is never handed out, so no address plus length wraps.
 // L2. A free span's first u32 is the address of the next free one of its class, 0 at the end of the list.
 
-import { ARENA_START, END, FREE_LISTS, FRONTIER, USED } from "./layout.as";
+import { ARENA_START, END, FREE_LISTS, FRONTIER, TOUCHED, USED } from "./layout.as";
 
 const PAGE_BYTES: u32 = 65536;
 const CLASS_COUNT: u32 = 100;
+/** The pages of the system: a fault for each, on its first touch. */
+const FAULT_BYTES: u32 = 4096;
 
 @inline function classOf(bytes: u32): u32 {
   const units = (bytes - 1) >> 6; // one less than the units of 64 bytes, so that an exact size stays in its class
@@ -65,6 +67,18 @@ export function allocate(bytes: u32): u32 {
   }
   addUsed(size);
   return span;
+}
+
+/**
+ * Brings pages between the frontier and `bytes` beyond it into memory, `pagesMax` at most, so that whoever gets them next does not wait for the
+ * system. Nobody owns them yet: a zero may be written. Returns how many pages.
+ */
+export function touchAhead(bytes: u32, pagesMax: u32): u32 {
+  const frontier: u64 = load<u32>(FRONTIER), end = min<u64>(frontier + <u64>bytes, <u64>load<u32>(END));
+  let page = max<u64>(<u64>load<u32>(TOUCHED), (frontier + FAULT_BYTES - 1) & ~(<u64>FAULT_BYTES - 1)), pages: u32 = 0;
+  for (; pages < pagesMax && page < end; pages++, page += FAULT_BYTES) store<u8>(<usize>page, 0);
+  store<u32>(TOUCHED, <u32>page);
+  return pages;
 }
 
 /** `bytes` is what was asked for. */

@@ -1,24 +1,36 @@
-// finite — finds and removes NaN and infinities in what is pushed.
+// finite — finds and removes NaN and infinities in what is pushed: floats whose exponent bits are all set.
+//
+// Shifted left by one, so that the sign is gone, a float is finite exactly when it is below STRANGE as an unsigned number. So the greatest of
+// many tells about all of them, and one comparison per chunk is enough.
 
-const EXPONENT: i32 = 0x7f800000;
-
-/** All bits of each lane whose exponent is full: NaN, +Infinity, -Infinity. */
-@inline function strange(x: v128): v128 {
-  const exponent = i32x4.splat(EXPONENT);
-  return i32x4.eq(v128.and(x, exponent), exponent);
-}
+const STRANGE: u32 = 0xff000000;
+const CHUNK_BYTES: usize = 2048;
 
 @inline function isStrange(address: usize): bool {
-  return (load<i32>(address) & EXPONENT) == EXPONENT;
+  return load<u32>(address) << 1 >= STRANGE;
+}
+
+@inline function sizes(address: usize): v128 {
+  return i32x4.shl(v128.load(address), 1);
+}
+
+/** Whether a chunk, a multiple of 64 bytes, holds a NaN or an infinity. */
+@inline function hasStrange(address: usize, end: usize): bool {
+  let a = i32x4.splat(0), b = i32x4.splat(0);
+  for (; address < end; address += 64) {
+    a = i32x4.max_u(a, i32x4.max_u(sizes(address), sizes(address + 16)));
+    b = i32x4.max_u(b, i32x4.max_u(sizes(address + 32), sizes(address + 48)));
+  }
+  return v128.any_true(i32x4.ge_u(i32x4.max_u(a, b), i32x4.splat(<i32>STRANGE)));
 }
 
 /** The index of the first NaN or infinity, -1 when there is none. */
 export function checkFinite(address: usize, floatCount: u32): i32 {
-  const start = address, end = address + (<usize>floatCount << 2);
-  for (const wide = address + (<usize>(floatCount & ~15) << 2); address < wide; address += 64) {
-    const first = v128.or(strange(v128.load(address)), strange(v128.load(address, 16)));
-    const second = v128.or(strange(v128.load(address, 32)), strange(v128.load(address, 48)));
-    if (v128.any_true(v128.or(first, second))) break;
+  const start = address, end = address + (<usize>floatCount << 2), wide = address + (<usize>(floatCount & ~15) << 2);
+  while (address < wide) {
+    const next = min(wide, address + CHUNK_BYTES);
+    if (hasStrange(address, next)) break;
+    address = next;
   }
   for (; address < end; address += 4) if (isStrange(address)) return <i32>((address - start) >> 2);
   return -1;
@@ -26,17 +38,13 @@ export function checkFinite(address: usize, floatCount: u32): i32 {
 
 /** Sets every NaN and infinity to 0. Returns how many there were. */
 export function zeroNonFinite(address: usize, floatCount: u32): u32 {
-  const end = address + (<usize>floatCount << 2);
+  const first = checkFinite(address, floatCount);
+  if (first < 0) return 0;
   let count: u32 = 0;
-  for (const quads = address + (<usize>(floatCount & ~3) << 2); address < quads; address += 16) {
-    const x = v128.load(address), mask = strange(x);
-    if (!v128.any_true(mask)) continue;
-    v128.store(address, v128.andnot(x, mask));
-    count += popcnt(i32x4.bitmask(mask));
-  }
-  for (; address < end; address += 4) {
-    if (!isStrange(address)) continue;
-    store<u32>(address, 0);
+  for (let i = <u32>first; i < floatCount; i++) {
+    const at = address + (<usize>i << 2);
+    if (!isStrange(at)) continue;
+    store<u32>(at, 0);
     count++;
   }
   return count;

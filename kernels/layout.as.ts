@@ -4,6 +4,7 @@
 //         0      64   zeros that are never written: address 0 means "nowhere"
 //        64      16   frontier u32, end u32, used bytes u64
 //        80      40   the update in hand (optimizers/job.as.ts)
+//       120       4   up to where pages ahead of the frontier were touched
 //       128     400   heads of the allocator's free lists, u32 for each size class
 //       576     128   masks of 0 to 15 bytes, u64 each, for keys that are decoded
 //      1024    2048   buckets, tags, rows of the batch in hand and the indexes that are still open, BATCH × u32 each
@@ -17,6 +18,8 @@ export const END: usize = 68;
 export const USED: usize = 72;
 /** The rows that an optimizer visits. */
 export const UPDATE_JOB: usize = 80;
+/** Everything below is in memory, as far as the allocator knows. */
+export const TOUCHED: usize = 120;
 export const FREE_LISTS: usize = 128;
 
 export const BYTE_MASKS: usize = 576;

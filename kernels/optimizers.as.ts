@@ -5,7 +5,7 @@
 // U2. Rows are visited in the order of the list; a row that is listed twice is updated twice.
 
 import { adagradRows, rmspropMomentumRows, rmspropRows, rowWiseAdagradRows } from "./optimizers/adagrad.as";
-import { adamRows } from "./optimizers/adam.as";
+import { adamRows, adamWRows } from "./optimizers/adam.as";
 import { dcAsgdRows } from "./optimizers/dc-asgd.as";
 import { ftrlRows } from "./optimizers/ftrl.as";
 import { Hyper, Job, jobOfBlock, jobOfRows } from "./optimizers/job.as";
@@ -41,9 +41,9 @@ function runJob(optimizer: u32, job: Job, hyper: Hyper, ownSteps: bool): void {
     case NESTEROV: return nesterovRows(job, hyper);
     case ADAGRAD: return adagradRows(job, hyper);
     case ROW_WISE_ADAGRAD: return rowWiseAdagradRows(job, hyper);
-    case ADAM: return adamRows(job, hyper, false, ownSteps);
-    case LAZY_ADAM: return adamRows(job, hyper, false, false);
-    case ADAMW: return adamRows(job, hyper, true, ownSteps);
+    case ADAM: return adamRows(job, hyper, ownSteps);
+    case LAZY_ADAM: return adamRows(job, hyper, false);
+    case ADAMW: return adamWRows(job, hyper, ownSteps);
     case RMSPROP: return rmspropRows(job, hyper);
     case RMSPROP_MOMENTUM: return rmspropMomentumRows(job, hyper);
     case FTRL: return ftrlRows(job, hyper);

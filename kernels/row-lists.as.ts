@@ -38,7 +38,7 @@ const TOUCHED_BYTES: usize = 320;
 }
 
 /** probe touches the first five cache lines of a row; this does those beyond, of rows that were found. */
-function touchFurther(t: Table, n: u32, bytes: usize): void {
+function touchWide(t: Table, n: u32, bytes: usize): void {
   let touched: u32 = 0;
   for (let p: usize = TOUCHED_BYTES; p < bytes; p += 64) {
     for (let i: usize = 0; i < n; i++) touched += load<u8>(listed(BATCH_ROWS, i) + p);
@@ -51,7 +51,7 @@ export function findValues(t: Table, keys: usize, n: u32, touchBytes: u32, rowsO
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3, rowsOut += BATCH << 2) {
     const count = min(BATCH, n - from);
     missing += probe(t, keys, count, KEY_BYTES + touchBytes);
-    touchFurther(t, count, KEY_BYTES + touchBytes);
+    touchWide(t, count, KEY_BYTES + touchBytes);
     listBatch(rowsOut, count);
   }
   return missing;
@@ -61,7 +61,7 @@ export function locateValues(t: Table, keys: usize, n: u32, touchBytes: u32, row
   let fresh: u32 = 0;
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3, rowsOut += BATCH << 2) {
     const count = min(BATCH, n - from), missing = probe(t, keys, count, KEY_BYTES + touchBytes);
-    touchFurther(t, count, KEY_BYTES + touchBytes);
+    touchWide(t, count, KEY_BYTES + touchBytes);
     listBatch(rowsOut, count);
     if (missing == 0) continue;
     for (let i: usize = 0; i < count; i++) {

@@ -101,7 +101,7 @@ function findOpen(t: Table, keys: usize, n: usize): u32 {
   return missing;
 }
 
-/** Whether `n` insertions succeed for certain. A growth takes at most 5 chunks and a segment, and brings room for 300 rows. */
+/** Whether `n` insertions succeed for certain. A growth takes at most 5 chunks and a segment, and brings room for more than 32 rows. */
 export function hasCertainRoom(t: Table, n: u32): bool {
   const growths = 4 * (<u64>min(t.segmentCount, n) + (n >> 7)) + 32;
   const indexBytes = growths * (5 * CHUNK_BYTES + 64) + (<u64>64 << t.depth) + (growths << 7); // chunks and segments; directories

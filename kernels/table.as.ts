@@ -32,10 +32,14 @@ export const CHUNK_BYTES: u32 = CHUNK_BUCKETS * BUCKET_BYTES;
 /** A segment of fewer chunks grows by one at a time. An even split leaves two of about this many. */
 const CHUNKS_SPLIT: u32 = 4;
 const CHUNKS_MAX: u32 = 7;
+/** How many a segment can list: chunk0 to chunk8. */
+const CHUNK_CELLS: u32 = 9;
 /** A segment holds at most this many of every 100 slots, less its own share of the table's loadSpread; after a split about LOAD_PERCENT_NEW. */
 const LOAD_PERCENT: u32 = 92;
 const LOAD_PERCENT_NEW: u32 = 85;
 const CHUNK_SLOTS: u32 = CHUNK_BUCKETS * SLOTS;
+/** The most entries of a segment of CHUNKS_SPLIT chunks: so many are split into at most 8 chunks at any load of 61 percent and more. */
+const ROOMY_ENTRIES_MAX: u32 = CHUNKS_SPLIT * CHUNK_SLOTS * LOAD_PERCENT / 100;
 /** 16 M segments are more than an arena holds; a directory beyond that would only help an attacker. */
 const DEPTH_MAX: u32 = 24;
 
@@ -267,7 +271,8 @@ function grow(t: Table, s: Segment, hash: u64): bool {
 /** Most splits are even; but keys may come in the order of their hashes, from another table's listing, and then all stay on one side. */
 function split(t: Table, lower: Segment, hash: u64): bool {
   const depth = lower.depth, count = listEntries(t, lower), upperCount = countUpper(count, depth);
-  const lowerChunks = chunksFor(t, count - upperCount), upperChunks = chunksFor(t, upperCount);
+  const percent = LOAD_PERCENT_NEW - (count > ROOMY_ENTRIES_MAX ? 0 : t.loadSpread); // more would not fit the segment's list of chunks
+  const lowerChunks = chunksFor(count - upperCount, percent), upperChunks = chunksFor(upperCount, percent);
   if (depth == DEPTH_MAX || !takeChunks(t, lower, lowerChunks + upperChunks)) return false;
   const upper = createSegment(t, depth + 1);
   if (changetype<usize>(upper) == 0) return false;
@@ -293,9 +298,9 @@ function split(t: Table, lower: Segment, hash: u64): bool {
   return true;
 }
 
-/** Chunks for a segment that begins with `entries` entries. */
-@inline function chunksFor(t: Table, entries: u32): u32 {
-  return min(entries / (CHUNK_SLOTS * (LOAD_PERCENT_NEW - t.loadSpread) / 100) + 1, CHUNKS_MAX);
+/** Chunks for a segment that begins with `entries` entries, `percent` of their slots at most. */
+@inline function chunksFor(entries: u32, percent: u32): u32 {
+  return min(entries / (CHUNK_SLOTS * percent / 100) + 1, CHUNKS_MAX);
 }
 
 /** How many of the listed entries belong to the upper half of a segment of this depth. */
@@ -338,6 +343,7 @@ function doubleDirectory(t: Table): bool {
 
 /** Brings a segment to `wanted` chunks; those it got before there was no room left stay with it. */
 function takeChunks(t: Table, s: Segment, wanted: u32): bool {
+  if (wanted > CHUNK_CELLS) unreachable(); // a bug: the list would run into the next span
   while (s.chunkCount < wanted) {
     const chunk = allocateFor(t, CHUNK_BYTES);
     if (chunk == 0) return false;

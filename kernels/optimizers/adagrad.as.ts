@@ -7,21 +7,22 @@
 //
 // The mean of a row is summed in f64, in four lanes: element j goes to lane j mod 4, and the lanes are added as (0 + 2) + (1 + 3).
 
-import { averaged, decayed, read, splat, write } from "./lanes.as";
+import { averaged, decayed, isBare, read, splat, write } from "./lanes.as";
 import { Hyper, Job } from "./job.as";
+import { sgdLanes } from "./sgd.as";
 
 /** RMSprop forgets old squares, AdaGrad keeps all. */
 @inline function squareLanes(
-  to: usize, from: usize, gradient: usize, squares: usize, lanes: u32,
+  to: usize, from: usize, gradient: usize, squares: usize, lanes: u32, bare: bool,
   scale: v128, low: v128, high: v128, decay: v128, rate: v128, epsilon: v128, forgets: bool, part: v128,
 ): void {
-  const value = read(from, lanes), g = decayed(read(gradient, lanes), value, scale, low, high, decay), before = read(squares, lanes);
+  const value = read(from, lanes), g = decayed(read(gradient, lanes), value, bare, scale, low, high, decay), before = read(squares, lanes);
   const square = f32x4.mul(g, g), sum = forgets ? averaged(before, square, part) : f32x4.add(before, square);
   write(squares, sum, lanes);
   write(to, f32x4.sub(value, f32x4.div(f32x4.mul(rate, g), f32x4.add(f32x4.sqrt(sum), epsilon))), lanes);
 }
 
-@inline function squareSpans(job: Job, hyper: Hyper, forgets: bool): void {
+@inline function squareSpans(job: Job, hyper: Hyper, bare: bool, forgets: bool): void {
   const bytes = <usize>job.width << 2, delta = <usize>job.sourceDelta, decay = splat(hyper.weightDecay), rate = splat(hyper.learningRate);
   const scale = splat(hyper.gradientScale), high = splat(hyper.clipValue), low = f32x4.neg(high), epsilon = splat(hyper.epsilon);
   const part = splat(1.0 - hyper.beta2);
@@ -31,28 +32,30 @@ import { Hyper, Job } from "./job.as";
     let w = job.valuesAt(row), s = job.slotsAt(row);
     const end = w + bytes;
     for (const quad = w + (bytes & ~15); w < quad; w += 16, s += 16, g += 16) {
-      squareLanes(w, w + delta, g, s, 4, scale, low, high, decay, rate, epsilon, forgets, part);
+      squareLanes(w, w + delta, g, s, 4, bare, scale, low, high, decay, rate, epsilon, forgets, part);
     }
     if (w < end) {
-      squareLanes(w, w + delta, g, s, <u32>(end - w) >> 2, scale, low, high, decay, rate, epsilon, forgets, part);
+      squareLanes(w, w + delta, g, s, <u32>(end - w) >> 2, bare, scale, low, high, decay, rate, epsilon, forgets, part);
       g += end - w;
     }
   }
 }
 
 export function adagradRows(job: Job, hyper: Hyper): void {
-  squareSpans(job, hyper, false);
+  if (isBare(hyper, true)) squareSpans(job, hyper, true, false);
+  else squareSpans(job, hyper, false, false);
 }
 
 export function rmspropRows(job: Job, hyper: Hyper): void {
-  squareSpans(job, hyper, true);
+  if (isBare(hyper, true)) squareSpans(job, hyper, true, true);
+  else squareSpans(job, hyper, false, true);
 }
 
 @inline function rmspropMomentumLanes(
-  to: usize, from: usize, gradient: usize, squares: usize, velocity: usize, lanes: u32,
+  to: usize, from: usize, gradient: usize, squares: usize, velocity: usize, lanes: u32, bare: bool,
   scale: v128, low: v128, high: v128, decay: v128, rate: v128, epsilon: v128, part: v128, momentum: v128,
 ): void {
-  const value = read(from, lanes), g = decayed(read(gradient, lanes), value, scale, low, high, decay);
+  const value = read(from, lanes), g = decayed(read(gradient, lanes), value, bare, scale, low, high, decay);
   const sum = averaged(read(squares, lanes), f32x4.mul(g, g), part);
   const v = f32x4.add(f32x4.mul(momentum, read(velocity, lanes)), f32x4.div(g, f32x4.add(f32x4.sqrt(sum), epsilon)));
   write(squares, sum, lanes);
@@ -60,7 +63,7 @@ export function rmspropRows(job: Job, hyper: Hyper): void {
   write(to, f32x4.sub(value, f32x4.mul(rate, v)), lanes);
 }
 
-export function rmspropMomentumRows(job: Job, hyper: Hyper): void {
+@inline function rmspropMomentumSpans(job: Job, hyper: Hyper, bare: bool): void {
   const bytes = <usize>job.width << 2, delta = <usize>job.sourceDelta, stride = <usize>job.slotStride, decay = splat(hyper.weightDecay);
   const scale = splat(hyper.gradientScale), high = splat(hyper.clipValue), low = f32x4.neg(high), epsilon = splat(hyper.epsilon);
   const rate = splat(hyper.learningRate), part = splat(1.0 - hyper.beta2), momentum = splat(hyper.beta1);
@@ -70,14 +73,19 @@ export function rmspropMomentumRows(job: Job, hyper: Hyper): void {
     let w = job.valuesAt(row), s = job.slotsAt(row);
     const end = w + bytes;
     for (const quad = w + (bytes & ~15); w < quad; w += 16, s += 16, g += 16) {
-      rmspropMomentumLanes(w, w + delta, g, s, s + stride, 4, scale, low, high, decay, rate, epsilon, part, momentum);
+      rmspropMomentumLanes(w, w + delta, g, s, s + stride, 4, bare, scale, low, high, decay, rate, epsilon, part, momentum);
     }
     if (w < end) {
       const rest = <u32>(end - w) >> 2;
-      rmspropMomentumLanes(w, w + delta, g, s, s + stride, rest, scale, low, high, decay, rate, epsilon, part, momentum);
+      rmspropMomentumLanes(w, w + delta, g, s, s + stride, rest, bare, scale, low, high, decay, rate, epsilon, part, momentum);
       g += end - w;
     }
   }
+}
+
+export function rmspropMomentumRows(job: Job, hyper: Hyper): void {
+  if (isBare(hyper, true)) rmspropMomentumSpans(job, hyper, true);
+  else rmspropMomentumSpans(job, hyper, false);
 }
 
 /** The squares of lanes 0 and 1, in f64. */
@@ -92,15 +100,15 @@ export function rmspropMomentumRows(job: Job, hyper: Hyper): void {
 }
 
 /** The sum of the squares of one row's gradient, as it counts. */
-@inline function squaredNorm(from: usize, gradient: usize, bytes: usize, scale: v128, low: v128, high: v128, decay: v128): f64 {
+@inline function squaredNorm(from: usize, gradient: usize, bytes: usize, bare: bool, scale: v128, low: v128, high: v128, decay: v128): f64 {
   let lows = f64x2.splat(0), highs = f64x2.splat(0), p: usize = 0;
   for (const quad = bytes & ~15; p < quad; p += 16) {
-    const g = decayed(v128.load(gradient + p), v128.load(from + p), scale, low, high, decay);
+    const g = decayed(v128.load(gradient + p), v128.load(from + p), bare, scale, low, high, decay);
     lows = f64x2.add(lows, lowSquares(g));
     highs = f64x2.add(highs, highSquares(g));
   }
   if (p < bytes) {
-    const rest = <u32>(bytes - p) >> 2, g = decayed(read(gradient + p, rest), read(from + p, rest), scale, low, high, decay);
+    const rest = <u32>(bytes - p) >> 2, g = decayed(read(gradient + p, rest), read(from + p, rest), bare, scale, low, high, decay);
     lows = f64x2.add(lows, lowSquares(g));
     highs = f64x2.add(highs, highSquares(g));
   }
@@ -108,27 +116,25 @@ export function rmspropMomentumRows(job: Job, hyper: Hyper): void {
   return f64x2.extract_lane(both, 0) + f64x2.extract_lane(both, 1);
 }
 
-@inline function rateLanes(
-  to: usize, from: usize, gradient: usize, lanes: u32, scale: v128, low: v128, high: v128, decay: v128, rate: v128,
-): void {
-  const value = read(from, lanes);
-  write(to, f32x4.sub(value, f32x4.mul(rate, decayed(read(gradient, lanes), value, scale, low, high, decay))), lanes);
-}
-
-export function rowWiseAdagradRows(job: Job, hyper: Hyper): void {
+@inline function rowWiseAdagradSpans(job: Job, hyper: Hyper, bare: bool): void {
   const bytes = <usize>job.width << 2, delta = <usize>job.sourceDelta, decay = splat(hyper.weightDecay);
   const scale = splat(hyper.gradientScale), high = splat(hyper.clipValue), low = f32x4.neg(high);
   let g: usize = job.gradients;
   for (let i: u32 = 0; i < job.rowCount; i++) {
     const row = job.rowAt(i), s = job.slotsAt(row);
     let w = job.valuesAt(row);
-    const sum = load<f32>(s) + <f32>(squaredNorm(w + delta, g, bytes, scale, low, high, decay) / <f64>job.width);
+    const sum = load<f32>(s) + <f32>(squaredNorm(w + delta, g, bytes, bare, scale, low, high, decay) / <f64>job.width);
     store<f32>(s, sum);
     const rate = f32x4.splat(<f32>hyper.learningRate / (sqrt<f32>(sum) + <f32>hyper.epsilon)), end = w + bytes;
-    for (const quad = w + (bytes & ~15); w < quad; w += 16, g += 16) rateLanes(w, w + delta, g, 4, scale, low, high, decay, rate);
+    for (const quad = w + (bytes & ~15); w < quad; w += 16, g += 16) sgdLanes(w, w + delta, g, 4, bare, scale, low, high, decay, rate);
     if (w < end) {
-      rateLanes(w, w + delta, g, <u32>(end - w) >> 2, scale, low, high, decay, rate);
+      sgdLanes(w, w + delta, g, <u32>(end - w) >> 2, bare, scale, low, high, decay, rate);
       g += end - w;
     }
   }
+}
+
+export function rowWiseAdagradRows(job: Job, hyper: Hyper): void {
+  if (isBare(hyper, true)) rowWiseAdagradSpans(job, hyper, true);
+  else rowWiseAdagradSpans(job, hyper, false);
 }

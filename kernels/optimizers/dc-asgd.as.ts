@@ -8,14 +8,14 @@
 // rows that a worker never touches; there one backup serves all, the values from before the latest update: a gradient for a sparse row is
 // seldom more than one update late.
 
-import { averaged, decayed, read, splat, write } from "./lanes.as";
+import { averaged, decayed, isBare, read, splat, write } from "./lanes.as";
 import { Hyper, Job } from "./job.as";
 
 @inline function dcAsgdLanes(
-  to: usize, from: usize, gradient: usize, squares: usize, backup: usize, lanes: u32,
+  to: usize, from: usize, gradient: usize, squares: usize, backup: usize, lanes: u32, bare: bool,
   scale: v128, low: v128, high: v128, decay: v128, rate: v128, part: v128, epsilon: v128, lambda: v128, old: v128,
 ): void {
-  const value = read(from, lanes), g = decayed(read(gradient, lanes), value, scale, low, high, decay);
+  const value = read(from, lanes), g = decayed(read(gradient, lanes), value, bare, scale, low, high, decay);
   const square = f32x4.mul(g, g), sum = averaged(read(squares, lanes), square, part);
   const late = f32x4.mul(square, f32x4.sub(value, read(backup, lanes)));
   const compensated = f32x4.add(g, f32x4.mul(f32x4.div(lambda, f32x4.sqrt(f32x4.add(sum, epsilon))), late));
@@ -25,7 +25,7 @@ import { Hyper, Job } from "./job.as";
   write(to, after, lanes);
 }
 
-export function dcAsgdRows(job: Job, hyper: Hyper): void {
+@inline function dcAsgdSpans(job: Job, hyper: Hyper, bare: bool): void {
   const bytes = <usize>job.width << 2, delta = <usize>job.sourceDelta, decay = splat(hyper.weightDecay), rate = splat(hyper.learningRate);
   const scale = splat(hyper.gradientScale), high = splat(hyper.clipValue), low = f32x4.neg(high), epsilon = splat(hyper.epsilon);
   const part = splat(1.0 - hyper.beta2), lambda = splat(hyper.lambda);
@@ -36,12 +36,17 @@ export function dcAsgdRows(job: Job, hyper: Hyper): void {
     let w = job.valuesAt(row), s = job.slotsAt(row);
     const end = w + bytes;
     for (const quad = w + (bytes & ~15); w < quad; w += 16, s += 16, g += 16) {
-      dcAsgdLanes(w, w + delta, g, s, s + backup, 4, scale, low, high, decay, rate, part, epsilon, lambda, old);
+      dcAsgdLanes(w, w + delta, g, s, s + backup, 4, bare, scale, low, high, decay, rate, part, epsilon, lambda, old);
     }
     if (w < end) {
       const rest = <u32>(end - w) >> 2;
-      dcAsgdLanes(w, w + delta, g, s, s + backup, rest, scale, low, high, decay, rate, part, epsilon, lambda, old);
+      dcAsgdLanes(w, w + delta, g, s, s + backup, rest, bare, scale, low, high, decay, rate, part, epsilon, lambda, old);
       g += end - w;
     }
   }
+}
+
+export function dcAsgdRows(job: Job, hyper: Hyper): void {
+  if (isBare(hyper, true)) dcAsgdSpans(job, hyper, true);
+  else dcAsgdSpans(job, hyper, false);
 }

@@ -23,7 +23,7 @@ export class Hyper {
   beta2: f64;
   correction1: f64;
   correction2: f64;
-  stepSaturated: f64;
+  betaPowers: f64;
   l1: f64;
   l2: f64;
   ftrlBeta: f64;

@@ -1,6 +1,8 @@
 // lanes — four floats at a time, or the one to three that end a row: an optimizer's formula is written once, for v128, and serves both.
 // Lanes beyond the end hold zeros on reading and are not written.
 
+import { Hyper } from "./job.as";
+
 @inline export function splat(x: f64): v128 {
   return f32x4.splat(<f32>x);
 }
@@ -23,14 +25,22 @@
   }
 }
 
+/**
+ * Whether gradients count as they were pushed: not scaled, clipped or decayed. The kernels have a loop of their own for that, since the
+ * steps in between would cost Adam, whose long chain of operations the processor can just about overlap, a quarter of its speed.
+ */
+@inline export function isBare(hyper: Hyper, decays: bool): bool {
+  return hyper.gradientScale == 1 && hyper.clipValue == f64.POSITIVE_INFINITY && (!decays || hyper.weightDecay == 0);
+}
+
 /** The gradient as it counts: scaled, then cut to [low, high]. NaN stays NaN. */
-@inline export function clipped(gradient: v128, scale: v128, low: v128, high: v128): v128 {
-  return f32x4.pmin(f32x4.pmax(f32x4.mul(scale, gradient), low), high);
+@inline export function clipped(gradient: v128, bare: bool, scale: v128, low: v128, high: v128): v128 {
+  return bare ? gradient : f32x4.pmin(f32x4.pmax(f32x4.mul(scale, gradient), low), high);
 }
 
 /** The clipped gradient plus decay × value: L2 regularisation as PyTorch's classic optimizers have it. */
-@inline export function decayed(gradient: v128, value: v128, scale: v128, low: v128, high: v128, decay: v128): v128 {
-  return f32x4.add(clipped(gradient, scale, low, high), f32x4.mul(decay, value));
+@inline export function decayed(gradient: v128, value: v128, bare: bool, scale: v128, low: v128, high: v128, decay: v128): v128 {
+  return bare ? gradient : f32x4.add(clipped(gradient, false, scale, low, high), f32x4.mul(decay, value));
 }
 
 /**

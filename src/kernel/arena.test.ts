@@ -82,6 +82,23 @@ test("addresses above 2 GiB are positive, and an arena of 4 GiB costs only what 
   assert.equal(arena.bytes[high + 2], 0xc0);
 });
 
+test("touching ahead ends at its distance and at the arena's end, and changes nothing that is owned", () => {
+  const arena = new Arena({ bytesMax: MIB });
+  const span = arena.allocate(5_000);
+  arena.bytes.fill(7, span, span + 5_000);
+  assert.equal(arena.touchAhead(100_000, 3), 3);
+  const rest = arena.touchAhead(100_000, 1_000);
+  assert.ok(rest >= 20 && rest <= 22, `${rest} pages`);
+  assert.equal(arena.touchAhead(100_000, 1_000), 0);
+  arena.allocate(50_000);
+  assert.ok(arena.touchAhead(100_000, 1_000) >= 12);
+  assert.ok(arena.touchAhead(2 ** 32, 1_000) < 230);
+  assert.equal(arena.touchAhead(2 ** 32, 1_000), 0);
+  while (arena.tryAllocate(64) !== 0);
+  assert.equal(arena.touchAhead(2 ** 32, 1_000), 0);
+  assert.ok(arena.bytes.subarray(span, span + 5_000).every((byte) => byte === 7));
+});
+
 test("plain memory serves where memory cannot be shared", () => {
   const arena = new Arena({ bytesMax: MIB, shared: false });
   assert.ok(arena.memory.buffer instanceof ArrayBuffer);

@@ -82,6 +82,14 @@ export class Arena {
     assert(address >= SPAN_ALIGNMENT && address % SPAN_ALIGNMENT === 0, `A1: ${address} is no address of a span`);
     this.module.release(address, byteCount);
   }
+
+  /**
+   * Brings memory that was never allocated into the process, up to `byteCount` bytes ahead and `pagesMax` pages in one call, so that a growing
+   * table does not wait for page faults: for the idle turns of whoever knows that it grows. Returns how many pages; 0 when all are there.
+   */
+  touchAhead(byteCount: number, pagesMax: number): number {
+    return this.module.touchAhead(Math.min(byteCount, this.bytesMax - 1), pagesMax);
+  }
 }
 
 /** The error of A3; `what` completes "no room for …". */

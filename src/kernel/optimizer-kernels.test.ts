@@ -6,6 +6,7 @@ import { describe, test } from "node:test";
 import { Random } from "../base/random.ts";
 import { Arena } from "./arena.ts";
 import { putFloats, putWords, readFloats } from "./arena-lists.ts";
+import { BETA_POWERS_BYTES, writeBetaPowers } from "./beta-powers.ts";
 import { HYPER, HYPER_BYTES, HYPER_FLOATS, OPTIMIZER, type OptimizerKernels, SimdOptimizerKernels } from "./optimizer-kernels.ts";
 import { PlainOptimizerKernels } from "./plain-optimizer-kernels.ts";
 
@@ -31,7 +32,7 @@ class Stage {
 
   constructor(seed: number) {
     this.#random = new Random(seed);
-    this.hyper = this.#putHyper();
+    this.hyper = this.#putHyper(seed % 2 === 1);
   }
 
   /** Of either sign, over a few orders of magnitude. */
@@ -48,7 +49,8 @@ class Stage {
   rows(width: number, counted: boolean): number {
     const addresses = Array.from({ length: ROW_COUNT }, () => {
       const row = putFloats(this.arena, [...this.#floats(width, 0.5), ...this.#floats(width * SLOTS_MAX, 0)]);
-      if (counted) this.arena.words[row / 4 + 3 * width] = this.#random.chance(0.1) ? U32_MAX - 1 : this.#random.below(80);
+      if (counted)
+        this.arena.words[row / 4 + 3 * width] = this.#random.chance(0.1) ? U32_MAX - 1 : this.#random.below(2 ** this.#random.below(32));
       return row;
     });
     return putWords(this.arena, addresses);
@@ -58,14 +60,16 @@ class Stage {
     return Float32Array.from({ length: count }, () => (this.#random.fraction() - below) * 2 ** (this.#random.below(12) - 6));
   }
 
-  #putHyper(): number {
+  /** `bare`: gradients count as they are, for which the kernels have loops of their own. */
+  #putHyper(bare: boolean): number {
     const address = this.arena.allocate(HYPER_BYTES);
     const hyper = new Float64Array(this.arena.memory.buffer, address, HYPER_FLOATS);
     for (let i = 0; i < HYPER_FLOATS; i++) hyper[i] = this.#random.fraction();
-    hyper[HYPER.gradientScale] = this.#random.chance(0.5) ? 1 : 0.7;
-    hyper[HYPER.clipValue] = this.#random.chance(0.5) ? Number.POSITIVE_INFINITY : 0.5;
-    hyper[HYPER.weightDecay] = this.#random.chance(0.5) ? 0 : 0.01;
-    hyper[HYPER.stepSaturated] = 40;
+    hyper[HYPER.gradientScale] = bare ? 1 : 0.7;
+    hyper[HYPER.clipValue] = bare ? Number.POSITIVE_INFINITY : 0.5;
+    hyper[HYPER.weightDecay] = bare ? 0 : 0.01;
+    hyper[HYPER.betaPowers] = this.arena.allocate(BETA_POWERS_BYTES);
+    writeBetaPowers(this.arena, hyper[HYPER.betaPowers]!, hyper[HYPER.beta1]!, hyper[HYPER.beta2]!);
     hyper[HYPER.backupSlot] = 1 + this.#random.below(2);
     hyper[HYPER.backupIsOld] = this.#random.below(2);
     return address;
@@ -156,7 +160,7 @@ for (const { name, open } of IMPLEMENTATIONS) {
     test("finds the first float that is not finite, wherever it stands", () => {
       const arena = new Arena({ bytesMax: ARENA_BYTES });
       const kernels = open(arena);
-      for (const count of [1, 3, 4, 15, 16, 17, 40, 67]) {
+      for (const count of [1, 3, 4, 15, 16, 17, 40, 67, 511, 512, 513, 1100]) {
         const address = putFloats(
           arena,
           Float32Array.from({ length: count }, (_, i) => (i % 2 === 0 ? 3.4e38 : -1e-45)),

@@ -55,8 +55,8 @@ export const HYPER = {
   correction1: 7,
   /** Adam: 1 / √(1 - beta2^step). */
   correction2: 8,
-  /** Adam on table rows: a row whose own step has come here has corrections of 1. */
-  stepSaturated: 9,
+  /** Adam on table rows: the address of its betas' powers (beta-powers). */
+  betaPowers: 9,
   l1: 10,
   l2: 11,
   ftrlBeta: 12,

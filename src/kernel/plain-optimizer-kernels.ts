@@ -4,6 +4,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { Arena } from "./arena.ts";
+import { readBetaPowers } from "./beta-powers.ts";
 import { HYPER, HYPER_FLOATS, OPTIMIZER, type OptimizerKernels, type OptimizerNumber } from "./optimizer-kernels.ts";
 
 const f = Math.fround;
@@ -146,10 +147,10 @@ export class PlainOptimizerKernels implements OptimizerKernels {
     const { floats } = this.#arena;
     const w = floats[row.source + j]!;
     const pushed = floats[row.gradient + j]!;
-    const plain = clipped(pushed, hyper);
+    const plain = isBare(hyper) ? pushed : clipped(pushed, hyper);
     return {
       w,
-      g: f(plain + f(f(hyper.weightDecay) * w)),
+      g: isBare(hyper) && hyper.weightDecay === 0 ? pushed : f(plain + f(f(hyper.weightDecay) * w)),
       plain,
       pushed,
       slot: (index) => floats[row.slots + index * row.slotStride + j]!,
@@ -184,12 +185,12 @@ export class PlainOptimizerKernels implements OptimizerKernels {
 
   /** Adam's step and second correction, f32; counts the row's own step where it has one. */
   #corrections(stepWord: number | undefined, hyper: Hyper): { readonly step: number; readonly correction2: number } {
-    const { learningRate, beta1, beta2 } = hyper;
+    const { learningRate } = hyper;
     if (stepWord === undefined) return { step: f(learningRate * hyper.correction1), correction2: f(hyper.correction2) };
     const own = Math.min(this.#arena.words[stepWord]! + 1, 2 ** 32 - 1);
     this.#arena.words[stepWord] = own;
-    if (own >= hyper.stepSaturated) return { step: f(learningRate), correction2: 1 };
-    return { step: f(learningRate / (1 - power(beta1, own))), correction2: f(1 / Math.sqrt(1 - power(beta2, own))) };
+    const [power1, power2] = readBetaPowers(this.#arena, hyper.betaPowers, own);
+    return { step: f(learningRate / (1 - power1)), correction2: f(1 / Math.sqrt(1 - power2)) };
   }
 }
 
@@ -255,14 +256,14 @@ function rmspropMomentum(element: Element, hyper: Hyper): number {
 
 function adam(element: Element, hyper: Hyper, decoupled: boolean, corrections: { step: number; correction2: number }): number {
   const { beta1, beta2, learningRate, weightDecay, epsilon } = hyper;
-  const [decay, shrink] = decoupled ? [0, learningRate * weightDecay] : [weightDecay, 0];
-  const g = f(element.plain + f(f(decay) * element.w));
+  const g = decoupled ? element.plain : element.g;
   const m = averaged(element.slot(0), g, 1 - beta1);
   const v = averaged(element.slot(1), f(g * g), 1 - beta2);
   element.keep(0, m);
   element.keep(1, v);
   const divisor = f(f(f(Math.sqrt(v)) * corrections.correction2) + f(epsilon));
-  return f(element.w - f(f(f(shrink) * element.w) + f(f(corrections.step * m) / divisor)));
+  const change = f(f(corrections.step * m) / divisor);
+  return f(element.w - (decoupled ? f(f(f(learningRate * weightDecay) * element.w) + change) : change));
 }
 
 function ftrl(element: Element, hyper: Hyper): number {
@@ -290,6 +291,11 @@ function dcAsgd(element: Element, hyper: Hyper): number {
   return after;
 }
 
+/** Neither scaled nor clipped. */
+function isBare(hyper: Hyper): boolean {
+  return hyper.gradientScale === 1 && hyper.clipValue === Number.POSITIVE_INFINITY;
+}
+
 /** The gradient as it counts: scaled, then cut to ± clipValue. */
 function clipped(gradient: number, hyper: Hyper): number {
   const top = f(hyper.clipValue);
@@ -305,11 +311,4 @@ function squaredNorm(elements: readonly Element[]): number {
   const lanes: [number, number, number, number] = [0, 0, 0, 0];
   for (const [j, { g }] of elements.entries()) lanes[(j % 4) as 0 | 1 | 2 | 3] += g * g;
   return lanes[0] + lanes[2] + (lanes[1] + lanes[3]);
-}
-
-/** base^exponent by squaring: `**` may round otherwise. */
-function power(base: number, exponent: number): number {
-  let result = 1;
-  for (let rest = exponent, square = base; rest > 0; rest = Math.floor(rest / 2), square *= square) if (rest % 2 === 1) result *= square;
-  return result;
 }

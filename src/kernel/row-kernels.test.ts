@@ -3,9 +3,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { Random } from "../base/random.ts";
 import { Arena } from "./arena.ts";
 import { putKeys, putWords, readKey, readWords } from "./arena-lists.ts";
-import { type Kernels, ROW_KEY_BYTES } from "./kernels.ts";
+import { CURSOR_BYTES, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "./kernels.ts";
 import { PlainKernels } from "./plain-kernels.ts";
 import { PlainRowKernels } from "./plain-row-kernels.ts";
 import { NO_ROOM_COUNT, type RowKernels, simdRowKernels, VERSION_NONE } from "./row-kernels.ts";
@@ -163,4 +164,40 @@ for (const name of Object.keys(IMPLEMENTATIONS)) {
       assert.equal(readKey(arena, spares), 13n);
     });
   });
+}
+
+test("where there is room for certain no insertion fails, whatever the order of keys: also that of the table's own hashes", () => {
+  const source = open("simdRowKernels", 4, 32 * MIB);
+  const keyCount = 200_000;
+  const all = source.arena.allocate(keyCount * 8);
+  for (let i = 0; i < keyCount; i++) source.arena.words[all / 4 + i * 2] = i;
+  source.kernels.insertRows(source.table, all, keyCount);
+  const inHashOrder = listKeys(source, keyCount);
+  for (let seed = 1; seed <= 40; seed++) {
+    const random = new Random(seed);
+    const payloadBytes = seed % 4 === 0 ? 4 + 4 * random.below(20) : 84 + 4 * random.below(20);
+    const { arena, rowKernels, table, kernels } = open("simdRowKernels", payloadBytes, (4 + random.below(12)) * MIB);
+    const [keys, rows, fresh] = [arena.allocate(40_008), arena.allocate(20_004), arena.allocate(20_004)];
+    let inserted = 0;
+    for (let at = random.below(keyCount); inserted < keyCount; ) {
+      const count = 1 + Math.floor(random.fraction() ** 2 * 5_000);
+      if (!rowKernels.hasCertainRoom(table, count)) break;
+      for (let i = 0; i < count; i++) arena.words[keys / 4 + i * 2] = inHashOrder[(at + i) % keyCount]!;
+      at += seed % 10 === 0 ? random.below(keyCount) : count;
+      inserted += rowKernels.locateValues(table, keys, count, 4, rows, fresh);
+      assert.equal(kernels.rowCount(table), inserted, `seed ${seed}`);
+    }
+  }
+});
+
+/** The low halves of all keys, in the order of the table's hashes. */
+function listKeys({ arena, kernels, table }: Stage, keyCount: number): Uint32Array {
+  const [cursor, rows] = [arena.allocate(CURSOR_BYTES), arena.allocate(LIST_ROWS_MAX * 4)];
+  kernels.zero(cursor, CURSOR_BYTES);
+  const keys = new Uint32Array(keyCount);
+  for (let count = 0, at = 0; count >= 0; ) {
+    count = kernels.listRows(table, cursor, rows);
+    for (let i = 0; i < count; i++) keys[at++] = arena.words[arena.words[rows / 4 + i]! / 4]!;
+  }
+  return keys;
 }

@@ -7,13 +7,17 @@ import fc from "fast-check";
 import { Random } from "../base/random.ts";
 import { Arena } from "../kernel/arena.ts";
 import { putFloats, putKeys, putWords, readFloats, readKey, readWords } from "../kernel/arena-lists.ts";
+import { SimdInitializerKernels } from "../kernel/initializer-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../kernel/kernels.ts";
+import { QuantileTable } from "../kernel/normal-quantiles.ts";
 import { SimdOptimizerKernels } from "../kernel/optimizer-kernels.ts";
 import { PlainKernels } from "../kernel/plain-kernels.ts";
 import { PlainOptimizerKernels } from "../kernel/plain-optimizer-kernels.ts";
 import { PlainRowKernels } from "../kernel/plain-row-kernels.ts";
 import { simdRowKernels, VERSION_NONE } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
+import { Initializer } from "./initializers/initializer.ts";
+import { resolveInitializer } from "./initializers/initializer-spec.ts";
 import { type RowInitializer, TableStore } from "./table-store.ts";
 import { type OptimizerSpec, resolveOptimizer } from "./updaters/optimizer-spec.ts";
 import { Updater } from "./updaters/updater.ts";
@@ -25,16 +29,15 @@ const SECRET = 0x5eed_0123_4567_89abn;
 /** Row values that anybody can compute from the key. */
 class KeyInitializer implements RowInitializer {
   readonly #arena: Arena;
-  readonly #width: number;
 
-  constructor(arena: Arena, width: number) {
+  constructor(arena: Arena) {
     this.#arena = arena;
-    this.#width = width;
   }
 
-  initializeRows(rows: number, rowCount: number): void {
-    const { floats } = this.#arena;
-    for (const row of readWords(this.#arena, rows, rowCount)) floats.set(initialRow(readKey(this.#arena, row - 8), this.#width), row / 4);
+  fillRows(rows: number, keys: number, rowCount: number, width: number): void {
+    for (const [i, row] of readWords(this.#arena, rows, rowCount).entries()) {
+      this.#arena.floats.set(initialRow(readKey(this.#arena, keys + i * 8), width), row / 4);
+    }
   }
 }
 
@@ -66,7 +69,7 @@ class Stage {
       rowKernels: plain ? new PlainRowKernels(this.arena, kernels) : simdRowKernels(this.arena),
       width,
       updater: new Updater(this.arena, optimizers, resolveOptimizer(optimizer), { kind: "table", width, workerCount: 1 }),
-      initializer: new KeyInitializer(this.arena, width),
+      initializer: new KeyInitializer(this.arena),
       versions,
       secret: SECRET,
     });
@@ -182,6 +185,36 @@ test("a key without a row reads as its initial value and stays without (T2); its
     initialRow(17n, 3).map((value) => value + 1),
   );
   assert.deepEqual(stage.pull([0n, KEY_MAX]), Float32Array.from([...initialRow(0n, 3), ...initialRow(KEY_MAX, 3)]));
+});
+
+test("what a pull gives for missing keys is what their rows begin with, for every kind of initializer and on full arenas too", () => {
+  const kinds = [{ type: "constant", value: 2.5 }, { type: "uniform" }, { type: "normal" }, { type: "truncatedNormal" }] as const;
+  for (const [i, spec] of kinds.entries()) {
+    const arena = new Arena({ bytesMax: 2 * MIB });
+    const kernels = new SimdKernels(arena);
+    const width = [1, 7, 16, 40][i]!;
+    const owner = { kind: "table", width, workerCount: 1 } as const;
+    const target = { name: "embedding", shape: [width] };
+    const resolved = resolveInitializer(spec);
+    const store = new TableStore({
+      arena,
+      kernels,
+      rowKernels: simdRowKernels(arena),
+      width,
+      updater: new Updater(arena, new SimdOptimizerKernels(arena), resolveOptimizer({ type: "sum" }), owner),
+      initializer: new Initializer(arena, new SimdInitializerKernels(arena), new QuantileTable(arena), resolved, target),
+    });
+    const list = [0n, KEY_MAX, 2n ** 32n, ...Array.from({ length: 1_500 }, (_, j) => BigInt(j) * 7n + 1n)];
+    const keys = putKeys(arena, list);
+    const [out, zeros] = [arena.allocate(list.length * width * 4), putFloats(arena, new Float32Array(list.length * width))];
+    store.pull({ keys, keyCount: list.length, out });
+    const initial = readFloats(arena, out, list.length * width);
+    store.update({ keys, keyCount: list.length, gradients: zeros });
+    store.pull({ keys, keyCount: list.length, out });
+    assert.deepEqual(readFloats(arena, out, list.length * width), initial);
+    assert.equal(store.rowCount, list.length);
+    if (spec.type !== "constant") assert.ok(new Set(initial).size > list.length / 2);
+  }
 });
 
 test("calls of many chunks, with known and new keys mixed, reach every row", () => {
@@ -301,7 +334,7 @@ test("a closed table gives all its memory back; impossible widths are refused", 
   const arena = new Arena({ bytesMax: 8 * MIB });
   const kernels = new SimdKernels(arena);
   const updater = { rowExtraBytes: () => 0, startRows: () => undefined, updateRows: () => undefined };
-  const initializer = { initializeRows: () => undefined };
+  const initializer = { fillRows: () => undefined };
   const open = (width: number) => new TableStore({ arena, kernels, rowKernels: simdRowKernels(arena), width, updater, initializer });
   const [keys, gradients] = [putKeys(arena, [1n, 2n]), putFloats(arena, new Float32Array(32))];
   const used = arena.usedBytes;
@@ -324,7 +357,7 @@ test("a table of 16 floats and their slots takes at most 20 bytes a row beyond t
   const kernels = new SimdKernels(arena);
   const updater = { rowExtraBytes: () => 64, startRows: () => undefined, updateRows: () => undefined };
   const rowKernels = simdRowKernels(arena);
-  const store = new TableStore({ arena, kernels, rowKernels, width: 16, updater, initializer: { initializeRows: () => undefined } });
+  const store = new TableStore({ arena, kernels, rowKernels, width: 16, updater, initializer: { fillRows: () => undefined } });
   const keys = arena.allocate(10_000 * 8);
   for (let from = 0; from < 1_000_000; from += 10_000) {
     for (let i = 0; i < 10_000; i++) arena.words[keys / 4 + i * 2] = from + i;

@@ -21,8 +21,8 @@ import type { RowColumns, TablePull, TableRestore, TableSync, TableUpdate } from
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
-/** A quarter of a small second-level cache. */
-const CHUNK_BYTES = 131_072;
+/** Rows of one chunk: a small share of a second-level cache, next to gradients or results. */
+const CHUNK_BYTES = 73_728;
 /** The kernels probe this many keys together. */
 const PROBED_TOGETHER = 128;
 const CHUNK_ROWS_MAX = 8 * PROBED_TOGETHER;
@@ -41,9 +41,10 @@ export interface RowUpdater {
   updateRows(rows: number, rowCount: number, gradients: number): void;
 }
 
-/** Sets the values of new rows, listed as above. The key of a row lies 8 bytes before its values, and nothing else decides them (T3). */
+/** What a table asks of its initializer; an Initializer is one. */
 export interface RowInitializer {
-  initializeRows(rows: number, rowCount: number): void;
+  /** Sets the values of rows, listed as above, to what their keys (u64 each, at `keys`) begin with; nothing else decides it (T3). */
+  fillRows(rows: number, keys: number, rowCount: number, width: number): void;
 }
 
 export type TableStoreOptions = {
@@ -71,10 +72,11 @@ export class TableStore {
   readonly #table: number;
   readonly #valueBytes: number;
   readonly #chunkRows: number;
-  /** Two lists of chunkRows rows, and as many spare rows that stand in for missing ones. */
+  /** Two lists of chunkRows rows, as many keys, and as many spare rows that stand in for missing ones. */
   readonly #scratch: number;
   readonly #scratchBytes: number;
   readonly #fresh: number;
+  readonly #freshKeys: number;
   readonly #spares: number;
   readonly #spareBytes: number;
   #closed = false;
@@ -95,10 +97,11 @@ export class TableStore {
     this.columns = columnsOf(this.#valueBytes, updater.rowExtraBytes(), versions);
     this.#chunkRows = chunkRowsFor(ROW_KEY_BYTES + this.columns.payload.byteCount);
     this.#spareBytes = Math.ceil((ROW_KEY_BYTES + this.#valueBytes) / KEY_BYTES) * KEY_BYTES;
-    this.#scratchBytes = this.#chunkRows * (2 * WORD_BYTES + this.#spareBytes);
+    this.#scratchBytes = this.#chunkRows * (2 * WORD_BYTES + KEY_BYTES + this.#spareBytes);
     this.#scratch = arena.allocate(this.#scratchBytes);
     this.#fresh = this.#scratch + this.#chunkRows * WORD_BYTES;
-    this.#spares = this.#fresh + this.#chunkRows * WORD_BYTES;
+    this.#freshKeys = this.#fresh + this.#chunkRows * WORD_BYTES;
+    this.#spares = this.#freshKeys + this.#chunkRows * KEY_BYTES;
     try {
       this.#table = kernels.createTable({ payloadBytes: this.columns.payload.byteCount, secret: options.secret ?? randomSecret() });
     } catch (thrown) {
@@ -240,14 +243,22 @@ export class TableStore {
   }
 
   #start(rows: number, rowCount: number): void {
-    this.#initializer.initializeRows(rows, rowCount);
+    for (let from = 0; from < rowCount; from += this.#chunkRows) {
+      this.#initialize(rows + from * WORD_BYTES, Math.min(this.#chunkRows, rowCount - from));
+    }
     this.#updater.startRows(rows, rowCount);
+  }
+
+  /** Gives at most chunkRows rows the values that their keys begin with. */
+  #initialize(rows: number, rowCount: number): void {
+    this.#rowKernels.readRows(rows, rowCount, -ROW_KEY_BYTES, KEY_BYTES, this.#freshKeys);
+    this.#initializer.fillRows(rows, this.#freshKeys, rowCount, this.width);
   }
 
   /** Lets spare rows with initial values stand in the scratch's list for keys that have no row (T2). */
   #standIn(rowCount: number, keys: number, indexes: number): void {
     const count = this.#rowKernels.standIn(this.#scratch, rowCount, keys, indexes, this.#spares, this.#spareBytes, this.#fresh);
-    if (count > 0) this.#initializer.initializeRows(this.#fresh, count);
+    if (count > 0) this.#initialize(this.#fresh, count);
   }
 }
 

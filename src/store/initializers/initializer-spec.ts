@@ -14,7 +14,7 @@
 // Invariants:
 //   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON, and resolving is idempotent.
 
-import { badField } from "../updaters/learning-rate-schedule.ts";
+import { badField } from "../bad-field.ts";
 
 type Seeded = {
   /** A whole number: other seeds give other values, the same seed the same. */

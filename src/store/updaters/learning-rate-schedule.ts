@@ -10,7 +10,7 @@
 //   L1. A schedule gives the share of the base rate that counts at a step: from 0 to 1.
 //   L2. Steps count from 0; equal specs and steps give equal rates on every node.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badField } from "../bad-field.ts";
 
 export type ScheduleSpec =
   | { readonly type: "constant" }
@@ -80,14 +80,6 @@ export function resolveSchedule(spec: unknown, path = "schedule"): ResolvedSched
     default:
       return CONSTANT_SCHEDULE;
   }
-}
-
-/** The error of a spec: which field, what was expected, what was found. */
-export function badField(path: string, expected: string, actual: unknown): WeighbridgeError {
-  return new WeighbridgeError(
-    "BAD_ARGUMENT",
-    `${path}: expected ${expected}, not ${typeof actual === "number" ? actual : JSON.stringify(actual)}`,
-  );
 }
 
 function count(path: string, value: unknown): number {

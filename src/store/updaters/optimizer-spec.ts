@@ -22,7 +22,8 @@
 //   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON, and resolving is idempotent.
 //   S2. What a spec says is checked before any memory is taken; an unknown field is an error.
 
-import { badField, type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
+import { badField } from "../bad-field.ts";
+import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
 
 /** What becomes of a push that holds NaN or an infinity. */
 export type NonFinitePolicy =

@@ -5,11 +5,12 @@
 // Invariants:
 //   P1. `begin` comes before the updates of a message; what it wrote holds until the next `begin`.
 //   P2. A push that `admit` does not let through changes nothing.
-//   P3. The updater owns the hyper-parameters' span until `close`.
+//   P3. The updater owns the spans of the hyper-parameters and of Adam's powers until `close`.
 
 import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { BETA_POWERS_BYTES, writeBetaPowers } from "../../kernel/beta-powers.ts";
 import {
   HYPER,
   HYPER_BYTES,
@@ -18,13 +19,12 @@ import {
   type OptimizerKernels,
   type OptimizerNumber,
 } from "../../kernel/optimizer-kernels.ts";
-import { badField, CONSTANT_SCHEDULE, type ResolvedSchedule, rateShare } from "./learning-rate-schedule.ts";
+import { badField } from "../bad-field.ts";
+import { CONSTANT_SCHEDULE, type ResolvedSchedule, rateShare } from "./learning-rate-schedule.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
 import { type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
 
 const FLOAT_BYTES = 4;
-/** From here on a power of a beta is lost in the rounding of 1 - beta^step to f32. */
-const BITS_SATURATED = 26;
 
 export type UpdateStep = {
   /** Which update of these values this is, from 1 on: Adam's bias correction. A table row of Adam counts its own. */
@@ -52,6 +52,8 @@ export class Updater {
   readonly #kernels: OptimizerKernels;
   readonly #owner: SlotOwner;
   readonly #numbers: Float64Array;
+  /** For rows that count their own steps; 0 for others. */
+  readonly #betaPowers: number;
   #schedule: ResolvedSchedule;
   #learningRate: number;
 
@@ -62,6 +64,8 @@ export class Updater {
     this.layout = slotLayoutOf(spec, owner);
     this.number = numberOf(spec);
     this.hyper = arena.allocate(HYPER_BYTES);
+    this.#betaPowers = this.layout.wordsPerRow > 0 ? arena.allocate(BETA_POWERS_BYTES) : 0;
+    if (this.#betaPowers !== 0) writeBetaPowers(arena, this.#betaPowers, spec.beta1 ?? 0, spec.beta2 ?? 0);
     this.#arena = arena;
     this.#kernels = kernels;
     this.#owner = owner;
@@ -194,6 +198,7 @@ export class Updater {
 
   close(): void {
     this.#arena.release(this.hyper, HYPER_BYTES);
+    if (this.#betaPowers !== 0) this.#arena.release(this.#betaPowers, BETA_POWERS_BYTES);
   }
 
   #backupOf(workerRank: number): number {
@@ -211,7 +216,7 @@ export class Updater {
     numbers[HYPER.epsilon] = spec.epsilon ?? 0;
     numbers[HYPER.beta1] = spec.beta1 ?? spec.momentum ?? 0;
     numbers[HYPER.beta2] = spec.beta2 ?? (spec.type === "rmsprop" ? spec.alpha : spec.decay) ?? 0;
-    numbers[HYPER.stepSaturated] = Math.max(saturation(spec.beta1 ?? 0), saturation(spec.beta2 ?? 0));
+    numbers[HYPER.betaPowers] = this.#betaPowers;
     numbers[HYPER.l1] = spec.l1 ?? 0;
     numbers[HYPER.l2] = spec.l2 ?? 0;
     numbers[HYPER.ftrlBeta] = spec.beta ?? 0;
@@ -222,9 +227,4 @@ export class Updater {
 
 function numberOf(spec: ResolvedOptimizer): OptimizerNumber {
   return spec.type === "rmsprop" && (spec.momentum ?? 0) > 0 ? OPTIMIZER.rmspropMomentum : OPTIMIZER[spec.type];
-}
-
-/** The first step whose power of beta is below 2^-BITS_SATURATED. */
-function saturation(beta: number): number {
-  return beta === 0 ? 1 : Math.ceil((-BITS_SATURATED * Math.LN2) / Math.log(beta));
 }

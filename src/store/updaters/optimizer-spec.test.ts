@@ -1,0 +1,78 @@
+// Goal: what optimizer-spec promises, field by field and at its edges.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../../base/errors.ts";
+import { type OptimizerSpec, resolveOptimizer } from "./optimizer-spec.ts";
+
+function refusal(spec: unknown): string {
+  try {
+    resolveOptimizer(spec as OptimizerSpec);
+  } catch (thrown) {
+    assert.ok(isWeighbridgeError(thrown, "BAD_ARGUMENT"), String(thrown));
+    return thrown.message;
+  }
+  return assert.fail(`${JSON.stringify(spec)} was accepted`);
+}
+
+test("a bare type has PyTorch's defaults", () => {
+  const guards = { clipValue: null, clipNorm: null, nonFinite: "refuse" };
+  const schedule = { type: "constant" };
+  assert.deepEqual(resolveOptimizer({ type: "sum" }), { type: "sum", ...guards });
+  assert.deepEqual(resolveOptimizer({ type: "max" }), { type: "max", nonFinite: "refuse" });
+  assert.deepEqual(resolveOptimizer({ type: "adam" }), {
+    type: "adam",
+    learningRate: 0.001,
+    beta1: 0.9,
+    beta2: 0.999,
+    epsilon: 1e-8,
+    weightDecay: 0,
+    schedule,
+    ...guards,
+  });
+  assert.deepEqual(resolveOptimizer({ type: "adagrad" }), {
+    type: "adagrad",
+    learningRate: 0.01,
+    epsilon: 1e-10,
+    initialAccumulator: 0,
+    weightDecay: 0,
+    schedule,
+    ...guards,
+  });
+  assert.equal(resolveOptimizer({ type: "adamW" }).weightDecay, 0.01);
+  assert.equal(resolveOptimizer({ type: "rmsprop" }).alpha, 0.99);
+});
+
+test("none is another word for sum", () => {
+  assert.deepEqual(resolveOptimizer({ type: "none" }), resolveOptimizer({ type: "sum" }));
+});
+
+test("equal specs have equal JSON, in whatever order they were written, and resolving twice changes nothing", () => {
+  const one = resolveOptimizer({ type: "momentum", momentum: 0.5, schedule: { type: "warmUp", steps: 5 }, clipNorm: 1 });
+  const other = resolveOptimizer({ clipNorm: 1, schedule: { steps: 5, type: "warmUp", from: 0 }, momentum: 0.5, type: "momentum" });
+  assert.equal(JSON.stringify(one), JSON.stringify(other));
+  for (const type of ["sum", "min", "sgd", "nesterov", "rowWiseAdagrad", "lazyAdam", "rmsprop", "ftrl", "dcAsgd"] as const) {
+    const resolved = resolveOptimizer({ type });
+    assert.equal(JSON.stringify(resolveOptimizer(JSON.parse(JSON.stringify(resolved)))), JSON.stringify(resolved), type);
+  }
+});
+
+test("a wrong spec is refused with the field, what was expected and what was found", () => {
+  assert.match(refusal(undefined), /^optimizer: expected an object with a type, not undefined$/);
+  assert.match(refusal("adam"), /^optimizer: expected an object/);
+  assert.match(refusal({ type: "adan" }), /^optimizer\.type: expected one of sum, .*adam.*, not "adan"$/);
+  assert.match(refusal({ type: "toString" }), /^optimizer\.type/);
+  assert.match(refusal({ type: "sgd", lr: 0.1 }), /^optimizer\.lr: expected no such field of sgd \(type, learningRate, .*\), not 0\.1$/);
+  assert.match(refusal({ type: "sgd", momentum: 0.9 }), /^optimizer\.momentum: expected no such field/);
+  assert.match(refusal({ type: "sgd", learningRate: -1 }), /^optimizer\.learningRate: expected a number of at least 0, not -1$/);
+  assert.match(refusal({ type: "sgd", learningRate: Number.NaN }), /learningRate: .* not NaN$/);
+  assert.match(refusal({ type: "sgd", learningRate: "0.1" }), /learningRate: .* not "0\.1"$/);
+  assert.match(refusal({ type: "adam", beta2: 1 }), /^optimizer\.beta2: expected a number in \[0, 1\), not 1$/);
+  assert.match(refusal({ type: "adam", epsilon: 0 }), /^optimizer\.epsilon: expected a number above 0, not 0$/);
+  assert.match(refusal({ type: "ftrl", alpha: 0 }), /^optimizer\.alpha: expected a number above 0, not 0$/);
+  assert.match(refusal({ type: "ftrl", schedule: { type: "constant" } }), /^optimizer\.schedule: expected no such field/);
+  assert.match(refusal({ type: "sgd", clipValue: 0 }), /^optimizer\.clipValue: expected a number above 0, or null, not 0$/);
+  assert.match(refusal({ type: "min", clipNorm: 1 }), /^optimizer\.clipNorm: expected no such field/);
+  assert.match(refusal({ type: "sgd", nonFinite: "ignore" }), /^optimizer\.nonFinite: expected one of refuse, skip, zero, not "ignore"$/);
+  assert.match(refusal({ type: "sgd", schedule: { type: "cosine" } }), /^optimizer\.schedule\.steps: expected a whole number/);
+});
