@@ -88,8 +88,11 @@ function randomPayload(length: number, seed: number): Uint8Array {
 const BUFFER: Uint8Array = new Uint8Array(new ArrayBuffer(READ_BUFFER_BYTES + 64), 8, READ_BUFFER_BYTES).fill(0xee);
 
 function check(frames: readonly Sent[], nextReadBytes: (at: number) => number): number {
+  const copying = new CheckingSink(frames);
+  feed(new FrameReader(copying, BUFFER), streamOf(frames), nextReadBytes);
+  assert.equal(copying.frameCount, frames.length, "all frames came, small ones copied");
   const sink = new CheckingSink(frames);
-  const readCount = feed(new FrameReader(sink, BUFFER), streamOf(frames), nextReadBytes);
+  const readCount = feed(new FrameReader(sink, BUFFER, 0), streamOf(frames), nextReadBytes);
   assert.equal(sink.frameCount, frames.length, "all frames came");
   return readCount;
 }
@@ -202,7 +205,7 @@ test("a truncated stream gives the frames that are whole and nothing of the last
   const { length } = streamOf(MIXED);
   for (let cut = 0; cut <= length; cut++) {
     const sink = new CheckingSink(MIXED);
-    feed(new FrameReader(sink, BUFFER), streamOf(MIXED).subarray(0, cut), () => 97);
+    feed(new FrameReader(sink, BUFFER, 0), streamOf(MIXED).subarray(0, cut), () => 97);
     let wholeCount = 0;
     for (let at = 0; wholeCount < MIXED.length; wholeCount++) {
       const { payload, direct } = MIXED[wholeCount] as Sent;
@@ -212,6 +215,16 @@ test("a truncated stream gives the frames that are whole and nothing of the last
     }
     assert.equal(sink.frameCount, wholeCount, `cut at ${cut}`);
   }
+});
+
+test("frames with small destinations that come together are read together", () => {
+  const frames = Array.from({ length: 20 }, (_, i) => ({ payload: randomPayload(32_768 + i, i), direct: true }));
+  const sink = new CheckingSink(frames);
+  assert.equal(
+    feed(new FrameReader(sink, BUFFER), streamOf(frames), () => Infinity),
+    1,
+  );
+  assert.equal(sink.frameCount, frames.length);
 });
 
 test("what is no frame is refused as soon as its header is there, and the frames before it were handled", () => {

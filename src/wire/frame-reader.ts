@@ -1,7 +1,8 @@
 // frame-reader — cuts the byte stream of one link into frames, without copying what can stay where it was read.
 //
-// Small frames are handled where they lie in the reader's own buffer. A frame whose sink names a destination is read straight into it:
-// only the bytes that had already arrived together with the header are copied.
+// Small frames are handled where they lie in the reader's own buffer. A large one whose sink names a destination is read straight into it:
+// only the bytes that had already arrived together with the header are copied. One of up to COPY_BYTES_MAX is read with its neighbours and copied:
+// a read of its own would cost more.
 //
 //   buffer   [ handled | start … frames being read … fill | room ]      `view()` is the room, or the rest of a destination
 //
@@ -19,6 +20,9 @@ import { decodeHeader, FRAME_ALIGN, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX
 /** While payloads go to destinations, a header is read with at most this much behind it: what is over is copied, what is under costs a read. */
 const EARLY_BYTES = 32 * 1024;
 
+/** Payloads up to this size are copied to their destination rather than read there. */
+const COPY_BYTES_MAX = 128 * 1024;
+
 /** The smallest buffer in which every legal frame fits. */
 export const READ_BUFFER_BYTES: number = HEADER_BYTES + PAYLOAD_BYTES_MAX;
 
@@ -31,6 +35,7 @@ export type FrameSink = {
 
 export class FrameReader {
   readonly #sink: FrameSink;
+  readonly #copyBytesMax: number;
   #bytes: Uint8Array;
   #words: Uint32Array;
   readonly #header = new FrameHeader();
@@ -41,6 +46,8 @@ export class FrameReader {
   #directFill = 0;
   /** True once the frame at `start` was offered to the sink and stays in the buffer. */
   #inPlace = false;
+  /** Where the frame at `start` is copied once it is whole; undefined for one that is handled in place. */
+  #copyTo: Uint8Array | undefined;
   /** True while frames with destinations follow each other. */
   #bulk = false;
   /** Set by the link's owner to let frames wait (R5); `goOn` handles them. */
@@ -48,10 +55,11 @@ export class FrameReader {
 
   /**
    * `buffer` is the reader's alone, 8-byte aligned, and READ_BUFFER_BYTES long or longer. On a server it lies in the arena. It may be shorter
-   * as long as the sink's `destination` throws for every frame that does not fit.
+   * as long as the sink's `destination` throws for every frame that does not fit. `copyBytesMax` is for tests.
    */
-  constructor(sink: FrameSink, buffer: Uint8Array) {
+  constructor(sink: FrameSink, buffer: Uint8Array, copyBytesMax: number = COPY_BYTES_MAX) {
     this.#sink = sink;
+    this.#copyBytesMax = copyBytesMax;
     this.#bytes = buffer;
     this.#words = wordsOf(buffer);
   }
@@ -107,10 +115,11 @@ export class FrameReader {
       if (isBetweenReads && this.#fill < end) return; // R6
       if (header.payloadBytes > 0 && !this.#inPlace) {
         const destination = this.#sink.destination(header);
-        if (destination !== undefined) {
+        if (destination !== undefined && header.payloadBytes > this.#copyBytesMax) {
           if (!this.#land(destination, at, end)) return;
           continue;
         }
+        this.#copyTo = destination;
       }
       if (this.#fill < end) {
         this.#inPlace = true;
@@ -119,9 +128,19 @@ export class FrameReader {
       this.#inPlace = false;
       this.#bulk = false;
       this.#start = end; // before the call: the sink may throw or look at the reader
-      this.#sink.frame(header, this.#bytes, at);
+      const copyTo = this.#copyTo;
+      if (copyTo === undefined) this.#sink.frame(header, this.#bytes, at);
+      else this.#deliverCopy(copyTo, at);
     }
     if (!isBetweenReads) this.#makeRoom();
+  }
+
+  #deliverCopy(destination: Uint8Array, at: number): void {
+    const { payloadBytes } = this.#header;
+    assert(destination.length === payloadBytes, "a destination is exactly as long as the payload");
+    this.#copyTo = undefined;
+    destination.set(this.#bytes.subarray(at, at + payloadBytes));
+    this.#sink.frame(this.#header, destination, 0);
   }
 
   /** Moves what already arrived of the payload to its destination; true when it was all there. */
