@@ -41,7 +41,7 @@ export async function startNode(
     ...(role === "server" ? { listenAddress: serverAddress(config), advertise: (bound: Address) => advertised(config, bound) } : {}),
     rank,
     label: config.nodeId ?? `${hostname()}:${process.pid}`,
-    transport: new SocketTransport({ clock, log, loop: wakefulLoop(clock) }),
+    transport: new SocketTransport({ clock, log, loop: config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined }),
     clock,
     log,
     heartbeatIntervalMs,

@@ -11,13 +11,13 @@ import { type PartitionKernels, simdPartitionKernels } from "../../kernel/partit
 import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import { Initializer } from "../../store/initializers/initializer.ts";
 import type { ParameterSpec, TableSpec } from "../../store/parameter-spec.ts";
-import { type RowInitializer, TableStore } from "../../store/table-store.ts";
+import { TableStore } from "../../store/table-store.ts";
 import { Updater } from "../../store/updaters/updater.ts";
 import { type ServerPacer, serverPacer } from "./server-pacer.ts";
 
-const KEY_BYTES = 8;
-const ADDRESS_BYTES = 4;
-const ROWS_TOGETHER = 1024;
+/** How much memory is kept ready for new rows, and how much of it is touched at a time. */
+const AHEAD_BYTES = 8 * 2 ** 20;
+const PAGES_PER_TURN = 64;
 
 export type ParameterHostOptions = {
   readonly arena: Arena;
@@ -40,6 +40,8 @@ export class ParameterHost {
   readonly workerCount: number;
   readonly #initializers: InitializerKernels;
   readonly #quantiles: QuantileTable;
+  readonly #clock: Clock;
+  #isTouching = false;
   #units = 0;
 
   constructor({ arena, kernels, clock, workerCount, secret }: ParameterHostOptions) {
@@ -52,6 +54,7 @@ export class ParameterHost {
     this.pacer = serverPacer(clock, workerCount);
     this.#initializers = new SimdInitializerKernels(arena);
     this.#quantiles = new QuantileTable(arena);
+    this.#clock = clock;
     this.secret = secret;
     this.workerCount = workerCount;
   }
@@ -70,43 +73,19 @@ export class ParameterHost {
     return new Initializer(this.arena, this.#initializers, this.#quantiles, spec.initializer, { name: spec.name, shape });
   }
 
-  tableRows(spec: TableSpec): TableRows {
-    return new TableRows(this, this.initializer(spec), spec.width);
-  }
-
-  tableStore({ width, versions }: TableSpec, updater: Updater, initializer: TableRows): TableStore {
+  tableStore({ width, versions }: TableSpec, updater: Updater, initializer: Initializer): TableStore {
     const { arena, kernels, rowKernels } = this;
     return new TableStore({ arena, kernels, rowKernels, width, updater, initializer, versions });
   }
-}
 
-/** Initial values of a table's new rows, whose keys stand in front of them. */
-export class TableRows implements RowInitializer {
-  readonly #host: ParameterHost;
-  readonly #initializer: Initializer;
-  readonly #width: number;
-  /** Room for the keys of ROWS_TOGETHER rows. */
-  readonly #keys: number;
-
-  constructor(host: ParameterHost, initializer: Initializer, width: number) {
-    this.#host = host;
-    this.#initializer = initializer;
-    this.#width = width;
-    this.#keys = host.arena.allocate(ROWS_TOGETHER * KEY_BYTES);
-  }
-
-  initializeRows(rows: number, rowCount: number): void {
-    for (let from = 0; from < rowCount; from += ROWS_TOGETHER) {
-      const count = Math.min(ROWS_TOGETHER, rowCount - from);
-      const listed = rows + from * ADDRESS_BYTES;
-      this.#host.rowKernels.readRows(listed, count, -KEY_BYTES, KEY_BYTES, this.#keys);
-      this.#initializer.fillRows(listed, this.#keys, count, this.#width);
-    }
-  }
-
-  close(): void {
-    this.#host.arena.release(this.#keys, ROWS_TOGETHER * KEY_BYTES);
-    this.#initializer.close();
+  /** Memory was taken for new rows: touches some more, between two turns, so that the next ones do not wait for the system's pages. */
+  noteGrowth(): void {
+    if (this.#isTouching) return;
+    this.#isTouching = true;
+    this.#clock.afterInput(() => {
+      this.#isTouching = false;
+      if (this.arena.touchAhead(AHEAD_BYTES, PAGES_PER_TURN) >= PAGES_PER_TURN) this.noteGrowth();
+    });
   }
 }
 

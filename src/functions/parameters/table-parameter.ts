@@ -10,11 +10,12 @@ import type { Contribution } from "../../consistency/update-rounds.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import { duplicateScratchBytes } from "../../kernel/duplicate-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
+import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import type { Updater } from "../../store/updaters/updater.ts";
 import { Freshness, type Reading } from "./freshness.ts";
-import { type Kept, keepKeys, type ParameterHost, type TableRows } from "./parameter-host.ts";
+import { type Kept, keepKeys, type ParameterHost } from "./parameter-host.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
 import type { GatheredUpdate } from "./server-pacer.ts";
 
@@ -67,7 +68,7 @@ export class TableParameter {
   readonly #host: ParameterHost;
   readonly #unit: number;
   readonly #updater: Updater;
-  readonly #rows: TableRows;
+  readonly #initializer: Initializer;
   #step = 0;
 
   constructor(host: ParameterHost, id: number, spec: TableSpec) {
@@ -77,8 +78,8 @@ export class TableParameter {
     this.#unit = host.nextUnit();
     this.freshness = new Freshness(host.pacer, id, spec.staleness ?? Infinity);
     this.#updater = host.updater(spec, spec.width);
-    this.#rows = host.tableRows(spec);
-    this.store = host.tableStore(spec, this.#updater, this.#rows);
+    this.#initializer = host.initializer(spec);
+    this.store = host.tableStore(spec, this.#updater, this.#initializer);
   }
 
   /** Pushes that were applied. */
@@ -186,7 +187,7 @@ export class TableParameter {
     this.#host.pacer.forget(this.#unit, error);
     this.store.close();
     this.#updater.close();
-    this.#rows.close();
+    this.#initializer.close();
   }
 
   /** A round, summed: one step. */
@@ -197,7 +198,9 @@ export class TableParameter {
 
   #apply(keys: number, keyCount: number, { gradients, gradientScale, scheduleStep, updateCounts }: RowsUpdate): void {
     this.#updater.begin({ step: Math.max(1, this.#step), scheduleStep, gradientScale, workerRank: 0 });
+    const rowCount = this.store.rowCount;
     this.store.update({ keys, keyCount, gradients, updateCounts });
+    if (this.store.rowCount !== rowCount) this.#host.noteGrowth();
   }
 
   #gather({ life, clock, scale, keys, gradients }: RowsPush): void {

@@ -58,6 +58,7 @@ const free = record({
   outboxMessagesMax: fc.integer({ min: 1, max: 2 ** 32 - 1 }),
   outboxBytesMax: bytes,
   arenaBytesMax: bytes,
+  wakefulLoop: fc.constantFrom("on" as const, "off" as const),
   functions: fc.option(fc.constantFrom("functions.ts", "/srv/my functions.mjs"), { nil: undefined }),
   logLevel: fc.constantFrom("silent" as const, "error" as const, "warn" as const, "info" as const, "debug" as const),
   managePort: fc.constant(0),

@@ -256,6 +256,11 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     description: "Memory for parameters, for each server node.",
     fallback: derived("4GiB", () => ARENA_BYTES),
   },
+  wakefulLoop: {
+    kind: oneOf(["on", "off"], "switch"),
+    description: "Whether the event loop stays awake, at the price of CPU time, while the next input is near.",
+    fallback: constant("on"),
+  },
   functions: {
     kind: optional(label(PATH_CHARS_MAX, "module")),
     description: "A module of PS functions that servers offer beside the built-in ones: everything it exports that `psFunction` made.",

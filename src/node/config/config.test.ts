@@ -62,6 +62,7 @@ test("fills in every default when only the required keys are given", () => {
     outboxMessagesMax: 65_536,
     outboxBytesMax: 2 * 2 ** 20,
     arenaBytesMax: 4 * 2 ** 30,
+    wakefulLoop: "on",
     functions: undefined,
     logLevel: "info",
     managePort: 0,

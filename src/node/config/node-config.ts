@@ -46,6 +46,8 @@ export type NodeConfig = {
   readonly outboxMessagesMax: number;
   readonly outboxBytesMax: number;
   readonly arenaBytesMax: number;
+  /** Whether the event loop stays awake while the next input is near (docs/decisions/0008). */
+  readonly wakefulLoop: "on" | "off";
   /** The path of a module of PS functions; relative ones from where the process runs. */
   readonly functions: string | undefined;
   readonly logLevel: LogLevel;
