@@ -44,6 +44,8 @@ type Shape = Pick<BenchCase, "direction" | "keyCount" | "universeKeyCount">;
 function runnerOf(client: KeyValueClient, shape: Shape, workerRank: number): CaseRunner {
   const benchCase: BenchCase = {
     ...shape,
+    engine: "kv",
+    choice: "uniform",
     name: "test",
     width: 5,
     window: 3,

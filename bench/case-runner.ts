@@ -3,11 +3,11 @@
 
 import { performance } from "node:perf_hooks";
 import type { BenchCase } from "./cases.ts";
-import { fillWithGradient, fillWithStart, verify } from "./expected-values.ts";
+import { fillWithGradient, fillWithStart, verify, verifyDescended } from "./expected-values.ts";
 import type { KeySpace } from "./key-space.ts";
 import { type Figure, Meter, oneByOne, type Span } from "./meter.ts";
 
-/** What a case needs of a KVWorker. */
+/** What a case needs of a KVWorker, or of a parameter. */
 export type KeyValueClient = {
   push(keys: BigUint64Array, vals: Float32Array, options: RequestOptions): number;
   pull(keys: BigUint64Array, vals: Float32Array, options: RequestOptions): number;
@@ -95,6 +95,10 @@ export class CaseRunner {
     for (const { indices, keys } of this.#space.chunks(chunkKeyCount)) {
       const values = new Float32Array(keys.length * width);
       await this.#client.wait(this.#client.pull(keys, values, {}));
+      if (this.#case.engine !== "kv") {
+        verifyDescended({ indices, width, values });
+        continue;
+      }
       verify({ indices, width, values }, (index) => countPerKey[index]!);
       fillWithGradient({ indices, width, values }, (index) => -countPerKey[index]!);
       await this.#client.wait(this.#client.push(keys, values, {}));
@@ -145,6 +149,8 @@ export class CaseRunner {
   }
 
   #verifyPulled({ setIndex, values }: Slot): void {
-    verify({ indices: this.#space.requestSets[setIndex]!.indices, width: this.#case.width, values }, () => 0);
+    const rows = { indices: this.#space.requestSets[setIndex]!.indices, width: this.#case.width, values };
+    if (this.#case.engine === "kv") verify(rows, () => 0);
+    else verifyDescended(rows);
   }
 }

@@ -19,6 +19,13 @@ const LARGE = [
   "pull-random-10k-of-200kx64-w4",
   "push-random-10k-of-1Mx1-w4",
 ];
+const PARAMETERS = [
+  ...["uniform", "zipf"].flatMap((choice) =>
+    [16, 64].flatMap((width) => [`push-table-${choice}-10kx${width}-w4`, `pull-table-${choice}-10kx${width}-w4`]),
+  ),
+  "push-adam-16MB-w4",
+  "pull-adam-16MB-w4",
+];
 const ONE_SERVER = [{ begin: 0n, end: 2n ** 64n - 1n }];
 const TWO_SERVERS = [
   { begin: 0n, end: 2n ** 63n },
@@ -28,7 +35,7 @@ const TWO_SERVERS = [
 test("has every promised case, the large ones also with two servers and two workers", () => {
   assert.deepEqual(
     CASES.map(({ name }) => name),
-    [...SMALL, ...LARGE, ...LARGE.map((name) => `${name}-2x2`)],
+    [...SMALL, ...LARGE, ...LARGE.map((name) => `${name}-2x2`), ...PARAMETERS],
   );
 });
 
@@ -38,12 +45,13 @@ test("carries the bytes and keeps the window that the name says", () => {
     "64KB": 65_536,
     "1MB": 1_048_576,
     "16MB": 16_777_216,
+    "10kx16": 640_000,
     "10kx64": 2_560_000,
     "200kx64": 2_560_000,
     "1Mx1": 40_000,
   };
   for (const benchCase of CASES) {
-    const [, label, window] = /(4B|64KB|1MB|16MB|10kx64|200kx64|1Mx1)-w(\d+)(?:-2x2)?$/.exec(benchCase.name) ?? [];
+    const [, label, window] = /(4B|64KB|1MB|16MB|10kx16|10kx64|200kx64|1Mx1)-w(\d+)(?:-2x2)?$/.exec(benchCase.name) ?? [];
     assert.equal(valueBytes(benchCase), bytes[label as keyof typeof bytes], benchCase.name);
     assert.equal(benchCase.window, Number(window), benchCase.name);
   }

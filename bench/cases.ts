@@ -4,6 +4,9 @@
 //   4B 64KB 1MB 16MB            one key with that many bytes of values
 //   10kx64                      10,000 neighbouring keys of 64 floats
 //   random-10k-of-200kx64       10,000 random keys out of 200,000, of 64 floats each; another choice for every request
+//   table-uniform-10kx16        10,000 rows of 16 floats out of a table of a million, chosen evenly, or by Zipf 1.05 (then with duplicates); pushes go
+//                               through AdaGrad
+//   adam-16MB                   a tensor of 16 MiB; pushes go through Adam
 //   -2x2                        two servers and two workers; every request is spread evenly over both servers
 // memory-1M-keys is not timed for speed: it fills an idle server with a million keys of one float and looks at its memory.
 
@@ -14,8 +17,16 @@ export type Direction = "push" | "pull";
 /** What a case is compared by: time of a lone request, requests per second, or bytes of values per second. */
 export type Yardstick = "latency" | "rate" | "bandwidth";
 
+/** Which engine the case is about: keys and values that are summed, or a parameter with this optimizer. */
+export type Engine = "kv" | "table-adagrad" | "tensor-adam";
+
+/** How a request chooses among more keys than it carries: each once and all equally likely, or by Zipf 1.05, as often as they come. */
+export type Choice = "uniform" | "zipf";
+
 export type BenchCase = {
   readonly name: string;
+  readonly engine: Engine;
+  readonly choice: Choice;
   readonly direction: Direction;
   /** Keys of one request, and floats per key. */
   readonly keyCount: number;
@@ -36,7 +47,12 @@ export const MEMORY_CASE_NAME = "memory-1M-keys";
 const FLOAT_BYTES = 4;
 const KEYS_BETWEEN_CASES = 1 << 24;
 
-type Shape = Pick<BenchCase, "direction" | "keyCount" | "width" | "window"> & { readonly name: string; readonly universeKeyCount?: number };
+type Shape = Pick<BenchCase, "direction" | "keyCount" | "width" | "window"> & {
+  readonly name: string;
+  readonly universeKeyCount?: number;
+  readonly engine?: Engine;
+  readonly choice?: Choice;
+};
 
 /** One key holding a tensor of `bytes`. */
 function tensor(direction: Direction, label: string, bytes: number, window: number): Shape {
@@ -70,10 +86,26 @@ const LARGE: readonly Shape[] = [
   rows("push", "random-10k-of-1Mx1", 1, 1_000_000),
 ];
 
+/** Rows of a table of a million, with AdaGrad behind pushes. */
+function table(direction: Direction, choice: Choice, width: number): Shape {
+  return { ...rows(direction, `table-${choice}-10kx${width}`, width, 1_000_000), engine: "table-adagrad", choice };
+}
+
+const PARAMETERS: readonly Shape[] = [
+  ...(["uniform", "zipf"] as const).flatMap((choice) =>
+    [16, 64].flatMap((width) => [table("push", choice, width), table("pull", choice, width)]),
+  ),
+  { ...tensor("push", "adam-16MB", 16 << 20, 4), engine: "tensor-adam" },
+  { ...tensor("pull", "adam-16MB", 16 << 20, 4), engine: "tensor-adam" },
+];
+
 /** Every timed case, in the order in which it is reported. */
-export const CASES: readonly BenchCase[] = [...SMALL.map(onOnePair), ...LARGE.map(onOnePair), ...LARGE.map(onTwoPairs)].map(
-  (benchCase, index) => ({ ...benchCase, firstKeyOffset: (index + 1) * KEYS_BETWEEN_CASES }),
-);
+export const CASES: readonly BenchCase[] = [
+  ...SMALL.map(onOnePair),
+  ...LARGE.map(onOnePair),
+  ...LARGE.map(onTwoPairs),
+  ...PARAMETERS.map(onOnePair),
+].map((benchCase, index) => ({ ...benchCase, firstKeyOffset: (index + 1) * KEYS_BETWEEN_CASES }));
 
 /** Only ever filled, 10,000 keys at a time. */
 export const MEMORY_CASE: BenchCase = onOnePair({ ...rows("push", "", 1, 1_000_000), name: MEMORY_CASE_NAME, window: 1 });
@@ -85,6 +117,8 @@ export function valueBytes({ keyCount, width }: BenchCase): number {
 function onOnePair(shape: Shape): BenchCase {
   const isSmall = shape.keyCount * shape.width === 1;
   return {
+    engine: "kv",
+    choice: "uniform",
     ...shape,
     universeKeyCount: shape.universeKeyCount ?? shape.keyCount,
     nodesPerRole: 1,

@@ -43,6 +43,17 @@ export function verify({ indices, width, values }: Rows, pushCountOf: (index: nu
   }
 }
 
+/** Throws at the first value of an optimizer that went another way than down from 0: every gradient there is, is positive. */
+export function verifyDescended({ indices, width, values }: Rows): void {
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i]!;
+    if (value < 0 && Number.isFinite(value)) continue;
+    throw new Error(
+      `wrong value at key ${indices[Math.floor(i / width)]}, place ${i % width} of ${width}: expected a descent below 0, got ${value}`,
+    );
+  }
+}
+
 function startValue(index: number, place: number): number {
   return 1 + ((index * 31 + place) % START_PERIOD);
 }

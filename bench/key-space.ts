@@ -12,6 +12,7 @@ export type KeySet = { readonly indices: Uint32Array; readonly keys: BigUint64Ar
 
 const RANDOM_SET_COUNT = 16;
 const SEED = 20_240_607;
+const ZIPF_EXPONENT = 1.05;
 
 export class KeySpace {
   readonly #keyCount: number;
@@ -20,7 +21,7 @@ export class KeySpace {
   /** What requests carry in turn: everything, or random choices. */
   readonly requestSets: readonly KeySet[];
 
-  constructor({ keyCount, universeKeyCount, firstKeyOffset }: BenchCase, ranges: readonly KeyRange[]) {
+  constructor({ keyCount, universeKeyCount, firstKeyOffset, choice }: BenchCase, ranges: readonly KeyRange[]) {
     assert(universeKeyCount % ranges.length === 0, "every server owns an equal share of a case's keys");
     this.#keyCount = universeKeyCount;
     this.#ranges = ranges;
@@ -28,7 +29,7 @@ export class KeySpace {
     this.requestSets =
       keyCount === universeKeyCount
         ? [this.slice(0, universeKeyCount)]
-        : randomChoices(keyCount, universeKeyCount).map((indices) => this.#set(indices));
+        : (choice === "zipf" ? zipfChoices : randomChoices)(keyCount, universeKeyCount).map((indices) => this.#set(indices));
   }
 
   get keyCount(): number {
@@ -73,4 +74,34 @@ function randomChoices(keyCount: number, universeKeyCount: number): Uint32Array[
     }
     return positions.slice(0, keyCount).sort();
   });
+}
+
+/** Draws by Zipf: position i with a weight of (i + 1)^-1.05, but scattered over the universe. In the order they were drawn, duplicates and all. */
+function zipfChoices(keyCount: number, universeKeyCount: number): Uint32Array[] {
+  const random = new Random(SEED);
+  const sums = new Float64Array(universeKeyCount);
+  let sum = 0;
+  for (let i = 0; i < universeKeyCount; i++) sums[i] = sum += (i + 1) ** -ZIPF_EXPONENT;
+  const positions = Uint32Array.from({ length: universeKeyCount }, (_, i) => i);
+  for (let i = universeKeyCount - 1; i > 0; i--) {
+    const other = random.below(i + 1);
+    const taken = positions[other]!;
+    positions[other] = positions[i]!;
+    positions[i] = taken;
+  }
+  return Array.from({ length: RANDOM_SET_COUNT }, () =>
+    Uint32Array.from({ length: keyCount }, () => positions[firstAtLeast(sums, random.fraction() * sum)]!),
+  );
+}
+
+/** The first index whose sum is at least `target`. */
+function firstAtLeast(sums: Float64Array, target: number): number {
+  let low = 0;
+  let high = sums.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sums[middle]! < target) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

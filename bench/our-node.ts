@@ -1,12 +1,14 @@
 // our-node — one node of our cluster under measurement, a process of its own. DMLC_ROLE decides what it is; the driver decides what it does.
 
+import { Session } from "../src/api/session.ts";
 import { KVServer, KVWorker } from "../src/kv/index.ts";
 import { start } from "../src/node/index.ts";
-import { CaseRunner, type Round } from "./case-runner.ts";
+import { CaseRunner, type KeyValueClient, type Round } from "./case-runner.ts";
 import { type BenchCase, CASES } from "./cases.ts";
 import { serveCommands } from "./command-loop.ts";
 import { KeySpace } from "./key-space.ts";
 import type { Figure, Span } from "./meter.ts";
+import { openParameter } from "./parameter-client.ts";
 
 /** `open` to `verifyPushes` are for workers. A worker holds one case at a time. */
 export type OurNodeProtocol = {
@@ -23,7 +25,10 @@ export type OurNodeProtocol = {
 const APP_COUNT = 64;
 const CUSTOMER_ID = 0;
 
-let office: Awaited<ReturnType<typeof start>> | undefined;
+type Office = Awaited<ReturnType<typeof start>>;
+
+let office: Office | undefined;
+let session: Session | undefined;
 const workers = new Map<number, KVWorker>();
 let runner: CaseRunner | undefined;
 
@@ -32,18 +37,28 @@ function opened(): CaseRunner {
   return runner;
 }
 
+function kvWorker(worker: Office, { name }: BenchCase): KVWorker {
+  const app = CASES.findIndex((candidate) => candidate.name === name) + 1;
+  const known = workers.get(app) ?? new KVWorker(worker, app, CUSTOMER_ID);
+  workers.set(app, known);
+  return known;
+}
+
+async function parameter(worker: Office, benchCase: BenchCase): Promise<KeyValueClient> {
+  session ??= await Session.open(worker);
+  return await openParameter(session, benchCase);
+}
+
 serveCommands<OurNodeProtocol>({
   async start() {
     office = await start({});
     if (office.isServer) for (let app = 0; app < APP_COUNT; app++) new KVServer(office, app);
     return { rank: office.myRank };
   },
-  open(benchCase) {
+  async open(benchCase) {
     if (office?.isWorker !== true) throw new Error("only a started worker can open a case");
-    const app = CASES.findIndex(({ name }) => name === benchCase.name) + 1;
-    const worker = workers.get(app) ?? new KVWorker(office, app, CUSTOMER_ID);
-    workers.set(app, worker);
-    runner = new CaseRunner(benchCase, new KeySpace(benchCase, office.serverKeyRanges()), worker, office.myRank);
+    const client = benchCase.engine === "kv" ? kvWorker(office, benchCase) : await parameter(office, benchCase);
+    runner = new CaseRunner(benchCase, new KeySpace(benchCase, office.serverKeyRanges()), client, office.myRank);
     return null;
   },
   fill: () => opened().fill(),

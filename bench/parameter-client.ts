@@ -1,0 +1,44 @@
+// parameter-client — a parameter of the modern API in the shape that a case runs on: calls with callbacks, numbered to wait for.
+
+import type { Session } from "../src/api/session.ts";
+import type { KeyValueClient } from "./case-runner.ts";
+import type { BenchCase } from "./cases.ts";
+
+type Calls = {
+  push(keys: BigUint64Array, values: Float32Array): Promise<unknown>;
+  pull(keys: BigUint64Array, into: Float32Array): Promise<unknown>;
+};
+
+/** Makes the case's parameter, or finds it. */
+export async function openParameter(session: Session, { name, engine, width }: BenchCase): Promise<KeyValueClient> {
+  const shared = name.replace(/^(push|pull)-/, ""); // both directions of a case have one parameter
+  if (engine === "tensor-adam") {
+    const tensor = await session.tensor(shared, { shape: [width], optimizer: { type: "adam" } });
+    return clientOf({ push: (_, values) => tensor.push(values), pull: (_, into) => tensor.pull(into) });
+  }
+  const table = await session.embedding(shared, { dim: width, optimizer: { type: "adagrad" } });
+  return clientOf({ push: (keys, values) => table.push(keys, values), pull: (keys, into) => table.pull(keys, into) });
+}
+
+function clientOf(calls: Calls): KeyValueClient {
+  const open = new Map<number, Promise<void>>();
+  let next = 0;
+  const track = (call: Promise<unknown>, callback?: (error?: Error) => void): number => {
+    const timestamp = next++;
+    if (callback === undefined)
+      open.set(
+        timestamp,
+        call.then(() => {}),
+      );
+    else call.then(() => callback(), callback);
+    return timestamp;
+  };
+  return {
+    push: (keys, values, { callback }) => track(calls.push(keys, values), callback),
+    pull: (keys, values, { callback }) => track(calls.pull(keys, values), callback),
+    wait: async (timestamp) => {
+      await open.get(timestamp);
+      open.delete(timestamp);
+    },
+  };
+}
