@@ -11,8 +11,8 @@ export { decodeDeltaKeys, encodeDeltaKeys, signKeys } from "./codec-keys.as";
 export { scatterFloats, selectTopK } from "./codec-top-k.as";
 export { createTable, destroyTable } from "./table.as";
 export {
-  addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherRows, hasCertainRoom, insertRows, listRows, removeRows,
-  rowCount, setWords, tableBytes,
+  addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherRows, hasCertainRoom, insertRows, keysAhead, listRows,
+  removeRows, rowCount, setWords, tableBytes,
 } from "./rows.as";
 export { expandDuplicates, findDuplicates, sumDuplicates } from "./duplicates.as";
 export { gatherByIndex, mixKeys, partitionKeys, scatterByIndex } from "./partition.as";

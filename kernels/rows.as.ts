@@ -301,6 +301,17 @@ export function listRows(t: Table, cursor: usize, rowsOut: usize): i32 {
   return listSegment(changetype<Segment>(<usize>load<u32>(<usize>t.directory + (<usize>index << 2))), rowsOut);
 }
 
+/** Copies the keys to `out` whose place in the order of `listRows` is at the cursor or behind it; returns how many. */
+export function keysAhead(t: Table, cursor: usize, keys: usize, n: u32, out: usize): u32 {
+  const from = load<u64>(cursor), first = out;
+  for (let i: usize = 0; i < n; i++) {
+    const key = keyAt(keys, i);
+    store<u64>(out, key);
+    out += <usize>(hashOf(t, key) >> 32 >= from) << 3;
+  }
+  return <u32>((out - first) >> 3);
+}
+
 export function rowCount(t: Table): u32 {
   return t.rowCount;
 }

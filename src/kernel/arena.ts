@@ -37,6 +37,8 @@ export class Arena {
   readonly floats: Float32Array<ArrayBufferLike>;
   /** The kernel module on this memory. For SimdKernels alone. */
   readonly module: SimdExports;
+  /** Asked when there is no room: true when it gave memory back. It may be asked inside any call that allocates. */
+  onFull: () => boolean = () => false;
 
   /** Throws BAD_ARGUMENT for an impossible size; takes less memory than asked for when the engine cannot give more. */
   constructor(options: ArenaOptions = {}) {
@@ -66,7 +68,8 @@ export class Arena {
 
   /** The address of `byteCount` bytes (at least 1) of the caller's own. Throws ARENA_FULL. */
   allocate(byteCount: number): number {
-    const address = this.tryAllocate(byteCount);
+    let address = this.tryAllocate(byteCount);
+    while (address === 0 && this.onFull()) address = this.tryAllocate(byteCount);
     if (address === 0) throw arenaFull(this, `${byteCount} bytes`);
     return address;
   }

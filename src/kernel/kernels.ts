@@ -90,4 +90,9 @@ export interface Kernels {
    * those that are there all the while are listed exactly once.
    */
   listRows(table: number, cursor: number, rowsOut: number): number;
+  /**
+   * Copies those of the keys to `out` (room for all of them) that `listRows` with this cursor would list yet, if they have rows, and returns
+   * how many: the others' turn is over.
+   */
+  keysAhead(table: number, cursor: number, keys: number, keyCount: number, out: number): number;
 }

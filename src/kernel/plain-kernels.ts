@@ -178,6 +178,17 @@ export class PlainKernels implements Kernels {
     return listed.length;
   }
 
+  keysAhead(_table: number, cursor: number, keys: number, keyCount: number, out: number): number {
+    const from = this.#key(cursor, 0);
+    let count = 0;
+    for (let i = 0; i < keyCount; i++) {
+      if (this.#arena.words[cursor / 4 + 2] === 1 || this.#key(keys, i) < from) continue;
+      this.copy(out + count * KEY_BYTES, keys + i * KEY_BYTES, KEY_BYTES);
+      count++;
+    }
+    return count;
+  }
+
   #table(address: number): PlainTable {
     const table = this.#tables.get(address);
     assert(table !== undefined, `no table at ${address}`);

@@ -87,6 +87,7 @@ export type SimdExports = {
   findOtherWord(table: number, keys: number, keyCount: number, word: number): number;
   removeRows(table: number, keys: number, keyCount: number): number;
   listRows(table: number, cursor: number, rowsOut: number): number;
+  keysAhead(table: number, cursor: number, keys: number, keyCount: number, out: number): number;
 
   findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;
   sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, out: number): void;

@@ -25,6 +25,7 @@ export class SimdKernels implements Kernels {
   readonly findOtherWord: Kernels["findOtherWord"];
   readonly removeRows: Kernels["removeRows"];
   readonly listRows: Kernels["listRows"];
+  readonly keysAhead: Kernels["keysAhead"];
   readonly #arena: Arena;
   readonly #module: SimdExports;
 
@@ -50,6 +51,7 @@ export class SimdKernels implements Kernels {
     this.findOtherWord = module.findOtherWord;
     this.removeRows = module.removeRows;
     this.listRows = module.listRows;
+    this.keysAhead = module.keysAhead;
   }
 
   createTable(options: TableOptions): number {

@@ -1,0 +1,30 @@
+// Goal: any u64 keys come out ascending, with the place of each; equal ones in their old order.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { sortKeys } from "./sort-keys.ts";
+
+function sorted(keys: readonly bigint[]): { keys: bigint[]; places: number[] } {
+  const list = BigUint64Array.from(keys);
+  const places = new Uint32Array(keys.length);
+  sortKeys(new Uint32Array(list.buffer), places);
+  return { keys: [...list], places: [...places] };
+}
+
+test("keys of any magnitude ascend, and each names the place where it stood", () => {
+  const key = fc.oneof(fc.bigInt(0n, 300n), fc.bigInt(0n, 2n ** 64n - 1n), fc.bigInt(2n ** 40n, 2n ** 40n + 9n));
+  fc.assert(
+    fc.property(fc.array(key, { maxLength: 300 }), (keys) => {
+      const expected = keys
+        .map((value, place) => ({ value, place }))
+        .sort((a, b) => (a.value < b.value ? -1 : a.value > b.value ? 1 : a.place - b.place));
+      assert.deepEqual(sorted(keys), { keys: expected.map(({ value }) => value), places: expected.map(({ place }) => place) });
+    }),
+  );
+});
+
+test("no key and one key are sorted", () => {
+  assert.deepEqual(sorted([]), { keys: [], places: [] });
+  assert.deepEqual(sorted([2n ** 64n - 1n]), { keys: [2n ** 64n - 1n], places: [0] });
+});
