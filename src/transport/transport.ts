@@ -49,4 +49,6 @@ export type Transport = {
   listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener>;
   /** Throws NO_ROUTE when nobody answers there. `open` runs before any byte is read. */
   connect(address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link>;
+  /** This node is done, and so are the others: links that end from now on are farewells. Only for transports whose peers cannot say so. */
+  leaving?(): void;
 };

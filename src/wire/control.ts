@@ -60,6 +60,13 @@ export const statusReplyShape: Check<StatusReply> = object({
   waiting: list(waitingEntryShape),
 });
 
+/** CHECKPOINT: an operation of a server's checkpoint service; `body` is JSON of its own. The scheduler hands it on to the server of this rank. */
+export type CheckpointRequest = { readonly server: number; readonly op: string; readonly body: string };
+export const checkpointRequestShape: Check<CheckpointRequest> = object({ server: count, op: text, body: text });
+
+export type CheckpointReply = { readonly body: string };
+export const checkpointReplyShape: Check<CheckpointReply> = object({ body: text });
+
 /** A body without fields: HEARTBEAT, LEAVE, STATUS, and the replies that only say yes. */
 export type Empty = Readonly<Record<never, never>>;
 export const emptyShape: Check<Empty> = object({});

@@ -9,6 +9,8 @@
 // with its key, block by block (PIECE): offset is then a multiple of the block. The first frame of a request has FIRST, the last one LAST.
 // A server whose handle wants whole requests answers the others with GATHERED and no values, and LAST with WHOLE and all of them.
 
+import { BLOCK_BYTES } from "./frame.ts";
+
 export const KvFlag = {
   LENS: 1,
   WANT_LENS: 2,
@@ -83,3 +85,8 @@ export const KEY_BYTES = 8;
 export const LEN_BYTES = 4;
 /** Values from this size on are stored and sent in blocks of their own. */
 export const LARGE_VALUE_BYTES: number = 16 * 1024;
+
+/** How many keys with values of this size are sent in one frame. */
+export function keysPerFrame(valueBytes: number): number {
+  return Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + LEN_BYTES + valueBytes)));
+}

@@ -1,8 +1,8 @@
 // general-compression — bytes that repeat themselves in fewer bytes: the interface of a general compressor (zstd), and the decision when to
 // use it. Dense floats do not compress (1.08 times); sparse ones and key lists do. So a sample of the payload is looked at first, and a
-// payload that gains less than an eighth travels as it is. Whether it was compressed is a flag of the message that carries it.
+// payload that gains less than an eighth travels as it is. A parameter with compression has this header before every payload of values:
 //
-//   u32 plainBytes │ u32 method, 1: zstd │ the compressor's bytes
+//   u32 plainBytes │ u32 method, 0: stored, 1: zstd │ the payload, or the compressor's bytes
 //
 // Invariants:
 //   GC1. The receiver knows how many bytes it will get before it takes memory, and takes no more than it was told to.
@@ -19,7 +19,7 @@ export interface GeneralCompression {
   decompress(source: Uint8Array, target: Uint8Array): void;
 }
 
-export const CompressionMethod = { ZSTD: 1 } as const;
+export const CompressionMethod = { STORED: 0, ZSTD: 1 } as const;
 
 export const COMPRESSED_HEADER_BYTES = 8;
 
@@ -43,6 +43,23 @@ export function isCompressible(bytes: Uint8Array): boolean {
   let bits = 0;
   for (const count of counts) if (count > 0) bits -= count * Math.log2(count / SAMPLE_COUNT);
   return bits / SAMPLE_COUNT <= ENTROPY_MAX;
+}
+
+/** Writes the header of a payload that lies behind it as it is. */
+export function writeStoredHeader(target: Uint8Array, plainBytes: number): void {
+  const view = new DataView(target.buffer, target.byteOffset, COMPRESSED_HEADER_BYTES);
+  view.setUint32(0, plainBytes, true);
+  view.setUint32(4, CompressionMethod.STORED, true);
+}
+
+/** Whether what follows the header is the payload itself. Throws BAD_REQUEST unless it is then as long as the header says. */
+export function isStored(source: Uint8Array): boolean {
+  if (source.length < COMPRESSED_HEADER_BYTES) throw malformed(`${source.length} bytes are too short for a compressed payload`);
+  const view = new DataView(source.buffer, source.byteOffset, COMPRESSED_HEADER_BYTES);
+  if (view.getUint32(4, true) !== CompressionMethod.STORED) return false;
+  const plainBytes = view.getUint32(0, true);
+  if (source.length - COMPRESSED_HEADER_BYTES === plainBytes) return true;
+  throw malformed(`${source.length - COMPRESSED_HEADER_BYTES} bytes stored where ${plainBytes} are due`);
 }
 
 /** Writes the compressed form and returns its length; 0 when the payload should travel as it is. `target` has at least source.length bytes. */

@@ -8,7 +8,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { putKeys, readKey } from "../../kernel/arena-lists.ts";
 import { codecStage } from "./codec-stage.ts";
-import { ReceivedKeyLists, SentKeyLists } from "./key-cache.ts";
+import { type OpenKeyList, ReceivedKeyLists, receivedListCount, SentKeyLists } from "./key-cache.ts";
 import { KEY_SECTION_HEADER_BYTES, KeyForm, keySectionBound, nameOfKeys, readKeySectionHeader, writeKeys } from "./key-codec.ts";
 import { KeyReceiver } from "./key-receiver.ts";
 import { KeySender } from "./key-sender.ts";
@@ -47,7 +47,7 @@ class Exchange {
     const target = arena.allocate(keySectionBound(keys.length));
     const attempts: number[] = [];
     for (const withKeys of [false, true]) {
-      const { sectionBytes, name } = this.#sender.write({ keys: source, keyCount: keys.length, target, form, withKeys });
+      const { sectionBytes, open } = this.#sender.write({ keys: source, keyCount: keys.length, target, form, withKeys });
       attempts.push(sectionBytes);
       try {
         const read = this.#receiver.read({ source: target, byteCount: sectionBytes, keyCountMax: KEY_COUNT_MAX });
@@ -57,12 +57,12 @@ class Exchange {
           keys,
         );
         read.keys.release();
-        if (name !== undefined) this.sent.acknowledged(name);
+        if (open !== undefined) this.sent.acknowledged(open);
         break;
       } catch (error) {
-        if (!isWeighbridgeError(error, "UNKNOWN_KEY_LIST") || name === undefined) throw error;
+        if (!isWeighbridgeError(error, "UNKNOWN_KEY_LIST") || open === undefined) throw error;
         assert.equal(error.retryable, true);
-        this.sent.missed(name);
+        this.sent.missed(open);
       }
     }
     arena.release(source, Math.max(8, keys.length * 8));
@@ -152,6 +152,44 @@ test("C3: a list in use keeps its keys while others take its place", () => {
   const before = context.arena.usedBytes;
   held.release();
   assert.ok(context.arena.usedBytes < before);
+});
+
+test("C5: a list is named only while the receiver has it, in whatever order messages arrive and are acknowledged", () => {
+  for (let seed = 1; seed <= 20; seed++) {
+    const random = new Random(seed);
+    const context = codecStage();
+    const listCountMax = 1 + random.below(12);
+    const sent = new SentKeyLists({ listCountMax });
+    const received = new ReceivedKeyLists(context, { listCountMax: receivedListCount(listCountMax), bytesMax: 2 ** 20 });
+    const scratch = context.arena.allocate(8);
+    const lists = Array.from({ length: 60 }, (_, i) => {
+      const keys = putKeys(context.arena, someKeys(seed * 100 + i, 16));
+      return { keys, name: nameOfKeys(context, keys, 16, scratch) };
+    });
+    const onTheWay: { readonly open: OpenKeyList; readonly keys: number }[] = [];
+    const arrived: OpenKeyList[] = [];
+    let namedCount = 0;
+    for (let step = 0; step < 3000; step++) {
+      const next = random.below(3);
+      if (next === 0 && onTheWay.length < 100) {
+        const { keys, name } = lists[Math.floor(lists.length * random.fraction() ** 3)]!; // some far more often than others
+        const isNamed = sent.isHeld(name);
+        if (isNamed || sent.isWorthHolding(name)) onTheWay.push({ open: sent.open(name, isNamed), keys });
+      } else if (next === 1 && onTheWay.length > 0) {
+        const [{ open, keys }] = onTheWay.splice(random.below(onTheWay.length), 1) as [(typeof onTheWay)[0]];
+        if (open.isNamed)
+          received.find(open.name).release(); // throws if it is not there
+        else received.remember(open.name, keys);
+        if (open.isNamed) namedCount++;
+        arrived.push(open);
+      } else if (next === 2 && arrived.length > 0) {
+        const [open] = arrived.splice(random.below(arrived.length), 1) as [OpenKeyList];
+        if (random.chance(0.1)) sent.failed(open);
+        else sent.acknowledged(open);
+      }
+    }
+    assert.ok(namedCount > 0, `seed ${seed}`);
+  }
 });
 
 test("C2: keys under a name that is not theirs are refused, and not held", () => {

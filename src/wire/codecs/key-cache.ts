@@ -4,12 +4,19 @@
 //
 // One pair for each direction of each conversation: what one peer sends is never taken for another's list.
 //
+// A message that comes back and leaves again is overtaken by those behind it: a read would miss the update before it. So the sender names a
+// list only while the receiver cannot have dropped it. The receiver drops the list that it was told of first, and the sender counts: between
+// the message that told of a list and the arrival of one that names it, the receiver hears of at most
+//   OPEN_MAX lists told of before and not acknowledged yet + listCountMax told of since + LATER_MAX told of while the name is on its way
+// others. UNKNOWN_KEY_LIST is then left for a receiver that was restarted, or took the sender for dead.
+//
 // Invariants:
 //   C1. A list is named only after the receiver acknowledged a message that told it to remember it.
 //   C2. A receiver answers a name with exactly the keys it was given under that name, checked against the name when they came, or not at all.
-//   C3. Both sides are bounded; the list that was unused the longest goes first. A list in use stays in memory until it is released.
+//   C3. Both sides are bounded; the list that was told of first goes first. A list in use stays in memory until it is released.
 //   C4. A list that a receiver did not hold twice is not named again: lists that chase each other out of its memory must not cost a round
 //       trip each.
+//   C5. A receiver that holds receivedListCount(n) lists has every list that a sender of n lists names.
 
 import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -22,55 +29,103 @@ export const NAMED_KEYS_MIN = 16;
 
 const MISSES_MAX = 2;
 
-type SentList = { readonly keyCount: number; isHeld: boolean; misses: number };
+const OPEN_MAX = 16;
+const LATER_MAX = 16;
+
+/** How many lists a receiver holds for a sender that names the last `listCountMax` (C5). */
+export function receivedListCount(listCountMax: number): number {
+  return listCountMax + OPEN_MAX + LATER_MAX;
+}
+
+/** Which list told of it was, 0 if none is held; and how often the receiver did not have it. */
+type SentList = { readonly keyCount: number; toldAs: number; misses: number };
+
+/** A message on its way that names a list, or tells the receiver to remember it. Ends once: acknowledged, missed or failed. */
+export type OpenKeyList = {
+  readonly name: KeyListName;
+  readonly isNamed: boolean;
+  /** How many lists the receiver had been told of when it was written. */
+  readonly at: number;
+  readonly life: number;
+};
 
 /** The sender's side: what one receiver is known to hold. */
 export class SentKeyLists {
   readonly #listCountMax: number;
+  /** In the order in which they were acknowledged first. */
   readonly #lists = new Map<bigint, SentList>();
+  /** Lists that the receiver was told of so far. */
+  #toldCount = 0;
+  readonly #openTold = new Set<OpenKeyList>();
+  /** In the order of their `at`. */
+  readonly #openNamed = new Set<OpenKeyList>();
+  #life = 0;
 
   constructor({ listCountMax }: { readonly listCountMax: number }) {
     assert(listCountMax >= 1, "a cache holds at least one list");
     this.#listCountMax = listCountMax;
   }
 
-  /** Whether the name alone is enough (C1). Uses the list: it becomes the youngest. */
+  /** Whether the name alone is enough (C1, C5). */
   isHeld({ signature, keyCount }: KeyListName): boolean {
     const list = this.#lists.get(signature);
-    if (list === undefined) return false;
-    this.#lists.delete(signature);
-    this.#lists.set(signature, list);
-    return list.isHeld && list.keyCount === keyCount;
+    if (list === undefined || list.toldAs === 0 || list.keyCount !== keyCount) return false;
+    return this.#toldCount - list.toldAs < this.#listCountMax;
   }
 
-  /** Whether the receiver should be asked to remember a list that travels with its keys (C4). */
+  /** Whether the receiver should be told to remember a list that travels with its keys (C4, C5). */
   isWorthHolding({ signature, keyCount }: KeyListName): boolean {
-    return keyCount >= NAMED_KEYS_MIN && (this.#lists.get(signature)?.misses ?? 0) < MISSES_MAX;
+    if (keyCount < NAMED_KEYS_MIN || this.#openTold.size >= OPEN_MAX) return false;
+    const [oldest] = this.#openNamed;
+    if (oldest !== undefined && this.#toldCount - oldest.at >= LATER_MAX) return false;
+    return (this.#lists.get(signature)?.misses ?? 0) < MISSES_MAX;
   }
 
-  /** The receiver acknowledged a message that asked it to remember this list. */
-  acknowledged({ signature, keyCount }: KeyListName): void {
-    const misses = this.#lists.get(signature)?.misses ?? 0;
+  /** A message leaves that names this list, or tells of it. */
+  open(name: KeyListName, isNamed: boolean): OpenKeyList {
+    if (!isNamed) this.#toldCount++;
+    const open = { name, isNamed, at: this.#toldCount, life: this.#life };
+    (isNamed ? this.#openNamed : this.#openTold).add(open);
+    return open;
+  }
+
+  acknowledged(open: OpenKeyList): void {
+    if (!this.#end(open) || open.isNamed) return;
+    const { signature, keyCount } = open.name;
+    const known = this.#lists.get(signature);
     this.#lists.delete(signature);
-    this.#lists.set(signature, { keyCount, isHeld: misses < MISSES_MAX, misses });
-    if (this.#lists.size <= this.#listCountMax) return;
+    this.#lists.set(signature, { keyCount, toldAs: Math.max(open.at, known?.toldAs ?? 0), misses: known?.misses ?? 0 });
     for (const oldest of this.#lists.keys()) {
+      if (this.#lists.size <= this.#listCountMax) break;
       this.#lists.delete(oldest); // C3
-      return;
     }
   }
 
   /** The receiver answered UNKNOWN_KEY_LIST. */
-  missed({ signature }: KeyListName): void {
-    const list = this.#lists.get(signature);
+  missed(open: OpenKeyList): void {
+    const list = this.#end(open) ? this.#lists.get(open.name.signature) : undefined;
     if (list === undefined) return;
-    list.isHeld = false;
+    list.toldAs = 0;
     list.misses++;
+  }
+
+  /** The message failed for another reason: whether the list is held now, nobody knows. */
+  failed(open: OpenKeyList): void {
+    this.#end(open);
   }
 
   /** The receiver was restarted, or is another one: it holds nothing. */
   clear(): void {
+    this.#life++;
     this.#lists.clear();
+    this.#openTold.clear();
+    this.#openNamed.clear();
+  }
+
+  /** False for a message to an earlier life of the receiver. */
+  #end(open: OpenKeyList): boolean {
+    (open.isNamed ? this.#openNamed : this.#openTold).delete(open);
+    return open.life === this.#life;
   }
 }
 
@@ -138,17 +193,22 @@ export class ReceivedKeyLists {
   }
 
   /**
-   * Keeps a copy of a list that came with its keys. A list that is too long for the cache, or for which the arena has no room, is not
-   * kept: its sender learns that when it names it. Throws BAD_REQUEST if the name is not that of the keys (C2).
+   * Keeps a copy of a list that came with its keys. A list that is too long for the cache is not kept: its sender learns that when it names
+   * it. Throws BAD_REQUEST if the name is not that of the keys (C2), and ARENA_FULL: a sender may rely on what was acknowledged (C5).
    */
   remember(name: KeyListName, keys: number): void {
     const { arena, kernels } = this.#context;
     const { signature } = nameOfKeys(this.#context, keys, name.keyCount, this.#signature);
     if (signature !== name.signature) throw malformed(`a list of ${name.keyCount} keys under a name that is not its own`);
-    if (this.#touch(name) !== undefined) return;
+    const known = this.#held(name);
+    if (known !== undefined) {
+      this.#lists.delete(signature);
+      this.#lists.set(signature, known); // the youngest now
+      return;
+    }
     const byteCount = name.keyCount * KEY_BYTES;
-    const copy = byteCount <= this.#options.bytesMax ? arena.tryAllocate(byteCount) : 0;
-    if (copy === 0) return;
+    if (byteCount > this.#options.bytesMax) return;
+    const copy = arena.allocate(byteCount);
     kernels.copy(copy, keys, byteCount);
     this.#drop(signature);
     this.#lists.set(signature, new ReceivedList(copy, name.keyCount, () => arena.release(copy, byteCount)));
@@ -161,7 +221,7 @@ export class ReceivedKeyLists {
 
   /** The keys of a named list, to be released by the caller. Throws UNKNOWN_KEY_LIST, which is retryable: with the keys. */
   find(name: KeyListName): HeldKeyList {
-    const list = this.#touch(name);
+    const list = this.#held(name);
     if (list === undefined) throw unknownKeyList(name);
     return list.hold();
   }
@@ -171,13 +231,9 @@ export class ReceivedKeyLists {
     this.#context.arena.release(this.#signature, KEY_BYTES);
   }
 
-  /** The list of this name, which becomes the youngest. */
-  #touch({ signature, keyCount }: KeyListName): ReceivedList | undefined {
+  #held({ signature, keyCount }: KeyListName): ReceivedList | undefined {
     const list = this.#lists.get(signature);
-    if (list === undefined || list.keyCount !== keyCount) return undefined;
-    this.#lists.delete(signature);
-    this.#lists.set(signature, list);
-    return list;
+    return list?.keyCount === keyCount ? list : undefined;
   }
 
   #drop(signature: bigint): void {

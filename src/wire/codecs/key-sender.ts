@@ -1,8 +1,8 @@
 // key-sender — writes the key lists of one conversation: by name where the receiver holds the list, otherwise with the keys, and asks it to
 // hold those that may come again. The reader on the other side is key-receiver.ts.
 
-import type { SentKeyLists } from "./key-cache.ts";
-import { KEY_SECTION_HEADER_BYTES, type KeyListName, keySectionBound, nameOfKeys, writeKeys, writeName } from "./key-codec.ts";
+import type { OpenKeyList, SentKeyLists } from "./key-cache.ts";
+import { KEY_SECTION_HEADER_BYTES, keySectionBound, nameOfKeys, writeKeys, writeName } from "./key-codec.ts";
 import type { CodecContext } from "./value-codec.ts";
 
 export type SendKeysJob = {
@@ -17,8 +17,8 @@ export type SendKeysJob = {
 
 export type SentKeys = {
   readonly sectionBytes: number;
-  /** To be told to the cache: `acknowledged` when the message was, `missed` when it came back with UNKNOWN_KEY_LIST. */
-  readonly name: KeyListName | undefined;
+  /** To be ended with the cache: `acknowledged` when the message was, `missed` when it came back with UNKNOWN_KEY_LIST, otherwise `failed`. */
+  readonly open: OpenKeyList | undefined;
 };
 
 export class KeySender {
@@ -38,10 +38,12 @@ export class KeySender {
   /** Throws KEYS_NOT_ASCENDING. */
   write({ keys, keyCount, target, form, withKeys = false }: SendKeysJob): SentKeys {
     const lists = this.#lists;
-    if (lists === undefined) return { sectionBytes: writeKeys(this.#context, { keys, keyCount, target, form }), name: undefined };
+    if (lists === undefined) return { sectionBytes: writeKeys(this.#context, { keys, keyCount, target, form }), open: undefined };
     const name = nameOfKeys(this.#context, keys, keyCount, target + KEY_SECTION_HEADER_BYTES); // written over below
-    if (!withKeys && lists.isHeld(name)) return { sectionBytes: writeName(this.#context.arena, target, name), name };
+    if (!withKeys && lists.isHeld(name))
+      return { sectionBytes: writeName(this.#context.arena, target, name), open: lists.open(name, true) };
     const remember = lists.isWorthHolding(name) ? name : undefined;
-    return { sectionBytes: writeKeys(this.#context, { keys, keyCount, target, form, remember }), name: remember };
+    const sectionBytes = writeKeys(this.#context, { keys, keyCount, target, form, remember });
+    return { sectionBytes, open: remember === undefined ? undefined : lists.open(remember, false) };
   }
 }

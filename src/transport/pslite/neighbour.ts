@@ -1,0 +1,138 @@
+// neighbour — a process that speaks ps-lite's protocol, at one host and port: our line to it and its inlets here. A process with several
+// customers is several nodes, each with its envoy.
+//
+// Invariants:
+//   B1. A neighbour that is kept is dialed again every REDIAL_MS until it is there.
+//   B2. `gone` is called when its line is down and none of its inlets is open, once each time.
+
+import type { CancelTimer, Clock } from "../../base/clock.ts";
+import type { Envoy } from "./envoy.ts";
+import type { Inlet } from "./inlet.ts";
+import type { Line, LineOptions } from "./line.ts";
+
+/** As libzmq does. */
+const REDIAL_MS = 100;
+
+export type NeighbourHost = {
+  readonly clock: Clock;
+  newLine(neighbour: Neighbour, events: Pick<LineOptions, "up" | "down">): Line;
+  lineUp(neighbour: Neighbour): void;
+  /** A line that was up is down. */
+  lineFell(neighbour: Neighbour, cause: Error | undefined): void;
+  gone(neighbour: Neighbour): void;
+};
+
+type Attempt = { readonly resolve: () => void; readonly reject: (cause: Error) => void };
+
+export class Neighbour {
+  readonly hostname: string;
+  readonly port: number;
+  /** The nodes of this process by customer; most have customer 0 only. */
+  readonly envoys: Map<number, Envoy> = new Map();
+  readonly inlets: Set<Inlet> = new Set();
+  readonly #host: NeighbourHost;
+  #line: Line | undefined;
+  #attempts: Attempt[] = [];
+  #isKept = false;
+  #isGone = false;
+  #cancelRedial: CancelTimer = () => {};
+
+  constructor(host: NeighbourHost, { hostname, port }: { readonly hostname: string; readonly port: number }) {
+    this.#host = host;
+    this.hostname = hostname;
+    this.port = port;
+  }
+
+  get line(): Line | undefined {
+    return this.#line;
+  }
+
+  get isPresent(): boolean {
+    return this.#line?.isUp === true || this.inlets.size > 0;
+  }
+
+  /** The node that was there first: the one that messages go to. */
+  get primary(): Envoy | undefined {
+    const [first] = this.envoys.values();
+    return first;
+  }
+
+  addEnvoy(customer: number, envoy: Envoy): void {
+    this.envoys.set(customer, envoy);
+    envoy.line = this.#line;
+  }
+
+  /** Dials if there is no line, and resolves once it is up. */
+  async dial(): Promise<void> {
+    if (this.#line?.isUp === true) return;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#attempts.push({ resolve, reject });
+    if (this.#line === undefined) this.#newLine();
+    await promise;
+  }
+
+  /** Keeps a line to it from now on (B1). */
+  keep(): void {
+    this.#isKept = true;
+    if (this.#line === undefined) this.#newLine();
+  }
+
+  /** Makes another line, for instance with another identity; the old one ends after what was sent on it has left. */
+  renewLine(): void {
+    const old = this.#line;
+    this.#newLine();
+    old?.close();
+  }
+
+  /** Ends the line; it is not dialed again. */
+  dropLine(isAbrupt: boolean): void {
+    this.#isKept = false;
+    this.#cancelRedial();
+    if (isAbrupt) this.#line?.destroy();
+    else this.#line?.close();
+  }
+
+  inletClosed(inlet: Inlet): void {
+    this.inlets.delete(inlet);
+    this.#checkGone();
+  }
+
+  #newLine(): void {
+    this.#cancelRedial();
+    const line = this.#host.newLine(this, { up: (up) => this.#up(up), down: (down, cause) => this.#down(down, cause) });
+    this.#setLine(line);
+  }
+
+  #setLine(line: Line | undefined): void {
+    this.#line = line;
+    for (const envoy of this.envoys.values()) envoy.line = line;
+  }
+
+  #up(line: Line): void {
+    if (line !== this.#line) return;
+    this.#isGone = false;
+    for (const { resolve } of this.#attempts.splice(0)) resolve();
+    this.#host.lineUp(this);
+  }
+
+  #down(line: Line, cause: Error | undefined): void {
+    if (line !== this.#line) return;
+    const wasUp = line.wasUp;
+    this.#setLine(undefined);
+    for (const { reject } of this.#attempts.splice(0)) reject(cause ?? new Error("the connection was closed"));
+    if (wasUp) this.#host.lineFell(this, cause);
+    if (this.#isKept) this.#cancelRedial = this.#host.clock.after(REDIAL_MS, () => this.#redial());
+    this.#checkGone();
+  }
+
+  #redial(): void {
+    if (this.#isKept && this.#line === undefined) this.#newLine();
+  }
+
+  /** B2 */
+  #checkGone(): void {
+    if (this.isPresent || this.#isGone || (this.#line !== undefined && !this.#line.isDown)) return;
+    this.#isGone = true;
+    this.#host.gone(this);
+  }
+}

@@ -1,0 +1,294 @@
+// registrar — the nodes of ps-lite at our scheduler: takes their registrations, gives them to the scheduler as those of nodes of ours, and
+// tells everybody who is there. Barriers and heartbeats are member-control.ts.
+//
+// Invariants:
+//   G1. Ranks are ps-lite's: once all are there, by host name descending, then by port. Who asks for a rank (one of ours) has it.
+//   G2. Every process that registered is known to the scheduler from then on, so that it can tell who is missing.
+//   G3. A node whose connections are all gone has no link; when everybody is leaving, it has left.
+//   G4. Servers hear that a barrier is over before workers do: a server of ps-lite that gets a request while it still stands there, and has
+//       no application yet, waits for that one with all its ears shut, and ends after 5 seconds.
+
+import type { CancelTimer } from "../../base/clock.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { decodeFailure } from "../../wire/failure.ts";
+import { FunctionId } from "../../wire/function-id.ts";
+import { nameOf, type Role, SCHEDULER_ID } from "../../wire/node-id.ts";
+import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "../../wire/pslite/ps-meta.ts";
+import { registerReplyShape } from "../../wire/register.ts";
+import type { RosterEntry, RosterView } from "../../wire/roster.ts";
+import { Envoy } from "./envoy.ts";
+import type { Inlet } from "./inlet.ts";
+import { MemberControl } from "./member-control.ts";
+import type { Neighbour } from "./neighbour.ts";
+import { decodeOwnNote, encodeOwnNote, type OwnNote } from "./own-note.ts";
+import { formatPlace, keyOf, type Place, placeOf } from "./place.ts";
+import type { PsliteVan } from "./van.ts";
+
+/** A node that asked for a place, and perhaps has it. */
+export type Registration = {
+  readonly role: Role;
+  readonly place: Place;
+  readonly customerId: number;
+  readonly neighbour: Neighbour;
+  /** What it says beyond ps-lite's words; undefined when it is none of ours. */
+  readonly note: OwnNote | undefined;
+  readonly token: string;
+  readonly inlet: Inlet;
+  envoy: Envoy | undefined;
+};
+
+const PORT_MAX = 65_535;
+const HOSTNAME_CHARS_MAX = 255;
+
+export class Registrar {
+  readonly van: PsliteVan;
+  /** In the order they came; those that have a place too. */
+  #registrations: Registration[] = [];
+  /** Who has its place, and has not been told who is there. */
+  readonly #untold = new Map<Registration, RosterView>();
+  #released: { readonly registration: Registration; readonly group: number }[] = [];
+  #isFormed = false;
+  #cancelHeartbeats: CancelTimer = () => {};
+  #tokenCount = 0;
+
+  constructor(van: PsliteVan) {
+    this.van = van;
+  }
+
+  /** A process registers. Throws BAD_REQUEST when it cannot be one. */
+  addNode(inlet: Inlet, meta: PsMeta): void {
+    const node = checkedNode(meta);
+    const place: Place = { hostname: node.hostname, port: node.port };
+    const role = node.role === PsRole.SERVER ? "server" : "worker";
+    const twin = this.#registrations.find((other) => keyOf(other.place) === keyOf(place) && other.customerId === node.customerId);
+    if (twin !== undefined) this.#forget(twin.neighbour); // a new process at the same place
+    const neighbour = this.van.neighbourAt(place);
+    const token = `${keyOf(place)}/${node.customerId}/${++this.#tokenCount}`;
+    const note = decodeOwnNote(meta.body);
+    const registration: Registration = { role, place, customerId: node.customerId, neighbour, note, token, inlet, envoy: undefined };
+    this.#registrations.push(registration);
+    this.van.log.info("a node of ps-lite registers", { role, at: keyOf(place), customer: node.customerId, ours: note !== undefined });
+    if (this.#isFormed) this.#register(registration, note?.rank);
+    else if (this.#isComplete()) this.#registerAll();
+    else this.#register(registration, note?.rank);
+  }
+
+  present(neighbour: Neighbour): void {
+    for (const envoy of neighbour.envoys.values()) if (envoy.node > 0 && !envoy.isLinked) this.van.accept(envoy);
+  }
+
+  /** G3 */
+  gone(neighbour: Neighbour): void {
+    for (const envoy of neighbour.envoys.values()) {
+      if (envoy.node === 0) continue;
+      if (this.van.isLeaving) this.leave(envoy);
+      else envoy.break(undefined);
+    }
+  }
+
+  /** A connection without an identity ended: a process that waits for its place has given up. */
+  nobodyLeft(inlet: Inlet): void {
+    const waiting = this.#registrations.filter((other) => other.inlet === inlet && other.envoy?.node === 0);
+    for (const { neighbour } of waiting) this.#forget(neighbour);
+  }
+
+  leaving(): void {
+    this.#cancelHeartbeats();
+    for (const { neighbour, envoy } of this.#registrations) if (envoy !== undefined && !neighbour.isPresent) this.leave(envoy);
+  }
+
+  /** Tells the scheduler that this node has left. */
+  leave(envoy: Envoy): void {
+    if (!envoy.isLinked) this.van.accept(envoy);
+    envoy.askJson(FunctionId.LEAVE, {}, () => {
+      const registration = this.#registrations.find((other) => other.envoy === envoy);
+      if (registration !== undefined && !registration.neighbour.isPresent) registration.neighbour.dropLine(true);
+    });
+  }
+
+  close(): void {
+    this.#cancelHeartbeats();
+  }
+
+  registrationOf(envoy: Envoy): Registration | undefined {
+    return this.#registrations.find((other) => other.envoy === envoy);
+  }
+
+  /** A message to the process of this node. */
+  send({ neighbour }: Registration, command: number, fields: Partial<PsMeta>): void {
+    const meta = Object.assign(new PsMeta(), { command, timestamp: this.van.nextTimestamp(), ...fields });
+    if (command === PsCommand.TERMINATE) {
+      meta.customerId = 0;
+      meta.timestamp = EMPTY;
+    }
+    neighbour.primary?.send(meta);
+  }
+
+  /** The process has passed a barrier. Told together with all others that did, servers first (G4). */
+  release(registration: Registration, group: number): void {
+    if (this.#released.length === 0) this.van.clock.afterInput(() => this.#sendReleases());
+    this.#released.push({ registration, group });
+  }
+
+  #sendReleases(): void {
+    const released = this.#released;
+    this.#released = [];
+    released.sort((a, b) => Number(a.registration.role === "worker") - Number(b.registration.role === "worker"));
+    for (const { registration, group } of released)
+      this.send(registration, PsCommand.BARRIER, { appId: 0, customerId: 0, barrierGroup: group });
+  }
+
+  self(): PsNode {
+    const { hostname, port } = placeOf(this.van.options.schedulerAddress);
+    return { role: PsRole.SCHEDULER, id: SCHEDULER_ID, hostname, port, isRecovery: false, customerId: 0 };
+  }
+
+  /** Tells the process of this registration of nodes. */
+  tell(registration: Registration, nodes: readonly PsNode[]): void {
+    const body = registration.note === undefined ? {} : { body: encodeOwnNote() };
+    this.send(registration, PsCommand.ADD_NODE, { nodes, ...body });
+  }
+
+  /** An entry of our roster as ps-lite writes it: all customers of a process have the id of its first. */
+  psNodeOf(entry: RosterEntry): PsNode {
+    const place = placeOf(entry.address);
+    const registration = this.#registrations.find(({ envoy }) => envoy?.node === entry.node);
+    const id = registration?.neighbour.primary?.node ?? entry.node;
+    const role = entry.role === "server" ? PsRole.SERVER : PsRole.WORKER;
+    return { role, id, ...place, isRecovery: entry.incarnation > 1, customerId: registration?.customerId ?? 0 };
+  }
+
+  #forget(neighbour: Neighbour): void {
+    this.#registrations = this.#registrations.filter((other) => other.neighbour !== neighbour);
+    this.van.forgetNeighbour(neighbour);
+  }
+
+  #isComplete(): boolean {
+    const { serverCount, workerCount } = this.van.options;
+    const countOf = (role: Role): number => this.#registrations.filter((registration) => registration.role === role).length;
+    return countOf("server") >= serverCount && countOf("worker") >= workerCount;
+  }
+
+  /** G1: those who registered before everybody was there do so again, with their rank. */
+  #registerAll(): void {
+    this.#isFormed = true;
+    for (const role of ["server", "worker"] as const) {
+      const ofRole = this.#registrations.filter((registration) => registration.role === role).sort(byPlace);
+      const asked = new Set(ofRole.map(({ note }) => note?.rank));
+      const free = ofRole.map((_, rank) => rank).filter((rank) => !asked.has(rank));
+      for (const registration of ofRole) this.#register(registration, registration.note?.rank ?? free.shift());
+    }
+    this.#watchHeartbeats();
+  }
+
+  #register(registration: Registration, rank: number | undefined): void {
+    const { van } = this;
+    const { role, place, note, neighbour, customerId, token } = registration;
+    registration.envoy?.break(undefined);
+    const address = formatPlace(place);
+    const envoy = new Envoy(van, { node: 0, incarnation: 0, remote: address });
+    envoy.control = new MemberControl(this, envoy);
+    registration.envoy = envoy;
+    neighbour.addEnvoy(customerId, envoy);
+    const { serverCount, workerCount } = van.options;
+    const request = {
+      role,
+      rank,
+      address,
+      serverCount: note?.serverCount ?? serverCount,
+      workerCount: note?.workerCount ?? workerCount,
+      label: note?.label ?? `ps-lite at ${keyOf(place)}`,
+      token,
+    };
+    // After the end of the link that it registered on before, if there was one.
+    van.clock.soon(() => {
+      if (registration.envoy !== envoy) return;
+      van.accept(envoy);
+      envoy.askJson(FunctionId.REGISTER, request, (payload, isFailure) => {
+        if (isFailure) this.#refused(registration, payload);
+        else this.#admitted(registration, envoy, payload);
+      });
+    });
+  }
+
+  #refused(registration: Registration, payload: Uint8Array): void {
+    const { code, message } = decodeFailure(payload);
+    if (code === "CLOSED" || code === "ABORTED") return;
+    this.van.log.error("a node of ps-lite was refused; it will wait until it is stopped", {
+      at: keyOf(registration.place),
+      code,
+      reason: message,
+    });
+    this.tellAbort(registration, { code, message });
+  }
+
+  /** Our own nodes can be told why; ps-lite's cannot. */
+  tellAbort(registration: Registration, failure: { readonly code: string; readonly message: string }): void {
+    if (registration.note === undefined) return;
+    const { neighbour } = registration;
+    neighbour.keep();
+    this.send(registration, PsCommand.TERMINATE, { body: encodeFailure(failure) });
+  }
+
+  #admitted(registration: Registration, envoy: Envoy, payload: Uint8Array): void {
+    const { node, incarnation, roster } = envoy.decode(registerReplyShape, "the answer to REGISTER", payload);
+    const { neighbour } = registration;
+    envoy.node = node;
+    envoy.incarnation = incarnation;
+    this.van.addEnvoy(envoy);
+    if (neighbour.primary === envoy) {
+      neighbour.keep();
+      this.#untold.set(registration, roster);
+    } else this.van.log.info("a further customer of a process has its place", { node: nameOf(node), process: neighbour.primary?.name });
+    if (this.#untold.size === 1) this.van.clock.afterInput(() => this.#tellAll());
+    else if (neighbour.primary !== envoy) this.#tellAll();
+  }
+
+  /** The list names every customer of a process by the id of its first: nobody is told before those are known. */
+  #tellAll(): void {
+    const isShared = ({ neighbour }: Registration): boolean => neighbour.envoys.size > 1;
+    if (this.#registrations.some((registration) => isShared(registration) && registration.envoy?.node === 0)) return;
+    const untold = [...this.#untold];
+    this.#untold.clear();
+    for (const [registration, roster] of untold.sort(([a], [b]) => Number(a.role === "server") - Number(b.role === "server")))
+      this.tell(registration, this.#listOf(roster));
+  }
+
+  #listOf({ nodes }: RosterView): PsNode[] {
+    const entries = nodes.filter(({ state }) => state !== "left").map((entry) => ({ entry, place: placeOf(entry.address) }));
+    return [...entries.sort(byPlace).map(({ entry }) => this.psNodeOf(entry)), this.self()];
+  }
+
+  /** A node of ps-lite sends heartbeats only if it is told to: while it is connected and has never sent one, it lives. */
+  #watchHeartbeats(): void {
+    const { heartbeatIntervalMs = 0 } = this.van.options;
+    if (heartbeatIntervalMs === 0) return;
+    this.#cancelHeartbeats = this.van.clock.after(heartbeatIntervalMs, () => {
+      for (const { envoy, neighbour } of this.#registrations) {
+        const control = neighbour.primary?.control;
+        const beats = control instanceof MemberControl && control.beats;
+        if (envoy !== undefined && envoy.node > 0 && neighbour.isPresent && !beats) envoy.askJson(FunctionId.HEARTBEAT, {}, () => {});
+      }
+      this.#watchHeartbeats();
+    });
+  }
+}
+
+function encodeFailure({ code, message }: { readonly code: string; readonly message: string }): Uint8Array {
+  return new TextEncoder().encode(JSON.stringify({ code, message, retryable: false }));
+}
+
+/** ps-lite's order of ranks. */
+function byPlace(a: { readonly place: Place }, b: { readonly place: Place }): number {
+  if (a.place.hostname !== b.place.hostname) return a.place.hostname > b.place.hostname ? -1 : 1;
+  return a.place.port - b.place.port;
+}
+
+function checkedNode({ nodes }: PsMeta): PsNode {
+  const [node] = nodes;
+  const isPlace =
+    node !== undefined && node.hostname.length > 0 && node.hostname.length <= HOSTNAME_CHARS_MAX && node.port > 0 && node.port <= PORT_MAX;
+  if (nodes.length !== 1 || !isPlace || node.role === PsRole.SCHEDULER)
+    throw new WeighbridgeError("BAD_REQUEST", `a registration that names no server or worker at a host and port: ${nodes.length} nodes`);
+  return node;
+}

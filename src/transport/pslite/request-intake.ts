@@ -1,0 +1,324 @@
+// request-intake — takes the parts of a push, pull or pushPull of a ps-lite node and makes the frames of our request out of them. Values
+// are read straight to where our node wants them; only with lens, which come after the values, they have to be kept until those are there.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
+import { dtypeBits, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "../../wire/kv-message.ts";
+import type { PartFate, PartSink } from "../../wire/pslite/zmtp-reader.ts";
+import type { Envoy } from "./envoy.ts";
+import { COPY_BYTES_MAX } from "./message-batch.ts";
+import type { Served } from "./serves.ts";
+import { type KnownWidth, listNumber, type WidthMemory } from "./width-memory.ts";
+
+/** So many keys of a pull fit a frame. */
+export const PULL_KEYS_MAX: number = PAYLOAD_BYTES_MAX / KEY_BYTES;
+
+export class RequestIntake implements PartSink {
+  readonly #envoy: Envoy;
+  readonly #widths: WidthMemory;
+  #served: Served | undefined;
+  #hasLens = false;
+  #partIndex = 0;
+  #isLastPart = true;
+  /** The keys, until the frames are made. */
+  #keys: Uint8Array = new Uint8Array(KEY_BYTES);
+  #scratch: Uint8Array = new Uint8Array(KEY_BYTES);
+  #keyCount = 0;
+  /** With lens: the values. */
+  #values: Uint8Array = new Uint8Array(0);
+  /** Values per key, and what of them the next frame begins with. */
+  #width = 0;
+  #key = 0;
+  #offset = 0;
+  #frameIndex = 0;
+
+  constructor(envoy: Envoy, widths: WidthMemory) {
+    this.#envoy = envoy;
+    this.#widths = widths;
+  }
+
+  begun(served: Served, hasLens: boolean): this {
+    this.#served = served;
+    this.#hasLens = hasLens;
+    this.#keyCount = 0;
+    this.#key = 0;
+    this.#offset = 0;
+    this.#frameIndex = 0;
+    return this;
+  }
+
+  begin(index: number, byteCount: number, isLast: boolean): PartFate {
+    const served = this.#served;
+    this.#partIndex = index;
+    this.#isLastPart = isLast;
+    if (served === undefined || index > 3) return "skip";
+    if (index === 1) return byteCount === 0 || byteCount % KEY_BYTES !== 0 || isLast ? this.#refuse(`keys of ${byteCount} bytes`) : "whole";
+    if (index === 3) return "whole";
+    if (!served.push) return byteCount === 0 ? "whole" : this.#refuse("a pull with values");
+    if (this.#hasLens) return isLast ? this.#refuse("lens are announced, but do not come") : "whole";
+    const width = byteCount / served.elementBytes / this.#keyCount;
+    if (width === 0 || !Number.isInteger(width)) return this.#refuse(`${byteCount} bytes of values for ${this.#keyCount} keys`);
+    return this.#planPush(served, width, byteCount);
+  }
+
+  whole(bytes: Uint8Array, at: number, byteCount: number): void {
+    const served = this.#served;
+    if (served === undefined) return;
+    if (this.#partIndex === 1) this.#takeKeys(served, bytes, at, byteCount);
+    else if (this.#partIndex === 2 && !served.push) this.#pull(served);
+    else if (this.#partIndex === 2 && this.#hasLens) this.#values = ownBytes(bytes, at, byteCount);
+    else if (this.#partIndex === 2) this.#pushSmall(served, bytes, at, byteCount);
+    else if (this.#hasLens && served.push) this.#pushVariable(served, bytes.slice(at, at + byteCount));
+    if (this.#isLastPart) this.#served = undefined;
+  }
+
+  view(): Uint8Array {
+    return this.#envoy.feed?.view() ?? new Uint8Array(COPY_BYTES_MAX); // without a link what comes is dropped
+  }
+
+  streamed(byteCount: number): void {
+    const { feed } = this.#envoy;
+    const served = this.#served;
+    if (feed === undefined || served === undefined || feed.streamed(byteCount) > 0) return;
+    if (this.#key < this.#keyCount) this.#nextFrame(served);
+    else if (this.#isLastPart) this.#served = undefined;
+  }
+
+  #refuse(what: string): PartFate {
+    this.#served?.refuse(bad(what));
+    this.#served = undefined;
+    return "skip";
+  }
+
+  #takeKeys(served: Served, bytes: Uint8Array, at: number, byteCount: number): void {
+    this.#keyCount = byteCount / KEY_BYTES;
+    served.keyCount = this.#keyCount;
+    if (served.pull) {
+      served.keys = bytes.slice(at, at + byteCount);
+      this.#keys = served.keys;
+      return;
+    }
+    if (this.#scratch.length < byteCount) this.#scratch = new Uint8Array(byteCount);
+    this.#keys = this.#scratch;
+    if (byteCount === KEY_BYTES) for (let i = 0; i < KEY_BYTES; i++) this.#keys[i] = bytes[at + i] as number;
+    else this.#keys.set(bytes.subarray(at, at + byteCount));
+  }
+
+  /** Opens the request: so many frames are to be answered. */
+  #openRequest(served: Served, frameCount: number): void {
+    served.frameCount = frameCount;
+    served.left = frameCount;
+  }
+
+  #requestHeader(served: Served, flags: number, isLast: boolean): FrameHeader {
+    const isFirst = this.#frameIndex++ === 0;
+    const header = this.#envoy.requestHeader(served.functionId, served.push, served);
+    if (isFirst) served.first = header.request;
+    header.app = served.app;
+    header.customer = served.customer;
+    header.command = served.head;
+    header.arg3 = served.timestamp >>> 0;
+    header.flags = dtypeBits(served.dtype) | flags | (isFirst ? KvFlag.FIRST : 0) | (isLast ? KvFlag.LAST : 0);
+    return header;
+  }
+
+  #pull(served: Served): void {
+    served.list = listNumber(served.keys, served.app, served.dtype);
+    const known = this.#widths.find(served.list);
+    if (known === undefined || (known.width === 1 && this.#keyCount > keysPerFrame(served.elementBytes))) this.pullUnknown(served);
+    else this.#pullKnown(served, known);
+  }
+
+  /** With WANT_LENS, since nobody says how long the values are. A key that nobody pushed reads as one zero, as ps-lite's handle has it. */
+  pullUnknown(served: Served): void {
+    const { keyCount } = served;
+    this.#frameIndex = 0;
+    this.#openRequest(served, Math.ceil(keyCount / PULL_KEYS_MAX));
+    for (let from = 0; from < keyCount; from += PULL_KEYS_MAX) {
+      const to = Math.min(keyCount, from + PULL_KEYS_MAX);
+      const header = this.#requestHeader(served, KvFlag.WANT_LENS, to === keyCount);
+      header.arg0 = to - from;
+      header.arg1 = 1;
+      this.#envoy.feed?.put(header, served.keys.subarray(from * KEY_BYTES, to * KEY_BYTES));
+    }
+  }
+
+  /** As a worker of ours would pull: it knows how long the values are. */
+  #pullKnown(served: Served, { width, lens }: KnownWidth): void {
+    const { keyCount, keys, elementBytes } = served;
+    const valueBytes = width * elementBytes;
+    const isLong = valueBytes >= LARGE_VALUE_BYTES;
+    const blockValues = isLong ? BLOCK_BYTES / elementBytes : width;
+    const frameKeys = isLong ? 1 : keysPerFrame(valueBytes);
+    const frameCount = isLong ? keyCount * Math.ceil(width / blockValues) : Math.ceil(keyCount / frameKeys);
+    this.#openRequest(served, frameCount);
+    served.guess(lens, keyCount * valueBytes);
+    for (let from = 0; from < keyCount; from += frameKeys) {
+      const to = Math.min(keyCount, from + frameKeys);
+      for (let offset = 0; offset < width; offset += blockValues) {
+        const header = this.#requestHeader(served, isLong ? KvFlag.PIECE : 0, this.#frameIndex === frameCount - 1);
+        header.arg0 = to - from;
+        header.arg1 = width;
+        header.arg2 = offset;
+        this.#envoy.feed?.put(header, keys.subarray(from * KEY_BYTES, to * KEY_BYTES));
+      }
+    }
+  }
+
+  // Pushes whose values are as many for each key: their frames are known before the values come.
+
+  #planPush(served: Served, width: number, byteCount: number): PartFate {
+    this.#width = width;
+    const valueBytes = width * served.elementBytes;
+    const isLong = valueBytes >= LARGE_VALUE_BYTES;
+    const frameCount = isLong ? this.#keyCount * Math.ceil(valueBytes / BLOCK_BYTES) : Math.ceil(this.#keyCount / keysPerFrame(valueBytes));
+    this.#openRequest(served, frameCount);
+    if (frameCount === 1 && byteCount <= COPY_BYTES_MAX && this.#keyCount * KEY_BYTES <= COPY_BYTES_MAX) return "whole";
+    this.#nextFrame(served);
+    return "stream";
+  }
+
+  #pushSmall(served: Served, bytes: Uint8Array, at: number, byteCount: number): void {
+    const { feed } = this.#envoy;
+    if (feed === undefined) return;
+    const keyBytes = this.#keyCount * KEY_BYTES;
+    const header = this.#requestHeader(served, 0, true);
+    header.arg0 = this.#keyCount;
+    header.arg1 = this.#width;
+    header.payloadBytes = keyBytes + byteCount;
+    const to = feed.begin(header);
+    copyBytes(this.#keys, 0, keyBytes, feed.stageBytes, to);
+    copyBytes(bytes, at, byteCount, feed.stageBytes, to + keyBytes);
+  }
+
+  /** Opens the next frame: a block of a long value, or as many keys as fit one. */
+  #nextFrame(served: Served): void {
+    const valueBytes = this.#width * served.elementBytes;
+    const isLong = valueBytes >= LARGE_VALUE_BYTES;
+    const key = this.#key;
+    const offsetBytes = this.#offset;
+    const frameBytes = isLong ? Math.min(BLOCK_BYTES, valueBytes - offsetBytes) : 0;
+    const keyTo = isLong ? key + 1 : Math.min(this.#keyCount, key + keysPerFrame(valueBytes));
+    const isLast = keyTo === this.#keyCount && offsetBytes + frameBytes >= (isLong ? valueBytes : 0);
+    const header = this.#requestHeader(served, isLong ? KvFlag.PIECE : 0, isLast);
+    const keyBytes = (keyTo - key) * KEY_BYTES;
+    header.arg0 = keyTo - key;
+    header.arg1 = this.#width;
+    header.arg2 = offsetBytes / served.elementBytes;
+    header.payloadBytes = keyBytes + (isLong ? frameBytes : (keyTo - key) * valueBytes);
+    this.#offset = offsetBytes + frameBytes;
+    if (this.#offset >= valueBytes || !isLong) {
+      this.#key = keyTo;
+      this.#offset = 0;
+    }
+    this.#envoy.feed?.open(header, this.#keys.subarray(key * KEY_BYTES, key * KEY_BYTES + keyBytes));
+  }
+
+  // Pushes with lens.
+
+  #pushVariable(served: Served, lensBytes: Uint8Array): void {
+    const lens = new Int32Array(lensBytes.buffer, 0, lensBytes.length >> 2);
+    const valueCount = this.#values.length / served.elementBytes;
+    if (lensBytes.length !== this.#keyCount * LEN_BYTES || sumOfLens(lens) !== valueCount) {
+      this.#refuse(`${lens.length} lens that do not fit ${this.#keyCount} keys and ${valueCount} values`);
+      return;
+    }
+    served.lens = lensBytes;
+    const frames = cutVariable(lens, served.elementBytes);
+    this.#openRequest(served, frames.length);
+    for (const [i, { keyFrom, keyTo, from, to, width, offset }] of frames.entries()) {
+      const isPiece = width > 0;
+      const header = this.#requestHeader(served, KvFlag.VARIABLE | (isPiece ? KvFlag.PIECE : KvFlag.LENS), i === frames.length - 1);
+      header.arg0 = keyTo - keyFrom;
+      header.arg1 = width;
+      header.arg2 = offset;
+      const keys = this.#keys.subarray(keyFrom * KEY_BYTES, keyTo * KEY_BYTES);
+      const values = this.#values.subarray(from * served.elementBytes, to * served.elementBytes);
+      const own = isPiece ? [] : [lensBytes.subarray(keyFrom * LEN_BYTES, keyTo * LEN_BYTES)];
+      this.#envoy.feed?.put(header, concat([keys, values, ...own]));
+    }
+    this.#values = new Uint8Array(0);
+  }
+}
+
+type VariableFrame = {
+  readonly keyFrom: number;
+  readonly keyTo: number;
+  /** Values. */
+  readonly from: number;
+  readonly to: number;
+  /** Of a piece: values in all of it, and where this one begins; 0 otherwise. */
+  readonly width: number;
+  readonly offset: number;
+};
+
+/** Keys with lengths of their own: grouped up to a block; a long value goes alone, block by block (K8, K9). */
+function cutVariable(lens: Int32Array, elementBytes: number): VariableFrame[] {
+  const frames: VariableFrame[] = [];
+  let keyFrom = 0;
+  let from = 0;
+  let value = 0;
+  const close = (keyTo: number): void => {
+    if (keyTo > keyFrom) frames.push({ keyFrom, keyTo, from, to: value, width: 0, offset: 0 });
+  };
+  for (let key = 0; key < lens.length; key++) {
+    const width = lens[key] as number;
+    const isLong = width * elementBytes >= LARGE_VALUE_BYTES;
+    const groupBytes = (key + 1 - keyFrom) * (KEY_BYTES + LEN_BYTES) + (value - from + width) * elementBytes;
+    if (isLong || groupBytes > BLOCK_BYTES) {
+      close(key);
+      keyFrom = key;
+      from = value;
+    }
+    if (isLong) {
+      const blockValues = BLOCK_BYTES / elementBytes;
+      for (let offset = 0; offset < width; offset += blockValues)
+        frames.push({
+          keyFrom: key,
+          keyTo: key + 1,
+          from: value + offset,
+          to: value + Math.min(width, offset + blockValues),
+          width,
+          offset,
+        });
+      keyFrom = key + 1;
+      from = value + width;
+    }
+    value += width;
+  }
+  close(lens.length);
+  return frames;
+}
+
+function sumOfLens(lens: Int32Array): number {
+  let sum = 0;
+  for (const length of lens) {
+    if (length < 0) return -1;
+    sum += length;
+  }
+  return sum;
+}
+
+function copyBytes(source: Uint8Array, from: number, byteCount: number, target: Uint8Array, to: number): void {
+  if (byteCount <= 64) for (let i = 0; i < byteCount; i++) target[to + i] = source[from + i] as number;
+  else target.set(source.subarray(from, from + byteCount), to);
+}
+
+/** Memory that was made for this part alone is taken as it is. */
+function ownBytes(bytes: Uint8Array, at: number, byteCount: number): Uint8Array {
+  return at === 0 && bytes.length === byteCount && byteCount > COPY_BYTES_MAX ? bytes : bytes.slice(at, at + byteCount);
+}
+
+function concat(parts: readonly Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+export function bad(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_REQUEST", what);
+}

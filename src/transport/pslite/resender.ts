@@ -1,0 +1,127 @@
+// resender — PS_RESEND: every message is kept until the other node has acknowledged it, and sent again when that takes too long. The other
+// side of it, acknowledging and leaving out what came before, is here too. All nodes of a cluster must agree on it.
+//
+// Invariants:
+//   R1. Messages are kept as copies: what they were made of may change once their request has ended.
+//   R2. After RETRIES_MAX sendings without an acknowledgement the node counts as unreachable: what is open with it fails, naming it.
+
+import type { CancelTimer, Clock } from "../../base/clock.ts";
+import type { Log } from "../../base/log.ts";
+import { PsCommand, PsMeta, signatureOf } from "../../wire/pslite/ps-meta.ts";
+import type { Envoy } from "./envoy.ts";
+import { SeenMessages } from "./seen-messages.ts";
+
+type Entry = { readonly envoy: Envoy; readonly chunks: readonly Uint8Array[]; readonly what: string; sentAtMs: number; retryCount: number };
+
+const RETRIES_MAX = 10;
+
+export class Resender {
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #timeoutMs: number;
+  readonly #selfId: () => number;
+  readonly #sent = new Map<string, Entry>();
+  readonly #seen = new Map<Envoy, SeenMessages>();
+  readonly #ack = new PsMeta();
+  #cancelTimer: CancelTimer | undefined;
+  #isClosed = false;
+
+  constructor(options: { readonly clock: Clock; readonly log: Log; readonly timeoutMs: number; readonly selfId: () => number }) {
+    this.#clock = options.clock;
+    this.#log = options.log;
+    this.#timeoutMs = options.timeoutMs;
+    this.#selfId = options.selfId;
+  }
+
+  /** Sends the message that the batch of the envoy's line holds, and keeps it. */
+  sent(meta: PsMeta, envoy: Envoy): void {
+    const { line } = envoy;
+    if (line === undefined || !isAcknowledged(meta) || meta.command === PsCommand.ADD_NODE) return;
+    const taken = line.batch.take();
+    const chunks = taken.chunks.map((chunk) => chunk.slice()); // R1
+    taken.release();
+    this.#sent.set(this.#keyOf(meta, this.#selfId(), envoy.node), {
+      envoy,
+      chunks,
+      what: meta.toString(),
+      sentAtMs: this.#clock.nowMs(),
+      retryCount: 0,
+    });
+    line.writeChunks(chunks);
+    this.#arm();
+  }
+
+  /** Acknowledges a message that came. True when it is one to leave out: an acknowledgement itself, or one that came before. */
+  received(meta: PsMeta, envoy: Envoy): boolean {
+    if (meta.command === PsCommand.ACK) {
+      this.#sent.delete(`${meta.signature.high}/${meta.signature.low}/${envoy.node}`);
+      return true;
+    }
+    if (!isAcknowledged(meta) || this.#selfId() === 0) return false;
+    const ack = this.#ack.reset();
+    ack.command = PsCommand.ACK;
+    ack.signature = signatureOf(meta, envoy.node, this.#selfId());
+    envoy.send(ack);
+    let seen = this.#seen.get(envoy);
+    if (seen === undefined) {
+      seen = new SeenMessages();
+      this.#seen.set(envoy, seen);
+    }
+    return seen.hasSeen(meta);
+  }
+
+  /** The node has a new life, or is gone: nothing of what was sent to it matters any more. */
+  forget(envoy: Envoy): void {
+    this.#seen.delete(envoy);
+    for (const [key, entry] of this.#sent) if (entry.envoy === envoy) this.#sent.delete(key);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelTimer?.();
+    this.#sent.clear();
+  }
+
+  #keyOf(meta: PsMeta, sender: number, receiver: number): string {
+    const { high, low } = signatureOf(meta, sender, receiver);
+    return `${high}/${low}/${receiver}`;
+  }
+
+  #arm(): void {
+    if (this.#cancelTimer !== undefined || this.#isClosed) return;
+    this.#cancelTimer = this.#clock.after(this.#timeoutMs, () => {
+      this.#cancelTimer = undefined;
+      this.#resendOverdue();
+      if (this.#sent.size > 0) this.#arm();
+    });
+  }
+
+  #resendOverdue(): void {
+    const nowMs = this.#clock.nowMs();
+    for (const [key, entry] of this.#sent) {
+      if (nowMs < entry.sentAtMs + this.#timeoutMs * (1 + entry.retryCount)) continue;
+      if (++entry.retryCount > RETRIES_MAX) {
+        this.#giveUp(key, entry);
+        continue;
+      }
+      this.#log.debug("a message was not acknowledged, and is sent again", {
+        node: entry.envoy.name,
+        retry: entry.retryCount,
+        what: entry.what,
+      });
+      entry.envoy.line?.writeChunks(entry.chunks);
+    }
+  }
+
+  /** R2 */
+  #giveUp(key: string, { envoy, what }: Entry): void {
+    this.#sent.delete(key);
+    const reason = `no acknowledgement after ${RETRIES_MAX} tries: is PS_RESEND set on all nodes?`;
+    this.#log.error("a message was not acknowledged", { node: envoy.name, what, reason });
+    envoy.lineBroke(new Error(reason));
+  }
+}
+
+function isAcknowledged({ command }: PsMeta): boolean {
+  return command !== PsCommand.ACK && command !== PsCommand.TERMINATE;
+}

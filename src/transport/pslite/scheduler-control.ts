@@ -1,0 +1,364 @@
+// scheduler-control — the control messages between our server or worker and a scheduler that speaks ps-lite's protocol: it registers there,
+// keeps the roster that the scheduler's lists tell, and stands at its barriers. Who is dead nobody tells: it is found out here.
+//
+//   REGISTER ──► ADD_NODE ─ list ──► answer with the roster        BARRIER ──► BARRIER ─ BARRIER ──► answer
+//   HEARTBEAT ──► HEARTBEAT ─ HEARTBEAT ──► answer                 LEAVE: answered here
+//
+// Invariants:
+//   C1. A barrier is entered with one message, however often our node asks: ps-lite's scheduler counts messages.
+//   C2. A node whose connections are all gone for `deathMs` is dead in our roster; one that is heard of again is alive.
+//   C3. A node that the scheduler lists again has a new life, and a new envoy.
+
+import type { CancelTimer } from "../../base/clock.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { type BarrierRequest, barrierRequestShape } from "../../wire/control.ts";
+import { decodeFailure } from "../../wire/failure.ts";
+import { FunctionId } from "../../wire/function-id.ts";
+import { inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../../wire/node-id.ts";
+import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "../../wire/pslite/ps-meta.ts";
+import { registerRequestShape } from "../../wire/register.ts";
+import type { NodeState, RosterView } from "../../wire/roster.ts";
+import { type Control, Envoy, unsupported } from "./envoy.ts";
+import type { Neighbour } from "./neighbour.ts";
+import { decodeOwnNote, encodeOwnNote } from "./own-note.ts";
+import { formatPlace, type Place, placeOf } from "./place.ts";
+import type { PsliteVan } from "./van.ts";
+import type { WrittenFrame } from "./written-frames.ts";
+
+type Member = {
+  readonly node: number;
+  readonly role: Role;
+  readonly place: Place;
+  readonly incarnation: number;
+  readonly isRecovery: boolean;
+  readonly envoy: Envoy | undefined;
+  state: NodeState;
+};
+
+/** An entry into a barrier that has not been answered. */
+type Standing = BarrierRequest & { request: number | undefined; isOver: boolean };
+
+const JOB = "ps-lite";
+
+export class SchedulerControl implements Control {
+  readonly #van: PsliteVan;
+  readonly #members = new Map<number, Member>();
+  readonly #deathTimers = new Map<number, CancelTimer>();
+  #envoy: Envoy | undefined;
+  #version = 0;
+  /** What we told the scheduler of ourselves. */
+  #own: PsNode | undefined;
+  #registering: number | undefined;
+  #heartbeat: number | undefined;
+  #standings: Standing[] = [];
+  /** The scheduler is one of ours. */
+  #isOurs = false;
+
+  constructor(van: PsliteVan) {
+    this.#van = van;
+  }
+
+  /** The scheduler's envoy. */
+  standsAt(envoy: Envoy): void {
+    this.#envoy = envoy;
+  }
+
+  /** The envoy of the node at this place. */
+  envoyAt({ hostname, port }: Place): Envoy | undefined {
+    for (const { place, envoy } of this.#members.values()) if (place.hostname === hostname && place.port === port) return envoy;
+    return undefined;
+  }
+
+  // Control
+
+  request(frame: WrittenFrame): void {
+    const { functionId, request } = frame.header;
+    switch (functionId) {
+      case FunctionId.REGISTER:
+        this.#register(frame);
+        break;
+      case FunctionId.BARRIER:
+        this.#enter(request, this.#scheduler.decode(barrierRequestShape, "BARRIER", frame.payload()));
+        break;
+      case FunctionId.HEARTBEAT:
+        this.#heartbeat = request;
+        this.#send(PsCommand.HEARTBEAT, { nodes: this.#own === undefined ? [] : [{ ...this.#own, id: this.#van.selfId }] });
+        break;
+      case FunctionId.LEAVE:
+        if (this.#isOurs) this.#send(PsCommand.TERMINATE, {});
+        this.#scheduler.answerJson(functionId, request, {});
+        break;
+      default:
+        this.#scheduler.failRequest(frame.header, unsupported("ps-lite's scheduler has registrations, barriers and heartbeats only"));
+    }
+  }
+
+  message(meta: PsMeta): void {
+    switch (meta.command) {
+      case PsCommand.ADD_NODE:
+        this.#takeList(meta);
+        break;
+      case PsCommand.BARRIER:
+        if (!meta.request) this.#release(meta.barrierGroup);
+        break;
+      case PsCommand.HEARTBEAT:
+        if (this.#heartbeat !== undefined) this.#scheduler.answerJson(FunctionId.HEARTBEAT, this.#heartbeat, {});
+        this.#heartbeat = undefined;
+        break;
+      case PsCommand.TERMINATE:
+        this.#takeTerminate(meta);
+        break;
+      default:
+        this.#van.log.debug("a control message was left out", { from: "the scheduler", command: meta.command });
+    }
+  }
+
+  // What happens to connections.
+
+  present(neighbour: Neighbour): void {
+    for (const envoy of neighbour.envoys.values()) {
+      this.#cancelDeath(envoy.node);
+      const member = this.#members.get(envoy.node);
+      if (member?.state === "dead") {
+        member.state = "alive";
+        this.#van.log.info("a node is there again", { node: nameOf(member.node) });
+        this.#announce();
+      }
+      if (member !== undefined && this.#isAccepted(member)) this.#van.accept(envoy);
+    }
+  }
+
+  /** A line that was up broke. */
+  fell(neighbour: Neighbour, cause: Error | undefined): void {
+    for (const envoy of neighbour.envoys.values()) {
+      const member = this.#members.get(envoy.node);
+      if (member !== undefined && this.#isAccepted(member)) continue; // it is dialed again, and answers wait
+      if (this.#van.resender !== undefined && !this.#van.isLeaving) {
+        neighbour.keep(); // what was not acknowledged is sent again
+        continue;
+      }
+      envoy.lineBroke(cause);
+      envoy.break(cause);
+    }
+  }
+
+  gone(neighbour: Neighbour): void {
+    if (this.#van.isLeaving) return;
+    for (const envoy of neighbour.envoys.values()) {
+      const member = this.#members.get(envoy.node);
+      if (member === undefined || member.state === "dead" || this.#deathTimers.has(member.node)) continue;
+      const died = (): void => {
+        this.#deathTimers.delete(member.node);
+        if (!neighbour.isPresent && !this.#van.isLeaving) this.#died(member);
+      };
+      this.#deathTimers.set(member.node, this.#van.clock.after(this.#van.deathMs, died));
+    }
+  }
+
+  unlinked(envoy: Envoy, isAbrupt: boolean): void {
+    const member = this.#members.get(envoy.node);
+    if (member !== undefined && this.#isAccepted(member)) return;
+    const place = envoy.node === SCHEDULER_ID ? placeOf(this.#van.options.schedulerAddress) : member?.place;
+    if (place !== undefined) this.#van.neighbourAt(place).dropLine(isAbrupt);
+  }
+
+  close(): void {
+    for (const node of [...this.#deathTimers.keys()]) this.#cancelDeath(node);
+  }
+
+  get #scheduler(): Envoy {
+    const envoy = this.#envoy;
+    if (envoy === undefined) throw new WeighbridgeError("CLOSED", "the scheduler was never dialed");
+    return envoy;
+  }
+
+  #cancelDeath(node: number): void {
+    this.#deathTimers.get(node)?.();
+    this.#deathTimers.delete(node);
+  }
+
+  /** C2 */
+  #died(member: Member): void {
+    member.state = "dead";
+    this.#van.log.warn("a node is dead", { node: nameOf(member.node), at: formatPlace(member.place) });
+    this.#announce();
+    if (this.#isAccepted(member)) member.envoy?.break(undefined);
+    const error = new WeighbridgeError("NODE_DEAD", `${nameOf(member.node)} is dead`, { retryable: true });
+    for (const standing of this.#standings) {
+      if (standing.request === undefined || !inGroup(member.role, standing.group)) continue;
+      this.#scheduler.failRequest({ functionId: FunctionId.BARRIER, request: standing.request }, error);
+      standing.request = undefined; // the entry stands (C1)
+    }
+  }
+
+  // Registration.
+
+  #register(frame: WrittenFrame): void {
+    const body = this.#scheduler.decode(registerRequestShape, "REGISTER", frame.payload());
+    this.#registering = frame.header.request;
+    if (this.#van.selfId !== 0) {
+      this.#answerRegister();
+      return;
+    }
+    const { hostname, port } = placeOf(body.address);
+    const role = body.role === "server" ? PsRole.SERVER : PsRole.WORKER;
+    this.#own = { role, id: EMPTY, hostname, port, isRecovery: false, customerId: 0 };
+    const { rank, label, serverCount, workerCount } = body;
+    this.#send(PsCommand.ADD_NODE, { nodes: [this.#own], body: encodeOwnNote({ rank, label, serverCount, workerCount }) });
+  }
+
+  #takeList(meta: PsMeta): void {
+    const isFirst = this.#van.selfId === 0;
+    if (isFirst && !this.#findSelf(meta)) return;
+    const changed: Member[] = [];
+    for (const node of meta.nodes) {
+      if (node.role === PsRole.SCHEDULER || node.id === EMPTY) continue;
+      const known = this.#members.get(node.id);
+      if (known !== undefined && !(node.isRecovery && !isFirst)) continue; // a second customer of a process, or nothing new
+      changed.push(this.#adopt(node, known));
+    }
+    if (changed.length === 0) return;
+    if (isFirst) {
+      this.#van.neighbourAt(placeOf(this.#van.options.schedulerAddress)).renewLine(); // with our name from now on
+      this.#answerRegister();
+    } else this.#announce();
+    this.#van.clock.afterInput(() => {
+      for (const member of changed) this.#meet(member);
+    });
+  }
+
+  /** Finds ourselves in the scheduler's list. */
+  #findSelf({ nodes, body }: PsMeta): boolean {
+    const own = this.#own;
+    const self = nodes.find(({ hostname, port, role }) => hostname === own?.hostname && port === own.port && role === own.role);
+    if (self === undefined || self.id === EMPTY) {
+      this.#van.log.warn("a list of nodes does not name this one", { host: own?.hostname, port: own?.port, nodes: nodes.length });
+      return false;
+    }
+    this.#van.selfId = self.id;
+    this.#isOurs = decodeOwnNote(body) !== undefined;
+    return true;
+  }
+
+  /** C3 */
+  #adopt(node: PsNode, known: Member | undefined): Member {
+    const role = node.role === PsRole.SERVER ? "server" : "worker";
+    const place: Place = { hostname: node.hostname, port: node.port };
+    const incarnation = (known?.incarnation ?? 0) + 1;
+    if (known?.envoy !== undefined) {
+      const old = this.#van.neighbourAt(known.place);
+      this.#van.forgetEnvoy(known.envoy);
+      if (known.place.hostname !== place.hostname || known.place.port !== place.port) this.#van.forgetNeighbour(old);
+    }
+    this.#cancelDeath(node.id);
+    let envoy: Envoy | undefined;
+    if (role !== this.#van.options.role) {
+      envoy = new Envoy(this.#van, { node: node.id, incarnation, remote: formatPlace(place) });
+      this.#van.neighbourAt(place).addEnvoy(node.customerId, envoy);
+      this.#van.addEnvoy(envoy);
+    }
+    const member: Member = { node: node.id, role, place, incarnation, isRecovery: node.isRecovery, envoy, state: "alive" };
+    this.#members.set(node.id, member);
+    return member;
+  }
+
+  /** Nodes that would dial us have a line and a link from now on. */
+  #meet(member: Member): void {
+    if (member.envoy === undefined || !this.#isAccepted(member) || this.#members.get(member.node) !== member) return;
+    this.#van.neighbourAt(member.place).keep();
+    this.#van.accept(member.envoy);
+  }
+
+  #isAccepted({ role, envoy }: Member): boolean {
+    return envoy !== undefined && role === "worker" && this.#van.options.role === "server";
+  }
+
+  #answerRegister(): void {
+    const { selfId, options } = this.#van;
+    const own = this.#members.get(selfId);
+    if (this.#registering === undefined || own === undefined) return;
+    this.#scheduler.answerJson(FunctionId.REGISTER, this.#registering, {
+      job: JOB,
+      node: selfId,
+      incarnation: own.incarnation,
+      recovery: own.isRecovery,
+      heartbeatIntervalMs: options.heartbeatIntervalMs ?? 0,
+      heartbeatTimeoutMs: options.heartbeatTimeoutMs ?? 0,
+      roster: this.#roster(),
+    });
+    this.#registering = undefined;
+  }
+
+  #roster(): RosterView {
+    const members = [...this.#members.values()].sort((a, b) => (a.role === b.role ? a.node - b.node : a.role === "worker" ? -1 : 1));
+    const nodes = members.map(({ node, role, place, incarnation, state }) => {
+      const address = formatPlace(place);
+      return { node, role, rank: rankOf(node), address, incarnation, state, label: address };
+    });
+    return { version: ++this.#version, nodes };
+  }
+
+  #announce(): void {
+    this.#envoy?.askJson(FunctionId.ROSTER, this.#roster(), () => {});
+  }
+
+  // Barriers.
+
+  #enter(request: number, { group, customer, round }: BarrierRequest): void {
+    if (this.#sizeOf(group) <= 1) {
+      this.#scheduler.answerJson(FunctionId.BARRIER, request, { round: Math.max(1, round) });
+      return;
+    }
+    const standing = this.#standings.find((other) => other.group === group && other.customer === customer);
+    if (standing === undefined) {
+      this.#standings.push({ group, customer, round, request, isOver: false });
+      this.#send(PsCommand.BARRIER, { request: true, appId: 0, customerId: customer, barrierGroup: group });
+      return;
+    }
+    standing.request = request;
+    if (standing.isOver) this.#pass(standing);
+  }
+
+  /** The scheduler's reply does not say which barrier it is about; ours do, and otherwise it is the oldest. */
+  #release(group: number): void {
+    const open = this.#standings.filter(({ isOver }) => !isOver);
+    const meant = open.filter((standing) => standing.group === group);
+    for (const standing of meant.length > 0 ? meant : open.slice(0, 1)) {
+      standing.isOver = true;
+      if (standing.request !== undefined) this.#pass(standing);
+    }
+  }
+
+  #pass(standing: Standing): void {
+    this.#standings = this.#standings.filter((other) => other !== standing);
+    const round = Math.max(1, standing.round);
+    if (standing.request !== undefined) this.#scheduler.answerJson(FunctionId.BARRIER, standing.request, { round });
+  }
+
+  #sizeOf(group: number): number {
+    const { serverCount, workerCount } = this.#van.options;
+    return (
+      (inGroup("scheduler", group) ? 1 : 0) + (inGroup("server", group) ? serverCount : 0) + (inGroup("worker", group) ? workerCount : 0)
+    );
+  }
+
+  /** Anybody may send one to a node of ps-lite, and end it; here it counts only as our own scheduler's word. */
+  #takeTerminate({ body }: PsMeta): void {
+    const isOurs = this.#isOurs || this.#van.selfId === 0; // before it gave us a place we cannot know
+    if (!isOurs || body.length === 0) {
+      this.#van.log.warn("a TERMINATE of the scheduler was left out");
+      return;
+    }
+    const { code, message } = decodeFailure(body);
+    this.#envoy?.askJson(FunctionId.ABORT, { code, message }, () => {});
+  }
+
+  #send(command: number, fields: Partial<PsMeta>): void {
+    const meta = Object.assign(new PsMeta(), { command, timestamp: this.#van.nextTimestamp(), ...fields });
+    if (command === PsCommand.TERMINATE) {
+      meta.customerId = 0;
+      meta.timestamp = EMPTY;
+    }
+    this.#scheduler.send(meta);
+  }
+}

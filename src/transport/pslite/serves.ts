@@ -1,0 +1,401 @@
+// serves — what a ps-lite node asks of ours, and our answers. One message becomes the frames of one request (spec/protocol.md, K7 to K9),
+// its values read straight into them; the answers to all of them become one response.
+//
+// Invariants:
+//   S1. Every request is answered once: with a response, or, when it failed here, with one that says so (see `Served.#respondFailure`).
+//   S2. The keys of a pull's response are those of its request, byte for byte; lens are always told, nobody minds who did not ask.
+//   S3. A response whose values are long leaves while they are still being written here: until it is complete, others wait behind it.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { toFailure } from "../../wire/failure.ts";
+import { Kind, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
+import { FunctionId } from "../../wire/function-id.ts";
+import { encodeJson } from "../../wire/json-body.ts";
+import { dtypeConstructor, KvFlag, LEN_BYTES } from "../../wire/kv-message.ts";
+import { dtypeOfPsType, PsType } from "../../wire/pslite/data-type.ts";
+import type { PsMeta } from "../../wire/pslite/ps-meta.ts";
+import type { PartSink } from "../../wire/pslite/zmtp-reader.ts";
+import type { Awaiting, Envoy } from "./envoy.ts";
+import { COPY_BYTES_MAX } from "./message-batch.ts";
+import { bad, PULL_KEYS_MAX, RequestIntake } from "./request-intake.ts";
+import { WidthMemory } from "./width-memory.ts";
+import type { WrittenFrame } from "./written-frames.ts";
+
+const ID_MAX = 0xffff;
+const TWO_32 = 2 ** 32;
+
+export class Serves {
+  readonly envoy: Envoy;
+  readonly widths: WidthMemory = new WidthMemory();
+  readonly #intake: RequestIntake;
+  /** The response that is being written (S3), and what waits for its end. */
+  #current: Served | undefined;
+  #waiting: (() => void)[] = [];
+
+  constructor(envoy: Envoy) {
+    this.envoy = envoy;
+    this.#intake = new RequestIntake(envoy, this.widths);
+  }
+
+  /** A request of the node. Returns what takes its parts. */
+  take(meta: PsMeta, hasParts: boolean): PartSink | undefined {
+    const served = new Served(this, meta);
+    const problem = problemWith(meta, hasParts);
+    if (problem !== undefined) {
+      served.refuse(problem);
+      return undefined;
+    }
+    if (meta.simpleApp) {
+      const { feed } = this.envoy;
+      served.frameCount = 1;
+      served.left = 1;
+      const header = this.envoy.requestHeader(FunctionId.SIMPLE, true, served);
+      header.app = meta.appId;
+      header.customer = meta.customerId;
+      header.command = meta.head;
+      feed?.put(header, meta.body);
+      return undefined;
+    }
+    return this.#intake.begun(served, meta.dataTypes.length > 2);
+  }
+
+  /** The guess was wrong: asks again without one. */
+  pullAgain(served: Served): void {
+    this.widths.forget(served.list);
+    this.#intake.pullUnknown(served);
+    this.envoy.flushSoon();
+  }
+
+  /** The link with our peer is gone, and with it what was not answered. A response that has begun cannot be finished. */
+  unlinked(): void {
+    if (this.#current !== undefined) this.envoy.line?.destroy();
+    this.#current = undefined;
+    this.#waiting = [];
+  }
+
+  /** Runs this once no response is being written. */
+  whenFree(run: () => void): void {
+    if (this.#current === undefined) run();
+    else this.#waiting.push(run);
+  }
+
+  /** Whether this response may be written while it comes; others wait from then on. */
+  occupy(served: Served): boolean {
+    if (this.#current !== undefined && this.#current !== served) return false;
+    this.#current = served;
+    return true;
+  }
+
+  release(): void {
+    this.#current = undefined;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const run of waiting) run();
+    if (waiting.length > 0) this.envoy.line?.flush(() => {});
+  }
+}
+
+/** One request of the node, from its first frame here to its response. */
+export class Served implements Awaiting {
+  readonly app: number;
+  readonly customer: number;
+  readonly head: number;
+  readonly timestamp: number;
+  readonly push: boolean;
+  readonly pull: boolean;
+  readonly valueType: number;
+  /** Our number for it. */
+  readonly dtype: number;
+  readonly elementBytes: number;
+  readonly functionId: number;
+  /** Of a pull; needed for the response. */
+  keys: Uint8Array = NOTHING;
+  keyCount = 0;
+  /** Lens that came with the request, to be given back with it. */
+  lens: Uint8Array = NOTHING;
+  /** Frames of the request, and those that have no answer yet. */
+  frameCount = 0;
+  left = 0;
+  /** Number of the first frame. */
+  first = 0;
+  /** Of a pull: which list of keys it is about. */
+  list = 0;
+  readonly #serves: Serves;
+  readonly #simple: boolean;
+  #failure: Uint8Array | undefined;
+  /** Answers that are put together, by frame. */
+  #gathered: Uint8Array[][] | undefined;
+  /** Of a response that is being written. */
+  #valuesLeft = 0;
+  #lensLeft = 0;
+  #isStreaming = false;
+  /** Lens of the answer that have passed by, while they are to be learned. */
+  #seenLens: Uint8Array | undefined;
+  #seenBytes = 0;
+  /** Of a pull that guesses its lengths: bytes of all values; -1 otherwise. */
+  #guessedBytes = -1;
+  /** The frame whose answer has to come next for the response to be written while it comes. */
+  #nextFrame = 0;
+
+  constructor(serves: Serves, meta: PsMeta) {
+    this.#serves = serves;
+    this.app = meta.appId;
+    this.customer = meta.customerId;
+    this.head = meta.head;
+    this.timestamp = meta.timestamp;
+    this.push = meta.push;
+    this.pull = meta.pull;
+    this.#simple = meta.simpleApp;
+    this.valueType = meta.dataTypes[1] ?? 0;
+    this.dtype = dtypeOfPsType(this.valueType);
+    this.elementBytes = dtypeConstructor(this.dtype)?.BYTES_PER_ELEMENT ?? 1;
+    this.functionId = !meta.pull ? FunctionId.KV_PUSH : meta.push ? FunctionId.KV_PUSH_PULL : FunctionId.KV_PULL;
+  }
+
+  /** The request makes no sense; nobody here was asked. */
+  refuse(error: WeighbridgeError): void {
+    const { host, name } = this.#serves.envoy;
+    host.log.error("a request was refused", {
+      node: name,
+      app: this.app,
+      timestamp: this.timestamp,
+      code: error.code,
+      reason: error.message,
+    });
+    this.#failure = encodeJson(toFailure(error));
+    this.#serves.whenFree(() => this.#respondFailure());
+  }
+
+  /** The lengths of the values are taken for known. */
+  guess(lens: Uint8Array, byteCount: number): void {
+    this.lens = lens;
+    this.#guessedBytes = byteCount;
+    this.#nextFrame = 0;
+  }
+
+  answer(frame: WrittenFrame): boolean {
+    const { header } = frame;
+    if (header.kind === Kind.FAILURE) {
+      if (this.#isStreaming) this.#giveUp(frame.payload());
+      if (this.#failure === undefined && this.frameCount > 0) this.#failure = frame.payload();
+      return this.#frameDone();
+    }
+    if (this.#simple) {
+      const body = frame.payload();
+      this.#serves.whenFree(() => this.#respondSimple(body));
+      return true;
+    }
+    if (!this.pull || (header.flags & KvFlag.GATHERED) !== 0) return this.#frameDone();
+    const total = header.arg1 * TWO_32 + header.arg0;
+    const offset = header.arg3 * TWO_32 + header.arg2;
+    const isWhole = (header.flags & KvFlag.WHOLE) !== 0;
+    const isNext = this.frameCount === 1 || isWhole || (this.#guessedBytes >= 0 && header.request - this.first === this.#nextFrame);
+    const { host } = this.#serves.envoy;
+    const canStream = isNext && this.#gathered === undefined && host.resender === undefined && this.#serves.occupy(this);
+    if (canStream) this.#stream(frame, isWhole || this.#guessedBytes < 0 ? total : this.#guessedBytes, isWhole);
+    else this.#gather(frame, total);
+    if (offset + header.payloadBytes < total) return false;
+    this.#nextFrame++;
+    return this.#frameDone();
+  }
+
+  /** Whether the answer to a frame ends with lens: pulls that do not know better ask for them. */
+  get #wantsLens(): boolean {
+    return !this.push && this.#guessedBytes < 0;
+  }
+
+  /** The rest of a response that has begun will not come: the node must not wait for it, and not take what follows for it. */
+  #giveUp(failure: Uint8Array): void {
+    const { host, name, line } = this.#serves.envoy;
+    host.log.error("a response broke off", { node: name, timestamp: this.timestamp, failure: new TextDecoder().decode(failure) });
+    line?.destroy();
+  }
+
+  #frameDone(): boolean {
+    if (--this.left > 0) return true;
+    if (this.#failure !== undefined && this.#guessedBytes >= 0 && !this.#isStreaming) {
+      this.#failure = undefined;
+      this.#gathered = undefined;
+      this.#guessedBytes = -1;
+      this.lens = NOTHING;
+      this.#serves.pullAgain(this);
+      return true;
+    }
+    if (this.#isStreaming) this.#serves.release();
+    else this.#serves.whenFree(() => this.#respond());
+    return true;
+  }
+
+  #respond(): void {
+    if (this.#failure !== undefined) this.#respondFailure();
+    else if (this.pull) this.#respondGathered();
+    else {
+      const { envoy } = this.#serves;
+      const meta = this.#responseMeta();
+      envoy.line?.batch.meta(meta, true);
+      envoy.endMessage(meta);
+    }
+  }
+
+  /**
+   * ps-lite has no word for a failure. Our own nodes find it in the body. Its own stop: a response with `pull` and without values is what
+   * their checks refuse. A push that was not applied must not look as if it had been, and a worker that waits for ever is worse than one
+   * that ends and says where.
+   */
+  #respondFailure(): void {
+    const { envoy } = this.#serves;
+    const meta = this.#responseMeta();
+    meta.push = true;
+    meta.pull = true;
+    meta.body = this.#failure ?? NOTHING;
+    envoy.line?.batch.meta(meta, true);
+    envoy.endMessage(meta);
+    envoy.line?.flush(() => {});
+  }
+
+  #respondSimple(body: Uint8Array): void {
+    const { envoy } = this.#serves;
+    const meta = this.#responseMeta();
+    meta.body = body;
+    envoy.line?.batch.meta(meta, true);
+    envoy.endMessage(meta);
+  }
+
+  #responseMeta(): PsMeta {
+    const { meta } = this.#serves.envoy;
+    meta.reset();
+    meta.head = this.head;
+    meta.simpleApp = this.#simple;
+    meta.push = this.push;
+    meta.pull = this.pull;
+    meta.appId = this.app;
+    meta.customerId = this.customer;
+    meta.timestamp = this.timestamp;
+    return meta;
+  }
+
+  /** Meta, keys, and the announcement of the values (S2). */
+  #beginValues(valueBytes: number, hasLens: boolean): PsMeta {
+    const { line } = this.#serves.envoy;
+    const meta = this.#responseMeta();
+    meta.dataTypes.push(PsType.UINT64, this.valueType);
+    if (hasLens) meta.dataTypes.push(PsType.INT32);
+    const batch = line?.batch;
+    batch?.meta(meta, false);
+    batch?.part(this.keys.length, false);
+    if (this.keys.length <= COPY_BYTES_MAX) batch?.copy(this.keys, 0, this.keys.length);
+    else batch?.attach(this.keys);
+    batch?.part(valueBytes, !hasLens);
+    return meta;
+  }
+
+  /** Writes a frame of the answer as it is. */
+  #stream(frame: WrittenFrame, total: number, isWhole: boolean): void {
+    const { envoy } = this.#serves;
+    const batch = envoy.line?.batch;
+    if (!this.#isStreaming) {
+      this.#isStreaming = true;
+      const lensBytes = this.#wantsLens ? this.keyCount * LEN_BYTES : 0;
+      this.#valuesLeft = total - lensBytes;
+      this.#lensLeft = this.#wantsLens ? lensBytes : this.lens.length;
+      if (this.#wantsLens && !isWhole) this.#seenLens = new Uint8Array(lensBytes); // a handle's lengths may change, those of the store do not
+      this.#beginValues(this.#valuesLeft, this.#lensLeft > 0);
+      if (this.#valuesLeft === 0 && this.#lensLeft > 0) batch?.part(this.#lensLeft, true);
+    }
+    if (frame.inlineBytes > 0) this.#streamBytes(frame.page.subarray(frame.at, frame.at + frame.inlineBytes));
+    for (const part of frame.attached) this.#streamBytes(part);
+    if (this.#valuesLeft > 0 || this.#wantsLens || this.lens.length === 0) return;
+    if (this.lens.length <= COPY_BYTES_MAX)
+      batch?.copy(this.lens, 0, this.lens.length); // `#streamBytes` has announced them
+    else batch?.attach(this.lens);
+  }
+
+  #streamBytes(bytes: Uint8Array): void {
+    const batch = this.#serves.envoy.line?.batch;
+    const valueBytes = Math.min(bytes.length, this.#valuesLeft);
+    const add = (part: Uint8Array): void => {
+      if (part.length <= COPY_BYTES_MAX) batch?.copy(part, 0, part.length);
+      else batch?.attach(part);
+    };
+    if (valueBytes > 0) {
+      add(valueBytes === bytes.length ? bytes : bytes.subarray(0, valueBytes));
+      this.#valuesLeft -= valueBytes;
+      if (this.#valuesLeft === 0 && this.#lensLeft > 0) batch?.part(this.#lensLeft, true);
+    }
+    if (valueBytes === bytes.length) return;
+    const lens = bytes.subarray(valueBytes);
+    add(lens);
+    if (this.#seenLens === undefined) return;
+    this.#seenLens.set(lens, this.#seenBytes);
+    this.#seenBytes += lens.length;
+    if (this.#seenBytes === this.#seenLens.length) this.#serves.widths.learn(this.list, this.#seenLens);
+  }
+
+  /** Keeps a copy of a frame of the answer until all are there. */
+  #gather(frame: WrittenFrame, total: number): void {
+    this.#gathered ??= Array.from({ length: this.frameCount }, () => []);
+    const isWhole = (frame.header.flags & KvFlag.WHOLE) !== 0;
+    const index = isWhole ? 0 : frame.header.request - this.first;
+    if (total > 0) this.#gathered[index]?.push(frame.payload());
+  }
+
+  #respondGathered(): void {
+    const { envoy } = this.#serves;
+    const batch = envoy.line?.batch;
+    const values: Uint8Array[] = [];
+    const lens: Uint8Array[] = this.#wantsLens ? [] : [this.lens];
+    for (const [index, parts] of (this.#gathered ?? []).entries()) {
+      const whole = joined(parts);
+      const lensBytes = this.#wantsLens ? this.#keysOfFrame(index, whole.length) * LEN_BYTES : 0;
+      values.push(whole.subarray(0, whole.length - lensBytes));
+      if (lensBytes > 0) lens.push(whole.subarray(whole.length - lensBytes));
+    }
+    const [valueBytes, lensBytes] = [sumOf(values), sumOf(lens)];
+    const meta = this.#beginValues(valueBytes, lensBytes > 0);
+    for (const part of values) batch?.attach(part);
+    if (lensBytes > 0) {
+      batch?.part(lensBytes, true);
+      for (const part of lens) batch?.attach(part);
+    }
+    envoy.endMessage(meta);
+  }
+
+  /** Of a pull in several frames; when the answer is to all of them it is in the first place. */
+  #keysOfFrame(index: number, byteCount: number): number {
+    if (byteCount === 0) return 0;
+    const isWhole = this.frameCount > 1 && this.#gathered?.every((parts, i) => i === 0 || parts.length === 0) === true;
+    return isWhole ? this.keyCount : Math.min(PULL_KEYS_MAX, this.keyCount - index * PULL_KEYS_MAX);
+  }
+}
+
+const NOTHING = new Uint8Array(0);
+
+function sumOf(parts: readonly Uint8Array[]): number {
+  return parts.reduce((sum, { length }) => sum + length, 0);
+}
+
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  if (parts.length === 1) return parts[0] as Uint8Array;
+  const whole = new Uint8Array(sumOf(parts));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+/** What is wrong with a request, before its parts are looked at. */
+function problemWith(meta: PsMeta, hasParts: boolean): WeighbridgeError | undefined {
+  const { appId, customerId, dataTypes, simpleApp } = meta;
+  if (appId < 0 || appId > ID_MAX || customerId < 0 || customerId > ID_MAX)
+    return bad(`application ${appId} and customer ${customerId}: ids are 0 to ${ID_MAX} here`);
+  if (simpleApp)
+    return meta.body.length > PAYLOAD_BYTES_MAX ? bad(`a body of ${meta.body.length} bytes is over ${PAYLOAD_BYTES_MAX}`) : undefined;
+  if (!hasParts) return bad("a request without keys");
+  if (dataTypes[0] === PsType.UINT32)
+    return new WeighbridgeError("UNSUPPORTED", "this node has keys of 32 bits (USE_KEY32); Weighbridge has 64: build it without");
+  if (dataTypes[0] !== PsType.UINT64) return bad(`keys of type ${dataTypes[0]}`);
+  if (dtypeOfPsType(dataTypes[1] ?? -1) < 0) return bad(`values of type ${dataTypes[1]}`);
+  return meta.push || meta.pull ? undefined : bad("neither a push nor a pull");
+}

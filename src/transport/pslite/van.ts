@@ -1,0 +1,379 @@
+// van — ps-lite's own protocol as a Transport: our node above it speaks frames with its peers as ever, and at the other end of every link
+// stands an envoy that says it in ps-lite's words (docs/decisions/0010). Connections are another transport's.
+//
+//   connect(address) ──► a line to the node there, and a link with its envoy
+//   listen(address)  ──► inlets; links with the envoys of nodes that would have dialed us
+//
+// Invariants:
+//   V1. A node is reached at the host and port that it told the scheduler, letter by letter: that is how ps-lite's nodes find themselves.
+//   V2. A message is for the envoy that its connection's identity names; one without an identity may register, and nothing else.
+//   V3. At most NOBODIES_MAX connections are open that no node stands behind.
+//   V4. A node that cannot be reached for `deathMs` is dead, by our own roster: ps-lite's scheduler tells nobody.
+
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import { Random } from "../../base/random.ts";
+import { type Role, SCHEDULER_ID } from "../../wire/node-id.ts";
+import { PsCommand, type PsMeta } from "../../wire/pslite/ps-meta.ts";
+import { identityOf } from "../../wire/pslite/zmtp.ts";
+import type { PartSink } from "../../wire/pslite/zmtp-reader.ts";
+import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport.ts";
+import { Envoy, type EnvoyHost } from "./envoy.ts";
+import { FirstByte } from "./first-byte.ts";
+import { Inlet, type InletHost } from "./inlet.ts";
+import { Line, type LineOptions } from "./line.ts";
+import { MessagePages } from "./message-batch.ts";
+import { Neighbour, type NeighbourHost } from "./neighbour.ts";
+import { formatPlace, keyOf, type Place, placeOf } from "./place.ts";
+import { Registrar } from "./registrar.ts";
+import { Resender } from "./resender.ts";
+import { SchedulerControl } from "./scheduler-control.ts";
+
+export type PsliteVanOptions = {
+  /** Makes the connections. */
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly role: Role;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  /** "tcp://host:port" of the scheduler, as all nodes have it. */
+  readonly schedulerAddress: Address;
+  /** True: unix sockets at /tmp/port instead of TCP (DMLC_LOCAL, ps-lite's ipc). */
+  readonly isLocal?: boolean;
+  readonly heartbeatIntervalMs?: number;
+  readonly heartbeatTimeoutMs?: number;
+  /** 0: off (PS_RESEND, PS_RESEND_TIMEOUT). */
+  readonly resendTimeoutMs?: number;
+  /** Percent of the messages that come to be lost on purpose (PS_DROP_MSG). */
+  readonly dropPercent?: number;
+  readonly seed?: number;
+};
+
+const DIAL_DEADLINE_MS = 5000;
+const HANDSHAKE_MS = 5000;
+const DEATH_MS_DEFAULT = 5000;
+const NOBODIES_MAX = 1024;
+const LOCAL_PORT_MIN = 10_000;
+const LOCAL_PORT_COUNT = 40_000;
+const LOCAL_BIND_TRIES = 40;
+
+export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly options: PsliteVanOptions;
+  readonly resender: Resender | undefined;
+  /** 0 before the scheduler has given us one. */
+  selfId: number;
+  /** We are done: connections that end now are nobody's worry. */
+  isLeaving = false;
+  readonly #pages = new MessagePages();
+  readonly #random: Random;
+  readonly #neighbours = new Map<string, Neighbour>();
+  readonly #envoys = new Map<number, Envoy>();
+  /** Inlets whose message is not complete, by envoy (I3). */
+  readonly #busy = new Map<Envoy, Inlet>();
+  readonly #inlets = new Set<Inlet>();
+  readonly #registrar: Registrar | undefined;
+  readonly #scheduler: SchedulerControl | undefined;
+  #accept: ((link: Link) => LinkReader) | undefined;
+  #timestamp = 0;
+  #isClosed = false;
+
+  constructor(options: PsliteVanOptions) {
+    this.options = options;
+    this.clock = options.clock;
+    this.log = options.log;
+    this.#random = new Random(options.seed ?? 1);
+    const { role, resendTimeoutMs = 0, clock, log } = options;
+    this.selfId = role === "scheduler" ? SCHEDULER_ID : 0;
+    if (resendTimeoutMs > 0) this.resender = new Resender({ clock, log, timeoutMs: resendTimeoutMs, selfId: () => this.selfId });
+    if (role === "scheduler") this.#registrar = new Registrar(this);
+    else this.#scheduler = new SchedulerControl(this);
+  }
+
+  // Transport
+
+  async listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener> {
+    assert(this.#accept === undefined, "a node of ps-lite listens once");
+    this.#accept = accept;
+    const { hostname, port } = placeOf(address);
+    const { transport } = this.options;
+    const take = (link: Link): LinkReader => this.#takeLink(link);
+    for (let tryCount = 1; ; tryCount++) {
+      const chosen = this.options.isLocal === true && port === 0 ? LOCAL_PORT_MIN + Math.floor(freshRandom() * LOCAL_PORT_COUNT) : port;
+      try {
+        const listener = await transport.listen(this.physical({ hostname, port: chosen }), take);
+        const bound = this.options.isLocal === true ? chosen : placeOf(listener.address).port;
+        return { address: formatPlace({ hostname, port: bound }), close: () => this.#close(listener) };
+      } catch (thrown) {
+        if (chosen === port || tryCount >= LOCAL_BIND_TRIES) throw thrown;
+      }
+    }
+  }
+
+  async connect(address: Address, open: (link: Link) => LinkReader, _options: ConnectOptions): Promise<Link> {
+    const { schedulerAddress } = this.options;
+    const place = placeOf(address);
+    const envoy = address === schedulerAddress ? this.#schedulerEnvoy(place) : this.#scheduler?.envoyAt(place);
+    if (envoy === undefined) throw new WeighbridgeError("NO_ROUTE", `no node of this job is at ${address}`, { retryable: true });
+    const neighbour = this.neighbourAt(place);
+    await neighbour.dial();
+    const link = envoy.open(open, true);
+    for (const inlet of this.#inlets) if (inlet.envoy === envoy) this.clock.soon(() => inlet.goOn());
+    return link;
+  }
+
+  /** Everybody is saying goodbye: a node that closes its connections from now on has left. */
+  leaving(): void {
+    this.isLeaving = true;
+    this.#registrar?.leaving();
+  }
+
+  // For the registrar and the control of the scheduler.
+
+  nextTimestamp(): number {
+    return this.#timestamp++;
+  }
+
+  neighbourAt(place: Place): Neighbour {
+    const key = keyOf(place);
+    let neighbour = this.#neighbours.get(key);
+    if (neighbour === undefined) {
+      neighbour = new Neighbour(this, place);
+      this.#neighbours.set(key, neighbour);
+    }
+    return neighbour;
+  }
+
+  /** The neighbour is another process now, or none. */
+  forgetNeighbour(neighbour: Neighbour): void {
+    if (this.#neighbours.get(keyOf(neighbour)) === neighbour) this.#neighbours.delete(keyOf(neighbour));
+    neighbour.dropLine(true);
+    for (const envoy of neighbour.envoys.values()) this.forgetEnvoy(envoy);
+  }
+
+  envoyOf(node: number): Envoy | undefined {
+    return this.#envoys.get(node);
+  }
+
+  addEnvoy(envoy: Envoy): void {
+    this.#envoys.set(envoy.node, envoy);
+    for (const inlet of this.#inlets) if (inlet.node === envoy.node) this.#assign(inlet, envoy);
+  }
+
+  forgetEnvoy(envoy: Envoy): void {
+    if (this.#envoys.get(envoy.node) === envoy) this.#envoys.delete(envoy.node);
+    this.resender?.forget(envoy);
+    envoy.break(undefined);
+  }
+
+  /** Opens a link as if the node had dialed us. */
+  accept(envoy: Envoy): void {
+    if (this.#accept === undefined || this.#isClosed || envoy.isLinked) return;
+    try {
+      envoy.open(this.#accept, false);
+    } catch (thrown) {
+      this.log.debug("a link was not accepted", { node: envoy.name, reason: String(thrown) });
+    }
+  }
+
+  /** Where a node at this place listens (V1). */
+  physical({ hostname, port }: Place): Address {
+    return this.options.isLocal === true ? `unix:///tmp/${port}` : formatPlace({ hostname, port });
+  }
+
+  get deathMs(): number {
+    const { heartbeatTimeoutMs = 0 } = this.options;
+    return heartbeatTimeoutMs > 0 ? heartbeatTimeoutMs : DEATH_MS_DEFAULT;
+  }
+
+  // NeighbourHost
+
+  newLine(neighbour: Neighbour, events: Pick<LineOptions, "up" | "down">): Line {
+    const { transport } = this.options;
+    const address = this.physical(neighbour);
+    return new Line({
+      transport,
+      clock: this.clock,
+      pages: this.#pages,
+      address,
+      identity: identityOf(this.selfId),
+      deadlineMs: DIAL_DEADLINE_MS,
+      ...events,
+    });
+  }
+
+  lineUp(neighbour: Neighbour): void {
+    this.#registrar?.present(neighbour);
+    this.#scheduler?.present(neighbour);
+  }
+
+  lineFell(neighbour: Neighbour, cause: Error | undefined): void {
+    if (this.#isClosed) return;
+    if (!this.isLeaving) this.log.debug("a line is down", { to: keyOf(neighbour), reason: cause?.message ?? "closed by the other side" });
+    this.#scheduler?.fell(neighbour, cause);
+  }
+
+  gone(neighbour: Neighbour): void {
+    if (this.#isClosed) return;
+    this.#registrar?.gone(neighbour);
+    this.#scheduler?.gone(neighbour);
+  }
+
+  // EnvoyHost
+
+  unlinked(envoy: Envoy, isAbrupt: boolean): void {
+    const busy = this.#busy.get(envoy);
+    if (busy !== undefined) busy.link.destroy(); // its bytes may be landing in memory that is somebody else's now
+    this.#scheduler?.unlinked(envoy, isAbrupt);
+  }
+
+  pauseInlets(envoy: Envoy, isPaused: boolean): void {
+    for (const inlet of this.#inlets) {
+      if (inlet.envoy !== envoy) continue;
+      if (isPaused) inlet.link.pause();
+      else inlet.link.resume();
+    }
+  }
+
+  // InletHost
+
+  inletOpen(inlet: Inlet): void {
+    const envoy = this.#envoys.get(inlet.node);
+    if (envoy !== undefined) this.#assign(inlet, envoy);
+  }
+
+  mayTake(inlet: Inlet): boolean {
+    const { node } = inlet;
+    if (node === 0) return true;
+    const { envoy } = inlet;
+    if (envoy === undefined) {
+      if (this.selfId === 0) return false; // the scheduler's list, which tells us who that is, is on its way
+      throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`);
+    }
+    if (!envoy.isLinked && this.#isAccepted(envoy)) this.accept(envoy);
+    if (!envoy.isLinked) return false; // until our peer has dialed it
+    const busy = this.#busy.get(envoy);
+    return busy === undefined || busy === inlet; // I3
+  }
+
+  message(inlet: Inlet, meta: PsMeta, hasParts: boolean): PartSink | undefined {
+    const { envoy } = inlet;
+    if (envoy === undefined) {
+      this.#takeNobody(inlet, meta);
+      return undefined;
+    }
+    if (hasParts) this.#busy.set(envoy, inlet);
+    if (this.#isDropped() || this.resender?.received(meta, envoy) === true) return undefined;
+    return envoy.message(meta, hasParts);
+  }
+
+  messageEnded(inlet: Inlet): void {
+    const { envoy } = inlet;
+    if (envoy === undefined || this.#busy.get(envoy) !== inlet) return;
+    this.#busy.delete(envoy);
+    for (const other of this.#inlets) if (other !== inlet && other.envoy === envoy) this.clock.soon(() => other.goOn());
+  }
+
+  inletClosed(inlet: Inlet, cause: Error | undefined): void {
+    this.#inlets.delete(inlet);
+    const { envoy, node } = inlet;
+    if (cause !== undefined && !this.isLeaving && !this.#isClosed) {
+      const isStrange = cause instanceof WeighbridgeError;
+      this.log[isStrange ? "warn" : "debug"]("a connection ended", {
+        remote: inlet.link.remote,
+        node: identityOf(node),
+        reason: cause.message,
+      });
+    }
+    if (envoy !== undefined && this.#busy.get(envoy) === inlet) {
+      this.#busy.delete(envoy);
+      if (envoy.isStreaming) this.#brokeInside(envoy, cause);
+      for (const other of this.#inlets) if (other.envoy === envoy) this.clock.soon(() => other.goOn());
+    }
+    if (envoy === undefined) this.#registrar?.nobodyLeft(inlet);
+    for (const neighbour of this.#neighbours.values()) if (neighbour.inlets.has(inlet)) neighbour.inletClosed(inlet);
+  }
+
+  /** A message ended in the middle: the frame that was made of it cannot be finished. */
+  #brokeInside(envoy: Envoy, cause: Error | undefined): void {
+    envoy.asks.forget();
+    envoy.break(cause ?? new WeighbridgeError("BAD_FRAME", `${envoy.name} closed its connection inside a message`));
+  }
+
+  #takeLink(link: Link): LinkReader {
+    let nobodies = 0;
+    for (const { envoy } of this.#inlets) if (envoy === undefined) nobodies++;
+    if (nobodies >= NOBODIES_MAX) throw new WeighbridgeError("QUEUE_FULL", `${nobodies} connections without a node are open already`); // V3
+    if (this.options.role !== "scheduler") return this.#newInlet(link);
+    const accept = this.#accept;
+    const readerFor = (isZmtp: boolean): LinkReader => (isZmtp || accept === undefined ? this.#newInlet(link) : accept(link));
+    return new FirstByte(this.clock, HANDSHAKE_MS, () => link.destroy(), readerFor);
+  }
+
+  #newInlet(link: Link): Inlet {
+    const inlet = new Inlet(this, link, HANDSHAKE_MS);
+    this.#inlets.add(inlet);
+    return inlet;
+  }
+
+  /** V2 */
+  #takeNobody(inlet: Inlet, meta: PsMeta): void {
+    if (meta.command !== PsCommand.ADD_NODE || this.#registrar === undefined)
+      throw new WeighbridgeError(
+        "BAD_REQUEST",
+        `a message of a node without an id, which may only register with the scheduler: ${meta.toString()}`,
+      );
+    this.#registrar.addNode(inlet, meta);
+  }
+
+  #assign(inlet: Inlet, envoy: Envoy): void {
+    inlet.envoy = envoy;
+    for (const neighbour of this.#neighbours.values())
+      if ([...neighbour.envoys.values()].includes(envoy)) {
+        neighbour.inlets.add(inlet);
+        this.#registrar?.present(neighbour);
+      }
+    this.clock.soon(() => inlet.goOn());
+  }
+
+  /** Whether this node would dial us, were it one of ours. */
+  #isAccepted(envoy: Envoy): boolean {
+    return envoy.node !== SCHEDULER_ID && this.options.role !== "worker";
+  }
+
+  #schedulerEnvoy(place: Place): Envoy {
+    let envoy = this.#envoys.get(SCHEDULER_ID);
+    if (envoy === undefined) {
+      envoy = new Envoy(this, { node: SCHEDULER_ID, incarnation: 1, remote: formatPlace(place) });
+      envoy.control = this.#scheduler;
+      this.#scheduler?.standsAt(envoy);
+      this.neighbourAt(place).addEnvoy(0, envoy);
+      this.addEnvoy(envoy);
+    }
+    return envoy;
+  }
+
+  #isDropped(): boolean {
+    const { dropPercent = 0 } = this.options;
+    return dropPercent > 0 && this.selfId !== 0 && this.#random.below(100) < dropPercent;
+  }
+
+  async #close(listener: Listener): Promise<void> {
+    this.#isClosed = true;
+    this.resender?.close();
+    this.#registrar?.close();
+    this.#scheduler?.close();
+    for (const neighbour of this.#neighbours.values()) neighbour.dropLine(false);
+    for (const inlet of [...this.#inlets]) inlet.link.close();
+    await listener.close();
+  }
+}
+
+/** Two nodes that start at the same moment must not choose the same port. */
+function freshRandom(): number {
+  return (crypto.getRandomValues(new Uint32Array(1))[0] as number) / 2 ** 32;
+}

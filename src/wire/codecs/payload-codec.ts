@@ -1,0 +1,108 @@
+// payload-codec — the values of one message as a parameter's link carries them: by the codec of its direction, then compressed if the link
+// says so and it pays. Works on spans of the arena; spec/codecs.md, §1 and §5.
+
+import {
+  COMPRESSED_HEADER_BYTES,
+  compressPayload,
+  decompressPayload,
+  type GeneralCompression,
+  isStored,
+  plainBytesOf,
+  writeStoredHeader,
+} from "./general-compression.ts";
+import { openValueCodec, type ValueCodecChoice } from "./link-encoding.ts";
+import { ScratchSpan } from "./scratch-span.ts";
+import type { CodecContext, DecodeJob, EncodeJob, ValueCodec, ValueShape } from "./value-codec.ts";
+import { floatCountOf, malformed } from "./value-codec.ts";
+
+const FLOAT_BYTES = 4;
+
+export class PayloadCodec {
+  /** Whether payloads are the floats themselves, so that nothing has to be encoded or decoded. */
+  readonly isPlain: boolean;
+  readonly #context: CodecContext;
+  readonly #values: ValueCodec;
+  readonly #compression: GeneralCompression | undefined;
+  readonly #scratch: ScratchSpan;
+
+  constructor(context: CodecContext, choice: ValueCodecChoice, compression: GeneralCompression | undefined) {
+    this.isPlain = choice === "f32" && compression === undefined;
+    this.#context = context;
+    this.#values = openValueCodec(context, choice);
+    this.#compression = compression;
+    this.#scratch = new ScratchSpan(context.arena);
+  }
+
+  /** Whether `encode` keeps what it does not send in a residual span. */
+  get hasResidual(): boolean {
+    return this.#values.hasResidual;
+  }
+
+  /** The most bytes that `encode` writes. */
+  encodeBound(shape: ValueShape): number {
+    return this.#headerBytes + this.#values.encodeBound(shape);
+  }
+
+  /** How long every payload of this shape is; undefined if that depends on the values. */
+  exactBytes(shape: ValueShape): number | undefined {
+    return this.#compression === undefined && !this.hasResidual ? this.encodeBound(shape) : undefined;
+  }
+
+  /** Returns how many bytes were written at `target`, a multiple of 8. Throws BAD_ARGUMENT for values that cannot be sent this way. */
+  encode(job: EncodeJob): number {
+    const compression = this.#compression;
+    if (compression === undefined) return this.#values.encode(job);
+    const { bytes } = this.#context.arena;
+    const plainAt = job.target + COMPRESSED_HEADER_BYTES;
+    const plainBytes = this.#values.encode({ ...job, target: plainAt });
+    const packedAt = this.#scratch.of(plainBytes);
+    const packedBytes = compressPayload(
+      compression,
+      bytes.subarray(plainAt, plainAt + plainBytes),
+      bytes.subarray(packedAt, packedAt + plainBytes),
+    );
+    if (packedBytes > 0) {
+      bytes.copyWithin(job.target, packedAt, packedAt + packedBytes);
+      return packedBytes;
+    }
+    writeStoredHeader(bytes.subarray(job.target, plainAt), plainBytes);
+    return COMPRESSED_HEADER_BYTES + plainBytes;
+  }
+
+  /** Throws BAD_REQUEST for bytes that no encoder makes. */
+  decode(job: DecodeJob): void {
+    const compression = this.#compression;
+    if (compression === undefined) {
+      this.#values.decode(job);
+      return;
+    }
+    const { bytes } = this.#context.arena;
+    const payload = bytes.subarray(job.source, job.source + job.byteCount);
+    if (isStored(payload)) {
+      const byteCount = job.byteCount - COMPRESSED_HEADER_BYTES;
+      this.#values.decode({ ...job, source: job.source + COMPRESSED_HEADER_BYTES, byteCount });
+      return;
+    }
+    const byteCount = plainBytesOf(payload, this.#values.encodeBound(job));
+    const source = this.#scratch.of(byteCount);
+    decompressPayload(compression, payload, bytes.subarray(source, source + byteCount));
+    this.#values.decode({ ...job, source, byteCount });
+  }
+
+  /** The floats of a plain payload where they lie. Throws BAD_REQUEST for another length. */
+  plain(payload: Uint8Array, shape: ValueShape): Float32Array {
+    const floatCount = floatCountOf(shape);
+    if (payload.length !== floatCount * FLOAT_BYTES)
+      throw malformed(`${payload.length} bytes of f32 where ${floatCount * FLOAT_BYTES} are due`);
+    return new Float32Array(payload.buffer, payload.byteOffset, floatCount);
+  }
+
+  close(): void {
+    this.#values.close();
+    this.#scratch.close();
+  }
+
+  get #headerBytes(): number {
+    return this.#compression === undefined ? 0 : COMPRESSED_HEADER_BYTES;
+  }
+}
