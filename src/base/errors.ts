@@ -16,6 +16,9 @@ export type ErrorCode =
   | "CHECKPOINT_TORN" // a checkpoint's file is shorter, longer or otherwise not what was written
   | "CLOSED" // the object was closed
   | "COUNT_MISMATCH" // nodes disagree on how many servers and workers there are
+  | "DATASET_FOREIGN" // a file is no data set of the kind that was asked for
+  | "DATASET_MISSING" // a file of a data set is not there, or cannot be read
+  | "DATASET_TORN" // a file of a data set is shorter or longer than it says
   | "DEADLINE" // the deadline passed
   | "FENCED" // this node was replaced by a newer one of the same rank
   | "HANDLER_FAILED" // a user's handler threw
@@ -24,6 +27,7 @@ export type ErrorCode =
   | "NODE_DEAD" // the node that had to answer is dead or was restarted
   | "NOT_JOINED" // the worker is not in the clock set: it has to join, and is told its clock
   | "NO_ROUTE" // no such node, group or role to talk to
+  | "OUTCOME_FORGOTTEN" // a request ended too long ago to know whether it failed
   | "OUT_OF_RANGE" // a row that the parameter does not have
   | "PORT_IN_USE" // an address is taken
   | "QUEUE_FULL" // a bounded queue is full; try again once it drained

@@ -163,3 +163,37 @@ test("a set that is declared complete goes on without those who were expected", 
   pacer.form();
   assert.deepEqual(rounds, [0]);
 });
+
+test("a cut comes after every round below its clock and before any other, however far the minimum jumps (D1)", () => {
+  const { pacer, read, push, news } = openPacer();
+  for (const clock of [0, 1, 2]) push(0, clock, `a${clock}`);
+  pacer.advance(lifeOf(0), 3);
+  const events: string[] = [];
+  pacer.cutAt(2, () => events.push(...news(), "cut"));
+  read(0, 3);
+  pacer.leave(lifeOf(1)); // nobody is left below 3
+  assert.deepEqual([...events, ...news()], ["round 0: a0", "round 1: a1", "cut", "round 2: a2", "read 0 at 3"]);
+  assert.throws(() => pacer.cutAt(2, () => {}), throwsCode("BAD_ARGUMENT"));
+  pacer.cutAt(3, () => events.push("at once"));
+  assert.equal(events.at(-1), "at once");
+  pacer.cutAt(4, () => events.push("cancelled"));
+  pacer.cancelCut();
+  pacer.advance(lifeOf(0), 5);
+  assert.equal(events.at(-1), "at once");
+});
+
+test("a restored job begins at its clock: members stand there, newcomers join there, and earlier updates are refused (D4)", () => {
+  const { pacer, push } = openPacer();
+  pacer.startAt(7);
+  assert.equal(pacer.clockMin, 7);
+  assert.deepEqual(
+    pacer.members().map(({ clock }) => clock),
+    [7, 7],
+  );
+  assert.throws(() => push(0, 6, "late"), throwsCode("STALE_UPDATE"));
+  pacer.advance(lifeOf(0), 8);
+  assert.equal(pacer.clockMin, 7);
+  assert.equal(pacer.join(lifeOf(1, 2)), 8, "its life before was the slowest");
+  pacer.advance(lifeOf(1, 2), 9);
+  assert.equal(pacer.clockMin, 8);
+});

@@ -2,12 +2,15 @@
 // that keeps the promises of spec/consistency.md. Pure, and without I/O: what it decides it tells its caller at once.
 //
 //   the minimum moved ──► dead lives' unfinished updates dropped ──► complete rounds applied ──► reads admitted
+//                                                                      ▲ the cut, between the rounds before its clock and the others
 //
 // Invariants:
 //   W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async update that its caller
 //       took (W6): the caller applies before it calls here again.
 //   U4. What a dead life did not finish is dropped before the round that its death completes is applied.
+//   D1. A cut at clock c comes when every round below c has been applied, and before any other is.
 
+import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
@@ -37,6 +40,8 @@ export class Pacer<H> {
   readonly #rounds: UpdateRounds<H>;
   /** The minimum up to which everything was settled. */
   #settledMin = 0;
+  /** Somebody who waits for the moment between two clocks. */
+  #cut: { readonly clock: number; readonly reached: () => void } | undefined;
 
   constructor(options: PacerOptions<H>) {
     this.#options = options;
@@ -74,6 +79,37 @@ export class Pacer<H> {
     const clock = this.#clocks.join(life);
     this.#settle(); // It may have been the last who was expected.
     return clock;
+  }
+
+  /** Who takes part, and where each stands. */
+  members(): readonly (WorkerLife & { readonly clock: number })[] {
+    return [...this.#clocks.members()].map(([worker, { incarnation, clock }]) => ({ worker, incarnation, clock }));
+  }
+
+  /** What lies before `clock` is done: a checkpoint was restored, and nothing happened here before. */
+  startAt(clock: number): void {
+    this.#clocks.startAt(clock);
+    this.#settle();
+  }
+
+  /**
+   * Calls `reached` once, when every worker has finished what lies before `clock`: at once if so (D1). It must not throw, nor call the pacer. One at a
+   * time. Throws BAD_ARGUMENT when that moment has passed.
+   */
+  cutAt(clock: number, reached: () => void): void {
+    assert(this.#cut === undefined, "there is one cut at a time");
+    if (this.clockMin > clock) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `a cut at clock ${clock}: everybody is past it, the slowest at ${this.clockMin}`, {
+        retryable: true,
+      });
+    }
+    if (this.clockMin === clock) reached();
+    else this.#cut = { clock, reached };
+  }
+
+  /** Nobody waits for the cut any more. */
+  cancelCut(): void {
+    this.#cut = undefined;
   }
 
   /** The set is complete with whom it has. */
@@ -175,7 +211,17 @@ export class Pacer<H> {
     const clockMin = this.#clocks.clockMin;
     if (clockMin === this.#settledMin) return;
     this.#settledMin = clockMin;
-    for (const round of this.#rounds.complete(clockMin)) this.#options.applyRound(round);
+    const cut = this.#cut;
+    if (cut !== undefined && clockMin >= cut.clock) {
+      this.#cut = undefined;
+      this.#apply(cut.clock);
+      cut.reached(); // D1
+    }
+    this.#apply(clockMin);
     this.#lot.release(clockMin);
+  }
+
+  #apply(clockMin: number): void {
+    for (const round of this.#rounds.complete(clockMin)) this.#options.applyRound(round);
   }
 }

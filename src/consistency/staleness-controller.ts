@@ -5,7 +5,7 @@
 //
 // Invariants:
 //   W1. `clockMin` never decreases, whoever joins, leaves, dies or is restarted. Without members it is the highest clock anybody reached.
-//       Until the set has formed, because each of the expected workers has joined or is gone, it is 0.
+//       Until the set has formed, because each of the expected workers has joined or is gone, it is 0, or where a restored job began.
 //   W2. A read at clock c with bound s is admitted exactly when clockMin >= c - s.
 //   W4. A read of a worker that no member is behind is admitted, whatever its bound: so the cluster cannot deadlock.
 //   W5. A worker joins at clockMin: an earlier clock would undo W1, a later one would let it run ahead.
@@ -86,6 +86,21 @@ export class StalenessController {
     this.#lives.began(life);
     this.#formIfComplete();
     return clock;
+  }
+
+  /** Who takes part, and the clock that each has told. */
+  members(): Iterable<readonly [number, Readonly<Member>]> {
+    return this.#members.entries();
+  }
+
+  /** What lies before `clock` is done, by whoever did it: a checkpoint was restored. Members that stand before it stand there from now on. */
+  startAt(clock: number): void {
+    assert(clock >= this.#clockMin, `the minimum would fall from ${this.#clockMin} to ${clock}`); // W1
+    for (const member of this.#members.values()) member.clock = Math.max(member.clock, clock);
+    this.#clockMin = clock;
+    this.#clockMax = Math.max(this.#clockMax, clock);
+    this.#slowestCount = [...this.#members.values()].filter((member) => member.clock === clock).length;
+    this.#findMinimum();
   }
 
   /** The set is complete with whom it has, however many were expected. */

@@ -37,6 +37,11 @@ export class VectorClock {
     return this.#entries.entries();
   }
 
+  /** A checkpoint brought this entry along: what it names was applied. Of two lives the newer one counts, of one life the later stamp. */
+  restore(worker: number, { incarnation, stamp }: Readonly<ClockEntry>): void {
+    this.advance(worker, incarnation, stamp);
+  }
+
   #entryOf(worker: number, incarnation: number): ClockEntry {
     let entry = this.#entries.get(worker);
     if (entry === undefined) {

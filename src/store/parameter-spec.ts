@@ -6,6 +6,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { hashText } from "../keys/hash-text.ts";
+import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
 import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "./updaters/optimizer-spec.ts";
@@ -21,6 +22,8 @@ type CommonSpec = {
   readonly reduce: "sum" | "mean";
   /** How many clocks a read may be behind; left out: any number. */
   readonly staleness: number | undefined;
+  /** What links carry instead of the values and keys as they are; left out: those. */
+  readonly link?: LinkEncoding | undefined;
 };
 
 export type TensorSpec = CommonSpec & { readonly kind: "tensor"; readonly shape: readonly number[] };
@@ -46,15 +49,18 @@ const common = {
   initializer: ((value, path) => resolveInitializer(value as InitializerSpec, path)) as Check<ResolvedInitializer>,
   optimizer: ((value, path) => resolveOptimizer(value as OptimizerSpec, path)) as Check<ResolvedOptimizer>,
 };
-const tensorFields = object({ kind: oneOf("tensor"), ...common, shape: list(count) });
-const tableFields = object({ kind: oneOf("table"), ...common, width: count, rows: optional(count), versions: flag });
+/** Throws BAD_ARGUMENT. */
+const link = (kind: "tensor" | "table"): Check<LinkEncoding | undefined> =>
+  optional((value, path) => linkEncoding(kind, object({})(value, path) && (value as Partial<LinkEncoding>)));
+const tensorFields = object({ kind: oneOf("tensor"), ...common, link: link("tensor"), shape: list(count) });
+const tableFields = object({ kind: oneOf("table"), ...common, link: link("table"), width: count, rows: optional(count), versions: flag });
 
 /** What stands for a parameter's name on the wire. Never 0. */
 export function parameterNumber(name: string): number {
   return hashText(name) || 1;
 }
 
-/** P1. Throws BAD_REQUEST, or BAD_ARGUMENT for an optimizer or initializer that cannot be. */
+/** P1. Throws BAD_REQUEST, or BAD_ARGUMENT for an optimizer, initializer or link that cannot be. */
 export function decodeParameterSpec(json: string): ParameterSpec {
   let value: unknown;
   try {

@@ -286,6 +286,20 @@ test("versions count updates, and a sync brings only what is further ahead than 
   assert.equal(stage.store.rowCount, 3);
 });
 
+test("what sets rows back begins a new generation of versions, and nothing else does (T5)", () => {
+  const stage = new Stage({ width: 2, versions: true });
+  const first = stage.store.generation;
+  stage.update([1n, 2n], [1, 1, 1, 1]);
+  stage.sync([1n], [0], 0);
+  assert.equal(stage.store.generation, first);
+  stage.store.remove(putKeys(stage.arena, [1n]), 1);
+  const second = stage.store.generation;
+  assert.notEqual(second, first);
+  const payloads = stage.arena.allocate(stage.store.columns.payload.byteCount);
+  stage.store.restore({ keys: putKeys(stage.arena, [1n]), keyCount: 1, payloads });
+  assert.notEqual(stage.store.generation, second);
+});
+
 test("a sync of many chunks equals a pull of the stale keys", () => {
   const stage = new Stage({ width: 16, versions: true, bytesMax: 32 * MIB });
   const keys = Array.from({ length: 4_000 }, (_, i) => BigInt(i * 7));

@@ -10,12 +10,14 @@
 //   T2. A pull inserts nothing: a key without a row reads as its initial value, version 0. So its first update changes that value.
 //   T3. What a row begins with depends on its key alone (the initializer's duty): rows are the same on every server and after a removal.
 //   T4. A row's version counts its updates, modulo 2^32.
+//   T5. Versions compare only within a generation: what sets rows back (a restore, a removal) begins a new one.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
+import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
 import type { RowColumns, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
 
 const KEY_BYTES = 8;
@@ -79,7 +81,10 @@ export class TableStore {
   readonly #freshKeys: number;
   readonly #spares: number;
   readonly #spareBytes: number;
+  #generation: number = randomWord();
   #closed = false;
+  /** While a checkpoint is being saved: what changes is shown to it first. */
+  #frozen: TableFreeze | undefined;
 
   /** Throws BAD_ARGUMENT for an impossible width, ARENA_FULL. */
   constructor(options: TableStoreOptions) {
@@ -114,6 +119,11 @@ export class TableStore {
     return this.#kernels.rowCount(this.#table);
   }
 
+  /** A u32 by chance, never 0: a caller that has versions of another generation has nothing (T5). */
+  get generation(): number {
+    return this.#generation;
+  }
+
   /** Arena bytes of rows, slots and index. */
   get usedBytes(): number {
     return this.#kernels.tableBytes(this.#table);
@@ -123,6 +133,7 @@ export class TableStore {
   update(update: TableUpdate): void {
     const { keys, keyCount, gradients, updateCounts = 0 } = update;
     const { version } = this.columns;
+    this.#frozen?.preserve(keys, keyCount);
     this.#makeRoom(keys, keyCount);
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
@@ -135,6 +146,7 @@ export class TableStore {
 
   /** Makes the rows that are missing, with what they begin with. Throws ARENA_FULL, none made. */
   touch(keys: number, keyCount: number): void {
+    this.#frozen?.preserve(keys, keyCount);
     this.#makeRoom(keys, keyCount);
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       this.#locate(keys + from * KEY_BYTES, Math.min(this.#chunkRows, keyCount - from));
@@ -183,6 +195,8 @@ export class TableStore {
 
   /** Removes the rows of these keys; returns how many there were. Their next update makes them anew (T3). */
   remove(keys: number, keyCount: number): number {
+    this.#generation = randomWord(); // T5
+    this.#frozen?.preserve(keys, keyCount);
     return this.#kernels.removeRows(this.#table, keys, keyCount);
   }
 
@@ -206,21 +220,54 @@ export class TableStore {
   }
 
   /** Gives each key a row with exactly this payload: values, slots, words and version, as `readColumn` gave it. Throws ARENA_FULL (T1). */
-  restore(restore: TableRestore): void {
-    const { keys, keyCount, payloads } = restore;
-    const { byteCount } = this.columns.payload;
+  restore({ keys, keyCount, payloads }: TableRestore): void {
+    this.restoreColumns(keys, keyCount, [{ ...this.columns.payload, address: payloads }]);
+  }
+
+  /** As `restore`, column by column: they have to be all of the payload. */
+  restoreColumns(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
+    this.#frozen?.preserve(keys, keyCount);
     this.#makeRoom(keys, keyCount);
+    this.#generation = randomWord(); // T5
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
-      this.#rowKernels.locateValues(this.#table, keys + from * KEY_BYTES, count, byteCount, this.#scratch, this.#fresh);
-      this.#rowKernels.writeRows(this.#scratch, count, 0, byteCount, payloads + from * byteCount);
+      const { byteCount: payloadBytes } = this.columns.payload;
+      this.#rowKernels.locateValues(this.#table, keys + from * KEY_BYTES, count, payloadBytes, this.#scratch, this.#fresh);
+      for (const { offset, byteCount, address } of columns) {
+        this.#rowKernels.writeRows(this.#scratch, count, offset, byteCount, address + from * byteCount);
+      }
     }
+  }
+
+  /** Whether updates set rows aside now, which takes memory. */
+  get isFrozen(): boolean {
+    return this.#frozen !== undefined;
+  }
+
+  /** The table as it is now, to be handed out while it changes. One at a time; whoever asked closes it. Throws ARENA_FULL. */
+  freeze(): TableFreeze {
+    assert(this.#frozen === undefined, "a table is frozen once at a time");
+    const frozen = new TableFreeze({
+      arena: this.#arena,
+      kernels: this.#kernels,
+      rowKernels: this.#rowKernels,
+      table: this.#table,
+      payloadBytes: this.columns.payload.byteCount,
+      chunkRows: this.#chunkRows,
+      secret: randomSecret(),
+      ended: () => {
+        this.#frozen = undefined;
+      },
+    });
+    this.#frozen = frozen;
+    return frozen;
   }
 
   /** Gives all memory back to the arena. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#frozen?.lose(new WeighbridgeError("UNKNOWN_PARAMETER", "the table was cleared while it was saved"));
     this.#kernels.destroyTable(this.#table);
     this.#arena.release(this.#scratch, this.#scratchBytes);
   }
@@ -232,6 +279,10 @@ export class TableStore {
     const fresh = list === 0 ? NO_ROOM_COUNT : this.#rowKernels.insertValues(this.#table, keys, keyCount, list);
     if (fresh > 0) this.#start(list, fresh);
     if (list !== 0) this.#arena.release(list, keyCount * WORD_BYTES);
+    if (fresh === NO_ROOM_COUNT && this.#arena.onFull()) {
+      this.#makeRoom(keys, keyCount);
+      return;
+    }
     if (fresh === NO_ROOM_COUNT) throw arenaFull(this.#arena, `new rows among ${keyCount} keys of a table of ${this.rowCount} rows`);
   }
 
@@ -277,6 +328,10 @@ function columnsOf(valueBytes: number, extraBytes: number, versions: boolean): R
 function chunkRowsFor(rowBytes: number): number {
   const rows = Math.max(1, Math.min(CHUNK_ROWS_MAX, Math.floor(CHUNK_BYTES / rowBytes)));
   return rows < PROBED_TOGETHER ? rows : rows - (rows % PROBED_TOGETHER);
+}
+
+function randomWord(): number {
+  return crypto.getRandomValues(new Uint32Array(1))[0]! || 1;
 }
 
 function randomSecret(): bigint {

@@ -9,6 +9,8 @@ import { BLOCK_BYTES } from "../wire/frame.ts";
 
 const FLOAT_BYTES = 4;
 const BLOCK_FLOATS = BLOCK_BYTES / FLOAT_BYTES;
+const CODED_WIDTH = 128;
+const CODED_WIDTH_MIN = 8;
 /** Indexes of blocks are u32 on the wire. */
 const BLOCKS_MAX = 2 ** 32;
 
@@ -48,6 +50,17 @@ export class TensorShape {
 
   floatsOf(block: number): number {
     return Math.min(this.blockFloats, this.floatCount - this.firstFloat(block));
+  }
+
+  /**
+   * How many floats of a block share a scale when they travel as int8: those of a row, or of a tensor whose rows are short or longer than a
+   * block, the largest power of two up to 128 that divides the block; if that is below 8, all.
+   */
+  codedWidth(block: number): number {
+    if (this.hasRows && this.width >= CODED_WIDTH_MIN) return this.width;
+    const floatCount = this.floatsOf(block);
+    const divisor = Math.min(CODED_WIDTH, floatCount & -floatCount);
+    return divisor >= CODED_WIDTH_MIN ? divisor : floatCount;
   }
 
   /** The block that holds this row. */

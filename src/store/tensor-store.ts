@@ -2,10 +2,10 @@
 // Blocks appear with their initial values when they are first touched. Not the placement: whoever asks for a block here owns it here.
 //
 //   values of a block   contiguous floats, held while a socket writes from them
-//   slots of a block    a span of their own, slot k after slot k - 1; never leave the server but in a checkpoint
+//   slots of a block    a span of their own, slot k after slot k - 1; never leave the server but in a checkpoint, which holds them
 //
 // Invariants:
-//   T1. The values of a held block never change: an update writes a fresh span, which takes its place (copy on write).
+//   T1. What is held of a block never changes: an update writes a fresh span, which takes its place (copy on write).
 //   T2. A span that was replaced, or whose tensor was closed, is released with its last hold; an unheld one at once.
 //   T3. An update that finds no room changes nothing.
 //   T4. Initial values depend on the parameter and the element's index alone, not on the server or the moment.
@@ -26,7 +26,17 @@ export type HeldValues = {
   release(): void;
 };
 
-/** The values of a block, as long as somebody needs them. */
+/** All there is of a block at one moment, until `release`. */
+export type HeldBlock = HeldValues & {
+  /** Slot after slot; empty where the optimizer has none. */
+  readonly slots: Float32Array<ArrayBufferLike>;
+  readonly step: number;
+};
+
+/** Where a checkpoint's bytes of a block go. */
+export type OpenBlock = { readonly values: Float32Array<ArrayBufferLike>; readonly slots: Float32Array<ArrayBufferLike> };
+
+/** The values or the slots of a block, as long as somebody needs them. */
 class Span {
   readonly address: number;
   readonly byteCount: number;
@@ -44,12 +54,15 @@ class Span {
     return this.#holdCount > 0;
   }
 
+  get floats(): Float32Array<ArrayBufferLike> {
+    return this.#arena.floats.subarray(this.address >>> 2, (this.address + this.byteCount) >>> 2);
+  }
+
   hold(): HeldValues {
     this.#holdCount++;
     let held = true;
-    const values = this.#arena.floats.subarray(this.address >>> 2, (this.address + this.byteCount) >>> 2);
     return {
-      values,
+      values: this.floats,
       release: () => {
         assert(held, "a block was released twice");
         held = false;
@@ -72,9 +85,8 @@ class Span {
 
 type Block = {
   span: Span;
-  /** The address of the slots; 0 when the optimizer has none. */
-  readonly slots: number;
-  readonly slotBytes: number;
+  /** Undefined when the optimizer has none. */
+  slots: Span | undefined;
   readonly rowCount: number;
   /** Updates that were applied. */
   step: number;
@@ -118,7 +130,7 @@ export class TensorStore {
 
   get usedBytes(): number {
     let bytes = 0;
-    for (const { span, slotBytes } of this.#blocks.values()) bytes += span.byteCount + slotBytes;
+    for (const { span, slots } of this.#blocks.values()) bytes += span.byteCount + (slots?.byteCount ?? 0);
     return bytes;
   }
 
@@ -132,11 +144,48 @@ export class TensorStore {
     return this.#block(index).span.hold();
   }
 
+  /** Holds all of a block that is here, for a checkpoint. */
+  holdBlock(index: number): HeldBlock {
+    const { span, slots, step } = this.#block(index);
+    const values = span.hold();
+    const extra = slots?.hold();
+    return {
+      values: values.values,
+      slots: extra?.values ?? new Float32Array(0),
+      step,
+      release: () => {
+        values.release();
+        extra?.release();
+      },
+    };
+  }
+
+  /** What a block is before anybody touches it (T4), whether it is here or not. Throws ARENA_FULL. */
+  initialBlock(index: number): HeldBlock {
+    const { span, slots } = this.#makeBlock(index);
+    this.#initialise(index, span, slots);
+    const release = (): void => {
+      span.retire();
+      slots?.retire();
+    };
+    return { values: span.floats, slots: slots?.floats ?? new Float32Array(0), step: 0, release };
+  }
+
+  /** Makes a block whose values and slots the caller writes before anything else is done with it. Throws ARENA_FULL. */
+  openBlock(index: number, step: number): OpenBlock {
+    assert(!this.#blocks.has(index), `block ${index} is there already`);
+    const block = this.#makeBlock(index);
+    block.step = step;
+    this.#blocks.set(index, block);
+    return { values: block.span.floats, slots: block.slots?.floats ?? new Float32Array(0) };
+  }
+
   /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, or ARENA_FULL with nothing changed (T3). */
   update(index: number, push: BlockUpdate): void {
     const block = this.#block(index);
+    this.#ownSlots(block);
     const { span } = block;
-    const target = span.isHeld ? this.#arena.allocate(span.byteCount) : span.address; // T1
+    const target = span.isHeld ? this.#roomFor(span) : span.address; // T1
     this.#apply(block, push, target);
     if (target !== span.address) this.#replace(block, target);
   }
@@ -148,10 +197,11 @@ export class TensorStore {
 
   /**
    * As `update`, of a block that is there, with a gradient whose memory (as much as the block's) is given away: it is released, or takes the
-   * place of values that are held. So it cannot fail.
+   * place of values that are held. So it cannot fail: slots are held by checkpoints alone, which give them up when there is no room.
    */
   updateOwned(index: number, push: BlockUpdate): void {
     const block = this.#block(index);
+    this.#ownSlots(block);
     const { span } = block;
     const target = span.isHeld ? push.gradients : span.address;
     this.#apply(block, push, target);
@@ -162,24 +212,28 @@ export class TensorStore {
   /** Applies gradients to rows of one block: `rows` lists u32 indexes within it, each once. As `update` otherwise. */
   updateRows(index: number, { rows, listed, ...push }: BlockUpdate & { readonly rows: number; readonly listed: number }): void {
     const block = this.#block(index);
+    this.#ownSlots(block);
     this.#own(block);
     block.step++;
     this.#updater.begin({ ...push, step: block.step });
     const { slots, rowCount } = block;
-    this.#updater.updateBlockRows({ values: block.span.address, slots, rowCount }, rows, listed, push.gradients);
+    this.#updater.updateBlockRows({ values: block.span.address, slots: slots?.address ?? 0, rowCount }, rows, listed, push.gradients);
   }
 
   /** A worker is about to get this block's values: some optimizers want to know. */
   notePull(index: number, workerRank: number): void {
-    const { span, slots, rowCount } = this.#block(index);
-    this.#updater.notePull({ values: span.address, slots, rowCount }, workerRank);
+    if (!this.#updater.notesPulls) return;
+    const block = this.#block(index);
+    this.#ownSlots(block);
+    const { span, slots, rowCount } = block;
+    this.#updater.notePull({ values: span.address, slots: slots?.address ?? 0, rowCount }, workerRank);
   }
 
   /** Frees everything; what is held goes with its last hold. */
   close(): void {
-    for (const { span, slots, slotBytes } of this.#blocks.values()) {
+    for (const { span, slots } of this.#blocks.values()) {
       span.retire();
-      if (slots !== 0) this.#arena.release(slots, slotBytes);
+      slots?.retire();
     }
     this.#blocks.clear();
   }
@@ -188,16 +242,36 @@ export class TensorStore {
   #own(block: Block): void {
     const { span } = block;
     if (!span.isHeld) return;
-    const target = this.#arena.allocate(span.byteCount);
+    const target = this.#roomFor(span);
+    if (target === span.address) return;
     this.#kernels.copy(target, span.address, span.byteCount); // T1
     this.#replace(block, target);
+  }
+
+  /** Makes sure that nobody holds the block's slots. */
+  #ownSlots(block: Block): void {
+    const { slots } = block;
+    if (slots === undefined || !slots.isHeld) return;
+    const target = this.#roomFor(slots);
+    if (target === slots.address) return;
+    this.#kernels.copy(target, slots.address, slots.byteCount); // T1
+    block.slots = new Span(this.#arena, target, slots.byteCount);
+    slots.retire();
+  }
+
+  /** Where a held span's successor goes: a place of its own, or the span itself when whoever held it gave it up to make room. */
+  #roomFor(span: Span): number {
+    const target = this.#arena.tryAllocate(span.byteCount);
+    if (target !== 0) return target;
+    if (!this.#arena.onFull()) throw arenaFull(this.#arena, `${span.byteCount} bytes`); // T3
+    return span.isHeld ? this.#roomFor(span) : span.address;
   }
 
   #apply(block: Block, push: BlockUpdate, target: number): void {
     const { span, slots, rowCount } = block;
     block.step++;
     this.#updater.begin({ ...push, step: block.step });
-    this.#updater.updateBlock({ target, source: span.address, slots, rowCount }, push.gradients);
+    this.#updater.updateBlock({ target, source: span.address, slots: slots?.address ?? 0, rowCount }, push.gradients);
   }
 
   #replace(block: Block, address: number): void {
@@ -212,6 +286,14 @@ export class TensorStore {
     if (index >= this.shape.blockCount) {
       throw new WeighbridgeError("OUT_OF_RANGE", `the tensor has ${this.shape.blockCount} blocks; there is no block ${index}`);
     }
+    const block = this.#makeBlock(index);
+    this.#initialise(index, block.span, block.slots);
+    this.#blocks.set(index, block);
+    return block;
+  }
+
+  /** A block with anything in it. */
+  #makeBlock(index: number): Block {
     const floatCount = this.shape.floatsOf(index);
     const rowCount = floatCount / this.#updater.width;
     const byteCount = floatCount * FLOAT_BYTES;
@@ -222,10 +304,14 @@ export class TensorStore {
       this.#arena.release(address, byteCount);
       throw arenaFull(this.#arena, `${slotBytes} bytes of optimizer state`); // T3
     }
-    this.#initializer.fill(address, floatCount, this.shape.firstFloat(index)); // T4
-    if (slots !== 0) this.#updater.startBlock(address, slots, rowCount);
-    const block: Block = { span: new Span(this.#arena, address, byteCount), slots, slotBytes, rowCount, step: 0 };
-    this.#blocks.set(index, block);
-    return block;
+    const extra = slots === 0 ? undefined : new Span(this.#arena, slots, slotBytes);
+    return { span: new Span(this.#arena, address, byteCount), slots: extra, rowCount, step: 0 };
+  }
+
+  /** T4 */
+  #initialise(index: number, span: Span, slots: Span | undefined): void {
+    const floatCount = this.shape.floatsOf(index);
+    this.#initializer.fill(span.address, floatCount, this.shape.firstFloat(index));
+    if (slots !== undefined) this.#updater.startBlock(span.address, slots.address, floatCount / this.#updater.width);
   }
 }

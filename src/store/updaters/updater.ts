@@ -80,6 +80,11 @@ export class Updater {
     return this.#schedule;
   }
 
+  /** Of the schedule's full share; 0 for optimizers without one. */
+  get learningRate(): number {
+    return this.#learningRate;
+  }
+
   /** From the next `begin` on. */
   setSchedule(schedule: ResolvedSchedule): void {
     this.#schedule = schedule;
@@ -189,9 +194,14 @@ export class Updater {
     }
   }
 
+  /** Whether `notePull` does anything. */
+  get notesPulls(): boolean {
+    return this.spec.type === "dcAsgd" && this.#owner.kind === "tensor";
+  }
+
   /** DC-ASGD on tensors: remembers that a worker saw these rows of a block. Nothing to do for the others. */
   notePull(block: { values: number; slots: number; rowCount: number }, workerRank: number): void {
-    if (this.spec.type !== "dcAsgd" || this.#owner.kind === "table") return;
+    if (!this.notesPulls) return;
     const stride = this.slotStride(block.rowCount);
     this.#arena.module.copy(block.slots + (1 + this.#backupOf(workerRank)) * stride, block.values, stride);
   }

@@ -1,0 +1,88 @@
+// describe-parameter — a parameter's spec as a checkpoint records it, and back: which columns its rows have, and the whole spec word for word.
+// Columns stand in the order in which they lie in a row: values, slots, words, version.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { decodeParameterSpec, type ParameterSpec } from "../parameter-spec.ts";
+import { TensorShape } from "../tensor-shape.ts";
+import { CONSTANT_SCHEDULE } from "../updaters/learning-rate-schedule.ts";
+import type { ResolvedOptimizer } from "../updaters/optimizer-spec.ts";
+import { slotLayoutOf } from "../updaters/slot-layout.ts";
+import type { Described, JsonObject } from "./json-value.ts";
+import { type ColumnRecord, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "./parameter-record.ts";
+
+/** Updates that a block of a tensor has had. */
+export const STEP_COLUMN = "step";
+/** Updates that a row of a table has had, as its optimizer counts them. */
+export const ROW_STEPS_COLUMN = "rowSteps";
+/** Updates that a row of a table has had, as caches count them. */
+export const VERSION_COLUMN = "version";
+
+const SLOT_NAMES: Readonly<Record<string, readonly string[]>> = {
+  momentum: ["velocity"],
+  nesterov: ["velocity"],
+  adagrad: ["squares"],
+  rowWiseAdagrad: ["squares"],
+  adam: ["moment1", "moment2"],
+  adamW: ["moment1", "moment2"],
+  lazyAdam: ["moment1", "moment2"],
+  rmsprop: ["meanSquare", "velocity"],
+  ftrl: ["z", "n"],
+  dcAsgd: ["meanSquare"],
+};
+
+/** The names of an optimizer's slots; DC-ASGD on tensors has one more for each worker. */
+export function slotColumns({ type }: ResolvedOptimizer, slotCount: number): readonly string[] {
+  const known = SLOT_NAMES[type] ?? [];
+  return Array.from({ length: slotCount }, (_, slot) => known[slot] ?? `backup${slot - known.length}`);
+}
+
+/** A record without rows and state, which are the caller's to know. `workerCount` as the updater's. */
+export function describeParameter(spec: ParameterSpec, workerCount: number): ParameterRecord {
+  const { name, kind, optimizer, initializer, updates, reduce, staleness } = spec;
+  const shape = spec.kind === "tensor" ? new TensorShape(spec.shape) : undefined;
+  const width = spec.kind === "table" ? spec.width : shape?.hasRows === true ? shape.width : 1;
+  const layout = slotLayoutOf(optimizer, { kind, width, workerCount });
+  const floats = (column: string, count: number): ColumnRecord => ({ name: column, dtype: "F32", width: count, per: "row" });
+  const word = (column: string, per: "row" | "chunk"): ColumnRecord => ({ name: column, dtype: "U32", width: 1, per });
+  const slots = slotColumns(optimizer, layout.starts.length).map((slot) => floats(slot, layout.slotFloats));
+  const columns: ColumnRecord[] = [floats(VALUES_COLUMN, width), ...slots];
+  if (spec.kind === "tensor") columns.push(word(STEP_COLUMN, "chunk"));
+  else {
+    columns.unshift({ name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
+    if (layout.wordsPerRow > 0) columns.push(word(ROW_STEPS_COLUMN, "row"));
+    if (spec.versions) columns.push(word(VERSION_COLUMN, "row"));
+  }
+  return {
+    name,
+    kind,
+    shape: spec.kind === "tensor" ? spec.shape : [],
+    rowCount: shape === undefined ? 0 : shape.floatCount / width,
+    width,
+    columns,
+    optimizer: described(optimizer),
+    initializer: described(initializer),
+    consistency: { kind: updates, reduce, staleness: staleness ?? "any" },
+    schedule: described(optimizer.schedule ?? CONSTANT_SCHEDULE),
+    settings: { spec: plain(spec) },
+    state: {},
+  };
+}
+
+/** The spec that a record was made of. Throws CHECKPOINT_FOREIGN, naming the checkpoint. */
+export function specOf({ name, settings }: ParameterRecord, checkpoint: string): ParameterSpec {
+  try {
+    return decodeParameterSpec(JSON.stringify(settings.spec ?? null));
+  } catch (cause) {
+    const what = `the spec of ${JSON.stringify(name)}, which this Weighbridge cannot read`;
+    throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${checkpoint} has ${what}: ${(cause as Error).message}`, { cause });
+  }
+}
+
+function described({ type, ...settings }: { readonly type: string }): Described {
+  return { kind: type, ...plain(settings) };
+}
+
+/** As it is after a way through JSON: without fields that are left out. */
+function plain(value: object): JsonObject {
+  return JSON.parse(JSON.stringify(value)) as JsonObject;
+}

@@ -1,0 +1,48 @@
+// snapshot-files — what a server asks of whoever keeps checkpoints: where shards are written and read. An interface, because files are Node's
+// business (node/checkpoint) and servers know none. No request says a path: a checkpoint has a number, and lies where the server was told.
+
+import type { CheckpointManifest, ShardFileRecord } from "./checkpoint-manifest.ts";
+import type { ParameterRecord } from "./parameter-record.ts";
+import type { Chunk, ShardOwner } from "./shard-header.ts";
+
+/** A chunk that is being written: each column is appended to until it is full. */
+export type ChunkSink = {
+  /** The bytes are read until the promise is fulfilled, and must not change before. */
+  write(column: string, bytes: Uint8Array): Promise<void>;
+};
+
+/** What one server writes of a checkpoint. */
+export type ShardSink = {
+  openRows(parameter: string, rows: { readonly from: number; readonly to: number }): Promise<ChunkSink>;
+  openParts(parameter: string, parts: { readonly from: number; readonly to: number; readonly rowCount: number }): Promise<ChunkSink>;
+  finish(): Promise<readonly ShardFileRecord[]>;
+  abandon(): Promise<void>;
+};
+
+/** Some rows of a chunk; the bytes are valid until the promise of whoever takes them is fulfilled. */
+export type SourceBatch = { readonly rowCount: number; readonly columns: ReadonlyMap<string, Uint8Array> };
+
+/** A checkpoint that is open. */
+export type SnapshotSource = {
+  readonly path: string;
+  readonly manifest: CheckpointManifest;
+  chunks(parameter: string): readonly Chunk[];
+  readColumn(chunk: Chunk, column: string, into: Uint8Array): Promise<void>;
+  readRows(chunk: Chunk, take: (batch: SourceBatch) => void | Promise<void>): Promise<void>;
+  close(): Promise<void>;
+};
+
+export type CommittedSnapshot = { readonly path: string; readonly warning: string | undefined };
+
+export interface SnapshotFiles {
+  /** Makes the place for a new checkpoint, newer than all: of this step, or of the next number above it. Returns its number and a name for it. */
+  begin(stepMin: number | undefined, step: number | undefined): Promise<{ readonly step: number; readonly pending: string }>;
+  /** Throws BAD_REQUEST for a name that `begin` gives nobody. */
+  shard(pending: string, owner: ShardOwner, parameters: readonly ParameterRecord[]): ShardSink;
+  commit(pending: string, manifest: CheckpointManifest): Promise<CommittedSnapshot>;
+  abandon(pending: string): Promise<void>;
+  /** Removes all but the newest `count`. */
+  keep(count: number): Promise<void>;
+  /** The checkpoint of this step, or the newest. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO. */
+  open(step?: number): Promise<SnapshotSource>;
+}
