@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { CHANNEL_LIMITS } from "../peer/channel-limits.ts";
 import { MemoryCluster, type MemoryClusterOptions } from "../testing/memory-cluster.ts";
+import { SimCluster } from "../testing/sim-cluster.ts";
 import type { Link } from "../transport/transport.ts";
 import { idOf } from "../wire/node-id.ts";
 import { KVServer } from "./kv-server.ts";
@@ -61,6 +62,23 @@ test("100,000 requests leave nothing behind in the tracker", async () => {
   assert.equal(tracker.nextTimestamp, 100_000);
   assert.equal(keptMax, 0);
   await kv.wait(12_345);
+});
+
+test("every push that died with its server is told as lost, however many and however late it is asked for", async () => {
+  const cluster = new SimCluster({ seed: 1, serverCount: 2, workerCount: 1, heartbeatIntervalMs: 100, heartbeatTimeoutMs: 1000 });
+  await cluster.start();
+  for (const rank of [0, 1]) new KVServer(cluster.server(rank), 0);
+  const kv = new KVWorker(cluster.worker(0), 0);
+  const one = Float32Array.of(1);
+  await cluster.run(kv.wait(kv.push(keysOf(1n, 2n ** 63n), new Float32Array(2))));
+  cluster.kill(idOf("server", 1));
+  const [living, lost] = [keysOf(1n), keysOf(2n ** 63n)];
+  const pushes = Array.from({ length: 5000 }, () => ({ to: kv.push(living, one), toDead: kv.push(lost, one) }));
+  await cluster.clock.advance(5000);
+  for (const { to, toDead } of pushes) {
+    await kv.wait(to);
+    await assert.rejects(kv.wait(toDead), (error) => isWeighbridgeError(error, "NODE_DEAD"), `push ${toDead}`);
+  }
 });
 
 test("a full queue refuses with QUEUE_FULL, sends nothing of that request, and room() tells when to go on", async () => {

@@ -327,6 +327,20 @@ test("who waits to leave fails by the name of a dead node that nobody starts aga
   assert.ok(cluster.clock.nowMs() < 20_000);
 });
 
+test("a dead worker that nobody starts again does not end the job of those who still work", async () => {
+  const cluster = new SimCluster({ seed: 13, serverCount: 1, workerCount: 2, startTimeoutMs: 10_000 });
+  await cluster.start();
+  new KVServer(cluster.server(0), 0);
+  const waiting = [SCHEDULER_ID, 8].map((node) => cluster.office(node).finalize());
+  const outcomes = Promise.allSettled(waiting);
+  cluster.kill(idOf("worker", 1));
+  await cluster.clock.advance(60_000);
+  const kv = new KVWorker(cluster.worker(0), 0);
+  await cluster.run(kv.wait(kv.push(BigUint64Array.of(1n), Float32Array.of(1))));
+  await assert.rejects(cluster.run(cluster.worker(0).finalize()), hasCode("NODE_DEAD", /worker 1 died .* everybody else was done/));
+  for (const outcome of await cluster.run(outcomes)) assert.equal(outcome.status, "rejected");
+});
+
 test("a call on a server that dies fails with its name, and reaches the one that takes its place (W2)", async () => {
   const cluster = new SimCluster({ seed: 8, serverCount: 2, workerCount: 1 });
   await cluster.start();

@@ -12,19 +12,24 @@ import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { AppDirectory } from "../functions/app-directory.ts";
+import { ServerPlace } from "../functions/checkpoint/server-place.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import type { ChannelLimits } from "../peer/channel-limits.ts";
+import { CHECKPOINT } from "../peer/control-messages.ts";
 import type { FaultOptions } from "../peer/faults.ts";
+import { serveControl } from "../peer/json-call.ts";
 import { Membership } from "../peer/membership.ts";
 import type { PeerMetrics } from "../peer/metrics.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
 import { ArenaReadBuffers, Server } from "../server/server.ts";
+import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { Address, Transport } from "../transport/transport.ts";
+import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { GROUP_MAX, Group, idOf, inGroup, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
@@ -58,6 +63,12 @@ export type PostofficeOptions = {
   readonly arenaBytesMax?: number | undefined;
   /** For a server: PS functions of the user's own, beside the built-in ones. */
   readonly functions?: readonly PsFunction[];
+  /** For parameters whose links ask for it; left out, those cannot be made. */
+  readonly compression?: GeneralCompression | undefined;
+  /** For a server: where checkpoints are; left out, none can be taken. */
+  readonly checkpointFiles?: SnapshotFiles | undefined;
+  /** For a server: what it begins with, before anybody asks it anything. */
+  readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
   /** For the scheduler: a name for the job, and a number higher than that of any earlier scheduler of it. */
   readonly jobId?: string;
   readonly incarnation?: number;
@@ -68,8 +79,12 @@ export type PostofficeOptions = {
 };
 
 const MINUTE_MS = 60_000;
+/** Who takes a checkpoint that the scheduler hands on. */
+const COMMAND_LINE = "the command line";
 /** How often a node that waits for the last barrier asks whether the dead have come back. */
 const REVIVAL_CHECK_MS = 200;
+/** Who waits for it has come to the last barrier again within this time. */
+const LEAVING_MS = 10 * REVIVAL_CHECK_MS;
 
 export class Postoffice {
   readonly role: Role;
@@ -89,6 +104,8 @@ export class Postoffice {
   #failure: WeighbridgeError | undefined;
   #finalizing: Promise<void> | undefined;
   readonly #closing = new AbortController();
+  /** Waits for the others to be done: what ends the job still concerns this node. */
+  #isAtLastBarrier = false;
 
   private constructor(options: PostofficeOptions) {
     const { role, clock, log = SILENT_LOG, transport, resendTimeoutMs = 0, faults, limits = {} } = options;
@@ -104,8 +121,10 @@ export class Postoffice {
     this.#peer = new Peer({ transport, clock, log, readBuffers, limits, faults, resendTimeoutMs, acceptsAnonymous: role === "scheduler" });
     this.#peer.serve(FunctionId.SIMPLE, this.#simpleApps);
     if (arena === undefined) return;
-    this.server = new Server({ arena, clock, workerCount: options.workerCount, functions: options.functions ?? [] });
+    const { workerCount, functions = [], compression, checkpointFiles } = options;
+    this.server = new Server({ arena, clock, workerCount, functions, compression, checkpointFiles, log });
     this.server.serve(this.#peer);
+    this.#serveCheckpoints(this.server.checkpoints);
   }
 
   /** Starts a node and waits for the rest of the cluster. Throws what went wrong, with everything closed again. */
@@ -145,6 +164,11 @@ export class Postoffice {
   /** How long a wait for a request lasts when its caller sets no deadline. */
   get requestTimeoutMs(): number | undefined {
     return this.#options.requestTimeoutMs;
+  }
+
+  /** What the links of parameters are compressed with, where they ask for it. */
+  get compression(): GeneralCompression | undefined {
+    return this.#options.compression;
   }
 
   /** This node's number among all nodes: 1, or 8 + 2 · rank for servers, 9 + 2 · rank for workers. */
@@ -317,7 +341,33 @@ export class Postoffice {
     if (role === "worker") {
       this.#worker = new Worker({ peer: this.#peer, membership, clock: this.clock, serverCount: this.numServers });
     }
+    if (this.server !== undefined && this.#options.restoreFrom !== undefined) this.server.parameters.isRestoring = true;
     await membership.join();
+    await this.#seatServer(membership.job);
+  }
+
+  /** What the command line asks comes through the scheduler. */
+  #serveCheckpoints(checkpoints: Server["checkpoints"]): void {
+    const serve = async (channel: Channel, op: string, body: string): Promise<{ readonly body: string }> => {
+      if (channel.id === SCHEDULER_ID) return { body: await checkpoints.handle(op, body, COMMAND_LINE) };
+      throw new WeighbridgeError("BAD_REQUEST", `CHECKPOINT comes from the scheduler, not from ${channel.name}`);
+    };
+    this.#peer.serve(
+      CHECKPOINT.functionId,
+      serveControl(CHECKPOINT, (channel, { op, body }) => serve(channel, op, body)),
+    );
+  }
+
+  /** A server has its rank, so that it knows what it owns; what it is to begin with is there before anybody can ask for it. */
+  async #seatServer(run: string): Promise<void> {
+    if (this.server === undefined) return;
+    const { checkpoints } = this.server;
+    checkpoints.seat(new ServerPlace({ rank: this.myRank, serverCount: this.numServers, run }));
+    const { restoreFrom } = this.#options;
+    if (restoreFrom === undefined) return;
+    const { path, step, clock, parameters } = await checkpoints.load(restoreFrom, { owner: "the start" });
+    checkpoints.activate(step);
+    this.log.info("restored a checkpoint", { path, clock, parameters: parameters.length });
   }
 
   async #finalize({ barrier = true, deadlineMs, signal }: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
@@ -356,6 +406,15 @@ export class Postoffice {
   }
 
   async #lastBarrier(wait: WaitOptions): Promise<void> {
+    this.#isAtLastBarrier = true;
+    try {
+      await this.#passLastBarrier(wait);
+    } finally {
+      this.#isAtLastBarrier = false;
+    }
+  }
+
+  async #passLastBarrier(wait: WaitOptions): Promise<void> {
     const deadlineAtMs = this.clock.nowMs() + (wait.deadlineMs ?? Infinity);
     for (;;) {
       const deadlineMs = wait.deadlineMs === undefined ? undefined : Math.max(0, deadlineAtMs - this.clock.nowMs());
@@ -369,23 +428,35 @@ export class Postoffice {
     }
   }
 
-  /** Waits until nobody is dead any more. After `startTimeoutMs` it throws `error`, which names who is (P4); for the scheduler that ends the job. */
+  /**
+   * Waits a while, the scheduler until nobody is dead any more. Only it gives up, for everybody, when all who live have been done for `startTimeoutMs`
+   * (P4): as long as one still works, the dead may come back. It then throws an error that names them.
+   */
   async #revival(error: WeighbridgeError, wait: WaitOptions): Promise<void> {
     const { startTimeoutMs = MINUTE_MS } = this.#options;
-    const giveUpAtMs = this.clock.nowMs() + startTimeoutMs;
+    let giveUpAtMs = this.clock.nowMs() + startTimeoutMs;
     do {
       const check = new Promise<void>((resolve) => this.clock.after(REVIVAL_CHECK_MS, resolve));
       await waitFor(check, "dead nodes to come back", this.clock, wait);
       this.#checkAlive();
+      if (this.#scheduler === undefined) return; // comes to the barrier again, and so tells the scheduler that it is done
+      if (this.#scheduler.isSomebodyAtWork(LEAVING_MS)) giveUpAtMs = this.clock.nowMs() + startTimeoutMs;
       if (this.clock.nowMs() < giveUpAtMs) continue;
-      this.#scheduler?.abort(error);
-      throw error;
+      const dead = this.deadNodes().map(nameOf).join(", ");
+      const text = `${dead} died and did not come back within ${startTimeoutMs} ms after everybody else was done`;
+      const failure = new WeighbridgeError("NODE_DEAD", text, { retryable: true, cause: error });
+      this.#scheduler.abort(failure);
+      throw failure;
     } while (this.deadNodes().length > 0);
   }
 
   /** P5 */
   #fail(error: WeighbridgeError): void {
-    if (this.#failure !== undefined || this.#finalizing !== undefined) return;
+    if (this.#failure !== undefined) return;
+    if (this.#finalizing !== undefined) {
+      if (this.#isAtLastBarrier) this.#failure = error;
+      return;
+    }
     this.#failure = error;
     this.log.error("the job failed", { code: error.code, reason: error.message });
     for (const channel of this.#peer.channels()) channel.end(error);

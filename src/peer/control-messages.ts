@@ -1,7 +1,7 @@
 // control-messages — the control plane's functions with the shapes of their requests and answers, in one place. What they mean is the
 // business of scheduler/scheduler.ts and peer/membership.ts.
 //
-//   to the scheduler:  REGISTER HEARTBEAT BARRIER LEAVE STATUS      from the scheduler:  ROSTER ABORT
+//   to the scheduler:  REGISTER HEARTBEAT BARRIER LEAVE STATUS CHECKPOINT      from the scheduler:  ROSTER ABORT CHECKPOINT
 
 import * as control from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -58,4 +58,11 @@ export const ABORT: ControlMessage<control.AbortRequest, Empty> = {
   name: "ABORT",
   request: control.abortRequestShape,
   reply: control.emptyShape,
+};
+
+export const CHECKPOINT: ControlMessage<control.CheckpointRequest, control.CheckpointReply> = {
+  functionId: FunctionId.CHECKPOINT,
+  name: "CHECKPOINT",
+  request: control.checkpointRequestShape,
+  reply: control.checkpointReplyShape,
 };

@@ -57,6 +57,8 @@ type FatalListener = (error: WeighbridgeError) => void;
 /** A scheduler that is there answers within its own start timeout; its error says more than ours, so it gets this much longer. */
 const ANSWER_SLACK_MS = 1000;
 const LEAVE_DEADLINE_MS = 5000;
+/** Nodes that are started together find each other sooner; whoever waits longer wants to know what for. */
+const SILENT_WAIT_MS = 2000;
 
 export class Membership {
   /** What the room above wants to hear of all channels but the scheduler's. */
@@ -78,6 +80,7 @@ export class Membership {
   #joining: Deferred<never> | undefined;
   #lastProblem = "it has not answered";
   #cancelStartTimer: CancelTimer = () => {};
+  #cancelWaitNotice: CancelTimer = () => {};
   #cancelAwayTimer: CancelTimer = () => {};
   #closed = false;
   #heartbeat: Heartbeat | undefined;
@@ -179,6 +182,10 @@ export class Membership {
     const channel = this.#peer.dial(SCHEDULER_ID, this.#options.schedulerAddress, 0);
     this.#channel = channel;
     this.#watchStart();
+    this.#cancelWaitNotice = this.#clock.after(SILENT_WAIT_MS, () => {
+      if (channel.link !== undefined) return;
+      this.#log.warn(`waiting for the scheduler at ${this.#options.schedulerAddress}`, { problem: this.#lastProblem });
+    });
     try {
       const reply = await Promise.race([this.#register(channel, undefined), this.#joining.promise]);
       this.#place = reply;
@@ -199,6 +206,7 @@ export class Membership {
     } finally {
       this.#joining = undefined;
       this.#cancelStartTimer();
+      this.#cancelWaitNotice();
     }
   }
 
@@ -230,6 +238,7 @@ export class Membership {
     this.#closed = true;
     this.#heartbeat?.stop();
     this.#cancelStartTimer();
+    this.#cancelWaitNotice();
     this.#cancelAwayTimer();
     this.#joining?.reject(new WeighbridgeError("CLOSED", "this node was closed"));
     this.#leaving?.resolve();

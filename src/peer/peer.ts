@@ -75,8 +75,6 @@ export class Peer implements ChannelHost, ConnectionHost {
   incarnation = 0;
   job = "";
   events: PeerEvents = {};
-  /** Everybody is saying goodbye: links that break now are nobody's worry. */
-  isLeaving = false;
   readonly #transport: Transport;
   readonly #faults: FaultOptions | undefined;
   readonly #redialDelayMs: number;
@@ -90,6 +88,7 @@ export class Peer implements ChannelHost, ConnectionHost {
   readonly #listeners: Listener[] = [];
   #anonymousCount = 0;
   #stamp = 0;
+  #isLeaving = false;
   #closed = false;
 
   constructor(options: PeerOptions) {
@@ -106,6 +105,16 @@ export class Peer implements ChannelHost, ConnectionHost {
     this.#connectDeadlineMs = options.connectDeadlineMs ?? 5000;
     this.#acceptsAnonymous = options.acceptsAnonymous ?? false;
     if (this.resendTimeoutMs > 0) this.#watchOverdue();
+  }
+
+  /** Everybody is saying goodbye: links that break now are nobody's worry. */
+  get isLeaving(): boolean {
+    return this.#isLeaving;
+  }
+
+  set isLeaving(isLeaving: boolean) {
+    this.#isLeaving = isLeaving;
+    if (isLeaving) this.#transport.leaving?.();
   }
 
   get closed(): boolean {

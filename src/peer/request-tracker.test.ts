@@ -55,13 +55,36 @@ test("what ended is forgotten as soon as nothing older is open", () => {
   assert.equal(tracker.isSettled(500), true);
 });
 
-test("of failures only the newest thousand or so are remembered (T3); those behind an open request are never lost", async () => {
-  const { tracker, settle } = opened(5000);
-  for (let number = 1; number < 5000; number++) settle(number, failure(`request ${number}`));
-  await assert.rejects(tracker.wait(1), /request 1$/);
+test("a request that does not end keeps few of those after it (T4), and can still be waited for", async () => {
+  const { tracker, settle } = opened(100_000);
+  for (let number = 2; number < 100_000; number++) settle(number);
+  assert.ok(tracker.keptCount < 10_000, `${tracker.keptCount} are kept`);
+  assert.deepEqual(
+    [0, 1, 2, 99_999].map((number) => tracker.isSettled(number)),
+    [false, false, true, true],
+  );
+  const waiting = tracker.wait(0);
   settle(0);
-  await assert.rejects(tracker.wait(4999), /request 4999/);
-  await tracker.wait(1);
+  await waiting;
+  settle(1, failure("server 1"));
+  await assert.rejects(tracker.wait(1), /server 1/);
+  await tracker.wait(2);
+  assert.equal(tracker.keptCount, 0);
+});
+
+test("every failure of a full queue is told, however many there are and whenever it is asked for", async () => {
+  const { tracker, settle } = opened(60_000);
+  for (let number = 0; number < 60_000; number++) settle(number, number % 2 === 0 ? undefined : failure(`request ${number}`));
+  await tracker.wait(0);
+  await assert.rejects(tracker.wait(1), /request 1$/);
+  await assert.rejects(tracker.wait(59_999), /request 59999/);
+});
+
+test("a failure that is remembered no more is never taken for a success (T3)", async () => {
+  const { tracker, settle } = opened(70_000);
+  for (let number = 0; number < 70_000; number++) settle(number, failure(`request ${number}`));
+  await assert.rejects(tracker.wait(1), hasCode("OUTCOME_FORGOTTEN"));
+  await assert.rejects(tracker.wait(69_999), /request 69999/);
 });
 
 test("DEADLINE and ABORTED end the wait and leave the request as it is", async () => {

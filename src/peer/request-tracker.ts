@@ -3,15 +3,19 @@
 //
 // Invariants:
 //   T1. Numbers are 0, 1, 2 … in the order requests open.
-//   T2. A number below the oldest open one has ended; it ended well unless a failure is remembered for it.
-//   T3. At most FAILURES_MAX failures nobody has asked for are remembered, the newest ones.
+//   T2. A number below the queue's has ended unless it is a straggler's; it ended well unless a failure is remembered for it, or T3.
+//   T3. FAILURES_MAX failures are remembered, the newest ones. What is not newer than one that was dropped, and not remembered itself, may
+//       have failed: a wait for it says so instead of taking it for a success.
+//   T4. At most ENDED_MAX ended requests are kept behind an open one: beyond that the open one is set aside as a straggler.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { RingQueue } from "../base/ring-queue.ts";
 
-const FAILURES_MAX = 1024;
+/** As many as may wait for one node (queuedMax): all of them fail together when it dies. */
+const FAILURES_MAX = 1 << 16;
+const ENDED_MAX = 4096;
 
 /** The state every tracked request has. */
 export class TrackedRequest {
@@ -23,9 +27,17 @@ export class TrackedRequest {
 
 export class RequestTracker {
   readonly #clock: Clock;
-  readonly #open = new RingQueue<TrackedRequest>();
+  readonly #queue = new RingQueue<TrackedRequest>();
+  /** The number of the queue's first. */
   #oldest = 0;
+  /** Ended requests in the queue. */
+  #endedCount = 0;
+  readonly #stragglers = new Map<number, TrackedRequest>();
   readonly #failures = new Map<number, WeighbridgeError>();
+  /** The numbers of `#failures`, oldest first: a map that is emptied from its front gets slow. */
+  readonly #failed = new RingQueue<number>();
+  /** The highest number whose failure was dropped (T3). */
+  #forgottenThrough = -1;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -33,18 +45,18 @@ export class RequestTracker {
 
   /** The number the next request will get. */
   get nextTimestamp(): number {
-    return this.#oldest + this.#open.length;
+    return this.#oldest + this.#queue.length;
   }
 
-  /** Requests that are kept: open ones, and ended ones behind an older open one. */
+  /** Requests that are kept: open ones, and a few ended ones behind an older open one (T4). */
   get keptCount(): number {
-    return this.#open.length;
+    return this.#queue.length + this.#stragglers.size;
   }
 
   /** Takes a request on and gives it its number. */
   open(request: TrackedRequest): number {
-    this.#open.push(request);
-    return this.#oldest + this.#open.length - 1;
+    this.#queue.push(request);
+    return this.#oldest + this.#queue.length - 1;
   }
 
   /** The request ended, well or with `error`. */
@@ -56,35 +68,60 @@ export class RequestTracker {
       else request.waiting.reject(error);
     }
     if (error !== undefined) this.#rememberFailure(timestamp, error);
-    while (this.#open.at(0)?.isSettled === true) {
-      this.#open.shift();
-      this.#oldest++;
-    }
+    if (timestamp < this.#oldest) this.#stragglers.delete(timestamp);
+    else this.#endedCount++;
+    this.#trim();
   }
 
   /** Waits until the request ended; rejects with its failure, or with DEADLINE or ABORTED, which leave the request as it is. */
   async wait(timestamp: number, options: WaitOptions = {}): Promise<void> {
     if (!Number.isSafeInteger(timestamp) || timestamp < 0 || timestamp >= this.nextTimestamp) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `there is no request ${timestamp}; the newest is ${this.nextTimestamp - 1}`);
+      throw new WeighbridgeError("BAD_ARGUMENT", `there is no request ${timestamp}; ${this.nextTimestamp} were made, from 0 on`);
     }
-    const request = this.#open.at(timestamp - this.#oldest);
+    const request = this.#find(timestamp);
     if (request !== undefined && !request.isSettled) {
       request.waiting ??= new Deferred();
       await waitFor(request.waiting.promise, `request ${timestamp}`, this.#clock, options);
       return;
     }
-    const failure = request?.error ?? this.#failures.get(timestamp);
+    const failure = request === undefined ? this.#failureOf(timestamp) : request.error;
     if (failure !== undefined) throw failure;
   }
 
   isSettled(timestamp: number): boolean {
-    return timestamp < this.#oldest || this.#open.at(timestamp - this.#oldest)?.isSettled === true;
+    return timestamp < this.nextTimestamp && this.#find(timestamp)?.isSettled !== false;
+  }
+
+  #find(timestamp: number): TrackedRequest | undefined {
+    return timestamp < this.#oldest ? this.#stragglers.get(timestamp) : this.#queue.at(timestamp - this.#oldest);
+  }
+
+  #failureOf(timestamp: number): WeighbridgeError | undefined {
+    const failure = this.#failures.get(timestamp);
+    if (failure !== undefined || timestamp > this.#forgottenThrough) return failure;
+    return new WeighbridgeError(
+      "OUTCOME_FORGOTTEN",
+      `request ${timestamp} ended, but it may have failed: ${FAILURES_MAX} others failed since, and more are not remembered; wait sooner`,
+    );
+  }
+
+  /** Forgets the ended requests at the head of the queue, and sets open ones aside that keep too many there (T4). */
+  #trim(): void {
+    for (let head = this.#queue.at(0); head !== undefined; head = this.#queue.at(0)) {
+      if (head.isSettled) this.#endedCount--;
+      else if (this.#endedCount <= ENDED_MAX) return;
+      else this.#stragglers.set(this.#oldest, head);
+      this.#queue.shift();
+      this.#oldest++;
+    }
   }
 
   #rememberFailure(timestamp: number, error: WeighbridgeError): void {
     this.#failures.set(timestamp, error);
-    if (this.#failures.size <= FAILURES_MAX) return;
-    const [oldest] = this.#failures.keys();
-    if (oldest !== undefined) this.#failures.delete(oldest); // T3
+    this.#failed.push(timestamp);
+    if (this.#failed.length <= FAILURES_MAX) return;
+    const oldest = this.#failed.shift() as number;
+    this.#failures.delete(oldest);
+    this.#forgottenThrough = Math.max(this.#forgottenThrough, oldest); // T3
   }
 }

@@ -3,25 +3,34 @@
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
+import type { Role } from "../wire/node-id.ts";
 
-export type FarewellOptions = { readonly clock: Clock; readonly nodeCount: number; readonly lingerMs: number };
+export type FarewellOptions = {
+  readonly clock: Clock;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  readonly lingerMs: number;
+};
 
 export class Farewell {
   readonly #clock: Clock;
-  readonly #nodeCount: number;
-  readonly #told = new Set<string>();
+  readonly #serverCount: number;
+  readonly #workerCount: number;
+  readonly #servers = new Set<string>();
+  readonly #workers = new Set<string>();
   readonly #over = new Deferred<void>();
 
-  constructor({ clock, nodeCount, lingerMs }: FarewellOptions) {
+  constructor({ clock, serverCount, workerCount, lingerMs }: FarewellOptions) {
     this.#clock = clock;
-    this.#nodeCount = nodeCount;
+    this.#serverCount = serverCount;
+    this.#workerCount = workerCount;
     clock.after(lingerMs, this.#over.resolve);
   }
 
   /** This node knows, or cannot be told. A node goes by one name, however often it asks. */
-  told(name: string): void {
-    this.#told.add(name);
-    if (this.#told.size >= this.#nodeCount) this.#over.resolve();
+  told(role: Role, name: string): void {
+    (role === "server" ? this.#servers : this.#workers).add(name);
+    if (this.#servers.size >= this.#serverCount && this.#workers.size >= this.#workerCount) this.#over.resolve();
   }
 
   /** Resolves when the scheduler may go. */

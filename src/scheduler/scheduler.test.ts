@@ -18,7 +18,7 @@ import { Scheduler, type SchedulerOptions } from "./scheduler.ts";
 const SCHEDULER_ADDRESS = "sim://scheduler:9000";
 const HEARTBEAT_TIMEOUT_MS = 5000;
 
-type NodeOptions = Partial<Pick<MembershipOptions, "rank" | "serverCount" | "workerCount" | "startTimeoutMs" | "schedulerAddress">>;
+type NodeOptions = Partial<Pick<MembershipOptions, "log" | "rank" | "serverCount" | "workerCount" | "startTimeoutMs" | "schedulerAddress">>;
 
 class TestCluster {
   readonly clock = new SimClock();
@@ -158,6 +158,21 @@ test("a node that finds no scheduler names the address, the problem and the fix"
   const { joined } = cluster.node("worker", "w0", { startTimeoutMs: 3000 });
   await cluster.fails(joined, "SCHEDULER_UNREACHABLE", /sim:\/\/scheduler:9000 after 3000 ms \(nobody answers.*DMLC_PS_ROOT_URI/);
   assert.equal(cluster.clock.nowMs(), 3000);
+});
+
+test("a node that finds no scheduler for two seconds says so once; one that waits for others does not", async () => {
+  const cluster = new TestCluster({ serverCount: 1, workerCount: 1 });
+  const warnings: string[] = [];
+  const log = { ...SILENT_LOG, warn: (message: string) => void warnings.push(message) };
+  cluster.node("server", "s0", { log });
+  await cluster.clock.advance(1999);
+  assert.deepEqual(warnings, []);
+  await cluster.clock.advance(20_000);
+  assert.deepEqual(warnings.splice(0), ["waiting for the scheduler at sim://scheduler:9000"]);
+  await cluster.scheduler();
+  cluster.node("server", "s1", { log });
+  await cluster.clock.advance(20_000);
+  assert.deepEqual(warnings, []);
 });
 
 test("a node whose scheduler is stopped does not hang", async () => {

@@ -14,13 +14,13 @@ import type { Log } from "../base/log.ts";
 import { Barriers, type SettledEntry } from "../consistency/barrier.ts";
 import { BarrierClient } from "../peer/barrier-client.ts";
 import type { Channel } from "../peer/channel.ts";
-import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, STATUS } from "../peer/control-messages.ts";
+import { ABORT, BARRIER, CHECKPOINT, HEARTBEAT, LEAVE, REGISTER, STATUS } from "../peer/control-messages.ts";
 import { checkGreeting } from "../peer/greeting.ts";
 import { ask, serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
-import type { BarrierReply, BarrierRequest, StatusReply } from "../wire/control.ts";
-import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { BarrierReply, BarrierRequest, CheckpointReply, CheckpointRequest, StatusReply } from "../wire/control.ts";
+import { Group, idOf, nameOf, type Role, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, RegisterRequest } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { drained, Farewell } from "./farewell.ts";
@@ -48,6 +48,7 @@ const LINGER_MS = 2000;
 
 type Ticket = {
   readonly channel: Channel;
+  readonly role: Role;
   readonly token: string;
   /** What it says of barriers that an earlier scheduler kept. */
   readonly passed: readonly BarrierRequest[];
@@ -67,6 +68,8 @@ export class Scheduler {
   readonly #startedAtMs: number;
   readonly #roster: Roster<Ticket>;
   readonly #barriers: Barriers<Deferred<BarrierReply>>;
+  /** When a node came last to the barrier at which all leave. */
+  readonly #leavingAtMs = new Map<number, number>();
   readonly #push: RosterPush;
   readonly #ownBarriers: BarrierClient;
   readonly #tickets = new Map<Channel, Ticket>();
@@ -198,7 +201,8 @@ export class Scheduler {
       REGISTER.functionId,
       serveControl(REGISTER, (channel, request) => {
         this.#checkApplication(channel, request);
-        const ticket: Ticket = { channel, token: request.token, passed: request.resume?.passed ?? [], reply: new Deferred() };
+        const { role, token, resume } = request;
+        const ticket: Ticket = { channel, role, token, passed: resume?.passed ?? [], reply: new Deferred() };
         this.#tickets.set(channel, ticket);
         this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
         return ticket.reply.promise;
@@ -226,6 +230,18 @@ export class Scheduler {
       STATUS.functionId,
       serveControl(STATUS, () => this.status()),
     );
+    peer.serve(
+      CHECKPOINT.functionId,
+      serveControl(CHECKPOINT, (_, request) => this.#handOn(request)),
+    );
+  }
+
+  /** The command line is no node, and knows nobody but the scheduler. */
+  async #handOn(request: CheckpointRequest): Promise<CheckpointReply> {
+    const { serverCount } = this.#options;
+    const channel = request.server < serverCount ? this.#peer.channel(idOf("server", request.server)) : undefined;
+    if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no server ${request.server} among ${serverCount} here`);
+    return await ask(channel, CHECKPOINT, request, this.#clock);
   }
 
   /** A link has one application open, and each node resumes its own place: what peers can make us keep is bounded by their links. */
@@ -242,7 +258,14 @@ export class Scheduler {
     return {};
   }
 
+  /** Whether a node that lives has not stood at the last barrier (all nodes, customer 0) for so long: it still has work to do. */
+  isSomebodyAtWork(withinMs: number): boolean {
+    const sinceMs = this.#clock.nowMs() - withinMs;
+    return this.#roster.view().nodes.some(({ node, state }) => state === "alive" && (this.#leavingAtMs.get(node) ?? -Infinity) < sinceMs);
+  }
+
   #enter(node: number, { group, customer, round }: BarrierRequest): Promise<BarrierReply> {
+    if (group === Group.ALL && customer === 0) this.#leavingAtMs.set(node, this.#clock.nowMs());
     const ticket = new Deferred<BarrierReply>();
     this.#settle(this.#barriers.enter({ group, customer, node, round, ticket }));
     return ticket.promise;
@@ -316,7 +339,7 @@ export class Scheduler {
   #refuse(ticket: Ticket, error: WeighbridgeError): void {
     this.#forgetTicket(ticket);
     ticket.reply.reject(error);
-    if (error === this.#failure?.error) this.#failure.farewell.told(ticket.token);
+    if (error === this.#failure?.error) this.#failure.farewell.told(ticket.role, ticket.token);
     else this.#options.log.warn("a node was refused", { code: error.code, reason: error.message });
   }
 
@@ -327,13 +350,13 @@ export class Scheduler {
   #fail(error: WeighbridgeError): void {
     const { log, lingerMs = LINGER_MS, serverCount, workerCount } = this.#options;
     log.error("the job cannot go on", { code: error.code, reason: error.message });
-    const farewell = new Farewell({ clock: this.#clock, nodeCount: serverCount + workerCount, lingerMs });
+    const farewell = new Farewell({ clock: this.#clock, serverCount, workerCount, lingerMs });
     this.#failure = { error, farewell };
     const body = { code: error.code, message: error.message };
-    for (const { node, state } of this.#roster.view().nodes) {
+    for (const { node, role, state } of this.#roster.view().nodes) {
       const channel = this.#peer.channel(node);
       if (state !== "alive" || channel === undefined) continue;
-      const told = (): void => farewell.told(nameOf(node));
+      const told = (): void => farewell.told(role, nameOf(node));
       ask(channel, ABORT, body, this.#clock, { deadlineMs: lingerMs }).then(told, told);
     }
     this.#settle(this.#barriers.failAll(error));
