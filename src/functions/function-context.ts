@@ -4,6 +4,7 @@ import type { WorkerLife } from "../consistency/worker-lives.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import type { Held } from "../peer/frame-batch.ts";
+import type { CheckpointService } from "./checkpoint/checkpoint-service.ts";
 import type { Parameters } from "./parameters/parameters.ts";
 import type { TableRow } from "./parameters/table-parameter.ts";
 import type { TensorBlock } from "./parameters/tensor-parameter.ts";
@@ -15,6 +16,7 @@ export type FunctionState = {
   readonly kernels: Kernels;
   readonly parameters: Parameters;
   readonly groups: WorkerGroups;
+  readonly checkpoints: CheckpointService;
 };
 
 export type FunctionContext = FunctionState & {

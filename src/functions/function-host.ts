@@ -5,6 +5,8 @@
 //       known any more (a restored server) an update without a response is acknowledged, any other fails with ANSWER_LOST.
 //   H2. A handler that throws, or whose response does not fit its schema, fails that one call.
 //   H3. An answer's bytes do not change while they leave: they are held or the answer's own; those that are kept are copies.
+//   H4. The answer to a request of several frames is kept, whatever its function: only the last frame comes again when it was lost, and the
+//       request cannot be put together a second time.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { WorkerLife } from "../consistency/worker-lives.ts";
@@ -24,8 +26,17 @@ import { RequestGathering } from "./request-gathering.ts";
 /** As functions of any schemas are kept. */
 type AnyFunction = PsFunction<Fields, Fields>;
 
-/** A request's bytes, and whether it was applied before. */
-type Payload = { readonly bytes: Uint8Array; readonly at: number; readonly byteCount: number; readonly isAgain: boolean };
+/** A request's bytes, whether they came in one frame, and whether it was applied before. */
+type Payload = {
+  readonly bytes: Uint8Array;
+  readonly at: number;
+  readonly byteCount: number;
+  readonly isWhole: boolean;
+  readonly isAgain: boolean;
+};
+
+/** How the answer to a call leaves. */
+type Answering = { readonly fn: AnyFunction; readonly context: CallContext; readonly isKept: boolean };
 
 export class FunctionHost implements FunctionHandler {
   readonly #state: FunctionState;
@@ -72,21 +83,23 @@ export class FunctionHost implements FunctionHandler {
       channel.acknowledge(header);
       return;
     }
-    const isAgain = fn.isUpdate && !fresh;
-    if (isAgain && fn.keepsAnswers)
-      throw new WeighbridgeError("ANSWER_LOST", `${fn.name} was applied before, and its answer is not known any more`); // H1
+    const isWhole = header.arg3 === header.payloadBytes;
+    const isAgain = !fresh && (fn.isUpdate || !isWhole);
     if (isAgain && fn.response.isEmpty) {
       channel.acknowledge(header);
       return;
     }
-    if (header.arg3 === header.payloadBytes) {
-      this.#run(fn, channel, header, { bytes, at, byteCount: header.payloadBytes, isAgain });
+    if (isAgain && (fn.keepsAnswers || !isWhole))
+      throw new WeighbridgeError("ANSWER_LOST", `${fn.name} was applied before, and its answer is not known any more`); // H1, H4
+    if (isWhole) {
+      this.#run(fn, channel, header, { bytes, at, byteCount: header.payloadBytes, isWhole, isAgain });
       return;
     }
     const gathered = this.#gathering.take(channel, header, bytes, at);
     if (gathered === undefined) throw bad(fn, "ends before it is complete");
     try {
-      this.#run(fn, channel, header, { bytes: this.#state.arena.bytes, at: gathered.address, byteCount: gathered.byteCount, isAgain });
+      const { address, byteCount } = gathered;
+      this.#run(fn, channel, header, { bytes: this.#state.arena.bytes, at: address, byteCount, isWhole, isAgain });
     } finally {
       gathered.release();
     }
@@ -108,10 +121,11 @@ export class FunctionHost implements FunctionHandler {
     return fn;
   }
 
-  #run(fn: AnyFunction, channel: Channel, header: FrameHeader, { bytes, at, byteCount, isAgain }: Payload): void {
+  #run(fn: AnyFunction, channel: Channel, header: FrameHeader, { bytes, at, byteCount, isWhole, isAgain }: Payload): void {
     const source = fn.isInPlace ? bytes : ownCopy(bytes, at, byteCount);
     const request = fn.request.decode(source, fn.isInPlace ? at : 0, byteCount);
     const context = new CallContext(this.#state, { worker: channel.id, incarnation: channel.incarnation }, this.#own);
+    const answering = { fn, context, isKept: fn.keepsAnswers || !isWhole };
     let response: FieldValues<Fields> | Promise<FieldValues<Fields>>;
     try {
       response = isAgain ? fn.handleAgain(context, request) : fn.handle(context, request);
@@ -120,7 +134,7 @@ export class FunctionHost implements FunctionHandler {
       throw handlerError(fn, thrown);
     }
     if (!(response instanceof Promise)) {
-      this.#answer(fn, channel, header, response, context);
+      this.#answer(answering, channel, header, response);
       return;
     }
     const label = labelOf(header);
@@ -128,7 +142,7 @@ export class FunctionHost implements FunctionHandler {
     response
       .then((late) => {
         channel.unpark(label.request);
-        this.#answer(fn, channel, label, late, context);
+        this.#answer(answering, channel, label, late);
       })
       .catch((thrown: unknown) => {
         context.releaseAll();
@@ -136,7 +150,7 @@ export class FunctionHost implements FunctionHandler {
       });
   }
 
-  #answer(fn: AnyFunction, channel: Channel, label: RequestLabel, response: FieldValues<Fields>, context: CallContext): void {
+  #answer({ fn, context, isKept }: Answering, channel: Channel, label: RequestLabel, response: FieldValues<Fields>): void {
     if (fn.response.isEmpty) {
       context.releaseAll();
       channel.acknowledge(label);
@@ -149,7 +163,7 @@ export class FunctionHost implements FunctionHandler {
       context.releaseAll();
       throw new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown }); // H2
     }
-    if (fn.keepsAnswers) {
+    if (isKept) {
       const payload = joined(encoded); // H3
       context.releaseAll();
       channel.answerRemembered(
@@ -176,16 +190,18 @@ class CallContext implements FunctionContext {
   readonly kernels: FunctionState["kernels"];
   readonly parameters: FunctionState["parameters"];
   readonly groups: FunctionState["groups"];
+  readonly checkpoints: FunctionState["checkpoints"];
   readonly worker: number;
   readonly life: WorkerLife;
   readonly #own: Map<string, object>;
   #held: Held[] | undefined;
 
-  constructor({ arena, kernels, parameters, groups }: FunctionState, life: WorkerLife, own: Map<string, object>) {
+  constructor({ arena, kernels, parameters, groups, checkpoints }: FunctionState, life: WorkerLife, own: Map<string, object>) {
     this.arena = arena;
     this.kernels = kernels;
     this.parameters = parameters;
     this.groups = groups;
+    this.checkpoints = checkpoints;
     this.worker = rankOf(life.worker);
     this.life = life;
     this.#own = own;

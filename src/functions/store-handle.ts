@@ -140,12 +140,13 @@ export class StoreHandle implements FunctionHandler {
 
   /** Values of any lengths, then the lengths, in as many frames as it takes. */
   #pullVariable(channel: Channel, header: FrameHeader, keys: number): void {
-    const { arg0: keyCount } = header;
+    const { arg0: keyCount, arg1: width } = header;
     const arena = this.#arena;
     const lensBytes = keyCount * LEN_BYTES;
     const lens = arena.allocate(lensBytes);
     try {
-      const floatCount = this.#store.lengths(keys, keyCount, lens);
+      const knownCount = this.#store.lengths(keys, keyCount, lens);
+      const floatCount = width === 0 ? knownCount : knownCount + lengthenUnknown(arena.words, lens >>> 2, keyCount, width);
       const totalBytes = floatCount * FLOAT_BYTES + lensBytes;
       const out = arena.allocate(totalBytes);
       const hold = new ArenaHold(arena, out, totalBytes, Math.ceil(totalBytes / BLOCK_BYTES));
@@ -160,6 +161,24 @@ export class StoreHandle implements FunctionHandler {
       arena.release(lens, lensBytes);
     }
   }
+}
+
+/** Gives keys that nobody pushed a length: that of the first key somebody did, or `width`. Returns how many values that makes. */
+function lengthenUnknown(words: Uint32Array, from: number, keyCount: number, width: number): number {
+  const end = from + keyCount;
+  let length = width;
+  for (let at = from; at < end; at++) {
+    if (words[at] === 0) continue;
+    length = words[at] as number;
+    break;
+  }
+  let added = 0;
+  for (let at = from; at < end; at++) {
+    if (words[at] !== 0) continue;
+    words[at] = length;
+    added += length;
+  }
+  return added;
 }
 
 /** A span of the arena that is given back when the last of its users lets go. */

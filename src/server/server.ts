@@ -2,8 +2,11 @@
 // applications of the kv face, and the PS functions on its parameters. What the state means is the functions' business.
 
 import type { Clock } from "../base/clock.ts";
+import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import { AppDirectory } from "../functions/app-directory.ts";
+import { ownerName } from "../functions/checkpoint/checkpoint-function.ts";
+import { CheckpointService } from "../functions/checkpoint/checkpoint-service.ts";
 import { FunctionHost } from "../functions/function-host.ts";
 import { BUILT_IN_FUNCTIONS } from "../functions/parameters/built-in-functions.ts";
 import { Parameters } from "../functions/parameters/parameters.ts";
@@ -16,6 +19,8 @@ import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
 import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import type { Peer } from "../peer/peer.ts";
+import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
+import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -30,6 +35,11 @@ export type ServerOptions = {
   readonly workerCount: number;
   /** PS functions of the user's own, beside the built-in ones. */
   readonly functions?: readonly PsFunction[];
+  /** For parameters whose links ask for it. */
+  readonly compression?: GeneralCompression | undefined;
+  /** Where checkpoints are; left out, none can be taken. */
+  readonly checkpointFiles?: SnapshotFiles | undefined;
+  readonly log?: Log;
 };
 
 export class Server {
@@ -39,6 +49,7 @@ export class Server {
   readonly apps: AppDirectory;
   readonly parameters: Parameters;
   readonly groups: WorkerGroups;
+  readonly checkpoints: CheckpointService;
   readonly functions: FunctionHost;
 
   constructor(options: ServerOptions) {
@@ -46,10 +57,13 @@ export class Server {
     this.kernels = new SimdKernels(options.arena);
     this.apps = new AppDirectory({ clock: options.clock });
     const { arena, kernels } = this;
-    const { clock, workerCount, functions = [] } = options;
-    this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret: crypto.getRandomValues(new BigUint64Array(1))[0]! });
+    const { clock, workerCount, functions = [], compression, checkpointFiles: files, log = SILENT_LOG } = options;
+    const secret = crypto.getRandomValues(new BigUint64Array(1))[0]!;
+    this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression });
     this.groups = new WorkerGroups(clock, workerCount);
-    this.functions = new FunctionHost({ arena, kernels, parameters: this.parameters, groups: this.groups });
+    this.checkpoints = new CheckpointService({ parameters: this.parameters, vectorClock: this.clock, files, log, clock });
+    const { parameters, groups, checkpoints } = this;
+    this.functions = new FunctionHost({ arena, kernels, parameters, groups, checkpoints });
     for (const fn of [...BUILT_IN_FUNCTIONS, ...functions]) this.functions.add(fn);
   }
 
@@ -70,12 +84,16 @@ export class Server {
       if (state === "alive") pacer.revived(life);
       else if (state === "dead") pacer.died(life);
       else pacer.leave(life);
-      if (state !== "alive") this.functions.forgetWorker(node);
+      if (state === "alive") continue;
+      this.functions.forgetWorker(node);
+      this.parameters.forgetWorker(node);
+      this.checkpoints.forget(ownerName(life));
     }
   }
 
   close(): void {
     this.apps.close();
+    this.checkpoints.close();
     this.parameters.close();
     this.groups.close();
     this.functions.close();

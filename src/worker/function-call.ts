@@ -7,7 +7,7 @@
 // Invariants:
 //   G1. A read leaves behind every waiting update of the same scope (a parameter), whatever their priorities.
 
-import type { WeighbridgeError } from "../base/errors.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
 import { Call } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
@@ -28,13 +28,21 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
   readonly scope: number;
   /** Where the response lands, for a function whose response is one array. */
   readonly into?: Uint8Array | undefined;
-  readonly answered: (response: FieldValues<R>) => void;
+  /** Told how many bytes the response took. */
+  readonly answered: (response: FieldValues<R>, byteCount: number) => void;
   readonly failed: (error: WeighbridgeError) => void;
 };
 
-/** The calls that carry one request, in order; only the last one ends it well. Throws BAD_ARGUMENT when the request does not fit its schema. */
+/**
+ * The calls that carry one request, in order; only the last one ends it well. Throws BAD_ARGUMENT when the request does not fit its schema,
+ * or the response cannot land in `into`.
+ */
 export function functionCalls<Q extends Fields, R extends Fields>(options: FunctionCallOptions<Q, R>): Call[] {
-  const encoded = options.fn.request.encode(options.request);
+  const { fn, into } = options;
+  if (into !== undefined && !fn.response.isOneArray) {
+    throw new WeighbridgeError("BAD_ARGUMENT", `the response of ${fn.name} is not one array, and cannot land in the caller's`);
+  }
+  const encoded = fn.request.encode(options.request);
   const { byteCount } = encoded;
   const whole = new FunctionCall(options, encoded);
   if (byteCount <= PAYLOAD_BYTES_MAX) return [new FrameCall(whole, 0, byteCount)];
@@ -53,7 +61,8 @@ class FunctionCall<Q extends Fields, R extends Fields> {
   constructor(options: FunctionCallOptions<Q, R>, encoded: EncodedFields) {
     this.options = options;
     this.encoded = encoded;
-    this.landing = new AnswerLanding(options.into, options.fn.keepsAnswers);
+    const isKept = options.fn.keepsAnswers || encoded.byteCount > PAYLOAD_BYTES_MAX; // function-host's H4
+    this.landing = new AnswerLanding(options.into, isKept);
   }
 
   answered(bytes: Uint8Array): void {
@@ -61,7 +70,7 @@ class FunctionCall<Q extends Fields, R extends Fields> {
     const response = fn.response.decode(bytes, 0, bytes.length);
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    answered(response);
+    answered(response, bytes.length);
   }
 
   /** The first frame that fails ends the call: the server refuses the others too. */

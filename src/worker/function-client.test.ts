@@ -157,6 +157,15 @@ test("an unknown function, and one that the server knows differently, are told a
   );
 });
 
+test("a function that the server does not have is named, with the server", async () => {
+  const { cluster, client } = await clusterWith([echo], 2);
+  const missing = psFunction({ name: "normOf", request: {}, response: {}, handler: () => ({}) });
+  await assert.rejects(cluster.run(client.call(missing, 1, {})), {
+    code: "UNKNOWN_FUNCTION",
+    message: /^no function "normOf": server 1: .*it has echo/,
+  });
+});
+
 test("a request that does not fit its schema throws before anything is sent", async () => {
   const { cluster, client } = await clusterWith([echo]);
   const wrong = { text: "", count: -1, floats: new Float32Array(0), keys: new BigUint64Array(0) };

@@ -6,6 +6,7 @@ import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
 import type { Call } from "../peer/call.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import { type CallSubject, namedFailure, waitText } from "./call-subject.ts";
 import { functionCalls } from "./function-call.ts";
 import type { Worker } from "./worker.ts";
 
@@ -25,6 +26,11 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
   readonly answered?: (response: FieldValues<R>) => void;
 };
 
+/** Payload bytes of one function since the recording began, both ways; what travels twice counts once. */
+export type FunctionLoad = { sentBytes: number; receivedBytes: number };
+/** How a caller waits, and what for: errors then name the parameter. */
+export type CallWait = WaitOptions & { readonly subject?: CallSubject | undefined };
+
 const NUMBERS = 2 ** 32;
 
 export class FunctionClient {
@@ -35,6 +41,8 @@ export class FunctionClient {
   onFailure: (error: WeighbridgeError) => void = () => {};
   /** The last of those who wait for room, if anybody does. */
   #queue: Promise<void> | undefined;
+  /** By the function's name; undefined while nobody records. */
+  #loads: Map<string, FunctionLoad> | undefined;
 
   constructor(worker: Worker, clock: Clock) {
     this.#worker = worker;
@@ -43,6 +51,23 @@ export class FunctionClient {
 
   get serverCount(): number {
     return this.#worker.ranges.length;
+  }
+
+  /** Counts payload bytes from now on, from 0. */
+  startRecord(): void {
+    this.#loads = new Map();
+  }
+
+  /** What was counted since `startRecord`, or since the last time, by function. Empty when nobody records. */
+  takeLoads(): ReadonlyMap<string, Readonly<FunctionLoad>> {
+    const loads = this.#loads;
+    if (loads !== undefined) this.#loads = new Map();
+    return loads ?? new Map<string, FunctionLoad>();
+  }
+
+  /** Which life of a server calls go to now: a new one knows nothing of what the one before was told. */
+  lifeOf(server: number): number {
+    return this.#worker.lifeOf(server);
   }
 
   /** Waits for something that goes on even when nobody waits for it any more. */
@@ -55,7 +80,7 @@ export class FunctionClient {
     fn: PsFunction<Q, R>,
     server: number,
     request: FieldValues<Q>,
-    options: FunctionCallSettings & WaitOptions = {},
+    options: FunctionCallSettings & CallWait = {},
   ): Promise<FieldValues<R>> {
     let response: FieldValues<R> | undefined;
     await this.callEach(
@@ -79,7 +104,7 @@ export class FunctionClient {
   async callAll<Q extends Fields, R extends Fields>(
     fn: PsFunction<Q, R>,
     request: FieldValues<Q>,
-    options: FunctionCallSettings & WaitOptions = {},
+    options: FunctionCallSettings & CallWait = {},
   ): Promise<FieldValues<R>[]> {
     const responses: FieldValues<R>[] = [];
     const requests = Array.from({ length: this.serverCount }, (_, server) => ({
@@ -98,7 +123,7 @@ export class FunctionClient {
   async callEach<Q extends Fields, R extends Fields>(
     fn: PsFunction<Q, R>,
     requests: readonly FunctionRequest<Q, R>[],
-    wait: WaitOptions = {},
+    { subject, ...wait }: CallWait = {},
   ): Promise<void> {
     if (requests.length === 0) return;
     const done = new Deferred<void>();
@@ -119,20 +144,32 @@ export class FunctionClient {
         priority,
         scope,
         into: into === undefined ? undefined : new Uint8Array(into.buffer, into.byteOffset, into.byteLength),
-        answered: (response) => {
+        answered: (response, byteCount) => {
+          this.#count(fn.name, 0, byteCount);
           answered?.(response);
           ended();
         },
         failed: (error) => {
           this.onFailure(error);
-          ended(error);
+          ended(namedFailure(error, fn, subject));
         },
       });
       this.#next = (this.#next + 1) % NUMBERS;
-      (callsOf[server] as Call[]).push(...calls);
+      for (const call of calls) {
+        this.#count(fn.name, call.byteCount, 0);
+        (callsOf[server] as Call[]).push(call);
+      }
     }
     await this.#send(callsOf, wait);
-    await waitFor(done.promise, `${fn.name}`, this.#clock, wait);
+    await waitFor(done.promise, waitText(fn, subject), this.#clock, wait);
+  }
+
+  #count(name: string, sentBytes: number, receivedBytes: number): void {
+    if (this.#loads === undefined) return;
+    const load = this.#loads.get(name) ?? { sentBytes: 0, receivedBytes: 0 };
+    load.sentBytes += sentBytes;
+    load.receivedBytes += receivedBytes;
+    this.#loads.set(name, load);
   }
 
   /** Waits for room instead of failing: that is how a caller who awaits its calls is slowed down. Those who wait keep their order. */
@@ -160,4 +197,9 @@ export class FunctionClient {
       return false;
     }
   }
+}
+
+/** Waits until all of them have ended; rejects with the first in the list that failed. */
+export async function allEnded(calls: readonly Promise<void>[]): Promise<void> {
+  for (const outcome of await Promise.allSettled(calls)) if (outcome.status === "rejected") throw outcome.reason;
 }

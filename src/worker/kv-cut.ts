@@ -1,7 +1,7 @@
 // kv-cut — cuts what a kv request asks of one server into calls of about a block each (spec/protocol.md, the kv functions).
 
 import { BLOCK_BYTES } from "../wire/frame.ts";
-import { KEY_BYTES, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
+import { KEY_BYTES, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
 import { KvCall, type KvPart, type KvSpan } from "./kv-call.ts";
 import type { KvRequest } from "./kv-request.ts";
 
@@ -30,9 +30,9 @@ function cutUniform(request: KvRequest, { keyFrom, keyTo, valueFrom }: KvPart): 
       cutLong(spans, { key, valueFrom: valueFrom + (key - keyFrom) * width, width, elementBytes });
     return spans;
   }
-  const keysPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + LEN_BYTES + width * elementBytes)));
-  for (let from = keyFrom; from < keyTo; from += keysPerFrame) {
-    const to = Math.min(keyTo, from + keysPerFrame);
+  const frameKeys = keysPerFrame(width * elementBytes);
+  for (let from = keyFrom; from < keyTo; from += frameKeys) {
+    const to = Math.min(keyTo, from + frameKeys);
     const first = valueFrom + (from - keyFrom) * width;
     spans.push({ keyFrom: from, keyTo: to, valueFrom: first, valueTo: first + (to - from) * width, width, pieceOffset: -1, isLast: false });
   }

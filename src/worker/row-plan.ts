@@ -2,7 +2,7 @@
 // to match, and pulled rows brought back to where the caller named them. A request without repeated keys to one server needs none of that
 // and travels from and to the caller's own arrays.
 //
-//   caller's keys ─► unique keys (first occurrences) ─► sorted by owner ─► parts, one per server
+//   caller's keys ─► unique keys (first occurrences) ─► ascending, where asked for ─► sorted by owner ─► parts, one per server
 //
 // Invariants:
 //   R1. Every key is sent once; the gradients of its occurrences were added in the order of the list.
@@ -10,8 +10,11 @@
 
 import type { Arena } from "../kernel/arena.ts";
 import { type DuplicateKernels, duplicateScratchBytes, simdDuplicateKernels } from "../kernel/duplicate-kernels.ts";
+import type { Kernels } from "../kernel/kernels.ts";
 import { type PartitionKernels, partitionScratchBytes, simdPartitionKernels } from "../kernel/partition-kernels.ts";
+import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { PART_BITS, type Placement } from "../keys/placement.ts";
+import { sortKeys } from "../keys/sort-keys.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -24,6 +27,7 @@ export type RowPart = { readonly server: number; readonly from: number; readonly
 /** The memory and kernels that plans are made with; one per worker. */
 export class RowPlanner {
   readonly arena: Arena;
+  readonly kernels: Kernels;
   readonly duplicates: DuplicateKernels;
   readonly partition: PartitionKernels;
   readonly placement: Placement;
@@ -34,6 +38,7 @@ export class RowPlanner {
 
   constructor(arena: Arena, placement: Placement, secret: number) {
     this.arena = arena;
+    this.kernels = new SimdKernels(arena);
     this.duplicates = simdDuplicateKernels(arena);
     this.partition = simdPartitionKernels(arena);
     this.placement = placement;
@@ -42,9 +47,9 @@ export class RowPlanner {
     new Uint16Array(arena.memory.buffer, this.owners, placement.owners.length).set(placement.owners);
   }
 
-  /** Throws ARENA_FULL, with nothing left behind. */
-  plan(keys: BigUint64Array): RowPlan {
-    const plan = new RowPlan(this, keys);
+  /** `isAscending` asks for keys that ascend in every part, and lie in the arena. Throws ARENA_FULL, with nothing left behind. */
+  plan(keys: BigUint64Array, isAscending = false): RowPlan {
+    const plan = new RowPlan(this, keys, isAscending);
     try {
       plan.prepare();
       return plan;
@@ -59,8 +64,11 @@ export class RowPlan {
   readonly keyCount: number;
   /** One for each server that owns some of the keys. */
   parts: readonly RowPart[] = [];
+  /** Where the keys of the parts lie in the arena, one part after the other. */
+  keysAddress = 0;
   readonly #planner: RowPlanner;
   readonly #keys: BigUint64Array;
+  readonly #isAscending: boolean;
   readonly #spans: { readonly address: number; readonly byteCount: number }[] = [];
   #uniqueCount: number;
   /** For each of the caller's keys its index among the unique ones; 0 when they all are. */
@@ -68,9 +76,10 @@ export class RowPlan {
   /** For each row in the order of the parts its index among the unique ones; 0 when that is the same order. */
   #sources = 0;
 
-  constructor(planner: RowPlanner, keys: BigUint64Array) {
+  constructor(planner: RowPlanner, keys: BigUint64Array, isAscending: boolean) {
     this.#planner = planner;
     this.#keys = keys;
+    this.#isAscending = isAscending;
     this.keyCount = keys.length;
     this.#uniqueCount = keys.length;
   }
@@ -85,13 +94,15 @@ export class RowPlan {
     const { arena, placement } = this.#planner;
     const { keyCount } = this;
     const keys = this.#take(keyCount * KEY_BYTES);
+    this.keysAddress = keys;
     new BigUint64Array(arena.memory.buffer, keys, keyCount).set(this.#keys);
     this.#findDuplicates(keys);
+    if (this.#isAscending) this.#sortAscending(keys);
     if (placement.servers.length > 1) this.#sortByOwner(keys);
-    else
-      this.parts = [
-        { server: placement.servers[0] ?? 0, from: 0, keys: this.#isAsGiven ? this.#keys : this.#keysAt(keys, this.#uniqueCount) },
-      ];
+    else {
+      const isGiven = this.#isAsGiven && !this.#isAscending;
+      this.parts = [{ server: placement.servers[0] ?? 0, from: 0, keys: isGiven ? this.#keys : this.#keysAt(keys, this.#uniqueCount) }];
+    }
   }
 
   /** The gradients of the rows in the order of the parts: the caller's own array where nothing had to be done (R1). */
@@ -130,6 +141,20 @@ export class RowPlan {
     into.set(this.#floatsAt(rows, this.keyCount * width));
   }
 
+  /** Where a list of one u32 for each row, in the order of the parts, stands as a list with one for each of the caller's keys. */
+  wordsForCaller(words: number): number {
+    const { duplicates, partition } = this.#planner;
+    let list = words;
+    if (this.#sources !== 0) {
+      list = this.#take(this.#uniqueCount * INDEX_BYTES);
+      partition.scatterByIndex(words, this.#sources, this.#uniqueCount, 1, list);
+    }
+    if (this.#indexes === 0) return list;
+    const expanded = this.#take(this.keyCount * INDEX_BYTES);
+    duplicates.expandDuplicates(list, this.keyCount, 1, this.#indexes, expanded);
+    return expanded;
+  }
+
   /** Gives the memory back, once no call of the plan is open (R2). */
   release(): void {
     for (const { address, byteCount } of this.#spans.splice(0)) this.#planner.arena.release(address, byteCount);
@@ -148,6 +173,18 @@ export class RowPlan {
     if (this.#uniqueCount < keyCount) this.#indexes = indexes;
   }
 
+  #sortAscending(keys: number): void {
+    const { arena } = this.#planner;
+    const keyCount = this.#uniqueCount;
+    if (this.#planner.kernels.checkAscending(keys, keyCount) < 0) return;
+    this.#sources = this.#take(keyCount * INDEX_BYTES);
+    const { words } = arena;
+    sortKeys(
+      words.subarray(keys >>> 2, (keys >>> 2) + 2 * keyCount),
+      words.subarray(this.#sources >>> 2, (this.#sources >>> 2) + keyCount),
+    );
+  }
+
   #sortByOwner(keys: number): void {
     const { arena, placement, partition, owners } = this.#planner;
     const keyCount = this.#uniqueCount;
@@ -164,6 +201,11 @@ export class RowPlan {
       if (to > from) parts.push({ server, from, keys: this.#keysAt(sorted + from * KEY_BYTES, to - from) });
     });
     this.parts = parts;
+    this.keysAddress = sorted;
+    if (this.#sources !== 0) {
+      const places = arena.words.subarray(this.#sources >>> 2, (this.#sources >>> 2) + keyCount);
+      for (let at = sources >>> 2; at < (sources >>> 2) + keyCount; at++) arena.words[at] = places[arena.words[at] as number] as number;
+    }
     this.#sources = sources;
   }
 

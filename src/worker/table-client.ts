@@ -4,21 +4,26 @@
 // Invariants:
 //   B1. Lengths and keys are checked before anything is sent.
 //   B2. A push counts as one step on every server that it touches, however many frames it takes.
+//   B3. What a push and pull asks of one server travels in order, its last pushed and first pulled rows in one frame: if the rest fits
+//       there too, nothing comes in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
 import { rowsPull } from "../functions/parameters/rows-pull.ts";
 import { rowsPush } from "../functions/parameters/rows-push.ts";
+import { rowsPushPull } from "../functions/parameters/rows-push-pull.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
-import type { FunctionClient } from "./function-client.ts";
+import type { CallSubject } from "./call-subject.ts";
+import type { EncodedTable, KeyedFrame } from "./encoded-table.ts";
+import { allEnded, type FunctionClient } from "./function-client.ts";
+import { type KeyList, KeyLists } from "./key-lists.ts";
 import type { RowPart, RowPlan, RowPlanner } from "./row-plan.ts";
 import type { ParameterCall, PushCall } from "./tensor-client.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 
-/** Keys of a table, as a caller may name them. Only a BigUint64Array is sent as it is; the others are copied into one. */
-export type KeyList = BigUint64Array | Uint32Array | readonly (number | bigint)[];
+/** Some keys, and a row of gradients for each. */
+export type KeysAndGradients = { readonly keys: KeyList; readonly gradients: Float32Array };
 
 export type TableClientOptions = {
   readonly functions: FunctionClient;
@@ -29,40 +34,45 @@ export type TableClientOptions = {
   readonly width: number;
   /** For a table of fixed size: keys are below this. */
   readonly rowCountMax?: number | undefined;
+  /** For a table whose link carries less. */
+  readonly encoded?: EncodedTable | undefined;
 };
 
 /** Some rows of a part that travel together: from `from` up to `to` in the plan's order. */
-type RowFrame = {
-  readonly server: number;
-  readonly keys: BigUint64Array;
-  readonly from: number;
-  readonly to: number;
-  readonly opens: boolean;
-};
+type RowFrame = KeyedFrame;
 
 export class TableClient {
+  readonly options: TableClientOptions;
   readonly width: number;
   readonly #functions: FunctionClient;
   readonly #planner: RowPlanner;
   readonly #name: string;
+  readonly #subject: CallSubject;
   readonly #parameter: number;
-  readonly #rowCountMax: bigint | undefined;
+  readonly #keys: KeyLists;
+  readonly #encoded: EncodedTable | undefined;
 
-  constructor({ functions, planner, name, parameter, width, rowCountMax }: TableClientOptions) {
+  constructor(options: TableClientOptions) {
+    const { functions, planner, name, parameter, width, rowCountMax, encoded } = options;
+    this.options = options;
     this.width = width;
     this.#functions = functions;
     this.#planner = planner;
     this.#name = name;
+    this.#subject = { name, maker: "embedding" };
     this.#parameter = parameter;
-    this.#rowCountMax = rowCountMax === undefined ? undefined : BigInt(rowCountMax);
+    this.#keys = new KeyLists(name, rowCountMax);
+    this.#encoded = encoded;
   }
 
   /** `gradients` has a row for each of `keys`. */
   async push(keys: KeyList, gradients: Float32Array, { clock, priority, scale = 1, ...wait }: PushCall): Promise<void> {
-    const list = this.#keyArray(keys);
-    this.#checkLength(gradients, list.length, "gradients");
-    await this.#withPlan(list, wait, async (plan) => {
+    const list = this.#keys.arrayOf(keys);
+    this.#keys.checkRows(gradients, { keyCount: list.length, width: this.width }, "gradients");
+    const encoded = this.#encoded?.encodesPush ? this.#encoded : undefined;
+    await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
       const rows = plan.gradients(gradients, this.width);
+      if (encoded !== undefined) return await encoded.push(this.#frames(plan), rows, { clock, priority, scale });
       const requests = this.#frames(plan).map(({ server, keys: own, from, to, opens }) => ({
         server,
         request: {
@@ -76,16 +86,22 @@ export class TableClient {
         priority,
         scope: this.#parameter,
       }));
-      await this.#functions.callEach(rowsPush, requests);
+      await this.#functions.callEach(rowsPush, requests, { subject: this.#subject });
     });
   }
 
   /** Fills `into`, a row for each of `keys`. */
   async pull(keys: KeyList, into: Float32Array, { clock, priority, ...wait }: ParameterCall): Promise<void> {
-    const list = this.#keyArray(keys);
-    this.#checkLength(into, list.length, "the array to pull into");
-    await this.#withPlan(list, wait, async (plan) => {
+    const list = this.#keys.arrayOf(keys);
+    this.#keys.checkRows(into, { keyCount: list.length, width: this.width }, "the array to pull into");
+    const encoded = this.#encoded?.encodesPull ? this.#encoded : undefined;
+    await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
       const landed = plan.landing(into, this.width);
+      if (encoded !== undefined) {
+        await encoded.pull(this.#frames(plan), landed, { clock, priority });
+        plan.deliver(landed, into, this.width);
+        return;
+      }
       const requests = this.#frames(plan).map(({ server, keys: own, from, to }) => ({
         server,
         request: { parameter: this.#parameter, clock, keys: own },
@@ -93,15 +109,71 @@ export class TableClient {
         scope: this.#parameter,
         into: landed.subarray(from * this.width, to * this.width),
       }));
-      await this.#functions.callEach(rowsPull, requests);
+      await this.#functions.callEach(rowsPull, requests, { subject: this.#subject });
       plan.deliver(landed, into, this.width);
     });
   }
 
+  /** Pushes gradients for some rows, and fills `into` with the rows of `pullKeys` as they are right after that (B3). */
+  async pushPull(push: KeysAndGradients, pullKeys: KeyList, into: Float32Array, call: PushCall): Promise<void> {
+    const { clock, priority, scale = 1, ...wait } = call;
+    const pushList = this.#keys.arrayOf(push.keys);
+    const pullList = this.#keys.arrayOf(pullKeys);
+    this.#keys.checkRows(push.gradients, { keyCount: pushList.length, width: this.width }, "gradients");
+    this.#keys.checkRows(into, { keyCount: pullList.length, width: this.width }, "the array to pull into");
+    if (pullList.length === 0) return await this.push(pushList, push.gradients, call);
+    if (pushList.length === 0) return await this.pull(pullList, into, { clock, priority, ...wait });
+    const settings = { priority, scope: this.#parameter };
+    await this.#withPlan({ keys: pushList }, wait, (pushPlan) =>
+      this.#withPlan({ keys: pullList }, {}, async (pullPlan) => {
+        const rows = pushPlan.gradients(push.gradients, this.width);
+        const landed = pullPlan.landing(into, this.width);
+        const { pushes, both, pulls } = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
+        const gradientsOf = ({ from, to }: RowFrame): Float32Array => rows.subarray(from * this.width, to * this.width);
+        const landingOf = ({ from, to }: RowFrame): Float32Array => landed.subarray(from * this.width, to * this.width);
+        const common = { parameter: this.#parameter, clock };
+        await allEnded([
+          this.#functions.callEach(
+            rowsPush,
+            pushes.map((frame) => {
+              const { server, keys, opens } = frame;
+              return { ...settings, server, request: { ...common, scale, opens, keys, gradients: gradientsOf(frame) } };
+            }),
+          ),
+          this.#functions.callEach(
+            rowsPushPull,
+            both.map(({ pushed, pulled }) => ({
+              ...settings,
+              server: pushed.server,
+              request: {
+                ...common,
+                scale,
+                opens: pushed.opens,
+                pushKeys: pushed.keys,
+                gradients: gradientsOf(pushed),
+                pullKeys: pulled.keys,
+              },
+              into: landingOf(pulled),
+            })),
+          ),
+          this.#functions.callEach(
+            rowsPull,
+            pulls.map((frame) => ({ ...settings, server: frame.server, request: { ...common, keys: frame.keys }, into: landingOf(frame) })),
+          ),
+        ]);
+        pullPlan.deliver(landed, into, this.width);
+      }),
+    );
+  }
+
   /** The plan lives until its calls have ended, also when their caller waits no longer. */
-  async #withPlan(keys: BigUint64Array, wait: WaitOptions, run: (plan: RowPlan) => Promise<void>): Promise<void> {
+  async #withPlan(
+    { keys, isAscending = false }: { readonly keys: BigUint64Array; readonly isAscending?: boolean },
+    wait: WaitOptions,
+    run: (plan: RowPlan) => Promise<void>,
+  ): Promise<void> {
     if (keys.length === 0) return;
-    const plan = this.#planner.plan(keys);
+    const plan = this.#planner.plan(keys, isAscending);
     const done = run(plan).finally(() => plan.release());
     await this.#functions.wait(done, `rows of ${this.#name}`, wait);
   }
@@ -110,37 +182,6 @@ export class TableClient {
   #frames(plan: RowPlan): RowFrame[] {
     const rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.width * FLOAT_BYTES)));
     return plan.parts.flatMap((part) => cutPart(part, rowsPerFrame));
-  }
-
-  #keyArray(keys: KeyList): BigUint64Array {
-    const list =
-      keys instanceof BigUint64Array ? keys : BigUint64Array.from(keys as readonly (number | bigint)[], (key) => this.#keyOf(key));
-    if (this.#rowCountMax !== undefined) for (const key of list) if (key >= this.#rowCountMax) throw this.#outOfRange(key); // B1
-    return list;
-  }
-
-  #keyOf(key: number | bigint): bigint {
-    if (typeof key === "number" ? Number.isSafeInteger(key) && key >= 0 : BigInt.asUintN(64, key) === key) return BigInt(key);
-    if (this.#rowCountMax !== undefined) throw this.#outOfRange(key);
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${this.#name}: keys are whole numbers from 0 to 2^64 - 1 (as bigint above 2^53), not ${key}`,
-    );
-  }
-
-  #outOfRange(key: number | bigint): WeighbridgeError {
-    return new WeighbridgeError("OUT_OF_RANGE", `${this.#name} has rows 0 to ${(this.#rowCountMax ?? 0n) - 1n}; there is no row ${key}`);
-  }
-
-  /** B1 */
-  #checkLength(values: Float32Array, keyCount: number, what: string): void {
-    if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", `${this.#name}: ${what} must be a Float32Array`);
-    const expected = keyCount * this.width;
-    if (values.length === expected) return;
-    throw new WeighbridgeError(
-      "VALUE_LENGTH",
-      `${this.#name}: ${what} must have ${expected} elements, ${this.width} for each of ${keyCount} keys, but has ${values.length}`,
-    );
   }
 }
 
@@ -151,4 +192,22 @@ function cutPart({ server, from, keys }: RowPart, rowsPerFrame: number): RowFram
     frames.push({ server, keys: keys.subarray(at, end), from: from + at, to: from + end, opens: at === 0 });
   }
   return frames;
+}
+
+/** For each server that is asked for both: its pushes but the last, that one with the first of its pulls, and the other pulls. */
+function pairFrames(
+  pushed: readonly RowFrame[],
+  pulled: readonly RowFrame[],
+): {
+  readonly pushes: readonly RowFrame[];
+  readonly both: readonly { readonly pushed: RowFrame; readonly pulled: RowFrame }[];
+  readonly pulls: readonly RowFrame[];
+} {
+  const lastPushes = new Map(pushed.map((frame) => [frame.server, frame]));
+  const both = pulled.flatMap((frame) => {
+    const last = lastPushes.get(frame.server);
+    return last === undefined || !frame.opens ? [] : [{ pushed: last, pulled: frame }];
+  });
+  const paired = new Set(both.flatMap((pair) => [pair.pushed, pair.pulled]));
+  return { pushes: pushed.filter((frame) => !paired.has(frame)), both, pulls: pulled.filter((frame) => !paired.has(frame)) };
 }

@@ -1,9 +1,10 @@
 // tensor-client — pushes and pulls of one dense tensor: cut into blocks, each to the server that owns it, values straight from and into the
-// caller's arrays. Rows are grouped by their block. The shape and the servers are known; what a push means, the tensor's spec says.
+// caller's arrays. Rows are grouped by their block (block-rows.ts). The shape and the servers are known; what a push means, the tensor's spec
+// says.
 //
 // Invariants:
 //   T1. Lengths and rows are checked before anything is sent.
-//   T2. Rows that are named twice are sent once, their gradients added in the order of the list.
+//   T2. What a call pushes and pulls of one block travels in one frame: nothing comes in between there.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -11,10 +12,15 @@ import { tensorPull } from "../functions/parameters/tensor-pull.ts";
 import { tensorPullRows } from "../functions/parameters/tensor-pull-rows.ts";
 import { tensorPush } from "../functions/parameters/tensor-push.ts";
 import { tensorPushPull } from "../functions/parameters/tensor-push-pull.ts";
+import { tensorPushPullRows } from "../functions/parameters/tensor-push-pull-rows.ts";
 import { tensorPushRows } from "../functions/parameters/tensor-push-rows.ts";
+import { tensorPushRowsPull } from "../functions/parameters/tensor-push-rows-pull.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
-import type { FunctionClient } from "./function-client.ts";
+import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
+import type { CallSubject } from "./call-subject.ts";
+import type { EncodedTensor } from "./encoded-tensor.ts";
+import { allEnded, type FunctionClient } from "./function-client.ts";
 
 /** How a call of a parameter is sent. */
 export type ParameterCall = WaitOptions & {
@@ -29,8 +35,8 @@ export type PushCall = ParameterCall & {
   readonly scale?: number | undefined;
 };
 
-/** Rows of a tensor, as a caller may name them. */
-export type RowList = Uint32Array | BigUint64Array | readonly number[];
+/** Some rows, and a row of gradients for each. */
+export type RowsAndGradients = { readonly rows: RowList; readonly gradients: Float32Array };
 
 export type TensorClientOptions = {
   readonly functions: FunctionClient;
@@ -39,41 +45,58 @@ export type TensorClientOptions = {
   /** The parameter's number on the wire. */
   readonly parameter: number;
   readonly shape: TensorShape;
+  /** For a tensor whose link carries less. */
+  readonly encoded?: EncodedTensor | undefined;
 };
 
-/** The rows of one block: their positions in the caller's list, and within the block. */
-type BlockRows = { readonly block: number; readonly rows: Uint32Array; readonly positions: readonly (readonly number[])[] };
+/** The part of a request that is a push of rows of one block. */
+type RowsRequest = {
+  readonly parameter: number;
+  readonly block: number;
+  readonly clock: number;
+  readonly scale: number;
+  readonly rows: Uint32Array;
+  readonly gradients: Float32Array;
+};
 
 export class TensorClient {
   readonly shape: TensorShape;
   readonly #functions: FunctionClient;
   readonly #name: string;
+  readonly #subject: CallSubject;
   readonly #parameter: number;
   readonly #placement: Placement;
+  readonly #encoded: EncodedTensor | undefined;
 
-  constructor({ functions, placement, name, parameter, shape }: TensorClientOptions) {
+  constructor({ functions, placement, name, parameter, shape, encoded }: TensorClientOptions) {
     this.shape = shape;
     this.#functions = functions;
     this.#name = name;
+    this.#subject = { name, maker: "tensor" };
     this.#parameter = parameter;
     this.#placement = placement;
+    this.#encoded = encoded;
   }
 
-  async push(gradients: Float32Array, { clock, priority, scale = 1, ...wait }: PushCall): Promise<void> {
+  async push(gradients: Float32Array, call: PushCall): Promise<void> {
+    const { clock, priority, scale = 1, ...wait } = call;
     this.#checkLength(gradients, this.shape.floatCount, "gradients");
+    if (this.#encoded?.encodesPush) return await this.#encoded.push(gradients, call);
     await this.#functions.callEach(
       tensorPush,
       this.#blocks((block, from, to) => ({
         request: { parameter: this.#parameter, block, clock, scale, gradients: gradients.subarray(from, to) },
         priority,
       })),
-      wait,
+      { ...wait, subject: this.#subject },
     );
   }
 
   /** Fills `into`. */
-  async pull(into: Float32Array, { clock, priority, ...wait }: ParameterCall): Promise<void> {
+  async pull(into: Float32Array, call: ParameterCall): Promise<void> {
+    const { clock, priority, ...wait } = call;
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
+    if (this.#encoded?.encodesPull) return await this.#encoded.pull(into, call);
     await this.#functions.callEach(
       tensorPull,
       this.#blocks((block, from, to) => ({
@@ -81,13 +104,15 @@ export class TensorClient {
         priority,
         into: into.subarray(from, to),
       })),
-      wait,
+      { ...wait, subject: this.#subject },
     );
   }
 
-  async pushPull(gradients: Float32Array, into: Float32Array, { clock, priority, scale = 1, ...wait }: PushCall): Promise<void> {
+  async pushPull(gradients: Float32Array, into: Float32Array, call: PushCall): Promise<void> {
+    const { clock, priority, scale = 1, ...wait } = call;
     this.#checkLength(gradients, this.shape.floatCount, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
+    if (this.#encoded?.encodesPush || this.#encoded?.encodesPull) return await this.#encoded.pushPull(gradients, into, call);
     await this.#functions.callEach(
       tensorPushPull,
       this.#blocks((block, from, to) => ({
@@ -95,42 +120,134 @@ export class TensorClient {
         priority,
         into: into.subarray(from, to),
       })),
-      wait,
+      { ...wait, subject: this.#subject },
     );
   }
 
   /** `gradients` has a row for each of `rows`. */
-  async pushRows(rows: RowList, gradients: Float32Array, { clock, priority, scale = 1, ...wait }: PushCall): Promise<void> {
-    const { width } = this.shape;
-    this.#checkLength(gradients, rows.length * width, "gradients");
-    const requests = this.#groupRows(rows).map(({ block, rows: blockRows, positions }) => ({
-      server: this.#ownerOf(block),
-      request: {
-        parameter: this.#parameter,
-        block,
-        clock,
-        scale,
-        rows: blockRows,
-        gradients: sumOf(gradients, positions, width), // T2
-      },
-      priority,
-      scope: this.#parameter,
-    }));
-    await this.#functions.callEach(tensorPushRows, requests, wait);
+  async pushRows(rows: RowList, gradients: Float32Array, call: PushCall): Promise<void> {
+    const { priority, clock, scale, ...wait } = call;
+    this.#checkLength(gradients, rows.length * this.shape.width, "gradients");
+    const named = new BlockRows(rows, this.shape, this.#name);
+    if (this.#encoded?.encodesPushOfRows)
+      return await this.#encoded.pushRows(named.groups, named.gradients(gradients, this.shape.width), call);
+    const requests = this.#rowsRequests(named, gradients, { clock, scale }).map((request) =>
+      this.#to(request.block, { request, priority }),
+    );
+    await this.#functions.callEach(tensorPushRows, requests, { ...wait, subject: this.#subject });
   }
 
   /** Fills `into`, a row for each of `rows`. */
-  async pullRows(rows: RowList, into: Float32Array, { clock, priority, ...wait }: ParameterCall): Promise<void> {
+  async pullRows(rows: RowList, into: Float32Array, call: ParameterCall): Promise<void> {
+    const { clock, priority, ...wait } = call;
     const { width } = this.shape;
     this.#checkLength(into, rows.length * width, "the array to pull into");
-    const requests = this.#groupRows(rows).map(({ block, rows: blockRows, positions }) => ({
-      server: this.#ownerOf(block),
-      request: { parameter: this.#parameter, block, clock, rows: blockRows },
-      priority,
-      scope: this.#parameter,
-      answered: ({ values }: { readonly values: Float32Array }) => spread(values, positions, into, width),
+    const named = new BlockRows(rows, this.shape, this.#name);
+    const landed = named.landing(into, width);
+    if (this.#encoded?.encodesPull) {
+      await this.#encoded.pullRows(named.groups, landed, call);
+      named.deliver(landed, into, width);
+      return;
+    }
+    const requests = named.groups.map(({ block, rows: own, from, to }) =>
+      this.#to(block, {
+        request: { parameter: this.#parameter, block, clock, rows: own },
+        priority,
+        into: landed.subarray(from * width, to * width),
+      }),
+    );
+    await this.#functions.callEach(tensorPullRows, requests, { ...wait, subject: this.#subject });
+    named.deliver(landed, into, width);
+  }
+
+  /** Sends what top-k has kept for later. */
+  async flushResidual(call: ParameterCall): Promise<void> {
+    await this.#encoded?.flush(call);
+  }
+
+  /** The parameter is gone, and with it what was kept for it. */
+  dropResidual(): void {
+    this.#encoded?.dropResiduals();
+  }
+
+  /** Pushes gradients for some rows and fills `into` with the whole tensor: of each block what it is right after the push. */
+  async pushRowsPull(rows: RowList, gradients: Float32Array, into: Float32Array, call: PushCall): Promise<void> {
+    const { clock, priority, scale, ...wait } = call;
+    this.#checkLength(gradients, rows.length * this.shape.width, "gradients");
+    this.#checkLength(into, this.shape.floatCount, "the array to pull into");
+    const named = new BlockRows(rows, this.shape, this.#name);
+    const pushes = new Map(this.#rowsRequests(named, gradients, { clock, scale }).map((request) => [request.block, request]));
+    const blocks = this.#blocks((block, from, to) => ({ block, priority, into: into.subarray(from, to) }));
+    const both = blocks.flatMap(({ block, ...call }) => {
+      const request = pushes.get(block);
+      return request === undefined ? [] : [{ ...call, request }];
+    });
+    const pulls = blocks.filter(({ block }) => !pushes.has(block));
+    await allEnded([
+      this.#functions.callEach(tensorPushRowsPull, both, wait),
+      this.#functions.callEach(
+        tensorPull,
+        pulls.map(({ block, ...call }) => ({ ...call, request: { parameter: this.#parameter, block, clock } })),
+        wait,
+      ),
+    ]);
+  }
+
+  /** Pushes gradients for some rows, and fills `into` with other rows: of each block what they are right after the push. */
+  async pushPullRows(rows: RowsAndGradients, pullRows: RowList, into: Float32Array, call: PushCall): Promise<void> {
+    const { clock, priority, scale, ...wait } = call;
+    const { width } = this.shape;
+    this.#checkLength(rows.gradients, rows.rows.length * width, "gradients");
+    this.#checkLength(into, pullRows.length * width, "the array to pull into");
+    const pushed = new BlockRows(rows.rows, this.shape, this.#name);
+    const pulled = new BlockRows(pullRows, this.shape, this.#name);
+    const landed = pulled.landing(into, width);
+    const pushes = new Map(this.#rowsRequests(pushed, rows.gradients, { clock, scale }).map((request) => [request.block, request]));
+    const landings = new Map(pulled.groups.map((group) => [group.block, group]));
+    const landingOf = ({ from, to }: RowGroup): Float32Array => landed.subarray(from * width, to * width);
+    const single = [...pushes.values()].filter(({ block }) => !landings.has(block));
+    const both = pulled.groups.flatMap((group) => {
+      const push = pushes.get(group.block);
+      if (push === undefined) return [];
+      const { rows: pushRows, ...rest } = push;
+      return [this.#to(group.block, { request: { ...rest, pushRows, pullRows: group.rows }, priority, into: landingOf(group) })];
+    });
+    const reads = pulled.groups.filter(({ block }) => !pushes.has(block));
+    await allEnded([
+      this.#functions.callEach(
+        tensorPushRows,
+        single.map((request) => this.#to(request.block, { request, priority })),
+        wait,
+      ),
+      this.#functions.callEach(tensorPushPullRows, both, wait),
+      this.#functions.callEach(
+        tensorPullRows,
+        reads.map((group) => {
+          const { block, rows: own } = group;
+          return this.#to(block, { request: { parameter: this.#parameter, block, clock, rows: own }, priority, into: landingOf(group) });
+        }),
+        wait,
+      ),
+    ]);
+    pulled.deliver(landed, into, width);
+  }
+
+  #rowsRequests(named: BlockRows, gradients: Float32Array, { clock, scale = 1 }: Pick<PushCall, "clock" | "scale">): RowsRequest[] {
+    const { width } = this.shape;
+    const sums = named.gradients(gradients, width);
+    return named.groups.map(({ block, rows, from, to }) => ({
+      parameter: this.#parameter,
+      block,
+      clock,
+      scale,
+      rows,
+      gradients: sums.subarray(from * width, to * width),
     }));
-    await this.#functions.callEach(tensorPullRows, requests, wait);
+  }
+
+  /** Addressed to the owner of the block. */
+  #to<T extends object>(block: number, call: T): T & { readonly server: number; readonly scope: number } {
+    return { ...call, server: this.#ownerOf(block), scope: this.#parameter };
   }
 
   #blocks<T extends object>(
@@ -139,7 +256,7 @@ export class TensorClient {
     const { shape } = this;
     return Array.from({ length: shape.blockCount }, (_, block) => {
       const from = shape.firstFloat(block);
-      return { ...make(block, from, from + shape.floatsOf(block)), server: this.#ownerOf(block), scope: this.#parameter };
+      return this.#to(block, make(block, from, from + shape.floatsOf(block)));
     });
   }
 
@@ -148,58 +265,10 @@ export class TensorClient {
     return this.#placement.ownerOf(partOf(block, this.#parameter));
   }
 
-  #groupRows(rows: RowList): BlockRows[] {
-    const { shape } = this;
-    if (!shape.hasRows) {
-      throw new WeighbridgeError(
-        "UNSUPPORTED",
-        `${this.#name} has rows of ${shape.width} elements, too long for calls by row: push and pull it whole`,
-      );
-    }
-    const blocks = new Map<number, Map<number, number[]>>();
-    for (let i = 0; i < rows.length; i++) {
-      const row = Number(rows[i]);
-      if (!(row >= 0 && row < shape.rowCount && Number.isInteger(row))) {
-        throw new WeighbridgeError("OUT_OF_RANGE", `${this.#name} has rows 0 to ${shape.rowCount - 1}; there is no row ${String(rows[i])}`); // T1
-      }
-      const block = shape.blockOfRow(row);
-      const ofBlock = blocks.get(block) ?? new Map<number, number[]>();
-      blocks.set(block, ofBlock);
-      const positions = ofBlock.get(row);
-      if (positions === undefined) ofBlock.set(row, [i]);
-      else positions.push(i);
-    }
-    return [...blocks].map(([block, ofBlock]) => ({
-      block,
-      rows: Uint32Array.from(ofBlock.keys(), (row) => row - block * shape.rowsPerBlock),
-      positions: [...ofBlock.values()],
-    }));
-  }
-
   /** T1 */
   #checkLength(values: Float32Array, expected: number, what: string): void {
     if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", `${this.#name}: ${what} must be a Float32Array`);
     if (values.length === expected) return;
     throw new WeighbridgeError("VALUE_LENGTH", `${this.#name}: ${what} must have ${expected} elements, but has ${values.length}`);
   }
-}
-
-/** For each group of positions the sum of their rows. */
-function sumOf(values: Float32Array, groups: readonly (readonly number[])[], width: number): Float32Array {
-  const out = new Float32Array(groups.length * width);
-  groups.forEach((positions, group) => {
-    const [first = 0, ...others] = positions;
-    const row = out.subarray(group * width, (group + 1) * width);
-    row.set(values.subarray(first * width, (first + 1) * width));
-    for (const position of others) for (let j = 0; j < width; j++) row[j] = (row[j] as number) + (values[position * width + j] as number);
-  });
-  return out;
-}
-
-/** Copies row g to each of the positions of group g. */
-function spread(rows: Float32Array, groups: readonly (readonly number[])[], into: Float32Array, width: number): void {
-  groups.forEach((positions, group) => {
-    const row = rows.subarray(group * width, (group + 1) * width);
-    for (const position of positions) into.set(row, position * width);
-  });
 }

@@ -90,6 +90,11 @@ export class Worker {
     });
   }
 
+  /** Which life of a server calls go to now; 0 before it is known. */
+  lifeOf(rank: number): number {
+    return this.#servers[rank]?.incarnation ?? 0;
+  }
+
   /** Resolves once half of the queue to every server is free: the next request is taken then, however large. */
   async room(wait: WaitOptions = {}): Promise<void> {
     const waits = this.#servers

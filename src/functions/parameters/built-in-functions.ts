@@ -1,9 +1,18 @@
 // built-in-functions — the PS functions that every server has.
 
+import { checkpointFunction } from "../checkpoint/checkpoint-function.ts";
 import type { PsFunction } from "../ps-function.ts";
 import { cachePush, cachePushSync, cacheSync } from "./cache-functions.ts";
 import { clockAdvance, clockJoin, clockLeave } from "./clock-functions.ts";
 import { dataPull, dataPush } from "./data-functions.ts";
+import { rowsPullEncoded, rowsPushEncoded } from "./encoded-rows-functions.ts";
+import {
+  tensorPullEncoded,
+  tensorPullRowsEncoded,
+  tensorPushEncoded,
+  tensorPushPullEncoded,
+  tensorPushRowsEncoded,
+} from "./encoded-tensor-functions.ts";
 import { partialReducePartners, sspInit, sspSync } from "./group-functions.ts";
 import { parameterClear, parameterConfigure, parameterCreate, parameterList } from "./parameter-functions.ts";
 import { rowsPull } from "./rows-pull.ts";
@@ -21,6 +30,7 @@ export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   cachePush,
   cachePushSync,
   cacheSync,
+  checkpointFunction,
   clockAdvance,
   clockJoin,
   clockLeave,
@@ -32,15 +42,22 @@ export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   parameterList,
   partialReducePartners,
   rowsPull,
+  rowsPullEncoded,
   rowsPush,
+  rowsPushEncoded,
   rowsPushPull,
   sspInit,
   sspSync,
   tensorPull,
+  tensorPullEncoded,
   tensorPullRows,
+  tensorPullRowsEncoded,
   tensorPush,
+  tensorPushEncoded,
   tensorPushPull,
+  tensorPushPullEncoded,
   tensorPushPullRows,
   tensorPushRows,
+  tensorPushRowsEncoded,
   tensorPushRowsPull,
 ];

@@ -64,9 +64,12 @@ function checkPush(arrays: ReadonlyMap<bigint, Float32Array>, indexes: BigUint64
       `${indexes.length} indexes, ${lengths.length} lengths of ${total} together, ${values.length} values`,
     );
   }
+  const named = new Map<bigint, number>(); // an index that is new may be named twice
   indexes.forEach((index, i) => {
-    const known = arrays.get(index);
-    if (known === undefined || known.length === lengths[i]) return;
-    throw new WeighbridgeError("VALUE_LENGTH", `index ${index} has ${known.length} values; ${lengths[i]} were pushed to it`);
+    const length = lengths[i] as number;
+    const known = arrays.get(index)?.length ?? named.get(index) ?? length;
+    named.set(index, length);
+    if (known === length) return;
+    throw new WeighbridgeError("VALUE_LENGTH", `index ${index} has ${known} values; ${length} were pushed to it`);
   });
 }

@@ -42,10 +42,20 @@ export class Freshness {
     return this.#pacer.clockMin >= clock - this.#staleness;
   }
 
-  /** Reads now, or as soon as the slowest worker has come far enough. Throws QUEUE_FULL; rejects with DEADLINE. */
+  /**
+   * Reads now, or at the very moment when the slowest worker has come far enough: a later frame may clear the parameter before a promise's
+   * callbacks run. Throws QUEUE_FULL; rejects with DEADLINE.
+   */
   when<T>({ life, clock, bytes }: Reading, read: () => T): T | Promise<T> {
     if (this.admits(clock)) return read();
-    const admitted = new Deferred<void>();
+    const answer = new Deferred<T>();
+    const admitted = (): void => {
+      try {
+        answer.resolve(read());
+      } catch (thrown) {
+        answer.reject(thrown);
+      }
+    };
     this.#pacer.read({
       ...life,
       parameter: this.#parameter,
@@ -53,8 +63,8 @@ export class Freshness {
       staleness: this.#staleness,
       bytes,
       deadlineMs: PARKED_MS_MAX,
-      read: { admitted: () => admitted.resolve(), failed: (error) => admitted.reject(error) },
+      read: { admitted, failed: (error) => answer.reject(error) },
     });
-    return admitted.promise.then(read);
+    return answer.promise;
   }
 }

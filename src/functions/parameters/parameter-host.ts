@@ -1,7 +1,9 @@
 // parameter-host — what the parameters of a server share: its memory and kernels, and the pace of the job.
 
 import type { Clock } from "../../base/clock.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { simdCodecKernels } from "../../kernel/codec-kernels.ts";
 import { type DuplicateKernels, simdDuplicateKernels } from "../../kernel/duplicate-kernels.ts";
 import { type InitializerKernels, SimdInitializerKernels } from "../../kernel/initializer-kernels.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
@@ -13,7 +15,10 @@ import { Initializer } from "../../store/initializers/initializer.ts";
 import type { ParameterSpec, TableSpec } from "../../store/parameter-spec.ts";
 import { TableStore } from "../../store/table-store.ts";
 import { Updater } from "../../store/updaters/updater.ts";
+import type { GeneralCompression } from "../../wire/codecs/general-compression.ts";
+import type { CodecContext } from "../../wire/codecs/value-codec.ts";
 import { type ServerPacer, serverPacer } from "./server-pacer.ts";
+import { WorkerKeyLists } from "./worker-key-lists.ts";
 
 /** How much memory is kept ready for new rows, and how much of it is touched at a time. */
 const AHEAD_BYTES = 8 * 2 ** 20;
@@ -26,6 +31,8 @@ export type ParameterHostOptions = {
   readonly workerCount: number;
   /** Keys the tables' hashes: whoever knows it could choose keys that all fall in one place. */
   readonly secret: bigint;
+  /** For links that ask for it. */
+  readonly compression?: GeneralCompression | undefined;
 };
 
 export class ParameterHost {
@@ -35,6 +42,9 @@ export class ParameterHost {
   readonly optimizers: OptimizerKernels;
   readonly duplicates: DuplicateKernels;
   readonly indexes: PartitionKernels;
+  readonly codecs: CodecContext;
+  readonly keyLists: WorkerKeyLists;
+  readonly compression: GeneralCompression | undefined;
   readonly pacer: ServerPacer;
   readonly secret: bigint;
   readonly workerCount: number;
@@ -44,13 +54,16 @@ export class ParameterHost {
   #isTouching = false;
   #units = 0;
 
-  constructor({ arena, kernels, clock, workerCount, secret }: ParameterHostOptions) {
+  constructor({ arena, kernels, clock, workerCount, secret, compression }: ParameterHostOptions) {
     this.arena = arena;
     this.kernels = kernels;
     this.rowKernels = simdRowKernels(arena);
     this.optimizers = new SimdOptimizerKernels(arena);
     this.duplicates = simdDuplicateKernels(arena);
     this.indexes = simdPartitionKernels(arena);
+    this.codecs = { arena, kernels, codecKernels: simdCodecKernels(arena) };
+    this.keyLists = new WorkerKeyLists(this.codecs);
+    this.compression = compression;
     this.pacer = serverPacer(clock, workerCount);
     this.#initializers = new SimdInitializerKernels(arena);
     this.#quantiles = new QuantileTable(arena);
@@ -87,6 +100,23 @@ export class ParameterHost {
       if (this.arena.touchAhead(AHEAD_BYTES, PAGES_PER_TURN) >= PAGES_PER_TURN) this.noteGrowth();
     });
   }
+}
+
+/** Holds memory until the answer that lies there has left. */
+export type Holder = { hold(held: { release(): void }): void };
+
+/** The address of so many bytes, which `holder` holds. Throws ARENA_FULL. */
+export function roomFor(arena: Arena, byteCount: number, holder: Holder): number {
+  const rounded = Math.max(1, byteCount);
+  const address = arena.allocate(rounded);
+  holder.hold({ release: () => arena.release(address, rounded) });
+  return address;
+}
+
+/** What a worker multiplies a gradient with could make it NaN where its elements are not. Throws NOT_FINITE. */
+export function checkScale(scale: number, name: string): void {
+  if (Number.isFinite(scale)) return;
+  throw new WeighbridgeError("NOT_FINITE", `a gradient for ${name} came with the scale ${scale}: expected a finite number`);
 }
 
 /** Keys or rows of a request that waits, in the arena. */

@@ -3,6 +3,7 @@
 // Invariants:
 //   P1. A name has one spec: whoever describes it differently is told in what, and changes nothing.
 //   P2. Two names with one number do not both exist: the second is refused.
+//   P3. While a checkpoint is being restored nobody finds, makes or clears a parameter: who asks is told to ask again.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { decodeParameterSpec, type ParameterSpec, parameterNumber, specDifferences } from "../../store/parameter-spec.ts";
@@ -17,6 +18,10 @@ export type Parameter = TensorParameter | TableParameter;
 export class Parameters {
   readonly #host: ParameterHost;
   readonly #byNumber = new Map<number, Parameter>();
+  /** P3 */
+  isRestoring = false;
+  /** Told of a parameter that is about to go. */
+  onClear: (name: string) => void = () => {};
 
   constructor(options: ParameterHostOptions) {
     this.#host = new ParameterHost(options);
@@ -26,20 +31,28 @@ export class Parameters {
     return this.#host.pacer;
   }
 
+  /** What the parameters share. */
+  get host(): ParameterHost {
+    return this.#host;
+  }
+
+  get all(): readonly Parameter[] {
+    return [...this.#byNumber.values()];
+  }
+
+  /** None while a checkpoint is being restored (P3). */
   get specs(): readonly ParameterSpec[] {
+    if (this.isRestoring) return [];
     return [...this.#byNumber.values()].map(({ spec }) => spec);
   }
 
   /** Makes the parameter that a spec in JSON describes, unless it is there. Throws BAD_REQUEST, SPEC_MISMATCH (P1), ARENA_FULL. */
   create(json: string): void {
+    this.#checkOpen();
     const spec = decodeParameterSpec(json);
-    const number = parameterNumber(spec.name);
-    const known = this.#byNumber.get(number);
+    const known = this.#byNumber.get(parameterNumber(spec.name));
     if (known === undefined) {
-      this.#byNumber.set(
-        number,
-        spec.kind === "tensor" ? new TensorParameter(this.#host, number, spec) : new TableParameter(this.#host, number, spec),
-      );
+      this.add(spec);
       return;
     }
     if (known.spec.name !== spec.name) {
@@ -51,6 +64,14 @@ export class Parameters {
       "SPEC_MISMATCH",
       `${spec.name} is there already, and described differently (there and here): ${differences.join("; ")}`,
     );
+  }
+
+  /** Makes a parameter whose number nobody has. Throws ARENA_FULL. */
+  add(spec: ParameterSpec): Parameter {
+    const number = parameterNumber(spec.name);
+    const made = spec.kind === "tensor" ? new TensorParameter(this.#host, number, spec) : new TableParameter(this.#host, number, spec);
+    this.#byNumber.set(number, made);
+    return made;
   }
 
   /** Throws UNKNOWN_PARAMETER, or UNSUPPORTED for a table. */
@@ -74,6 +95,7 @@ export class Parameters {
   }
 
   get(number: number): Parameter {
+    this.#checkOpen();
     const parameter = this.#byNumber.get(number);
     if (parameter !== undefined) return parameter;
     throw new WeighbridgeError(
@@ -102,9 +124,28 @@ export class Parameters {
     this.get(number).configure(decodeSettings(json));
   }
 
+  /** A worker died or left. */
+  forgetWorker(worker: number): void {
+    this.#host.keyLists.forget(worker);
+  }
+
   clear(number: number): void {
-    this.get(number).close();
+    const parameter = this.get(number);
+    this.onClear(parameter.spec.name);
+    parameter.close();
     this.#byNumber.delete(number);
+  }
+
+  /** Removes everything: a restore that failed leaves nothing behind. */
+  clearAll(): void {
+    for (const parameter of this.all) parameter.close();
+    this.#byNumber.clear();
+  }
+
+  /** P3 */
+  #checkOpen(): void {
+    if (!this.isRestoring) return;
+    throw new WeighbridgeError("QUEUE_FULL", "this server is restoring a checkpoint: ask again", { retryable: true });
   }
 
   close(): void {

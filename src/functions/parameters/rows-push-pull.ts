@@ -1,4 +1,5 @@
-// rows-push-pull — gradients for some rows of a table, then other rows of it, with nothing in between (Hetu: SSPushPull on a table).
+// rows-push-pull — gradients for some rows of a table, then other rows of it, with nothing in between (Hetu: SSPushPull on a table). Rows
+// that do not exist and memory that is not there are found out before the push.
 
 import type { FunctionContext } from "../function-context.ts";
 import { type PsFunction, psFunction } from "../ps-function.ts";
@@ -19,20 +20,27 @@ export const rowsPushPull: PsFunction<typeof request, typeof response> = psFunct
   response,
   inPlace: true,
   handler: (context, { parameter, clock, scale, opens, pushKeys, gradients, pullKeys }) => {
-    context.parameters.table(parameter).push({ life: context.life, clock, scale, opens, keys: pushKeys, gradients });
-    return readRows(context, { parameter, clock, keys: pullKeys });
+    const push = (): void =>
+      context.parameters.table(parameter).push({ life: context.life, clock, scale, opens, keys: pushKeys, gradients });
+    return readRows(context, { parameter, clock, keys: pullKeys }, push);
   },
   again: (context, { parameter, clock, pullKeys }) => readRows(context, { parameter, clock, keys: pullKeys }),
 });
 
-/** Rows of a table, now or as soon as the reader's clock allows it. */
+/** Rows of a table, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read. */
 export function readRows(
   context: FunctionContext,
   { parameter, clock, keys }: { readonly parameter: number; readonly clock: number; readonly keys: BigUint64Array },
+  push?: () => void,
 ): { readonly values: Float32Array } | Promise<{ readonly values: Float32Array }> {
   const table = context.parameters.table(parameter);
-  if (table.isFresh(clock)) return table.pull(keys, context);
+  const out = table.roomFor(keys, context);
+  if (table.isFresh(clock)) {
+    push?.();
+    return table.pull(keys, out);
+  }
   const kept = table.keep(keys); // the frame is gone when the wait is over
   context.hold(kept);
-  return table.whenFresh({ life: context.life, clock, bytes: keys.byteLength }, () => table.pull(kept.list, context));
+  push?.();
+  return table.whenFresh({ life: context.life, clock, bytes: keys.byteLength }, () => table.pull(kept.list, out));
 }

@@ -3,21 +3,23 @@
 // Invariants:
 //   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
 //   T2. Sync pushes of one clock are put together in the order of the workers' ranks and summed by key in that order: the same bits in every run.
-//   T3. Applying a round finds the memory it needs: rows were made, and as much as the work takes was set aside, when its updates came.
+//   T3. Applying a round cannot fail: rows were made, and the memory for the work was taken, when its updates came (gathered-rows.ts).
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { Contribution } from "../../consistency/update-rounds.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
-import { duplicateScratchBytes } from "../../kernel/duplicate-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
+import { VERSION_NONE } from "../../kernel/row-kernels.ts";
+import { firstKeyFrom } from "../../keys/key-bound.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import type { Updater } from "../../store/updaters/updater.ts";
 import { Freshness, type Reading } from "./freshness.ts";
-import { type Kept, keepKeys, type ParameterHost } from "./parameter-host.ts";
+import { GatheredRows, RoundMemories, type RowsRound } from "./gathered-rows.ts";
+import { checkScale, type Holder, type Kept, keepKeys, type ParameterHost, roomFor } from "./parameter-host.ts";
+import { noLink, ParameterLink } from "./parameter-link.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
-import type { GatheredUpdate } from "./server-pacer.ts";
+import type { TrainingState } from "./training-state.ts";
 
 const FLOAT_BYTES = 4;
 const KEY_BYTES = 8;
@@ -33,20 +35,35 @@ export type RowsPush = {
   /** In the arena, as the gradients. */
   readonly keys: BigUint64Array;
   readonly gradients: Float32Array;
-  /** How many updates of the worker each gradient sums up, for tables that count versions. One each when left out. */
+  /** How many updates of the worker each gradient sums up, for tables that count versions. One each when left out or empty. */
   readonly updates?: Uint32Array | undefined;
 };
 
-/** Which rows a cache asks about: what it has of each, and how far behind it may be. */
+/** Which rows a cache asks about, in this order: those it has, those it wants to keep, those it only wants to read. Each key once. */
 export type RowsSync = {
   readonly keys: BigUint64Array;
-  /** VERSION_NONE where it has none. */
+  /** Of the rows that it has. */
   readonly versions: Uint32Array;
+  /** How many rows it wants to keep. */
+  readonly keptCount: number;
+  /** How many updates what it has may be behind. */
   readonly bound: number;
+  /** The generation of its versions; of another one than the table's they count for nothing. */
+  readonly generation: number;
+  readonly clock: number;
 };
 
-/** The rows that were too far behind: their positions in the list of keys, versions and values. */
-export type FreshRows = { readonly indexes: Uint32Array; readonly versions: Uint32Array; readonly rows: Float32Array };
+/** The rows that were too far behind, then all that the cache did not have. */
+export type FreshRows = {
+  readonly generation: number;
+  /** The learning rate at the asker's clock; 0 for optimizers without one. */
+  readonly rate: number;
+  /** Of the rows that were too far behind: their positions in the list of keys. */
+  readonly indexes: Uint32Array;
+  /** Of the rows that were too far behind, then of those to keep. */
+  readonly versions: Uint32Array;
+  readonly rows: Float32Array;
+};
 
 /** A row of a table, copied. */
 export type TableRow = { readonly key: bigint; readonly values: Float32Array };
@@ -58,7 +75,8 @@ type RowsUpdate = {
   readonly updateCounts?: number | undefined;
 };
 
-type Holder = { hold(held: { release(): void }): void };
+/** Where an answer to a cache is written. */
+type SyncRoom = { readonly indexesOut: number; readonly versionsOut: number; readonly rowsOut: number };
 
 export class TableParameter {
   readonly spec: TableSpec;
@@ -69,6 +87,8 @@ export class TableParameter {
   readonly #unit: number;
   readonly #updater: Updater;
   readonly #initializer: Initializer;
+  readonly #memories: RoundMemories;
+  readonly #link: ParameterLink | undefined;
   #step = 0;
 
   constructor(host: ParameterHost, id: number, spec: TableSpec) {
@@ -77,9 +97,21 @@ export class TableParameter {
     this.#host = host;
     this.#unit = host.nextUnit();
     this.freshness = new Freshness(host.pacer, id, spec.staleness ?? Infinity);
-    this.#updater = host.updater(spec, spec.width);
-    this.#initializer = host.initializer(spec);
-    this.store = host.tableStore(spec, this.#updater, this.#initializer);
+    this.#memories = new RoundMemories(host.arena, spec.width);
+    this.#link = ParameterLink.of(host, spec);
+    const cleanups: (() => void)[] = [];
+    try {
+      const updater = host.updater(spec, spec.width);
+      cleanups.push(() => updater.close());
+      const initializer = host.initializer(spec);
+      cleanups.push(() => initializer.close());
+      this.store = host.tableStore(spec, updater, initializer);
+      this.#updater = updater;
+      this.#initializer = initializer;
+    } catch (thrown) {
+      for (const cleanup of cleanups) cleanup();
+      throw thrown;
+    }
   }
 
   /** Pushes that were applied. */
@@ -91,53 +123,61 @@ export class TableParameter {
   push(push: RowsPush): void {
     const { life, clock, scale, opens, keys, gradients, updates } = push;
     this.#check(keys);
-    if (updates !== undefined) this.#checkUpdates(updates, keys.length);
+    if (updates !== undefined) this.#checkCached();
+    const updateCounts = updates === undefined || updates.length === 0 ? undefined : updates;
+    if (updateCounts !== undefined && updateCounts.length !== keys.length)
+      throw new WeighbridgeError("VALUE_LENGTH", `${updateCounts.length} counts came for ${keys.length} rows of ${this.spec.name}`);
+    checkScale(scale, this.spec.name);
     const expected = keys.length * this.spec.width;
     if (gradients.length !== expected)
       throw new WeighbridgeError("VALUE_LENGTH", `${gradients.length} gradients came for ${this.spec.name}; ${expected} were expected`);
     this.#host.pacer.checkUpdate(life, clock);
+    if (keys.length === 0) return; // no step
     if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
     if (this.spec.updates === "sync") {
       this.#gather(push);
       return;
     }
     if (opens) this.#step++;
-    const update = { gradients: gradients.byteOffset, gradientScale: scale, scheduleStep: clock, updateCounts: updates?.byteOffset };
+    const update = { gradients: gradients.byteOffset, gradientScale: scale, scheduleStep: clock, updateCounts: updateCounts?.byteOffset };
     this.#apply(keys.byteOffset, keys.length, update);
   }
 
-  /** The rows one after the other, in memory that `holder` holds until they have left. */
-  pull(keys: BigUint64Array, holder: Holder): { readonly values: Float32Array } {
+  /** Room for the rows of these keys; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */
+  roomFor(keys: BigUint64Array, holder: Holder): number {
     this.#check(keys);
+    return roomFor(this.#host.arena, keys.length * this.spec.width * FLOAT_BYTES, holder);
+  }
+
+  /** The rows one after the other, in `out`: what `roomFor` gave for them. */
+  pull(keys: BigUint64Array, out: number): { readonly values: Float32Array } {
     const { arena } = this.#host;
     const byteCount = keys.length * this.spec.width * FLOAT_BYTES;
-    if (byteCount === 0) return { values: new Float32Array(0) };
-    const out = arena.allocate(byteCount);
-    holder.hold({ release: () => arena.release(out, byteCount) });
     this.store.pull({ keys: keys.byteOffset, keyCount: keys.length, out });
     return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
   }
 
-  /** The rows that are more than `bound` updates ahead of what a cache has, in memory that `holder` holds. Throws UNSUPPORTED, VALUE_LENGTH. */
-  sync({ keys, versions, bound }: RowsSync, holder: Holder): FreshRows {
-    this.#check(keys);
-    this.#checkUpdates(versions, keys.length);
-    const { arena } = this.#host;
-    const { length: keyCount } = keys;
-    if (keyCount === 0) return { indexes: new Uint32Array(0), versions: new Uint32Array(0), rows: new Float32Array(0) };
-    const byteCount = keyCount * (2 * INDEX_BYTES + this.spec.width * FLOAT_BYTES);
-    const indexesOut = arena.allocate(byteCount);
-    holder.hold({ release: () => arena.release(indexesOut, byteCount) });
-    const versionsOut = indexesOut + keyCount * INDEX_BYTES;
-    const rowsOut = versionsOut + keyCount * INDEX_BYTES;
-    const known = versions.byteOffset;
-    const count = this.store.sync({ keys: keys.byteOffset, keyCount, known, bound, indexesOut, versionsOut, rowsOut });
-    const { buffer } = arena.memory;
-    return {
-      indexes: new Uint32Array(buffer, indexesOut, count),
-      versions: new Uint32Array(buffer, versionsOut, count),
-      rows: new Float32Array(buffer, rowsOut, count * this.spec.width),
-    };
+  /** What a cache lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST, ARENA_FULL. */
+  sync(sync: RowsSync, holder: Holder): FreshRows {
+    return this.#readFresh(sync, this.#syncRoom(sync, holder));
+  }
+
+  /** A push, then a sync, with nothing in between; when it throws, as either does, nothing was pushed. */
+  pushSync(push: RowsPush, sync: RowsSync, holder: Holder): FreshRows {
+    const room = this.#syncRoom(sync, holder);
+    this.push(push);
+    return this.#readFresh(sync, room);
+  }
+
+  /** The learning rate at a clock; 0 for optimizers without one. */
+  rateAt(clock: number): number {
+    return this.#updater.learningRateAt(clock);
+  }
+
+  /** How values and keys travel. Throws UNSUPPORTED when they do as they are. */
+  get link(): ParameterLink {
+    if (this.#link === undefined) throw noLink(this.spec.name);
+    return this.#link;
   }
 
   isFresh(clock: number): boolean {
@@ -181,6 +221,18 @@ export class TableParameter {
     if (staleness !== undefined) this.freshness.staleness = staleness;
   }
 
+  /** What a checkpoint keeps beside the rows. */
+  get training(): TrainingState {
+    const { learningRate, schedule } = this.#updater;
+    return { learningRate, schedule, staleness: this.freshness.staleness, step: this.#step };
+  }
+
+  /** Takes it up again where a checkpoint left it. */
+  resume({ learningRate, schedule, staleness, step }: TrainingState): void {
+    this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
+    this.#step = step;
+  }
+
   close(): void {
     const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
     this.#host.pacer.forget(this.#id, error);
@@ -188,138 +240,95 @@ export class TableParameter {
     this.store.close();
     this.#updater.close();
     this.#initializer.close();
+    this.#link?.close();
   }
 
   /** A round, summed: one step. */
-  applyRound(keys: number, keyCount: number, update: RowsUpdate): void {
+  applyRound(keys: number, keyCount: number, { gradients, gradientScale, clock }: RowsRound): void {
     this.#step++;
-    this.#apply(keys, keyCount, update);
+    this.#apply(keys, keyCount, { gradients, gradientScale, scheduleStep: clock });
   }
 
   #apply(keys: number, keyCount: number, { gradients, gradientScale, scheduleStep, updateCounts }: RowsUpdate): void {
     this.#updater.begin({ step: Math.max(1, this.#step), scheduleStep, gradientScale, workerRank: 0 });
     const rowCount = this.store.rowCount;
     this.store.update({ keys, keyCount, gradients, updateCounts });
-    if (this.store.rowCount !== rowCount) this.#host.noteGrowth();
+    if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
   }
 
   #gather({ life, clock, scale, keys, gradients }: RowsPush): void {
-    const { pacer, kernels } = this.#host;
+    const { pacer } = this.#host;
     const stamp = { ...life, parameter: this.#unit, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
     const known = pacer.gathered(stamp);
     if (known === undefined) pacer.checkRoom(stamp, byteCount);
     this.store.touch(keys.byteOffset, keys.length); // T3
-    const chunk = new RowsChunk(this.#host, keys.length, this.spec.width);
-    kernels.copy(chunk.keys, keys.byteOffset, keys.byteLength);
-    kernels.zero(chunk.gradients, gradients.byteLength);
-    kernels.axpy(chunk.gradients, gradients.byteOffset, scale, gradients.length);
-    if (known instanceof GatheredRows) known.chunks.push(chunk);
-    else pacer.gather(stamp, new GatheredRows(this, this.#host, clock, chunk), byteCount);
+    if (known instanceof GatheredRows) {
+      known.add(keys, gradients, scale);
+      return;
+    }
+    const first = new GatheredRows(this, this.#host, this.#memories.at(clock));
+    first.add(keys, gradients, scale);
+    pacer.gather(stamp, first, byteCount);
   }
 
-  #checkUpdates(numbers: Uint32Array, keyCount: number): void {
+  /** Checks what a cache asks for, and takes the memory that the answer needs at most. */
+  #syncRoom({ keys, versions, keptCount }: RowsSync, holder: Holder): SyncRoom {
+    this.#check(keys);
+    this.#checkCached();
+    const { length: keyCount } = keys;
+    if (versions.length + keptCount > keyCount) {
+      const asked = `${versions.length} known and ${keptCount} kept rows`;
+      throw new WeighbridgeError("BAD_REQUEST", `${asked} among ${keyCount} keys of ${this.spec.name}`);
+    }
+    const { arena } = this.#host;
+    const indexesOut = roomFor(arena, keyCount * (2 * INDEX_BYTES + this.spec.width * FLOAT_BYTES), holder);
+    const versionsOut = indexesOut + keyCount * INDEX_BYTES;
+    return { indexesOut, versionsOut, rowsOut: versionsOut + keyCount * INDEX_BYTES };
+  }
+
+  #readFresh(sync: RowsSync, room: SyncRoom): FreshRows {
+    const { keys, versions, keptCount, clock } = sync;
+    const { width } = this.spec;
+    const staleCount = this.#readStale(sync, room);
+    this.#readUnknown(sync, room.versionsOut + staleCount * INDEX_BYTES, room.rowsOut + staleCount * width * FLOAT_BYTES);
+    const { buffer } = this.#host.arena.memory;
+    return {
+      generation: this.store.generation,
+      rate: this.rateAt(clock),
+      indexes: new Uint32Array(buffer, room.indexesOut, staleCount),
+      versions: new Uint32Array(buffer, room.versionsOut, staleCount + keptCount),
+      rows: new Float32Array(buffer, room.rowsOut, (staleCount + keys.length - versions.length) * width),
+    };
+  }
+
+  /** The rows that a cache has and that are too far behind; all of them when its versions are of another generation. */
+  #readStale({ keys, versions, bound, generation }: RowsSync, room: SyncRoom): number {
+    const { length: keyCount } = versions;
+    if (generation !== this.store.generation) versions.fill(VERSION_NONE); // in the request's own memory
+    return this.store.sync({ keys: keys.byteOffset, keyCount, known: versions.byteOffset, bound, ...room });
+  }
+
+  /** The rows that a cache does not have, with versions for those it wants to keep. */
+  #readUnknown({ keys, versions, keptCount }: RowsSync, versionsOut: number, rowsOut: number): void {
+    const kept = keys.byteOffset + versions.length * KEY_BYTES;
+    this.store.pull({ keys: kept, keyCount: keptCount, out: rowsOut, versionsOut });
+    const out = rowsOut + keptCount * this.spec.width * FLOAT_BYTES;
+    this.store.pull({ keys: kept + keptCount * KEY_BYTES, keyCount: keys.length - versions.length - keptCount, out });
+  }
+
+  /** Throws UNSUPPORTED. */
+  #checkCached(): void {
     const { name, versions, updates } = this.spec;
     if (!versions) throw new WeighbridgeError("UNSUPPORTED", `${name} counts no versions of its rows: create it with versions`);
     if (updates === "sync") throw new WeighbridgeError("UNSUPPORTED", `${name} has sync updates; rows of those are not cached`);
-    if (numbers.length === keyCount) return;
-    throw new WeighbridgeError("VALUE_LENGTH", `${numbers.length} versions or counts came for ${keyCount} rows of ${name}`);
   }
 
   /** T1 */
   #check(keys: BigUint64Array): void {
     const { rows, name } = this.spec;
-    if (rows === undefined) return;
-    const limit = BigInt(rows);
-    for (const key of keys) {
-      if (key < limit) continue;
-      throw new WeighbridgeError("OUT_OF_RANGE", `${name} has rows 0 to ${rows - 1}; there is no row ${key}`);
-    }
-  }
-}
-
-/** Keys and gradients of one frame, and memory set aside for the work on them. */
-class RowsChunk {
-  readonly keyCount: number;
-  readonly keys: number;
-  readonly gradients: number;
-  readonly #host: ParameterHost;
-  readonly #byteCount: number;
-  readonly #reserve: number;
-  readonly #reserveBytes: number;
-
-  constructor(host: ParameterHost, keyCount: number, width: number) {
-    const { arena } = host;
-    this.#host = host;
-    this.keyCount = keyCount;
-    this.#byteCount = keyCount * (KEY_BYTES + width * FLOAT_BYTES);
-    this.keys = arena.allocate(this.#byteCount);
-    this.gradients = this.keys + keyCount * KEY_BYTES;
-    this.#reserveBytes = this.#byteCount + keyCount * INDEX_BYTES + duplicateScratchBytes(keyCount);
-    this.#reserve = arena.tryAllocate(this.#reserveBytes);
-    if (this.#reserve === 0) {
-      arena.release(this.keys, this.#byteCount);
-      arena.allocate(this.#reserveBytes); // throws, saying how much there is
-    }
-  }
-
-  releaseReserve(): void {
-    this.#host.arena.release(this.#reserve, this.#reserveBytes);
-  }
-
-  release(): void {
-    this.#host.arena.release(this.keys, this.#byteCount);
-  }
-}
-
-/** What one worker pushed at one clock. */
-class GatheredRows implements GatheredUpdate {
-  readonly chunks: RowsChunk[];
-  readonly #table: TableParameter;
-  readonly #host: ParameterHost;
-  readonly #clock: number;
-
-  constructor(table: TableParameter, host: ParameterHost, clock: number, chunk: RowsChunk) {
-    this.#table = table;
-    this.#host = host;
-    this.#clock = clock;
-    this.chunks = [chunk];
-  }
-
-  /** T2 */
-  applyRound(contributions: readonly Contribution<GatheredUpdate>[]): void {
-    const { arena, kernels, duplicates, secret } = this.#host;
-    const { width, reduce } = this.#table.spec;
-    const chunks = contributions.flatMap(({ handle }) => (handle instanceof GatheredRows ? handle.chunks : []));
-    for (const chunk of chunks) chunk.releaseReserve(); // T3
-    const keyCount = chunks.reduce((count, chunk) => count + chunk.keyCount, 0);
-    const rowBytes = width * FLOAT_BYTES;
-    const keys = arena.allocate(keyCount * KEY_BYTES);
-    const rows = arena.allocate(keyCount * rowBytes);
-    const indexes = arena.allocate(keyCount * INDEX_BYTES);
-    const scratchBytes = duplicateScratchBytes(keyCount);
-    const scratch = arena.allocate(scratchBytes);
-    let at = 0;
-    for (const chunk of chunks) {
-      kernels.copy(keys + at * KEY_BYTES, chunk.keys, chunk.keyCount * KEY_BYTES);
-      kernels.copy(rows + at * rowBytes, chunk.gradients, chunk.keyCount * rowBytes);
-      at += chunk.keyCount;
-      chunk.release();
-    }
-    const uniqueCount = duplicates.findDuplicates(keys, keyCount, Number(secret & 0xffff_ffffn), scratch, keys, indexes);
-    if (uniqueCount < keyCount) duplicates.sumDuplicates(rows, keyCount, width, indexes, rows);
-    const gradientScale = reduce === "mean" ? 1 / contributions.length : 1;
-    this.#table.applyRound(keys, uniqueCount, { gradients: rows, gradientScale, scheduleStep: this.#clock });
-    arena.release(scratch, scratchBytes);
-    arena.release(indexes, keyCount * INDEX_BYTES);
-    arena.release(rows, keyCount * rowBytes);
-    arena.release(keys, keyCount * KEY_BYTES);
-  }
-
-  free(): void {
-    for (const chunk of this.chunks) {
-      chunk.releaseReserve();
-      chunk.release();
-    }
+    const beyond = rows === undefined ? -1 : firstKeyFrom(rows, keys);
+    if (beyond < 0) return;
+    throw new WeighbridgeError("OUT_OF_RANGE", `${name} has rows 0 to ${(rows ?? 0) - 1}; there is no row ${keys[beyond]}`);
   }
 }

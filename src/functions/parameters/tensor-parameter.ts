@@ -14,11 +14,14 @@ import type { TensorSpec } from "../../store/parameter-spec.ts";
 import { TensorShape } from "../../store/tensor-shape.ts";
 import { type BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
 import type { Updater } from "../../store/updaters/updater.ts";
+import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { Freshness, type Reading } from "./freshness.ts";
-import { type Kept, keepRows, type ParameterHost } from "./parameter-host.ts";
+import { checkScale, type Holder, type Kept, keepRows, type ParameterHost, roomFor } from "./parameter-host.ts";
+import { noLink, ParameterLink } from "./parameter-link.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
 import type { GatheredUpdate } from "./server-pacer.ts";
+import type { TrainingState } from "./training-state.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -43,6 +46,7 @@ export class TensorParameter {
   readonly #host: ParameterHost;
   readonly #updater: Updater;
   readonly #initializer: Initializer;
+  readonly #link: ParameterLink | undefined;
   /** By block: its number among all that is reduced as one. */
   readonly #units = new Map<number, number>();
 
@@ -53,29 +57,37 @@ export class TensorParameter {
     this.#host = host;
     this.freshness = new Freshness(pacer, id, spec.staleness ?? Infinity);
     const shape = new TensorShape(spec.shape);
+    this.#link = ParameterLink.of(host, spec);
     this.#initializer = host.initializer(spec);
-    this.#updater = host.updater(spec, shape.hasRows ? shape.width : 1);
+    try {
+      this.#updater = host.updater(spec, shape.hasRows ? shape.width : 1);
+    } catch (thrown) {
+      this.#initializer.close();
+      throw thrown;
+    }
     this.store = new TensorStore({ arena, kernels, shape, updater: this.#updater, initializer: this.#initializer });
   }
 
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
-    const { life, clock, block, gradients } = push;
+    const { life, clock, block, gradients, scale } = push;
     this.#checkLength(block, gradients.length);
-    const { pacer } = this.#host;
-    pacer.checkUpdate(life, clock);
+    checkScale(scale, this.spec.name);
+    this.#host.pacer.checkUpdate(life, clock);
     if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
     if (this.spec.updates === "async") this.store.update(block, updateOf(push));
     else this.#gather(push);
   }
 
-  /** As `push`, for some rows of a block, each named once. */
+  /** As `push`, for some rows of a block, each named once. Without any it is no step. */
   pushRows(push: BlockPush & { readonly rows: Uint32Array }): void {
-    const { life, clock, block, rows, gradients } = push;
+    const { life, clock, block, rows, gradients, scale } = push;
     const { width } = this.store.shape;
     this.#checkRows(block, rows);
     if (gradients.length !== rows.length * width) throw this.#wrongLength(gradients.length, rows.length * width);
+    checkScale(scale, this.spec.name);
     this.#host.pacer.checkUpdate(life, clock);
+    if (rows.length === 0) return;
     if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
     if (this.spec.updates === "async") {
       this.store.updateRows(block, { ...updateOf(push), rows: rows.byteOffset, listed: rows.length });
@@ -93,19 +105,46 @@ export class TensorParameter {
     }
   }
 
-  /** The rows one after the other, in memory that `context` holds until they have left. */
-  pullRows(block: number, rows: Uint32Array, context: { hold(held: { release(): void }): void }): { readonly values: Float32Array } {
+  /** Room for these rows of a block, which is made if it is not there; `holder` holds it. Throws OUT_OF_RANGE, UNSUPPORTED, ARENA_FULL. */
+  roomFor(block: number, rows: Uint32Array, holder: Holder): number {
     this.#checkRows(block, rows);
+    this.store.touch(block);
+    return roomFor(this.#host.arena, rows.length * this.store.shape.width * FLOAT_BYTES, holder);
+  }
+
+  /** The rows one after the other, in `out`: what `roomFor` gave for them. */
+  pullRows(block: number, rows: Uint32Array, out: number): { readonly values: Float32Array } {
     const { arena, indexes } = this.#host;
     const { width } = this.store.shape;
     const byteCount = rows.length * width * FLOAT_BYTES;
-    if (byteCount === 0) return { values: new Float32Array(0) };
-    const out = arena.allocate(byteCount);
-    context.hold({ release: () => arena.release(out, byteCount) });
     const held = this.store.hold(block);
     indexes.gatherByIndex(held.values.byteOffset, rows.byteOffset, rows.length, width, out);
     held.release();
     return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
+  }
+
+  /** How values travel. Throws UNSUPPORTED when they do as they are. */
+  get link(): ParameterLink {
+    if (this.#link === undefined) throw noLink(this.spec.name);
+    return this.#link;
+  }
+
+  /** The shape in which the values of a block are encoded. Throws OUT_OF_RANGE. */
+  blockShape(block: number): ValueShape {
+    this.#checkBlock(block);
+    const { shape } = this.store;
+    const width = shape.codedWidth(block);
+    return { rowCount: shape.floatsOf(block) / width, width };
+  }
+
+  /** As `blockShape`, for some rows of it, at least one. Throws also UNSUPPORTED and BAD_REQUEST. */
+  rowsShape(block: number, rows: Uint32Array): ValueShape {
+    this.#checkRows(block, rows);
+    if (rows.length > 0 && rows.length <= this.store.shape.rowsPerBlock) return { rowCount: rows.length, width: this.store.shape.width };
+    throw new WeighbridgeError(
+      "BAD_REQUEST",
+      `${rows.length} rows of a block of ${this.spec.name}, which has ${this.store.shape.rowsPerBlock}`,
+    );
   }
 
   isFresh(clock: number): boolean {
@@ -138,6 +177,17 @@ export class TensorParameter {
     if (staleness !== undefined) this.freshness.staleness = staleness;
   }
 
+  /** What a checkpoint keeps beside the rows. */
+  get training(): TrainingState {
+    const { learningRate, schedule } = this.#updater;
+    return { learningRate, schedule, staleness: this.freshness.staleness, step: 0 };
+  }
+
+  /** Takes it up again where a checkpoint left it. */
+  resume({ learningRate, schedule, staleness }: TrainingState): void {
+    this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
+  }
+
   close(): void {
     this.#host.pacer.forget(this.#id, new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`));
     for (const unit of this.#units.values())
@@ -145,6 +195,7 @@ export class TensorParameter {
     this.store.close();
     this.#updater.close();
     this.#initializer.close();
+    this.#link?.close();
   }
 
   #gather({ life, clock, block, gradients, scale }: BlockPush): void {

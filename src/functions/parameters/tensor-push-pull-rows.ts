@@ -1,4 +1,5 @@
 // tensor-push-pull-rows — gradients for some rows of one block, and rows of it right after that (Hetu: SSPushPull, which was not atomic).
+// Rows that do not exist and memory that is not there are found out before the push.
 
 import type { FunctionContext } from "../function-context.ts";
 import { type PsFunction, psFunction } from "../ps-function.ts";
@@ -19,14 +20,14 @@ export const tensorPushPullRows: PsFunction<typeof request, typeof response> = p
   response,
   inPlace: true,
   handler: (context, { parameter, block, clock, scale, pushRows, gradients, pullRows }) => {
-    const tensor = context.parameters.tensor(parameter);
-    if (pushRows.length > 0) tensor.pushRows({ life: context.life, clock, block, rows: pushRows, gradients, scale });
-    return readTensorRows(context, { parameter, block, clock, rows: pullRows });
+    const push = (): void =>
+      context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows: pushRows, gradients, scale });
+    return readTensorRows(context, { parameter, block, clock, rows: pullRows }, push);
   },
   again: (context, { parameter, block, clock, pullRows }) => readTensorRows(context, { parameter, block, clock, rows: pullRows }),
 });
 
-/** Rows of a block, now or as soon as the reader's clock allows it. */
+/** Rows of a block, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read. */
 export function readTensorRows(
   context: FunctionContext,
   {
@@ -35,10 +36,16 @@ export function readTensorRows(
     clock,
     rows,
   }: { readonly parameter: number; readonly block: number; readonly clock: number; readonly rows: Uint32Array },
+  push?: () => void,
 ): { readonly values: Float32Array } | Promise<{ readonly values: Float32Array }> {
   const tensor = context.parameters.tensor(parameter);
-  if (tensor.isFresh(clock)) return tensor.pullRows(block, rows, context);
+  const out = tensor.roomFor(block, rows, context);
+  if (tensor.isFresh(clock)) {
+    push?.();
+    return tensor.pullRows(block, rows, out);
+  }
   const kept = tensor.keep(rows); // the frame is gone when the wait is over
   context.hold(kept);
-  return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => tensor.pullRows(block, kept.list, context));
+  push?.();
+  return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => tensor.pullRows(block, kept.list, out));
 }

@@ -12,7 +12,7 @@ export const tensorPushRowsPull: PsFunction<typeof request, typeof response> = p
   inPlace: true,
   handler: (context, request) => {
     const { parameter, block, clock, scale, rows, gradients } = request;
-    if (rows.length > 0) context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows, gradients, scale });
+    context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows, gradients, scale });
     return readBlock(context, request);
   },
   again: readBlock,

@@ -1,0 +1,108 @@
+// parameter-restore — fills a parameter that was just made with what a checkpoint has of it, as far as this server owns it: whoever wrote it, and
+// however many they were.
+//
+// Invariants:
+//   R1. Of a tensor exactly the blocks, of a table exactly the rows are read that this server owns now.
+//   R2. What does not fit (other blocks, other columns) is an error before any of it is used.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { parameterNumber } from "../../store/parameter-spec.ts";
+import { STEP_COLUMN, slotColumns } from "../../store/snapshot/describe-parameter.ts";
+import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
+import type { Chunk } from "../../store/snapshot/shard-header.ts";
+import type { SnapshotSource, SourceBatch } from "../../store/snapshot/snapshot-files.ts";
+import type { ParameterHost } from "../parameters/parameter-host.ts";
+import { TableParameter } from "../parameters/table-parameter.ts";
+import type { TensorParameter } from "../parameters/tensor-parameter.ts";
+import { stagedColumns } from "./parameter-snapshot.ts";
+import type { ServerPlace } from "./server-place.ts";
+
+const WORD_BYTES = 4;
+const FLOAT_BYTES = 4;
+
+export type Restoring = {
+  readonly source: SnapshotSource;
+  readonly record: ParameterRecord;
+  readonly host: ParameterHost;
+  readonly place: ServerPlace;
+};
+
+/** Throws CHECKPOINT_TORN, _FOREIGN or _IO, ARENA_FULL; the parameter is then of no use. */
+export async function restoreParameter(parameter: TensorParameter | TableParameter, restoring: Restoring): Promise<void> {
+  if (parameter instanceof TableParameter) await restoreTable(parameter, restoring);
+  else await restoreTensor(parameter, restoring);
+}
+
+async function restoreTensor({ spec, store }: TensorParameter, { source, record, place }: Restoring): Promise<void> {
+  const number = parameterNumber(spec.name);
+  const { shape } = store;
+  const slots = slotColumns(spec.optimizer, record.columns.length - 2);
+  for (const chunk of source.chunks(spec.name)) {
+    const block = (chunk.key.from * record.width) / shape.blockFloats;
+    if (!Number.isInteger(block) || chunk.rowCount * record.width !== shape.floatsOf(block)) throw otherBlocks(source, chunk); // R2
+    if (!place.ownsBlock(number, block)) continue; // R1
+    const step = new Uint32Array(1);
+    await source.readColumn(chunk, STEP_COLUMN, new Uint8Array(step.buffer));
+    const opened = store.openBlock(block, step[0] ?? 0);
+    await source.readColumn(chunk, VALUES_COLUMN, bytesOf(opened.values));
+    const slotFloats = opened.slots.length / Math.max(1, slots.length);
+    for (const [slot, name] of slots.entries()) {
+      await source.readColumn(chunk, name, bytesOf(opened.slots.subarray(slot * slotFloats, (slot + 1) * slotFloats)));
+    }
+  }
+}
+
+async function restoreTable(table: TableParameter, restoring: Restoring): Promise<void> {
+  const { source, place } = restoring;
+  for (const chunk of source.chunks(table.spec.name)) {
+    const { from, to } = chunk.key;
+    if (to <= place.parts.from || from >= place.parts.to) continue; // R1
+    await source.readRows(chunk, (batch) => restoreRows(table, batch, restoring));
+  }
+}
+
+/** Brings a batch into the arena, without the rows of others, and from there into the table. */
+function restoreRows({ store }: TableParameter, { rowCount, columns }: SourceBatch, { host, record, place }: Restoring): void {
+  if (rowCount === 0) return;
+  const { arena, indexes } = host;
+  const keys = columns.get(KEYS_COLUMN) ?? new Uint8Array(0);
+  const own = ownRows(new Uint32Array(keys.buffer, keys.byteOffset, rowCount * 2), place);
+  if (own.length === 0) return;
+  const rowBytes = record.columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
+  const byteCount = rowCount * rowBytes;
+  const widest = Math.max(...record.columns.map(columnBytesPerRow));
+  const spans = [byteCount, rowCount * widest, rowCount * WORD_BYTES];
+  const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.allocate(bytes));
+  const staged = stagedColumns(record, stage, rowCount);
+  arena.words.set(own, list >>> 2);
+  for (const column of staged) {
+    const bytes = columns.get(column.name) ?? new Uint8Array(0);
+    const isAll = own.length === rowCount;
+    arena.bytes.set(bytes, isAll ? column.address : foreign);
+    if (!isAll) indexes.gatherByIndex(foreign, list, own.length, column.byteCount / FLOAT_BYTES, column.address);
+  }
+  try {
+    const payload = staged.filter(({ name }) => name !== KEYS_COLUMN);
+    const address = staged.find(({ name }) => name === KEYS_COLUMN)?.address ?? 0;
+    store.restoreColumns(address, own.length, payload);
+  } finally {
+    for (const [i, span] of [stage, foreign, list].entries()) arena.release(span, spans[i] ?? 0);
+  }
+}
+
+/** Which of these keys are this server's. */
+function ownRows(halves: Uint32Array, place: ServerPlace): Uint32Array {
+  const own = new Uint32Array(halves.length / 2);
+  let count = 0;
+  for (let i = 0; i < own.length; i++) if (place.ownsKey(halves[2 * i]!, halves[2 * i + 1]!)) own[count++] = i;
+  return own.subarray(0, count);
+}
+
+function otherBlocks({ path }: SnapshotSource, { file, key, rowCount }: Chunk): WeighbridgeError {
+  const what = `rows ${key.from} to ${key.from + rowCount - 1} of ${JSON.stringify(key.parameter)} as one chunk`;
+  return new WeighbridgeError("CHECKPOINT_FOREIGN", `${path}/${file} has ${what}, which are no block here`);
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}

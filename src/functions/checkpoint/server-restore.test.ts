@@ -1,0 +1,70 @@
+// Goal: vector clocks are restored where they mean something, so that no update counts twice and none of a new run is taken for an old one (D5).
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { VectorClock } from "../../consistency/vector-clock.ts";
+import { Arena } from "../../kernel/arena.ts";
+import { SimdKernels } from "../../kernel/simd-kernels.ts";
+import { PART_COUNT } from "../../keys/placement.ts";
+import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
+import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
+import { SimClock } from "../../testing/sim-clock.ts";
+import { Parameters } from "../parameters/parameters.ts";
+import { ServerPlace } from "./server-place.ts";
+import { restoreServer } from "./server-restore.ts";
+
+const WORKER = 9;
+
+/** Two servers; the worker's last updates were 10 on the first and 14 on the second. */
+const manifest: CheckpointManifest = {
+  job: "job",
+  step: 3,
+  clock: 3,
+  createdAt: "2026-01-02T03:04:05.678Z",
+  serverCount: 2,
+  partCount: PART_COUNT,
+  parameters: [],
+  servers: [10, 14].map((stamp, rank) => ({ rank, files: [], vectorClock: [{ worker: WORKER, incarnation: 2, stamp }], state: {} })),
+  workers: [],
+  state: { run: "run-1" },
+};
+
+async function restored(place: { readonly rank: number; readonly serverCount: number; readonly run: string }) {
+  const arena = new Arena({ bytesMax: 8 << 20, shared: false });
+  const kernels = new SimdKernels(arena);
+  const parameters = new Parameters({ arena, kernels, clock: new SimClock(), workerCount: 1, secret: 1n });
+  const vectorClock = new VectorClock();
+  const source: SnapshotSource = {
+    path: "memory",
+    manifest,
+    chunks: () => [],
+    readColumn: async () => {},
+    readRows: async () => {},
+    close: async () => {},
+  };
+  const activate = await restoreServer({ source, parameters, vectorClock, place: new ServerPlace(place) });
+  assert.deepEqual([...vectorClock.entries()], [], "nobody sees it before it is activated");
+  activate();
+  assert.equal(parameters.pacer.clockMin, 3);
+  return vectorClock;
+}
+
+test("in the same run, with as many servers, each has its own clock again: what is in is not applied again, what is not is", async () => {
+  const first = await restored({ rank: 0, serverCount: 2, run: "run-1" });
+  assert.equal(first.advance(WORKER, 2, 10), false);
+  assert.equal(first.advance(WORKER, 1, 99), false, "an earlier life is over");
+  assert.equal(first.advance(WORKER, 2, 11), true);
+  const second = await restored({ rank: 1, serverCount: 2, run: "run-1" });
+  assert.equal(second.advance(WORKER, 2, 14), false);
+});
+
+test("with another number of servers the highest stamp counts: never twice", async () => {
+  const only = await restored({ rank: 0, serverCount: 1, run: "run-1" });
+  assert.equal(only.advance(WORKER, 2, 14), false);
+  assert.equal(only.advance(WORKER, 2, 15), true);
+});
+
+test("in another run lives begin anew, and the first update of the first life counts", async () => {
+  const other = await restored({ rank: 0, serverCount: 2, run: "run-2" });
+  assert.equal(other.advance(WORKER, 1, 1), true);
+});

@@ -1,0 +1,217 @@
+// gathered-rows — what workers pushed at one clock to a table with sync updates, until everybody's has come; and the memory in which it is
+// reduced then. Not the decision when that is (consistency/pacer).
+//
+//   chunk          keys and gradients of one frame
+//   round memory   one span for all chunks of a clock: keys │ gradients │ indexes │ scratch of the duplicates, and one for the store's list
+//
+// Invariants:
+//   R1. A round is reduced in memory that was taken when its chunks came, in one piece: applying it cannot fail, however full the arena is.
+//   R2. A chunk that finds no room changes nothing.
+//   R3. A round's memory goes with its last chunk, applied or dropped.
+
+import { assert } from "../../base/assert.ts";
+import type { Contribution } from "../../consistency/update-rounds.ts";
+import { type Arena, arenaFull } from "../../kernel/arena.ts";
+import { duplicateScratchBytes } from "../../kernel/duplicate-kernels.ts";
+import type { ParameterHost } from "./parameter-host.ts";
+import type { GatheredUpdate } from "./server-pacer.ts";
+
+const FLOAT_BYTES = 4;
+const KEY_BYTES = 8;
+const INDEX_BYTES = 4;
+
+/** All gradients of one clock, summed by key. */
+export type RowsRound = { readonly gradients: number; readonly gradientScale: number; readonly clock: number };
+
+/** What gathered rows are applied to. */
+type RoundTarget = {
+  readonly spec: { readonly width: number; readonly reduce: "sum" | "mean" };
+  applyRound(keys: number, keyCount: number, round: RowsRound): void;
+};
+
+/** Keys and gradients of one frame, in memory of their own. */
+type Chunk = { readonly keys: number; readonly gradients: number; readonly keyCount: number };
+
+/** The memory of a table's open rounds, by clock. */
+export class RoundMemories {
+  readonly #arena: Arena;
+  readonly #width: number;
+  readonly #byClock = new Map<number, RoundMemory>();
+
+  constructor(arena: Arena, width: number) {
+    this.#arena = arena;
+    this.#width = width;
+  }
+
+  /** Open rounds that have memory. */
+  get count(): number {
+    return this.#byClock.size;
+  }
+
+  at(clock: number): RoundMemory {
+    const known = this.#byClock.get(clock);
+    if (known !== undefined) return known;
+    const memory = new RoundMemory(this.#arena, this.#width, clock, () => this.#byClock.delete(clock));
+    this.#byClock.set(clock, memory);
+    return memory;
+  }
+}
+
+export class RoundMemory {
+  readonly clock: number;
+  readonly #arena: Arena;
+  readonly #width: number;
+  readonly #emptied: () => void;
+  #keyCount = 0;
+  /** For so many keys there is room. */
+  #capacity = 0;
+  #address = 0;
+  #list = 0;
+
+  constructor(arena: Arena, width: number, clock: number, emptied: () => void) {
+    this.#arena = arena;
+    this.#width = width;
+    this.clock = clock;
+    this.#emptied = emptied;
+  }
+
+  /** Room for so many more keys. Throws ARENA_FULL, nothing changed (R2). */
+  grow(keyCount: number): void {
+    const needed = this.#keyCount + keyCount;
+    if (needed > this.#capacity) this.#resize(needed);
+    this.#keyCount = needed;
+  }
+
+  /** So many keys are dropped (R3). */
+  shrink(keyCount: number): void {
+    this.#keyCount -= keyCount;
+    assert(this.#keyCount >= 0, "more keys are dropped than came");
+    if (this.#keyCount === 0) this.#releaseAll();
+  }
+
+  /** Where the parts of the work lie, for so many keys, all that came. */
+  layout(keyCount: number): { readonly keys: number; readonly gradients: number; readonly indexes: number; readonly scratch: number } {
+    assert(keyCount <= this.#capacity, "R1");
+    const keys = this.#address;
+    const gradients = keys + keyCount * KEY_BYTES;
+    const indexes = gradients + keyCount * this.#width * FLOAT_BYTES;
+    return { keys, gradients, indexes, scratch: indexes + keyCount * INDEX_BYTES };
+  }
+
+  /** Gives back the room for the store's own list, which it takes right after this. */
+  releaseList(): void {
+    if (this.#list !== 0) this.#arena.release(this.#list, this.#capacity * INDEX_BYTES);
+    this.#list = 0;
+  }
+
+  #workBytes(keyCount: number): number {
+    return keyCount * (KEY_BYTES + this.#width * FLOAT_BYTES + INDEX_BYTES) + duplicateScratchBytes(keyCount);
+  }
+
+  /** Twice as much as there is, or just what is needed when that does not fit. What was there before fits again. */
+  #resize(needed: number): void {
+    const before = this.#capacity;
+    this.#releaseSpans();
+    if (this.#tryTake(Math.max(needed, 2 * before)) || this.#tryTake(needed)) return;
+    const error = arenaFull(this.#arena, `${this.#workBytes(needed)} bytes in which the updates of a clock are added up`);
+    if (before === 0) this.#emptied();
+    else assert(this.#tryTake(before), "what was released a moment ago is free");
+    throw error;
+  }
+
+  #tryTake(capacity: number): boolean {
+    const address = this.#arena.tryAllocate(this.#workBytes(capacity));
+    if (address === 0) return false;
+    const list = this.#arena.tryAllocate(capacity * INDEX_BYTES);
+    if (list === 0) {
+      this.#arena.release(address, this.#workBytes(capacity));
+      return false;
+    }
+    this.#address = address;
+    this.#list = list;
+    this.#capacity = capacity;
+    return true;
+  }
+
+  #releaseSpans(): void {
+    this.releaseList();
+    if (this.#address !== 0) this.#arena.release(this.#address, this.#workBytes(this.#capacity));
+    this.#address = 0;
+    this.#capacity = 0;
+  }
+
+  #releaseAll(): void {
+    this.#releaseSpans();
+    this.#emptied();
+  }
+}
+
+/** What one worker pushed at one clock. */
+export class GatheredRows implements GatheredUpdate {
+  readonly #target: RoundTarget;
+  readonly #host: ParameterHost;
+  readonly #memory: RoundMemory;
+  readonly #chunks: Chunk[] = [];
+
+  constructor(target: RoundTarget, host: ParameterHost, memory: RoundMemory) {
+    this.#target = target;
+    this.#host = host;
+    this.#memory = memory;
+  }
+
+  /** Keeps a copy of these rows, times `scale`. Throws ARENA_FULL (R2). */
+  add(keys: BigUint64Array, gradients: Float32Array, scale: number): void {
+    const { arena, kernels } = this.#host;
+    const keyCount = keys.length;
+    const byteCount = this.#chunkBytes(keyCount);
+    this.#memory.grow(keyCount); // R1
+    const address = arena.tryAllocate(byteCount);
+    if (address === 0) {
+      const error = arenaFull(arena, `${byteCount} bytes of updates that wait for those of other workers`);
+      this.#memory.shrink(keyCount);
+      throw error;
+    }
+    const chunk = { keys: address, gradients: address + keyCount * KEY_BYTES, keyCount };
+    kernels.copy(chunk.keys, keys.byteOffset, keys.byteLength);
+    kernels.zero(chunk.gradients, gradients.byteLength);
+    kernels.axpy(chunk.gradients, gradients.byteOffset, scale, gradients.length);
+    this.#chunks.push(chunk);
+  }
+
+  /** Puts all rows together in the order of the contributions, adds up those of one key in that order, and applies the sums. */
+  applyRound(contributions: readonly Contribution<GatheredUpdate>[]): void {
+    const { kernels, duplicates, secret } = this.#host;
+    const { width, reduce } = this.#target.spec;
+    const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof GatheredRows);
+    const keyCount = gathered.reduce((count, { keyCount: more }) => count + more, 0);
+    const { keys, gradients, indexes, scratch } = this.#memory.layout(keyCount);
+    let at = 0;
+    for (const { keys: from, gradients: rows, keyCount: count } of gathered.flatMap((one) => one.#chunks)) {
+      kernels.copy(keys + at * KEY_BYTES, from, count * KEY_BYTES);
+      kernels.copy(gradients + at * width * FLOAT_BYTES, rows, count * width * FLOAT_BYTES);
+      at += count;
+    }
+    const uniqueCount = duplicates.findDuplicates(keys, keyCount, Number(secret & 0xffff_ffffn), scratch, keys, indexes);
+    if (uniqueCount < keyCount) duplicates.sumDuplicates(gradients, keyCount, width, indexes, gradients);
+    const gradientScale = reduce === "mean" ? 1 / contributions.length : 1;
+    this.#memory.releaseList();
+    this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#memory.clock });
+    for (const one of gathered) one.free();
+  }
+
+  get keyCount(): number {
+    return this.#chunks.reduce((count, chunk) => count + chunk.keyCount, 0);
+  }
+
+  /** R3 */
+  free(): void {
+    for (const { keys, keyCount } of this.#chunks.splice(0)) {
+      this.#host.arena.release(keys, this.#chunkBytes(keyCount));
+      this.#memory.shrink(keyCount);
+    }
+  }
+
+  #chunkBytes(keyCount: number): number {
+    return keyCount * (KEY_BYTES + this.#target.spec.width * FLOAT_BYTES);
+  }
+}

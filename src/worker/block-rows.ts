@@ -1,0 +1,154 @@
+// block-rows — the rows of a tensor that one call names, each once and by its block: gradients summed to match, pulled rows brought back to
+// where the caller named them. Rows that ascend already need none of that and travel from and to the caller's own arrays.
+//
+//   caller's rows ─► sorted, equal ones side by side ─► unique rows, cut where a block ends ─► groups
+//
+// Invariants:
+//   B1. Every row is sent once; the gradients of its occurrences were added in the order of the list.
+//   B2. A row that the tensor does not have is refused before anything is sent. Rows are exact up to 2^53.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { TensorShape } from "../store/tensor-shape.ts";
+
+/** Rows of a tensor, as a caller may name them. */
+export type RowList = Uint32Array | BigUint64Array | readonly number[];
+
+/** The rows of one block: their places in it, and where they stand among all unique rows of the call. */
+export type RowGroup = { readonly block: number; readonly rows: Uint32Array; readonly from: number; readonly to: number };
+
+const EXACT_MAX = 2 ** 53;
+const VIEW_WIDTH_MIN = 64;
+
+export class BlockRows {
+  /** By ascending block. */
+  readonly groups: readonly RowGroup[];
+  /** Rows that travel. */
+  readonly rowCount: number;
+  /** The caller's positions, those of one row side by side; undefined when every row stands where it is sent. */
+  readonly #positions: Uint32Array | undefined;
+  /** Where the positions of each row begin, and at the end their number. */
+  readonly #starts: Uint32Array;
+
+  /** Throws OUT_OF_RANGE (B2); UNSUPPORTED for a tensor whose rows are longer than a block. */
+  constructor(rows: RowList, shape: TensorShape, name: string) {
+    if (!shape.hasRows) {
+      const text = `${name} has rows of ${shape.width} elements, too long for calls by row: push and pull it whole`;
+      throw new WeighbridgeError("UNSUPPORTED", text);
+    }
+    const given = checkedRows(rows, shape, name);
+    this.#positions = ascends(given) ? undefined : sortedPositions(given);
+    this.#starts = new Uint32Array(given.length + 1);
+    const unique = this.#positions === undefined ? given : uniqueRows(given, this.#positions, this.#starts);
+    this.rowCount = unique.length;
+    this.groups = groupsOf(unique, shape);
+  }
+
+  /** A row of gradients for each unique row: the caller's own array where nothing had to be done (B1). */
+  gradients(values: Float32Array, width: number): Float32Array {
+    if (this.#positions === undefined) return values;
+    const sums = new Float32Array(this.rowCount * width);
+    sumRows(values, this.#positions, this.#starts, width, sums);
+    return sums;
+  }
+
+  /** Where the unique rows land, one after the other; `deliver` brings them to the caller's array. */
+  landing(into: Float32Array, width: number): Float32Array {
+    return this.#positions === undefined ? into : new Float32Array(this.rowCount * width);
+  }
+
+  /** Fills `into`, a row for each that the caller named. */
+  deliver(landed: Float32Array, into: Float32Array, width: number): void {
+    if (this.#positions !== undefined) spreadRows(landed, this.#positions, this.#starts, width, into);
+  }
+}
+
+/** B2 */
+function checkedRows(rows: RowList, { rowCount }: TensorShape, name: string): Float64Array {
+  const checked = new Float64Array(rows.length);
+  for (let i = 0; i < rows.length; i++) {
+    const row = Number(rows[i]);
+    if (!(row >= 0 && row < rowCount && Number.isInteger(row))) {
+      throw new WeighbridgeError("OUT_OF_RANGE", `${name} has rows 0 to ${rowCount - 1}; there is no row ${String(rows[i])}`);
+    }
+    checked[i] = row;
+  }
+  return checked;
+}
+
+function ascends(rows: Float64Array): boolean {
+  for (let i = 1; i < rows.length; i++) if ((rows[i] as number) <= (rows[i - 1] as number)) return false;
+  return true;
+}
+
+/** The positions of the list by their rows, and of equal rows by themselves. */
+function sortedPositions(rows: Float64Array): Uint32Array {
+  const { length } = rows;
+  let rowMax = 0;
+  for (const row of rows) if (row > rowMax) rowMax = row;
+  if ((rowMax + 1) * length > EXACT_MAX) {
+    return Uint32Array.from(rows, (_, i) => i).sort((a, b) => (rows[a] as number) - (rows[b] as number) || a - b);
+  }
+  const pairs = new Float64Array(length); // row and position in one number: sorting numbers needs no callback
+  for (let i = 0; i < length; i++) pairs[i] = (rows[i] as number) * length + i;
+  pairs.sort();
+  const positions = new Uint32Array(length);
+  for (let i = 0; i < length; i++) positions[i] = (pairs[i] as number) % length;
+  return positions;
+}
+
+/** The rows without repetitions; fills `starts`. */
+function uniqueRows(rows: Float64Array, positions: Uint32Array, starts: Uint32Array): Float64Array {
+  const unique = new Float64Array(positions.length);
+  let count = 0;
+  for (let i = 0; i < positions.length; i++) {
+    const row = rows[positions[i] as number] as number;
+    if (count > 0 && row === unique[count - 1]) continue;
+    unique[count] = row;
+    starts[count++] = i;
+  }
+  starts[count] = positions.length;
+  return unique.subarray(0, count);
+}
+
+function groupsOf(rows: Float64Array, shape: TensorShape): RowGroup[] {
+  const groups: RowGroup[] = [];
+  for (let from = 0; from < rows.length; ) {
+    const block = shape.blockOfRow(rows[from] as number);
+    const first = block * shape.rowsPerBlock;
+    let to = from;
+    while (to < rows.length && (rows[to] as number) < first + shape.rowsPerBlock) to++;
+    const within = new Uint32Array(to - from);
+    for (let i = from; i < to; i++) within[i - from] = (rows[i] as number) - first;
+    groups.push({ block, rows: within, from, to });
+    from = to;
+  }
+  return groups;
+}
+
+/** sums[r] = the sum of the rows at the positions of r, in their order. */
+function sumRows(values: Float32Array, positions: Uint32Array, starts: Uint32Array, width: number, sums: Float32Array): void {
+  for (let to = 0, row = 0; to < sums.length; to += width, row++) {
+    const end = starts[row + 1] as number;
+    for (let i = starts[row] as number, isFirst = true; i < end; i++, isFirst = false) {
+      const from = (positions[i] as number) * width;
+      if (isFirst) copyRow(values, from, width, sums, to);
+      else for (let j = 0; j < width; j++) sums[to + j] = (sums[to + j] as number) + (values[from + j] as number);
+    }
+  }
+}
+
+/** Copies row r to each of the positions of r. */
+function spreadRows(rows: Float32Array, positions: Uint32Array, starts: Uint32Array, width: number, into: Float32Array): void {
+  for (let from = 0, row = 0; from < rows.length; from += width, row++) {
+    const end = starts[row + 1] as number;
+    for (let i = starts[row] as number; i < end; i++) {
+      copyRow(rows, from, width, into, (positions[i] as number) * width);
+    }
+  }
+}
+
+/** Long rows are worth a view each, short ones are not. */
+function copyRow(source: Float32Array, from: number, width: number, target: Float32Array, to: number): void {
+  if (width >= VIEW_WIDTH_MIN) target.set(source.subarray(from, from + width), to);
+  else for (let j = 0; j < width; j++) target[to + j] = source[from + j] as number;
+}

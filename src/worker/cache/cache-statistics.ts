@@ -1,0 +1,34 @@
+// cache-statistics — what a cache has done since it was made. Plain numbers that only rise, but for the last two.
+
+export type CacheStatistics = {
+  /** Keys that lookups named, and how many of them differed within their lookup. */
+  readonly keysLookedUp: number;
+  readonly rowsLookedUp: number;
+  /** Of those rows: answered from the cache; in the cache, but too far behind; not in the cache. */
+  readonly hits: number;
+  readonly stale: number;
+  readonly misses: number;
+  /** Rows that updates named, each once per update. */
+  readonly rowsUpdated: number;
+  /** Rows whose pending updates were pushed and acknowledged. */
+  readonly rowsPushed: number;
+  readonly evictions: number;
+  /** Times that a server began a new generation of versions, so that all copies were dropped. */
+  readonly resyncs: number;
+  /** Rows in the cache, and rows with pending updates, now. */
+  readonly rowsCached: number;
+  readonly rowsPending: number;
+};
+
+/** As the cache counts. */
+export class CacheCounters {
+  keysLookedUp = 0;
+  rowsLookedUp = 0;
+  hits = 0;
+  stale = 0;
+  misses = 0;
+  rowsUpdated = 0;
+  rowsPushed = 0;
+  evictions = 0;
+  resyncs = 0;
+}

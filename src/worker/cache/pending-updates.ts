@@ -1,0 +1,101 @@
+// pending-updates — a worker's own updates that no server has acknowledged: for each key the sum of its gradients and how many they are. It
+// knows nothing of cached rows: what is pending stays so whether its row is cached, evicted or never was.
+//
+//   row     [ key u64 | gradients f32 × width | updates u32 ]
+//
+// Invariants:
+//   P1. `add` adds all of its rows or, when the arena is full, none.
+//   P2. Gradients leave only by `remove`, which is for those that a server has acknowledged.
+
+import { type Arena, arenaFull } from "../../kernel/arena.ts";
+import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
+import type { OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
+import type { RowKernels } from "../../kernel/row-kernels.ts";
+import { resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import { Updater } from "../../store/updaters/updater.ts";
+import type { OperationMemory } from "./operation-memory.ts";
+
+const KEY_BYTES = 8;
+const FLOAT_BYTES = 4;
+const WORD_BYTES = 4;
+
+/** The arena of a cache and what works on it. */
+export type CacheKernels = {
+  readonly arena: Arena;
+  readonly kernels: Kernels;
+  readonly rowKernels: RowKernels;
+  readonly optimizers: OptimizerKernels;
+};
+
+export class PendingUpdates {
+  readonly #arena: Arena;
+  readonly #kernels: Kernels;
+  readonly #rowKernels: RowKernels;
+  readonly #width: number;
+  readonly #table: number;
+  readonly #adder: Updater;
+
+  /** Throws ARENA_FULL. */
+  constructor({ arena, kernels, rowKernels, optimizers }: CacheKernels, width: number, secret: bigint) {
+    this.#arena = arena;
+    this.#kernels = kernels;
+    this.#rowKernels = rowKernels;
+    this.#width = width;
+    this.#table = kernels.createTable({ payloadBytes: width * FLOAT_BYTES + WORD_BYTES, secret });
+    this.#adder = new Updater(arena, optimizers, resolveOptimizer({ type: "sum" }), { kind: "table", width, workerCount: 1 });
+  }
+
+  get rowCount(): number {
+    return this.#kernels.rowCount(this.#table);
+  }
+
+  /** One more update for each of these keys, which differ. Throws ARENA_FULL (P1). */
+  add(keys: number, keyCount: number, gradients: number, memory: OperationMemory): void {
+    const list = memory.take(keyCount * WORD_BYTES);
+    if (this.#kernels.findOrInsertRows(this.#table, keys, keyCount, list) !== DONE) {
+      throw arenaFull(this.#arena, `pending updates of ${keyCount} rows`);
+    }
+    const { words } = this.#arena;
+    for (let at = list >>> 2, end = at + keyCount; at < end; at++) words[at]! += ROW_KEY_BYTES;
+    this.#adder.updateRows(list, keyCount, gradients);
+    this.#rowKernels.addWords(list, keyCount, this.#width * FLOAT_BYTES, 0);
+  }
+
+  /** Lists where the gradients of each key lie, 0 for none; returns how many have none. The list holds until the next `add` or `remove`. */
+  find(keys: number, keyCount: number, list: number): number {
+    return this.#rowKernels.findValues(this.#table, keys, keyCount, this.#width * FLOAT_BYTES, list);
+  }
+
+  /** How many updates the gradients at this address, from a list, sum up. */
+  updatesAt(gradients: number): number {
+    return this.#arena.words[(gradients >>> 2) + this.#width] as number;
+  }
+
+  /** Copies the gradients of listed rows, one after the other; a list without 0. */
+  readGradients(list: number, rowCount: number, out: number): void {
+    this.#rowKernels.readRows(list, rowCount, 0, this.#width * FLOAT_BYTES, out);
+  }
+
+  /** P2 */
+  remove(keys: number, keyCount: number): void {
+    this.#kernels.removeRows(this.#table, keys, keyCount);
+  }
+
+  /** Writes all keys at an address with room for `rowCount` of them. */
+  copyKeys(out: number, memory: OperationMemory): void {
+    const cursor = memory.take(CURSOR_BYTES);
+    const list = memory.take(LIST_ROWS_MAX * WORD_BYTES);
+    this.#kernels.zero(cursor, CURSOR_BYTES);
+    let to = out;
+    for (let count = this.#kernels.listRows(this.#table, cursor, list); count >= 0; ) {
+      this.#rowKernels.readRows(list, count, 0, KEY_BYTES, to);
+      to += count * KEY_BYTES;
+      count = this.#kernels.listRows(this.#table, cursor, list);
+    }
+  }
+
+  close(): void {
+    this.#kernels.destroyTable(this.#table);
+    this.#adder.close();
+  }
+}

@@ -1,0 +1,104 @@
+// push-part — what one operation of a cache pushes: the pending updates of some keys, and what becomes of them when a server has them.
+//
+// Invariants:
+//   U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation.
+//   U2. An acknowledged update is in the row's copy (or the copy counts for nothing) and in its version, exactly once. Nothing can fail between
+//       the acknowledgement and that: the memory for it was taken before anything was sent.
+
+import { VERSION_NONE } from "../../kernel/row-kernels.ts";
+import type { RowPlan } from "../row-plan.ts";
+import type { CacheState } from "./cache-state.ts";
+import type { OperationMemory } from "./operation-memory.ts";
+import type { Acknowledged, PushList } from "./row-exchange.ts";
+import { NO_SLOT } from "./slot-lists.ts";
+
+const KEY_BYTES = 8;
+const FLOAT_BYTES = 4;
+const WORD_BYTES = 4;
+
+export class PushPart {
+  readonly list: PushList;
+  readonly #cache: CacheState;
+  readonly #plan: RowPlan;
+  readonly #gradients: number;
+  readonly #updates: Uint32Array;
+  /** Room for a list of slots, and two of addresses (U2). */
+  readonly #slots: number;
+  readonly #copies: number;
+  readonly #sources: number;
+
+  /** All keys of the plan have pending updates. Throws ARENA_FULL. */
+  constructor(cache: CacheState, plan: RowPlan, memory: OperationMemory) {
+    const { arena, pending, width } = cache;
+    const { rowCount, keysAddress } = plan;
+    this.#cache = cache;
+    this.#plan = plan;
+    this.#slots = memory.take(rowCount * WORD_BYTES);
+    this.#copies = memory.take(rowCount * WORD_BYTES);
+    this.#sources = memory.take(rowCount * WORD_BYTES);
+    const found = this.#sources;
+    this.#gradients = memory.take(rowCount * width * FLOAT_BYTES);
+    pending.find(keysAddress, rowCount, found);
+    pending.readGradients(found, rowCount, this.#gradients);
+    this.#updates = new Uint32Array(rowCount);
+    for (let row = 0; row < rowCount; row++) this.#updates[row] = pending.updatesAt(arena.words[(found >>> 2) + row] as number);
+    const { buffer } = arena.memory;
+    this.list = {
+      parts: plan.parts.map(({ server, from, keys }) => ({ server, from, to: from + keys.length })),
+      keys: new BigUint64Array(buffer, keysAddress, rowCount),
+      gradients: new Float32Array(buffer, this.#gradients, rowCount * width),
+      updates: this.#updates.every((count) => count === 1) ? new Uint32Array(0) : this.#updates,
+    };
+  }
+
+  /** By slot, how many updates of its row are pushed. */
+  advance(): ReadonlyMap<number, number> {
+    const slots = this.#slotsOf(0, this.#plan.rowCount);
+    const advance = new Map<number, number>();
+    for (let row = 0; row < slots.length; row++) {
+      const slot = slots[row] as number;
+      if (slot !== NO_SLOT) advance.set(slot, this.#updates[row] as number);
+    }
+    return advance;
+  }
+
+  /** A server has applied these (U1, U2). All calls of the exchange have ended: nobody sends from the gradients any more. */
+  acknowledge({ pushed: { from, to }, rate }: Acknowledged): void {
+    const { cached, pending, optimizer, counters } = this.#cache;
+    const slots = this.#slotsOf(from, to);
+    optimizer.setRate(rate);
+    if (optimizer.isExact) this.#applyToCopies(slots, from);
+    for (let i = 0; i < slots.length; i++) {
+      const slot = slots[i] as number;
+      if (slot === NO_SLOT || cached.versions[slot] === VERSION_NONE) continue;
+      if (optimizer.isExact) cached.versions[slot]! += this.#updates[from + i] as number;
+      else cached.versions[slot] = VERSION_NONE;
+    }
+    pending.remove(this.#plan.keysAddress + from * KEY_BYTES, to - from);
+    counters.rowsPushed += to - from;
+  }
+
+  #slotsOf(from: number, to: number): Int32Array {
+    const { arena, cached } = this.#cache;
+    cached.find(this.#plan.keysAddress + from * KEY_BYTES, to - from, this.#slots);
+    return new Int32Array(arena.memory.buffer, this.#slots, to - from);
+  }
+
+  /** The step that the server took, on those rows that are cached: by the same kernel, so to the same bits. Their gradients move together. */
+  #applyToCopies(slots: Int32Array, from: number): void {
+    const { arena, cached, optimizer, rowKernels, width } = this.#cache;
+    const rowBytes = width * FLOAT_BYTES;
+    const gradients = this.#gradients + from * rowBytes;
+    let count = 0;
+    for (let i = 0; i < slots.length; i++) {
+      const slot = slots[i] as number;
+      if (slot === NO_SLOT) continue;
+      arena.words[(this.#copies >>> 2) + count] = cached.addressOf(slot);
+      arena.words[(this.#sources >>> 2) + count] = gradients + i * rowBytes;
+      count++;
+    }
+    if (count === 0) return;
+    if (count < slots.length) rowKernels.readRows(this.#sources, count, 0, rowBytes, gradients); // each row to its place or before it, in order
+    optimizer.apply(this.#copies, count, gradients);
+  }
+}

@@ -1,0 +1,29 @@
+// call-subject — what a call is about, in words. The wire carries numbers in the place of names, so a server cannot name the function or the
+// parameter that it does not have: the caller, who knows, adds them to the waits and to the failures. Not part of any decision.
+
+import { WeighbridgeError } from "../base/errors.ts";
+
+/** The parameter of a call. */
+export type CallSubject = {
+  readonly name: string;
+  /** What a session makes it with. */
+  readonly maker: "tensor" | "embedding";
+};
+
+type CalledFunction = { readonly name: string; readonly isUpdate: boolean };
+
+/** Completes "waiting for …". */
+export function waitText(fn: CalledFunction, subject: CallSubject | undefined): string {
+  if (subject === undefined) return fn.name;
+  const what = `the ${fn.name.slice(fn.name.lastIndexOf("/") + 1)} of ${JSON.stringify(subject.name)}`;
+  return fn.isUpdate ? what : `${what} (unless its consistency is asp, a slower worker may hold it)`;
+}
+
+/** The same failure; with the name before it, where the server could not know it. */
+export function namedFailure(error: WeighbridgeError, fn: CalledFunction, subject: CallSubject | undefined): WeighbridgeError {
+  const { code, retryable, message } = error;
+  const again = (text: string): WeighbridgeError => new WeighbridgeError(code, text, { retryable, cause: error });
+  if (code === "UNKNOWN_FUNCTION") return again(`no function ${JSON.stringify(fn.name)}: ${message}`);
+  if (code !== "UNKNOWN_PARAMETER" || subject === undefined) return error;
+  return again(`no parameter ${JSON.stringify(subject.name)}: ${message}; make it again with ${subject.maker}()`);
+}

@@ -1,0 +1,51 @@
+// key-lists — the keys and rows of a table as callers give them, checked before anything is done with them.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { firstKeyFrom } from "../keys/key-bound.ts";
+
+/** Keys of a table, as a caller may name them. Only a BigUint64Array is sent as it is; the others are copied into one. */
+export type KeyList = BigUint64Array | Uint32Array | readonly (number | bigint)[];
+
+export class KeyLists {
+  readonly #name: string;
+  readonly #rowCountMax: number | undefined;
+
+  /** Of the table of this name; with `rowCountMax` keys are below that. */
+  constructor(name: string, rowCountMax: number | undefined) {
+    this.#name = name;
+    this.#rowCountMax = rowCountMax;
+  }
+
+  /** Throws BAD_ARGUMENT for what is no key, OUT_OF_RANGE. */
+  arrayOf(keys: KeyList): BigUint64Array {
+    const list =
+      keys instanceof BigUint64Array ? keys : BigUint64Array.from(keys as readonly (number | bigint)[], (key) => this.#keyOf(key));
+    const beyond = this.#rowCountMax === undefined ? -1 : firstKeyFrom(this.#rowCountMax, list);
+    if (beyond >= 0) throw this.#outOfRange(list[beyond] as bigint);
+    return list;
+  }
+
+  /** Throws BAD_ARGUMENT unless `values` are floats, VALUE_LENGTH unless there are `width` for each key. */
+  checkRows(values: Float32Array, { keyCount, width }: { readonly keyCount: number; readonly width: number }, what: string): void {
+    if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", `${this.#name}: ${what} must be a Float32Array`);
+    const expected = keyCount * width;
+    if (values.length === expected) return;
+    throw new WeighbridgeError(
+      "VALUE_LENGTH",
+      `${this.#name}: ${what} must have ${expected} elements, ${width} for each of ${keyCount} keys, but has ${values.length}`,
+    );
+  }
+
+  #keyOf(key: number | bigint): bigint {
+    if (typeof key === "number" ? Number.isSafeInteger(key) && key >= 0 : BigInt.asUintN(64, key) === key) return BigInt(key);
+    if (this.#rowCountMax !== undefined) throw this.#outOfRange(key);
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `${this.#name}: keys are whole numbers from 0 to 2^64 - 1 (as bigint above 2^53), not ${key}`,
+    );
+  }
+
+  #outOfRange(key: number | bigint): WeighbridgeError {
+    return new WeighbridgeError("OUT_OF_RANGE", `${this.#name} has rows 0 to ${(this.#rowCountMax ?? 0) - 1}; there is no row ${key}`);
+  }
+}

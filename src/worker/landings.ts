@@ -1,0 +1,39 @@
+// landings — where the encoded answers of one call land, and how they come to the caller's arrays.
+
+import type { ValueShape } from "../wire/codecs/value-codec.ts";
+import type { ArenaSpans } from "./arena-spans.ts";
+import type { LinkPayloads } from "./link-payloads.ts";
+
+/** For one answer: where it lands, if its length is known before, and what happens when it has. */
+export type Landing = { readonly into: Uint8Array | undefined; readonly answered: (answer: { readonly values: Uint8Array }) => void };
+
+/** Keeps what was wrong with an answer until all have come: a call's `answered` must not throw. */
+export class Landings {
+  readonly #payloads: LinkPayloads;
+  readonly #spans: ArenaSpans;
+  #failure: unknown;
+
+  constructor(payloads: LinkPayloads, spans: ArenaSpans) {
+    this.#payloads = payloads;
+    this.#spans = spans;
+  }
+
+  /** Throws ARENA_FULL. */
+  open(target: Float32Array, shape: ValueShape): Landing {
+    return {
+      into: this.#payloads.landing(target, shape, this.#spans),
+      answered: ({ values }) => {
+        try {
+          this.#payloads.decode(values, target, shape);
+        } catch (thrown) {
+          this.#failure ??= thrown;
+        }
+      },
+    };
+  }
+
+  /** Throws BAD_REQUEST if an answer could not be decoded. */
+  check(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+}

@@ -1,0 +1,101 @@
+// worker-links — the encoded side of a worker's parameters: what their links need, one for all calls to a parameter, so that what top-k keeps
+// for later is in one place however often the parameter is named.
+
+import type { WaitOptions } from "../base/deferred.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { compressionOf } from "../functions/parameters/parameter-link.ts";
+import { simdCodecKernels } from "../kernel/codec-kernels.ts";
+import { type Placement, partOf } from "../keys/placement.ts";
+import { type ParameterSpec, parameterNumber, specDifferences, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
+import { TensorShape } from "../store/tensor-shape.ts";
+import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
+import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
+import type { CodecContext } from "../wire/codecs/value-codec.ts";
+import { EncodedTable, ServerKeyLists } from "./encoded-table.ts";
+import { EncodedTensor } from "./encoded-tensor.ts";
+import { allEnded, type FunctionClient } from "./function-client.ts";
+import { LinkPayloads } from "./link-payloads.ts";
+import type { RowPlanner } from "./row-plan.ts";
+
+export type WorkerLinksOptions = {
+  readonly functions: FunctionClient;
+  /** Its arena is where values are encoded. */
+  readonly planner: RowPlanner;
+  readonly placement: Placement;
+  /** What this worker can compress with, if it can. */
+  readonly compression: GeneralCompression | undefined;
+};
+
+export class WorkerLinks {
+  readonly #options: WorkerLinksOptions;
+  readonly #codecs: CodecContext;
+  readonly #keyLists: ServerKeyLists;
+  readonly #tensors = new Map<string, { readonly spec: TensorSpec; readonly tensor: EncodedTensor }>();
+  readonly #tables = new Map<string, { readonly spec: TableSpec; readonly table: EncodedTable; readonly payloads: LinkPayloads }>();
+
+  constructor(options: WorkerLinksOptions) {
+    const { arena, kernels } = options.planner;
+    this.#options = options;
+    this.#codecs = { arena, kernels, codecKernels: simdCodecKernels(arena) };
+    this.#keyLists = new ServerKeyLists(options.functions);
+  }
+
+  /** Throws UNSUPPORTED for a link that this node cannot serve: before anything is made anywhere. */
+  check({ name, link }: ParameterSpec): void {
+    if (link !== undefined) compressionOf(link, this.#options.compression, name);
+  }
+
+  /** Undefined for a tensor whose values travel as they are. */
+  tensor(spec: TensorSpec): EncodedTensor | undefined {
+    const { link, name } = spec;
+    const known = this.#tensors.get(name);
+    if (known !== undefined && specDifferences(known.spec, spec).length === 0) return known.tensor;
+    known?.tensor.close(); // cleared, and made anew in another way
+    this.#tensors.delete(name);
+    if (link === undefined) return undefined;
+    const { functions, placement } = this.#options;
+    const parameter = parameterNumber(name);
+    const payloads = this.#payloads(link, name);
+    const shape = new TensorShape(spec.shape);
+    const ownerOf = (block: number): number => placement.ownerOf(partOf(block, parameter));
+    const tensor = new EncodedTensor({ functions, codecs: this.#codecs, payloads, name, parameter, shape, link, ownerOf });
+    this.#tensors.set(name, { spec, tensor });
+    return tensor;
+  }
+
+  /** Undefined for a table whose keys and values travel as they are. */
+  table(spec: TableSpec): EncodedTable | undefined {
+    const { link, name, width } = spec;
+    const known = this.#tables.get(name);
+    if (known !== undefined && specDifferences(known.spec, spec).length === 0) return known.table;
+    known?.payloads.close();
+    this.#tables.delete(name);
+    if (link === undefined) return undefined;
+    const { functions } = this.#options;
+    const payloads = this.#payloads(link, name);
+    const parameter = parameterNumber(name);
+    const table = new EncodedTable({ functions, codecs: this.#codecs, payloads, keyLists: this.#keyLists, parameter, width, link });
+    this.#tables.set(name, { spec, table, payloads });
+    return table;
+  }
+
+  /** Servers took this worker for dead. */
+  forgetKeyLists(): void {
+    this.#keyLists.clear();
+  }
+
+  /** Sends what top-k has kept of all tensors. Of one that was cleared nothing is left to send to. */
+  async flush(clock: number, wait: WaitOptions): Promise<void> {
+    await allEnded(
+      [...this.#tensors.values()].map(({ tensor }) =>
+        tensor.flush({ clock, ...wait }).catch((thrown: unknown) => {
+          if (!isWeighbridgeError(thrown, "UNKNOWN_PARAMETER")) throw thrown;
+        }),
+      ),
+    );
+  }
+
+  #payloads(link: LinkEncoding, name: string): LinkPayloads {
+    return new LinkPayloads(this.#codecs, link, compressionOf(link, this.#options.compression, name));
+  }
+}
