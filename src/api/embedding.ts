@@ -2,19 +2,30 @@
 // named. Arrays given to a call belong to it until its promise settles.
 
 import type { WaitOptions } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
-import type { KeyList, TableClient } from "../worker/table-client.ts";
+import { type CacheOptions, RowCache } from "../worker/cache/row-cache.ts";
+import type { KeyList } from "../worker/key-lists.ts";
+import type { KeysAndGradients, TableClient } from "../worker/table-client.ts";
+import { CachedEmbedding } from "./cached-embedding.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 import type { CallOptions } from "./tensor.ts";
+
+/** What they make of two updates is not what they make of their sum. */
+const UNSUMMABLE: ReadonlySet<string> = new Set(["assign", "min", "max"]);
 
 export class Embedding {
   readonly name: string;
   readonly dim: number;
   readonly #client: TableClient;
   readonly #control: ParameterControl;
+  readonly #spec: TableSpec;
+  readonly #caches: Set<CachedEmbedding>;
 
-  /** For the session alone. */
-  constructor(spec: TableSpec, client: TableClient, control: ParameterControl) {
+  /** For the session alone, which closes the caches that are still open at its end. */
+  constructor(spec: TableSpec, client: TableClient, control: ParameterControl, caches: Set<CachedEmbedding>) {
+    this.#spec = spec;
+    this.#caches = caches;
     this.name = spec.name;
     this.dim = spec.width;
     this.#client = client;
@@ -32,6 +43,32 @@ export class Embedding {
     const values = into ?? new Float32Array(keys.length * this.dim);
     await this.#client.pull(keys, values, { ...options, clock: this.#control.clock });
     return values;
+  }
+
+  /** A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip. */
+  async pushPull(push: KeysAndGradients, pullKeys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
+    const scale = this.#control.gradientScale(push.gradients);
+    const values = into ?? new Float32Array(pullKeys.length * this.dim);
+    await this.#client.pushPull(push, pullKeys, values, { ...options, clock: this.#control.clock, scale });
+    return values;
+  }
+
+  /**
+   * A cache of this worker's own for some of the rows, whose bounds say how far what it holds may be from the servers. Throws UNSUPPORTED
+   * unless the table counts versions and its consistency is "asp" (the bounds of a cache take the place of those by clocks), and for assign,
+   * min and max.
+   */
+  cached(options: CacheOptions): CachedEmbedding {
+    const { versions, updates, staleness, optimizer } = this.#spec;
+    if (!versions) throw new WeighbridgeError("UNSUPPORTED", `${this.name} counts no versions of its rows: create it with versions: true`);
+    if (updates !== "async" || staleness !== undefined)
+      throw new WeighbridgeError("UNSUPPORTED", `${this.name} is bound by clocks; rows are cached of tables whose consistency is "asp"`);
+    if (UNSUMMABLE.has(optimizer.type))
+      throw new WeighbridgeError("UNSUPPORTED", `${this.name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
+    const cache = new RowCache({ ...this.#client.options, optimizer, cache: options });
+    const cached: CachedEmbedding = new CachedEmbedding(this, cache, this.#control, () => this.#caches.delete(cached));
+    this.#caches.add(cached);
+    return cached;
   }
 
   /** Changes the learning rate, its schedule or the consistency bound, for all workers, while training goes on. */

@@ -1,11 +1,14 @@
 // parameter-control — what a parameter's handle needs of its session: the worker's clock, the clipping of gradients, and changes for everybody.
 
 import type { WaitOptions } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import { parameterClear, parameterConfigure } from "../functions/parameters/parameter-functions.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import type { ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
+import type { CallSubject } from "../worker/call-subject.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
+import { checkOptions } from "./known-options.ts";
 
 /** What may change while training goes on. What is left out stays. */
 export type ParameterSettings = {
@@ -14,6 +17,9 @@ export type ParameterSettings = {
   /** How many clocks a read may be behind; Infinity: any number. */
   readonly staleness?: number;
 };
+
+/** A pass over so many floats takes about a quarter of a millisecond. */
+const WHOLE_CHECK_FLOATS = 262_144;
 
 export type ParameterControlOptions = {
   readonly functions: FunctionClient;
@@ -26,30 +32,55 @@ export type ParameterControlOptions = {
 export class ParameterControl {
   readonly #options: ParameterControlOptions;
   readonly #clipNorm: number | null;
+  readonly #subject: CallSubject;
 
   constructor(options: ParameterControlOptions) {
     this.#options = options;
     this.#clipNorm = options.spec.optimizer.clipNorm ?? null;
+    this.#subject = { name: options.spec.name, maker: options.spec.kind === "tensor" ? "tensor" : "embedding" };
   }
 
   get clock(): number {
     return this.#options.clock();
   }
 
-  /** What a gradient is multiplied with so that its norm is at most what the optimizer allows. */
+  /**
+   * Refuses a gradient of up to WHOLE_CHECK_FLOATS that is not finite before anything of it is sent, where the optimizer asks for that. Of longer
+   * ones the servers refuse the blocks it concerns.
+   */
+  #checkFinite(gradient: Float32Array): void {
+    const { name, optimizer } = this.#options.spec;
+    if (optimizer.nonFinite !== "refuse" || gradient.length > WHOLE_CHECK_FLOATS) return;
+    let total = 0; // of at most 2^18 floats: it is finite exactly when all of them are
+    for (let i = 0; i < gradient.length; i++) total += gradient[i] as number;
+    if (Number.isFinite(total)) return;
+    const index = gradient.findIndex((value) => !Number.isFinite(value));
+    throw new WeighbridgeError("NOT_FINITE", `${name}: element ${index} of the gradient is ${gradient[index]}; nothing of it was pushed`);
+  }
+
+  /** What a gradient is multiplied with so that its norm is at most what the optimizer allows. What is not finite does not count: the servers see to it. */
   gradientScale(gradient: Float32Array): number {
-    return this.#clipNorm === null ? 1 : clipScale(gradientNorm(gradient), this.#clipNorm);
+    if (!(gradient instanceof Float32Array)) return 1; // whoever sends it says what is wrong with it
+    this.#checkFinite(gradient);
+    if (this.#clipNorm === null) return 1;
+    const norm = gradientNorm(gradient);
+    return clipScale(Number.isFinite(norm) ? norm : gradientNorm(gradient.filter(Number.isFinite)), this.#clipNorm);
   }
 
   async configure(settings: ParameterSettings, wait: WaitOptions): Promise<void> {
     const { functions, parameter } = this.#options;
+    checkOptions(settings, ["learningRate", "schedule", "staleness"], `the settings of ${this.#options.spec.name}`);
     const { staleness, ...rest } = settings;
     const body = { ...rest, ...(staleness === undefined ? {} : { staleness: staleness === Infinity ? "any" : staleness }) };
-    await functions.callAll(parameterConfigure, { parameter, settings: JSON.stringify(body) }, { ...wait, scope: parameter });
+    await functions.callAll(
+      parameterConfigure,
+      { parameter, settings: JSON.stringify(body) },
+      { ...wait, scope: parameter, subject: this.#subject },
+    );
   }
 
   async clear(wait: WaitOptions): Promise<void> {
     const { functions, parameter } = this.#options;
-    await functions.callAll(parameterClear, { parameter }, { ...wait, scope: parameter });
+    await functions.callAll(parameterClear, { parameter }, { ...wait, scope: parameter, subject: this.#subject });
   }
 }

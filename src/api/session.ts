@@ -4,13 +4,14 @@
 // Invariants:
 //   S1. Two workers that describe one parameter differently: the second gets SPEC_MISMATCH with the differences, and nothing changes.
 //   S2. `clock` never waits. It travels behind everything this worker sent before it.
-//   S3. A worker that was taken for dead and lives, or whose server was restarted, joins the clock set again by itself; the call that found it
-//       out fails with NOT_JOINED, and may be repeated.
+//   S3. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
+//       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE, and may be repeated.
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { checkpointFunction } from "../functions/checkpoint/checkpoint-function.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../functions/parameters/clock-functions.ts";
 import { parameterCreate, parameterList } from "../functions/parameters/parameter-functions.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
@@ -22,15 +23,28 @@ import { type InitializerSpec, resolveInitializer } from "../store/initializers/
 import { decodeParameterSpec, type ParameterSpec, parameterNumber, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
+import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
+import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
-import { type FunctionCallSettings, FunctionClient } from "../worker/function-client.ts";
+import { type FunctionCallSettings, FunctionClient, type FunctionLoad } from "../worker/function-client.ts";
 import { RowPlanner } from "../worker/row-plan.ts";
 import { TableClient } from "../worker/table-client.ts";
 import { TensorClient } from "../worker/tensor-client.ts";
 import type { Worker } from "../worker/worker.ts";
+import { WorkerLinks } from "../worker/worker-links.ts";
+import type { CachedEmbedding } from "./cached-embedding.ts";
+import {
+  type CheckpointOptions,
+  type CheckpointServers,
+  type RestoredCheckpoint,
+  restoreCheckpoint,
+  type TakenCheckpoint,
+  takeCheckpoint,
+} from "./checkpoint.ts";
 import { type Consistency, engineConsistency } from "./consistency.ts";
 import { Embedding } from "./embedding.ts";
+import { checkOptions } from "./known-options.ts";
 import { ParameterControl } from "./parameter-control.ts";
 import { Tensor } from "./tensor.ts";
 
@@ -43,6 +57,8 @@ export type ClusterNode = {
   readonly myRank: number;
   readonly numServers: number;
   readonly numWorkers: number;
+  /** For parameters whose links ask for it. */
+  readonly compression?: GeneralCompression | undefined;
   barrier(customerId: number, group: number, wait?: WaitOptions): Promise<void>;
   finalize(options?: { readonly barrier?: boolean } & WaitOptions): Promise<void>;
   close(): Promise<void>;
@@ -55,6 +71,8 @@ type CommonOptions = {
   readonly optimizer?: OptimizerSpec;
   /** Defaults to "asp". */
   readonly consistency?: Consistency;
+  /** What links carry instead of values and keys as they are. Left out, those. */
+  readonly link?: Partial<LinkEncoding>;
 };
 
 export type TensorOptions = CommonOptions & { readonly shape: readonly number[] };
@@ -71,6 +89,8 @@ export type EmbeddingOptions = CommonOptions & {
 /** Where a function of the user's own is called. */
 export type FunctionTarget = { readonly server: number } | { readonly key: bigint };
 
+const COMMON_OPTIONS: readonly string[] = ["init", "optimizer", "consistency", "link"];
+
 /** CLOCK leaves after everything else. */
 const LAST_PRIORITY = -(2 ** 31);
 
@@ -79,6 +99,8 @@ export class Session {
   readonly #functions: FunctionClient;
   readonly #placement: Placement;
   readonly #planner: RowPlanner;
+  readonly #caches = new Set<CachedEmbedding>();
+  readonly #links: WorkerLinks;
   #clock = 0;
   #isJoining = false;
 
@@ -87,6 +109,8 @@ export class Session {
     this.#functions = new FunctionClient(worker, node.clock);
     this.#placement = rangePlacement({ servers: Array.from({ length: node.numServers }, (_, rank) => rank), epoch: 0 });
     this.#planner = new RowPlanner(new Arena({ shared: false }), this.#placement, hashText(`${node.myRank}`));
+    const { compression } = node;
+    this.#links = new WorkerLinks({ functions: this.#functions, planner: this.#planner, placement: this.#placement, compression });
   }
 
   /** Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers. */
@@ -120,20 +144,31 @@ export class Session {
 
   /** The tensor of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
   async tensor(name: string, options: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
+    checkOptions(options, ["shape", ...COMMON_OPTIONS], `the options of tensor ${name}`);
+    if (!Array.isArray(options.shape)) throw new WeighbridgeError("BAD_ARGUMENT", `tensor ${name} needs a shape: a list of whole numbers`);
     const shape = new TensorShape(options.shape);
-    const spec: TensorSpec = { kind: "tensor", name, shape: options.shape, ...commonSpec(options) };
+    const spec: TensorSpec = { kind: "tensor", name, shape: options.shape, ...commonSpec(options, "tensor") };
     const { parameter, control } = await this.#create(spec, wait);
-    const client = new TensorClient({ functions: this.#functions, placement: this.#placement, name, parameter, shape });
+    const encoded = this.#links.tensor(spec);
+    const client = new TensorClient({ functions: this.#functions, placement: this.#placement, name, parameter, shape, encoded });
     return new Tensor(spec, client, control);
   }
 
   /** The table of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
   async embedding(name: string, options: EmbeddingOptions, wait: WaitOptions = {}): Promise<Embedding> {
+    checkOptions(options, ["dim", "rows", "versions", ...COMMON_OPTIONS], `the options of embedding ${name}`);
     const { dim, rows, versions = false } = options;
-    const spec: TableSpec = { kind: "table", name, width: dim, rows, versions, ...commonSpec(options) };
+    if (!(Number.isSafeInteger(dim) && dim >= 1)) {
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `embedding ${name} needs a dim, the elements of a row: a whole number from 1 up, not ${dim}`,
+      );
+    }
+    const spec: TableSpec = { kind: "table", name, width: dim, rows, versions, ...commonSpec(options, "table") };
     const { parameter, control } = await this.#create(spec, wait);
-    const client = new TableClient({ functions: this.#functions, planner: this.#planner, name, parameter, width: dim, rowCountMax: rows });
-    return new Embedding(spec, client, control);
+    const common = { functions: this.#functions, planner: this.#planner, name, parameter };
+    const client = new TableClient({ ...common, width: dim, rowCountMax: rows, encoded: this.#links.table(spec) });
+    return new Embedding(spec, client, control, this.#caches);
   }
 
   /** Calls a function that the servers were started with, on one of them. Its errors come back as errors. */
@@ -155,6 +190,26 @@ export class Session {
     return await this.#functions.callAll(fn, request, options);
   }
 
+  /** Waits for something of this session, as long as `wait` allows; it goes on even when nobody waits any more. */
+  async wait<T>(promise: Promise<T>, what: string, wait: WaitOptions = {}): Promise<T> {
+    return await this.#functions.wait(promise, what, wait);
+  }
+
+  /** The server that owns this key, as tables place it. */
+  ownerOf(key: bigint): number {
+    return this.#serverOf({ key });
+  }
+
+  /** Counts the payload bytes of every function from now on. */
+  startRecord(): void {
+    this.#functions.startRecord();
+  }
+
+  /** What was counted since `startRecord`, or since the last time, by the functions' names. */
+  takeLoads(): ReadonlyMap<string, Readonly<FunctionLoad>> {
+    return this.#functions.takeLoads();
+  }
+
   /** Ends this worker's iteration and begins the next one, whose number is returned (S2). */
   clock(): number {
     this.#clock++;
@@ -162,6 +217,30 @@ export class Session {
       this.#node.log.warn("a server did not hear of the end of a clock", { clock: this.#clock, reason: reasonOf(thrown) });
     });
     return this.#clock;
+  }
+
+  /**
+   * Saves all parameters as they are when every worker has finished the clocks before this one's, while training goes on (spec/consistency.md, D1).
+   * One worker calls it. Rejects with QUEUE_FULL while another checkpoint is being taken, UNSUPPORTED when the servers have no place for
+   * it, CHECKPOINT_IO, ARENA_FULL; earlier checkpoints stay as they are.
+   */
+  async checkpoint(options: CheckpointOptions = {}, wait: WaitOptions = {}): Promise<TakenCheckpoint> {
+    const { clock = this.#clock } = options;
+    if (!(Number.isSafeInteger(clock) && clock >= this.#clock)) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `a checkpoint at clock ${clock}: this worker has finished ${this.#clock} already`);
+    }
+    const createdAt = new Date().toISOString();
+    return await takeCheckpoint(this.#checkpointServers(wait), { ...options, clock, createdAt });
+  }
+
+  /**
+   * Brings servers without parameters to where a checkpoint (the newest, or that of `step`) left off, however many servers took it, and this worker
+   * to its clock. Every worker of the cluster calls it. Rejects with CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, which name the file.
+   */
+  async restore({ step }: { readonly step?: number } = {}, wait: WaitOptions = {}): Promise<RestoredCheckpoint> {
+    const restored = await restoreCheckpoint(this.#checkpointServers(wait), step);
+    this.#clock = Math.max(this.#clock, restored.clock);
+    return restored;
   }
 
   /** Waits until every worker stands here. Rejects with NODE_DEAD when one dies meanwhile. */
@@ -182,12 +261,16 @@ export class Session {
     return [...specs.values()];
   }
 
-  /** Leaves the clock set and the cluster; by default together with all other nodes, so that servers stay until the last worker is done. */
+  /**
+   * Flushes what caches hold and top-k has kept, and leaves the clock set and the cluster; by default together with all other nodes, so that
+   * servers stay until the last worker is done.
+   */
   async close(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
     try {
-      await this.#functions.callAll(clockLeave, {}, { ...options, priority: LAST_PRIORITY });
+      await Promise.all([...this.#caches].map((cache) => cache.close(options)));
+      await this.#links.flush(this.#clock, options);
     } finally {
-      await this.#node.finalize(options);
+      await this.#leave(options);
     }
   }
 
@@ -202,9 +285,27 @@ export class Session {
     if (clocks.some((clock) => clock < this.#clock)) await this.#functions.callAll(clockAdvance, { clock: this.#clock }, wait);
   }
 
+  async #leave(options: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
+    try {
+      await this.#functions.callAll(clockLeave, {}, { ...options, priority: LAST_PRIORITY });
+    } finally {
+      await this.#node.finalize(options);
+    }
+  }
+
+  #checkpointServers(wait: WaitOptions): CheckpointServers {
+    return {
+      serverCount: this.serverCount,
+      // Behind everything else that was asked: what was pushed before is there before the cut.
+      ask: async (server, op, body) =>
+        (await this.#functions.call(checkpointFunction, server, { op, body }, { ...wait, priority: LAST_PRIORITY })).body,
+    };
+  }
+
   /** S3 */
   #joinAgain({ code }: WeighbridgeError): void {
-    if (code !== "NOT_JOINED" || this.#isJoining) return;
+    if ((code !== "NOT_JOINED" && code !== "STALE_UPDATE") || this.#isJoining) return;
+    this.#links.forgetKeyLists();
     this.#isJoining = true;
     this.#join({})
       .catch((thrown: unknown) => this.#node.log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }))
@@ -215,6 +316,7 @@ export class Session {
 
   async #create(spec: ParameterSpec, wait: WaitOptions): Promise<{ parameter: number; control: ParameterControl }> {
     const checked = decodeParameterSpec(JSON.stringify(spec));
+    this.#links.check(checked);
     const parameter = parameterNumber(checked.name);
     await this.#functions.callAll(parameterCreate, { spec: JSON.stringify(checked) }, wait);
     return { parameter, control: new ParameterControl({ functions: this.#functions, parameter, spec: checked, clock: () => this.#clock }) };
@@ -231,7 +333,12 @@ export class Session {
   }
 }
 
-function commonSpec(options: CommonOptions): Omit<TensorSpec, "kind" | "name" | "shape"> {
-  const { init = { type: "constant", value: 0 }, optimizer = { type: "sum" }, consistency = "asp" } = options;
-  return { initializer: resolveInitializer(init), optimizer: resolveOptimizer(optimizer), ...engineConsistency(consistency) };
+function commonSpec(options: CommonOptions, kind: "tensor" | "table"): Omit<TensorSpec, "kind" | "name" | "shape"> {
+  const { init = { type: "constant", value: 0 }, optimizer = { type: "sum" }, consistency = "asp", link } = options;
+  return {
+    initializer: resolveInitializer(init),
+    optimizer: resolveOptimizer(optimizer),
+    ...engineConsistency(consistency),
+    link: link === undefined ? undefined : linkEncoding(kind, link),
+  };
 }

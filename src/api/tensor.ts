@@ -2,7 +2,8 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import type { TensorSpec } from "../store/parameter-spec.ts";
-import type { RowList, TensorClient } from "../worker/tensor-client.ts";
+import type { RowList } from "../worker/block-rows.ts";
+import type { RowsAndGradients, TensorClient } from "../worker/tensor-client.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 
 export type CallOptions = WaitOptions & {
@@ -65,6 +66,34 @@ export class Tensor {
     return values;
   }
 
+  /** A push of some rows, and the whole tensor as it is right after that, block by block in one round trip. Throws OUT_OF_RANGE. */
+  async pushRowsPull(
+    rows: RowList,
+    gradients: Float32Array,
+    into: Float32Array = new Float32Array(this.size),
+    options: CallOptions = {},
+  ): Promise<Float32Array> {
+    const scale = this.#control.gradientScale(gradients);
+    await this.#client.pushRowsPull(rows, gradients, into, { ...options, clock: this.#control.clock, scale });
+    return into;
+  }
+
+  /** A push of some rows, and other rows as they are right after that, block by block in one round trip. Throws OUT_OF_RANGE. */
+  async pushPullRows(push: RowsAndGradients, pullRows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
+    const scale = this.#control.gradientScale(push.gradients);
+    const values = into ?? new Float32Array(pullRows.length * this.#client.shape.width);
+    await this.#client.pushPullRows(push, pullRows, values, { ...options, clock: this.#control.clock, scale });
+    return values;
+  }
+
+  /**
+   * Sends what top-k has kept for later, exactly; does nothing for a tensor without it. `session.close()` does it too. What could not be sent
+   * is kept.
+   */
+  async flushResidual(options: CallOptions = {}): Promise<void> {
+    await this.#client.flushResidual({ ...options, clock: this.#control.clock });
+  }
+
   /** Changes the learning rate, its schedule or the consistency bound, for all workers, while training goes on. */
   async configure(settings: ParameterSettings, options: WaitOptions = {}): Promise<void> {
     await this.#control.configure(settings, options);
@@ -73,5 +102,6 @@ export class Tensor {
   /** Removes the parameter from the servers. */
   async clear(options: WaitOptions = {}): Promise<void> {
     await this.#control.clear(options);
+    this.#client.dropResidual();
   }
 }

@@ -1,0 +1,402 @@
+// cached-embedding — Goal: a cache never shows less than its bounds allow, never hides the worker's own updates and never loses one; above all
+// not where Hetu's cache did (the tests that say so).
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { psFunction } from "../functions/ps-function.ts";
+import { EmbeddedCluster } from "../node/connect.ts";
+import { POLICY_NAMES } from "../worker/cache/eviction-policy.ts";
+import type { CacheOptions } from "../worker/cache/row-cache.ts";
+import type { CachedEmbedding } from "./cached-embedding.ts";
+import type { Embedding } from "./embedding.ts";
+import type { EmbeddingOptions, Session } from "./session.ts";
+
+const SERVER_COUNTS = [1, 2, 3];
+
+type Stage = { readonly table: Embedding; readonly cache: CachedEmbedding };
+
+async function stageOf(
+  session: Session | undefined,
+  cache: Partial<CacheOptions> = {},
+  options: Partial<EmbeddingOptions> = {},
+): Promise<Stage> {
+  assert.ok(session !== undefined);
+  const table = await session.embedding("e", { dim: 2, versions: true, ...options });
+  return { table, cache: table.cached({ rows: 8, ...cache }) };
+}
+
+/** A row of `dim` elements, all `value`, for each key. */
+function rowsOf(keys: readonly (number | bigint)[], value: number, dim = 2): Float32Array {
+  return new Float32Array(keys.length * dim).fill(value);
+}
+
+async function read({ cache }: Stage, key: number): Promise<number | undefined> {
+  return (await cache.lookup([key]))[0];
+}
+
+async function stored({ table }: Stage, key: number): Promise<number | undefined> {
+  return (await table.pull([key]))[0];
+}
+
+async function add({ cache }: Stage, key: number, value = 1): Promise<void> {
+  await cache.update([key], rowsOf([key], value));
+}
+
+/** Takes rows of table "e" away, as a restore to before they were made would: initial values, versions from 0 on. */
+const setBack = psFunction({
+  name: "set-back",
+  request: { keys: "u64[]" },
+  response: {},
+  handler: ({ parameters, arena }, { keys }) => {
+    const list = arena.allocate(keys.byteLength);
+    new BigUint64Array(arena.memory.buffer, list, keys.length).set(keys);
+    parameters.tableOf("e").store.remove(list, keys.length);
+    arena.release(list, keys.byteLength);
+    return {};
+  },
+});
+
+for (const servers of SERVER_COUNTS) {
+  const over = `${servers} server${servers === 1 ? "" : "s"}`;
+
+  test(`Hetu's defect 1, ${over}: a lookup that some servers have nothing of reads every row`, async () => {
+    await using cluster = await EmbeddedCluster.start({ servers });
+    const stage = await stageOf(cluster.session, { rows: 10 }, { init: { type: "constant", value: 7 } });
+    for (let first = 0; first < 40; first++) {
+      assert.deepEqual(await stage.cache.lookup([first]), rowsOf([first], 7), `key ${first}`);
+      const keys = [first + 60, first, first + 70];
+      assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 7), `from key ${first}`);
+      await stage.cache.update(keys, rowsOf(keys, 0));
+      const into = new Float32Array(4);
+      await stage.cache.pushPull([first + 1, first], into, [first + 70], rowsOf([1], 0));
+      assert.deepEqual(into, rowsOf([1, 2], 7));
+    }
+  });
+
+  test(`Hetu's defect 2, ${over}: rows that are evicted in any order are pushed to their own servers`, async () => {
+    for (const policy of POLICY_NAMES) {
+      await using cluster = await EmbeddedCluster.start({ servers });
+      const stage = await stageOf(cluster.session, { rows: 2, policy, pushBound: 100, pullBound: 100 });
+      const keys = [90, 10, 81, 3, 70, 11, 44, 2 ** 40, 5];
+      for (const key of keys) {
+        await stage.cache.lookup([key]);
+        await add(stage, key, key % 97);
+        await add(stage, key, 1);
+      }
+      await stage.cache.flush();
+      const pulled = await stage.table.pull(keys);
+      const expected = keys.flatMap((key) => [(key % 97) + 1, (key % 97) + 1]);
+      assert.deepEqual([...pulled], expected, policy);
+      assert.deepEqual([...(await stage.table.pull([71, 80, 82, 4]))], [0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+  });
+
+  test(`Hetu's defect 3, ${over}: pushPull counts an update once, here and on the server, and so do the versions`, async () => {
+    await using cluster = await EmbeddedCluster.start({ servers });
+    const stage = await stageOf(cluster.session);
+    const into = new Float32Array(2);
+    for (let i = 1; i <= 4; i++) {
+      await stage.cache.pushPull([1], into, [1], rowsOf([1], 1));
+      assert.deepEqual([...into], [i, i]);
+      assert.equal(await read(stage, 1), i);
+      assert.equal(await stored(stage, 1), i);
+    }
+    const { hits, stale, misses } = stage.cache.statistics();
+    assert.deepEqual({ hits, stale, misses }, { hits: 7, stale: 0, misses: 1 }, "versions agree: the row travelled once");
+  });
+
+  test(`Hetu's defect 4, ${over}: a row that was evicted with pending updates is read with them`, async () => {
+    for (const policy of POLICY_NAMES) {
+      await using cluster = await EmbeddedCluster.start({ servers });
+      const stage = await stageOf(cluster.session, { rows: 1, policy, pushBound: 10, pullBound: 10 });
+      await read(stage, 1);
+      await add(stage, 1);
+      assert.equal(stage.cache.statistics().rowsPending, 1);
+      await stage.cache.lookup([2]);
+      assert.equal(await read(stage, 1), 1, policy);
+    }
+  });
+
+  test(`Hetu's defect 5, ${over}: flush and close push all that is pending, and so does the end of a session`, async () => {
+    await using cluster = await EmbeddedCluster.start({ servers, workers: 2 });
+    const [mine, theirs] = cluster.sessions;
+    const stage = await stageOf(mine, { rows: 50, pushBound: Infinity });
+    const other = await stageOf(theirs);
+    const keys = Array.from({ length: 50 }, (_, i) => i);
+    const sums: number[] = [];
+    const updateAll = async (): Promise<void> => {
+      await stage.cache.lookup(keys);
+      await stage.cache.update(keys, rowsOf(keys, 1));
+      sums.push((await other.table.pull(keys)).reduce((sum, value) => sum + value, 0));
+    };
+    await updateAll();
+    await stage.cache.flush();
+    await updateAll();
+    await Promise.all([stage.cache.close(), stage.cache.close()]);
+    await stage.cache.close();
+    await assert.rejects(read(stage, 1), (error) => isWeighbridgeError(error, "CLOSED"));
+    sums.push((await other.table.pull(keys)).reduce((sum, value) => sum + value, 0));
+    const again = stage.table.cached({ rows: 50, pushBound: Infinity });
+    await again.lookup(keys);
+    await again.update(keys, rowsOf(keys, 1));
+    await mine?.close({ barrier: false });
+    sums.push((await other.table.pull(keys)).reduce((sum, value) => sum + value, 0));
+    assert.deepEqual(sums, [0, 100, 200, 300]);
+  });
+
+  test(`Hetu's defect 5, ${over}: rows that were set back on the servers are read anew, even at the version they had`, async () => {
+    await using cluster = await EmbeddedCluster.start({ servers, workers: 2, functions: [setBack] });
+    const [mine, theirs] = cluster.sessions;
+    const stage = await stageOf(mine, { pullBound: Infinity });
+    const other = await stageOf(theirs);
+    const keys = [1, 2, 3, 4, 5];
+    await stage.cache.lookup(keys);
+    for (let i = 0; i < 3; i++) await stage.cache.update(keys, rowsOf(keys, 1));
+    assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 3));
+    await mine?.callAll(setBack, { keys: BigUint64Array.from(keys, BigInt) });
+    for (let i = 0; i < 3; i++) await other.table.push(keys, rowsOf(keys, 100));
+    assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 300));
+    assert.equal(stage.cache.statistics().resyncs, 1);
+    assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 300));
+  });
+
+  test(`Hetu's defect 6, ${over}: a push beside the caches is an update like any other, and statistics add up over servers`, async () => {
+    await using cluster = await EmbeddedCluster.start({ servers, workers: 2 });
+    const [mine, theirs] = cluster.sessions;
+    const stage = await stageOf(mine, { rows: 100 });
+    const other = await stageOf(theirs);
+    const keys = Array.from({ length: 60 }, (_, i) => i);
+    await stage.cache.lookup([...keys, ...keys]);
+    await other.table.push(keys.slice(0, 40), rowsOf(keys.slice(0, 40), 1));
+    const rows = await stage.cache.lookup(keys);
+    assert.deepEqual(rows.subarray(0, 80), rowsOf(keys.slice(0, 40), 1));
+    assert.deepEqual(rows.subarray(80), rowsOf(keys.slice(40), 0));
+    const { keysLookedUp, rowsLookedUp, misses, stale, hits, rowsCached } = stage.cache.statistics();
+    assert.deepEqual(
+      { keysLookedUp, rowsLookedUp, misses, stale, hits, rowsCached },
+      { keysLookedUp: 180, rowsLookedUp: 120, misses: 60, stale: 40, hits: 20, rowsCached: 60 },
+    );
+  });
+}
+
+test("operations of one worker that are not awaited run in the order of their calls", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const stage = await stageOf(cluster.session, { rows: 3, pushBound: 1, pullBound: 1 });
+  const keys = [1, 2, 3, 4, 5];
+  const reads: Promise<Float32Array>[] = [];
+  const updates: Promise<void>[] = [];
+  for (let i = 0; i < 20; i++) {
+    reads.push(stage.cache.lookup(keys));
+    updates.push(stage.cache.update(keys, rowsOf(keys, 1)));
+  }
+  for (const [i, rows] of (await Promise.all(reads)).entries()) assert.deepEqual(rows, rowsOf(keys, i));
+  await Promise.all(updates);
+});
+
+test("with a push bound of 2 own updates show at once and are pushed three at a time", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const stage = await stageOf(cluster.session, { pushBound: 2, pullBound: 2 }, { init: { type: "constant", value: 7 } });
+  await read(stage, 1);
+  const seen: unknown[] = [];
+  for (let i = 0; i < 3; i++) {
+    await add(stage, 1);
+    seen.push([await read(stage, 1), await stored(stage, 1)]);
+  }
+  assert.deepEqual(seen, [
+    [8, 7],
+    [9, 7],
+    [10, 10],
+  ]);
+});
+
+test("with a pull bound of 3 others' updates show when they are four, then eight", async () => {
+  await using cluster = await EmbeddedCluster.start({ workers: 2 });
+  const [one, two] = cluster.sessions;
+  const reader = await stageOf(one, { pullBound: 3 });
+  const writer = await stageOf(two);
+  const seen = [await read(reader, 1)];
+  for (let i = 0; i < 8; i++) {
+    await add(writer, 1);
+    seen.push(await read(reader, 1));
+  }
+  assert.deepEqual(seen, [0, 0, 0, 0, 4, 4, 4, 4, 8]);
+});
+
+test("a refreshed row has the worker's own pending updates on it", async () => {
+  await using cluster = await EmbeddedCluster.start({ workers: 2 });
+  const [one, two] = cluster.sessions;
+  const mine = await stageOf(one, { pushBound: 5 });
+  const theirs = await stageOf(two);
+  await read(mine, 1);
+  await add(mine, 1, 10);
+  await add(theirs, 1, 1);
+  assert.deepEqual([await read(mine, 1), await stored(mine, 1)], [11, 1]);
+});
+
+test("under sgd with a schedule a lone worker's cache has the very bits of the server, also when the rate is changed", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+  const [one, two] = cluster.sessions;
+  const options = {
+    dim: 5,
+    init: { type: "normal", std: 1, seed: 3 },
+    optimizer: { type: "sgd", learningRate: 0.3, weightDecay: 0.01, schedule: { type: "step", every: 2, factor: 0.7 } },
+  } as const;
+  const stage = await stageOf(one, { rows: 30, pushBound: 1 }, options);
+  const other = await stageOf(two, {}, options);
+  const keys = Array.from({ length: 30 }, (_, i) => i * 3);
+  for (let i = 0; i < 12; i++) {
+    await stage.cache.lookup(keys);
+    await stage.cache.update(
+      keys,
+      Float32Array.from({ length: 150 }, (_, j) => Math.sin(i * 150 + j)),
+    );
+    one?.clock();
+    if (i === 6) await other.table.configure({ learningRate: 0.05 });
+  }
+  await stage.cache.flush();
+  assert.deepEqual(await stage.cache.lookup(keys), await stage.table.pull(keys));
+  assert.equal(stage.cache.statistics().misses, 30);
+  assert.equal(stage.cache.statistics().stale, 0);
+});
+
+for (const type of ["adam", "adagrad", "momentum", "ftrl"] as const) {
+  test(`under ${type} own updates show after they were pushed, and a row that has some pending is pushed before it is read`, async () => {
+    await using cluster = await EmbeddedCluster.start({ servers: 2 });
+    const stage = await stageOf(cluster.session, { rows: 10, pushBound: 5, pullBound: 5 }, { optimizer: { type } });
+    const plain = await cluster.session.embedding("plain", { dim: 2, optimizer: { type } });
+    const keys = [1, 2, 3];
+    for (let i = 1; i <= 6; i++) {
+      const gradients = rowsOf(keys, i / 4);
+      await stage.cache.lookup(keys);
+      await stage.cache.update(keys, gradients);
+      await plain.push(keys, gradients);
+      assert.deepEqual(await stage.cache.lookup(keys), await plain.pull(keys), `update ${i}`);
+    }
+  });
+}
+
+test("bypassed, every read and update goes to the servers, and afterwards the cache still knows its own", async () => {
+  await using cluster = await EmbeddedCluster.start({ workers: 2 });
+  const [one, two] = cluster.sessions;
+  const stage = await stageOf(one, { pushBound: 9, pullBound: 9 });
+  const other = await stageOf(two);
+  await read(stage, 1);
+  await add(stage, 1);
+  await stage.cache.bypass(true);
+  assert.equal(await stored(stage, 1), 1);
+  await add(stage, 1);
+  assert.equal(await stored(stage, 1), 2);
+  await other.table.push([1], rowsOf([1], 10));
+  assert.equal(await read(stage, 1), 12);
+  await stage.cache.bypass(false);
+  assert.equal(await read(stage, 1), 2, "one update behind, which the bound allows");
+  await other.table.push([1], rowsOf([1], 10));
+  assert.equal(await read(stage, 1), 2);
+});
+
+test("updates that no server took are kept, shown and pushed later", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const stage = await stageOf(cluster.session, { rows: 4 });
+  const keys = [1, 2, 3, 4, 5, 6];
+  await stage.cache.lookup(keys);
+  await stage.table.clear();
+  await assert.rejects(stage.cache.update(keys, rowsOf(keys, 1)), (error) => isWeighbridgeError(error, "UNKNOWN_PARAMETER"));
+  await assert.rejects(stage.cache.lookup(keys), (error) => isWeighbridgeError(error, "UNKNOWN_PARAMETER"));
+  await assert.rejects(stage.cache.close(), (error) => isWeighbridgeError(error, "UNKNOWN_PARAMETER"));
+  assert.equal(stage.cache.statistics().rowsPending, 6);
+  await cluster.session.embedding("e", { dim: 2, versions: true });
+  assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 1));
+  await stage.cache.flush();
+  assert.deepEqual(await stage.table.pull(keys), rowsOf(keys, 1));
+  assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 1));
+  const { rowsCached, rowsPending } = stage.cache.statistics();
+  assert.deepEqual({ rowsCached, rowsPending }, { rowsCached: 4, rowsPending: 0 }, "failed lookups cost no room");
+});
+
+test("a caller that does not wait loses nothing", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const stage = await stageOf(cluster.session);
+  const signal = AbortSignal.abort();
+  await assert.rejects(stage.cache.update([1], rowsOf([1], 1), { signal }), (error) => isWeighbridgeError(error, "ABORTED"));
+  await assert.rejects(stage.cache.lookup([1], undefined, { signal }), (error) => isWeighbridgeError(error, "ABORTED"));
+  assert.equal(await read(stage, 1), 1);
+});
+
+test("gradients that are not finite are refused, skipped or zeroed before they are pending", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const bad = Float32Array.of(1, Number.NaN);
+  const refusing = await stageOf(cluster.session, { pushBound: 5 });
+  await assert.rejects(refusing.cache.update([1], bad), (error) => isWeighbridgeError(error, "NOT_FINITE"));
+  assert.deepEqual([...(await refusing.cache.lookup([1]))], [0, 0]);
+  for (const [nonFinite, expected] of [
+    ["skip", [0, 0]],
+    ["zero", [1, 0]],
+  ] as const) {
+    const table = await cluster.session.embedding(nonFinite, { dim: 2, versions: true, optimizer: { type: "sum", nonFinite } });
+    const cache = table.cached({ rows: 1, pushBound: 5 });
+    await cache.lookup([1]);
+    await cache.update([1], bad);
+    assert.deepEqual([...(await cache.lookup([1]))], expected);
+    assert.equal(cache.statistics().rowsPending, nonFinite === "skip" ? 0 : 1);
+  }
+});
+
+test("keys that repeat, none at all, and more rows than the cache has", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 3 });
+  for (const policy of POLICY_NAMES) {
+    const table = await cluster.session.embedding(policy, { dim: 3, versions: true });
+    const cache = table.cached({ rows: 5, policy, pushBound: 3, pullBound: 3 });
+    const keys = BigUint64Array.from({ length: 400 }, (_, i) => BigInt((i * 7) % 130) + 2n ** 63n);
+    const ones = new Float32Array(1200).fill(1);
+    const counts = new Map<bigint, number>();
+    for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
+    for (let i = 1; i <= 4; i++) {
+      await cache.update(keys, ones);
+      const rows = await cache.lookup(keys);
+      for (const [at, key] of keys.entries()) assert.equal(rows[at * 3 + 2], i * (counts.get(key) as number), `${policy}: key ${key}`);
+    }
+    assert.equal(cache.statistics().rowsCached, 5);
+    assert.equal((await cache.lookup([])).length, 0);
+    await cache.update([], new Float32Array(0));
+    await cache.pushPull([], new Float32Array(0), [], new Float32Array(0));
+  }
+});
+
+test("what cannot be is an error that says why, and changes nothing", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const { session } = cluster;
+  const table = await session.embedding("e", { dim: 2, versions: true, rows: 10 });
+  for (const options of [
+    { rows: 0 },
+    { rows: 1.5 },
+    { rows: 1, pullBound: -1 },
+    { rows: 1, pushBound: 0.5 },
+    { rows: 1, policy: "fifo" },
+  ]) {
+    assert.throws(
+      () => table.cached(options as CacheOptions),
+      (error) => isWeighbridgeError(error, "BAD_ARGUMENT"),
+    );
+  }
+  const plain = await session.embedding("plain", { dim: 2 });
+  assert.throws(
+    () => plain.cached({ rows: 1 }),
+    (error) => isWeighbridgeError(error, "UNSUPPORTED"),
+  );
+  const clocked = await session.embedding("clocked", { dim: 2, versions: true, consistency: { ssp: 1 } });
+  assert.throws(
+    () => clocked.cached({ rows: 1 }),
+    (error) => isWeighbridgeError(error, "UNSUPPORTED"),
+  );
+  const assigned = await session.embedding("assigned", { dim: 2, versions: true, optimizer: { type: "assign" } });
+  assert.throws(
+    () => assigned.cached({ rows: 1 }),
+    (error) => isWeighbridgeError(error, "UNSUPPORTED") && /assign/.test(error.message),
+  );
+  const cache = table.cached({ rows: 4 });
+  await assert.rejects(cache.lookup([10]), (error) => isWeighbridgeError(error, "OUT_OF_RANGE"));
+  await assert.rejects(cache.lookup([1], new Float32Array(3)), (error) => isWeighbridgeError(error, "VALUE_LENGTH"));
+  await assert.rejects(cache.update([1], new Float32Array(1)), (error) => isWeighbridgeError(error, "VALUE_LENGTH"));
+  assert.equal(cache.statistics().rowsUpdated, 0);
+});

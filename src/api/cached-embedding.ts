@@ -1,0 +1,86 @@
+// cached-embedding — a worker's cache of an embedding's rows, as a user meets it (HET). Only what goes through the cache is in it: a push of the
+// same worker beside it counts as somebody else's. Arrays given to a call belong to it until its promise settles.
+
+import type { WaitOptions } from "../base/deferred.ts";
+import type { CacheStatistics } from "../worker/cache/cache-statistics.ts";
+import type { RowCache } from "../worker/cache/row-cache.ts";
+import type { KeyList } from "../worker/key-lists.ts";
+import type { ParameterControl } from "./parameter-control.ts";
+import type { CallOptions } from "./tensor.ts";
+
+export class CachedEmbedding {
+  readonly name: string;
+  readonly dim: number;
+  readonly #cache: RowCache;
+  readonly #control: ParameterControl;
+  readonly #onClose: () => void;
+
+  /** For the embedding alone. */
+  constructor(embedding: { readonly name: string; readonly dim: number }, cache: RowCache, control: ParameterControl, onClose: () => void) {
+    this.name = embedding.name;
+    this.dim = embedding.dim;
+    this.#cache = cache;
+    this.#control = control;
+    this.#onClose = onClose;
+  }
+
+  /**
+   * The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Of each row at most `pullBound` updates by others
+   * are missing, and none of those made through this cache.
+   */
+  async lookup(keys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
+    const values = into ?? new Float32Array(keys.length * this.dim);
+    await this.#cache.lookup(keys, values, this.#call(options));
+    return values;
+  }
+
+  /**
+   * Gradients, a row for each key; those of a key that is named twice are added first. They are pushed once more than `pushBound` have come
+   * together for a row. What is wrong with them themselves (NOT_FINITE, lengths, keys) rejects and changes nothing; when a server does not take them the promise
+   * rejects too, but they are kept and pushed later: do not repeat them.
+   */
+  async update(keys: KeyList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
+    const scale = this.#control.gradientScale(gradients);
+    await this.#cache.update(keys, gradients, { ...this.#call(options), scale });
+  }
+
+  /** `update(pushKeys, gradients)`, then `lookup(pullKeys, into)`, in one round trip with nothing in between. */
+  async pushPull(
+    pullKeys: KeyList,
+    into: Float32Array,
+    pushKeys: KeyList,
+    gradients: Float32Array,
+    options: CallOptions = {},
+  ): Promise<void> {
+    const scale = this.#control.gradientScale(gradients);
+    await this.#cache.pushPull(pullKeys, into, pushKeys, gradients, { ...this.#call(options), scale });
+  }
+
+  /** Pushes everything that is pending: before a checkpoint, or when others should see it. */
+  async flush(options: CallOptions = {}): Promise<void> {
+    await this.#cache.flush(this.#call(options));
+  }
+
+  /** On: pushes everything that is pending, then all reads and updates go to the servers. Off: the cache serves again. */
+  async bypass(on: boolean, options: CallOptions = {}): Promise<void> {
+    await this.#cache.bypass(on, this.#call(options));
+  }
+
+  statistics(): CacheStatistics {
+    return this.#cache.statistics;
+  }
+
+  /** Pushes everything that is pending and gives the memory back. When that fails, nothing is lost, and it may be closed again. */
+  async close(options: CallOptions = {}): Promise<void> {
+    await this.#cache.close(this.#call(options));
+    this.#onClose();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #call(options: CallOptions): CallOptions & WaitOptions & { readonly clock: number } {
+    return { ...options, clock: this.#control.clock };
+  }
+}

@@ -1,0 +1,160 @@
+// checkpoint — takes and restores checkpoints of a whole cluster, from wherever the servers can be asked: a worker's session, the command line.
+// The servers freeze, write and read; this brings them together, and gives up on all of them when one fails.
+//
+//   cut (all frozen) ──► begin ──► write (all written) ──► commit            load (all loaded) ──► activate
+//
+// Invariants:
+//   C1. A checkpoint exists with the commit, whole, or not at all: a failure on the way removes what was written, and touches no earlier one.
+//   C2. All servers cut at one clock (spec/consistency.md, D1 to D3). The cut is asked for first and at once, so that what its caller does next comes after.
+//   C3. A checkpoint is restored by all servers, or by none.
+
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import * as messages from "../functions/checkpoint/checkpoint-messages.ts";
+import { PART_COUNT } from "../keys/placement.ts";
+import type { CheckpointManifest } from "../store/snapshot/checkpoint-manifest.ts";
+import type { JsonObject } from "../store/snapshot/json-value.ts";
+import type { ParameterRecord } from "../store/snapshot/parameter-record.ts";
+
+/** The way to the servers' checkpoint services. */
+export type CheckpointServers = {
+  readonly serverCount: number;
+  /** Rejects with what the server threw. */
+  ask(server: number, op: string, body: string): Promise<string>;
+};
+
+export type CheckpointOptions = {
+  /** A number for it, above those of all others there are. The cut's clock when left out, or the next number that is free. */
+  readonly step?: number | undefined;
+  /** The cut: every update of an earlier clock is in. For a session its own clock, when left out. */
+  readonly clock?: number | undefined;
+  /** The job's name, as `inspect` shows it. */
+  readonly job?: string | undefined;
+  /** How many checkpoints are to stay, this one included; all when left out. */
+  readonly keep?: number | undefined;
+  /** Called when every server has its part of the cut: nothing that is pushed from here on is in it. */
+  readonly onCut?: (() => void) | undefined;
+};
+
+export type TakenCheckpoint = {
+  readonly step: number;
+  readonly clock: number;
+  /** Its directory, as server 0 names it. */
+  readonly path: string;
+  /** What went wrong after it was complete. */
+  readonly warning: string | undefined;
+};
+
+export type RestoredCheckpoint = Omit<TakenCheckpoint, "warning"> & { readonly parameters: readonly string[] };
+
+const JOB_DEFAULT = "weighbridge";
+const COMMITTER = 0;
+/** How many clocks ahead of the slowest somebody without a clock looks, before it gives up. */
+const AHEAD_MAX = 1000;
+
+/** Throws what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO, ARENA_FULL, UNSUPPORTED without a place for it. */
+export async function takeCheckpoint(
+  servers: CheckpointServers,
+  options: CheckpointOptions & { readonly createdAt: string },
+): Promise<TakenCheckpoint> {
+  if (options.clock !== undefined) return await takeAt(servers, options.clock, options);
+  for (let ahead = 0; ; ahead = 2 * ahead + 1) {
+    const surveys = await askAll(servers, messages.SURVEY, {});
+    const clock = Math.max(...surveys.map(({ clockMin }) => clockMin)) + ahead;
+    try {
+      return await takeAt(servers, clock, options);
+    } catch (thrown) {
+      // Who has no clock of its own may be too late for the one it saw.
+      if (!isWeighbridgeError(thrown, "BAD_ARGUMENT") || !thrown.retryable || ahead > AHEAD_MAX) throw thrown;
+    }
+  }
+}
+
+async function takeAt(
+  servers: CheckpointServers,
+  clock: number,
+  { step: wanted, job = JOB_DEFAULT, keep, onCut, createdAt }: CheckpointOptions & { readonly createdAt: string },
+): Promise<TakenCheckpoint> {
+  const id = `${createdAt}@${clock}`;
+  let pending: string | undefined;
+  try {
+    const cuts = await askAll(servers, messages.CUT, { id, clock }); // C2
+    onCut?.();
+    const begun = await ask(servers, COMMITTER, messages.BEGIN, { step: wanted, stepMin: clock });
+    pending = begun.pending;
+    const reports = await askAll(servers, messages.WRITE, { ...begun, id, job, parameters: commonNames(cuts) });
+    const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "" });
+    const body = { pending, manifest: manifest as unknown as JsonObject, keep };
+    const { path, warning } = await ask(servers, COMMITTER, messages.COMMIT, body);
+    return { step: begun.step, clock, path, warning };
+  } catch (thrown) {
+    await abandon(servers, { id, pending }); // C1
+    throw thrown;
+  }
+}
+
+/** Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and BAD_ARGUMENT when there are parameters already, or later clocks. */
+export async function restoreCheckpoint(servers: CheckpointServers, step?: number): Promise<RestoredCheckpoint> {
+  try {
+    // One server says which is the newest, so that all take the same.
+    const loaded = await ask(servers, COMMITTER, messages.LOAD, { step });
+    await askAll(servers, messages.LOAD, { step: loaded.step });
+    await askAll(servers, messages.ACTIVATE, { step: loaded.step });
+    return loaded;
+  } catch (thrown) {
+    await Promise.allSettled(ranksOf(servers).map((server) => ask(servers, server, messages.DISCARD, {}))); // C3
+    throw thrown;
+  }
+}
+
+async function abandon(servers: CheckpointServers, what: messages.Abandon): Promise<void> {
+  // The servers first, then the one that removes the directory. Whoever cannot be asked gives up by itself (V1 of checkpoint-service.ts).
+  const ranks = ranksOf(servers).filter((server) => server !== COMMITTER);
+  await Promise.allSettled(ranks.map((server) => ask(servers, server, messages.ABANDON, what)));
+  await ask(servers, COMMITTER, messages.ABANDON, what).catch(() => {}); // as above
+}
+
+async function ask<Q, R>(servers: CheckpointServers, server: number, message: messages.CheckpointMessage<Q, R>, body: Q): Promise<R> {
+  const answer = await servers.ask(server, message.op, JSON.stringify(body));
+  return messages.parseBody(message.answer, answer, `the answer of server ${server} to ${message.op}`);
+}
+
+/** Waits for all, also when one fails, and throws the first failure, naming the server. */
+async function askAll<Q, R>(servers: CheckpointServers, message: messages.CheckpointMessage<Q, R>, body: Q): Promise<R[]> {
+  const outcomes = await Promise.allSettled(ranksOf(servers).map((server) => ask(servers, server, message, body)));
+  return outcomes.map((outcome, server) => {
+    if (outcome.status === "fulfilled") return outcome.value;
+    const { reason } = outcome as { readonly reason: unknown };
+    if (!(reason instanceof WeighbridgeError)) throw reason;
+    throw new WeighbridgeError(reason.code, `server ${server}: ${reasonOf(reason)}`, { cause: reason, retryable: reason.retryable });
+  });
+}
+
+function ranksOf({ serverCount }: CheckpointServers): number[] {
+  return Array.from({ length: serverCount }, (_, server) => server);
+}
+
+/** What every server has: a parameter that is just being made is in the next checkpoint. */
+function commonNames([first, ...others]: readonly messages.Frozen[]): readonly string[] {
+  return (first?.names ?? []).filter((name) => others.every(({ names }) => names.includes(name)));
+}
+
+type Cut = { readonly job: string; readonly step: number; readonly clock: number; readonly createdAt: string; readonly run: string };
+
+function manifestOf(reports: readonly messages.Report[], { job, step, clock, createdAt, run }: Cut): CheckpointManifest {
+  const [first] = reports;
+  const parameters = (first?.parameters ?? []).map((parameter): ParameterRecord => {
+    if (parameter.kind === "tensor") return parameter;
+    const rowCount = reports.reduce(
+      (sum, report) => sum + (report.parameters.find(({ name }) => name === parameter.name)?.rowCount ?? 0),
+      0,
+    );
+    return { ...parameter, rowCount };
+  });
+  const clocks = new Map<number, number>();
+  for (const { workers } of reports) {
+    for (const worker of workers) clocks.set(worker.rank, Math.min(worker.clock, clocks.get(worker.rank) ?? Infinity));
+  }
+  const workers = [...clocks].map(([rank, at]) => ({ rank, clock: at })).sort((a, b) => a.rank - b.rank);
+  const servers = reports.map(({ record }) => record);
+  return { job, step, clock, createdAt, serverCount: reports.length, partCount: PART_COUNT, parameters, servers, workers, state: { run } };
+}

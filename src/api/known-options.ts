@@ -1,0 +1,16 @@
+// known-options — refuses options that do not exist: a misspelt one would otherwise be taken for its default, silently.
+
+import { WeighbridgeError } from "../base/errors.ts";
+
+/** Throws BAD_ARGUMENT for what is no object, and for a name that is none of `known`. `what` is "the options of tensor w". */
+export function checkOptions(options: unknown, known: readonly string[], what: string): void {
+  if (typeof options !== "object" || options === null) {
+    throw new WeighbridgeError("BAD_ARGUMENT", `${what} are an object with ${known.join(", ")}, not ${String(options)}`);
+  }
+  const unknown = Object.keys(options).filter((name) => !known.includes(name));
+  if (unknown.length === 0) return;
+  throw new WeighbridgeError(
+    "BAD_ARGUMENT",
+    `${what} have no ${unknown.map((name) => JSON.stringify(name)).join(", ")}; there are ${known.join(", ")}`,
+  );
+}

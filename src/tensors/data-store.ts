@@ -1,0 +1,136 @@
+// data-store — Hetu's PushData, PullData and WaitData: arrays of any length by index, spread over the servers by index.
+
+import type { Session } from "../api/session.ts";
+import type { CallOptions } from "../api/tensor.ts";
+import type { WaitOptions } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { dataPull, dataPush } from "../functions/parameters/data-functions.ts";
+import { hashText } from "../keys/hash-text.ts";
+import { allEnded } from "../worker/function-client.ts";
+
+/** Indexes of data: whole numbers, as bigint up to 2^64 - 1. */
+export type IndexList = BigUint64Array | readonly (number | bigint)[];
+
+/** What one server is asked for: positions in the caller's list. */
+type Share = { readonly server: number; readonly positions: number[]; floatCount: number };
+
+/** How a query failed. */
+type Failure = { readonly thrown: unknown };
+
+const NO_FAILURE = Promise.resolve(undefined);
+/** Reads of data follow this worker's own pushes of data. */
+const SCOPE = hashText("wb/data");
+
+export class DataStore {
+  readonly #session: Session;
+  /** Those that go on or have failed. */
+  readonly #queries = new Map<number, Promise<Failure | undefined>>();
+  #next = 1;
+
+  constructor(session: Session) {
+    this.#session = session;
+  }
+
+  /** Throws VALUE_LENGTH or BAD_ARGUMENT before anything is sent. Returns the number of the query. */
+  push(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
+    const starts = startsOf(indexes, values, lengths);
+    return this.#begin(
+      this.#sharesOf(indexes, lengths).map(async ({ server, positions, floatCount }) => {
+        const own = new Float32Array(floatCount);
+        let at = 0;
+        for (const i of positions) {
+          const part = values.subarray(starts[i] as number, starts[i + 1] as number);
+          own.set(part, at);
+          at += part.length;
+        }
+        const request = { ...namesOf(indexes, lengths, positions), values: own };
+        await this.#session.call(dataPush, { server }, request, { ...options, scope: SCOPE });
+      }),
+    );
+  }
+
+  /** As `push`. `into` is filled when the query has ended. */
+  pull(indexes: IndexList, into: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
+    const starts = startsOf(indexes, into, lengths);
+    return this.#begin(
+      this.#sharesOf(indexes, lengths).map(async ({ server, positions }) => {
+        const { indexes: own } = namesOf(indexes, lengths, positions);
+        const found = await this.#session.call(dataPull, { server }, { indexes: own }, { ...options, scope: SCOPE });
+        positions.forEach((i, k) => {
+          if (found.lengths[k] === lengths[i]) return;
+          throw new WeighbridgeError("VALUE_LENGTH", `data ${indexes[i]} has ${found.lengths[k]} values, not ${lengths[i]}`);
+        });
+        let at = 0;
+        for (const i of positions) {
+          const length = lengths[i] as number;
+          into.set(found.values.subarray(at, at + length), starts[i] as number);
+          at += length;
+        }
+      }),
+    );
+  }
+
+  /** Throws BAD_ARGUMENT for a query that never was. A failure is told once. */
+  async wait(query: number, wait: WaitOptions): Promise<void> {
+    if (!(Number.isInteger(query) && query >= 1 && query < this.#next)) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `there is no query ${query} of data`);
+    }
+    const failure = await this.#session.wait(this.#queries.get(query) ?? NO_FAILURE, `query ${query} of data`, wait);
+    this.#queries.delete(query);
+    if (failure !== undefined) throw failure.thrown;
+  }
+
+  #begin(calls: readonly Promise<void>[]): number {
+    const query = this.#next++;
+    const done = allEnded(calls).then(
+      () => void this.#queries.delete(query),
+      (thrown: unknown) => ({ thrown }), // kept until somebody waits
+    );
+    this.#queries.set(query, done);
+    return query;
+  }
+
+  #sharesOf(indexes: IndexList, lengths: ArrayLike<number>): readonly Share[] {
+    const shares = new Map<number, Share>();
+    for (let i = 0; i < indexes.length; i++) {
+      const server = this.#session.ownerOf(BigInt(indexes[i] as number | bigint));
+      const share = shares.get(server) ?? { server, positions: [], floatCount: 0 };
+      shares.set(server, share);
+      share.positions.push(i);
+      share.floatCount += lengths[i] as number;
+    }
+    return [...shares.values()];
+  }
+}
+
+function namesOf(
+  indexes: IndexList,
+  lengths: ArrayLike<number>,
+  positions: readonly number[],
+): { readonly indexes: BigUint64Array; readonly lengths: Uint32Array } {
+  return {
+    indexes: BigUint64Array.from(positions, (i) => BigInt(indexes[i] as number | bigint)),
+    lengths: Uint32Array.from(positions, (i) => lengths[i] as number),
+  };
+}
+
+/** Where each array begins in `values`, and at the end where they all end. */
+function startsOf(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>): Float64Array {
+  if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", "the values of data must be a Float32Array");
+  const starts = new Float64Array(lengths.length + 1);
+  for (let i = 0; i < lengths.length; i++) {
+    const length = lengths[i] as number;
+    if (!(Number.isSafeInteger(length) && length >= 0)) throw new WeighbridgeError("BAD_ARGUMENT", `data of length ${length}`);
+    starts[i + 1] = (starts[i] as number) + length;
+  }
+  const total = starts[lengths.length];
+  if (indexes.length !== lengths.length || total !== values.length) {
+    const text = `${indexes.length} indexes, ${lengths.length} lengths of ${total} together, ${values.length} values`;
+    throw new WeighbridgeError("VALUE_LENGTH", text);
+  }
+  for (const index of indexes) {
+    if (typeof index === "bigint" ? BigInt.asUintN(64, index) === index : Number.isSafeInteger(index) && index >= 0) continue;
+    throw new WeighbridgeError("BAD_ARGUMENT", `indexes of data are whole numbers from 0 to 2^64 - 1, not ${String(index)}`);
+  }
+  return starts;
+}
