@@ -1,0 +1,82 @@
+// dense — y = x · Wᵀ + b, optionally with a ReLU behind it. Samples of any shape are taken as one row of numbers.
+
+import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
+import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
+import { checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
+import { PRODUCT, productScratchBytes } from "../layer-kernels.ts";
+import { createParameter, type Parameter } from "../parameter.ts";
+
+export type DenseOptions = {
+  readonly outputs: number;
+  readonly name?: string;
+  readonly activation?: "relu" | undefined;
+  /** Of the weights; He's by default. Biases start at 0. */
+  readonly initializer?: InitializerSpec;
+};
+
+export function dense(options: DenseOptions): LayerPlan {
+  return { kind: "dense", name: options.name, open: (site) => new Dense(site, options) };
+}
+
+class Dense implements Layer {
+  readonly name: string;
+  readonly outputShape: Shape;
+  readonly parameters: readonly Parameter[];
+  readonly statistics: readonly [] = [];
+  readonly #site: LayerSite;
+  readonly #isRelu: boolean;
+  readonly #inputs: number;
+  readonly #outputs: number;
+  readonly #weight: Parameter;
+  readonly #bias: Parameter;
+  readonly #output: Activations;
+  readonly #inputGradient: Activations | undefined;
+  #input: Activations | undefined;
+
+  constructor(site: LayerSite, options: DenseOptions) {
+    const { workspace, name, inputShape, sampleCountMax } = site;
+    this.name = name;
+    this.#site = site;
+    this.#isRelu = options.activation === "relu";
+    this.#inputs = floatsOf(inputShape);
+    this.#outputs = checkCount(`${name}: outputs`, options.outputs);
+    this.outputShape = [this.#outputs];
+    const initializer = options.initializer ?? { type: "he" };
+    this.#weight = createParameter(workspace, { name: `${name}.weight`, shape: [this.#outputs, this.#inputs], initializer });
+    this.#bias = createParameter(workspace, { name: `${name}.bias`, shape: [this.#outputs], initializer: { type: "constant", value: 0 } });
+    this.parameters = [this.#weight, this.#bias];
+    this.#output = new Activations(workspace, this.outputShape, sampleCountMax);
+    if (site.needsInputGradient) this.#inputGradient = new Activations(workspace, inputShape, sampleCountMax);
+    workspace.reserveScratch(productScratchBytes(Math.max(sampleCountMax, this.#outputs)));
+  }
+
+  forward(input: Activations): Activations {
+    const { inputShape, sampleCountMax, workspace } = this.#site;
+    checkActivations(this.name, input, inputShape, sampleCountMax);
+    const { sampleCount } = input;
+    this.#input = input;
+    this.#output.sampleCount = sampleCount;
+    const { address } = this.#output;
+    workspace.kernels.multiplyTransposed(sampleCount, this.#outputs, this.#inputs, input.address, this.#weight.address, address, 0);
+    workspace.kernels.addBiasToColumns(address, sampleCount, this.#outputs, this.#bias.address, Number(this.#isRelu));
+    return this.#output;
+  }
+
+  backward(outputGradient: Activations, ready: GradientReady): Activations | undefined {
+    checkActivations(`${this.name}: gradient`, outputGradient, this.outputShape, this.#input?.sampleCount ?? 0);
+    const { kernels, scratch } = this.#site.workspace;
+    const { address, sampleCount, floatCount } = outputGradient;
+    const [weight, bias, input] = [this.#weight, this.#bias, this.#input!];
+    if (this.#isRelu) kernels.reluGradient(address, this.#output.address, floatCount, address);
+    bias.gradient.fill(0);
+    kernels.addColumnSums(address, sampleCount, this.#outputs, bias.gradientAddress);
+    ready(bias);
+    const transposed = PRODUCT.firstTransposed;
+    kernels.multiply(this.#outputs, this.#inputs, sampleCount, address, input.address, weight.gradientAddress, transposed, scratch);
+    ready(weight);
+    if (this.#inputGradient === undefined) return undefined;
+    this.#inputGradient.sampleCount = sampleCount;
+    kernels.multiply(sampleCount, this.#inputs, this.#outputs, address, weight.address, this.#inputGradient.address, 0, scratch);
+    return this.#inputGradient;
+  }
+}

@@ -1,0 +1,57 @@
+// elementwise — ReLU and sigmoid as layers of their own: each output depends on one input, and its gradient on the output alone.
+
+import { Activations, checkActivations, type Shape } from "../activations.ts";
+import type { Layer, LayerPlan, LayerSite } from "../layer.ts";
+import type { LayerKernels } from "../layer-kernels.ts";
+
+type NamedOptions = { readonly name?: string };
+
+export function relu(options: NamedOptions = {}): LayerPlan {
+  return {
+    kind: "relu",
+    name: options.name,
+    open: (site) => new Elementwise(site, site.workspace.kernels.relu, site.workspace.kernels.reluGradient),
+  };
+}
+
+export function sigmoid(options: NamedOptions = {}): LayerPlan {
+  return {
+    kind: "sigmoid",
+    name: options.name,
+    open: (site) => new Elementwise(site, site.workspace.kernels.sigmoid, site.workspace.kernels.sigmoidGradient),
+  };
+}
+
+class Elementwise implements Layer {
+  readonly name: string;
+  readonly outputShape: Shape;
+  readonly parameters: readonly [] = [];
+  readonly statistics: readonly [] = [];
+  readonly #site: LayerSite;
+  readonly #apply: LayerKernels["relu"];
+  readonly #applyGradient: LayerKernels["reluGradient"];
+  readonly #output: Activations;
+
+  constructor(site: LayerSite, apply: LayerKernels["relu"], applyGradient: LayerKernels["reluGradient"]) {
+    this.name = site.name;
+    this.outputShape = site.inputShape;
+    this.#site = site;
+    this.#apply = apply;
+    this.#applyGradient = applyGradient;
+    this.#output = new Activations(site.workspace, site.inputShape, site.sampleCountMax);
+  }
+
+  forward(input: Activations): Activations {
+    checkActivations(this.name, input, this.outputShape, this.#site.sampleCountMax);
+    this.#output.sampleCount = input.sampleCount;
+    this.#apply(input.address, input.floatCount, this.#output.address);
+    return this.#output;
+  }
+
+  /** In place: the gradient of the output becomes that of the input. */
+  backward(outputGradient: Activations): Activations {
+    checkActivations(`${this.name}: gradient`, outputGradient, this.outputShape, this.#output.sampleCount);
+    this.#applyGradient(outputGradient.address, this.#output.address, outputGradient.floatCount, outputGradient.address);
+    return outputGradient;
+  }
+}

@@ -1,0 +1,64 @@
+// max-pool — the greatest of each size × size square of every channel; squares do not overlap, and what fills none is left out.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { Activations, checkActivations, type Shape } from "../activations.ts";
+import { checkCount, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
+
+/** Takes samples of [channels, height, width]. */
+export function maxPool(options: { readonly size: number; readonly name?: string }): LayerPlan {
+  return { kind: "pool", name: options.name, open: (site) => new MaxPool(site, options.size) };
+}
+
+class MaxPool implements Layer {
+  readonly name: string;
+  readonly outputShape: Shape;
+  readonly parameters: readonly [] = [];
+  readonly statistics: readonly [] = [];
+  readonly #site: LayerSite;
+  readonly #size: number;
+  readonly #output: Activations;
+  readonly #inputGradient: Activations | undefined;
+  /** For each output the index of its source within the plane. */
+  readonly #places: number;
+
+  constructor(site: LayerSite, size: number) {
+    const { workspace, name, inputShape, sampleCountMax } = site;
+    const [channels = 0, height = 0, width = 0] = inputShape;
+    this.name = name;
+    this.#site = site;
+    this.#size = checkCount(`${name}: size`, size);
+    if (inputShape.length !== 3 || size > height || size > width) {
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `${name}: expected samples of [channels, height, width] of at least ${size} × ${size}, got [${inputShape.join(", ")}]`,
+      );
+    }
+    this.outputShape = [channels, Math.floor(height / size), Math.floor(width / size)];
+    this.#output = new Activations(workspace, this.outputShape, sampleCountMax);
+    this.#places = workspace.words(this.#output.values.length).address;
+    if (site.needsInputGradient) this.#inputGradient = new Activations(workspace, inputShape, sampleCountMax);
+  }
+
+  forward(input: Activations): Activations {
+    const { inputShape, sampleCountMax, workspace } = this.#site;
+    checkActivations(this.name, input, inputShape, sampleCountMax);
+    const [channels = 0, height = 0, width = 0] = inputShape;
+    this.#output.sampleCount = input.sampleCount;
+    const planes = input.sampleCount * channels;
+    workspace.kernels.maxPool(input.address, planes, height, width, this.#size, this.#output.address, this.#places);
+    return this.#output;
+  }
+
+  backward(outputGradient: Activations): Activations | undefined {
+    checkActivations(`${this.name}: gradient`, outputGradient, this.outputShape, this.#output.sampleCount);
+    if (this.#inputGradient === undefined) return undefined;
+    const [channels = 0, height = 0, width = 0] = this.#site.inputShape;
+    const [, outHeight = 0, outWidth = 0] = this.outputShape;
+    const { address, sampleCount } = outputGradient;
+    const target = this.#inputGradient;
+    target.sampleCount = sampleCount;
+    const { kernels } = this.#site.workspace;
+    kernels.maxPoolGradient(address, this.#places, sampleCount * channels, outHeight * outWidth, height * width, target.address);
+    return target;
+  }
+}

@@ -1,0 +1,38 @@
+// squared-error — the mean of (output - target)², and its gradient, for ratings and other numbers.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { Activations, checkActivations } from "../activations.ts";
+import { checkCount } from "../layer.ts";
+import type { Workspace } from "../workspace.ts";
+
+export class SquaredError {
+  /** Of the outputs; valid until the next `compute`, and its backward's to overwrite. */
+  readonly gradient: Activations;
+
+  /** For samples of one number. */
+  constructor(workspace: Workspace, options: { readonly sampleCountMax: number }) {
+    this.gradient = new Activations(workspace, [1], checkCount("squared error: sampleCountMax", options.sampleCountMax));
+  }
+
+  /** The loss of a batch. As for softmax, loss and gradient are divided by `divisor`. Throws BAD_ARGUMENT. */
+  compute(outputs: Activations, targets: ArrayLike<number>, divisor: number = outputs.sampleCount): number {
+    const { gradient } = this;
+    checkActivations("squared error", outputs, gradient.shape, gradient.sampleCountMax);
+    const { sampleCount } = outputs;
+    if (targets.length !== sampleCount) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `squared error: expected ${sampleCount} targets, got ${targets.length}`);
+    }
+    if (!(divisor > 0)) throw new WeighbridgeError("BAD_ARGUMENT", `squared error: a divisor is above 0, not ${divisor}`);
+    gradient.sampleCount = sampleCount;
+    let loss = 0;
+    for (let i = 0; i < sampleCount; i++) {
+      const error = outputs.values[i]! - targets[i]!;
+      if (!Number.isFinite(targets[i]!)) {
+        throw new WeighbridgeError("BAD_ARGUMENT", `squared error: the target of sample ${i} is ${targets[i]}, expected a number`);
+      }
+      gradient.values[i] = (2 * error) / divisor;
+      loss += error * error;
+    }
+    return loss / divisor;
+  }
+}

@@ -1,0 +1,31 @@
+// lenet — LeNet-5 for digits of 28 × 28: two convolutions with pools, three dense layers; 61,706 parameters, named as in MindSpore's example.
+// The ReLU of a convolution stands behind its pool: the greatest of a square is the same before and after, and there is a quarter to do.
+
+import type { LayerPlan } from "../layer.ts";
+import { convolution } from "../layers/convolution.ts";
+import { dense } from "../layers/dense.ts";
+import { relu } from "../layers/elementwise.ts";
+import { maxPool } from "../layers/max-pool.ts";
+import { Sequential } from "../sequential.ts";
+import type { Workspace } from "../workspace.ts";
+
+export const LENET_INPUT: readonly [number, number, number] = [1, 28, 28];
+export const LENET_CLASSES = 10;
+
+export function lenetLayers(): readonly LayerPlan[] {
+  return [
+    convolution({ name: "conv1", channels: 6, size: 5, padding: 2 }),
+    maxPool({ size: 2 }),
+    relu(),
+    convolution({ name: "conv2", channels: 16, size: 5 }),
+    maxPool({ size: 2 }),
+    relu(),
+    dense({ name: "fc1", outputs: 120, activation: "relu" }),
+    dense({ name: "fc2", outputs: 84, activation: "relu" }),
+    dense({ name: "fc3", outputs: LENET_CLASSES }),
+  ];
+}
+
+export function createLenet(workspace: Workspace, options: { readonly sampleCountMax: number }): Sequential {
+  return new Sequential(workspace, { inputShape: LENET_INPUT, sampleCountMax: options.sampleCountMax, layers: lenetLayers() });
+}

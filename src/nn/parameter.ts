@@ -1,0 +1,47 @@
+// parameter — what a network learns: a name, a shape, first values, and two spans, values and gradient, that can be pushed and pulled as they
+// lie. First values are drawn as a server draws them: a network that is initialized here has the bits of one that was initialized there.
+
+import { SimdInitializerKernels } from "../kernel/initializer-kernels.ts";
+import { Initializer } from "../store/initializers/initializer.ts";
+import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
+import { floatsOf, type Shape } from "./activations.ts";
+import type { FloatSpan, Workspace } from "./workspace.ts";
+
+export type Parameter = {
+  /** Unique in its network, such as "conv1.weight". */
+  readonly name: string;
+  /** [outputs, inputs, …], as PyTorch and MindSpore have it: initializers read the fans from it. */
+  readonly shape: Shape;
+  readonly initializer: InitializerSpec;
+  readonly address: number;
+  readonly values: Float32Array;
+  readonly gradientAddress: number;
+  readonly gradient: Float32Array;
+};
+
+export type ParameterDescription = Pick<Parameter, "name" | "shape" | "initializer">;
+
+export function createParameter(workspace: Workspace, { name, shape, initializer }: ParameterDescription): Parameter {
+  const values: FloatSpan = workspace.floats(floatsOf(shape));
+  const gradient: FloatSpan = workspace.floats(floatsOf(shape));
+  return {
+    name,
+    shape,
+    initializer,
+    address: values.address,
+    values: values.values,
+    gradientAddress: gradient.address,
+    gradient: gradient.values,
+  };
+}
+
+/** First values of all parameters; equal seeds, names and shapes give equal values. */
+export function initializeParameters(workspace: Workspace, parameters: readonly Parameter[], seed: number): void {
+  const kernels = new SimdInitializerKernels(workspace.arena);
+  for (const { name, shape, initializer, address, values } of parameters) {
+    const spec = initializer.type === "constant" ? initializer : { ...initializer, seed };
+    const recipe = new Initializer(workspace.arena, kernels, workspace.quantiles, resolveInitializer(spec), { name, shape });
+    recipe.fill(address, values.length, 0);
+    recipe.close();
+  }
+}

@@ -1,0 +1,94 @@
+// sequential — layers one after the other: shapes are found from the first to the last, gradients flow from the last to the first.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { Activations, type Shape } from "./activations.ts";
+import { checkCount, type Layer, type LayerPlan, type Statistic } from "./layer.ts";
+import type { Parameter } from "./parameter.ts";
+import type { Workspace } from "./workspace.ts";
+
+export type SequentialOptions = {
+  readonly inputShape: Shape;
+  /** The most samples that a batch may have. */
+  readonly sampleCountMax: number;
+  readonly layers: readonly LayerPlan[];
+  /** True where something that learns lies before the network, such as an embedding. */
+  readonly needsInputGradient?: boolean;
+};
+
+/** Told during `backward` about each parameter whose gradient is final: last layers first. */
+export type OnGradient = (layerIndex: number, parameter: Parameter) => void;
+
+export class Sequential {
+  /** A place for the batch: set `sampleCount`, write `values`. */
+  readonly input: Activations;
+  readonly layers: readonly Layer[];
+  /** Of all layers, first layers first. */
+  readonly parameters: readonly Parameter[];
+  readonly statistics: readonly Statistic[];
+  /** What each layer gave last. */
+  readonly #outputs: Activations[] = [];
+
+  /** Throws BAD_ARGUMENT for layers that do not fit each other, and for names that occur twice. */
+  constructor(workspace: Workspace, options: SequentialOptions) {
+    const { inputShape, layers: plans, needsInputGradient = false } = options;
+    const sampleCountMax = checkCount("sampleCountMax", options.sampleCountMax);
+    if (plans.length === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a network has at least one layer");
+    this.input = new Activations(workspace, inputShape, sampleCountMax);
+    const names = namesOf(plans);
+    const layers: Layer[] = [];
+    for (const [i, plan] of plans.entries()) {
+      const shape = layers.at(-1)?.outputShape ?? inputShape;
+      const isLearning = needsInputGradient || layers.some(({ parameters }) => parameters.length > 0);
+      layers.push(plan.open({ workspace, name: names[i]!, inputShape: shape, sampleCountMax, needsInputGradient: isLearning }));
+    }
+    this.layers = layers;
+    this.parameters = layers.flatMap(({ parameters }) => parameters);
+    this.statistics = layers.flatMap(({ statistics }) => statistics);
+  }
+
+  get outputShape(): Shape {
+    return this.layers.at(-1)!.outputShape;
+  }
+
+  /** What the last layer gives for a batch, `input` by default. */
+  forward(options: { readonly isTraining: boolean; readonly input?: Activations }): Activations {
+    let activations = options.input ?? this.input;
+    for (const [i, layer] of this.layers.entries()) {
+      activations = layer.forward(activations, options.isTraining);
+      this.#outputs[i] = activations;
+    }
+    return activations;
+  }
+
+  /** Sets the gradients of all parameters; returns that of the input where the network was built for it. */
+  backward(outputGradient: Activations, onGradient?: OnGradient): Activations | undefined {
+    let gradient: Activations | undefined = outputGradient;
+    for (let i = this.layers.length - 1; i >= 0 && gradient !== undefined; i--) {
+      gradient = this.layers[i]!.backward(gradient, (parameter) => onGradient?.(i, parameter));
+    }
+    return gradient;
+  }
+
+  /** For a loss that is NaN: the first parameter, or else the first layer's output, that is not finite after the last `forward`. Slow. */
+  findNotFinite(): string | undefined {
+    for (const [i, layer] of this.layers.entries()) {
+      const parameter = layer.parameters.find(({ values }) => !values.every(Number.isFinite));
+      if (parameter !== undefined) return parameter.name;
+      if (this.#outputs[i]?.current.every(Number.isFinite) === false) return `the output of ${layer.name}`;
+    }
+    return undefined;
+  }
+}
+
+/** Own names, or the kind with a number: conv1, conv2, dense1. */
+function namesOf(plans: readonly LayerPlan[]): string[] {
+  const counts = new Map<string, number>();
+  const names = plans.map(({ kind, name }) => {
+    const count = (counts.get(kind) ?? 0) + 1;
+    counts.set(kind, count);
+    return name ?? `${kind}${count}`;
+  });
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", `two layers are called ${twice}`);
+  return names;
+}

@@ -1,0 +1,85 @@
+// workspace — the memory that a network works in: an arena, the layers' kernels on it, and the spans that its layers took. Not a pool:
+// everything is taken while a network is built and given back at once, so that a step allocates nothing.
+
+import { Arena } from "../kernel/arena.ts";
+import type { Kernels } from "../kernel/kernels.ts";
+import { QuantileTable } from "../kernel/normal-quantiles.ts";
+import { SimdKernels } from "../kernel/simd-kernels.ts";
+import { type LayerKernels, openLayerKernels } from "./layer-kernels.ts";
+
+const FLOAT_BYTES = 4;
+const DOUBLE_BYTES = 8;
+/** Address space only; networks for the examples are far smaller. */
+const BYTES_DEFAULT = 2 ** 30;
+
+export type FloatSpan = { readonly address: number; readonly values: Float32Array };
+
+export type WorkspaceOptions = {
+  /** An arena to share; one of 1 GiB address space by default. */
+  readonly arena?: Arena;
+  /** The kernels to use: those that suit the engine by default. */
+  readonly openKernels?: (arena: Arena) => LayerKernels;
+};
+
+export class Workspace {
+  readonly arena: Arena;
+  readonly kernels: LayerKernels;
+  /** Sums, copies and zeros of spans. */
+  readonly vectors: Pick<Kernels, "add" | "sum" | "axpy" | "copy" | "zero">;
+  /** For initializers; made when the first normal number is drawn, and kept for the arena's life. */
+  readonly quantiles: QuantileTable;
+  readonly #spans: { readonly address: number; readonly byteCount: number }[] = [];
+  #scratch = 0;
+  #scratchBytes = 0;
+
+  constructor(options: WorkspaceOptions = {}) {
+    const { arena = new Arena({ bytesMax: BYTES_DEFAULT }), openKernels = openLayerKernels } = options;
+    this.arena = arena;
+    this.kernels = openKernels(arena);
+    this.vectors = new SimdKernels(arena);
+    this.quantiles = new QuantileTable(arena);
+  }
+
+  /** Zeros. Throws ARENA_FULL. */
+  floats(count: number): FloatSpan {
+    const address = this.#take(count * FLOAT_BYTES);
+    return { address, values: new Float32Array(this.arena.memory.buffer, address, count) };
+  }
+
+  doubles(count: number): { readonly address: number; readonly values: Float64Array } {
+    const address = this.#take(count * DOUBLE_BYTES);
+    return { address, values: new Float64Array(this.arena.memory.buffer, address, count) };
+  }
+
+  /** For ids, labels and places, which kernels read as 32-bit words. */
+  words(count: number): { readonly address: number; readonly values: Int32Array } {
+    const address = this.#take(count * FLOAT_BYTES);
+    return { address, values: new Int32Array(this.arena.memory.buffer, address, count) };
+  }
+
+  /** Makes sure that `scratch` has at least so many bytes; for layers being built. */
+  reserveScratch(byteCount: number): void {
+    if (byteCount <= this.#scratchBytes) return;
+    this.#scratch = this.#take(byteCount); // what it was stays taken until close: it is small, and nothing is built twice
+    this.#scratchBytes = byteCount;
+  }
+
+  /** The address of bytes that belong to whichever kernel runs. */
+  get scratch(): number {
+    return this.#scratch;
+  }
+
+  /** Gives all spans back; every view of them is invalid from now on. */
+  close(): void {
+    for (const { address, byteCount } of this.#spans.splice(0)) this.arena.release(address, byteCount);
+    this.#scratch = 0;
+    this.#scratchBytes = 0;
+  }
+
+  #take(byteCount: number): number {
+    const address = this.arena.allocate(byteCount);
+    this.#spans.push({ address, byteCount });
+    this.vectors.zero(address, byteCount);
+    return address;
+  }
+}
