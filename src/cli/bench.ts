@@ -19,7 +19,6 @@ export function benchCommand(_invocation: Invocation): Command {
     .summary("measure how fast this machine pushes and pulls")
     .description("Runs the bench of the repository: raw ceiling and ours, interleaved.")
     .argument("[args...]", "the bench's own options")
-    .helpOption(false)
     .allowUnknownOption()
     .passThroughOptions()
     .addHelpText("after", HELP)

@@ -22,8 +22,9 @@ const INTERRUPTS: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 const HELP = `
 Every process runs the script, which learns its role, rank and cluster from the environment (start() of weighbridge/node reads it;
-WEIGHBRIDGE_* and DMLC_* variables are set). A script that is a worker only is started with --worker-only: scheduler and servers then
-run the ones built in, which sum what is pushed to application 0. A script that Node does not run is taken as a command. Without a
+WEIGHBRIDGE_* and DMLC_* variables are set). A script that is a worker only, as each one that calls connect() of weighbridge, is started
+with --worker-only: scheduler and servers then run the ones built in. That server holds the tensors and embeddings which the workers
+make, and sums what KVWorkers push to application 0. A script that Node does not run is taken as a command. Without a
 script the scheduler and the servers are started, and wait for workers that you start.
 
 The job ends when all processes have ended. When one fails, or on Ctrl-C, the others are ended too.

@@ -60,6 +60,7 @@ function program(invocation: Invocation): Command {
     .addHelpText("after", EXAMPLES);
   for (const make of COMMANDS) {
     const command = make(invocation).copyInheritedSettings(root);
+    if (make === benchCommand) command.helpOption(false); // Copied with the rest, but the bench explains itself.
     for (const inner of command.commands) inner.copyInheritedSettings(command).option("--verbose", VERBOSE);
     root.addCommand(command.option("--verbose", VERBOSE));
   }

@@ -14,7 +14,7 @@ Says who joins, dies, comes back and leaves. Ends once everybody has left.
 Example:
   $ weighbridge scheduler -s 2 -w 2 --scheduler-port 9700`;
 
-export function schedulerCommand(_invocation: Invocation): Command {
+export function schedulerCommand(invocation: Invocation): Command {
   const command = new Command("scheduler")
     .summary("start the scheduler")
     .description("Starts the scheduler of a cluster, or a script that is one.")
@@ -25,7 +25,7 @@ export function schedulerCommand(_invocation: Invocation): Command {
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
       const config = loadConfig({ options: { role: "scheduler" }, commandLine: configFlags(flags), env: process.env });
       if (script === undefined) await runScheduler(config);
-      else await runScript(config, scriptPath(script), args);
+      else await runScript(config, scriptPath(script), args, invocation);
     });
   return addConfigFlags(command, { except: ["role", "rank", "threads", "port", "advertiseHost"] });
 }

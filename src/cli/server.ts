@@ -13,8 +13,11 @@ import { runScript } from "./worker.ts";
 const APP_ID_MAX = 0xffff;
 
 const HELP = `
-The server built in sums what is pushed, for any number of values per key. With --threads N the process is N servers, each with its own
-thread, rank and port; --rank and --port are those of the first.
+The server built in holds the parameters that workers make with connect(), tensors and embeddings, with the optimizers that they name.
+To KVWorkers it sums what is pushed to its applications, for any number of values per key.
+
+With --threads N the process is N servers, each with its own thread, rank and port; --rank and --port are those of the first. When a
+script throws, the server ends with exit code 1.
 
 Examples:
   $ weighbridge server -s 2 -w 2 --scheduler-port 9700 --rank 0
@@ -37,7 +40,7 @@ export function serverCommand(invocation: Invocation): Command {
         const builtIn = { path: modulePath(import.meta.url, "./server-thread"), args: flags.apps.map(String) };
         invocation.exitCode = await runServerThreads(config, path === undefined ? builtIn : { path, args });
       } else if (path === undefined) await runServer(config, flags.apps);
-      else await runScript(config, path, args);
+      else await runScript(config, path, args, invocation);
     });
   return addConfigFlags(command, { except: ["role"] });
 }

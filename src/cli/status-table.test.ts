@@ -31,7 +31,7 @@ const REPLY: StatusReply = {
 
 test("is a headline and an aligned table", () => {
   assert.deepEqual(statusText(REPLY, "tcp://s:9").split("\n"), [
-    "job j1 is running: 2 of 3 nodes are there (1 server, 2 workers); scheduler up 1 min 1 s",
+    "job j1 is running: 2 of 3 nodes are there (1 of 1 server, 1 of 2 workers), 1 is dead; scheduler up 1 min 1 s",
     "",
     "node  role       rank  address    state           incarnation  heartbeat  label",
     "   1  scheduler     0  tcp://s:9  alive                     -          -  -",
@@ -42,9 +42,17 @@ test("is a headline and an aligned table", () => {
   ]);
 });
 
+test("says how many have left, and nothing of deaths when nobody died", () => {
+  const nodes = REPLY.nodes.map((node) => (node.role === "worker" ? { ...node, state: "left" as const } : node));
+  assert.match(
+    statusText({ ...REPLY, nodes }, "tcp://s:9"),
+    /: 1 of 3 nodes are there \(1 of 1 server, 0 of 2 workers\), 2 have left; sch/,
+  );
+});
+
 test("while the cluster forms, who waits counts as there", () => {
   const forming: StatusReply = { ...REPLY, phase: "forming", nodes: [] };
-  assert.match(statusText(forming, "tcp://s:9"), /is forming: 1 of 3 nodes are there/);
+  assert.match(statusText(forming, "tcp://s:9"), /is forming: 1 of 3 nodes are there \(0 of 1 server, 1 of 2 workers\);/);
 });
 
 test("tells durations in the unit that fits", () => {

@@ -2,7 +2,6 @@
 
 import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";
-import { countsText } from "./roster-teller.ts";
 import { type TextRow, textTable } from "./text-table.ts";
 
 const HEAD: TextRow = ["node", "role", "rank", "address", "state", "incarnation", "heartbeat", "label"];
@@ -17,9 +16,22 @@ export function statusText(reply: StatusReply, schedulerAddress: string): string
 }
 
 function headline({ job, phase, serverCount, workerCount, uptimeMs, nodes, waiting }: StatusReply): string {
-  const wanted = countsText(serverCount, workerCount);
-  const there = phase === "forming" ? waiting.length : nodes.filter(({ state }) => state === "alive").length;
-  return `job ${job} is ${phase}: ${there} of ${serverCount + workerCount} nodes are there (${wanted}); scheduler up ${durationText(uptimeMs)}`;
+  const there = phase === "forming" ? waiting : nodes.filter(({ state }) => state === "alive");
+  const countOf = (role: string): number => there.filter((entry) => entry.role === role).length;
+  const roles = `${ofAll(countOf("server"), serverCount, "server")}, ${ofAll(countOf("worker"), workerCount, "worker")}`;
+  const gone = (["dead", "left"] as const).flatMap((state) => goneText(nodes.filter((node) => node.state === state).length, state));
+  const counts = [`${there.length} of ${serverCount + workerCount} nodes are there (${roles})`, ...gone].join(", ");
+  return `job ${job} is ${phase}: ${counts}; scheduler up ${durationText(uptimeMs)}`;
+}
+
+function ofAll(count: number, all: number, role: string): string {
+  return `${count} of ${all} ${role}${all === 1 ? "" : "s"}`;
+}
+
+function goneText(count: number, state: "dead" | "left"): string[] {
+  if (count === 0) return [];
+  if (state === "dead") return [`${count} ${count === 1 ? "is" : "are"} dead`];
+  return [`${count} ${count === 1 ? "has" : "have"} left`];
 }
 
 function nodeRow({ node, role, rank, address, state, incarnation, heartbeatAgeMs, linked, label }: StatusEntry): TextRow {

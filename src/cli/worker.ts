@@ -11,12 +11,13 @@ import type { Invocation } from "./invocation.ts";
 import { scriptPath } from "./script.ts";
 
 const HELP = `
-The script calls start() of weighbridge/node, which finds everything in the environment.
+The script calls connect() of weighbridge, for a session with parameters, or start() of weighbridge/node, for ps-lite's words. Either
+finds its cluster in the environment, which this command sets. When the script throws, the worker ends with exit code 1.
 
 Example:
   $ weighbridge worker -s 1 -w 1 --scheduler-port 9700 train.ts --epochs 3`;
 
-export function workerCommand(_invocation: Invocation): Command {
+export function workerCommand(invocation: Invocation): Command {
   const command = new Command("worker")
     .summary("start one worker")
     .description("Starts one worker of a cluster: runs a script as that worker.")
@@ -26,15 +27,23 @@ export function workerCommand(_invocation: Invocation): Command {
     .addHelpText("after", HELP)
     .action(async (script: string, args: string[], flags: Flags) => {
       const path = scriptPath(script);
-      await runScript(loadConfig({ options: { role: "worker" }, commandLine: configFlags(flags), env: process.env }), path, args);
+      const config = loadConfig({ options: { role: "worker" }, commandLine: configFlags(flags), env: process.env });
+      await runScript(config, path, args, invocation);
     });
   return addConfigFlags(command, { except: ["role", "threads"] });
 }
 
-/** Runs a script in this process, as the node of this configuration. Throws what the script throws while it is loaded. */
-export async function runScript(config: NodeConfig, path: string, args: readonly string[]): Promise<void> {
+/** Runs a script in this process, as the node of this configuration. What it throws ends the process, as it would under `node script.ts`. */
+export async function runScript(config: NodeConfig, path: string, args: readonly string[], { isVerbose }: Invocation): Promise<void> {
   Object.assign(process.env, nodeEnvironment(config));
   process.argv.splice(1, process.argv.length, path, ...args);
-  tellErrorsInLines();
-  await import(pathToFileURL(path).href);
+  if (!isVerbose) tellErrorsInLines();
+  try {
+    await import(pathToFileURL(path).href);
+  } catch (thrown) {
+    // Not to the caller: the node that the script started would keep the process alive, heartbeats and all.
+    setImmediate(() => {
+      throw thrown;
+    });
+  }
 }

@@ -169,7 +169,8 @@ test("SSP: a worker may be ahead by the bound and no further; a raised bound let
   fast.clock();
   await w.pull();
   fast.clock();
-  await assert.rejects(w.pull(undefined, { deadlineMs: 50 }), (error) => isWeighbridgeError(error, "DEADLINE"));
+  const message = 'waited 50 ms for the pull of "w" (unless its consistency is asp, a slower worker may hold it)';
+  await assert.rejects(w.pull(undefined, { deadlineMs: 50 }), { code: "DEADLINE", message });
   const waiting = w.pull();
   await w.configure({ staleness: 3 });
   assert.deepEqual([...(await waiting)], [0]);
@@ -182,12 +183,41 @@ test("a gradient that is not finite is refused, and nothing of it is stored", as
   assert.deepEqual([...(await w.pull())], [0, 0, 0]);
 });
 
+test("a NaN anywhere in a gradient is found before any server has a part of it", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const table = await cluster.session.embedding("e", { dim: 1 });
+  const keys = BigUint64Array.from({ length: 20 }, (_, i) => BigInt(i));
+  const gradients = new Float32Array(20).fill(1);
+  gradients[19] = Number.NaN;
+  await assert.rejects(
+    table.push(keys, gradients),
+    (error) => isWeighbridgeError(error, "NOT_FINITE") && /e: element 19/.test(error.message),
+  );
+  assert.deepEqual(await table.pull(keys), new Float32Array(20));
+});
+
+test("an option that does not exist is refused, with those that do", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const misspelt = { shape: [4], consistancy: "bsp" } as unknown as { shape: number[] };
+  await assert.rejects(
+    cluster.session.tensor("w", misspelt),
+    (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /consistancy.*consistency/.test(error.message),
+  );
+  const w = await cluster.session.tensor("w", { shape: [4] });
+  await assert.rejects(w.configure({ learnrate: 3 } as Record<string, number>), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
+  await assert.rejects(
+    cluster.session.embedding("e", {} as { dim: number }),
+    (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /dim/.test(error.message),
+  );
+});
+
 test("wrong lengths, unknown parameters and cleared ones are errors at the caller", async () => {
   await using cluster = await EmbeddedCluster.start();
   const w = await cluster.session.tensor("w", { shape: [3] });
   await assert.rejects(w.push(new Float32Array(2)), (error) => isWeighbridgeError(error, "VALUE_LENGTH"));
   await w.clear();
-  await assert.rejects(w.pull(), (error) => isWeighbridgeError(error, "UNKNOWN_PARAMETER"));
+  const message = /^no parameter "w": server 0: .*; make it again with tensor\(\)$/;
+  await assert.rejects(w.pull(), { code: "UNKNOWN_PARAMETER", message });
 });
 
 test("a function of the user's own is called with types, by server or by key", async () => {
@@ -209,6 +239,12 @@ test("a function of the user's own is called with types, by server or by key", a
   assert.ok(total === 4 || total === 6);
 });
 
+test("sessions of a cluster inside the process can be closed like any others", async () => {
+  const cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+  await Promise.all(cluster.sessions.map((session) => session.close({ deadlineMs: 20_000 })));
+  await cluster.close();
+});
+
 test("the last push of a worker that leaves is not lost", async () => {
   await using cluster = await EmbeddedCluster.start({ workers: 2 });
   const [one, two] = cluster.sessions;
@@ -218,4 +254,47 @@ test("the last push of a worker that leaves is not lost", async () => {
   await w.push(Float32Array.of(5));
   await one.close({ barrier: false });
   assert.deepEqual([...(await late.pull())], [5]);
+});
+
+test("a push and pull of rows larger than frames and blocks gives what it pushed, over any number of servers", async () => {
+  for (const servers of [1, 2, 3]) {
+    await using cluster = await EmbeddedCluster.start({ servers });
+    const rowCount = 60_000;
+    const keys = Array.from({ length: rowCount }, (_, i) => (i * 7919) % 50_000); // some of them twice
+    const counts = new Map<number, number>();
+    for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
+    const gradients = new Float32Array(rowCount * 8).fill(1);
+    const pullKeys = Array.from({ length: rowCount }, (_, i) => (i * 31) % 55_000);
+    const expected = pullKeys.map((key) => counts.get(key) ?? 0);
+
+    const table = await cluster.session.embedding("table", { dim: 8 });
+    const rows = await table.pushPull({ keys, gradients }, pullKeys);
+    assert.deepEqual(
+      expected.map((_, i) => rows[8 * i + 7]),
+      expected,
+      `table, ${servers} servers`,
+    );
+
+    const tensor = await cluster.session.tensor("tensor", { shape: [55_000, 8] });
+    const some = await tensor.pushPullRows({ rows: keys, gradients }, pullKeys);
+    assert.deepEqual(
+      expected.map((_, i) => some[8 * i]),
+      expected,
+      `tensor, ${servers} servers`,
+    );
+    const whole = await tensor.pushRowsPull([54_999, 3], new Float32Array(16).fill(5));
+    assert.equal(whole.length, 55_000 * 8);
+    assert.deepEqual([whole[54_999 * 8], whole[3 * 8 + 7], whole[7]], [5, (counts.get(3) ?? 0) + 5, counts.get(0) ?? 0]);
+  }
+});
+
+test("a NaN among gradients that are clipped by their norm is treated by the policy, and the others are clipped by theirs", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const { session } = cluster;
+  const w = await session.tensor("w", { shape: [3], optimizer: { type: "sum", clipNorm: 5, nonFinite: "zero" } });
+  const values = await w.pushPull(Float32Array.of(6, NaN, 8));
+  assert.ok(Math.abs((values[0] as number) - 3) < 1e-5 && values[1] === 0 && Math.abs((values[2] as number) - 4) < 1e-5, values.join());
+  const refusing = await session.tensor("refusing", { shape: [2], optimizer: { type: "sum", clipNorm: 5 } });
+  await assert.rejects(refusing.push(Float32Array.of(1, Infinity)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
+  assert.deepEqual([...(await refusing.pull())], [0, 0]);
 });

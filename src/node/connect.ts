@@ -1,17 +1,20 @@
 // connect — a worker's session in a cluster of processes, or a whole cluster inside this one.
 
 import { randomUUID } from "node:crypto";
+import { checkOptions } from "../api/known-options.ts";
 import { Session } from "../api/session.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
 import { Postoffice, type PostofficeOptions } from "../kv/postoffice.ts";
+import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import type { Role } from "../wire/node-id.ts";
 import { loadConfig } from "./config/config.ts";
 import type { NodeConfigOptions } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
-import { startNode } from "./start.ts";
+import { checkpointOptions, startNode } from "./start.ts";
+import { zstd } from "./zstd.ts";
 
 /** Joins the cluster that options, environment and file describe, as a worker. Throws BAD_CONFIG, and what starting a node throws. */
 export async function connect(options: NodeConfigOptions = {}): Promise<Session> {
@@ -40,6 +43,12 @@ export type EmbeddedOptions = {
   readonly functions?: readonly PsFunction[];
   /** Memory for parameters, for each server. */
   readonly arenaBytesMax?: number;
+  /** Where the servers keep checkpoints; left out, none can be taken. */
+  readonly checkpointDir?: string;
+  /** As checkpointDir, kept by somebody else. */
+  readonly checkpointFiles?: SnapshotFiles;
+  /** A checkpoint, or a directory of checkpoints, to begin with. */
+  readonly restore?: string;
 };
 
 /** A cluster inside this process, over memory links: for tests and small jobs. One event loop serves all of it. */
@@ -54,7 +63,14 @@ export class EmbeddedCluster {
   }
 
   static async start(options: EmbeddedOptions = {}): Promise<EmbeddedCluster> {
+    checkOptions(
+      options,
+      ["servers", "workers", "functions", "arenaBytesMax", "checkpointDir", "checkpointFiles", "restore"],
+      "the options of a cluster inside the process",
+    );
     const { servers = 1, workers = 1, functions = [], arenaBytesMax } = options;
+    const { checkpointFiles } = options;
+    const checkpoints = { ...checkpointOptions(options), ...(checkpointFiles === undefined ? {} : { checkpointFiles }) };
     const hub = new MemoryHub();
     const clock = realClock();
     const node = (role: Role, rank: number, rest: Partial<PostofficeOptions> = {}): Promise<Postoffice> =>
@@ -69,14 +85,18 @@ export class EmbeddedCluster {
         log: SILENT_LOG,
         jobId: randomUUID(),
         incarnation: Date.now(),
+        compression: zstd(),
         ...rest,
       });
     const range = (count: number): number[] => Array.from({ length: count }, (_, rank) => rank);
     const offices = await Promise.all([
       node("scheduler", 0),
-      ...range(servers).map((rank) => node("server", rank, { listenAddress: `memory://server-${rank}`, functions, arenaBytesMax })),
+      ...range(servers).map((rank) =>
+        node("server", rank, { listenAddress: `memory://server-${rank}`, functions, arenaBytesMax, ...checkpoints }),
+      ),
       ...range(workers).map((rank) => node("worker", rank)),
     ]);
+    for (const office of offices) if (!office.isWorker) office.finalize().catch(() => {}); // they stay until the last worker has closed
     const sessions = await Promise.all(offices.filter(({ isWorker }) => isWorker).map((office) => Session.open(office)));
     return new EmbeddedCluster(offices, sessions);
   }

@@ -2,17 +2,21 @@
 
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { Postoffice, type PostofficeOptions } from "../kv/postoffice.ts";
 import type { Address } from "../transport/transport.ts";
 import { nameOf } from "../wire/node-id.ts";
+import { openCheckpoint } from "./checkpoint/open-checkpoint.ts";
+import { ServerFiles } from "./checkpoint/server-files.ts";
 import { loadConfig } from "./config/config.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
 import { loadFunctions } from "./function-module.ts";
+import { psliteOptions, speaksPslite } from "./pslite-transport.ts";
 import { realClock } from "./real-clock.ts";
 import { textLog } from "./text-log.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 import { wakefulLoop } from "./transport/wakeful-loop.ts";
+import { zstd } from "./zstd.ts";
 
 export type StartOptions = NodeConfigOptions & {
   /** False starts without waiting for the other nodes to be ready (ps-lite: StartAsync). */
@@ -52,12 +56,31 @@ export async function startNode(
     faults: hasFaults(config) ? config.faults : undefined,
     limits: { queuedMax: config.outboxMessagesMax, inFlightBytesMax: config.outboxBytesMax },
     arenaBytesMax: config.arenaBytesMax,
+    compression: zstd(),
     ...(role === "server" && config.functions !== undefined ? { functions: await loadFunctions(config.functions) } : {}),
+    ...(role === "server" ? checkpointOptions(config) : {}),
     jobId: randomUUID(),
     incarnation: Date.now(),
+    ...(speaksPslite(config)
+      ? { ...psliteOptions(config, { clock, log }), advertise: (bound: Address) => advertisedTcp(config, bound) }
+      : {}),
     ...options,
   });
   return office;
+}
+
+/** Where a server keeps checkpoints, and with which one it begins. */
+export function checkpointOptions({
+  checkpointDir,
+  restore,
+}: {
+  readonly checkpointDir?: string | undefined;
+  readonly restore?: string | undefined;
+}): Pick<PostofficeOptions, "checkpointFiles" | "restoreFrom"> {
+  return {
+    ...(checkpointDir === undefined ? {} : { checkpointFiles: new ServerFiles(resolve(checkpointDir)) }),
+    ...(restore === undefined ? {} : { restoreFrom: () => openCheckpoint(resolve(restore)) }),
+  };
 }
 
 /** Where the scheduler of this configuration listens. */
@@ -72,8 +95,12 @@ function serverAddress({ transport, socketDir, schedulerPort, host, port }: Node
 }
 
 /** The bound port, at the host that others are told. */
-function advertised({ transport, advertiseHost }: NodeConfig, bound: Address): Address {
-  return transport === "unix" ? bound : tcpAddress(advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1)));
+function advertised(config: NodeConfig, bound: Address): Address {
+  return config.transport === "unix" ? bound : advertisedTcp(config, bound);
+}
+
+function advertisedTcp({ advertiseHost }: NodeConfig, bound: Address): Address {
+  return tcpAddress(advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1)));
 }
 
 function tcpAddress(host: string, port: number): Address {

@@ -1,5 +1,6 @@
 // The door `weighbridge`: parameters by name, for workers in Node. The faces of other systems have doors of their own.
 
+export type { CachedEmbedding } from "../api/cached-embedding.ts";
 export type { Consistency } from "../api/consistency.ts";
 export type { Embedding } from "../api/embedding.ts";
 export type { ParameterSettings } from "../api/parameter-control.ts";
@@ -13,7 +14,13 @@ export type { InitializerSpec } from "../store/initializers/initializer-spec.ts"
 export type { ParameterSpec } from "../store/parameter-spec.ts";
 export type { ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 export type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
+export type { LinkEncoding, ValueCodecChoice } from "../wire/codecs/link-encoding.ts";
 export type { Fields, FieldType, FieldValues } from "../wire/function-schema.ts";
-export type { KeyList } from "../worker/table-client.ts";
-export type { RowList } from "../worker/tensor-client.ts";
+export type { RowList } from "../worker/block-rows.ts";
+export type { CacheStatistics } from "../worker/cache/cache-statistics.ts";
+export type { PolicyName } from "../worker/cache/eviction-policy.ts";
+export type { CacheOptions } from "../worker/cache/row-cache.ts";
+export type { KeyList } from "../worker/key-lists.ts";
+export type { KeysAndGradients } from "../worker/table-client.ts";
+export type { RowsAndGradients } from "../worker/tensor-client.ts";
 export { connect, EmbeddedCluster, type EmbeddedOptions } from "./connect.ts";

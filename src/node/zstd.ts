@@ -2,7 +2,8 @@
 // makes a quarter fewer bytes at half the speed; where one in a hundred is, no fewer.
 // Node's functions return a buffer of their own, which is copied: the payloads are short (a frame at most) and shrink first.
 
-import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
+// By one name: an older Node has no zstd, and must come far enough to say that it is too old.
+import * as zlib from "node:zlib";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { CompressionMethod, type GeneralCompression } from "../wire/codecs/general-compression.ts";
 
@@ -25,7 +26,7 @@ const ZSTD: GeneralCompression = {
   compress(source: Uint8Array, target: Uint8Array): number {
     // Where any output fits into one chunk, zstd works without buffers of its own: up to twice as fast.
     const chunkSize = source.length + (source.length >> 8) + CHUNK_BYTES_MIN;
-    const compressed = zstdCompressSync(source, { chunkSize, params: { [constants.ZSTD_c_compressionLevel]: LEVEL } });
+    const compressed = zlib.zstdCompressSync(source, { chunkSize, params: { [zlib.constants.ZSTD_c_compressionLevel]: LEVEL } });
     if (compressed.length > target.length) return 0;
     target.set(compressed);
     return compressed.length;
@@ -41,10 +42,10 @@ const ZSTD: GeneralCompression = {
 };
 
 function tryDecompress(source: Uint8Array, plainBytes: number): Uint8Array {
-  const params = { [constants.ZSTD_d_windowLogMax]: WINDOW_LOG_MAX };
+  const params = { [zlib.constants.ZSTD_d_windowLogMax]: WINDOW_LOG_MAX };
   const options = { chunkSize: Math.max(CHUNK_BYTES_MIN, plainBytes), maxOutputLength: plainBytes, params, info: true };
   try {
-    const { buffer, engine } = zstdDecompressSync(source, options) as unknown as Decompressed;
+    const { buffer, engine } = zlib.zstdDecompressSync(source, options) as unknown as Decompressed;
     if (engine.bytesWritten === source.length) return buffer;
   } catch (error) {
     throw new WeighbridgeError("BAD_REQUEST", `malformed payload: zstd: ${reasonOf(error)}`, { cause: error });

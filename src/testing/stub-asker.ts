@@ -14,6 +14,7 @@ export type StubRequest = {
   readonly app?: number;
   readonly customer?: number;
   readonly functionId?: number;
+  readonly command?: number;
   readonly flags?: number;
   readonly args?: readonly number[];
   readonly text?: string;
@@ -65,6 +66,7 @@ export class StubAsker {
     header.settled = 1;
     header.app = options.app ?? 0;
     header.customer = options.customer ?? 0;
+    header.command = options.command ?? 0;
     header.flags = options.flags ?? 0;
     header.payloadBytes = payload.length;
     Object.assign(header, { arg0, arg1, arg2, arg3 });

@@ -173,15 +173,20 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     kind: oneOf(["tcp", "unix"], "transport"),
     description: "How nodes talk: tcp, or unix for Unix sockets within one machine.",
     fallback: constant("tcp"),
+    dmlc: [{ name: "DMLC_LOCAL", note: "1: unix", translate: foreign.onSwitch("unix", "tcp") }],
+    mindspore: [{ name: "MS_COMM_TYPE", note: "tcp only", translate: foreign.words({ tcp: "tcp", TCP: "tcp" }, "tcp", NO_INFINIBAND) }],
+  },
+  van: {
+    kind: oneOf(["weighbridge", "zmq", "p3"], "van"),
+    description: "Whose protocol nodes speak: our own, or ps-lite's (zmq, p3), for clusters with ps-lite programs in them.",
+    fallback: constant("weighbridge"),
     dmlc: [
       {
         name: "DMLC_PS_VAN_TYPE",
-        note: "zmq and p3 change nothing; ibverbs is refused",
-        translate: foreign.words({ zmq: undefined, p3: undefined }, "zmq or p3", NO_RDMA),
+        note: "ibverbs is refused",
+        translate: foreign.words({ zmq: "zmq", p3: "p3" }, "zmq or p3", NO_RDMA),
       },
-      { name: "DMLC_LOCAL", note: "1: unix", translate: foreign.onSwitch("unix", "tcp") },
     ],
-    mindspore: [{ name: "MS_COMM_TYPE", note: "tcp only", translate: foreign.words({ tcp: "tcp", TCP: "tcp" }, "tcp", NO_INFINIBAND) }],
   },
   socketDir: {
     kind: absolutePath(),
@@ -264,6 +269,16 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   functions: {
     kind: optional(label(PATH_CHARS_MAX, "module")),
     description: "A module of PS functions that servers offer beside the built-in ones: everything it exports that `psFunction` made.",
+    fallback: ABSENT,
+  },
+  checkpointDir: {
+    kind: optional(label(PATH_CHARS_MAX, "directory")),
+    description: "Where servers keep checkpoints: one directory that all of them see. Without it none can be taken.",
+    fallback: ABSENT,
+  },
+  restore: {
+    kind: optional(label(PATH_CHARS_MAX, "directory")),
+    description: "A checkpoint that servers begin with, or a directory of checkpoints, of which the newest is meant.",
     fallback: ABSENT,
   },
   logLevel: {

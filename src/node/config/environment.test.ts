@@ -117,9 +117,10 @@ test("does not advertise ps-lite's address when told to listen at another", () =
   assert.equal(dmlc({ WEIGHBRIDGE_HOST: "0.0.0.0", DMLC_NODE_HOST: "10.7.7.7" }).advertiseHost, "10.7.7.7");
 });
 
-test("takes zmq and p3 for its own transport, and refuses RDMA with a reason", () => {
-  assert.equal(dmlc({ DMLC_PS_VAN_TYPE: "zmq" }).transport, "tcp");
-  assert.equal(dmlc({ DMLC_PS_VAN_TYPE: "p3", DMLC_LOCAL: "1" }).transport, "unix");
+test("takes zmq and p3 for ps-lite's protocol, and refuses RDMA with a reason", () => {
+  assert.deepEqual([dmlc({}).van, dmlc({ DMLC_PS_VAN_TYPE: "zmq" }).van], ["weighbridge", "zmq"]);
+  const local = dmlc({ DMLC_PS_VAN_TYPE: "p3", DMLC_LOCAL: "1" });
+  assert.deepEqual([local.van, local.transport], ["p3", "unix"]);
   assert.equal(dmlc({ DMLC_LOCAL: "0" }).transport, "tcp");
   assert.match(
     refusal({ ...DMLC, DMLC_PS_VAN_TYPE: "ibverbs" }),

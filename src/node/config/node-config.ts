@@ -3,6 +3,7 @@
 
 export type Role = "scheduler" | "server" | "worker";
 export type TransportName = "tcp" | "unix";
+export type VanName = "weighbridge" | "zmq" | "p3";
 export type LogLevel = "silent" | "error" | "warn" | "info" | "debug";
 
 /** Faults a node makes on purpose, to try out the rest. All off by default. */
@@ -30,6 +31,8 @@ export type NodeConfig = {
   /** Undefined: the scheduler chooses. */
   readonly rank: number | undefined;
   readonly transport: TransportName;
+  /** Whose protocol the nodes speak: our own, or ps-lite's. */
+  readonly van: VanName;
   readonly socketDir: string;
   /** Server nodes in this process. */
   readonly threads: number;
@@ -50,6 +53,10 @@ export type NodeConfig = {
   readonly wakefulLoop: "on" | "off";
   /** The path of a module of PS functions; relative ones from where the process runs. */
   readonly functions: string | undefined;
+  /** Where a server keeps checkpoints, the same for all; undefined: it takes none. */
+  readonly checkpointDir: string | undefined;
+  /** A checkpoint, or a directory of them, that a server begins with. */
+  readonly restore: string | undefined;
   readonly logLevel: LogLevel;
   /** 0: off. */
   readonly managePort: number;

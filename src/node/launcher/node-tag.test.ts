@@ -5,6 +5,9 @@ import { PassThrough } from "node:stream";
 import test from "node:test";
 import { tagLines } from "./node-tag.ts";
 
+// Whoever runs the tests in a terminal forces colours on all of them; here the stream decides.
+delete process.env.FORCE_COLOR;
+
 const FILE = Object.assign(new PassThrough(), { isTTY: false }) as unknown as NodeJS.WriteStream;
 
 test("puts the node before its lines, without colour where nobody could see it", () => {

@@ -1,0 +1,38 @@
+// cluster-client — the servers of a running cluster, as the command line reaches them: it is no node, so the scheduler hands on what it asks.
+
+import type { CheckpointServers } from "../../api/checkpoint.ts";
+import type { Clock } from "../../base/clock.ts";
+import { SILENT_LOG } from "../../base/log.ts";
+import { CHECKPOINT } from "../../peer/control-messages.ts";
+import { ask } from "../../peer/json-call.ts";
+import { Peer } from "../../peer/peer.ts";
+import { PlainReadBuffers } from "../../peer/plain-read-buffers.ts";
+import type { Address, Transport } from "../../transport/transport.ts";
+import { SCHEDULER_ID } from "../../wire/node-id.ts";
+import { askStatus } from "../status-client.ts";
+
+export type ClusterRequest = {
+  readonly address: Address;
+  /** For the scheduler to be found. */
+  readonly findMs: number;
+  /** For each request; a checkpoint may take long. */
+  readonly deadlineMs: number | undefined;
+  readonly transport: Transport;
+  readonly clock: Clock;
+};
+
+/** Runs `use` with a way to the servers. Throws SCHEDULER_UNREACHABLE, and what `use` throws. */
+export async function withServers<T>(request: ClusterRequest, use: (servers: CheckpointServers) => Promise<T>): Promise<T> {
+  const { address, findMs, deadlineMs, transport, clock } = request;
+  const { serverCount } = await askStatus({ address, deadlineMs: findMs, transport, clock });
+  const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: findMs });
+  try {
+    const scheduler = peer.dial(SCHEDULER_ID, address, 0);
+    return await use({
+      serverCount,
+      ask: async (server, op, body) => (await ask(scheduler, CHECKPOINT, { server, op, body }, clock, { deadlineMs })).body,
+    });
+  } finally {
+    await peer.close();
+  }
+}

@@ -1,0 +1,32 @@
+// restore — brings a running cluster that has no parameters yet to where a checkpoint left off.
+
+import { Command } from "commander";
+import { restoreCheckpoint } from "../../api/checkpoint.ts";
+import type { Flags } from "../config-flags.ts";
+import type { Invocation } from "../invocation.ts";
+import { withServers } from "./cluster-client.ts";
+import { addClusterFlags, clusterRequest } from "./cluster-flags.ts";
+import { stepOption } from "./step-option.ts";
+
+const HELP = `
+The servers read it where their --checkpoint-dir says. They must not have parameters: servers that are to begin with a checkpoint are better
+started with --restore.
+
+Examples:
+  $ weighbridge checkpoint restore --scheduler-port 9700
+  $ weighbridge checkpoint restore --scheduler-port 9700 --step 120`;
+
+type RestoreFlags = Flags & { readonly step?: number };
+
+export function restoreCommand(_invocation: Invocation): Command {
+  const command = new Command("restore")
+    .summary("restore a running cluster from a checkpoint")
+    .description("Has the servers of a running cluster without parameters restore a checkpoint, however many servers took it.")
+    .addOption(stepOption())
+    .addHelpText("after", HELP)
+    .action(async ({ step, ...flags }: RestoreFlags) => {
+      const { path, clock, parameters } = await withServers(clusterRequest(flags), (servers) => restoreCheckpoint(servers, step));
+      process.stdout.write(`${path}: clock ${clock}, ${parameters.length} parameters\n`);
+    });
+  return addClusterFlags(command);
+}

@@ -1,0 +1,46 @@
+// pslite-transport — the van of ps-lite's protocol over sockets, as a configuration describes it. What it does is transport/pslite/van.ts.
+
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { PostofficeOptions } from "../kv/postoffice.ts";
+import { PsliteVan } from "../transport/pslite/van.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import { formatTcpAddress } from "./transport/socket-address.ts";
+import { SocketTransport } from "./transport/socket-transport.ts";
+
+/** Whether this node speaks ps-lite's protocol. */
+export function speaksPslite({ van }: NodeConfig): boolean {
+  return van !== "weighbridge";
+}
+
+/** What a node needs instead of our own transport: every role listens, and what is lost is sent again by the van. */
+export function psliteOptions(
+  config: NodeConfig,
+  { clock, log }: { readonly clock: Clock; readonly log: Log },
+): Pick<PostofficeOptions, "transport" | "schedulerAddress" | "listenAddress" | "resendTimeoutMs" | "faults"> {
+  const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, port, faults, resendTimeoutMs } = config;
+  const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
+  const transport = new PsliteVan({
+    transport: new SocketTransport({ clock, log }),
+    clock,
+    log,
+    role,
+    serverCount,
+    workerCount,
+    schedulerAddress,
+    isLocal: config.transport === "unix",
+    heartbeatIntervalMs: config.heartbeatIntervalMs,
+    heartbeatTimeoutMs: config.heartbeatTimeoutMs,
+    resendTimeoutMs,
+    dropPercent: faults.dropPercent,
+    seed: faults.seed,
+  });
+  const listenAddress = formatTcpAddress(host, role === "scheduler" ? schedulerPort : port);
+  return {
+    transport,
+    schedulerAddress: role === "scheduler" ? listenAddress : schedulerAddress,
+    listenAddress,
+    resendTimeoutMs: 0,
+    faults: undefined,
+  };
+}

@@ -1,0 +1,50 @@
+// tensors — Hetu's worker, server and scheduler in a process: init reads options, environment and file as `start` does, finish leaves
+// together with everybody else. The composition root of the tensors face.
+
+import type { WaitOptions } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Postoffice } from "../kv/postoffice.ts";
+import { TensorWorker, type TensorWorkerOptions } from "../tensors/tensor-worker.ts";
+import { loadConfig } from "./config/config.ts";
+import type { NodeConfigOptions, Role } from "./config/node-config.ts";
+import { connect } from "./connect.ts";
+import { startNode } from "./start.ts";
+
+/** A server or scheduler of a job; nothing is to be done with it but to wait for the end. */
+export type TensorNode = Pick<Postoffice, "role" | "myRank" | "failure" | "finalize" | "close">;
+
+/** Joins as a worker (Hetu: worker_init). Throws BAD_CONFIG in a process of another role, and what starting a node throws. */
+export async function workerInit({ files, ...options }: NodeConfigOptions & TensorWorkerOptions = {}): Promise<TensorWorker> {
+  return new TensorWorker(await connect(options), files === undefined ? {} : { files });
+}
+
+/** Leaves together with all others (Hetu: worker_finish). */
+export async function workerFinish(worker: TensorWorker, wait: WaitOptions = {}): Promise<void> {
+  await worker.finish(wait);
+}
+
+/** Serves parameters from here on (Hetu: server_init). Otherwise as `workerInit`. */
+export async function serverInit(options: NodeConfigOptions = {}): Promise<TensorNode> {
+  return await startAs("server", options);
+}
+
+/** Serves until all workers are done (Hetu: server_finish). */
+export async function serverFinish(server: TensorNode, wait: WaitOptions = {}): Promise<void> {
+  await server.finalize(wait);
+}
+
+/** Hetu: scheduler_init. Otherwise as `workerInit`. */
+export async function schedulerInit(options: NodeConfigOptions = {}): Promise<TensorNode> {
+  return await startAs("scheduler", options);
+}
+
+/** Ends when all nodes have left (Hetu: scheduler_finish). */
+export async function schedulerFinish(scheduler: TensorNode, wait: WaitOptions = {}): Promise<void> {
+  await scheduler.finalize(wait);
+}
+
+async function startAs(role: Role, options: NodeConfigOptions): Promise<TensorNode> {
+  const config = loadConfig({ options, env: process.env });
+  if (config.role === role) return await startNode(config);
+  throw new WeighbridgeError("BAD_CONFIG", `${role}Init() is for a ${role}, and this process is a ${config.role} (DMLC_ROLE)`);
+}

@@ -1,0 +1,177 @@
+// parameter-stage — the parameters of one server for unit tests: PS functions are called as a server calls them, with requests that lie in
+// the arena and are garbage as soon as the handler returned, and answers that are copied before what they hold is let go.
+
+import { SILENT_LOG } from "../base/log.ts";
+import { VectorClock } from "../consistency/vector-clock.ts";
+import type { WorkerLife } from "../consistency/worker-lives.ts";
+import { CheckpointService } from "../functions/checkpoint/checkpoint-service.ts";
+import type { FunctionContext } from "../functions/function-context.ts";
+import { Parameters } from "../functions/parameters/parameters.ts";
+import { WorkerGroups } from "../functions/parameters/worker-groups.ts";
+import type { PsFunction } from "../functions/ps-function.ts";
+import { Arena } from "../kernel/arena.ts";
+import { SimdKernels } from "../kernel/simd-kernels.ts";
+import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
+import { parameterNumber } from "../store/parameter-spec.ts";
+import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import { idOf } from "../wire/node-id.ts";
+import { SimClock } from "./sim-clock.ts";
+
+type TypedArray = Float32Array | Uint32Array | BigUint64Array;
+
+/** What tests say of a parameter; the rest is the usual. */
+export type StageSpec = (
+  | { readonly kind: "tensor"; readonly shape: readonly number[] }
+  | { readonly kind: "table"; readonly width: number; readonly rows?: number; readonly versions?: boolean }
+) & {
+  readonly name?: string;
+  readonly init?: InitializerSpec;
+  readonly optimizer?: OptimizerSpec;
+  readonly updates?: "async" | "sync";
+  readonly reduce?: "sum" | "mean";
+  readonly staleness?: number;
+};
+
+const MIB = 2 ** 20;
+const GARBAGE_BYTE = 0xff;
+
+export class ParameterStage {
+  readonly clock: SimClock = new SimClock();
+  readonly arena: Arena;
+  readonly parameters: Parameters;
+  readonly #kernels: SimdKernels;
+  readonly #groups: WorkerGroups;
+  readonly #checkpoints: CheckpointService;
+
+  /** All workers have joined. */
+  constructor({ workers = 2, bytesMax = 32 * MIB }: { readonly workers?: number; readonly bytesMax?: number } = {}) {
+    this.arena = new Arena({ bytesMax });
+    this.#kernels = new SimdKernels(this.arena);
+    const { arena, clock } = this;
+    this.parameters = new Parameters({ arena, kernels: this.#kernels, clock, workerCount: workers, secret: 5n });
+    this.#groups = new WorkerGroups(clock, workers);
+    const files = undefined;
+    this.#checkpoints = new CheckpointService({
+      parameters: this.parameters,
+      vectorClock: new VectorClock(),
+      files,
+      log: SILENT_LOG,
+      clock: this.clock,
+    });
+    for (let rank = 0; rank < workers; rank++) this.parameters.pacer.join(this.life(rank));
+  }
+
+  life(rank: number, incarnation = 1): WorkerLife {
+    return { worker: idOf("worker", rank), incarnation };
+  }
+
+  /** Makes a parameter; returns its number. */
+  create({ init = { type: "constant" }, optimizer = { type: "sum" }, name = "w", ...spec }: StageSpec): number {
+    const common = { updates: "async", reduce: "sum", ...spec };
+    const table = spec.kind === "table" ? { versions: false } : {};
+    const resolved = { initializer: resolveInitializer(init), optimizer: resolveOptimizer(optimizer) };
+    this.parameters.create(JSON.stringify({ ...table, ...common, ...resolved, name }));
+    return parameterNumber(name);
+  }
+
+  /** Calls a function as a worker. Throws and rejects what its handler does. */
+  call<Q extends Fields, R extends Fields>(rank: number, fn: PsFunction<Q, R>, request: FieldValues<Q>): Promise<FieldValues<R>> {
+    const held: { release(): void }[] = [];
+    const releaseAll = (): void => {
+      for (const one of held.splice(0)) one.release();
+    };
+    const frame = new StageFrame(this.arena);
+    const finish = (response: FieldValues<R>): FieldValues<R> => {
+      const copy = copied(response);
+      releaseAll();
+      return copy;
+    };
+    try {
+      const response = fn.handle(this.#context(rank, held), frame.put(request) as FieldValues<Q>);
+      if (!(response instanceof Promise)) return Promise.resolve(finish(response));
+      return response.then(finish, (thrown: unknown) => {
+        releaseAll();
+        throw thrown;
+      });
+    } catch (thrown) {
+      releaseAll();
+      return Promise.reject(thrown as Error);
+    } finally {
+      frame.drop();
+    }
+  }
+
+  /** The worker has finished all clocks before this one. */
+  advance(rank: number, clock: number): void {
+    this.parameters.pacer.advance(this.life(rank), clock);
+  }
+
+  /** Takes all memory that is free in spans of this size and smaller; returns what gives it back. */
+  fillArena(fromBytes: number = 4 * MIB): () => void {
+    const spans: { readonly address: number; readonly byteCount: number }[] = [];
+    for (let byteCount = fromBytes; byteCount >= 64; byteCount /= 2) {
+      for (let address = this.arena.tryAllocate(byteCount); address !== 0; address = this.arena.tryAllocate(byteCount)) {
+        spans.push({ address, byteCount });
+      }
+    }
+    return () => {
+      for (const { address, byteCount } of spans) this.arena.release(address, byteCount);
+    };
+  }
+
+  #context(rank: number, held: { release(): void }[]): FunctionContext {
+    const { arena, parameters } = this;
+    return {
+      arena,
+      kernels: this.#kernels,
+      parameters,
+      groups: this.#groups,
+      checkpoints: this.#checkpoints,
+      worker: rank,
+      life: this.life(rank),
+      rowsOf: (table) => parameters.tableOf(table).rows(),
+      blocksOf: (tensor) => parameters.tensorOf(tensor).blocks(),
+      own: (_name, create) => create(),
+      hold: (one) => void held.push(one),
+    };
+  }
+}
+
+/** The arrays of a request, as long as its frame is there. */
+class StageFrame {
+  readonly #arena: Arena;
+  readonly #spans: { readonly address: number; readonly byteCount: number }[] = [];
+
+  constructor(arena: Arena) {
+    this.#arena = arena;
+  }
+
+  put(request: Readonly<Record<string, unknown>>): Record<string, unknown> {
+    return Object.fromEntries(
+      Object.entries(request).map(([name, value]) => [name, ArrayBuffer.isView(value) ? this.#placed(value as TypedArray) : value]),
+    );
+  }
+
+  drop(): void {
+    for (const { address, byteCount } of this.#spans) {
+      this.#arena.bytes.fill(GARBAGE_BYTE, address, address + byteCount);
+      this.#arena.release(address, byteCount);
+    }
+  }
+
+  #placed(array: TypedArray): TypedArray {
+    const byteCount = Math.max(1, array.byteLength);
+    const address = this.#arena.allocate(byteCount);
+    this.#spans.push({ address, byteCount });
+    this.#arena.bytes.set(new Uint8Array(array.buffer, array.byteOffset, array.byteLength), address);
+    const Elements = array.constructor as new (buffer: ArrayBufferLike, byteOffset: number, length: number) => TypedArray;
+    return new Elements(this.#arena.memory.buffer, address, array.length);
+  }
+}
+
+function copied<T extends object>(response: T): T {
+  return Object.fromEntries(
+    Object.entries(response).map(([name, value]) => [name, ArrayBuffer.isView(value) ? (value as TypedArray).slice() : (value as unknown)]),
+  ) as T;
+}
