@@ -73,12 +73,15 @@ class Stage {
     const receiver = new KeyReceiver(this.context, new ReceivedKeyLists(this.context, { listCountMax: 8, bytesMax: 2 ** 24 }));
     const keys = this.#keys(gap);
     const target = this.arena.allocate(sender.bound(COUNT));
-    const write = (): { sectionBytes: number } => sender.write({ keys, keyCount: COUNT, target, form });
+    const write = (): { sectionBytes: number } => {
+      const written = sender.write({ keys, keyCount: COUNT, target, form });
+      if (written.open !== undefined) sent.acknowledged(written.open);
+      return written;
+    };
     const read = (byteCount: number): void => receiver.read({ source: target, byteCount, keyCountMax: COUNT }).keys.release();
     if (isCached) {
-      const { sectionBytes, name: listName } = sender.write({ keys, keyCount: COUNT, target, form });
+      const { sectionBytes } = write();
       read(sectionBytes);
-      if (listName !== undefined) sent.acknowledged(listName);
     }
     const { sectionBytes } = write();
     return { name, wireBytes: sectionBytes, plainBytes: COUNT * KEY_BYTES, encode: write, decode: () => read(sectionBytes) };

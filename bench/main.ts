@@ -45,7 +45,7 @@ function progress(text: string): void {
 
 try {
   const args = process.argv.slice(2);
-  if (args.includes("--help")) console.log(USAGE);
+  if (args.includes("--help") || args.includes("-h")) console.log(USAGE);
   else await run(parseOptions(args));
 } catch (error) {
   progress(`bench: ${reason(error)}`);

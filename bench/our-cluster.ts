@@ -25,8 +25,10 @@ export class OurCluster implements AsyncDisposable {
     this.#workers = workers;
   }
 
-  static async start({ regime, nodesPerRole }: { regime: Regime; nodesPerRole: number }): Promise<OurCluster> {
+  /** `van` is whose protocol the nodes speak: our own when left out. */
+  static async start({ regime, nodesPerRole, van }: { regime: Regime; nodesPerRole: number; van?: "zmq" }): Promise<OurCluster> {
     const env = {
+      ...(van === undefined ? {} : { DMLC_PS_VAN_TYPE: van }),
       DMLC_PS_ROOT_URI: "127.0.0.1",
       DMLC_PS_ROOT_PORT: String(await freePort()),
       DMLC_NUM_SERVER: String(nodesPerRole),

@@ -14,6 +14,9 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "connect",
     "isWeighbridgeError",
     "psFunction",
+    "type CacheOptions",
+    "type CacheStatistics",
+    "type CachedEmbedding",
     "type CallOptions",
     "type Consistency",
     "type EmbeddedOptions",
@@ -27,16 +30,21 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "type FunctionTarget",
     "type InitializerSpec",
     "type KeyList",
+    "type KeysAndGradients",
+    "type LinkEncoding",
     "type OptimizerSpec",
     "type ParameterSettings",
     "type ParameterSpec",
+    "type PolicyName",
     "type PsFunction",
     "type PsFunctionOptions",
     "type RowList",
+    "type RowsAndGradients",
     "type ScheduleSpec",
     "type Session",
     "type Tensor",
     "type TensorOptions",
+    "type ValueCodecChoice",
     "type WaitOptions",
   ],
   "./kv": [
@@ -69,7 +77,43 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "type Values",
     "type WaitOptions",
   ],
-  "./node": ["start", "startNode", "type NodeConfig", "type NodeConfigOptions", "type StartOptions"],
+  "./tensors": [
+    "InitType",
+    "OptType",
+    "ParamType",
+    "TensorWorker",
+    "WeighbridgeError",
+    "isWeighbridgeError",
+    "type CacheOptions",
+    "type CachedEmbedding",
+    "type CallOptions",
+    "type ErrorCode",
+    "type FunctionLoad",
+    "type IndexList",
+    "type InitializerSpec",
+    "type OptimizerSpec",
+    "type RowNames",
+    "type Session",
+    "type TensorFiles",
+    "type TensorName",
+    "type TensorSettings",
+    "type TensorWorkerOptions",
+    "type WaitOptions",
+  ],
+  "./node": [
+    "schedulerFinish",
+    "schedulerInit",
+    "serverFinish",
+    "serverInit",
+    "start",
+    "startNode",
+    "type NodeConfig",
+    "type NodeConfigOptions",
+    "type StartOptions",
+    "type TensorNode",
+    "workerFinish",
+    "workerInit",
+  ],
   "./testing": [
     "Random",
     "SimClock",
@@ -94,6 +138,7 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
     "barrier",
     "channelTo",
     "close",
+    "compression",
     "deadNodes",
     "failure",
     "finalize",
@@ -115,6 +160,39 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
     "workerRankToId",
   ],
   SimpleApp: ["request", "response", "setRequestHandle", "setResponseHandle", "wait"],
+};
+
+/** The same, of the tensors door. */
+const TENSOR_MEMBERS: Readonly<Record<string, readonly string[]>> = {
+  TensorWorker: [
+    "barrierWorker",
+    "cacheSparseTable",
+    "clear",
+    "clearOnServer",
+    "ddPushPull",
+    "finish",
+    "getLoads",
+    "initTensor",
+    "load",
+    "nrank",
+    "preduceGetPartner",
+    "pull",
+    "pullData",
+    "push",
+    "pushData",
+    "rank",
+    "save",
+    "sdPushPull",
+    "session",
+    "sparsePull",
+    "sparsePush",
+    "ssPushPull",
+    "sspInit",
+    "sspSync",
+    "startRecord",
+    "wait",
+    "waitData",
+  ],
 };
 
 const root = join(import.meta.dirname, "..");
@@ -141,10 +219,11 @@ test("every door of the package is known, and opens", async () => {
   }
 });
 
-test("the classes of the kv door have these members and no others", async () => {
+test("the classes of the faces have these members and no others", async () => {
   const kv: Record<string, unknown> = await import("weighbridge/kv");
-  for (const [name, members] of Object.entries(MEMBERS)) {
-    const { prototype } = kv[name] as { prototype: object };
+  const tensors: Record<string, unknown> = await import("weighbridge/tensors");
+  for (const [name, members] of [...Object.entries(MEMBERS), ...Object.entries(TENSOR_MEMBERS)]) {
+    const { prototype } = (kv[name] ?? tensors[name]) as { prototype: object };
     const own = Object.getOwnPropertyNames(prototype).filter((member) => member !== "constructor");
     assert.deepEqual(own.sort(), [...members].sort(), name);
   }

@@ -7,7 +7,10 @@
 //   golden, row     PS functions: one with a field of every kind, and one that answers with an array alone
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
+import { SILENT_LOG } from "../../src/base/log.ts";
+import { VectorClock } from "../../src/consistency/vector-clock.ts";
 import { AppDirectory } from "../../src/functions/app-directory.ts";
+import { CheckpointService } from "../../src/functions/checkpoint/checkpoint-service.ts";
 import { FunctionHost } from "../../src/functions/function-host.ts";
 import { Parameters } from "../../src/functions/parameters/parameters.ts";
 import { WorkerGroups } from "../../src/functions/parameters/worker-groups.ts";
@@ -18,7 +21,7 @@ import { answerWhole, WholeRequests } from "../../src/functions/whole-requests.t
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
-import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS } from "../../src/peer/control-messages.ts";
+import { ABORT, BARRIER, CHECKPOINT, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS } from "../../src/peer/control-messages.ts";
 import { type ControlMessage, serveControl } from "../../src/peer/json-call.ts";
 import { ArenaReadBuffers } from "../../src/server/server.ts";
 import { ValueStore } from "../../src/store/value-store.ts";
@@ -94,6 +97,7 @@ export function goldenServer(): RecordedExchange {
     nodes: ROSTER_VIEW.nodes.map((entry) => ({ ...entry, heartbeatAgeMs: 250, linked: true })),
     waiting: [{ role: "worker", rank: 0, address: "", label: "host-c:5" }],
   });
+  serve(CHECKPOINT, { body: '{"clockMin":12}' });
   serve(ROSTER, {});
   serve(ABORT, {});
   peer.serve(
@@ -107,7 +111,9 @@ export function goldenServer(): RecordedExchange {
   });
   const kernels = new SimdKernels(arena);
   const parameters = new Parameters({ arena, kernels, clock: exchange.clock, workerCount: 1, secret: 1n });
-  const functions = new FunctionHost({ arena, kernels, parameters, groups: new WorkerGroups(exchange.clock, 1) });
+  const { clock } = exchange;
+  const checkpoints = new CheckpointService({ parameters, vectorClock: new VectorClock(), files: undefined, log: SILENT_LOG, clock });
+  const functions = new FunctionHost({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints });
   functions.add(goldenFunction);
   functions.add(rowFunction);
   peer.serve(FunctionId.FUNCTION, functions);

@@ -5,7 +5,7 @@ import { WeighbridgeError } from "../../src/base/errors.ts";
 import type { PsFunction } from "../../src/functions/ps-function.ts";
 import { sendSimple } from "../../src/functions/simple.ts";
 import { Connection } from "../../src/peer/connection.ts";
-import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS } from "../../src/peer/control-messages.ts";
+import { ABORT, BARRIER, CHECKPOINT, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS } from "../../src/peer/control-messages.ts";
 import { ask, type ControlMessage } from "../../src/peer/json-call.ts";
 import { PeerMetrics } from "../../src/peer/metrics.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
@@ -113,6 +113,15 @@ async function controlVectors(): Promise<GoldenVector[]> {
       await control("status-request", "who is there?", STATUS, {}),
       "status-reply",
       "a running cluster, and one node too many",
+    )),
+    ...(await answered(
+      await control("checkpoint-request", "the command line asks server 0, through the scheduler, how far the clocks are", CHECKPOINT, {
+        server: 0,
+        op: "survey",
+        body: "{}",
+      }),
+      "checkpoint-reply",
+      "every worker has finished 12 clocks",
     )),
     ...(await answered(
       await control("roster-request", "the scheduler tells a node of a change", ROSTER, { ...ROSTER_VIEW, version: 2 }),

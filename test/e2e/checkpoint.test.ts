@@ -7,6 +7,7 @@ import { readdirSync, truncateSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { saveSample, temporaryFolder } from "../../src/node/checkpoint/testing-checkpoint.ts";
+import { Cluster } from "./cluster.ts";
 import { Processes, ROOT } from "./processes.ts";
 
 test("inspect, verify and export tell what there is", async () => {
@@ -44,6 +45,35 @@ test("verify ends with 1 and says which file is wrong, why, and what is before i
     .weighbridge(["checkpoint", "inspect", folder.path])
     .fails(/CHECKPOINT_TORN: .*; the checkpoint before it is .*step-000001/);
   await processes.weighbridge(["checkpoint", "inspect", join(folder.path, "nowhere")]).fails(/CHECKPOINT_MISSING: cannot read .*nowhere/);
+});
+
+test("save takes a checkpoint of a running cluster, restore brings it to one of another size", async () => {
+  using folder = temporaryFolder();
+  let clock = 0;
+  {
+    await using cluster = await Cluster.create({ servers: 2, workers: 1, flags: ["--checkpoint-dir", folder.path] });
+    const nodes = [cluster.scheduler(), cluster.server(0), cluster.server(1)];
+    assert.equal(nodes.length, 3);
+    await cluster.worker(0, "trainer").says(/^clock 40$/);
+    const save = cluster.weighbridge(["checkpoint", "save", "--scheduler-port", cluster.port, "--job", "e2e", "--keep", 1]);
+    await save.succeeds();
+    const [, told] = /step-\d+: clock (\d+)$/m.exec(save.stdout) ?? [];
+    clock = Number(told);
+    assert.ok(clock >= 40, save.transcript);
+    await cluster.weighbridge(["checkpoint", "verify", folder.path]).succeeds();
+    await cluster
+      .weighbridge(["checkpoint", "restore", "--scheduler-port", cluster.port])
+      .fails(/BAD_ARGUMENT: .*restored before there are parameters; server 0 has "w"/);
+  }
+  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--checkpoint-dir", folder.path] });
+  const nodes = [cluster.scheduler(), cluster.server(0)];
+  assert.equal(nodes.length, 2);
+  const worker = cluster.worker(0, "trainer", "--wait");
+  await worker.says(/^connected$/);
+  const restore = cluster.weighbridge(["checkpoint", "restore", "--scheduler-port", cluster.port]);
+  await restore.succeeds();
+  assert.match(restore.stdout, new RegExp(`: clock ${clock}, 1 parameters$`, "m"));
+  await worker.says(new RegExp(`^restored ${clock} at clock ${clock}$`));
 });
 
 const SAVE = `

@@ -10,12 +10,13 @@ export const HEARTBEAT_TIMEOUT_MS = 2000;
 
 export class Cluster extends Processes {
   readonly port: number;
-  readonly #flags: readonly (string | number)[];
+  /** What every node of it is told. */
+  readonly flags: readonly (string | number)[];
 
   private constructor(port: number, { servers, workers, flags = [] }: ClusterOptions) {
     super();
     this.port = port;
-    this.#flags = ["-s", servers, "-w", workers, "--scheduler-port", port, "--heartbeat-timeout-ms", HEARTBEAT_TIMEOUT_MS, ...flags];
+    this.flags = ["-s", servers, "-w", workers, "--scheduler-port", port, "--heartbeat-timeout-ms", HEARTBEAT_TIMEOUT_MS, ...flags];
   }
 
   static async create(options: ClusterOptions): Promise<Cluster> {
@@ -23,14 +24,14 @@ export class Cluster extends Processes {
   }
 
   scheduler(): Running {
-    return this.weighbridge(["scheduler", ...this.#flags]);
+    return this.weighbridge(["scheduler", ...this.flags]);
   }
 
   server(rank: number): Running {
-    return this.weighbridge(["server", ...this.#flags, "--rank", rank]);
+    return this.weighbridge(["server", ...this.flags, "--rank", rank]);
   }
 
   worker(rank: number, scriptName: string, ...args: readonly string[]): Running {
-    return this.weighbridge(["worker", ...this.#flags, "--rank", rank, script(scriptName), ...args]);
+    return this.weighbridge(["worker", ...this.flags, "--rank", rank, script(scriptName), ...args]);
   }
 }

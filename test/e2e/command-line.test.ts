@@ -23,9 +23,11 @@ test("--help explains the command, with an example", async () => {
 
 test("bench --help is the bench's own", async () => {
   await using processes = new Processes();
-  const help = processes.weighbridge(["bench", "--help"]);
-  await help.succeeds();
-  assert.match(help.stdout, /--quick/);
+  for (const flag of ["--help", "-h"]) {
+    const help = processes.weighbridge(["bench", flag]);
+    await help.succeeds();
+    assert.match(help.stdout, /--raw-only[\s\S]*Cases: push-4B-w1 /);
+  }
 });
 
 test("--version is the package's", async () => {

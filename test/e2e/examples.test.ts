@@ -40,6 +40,24 @@ for (const [args, said, times] of launches) {
   });
 }
 
+test("a training that is stopped and taken up on another number of servers comes to the same bits", async () => {
+  await using processes = new Processes();
+  const folder = mkdtempSync(join(tmpdir(), "wb-"));
+  try {
+    const example = ["--worker-only", "--", "examples/06-resume/main.ts"];
+    const first = processes.weighbridge(["launch", "-s", 2, "-w", 1, "--checkpoint-dir", folder, ...example]);
+    await first.succeeds();
+    assert.equal(first.count(/saved .*step-000025$/), 1, first.transcript);
+    const second = processes.weighbridge(["launch", "-s", 3, "-w", 1, "--restore", folder, ...example]);
+    await second.succeeds();
+    assert.equal(second.count(/going on at step 25, on 3 servers$/), 1, second.transcript);
+    const [line] = /line .*, rows .*$/m.exec(first.transcript) ?? [];
+    assert.ok(line !== undefined && second.transcript.includes(line), `${first.transcript}\n${second.transcript}`);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 test("a command that Node does not run finds its role where ps-lite's programs do", async () => {
   await using processes = new Processes();
   const print = "echo role $DMLC_ROLE of $DMLC_NUM_SERVER and $DMLC_NUM_WORKER, worker $WORKER_ID, rank $WEIGHBRIDGE_RANK";

@@ -1,22 +1,12 @@
 // old-node — Goal: on a Node that is too old the command uses the one that npm installed, or says in one line what is missing.
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import test from "node:test";
+import { findOldNode } from "./find-old-node.ts";
 import { Processes, ROOT } from "./processes.ts";
-
-/** A Node before 24 on this machine, if there is one. */
-function findOldNode(): string | undefined {
-  const folders = ["/usr/bin", "/usr/local/bin", ...(process.env.PATH ?? "").split(delimiter)];
-  return folders
-    .map((folder) => join(folder, "node"))
-    .find(
-      (path) => existsSync(path) && Number(execFileSync(path, ["-p", "process.versions.node.split('.')[0]"], { encoding: "utf8" })) < 24,
-    );
-}
 
 const oldNode = findOldNode();
 const skip = oldNode === undefined ? "there is no Node before 24 on this machine to try it with" : false;
@@ -27,11 +17,17 @@ test("says in one line that Node is too old", { skip }, async () => {
     cpSync(join(ROOT, "bin"), join(folder, "bin"), { recursive: true });
     await using processes = new Processes();
     const running = processes.run(String(oldNode), [join(folder, "bin/weighbridge.mjs"), "demo"], { cwd: folder });
-    await running.fails(/^weighbridge needs Node 24 or newer; this is Node [\d.]+ at \/.*\. Run `npm install`.*\n$/);
+    await running.fails(/^weighbridge needs Node 24 or newer; this is Node [\d.]+ at \/.*\. Run `npm install node@24`.*\n$/);
     assert.equal(running.stdout, "");
   } finally {
     rmSync(folder, { recursive: true });
   }
+});
+
+test("the check says so too, before anything that an old Node does not have", { skip }, async () => {
+  await using processes = new Processes();
+  const running = processes.run(String(oldNode), [join(ROOT, "scripts/check.mjs")], { cwd: ROOT });
+  await running.fails(/^weighbridge: the tests need Node 24 or newer, this is v[\d.]+: run them with npm test, which brings it along\n$/);
 });
 
 test("goes on with the Node that npm installed", {

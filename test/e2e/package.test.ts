@@ -1,11 +1,12 @@
 // The package as it is published: built, laid into a node_modules, and used from there by plain JavaScript.
 
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { type SpawnSyncReturns, spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, test } from "node:test";
+import { after, before, test } from "node:test";
+import { findOldNode } from "./find-old-node.ts";
 import { DEADLINE_MS, ROOT } from "./processes.ts";
 
 const SCRIPT = `
@@ -28,17 +29,40 @@ await office.finalize();
 const folder = mkdtempSync(join(tmpdir(), "weighbridge-package-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-test("the built package runs a cluster from a node_modules folder", () => {
+const oldNode = findOldNode();
+const modules = join(folder, "node_modules");
+
+before(() => {
   const built = spawnSync(process.execPath, ["scripts/build.mjs"], { cwd: ROOT, encoding: "utf8", timeout: DEADLINE_MS });
   assert.equal(built.status, 0, built.stdout + built.stderr);
-  const modules = join(folder, "node_modules");
   mkdirSync(modules);
   cpSync(join(ROOT, "dist"), join(modules, "weighbridge"), { recursive: true });
   for (const name of ["commander", "yaml", "zod"]) symlinkSync(join(ROOT, "node_modules", name), join(modules, name));
+});
+
+function run(node: string, ...args: string[]): SpawnSyncReturns<string> {
+  return spawnSync(node, args, { cwd: folder, encoding: "utf8", timeout: DEADLINE_MS });
+}
+
+test("the built package runs a cluster from a node_modules folder", () => {
   writeFileSync(join(folder, "script.mjs"), SCRIPT);
   const command = join(modules, "weighbridge/bin/weighbridge.mjs");
-  const options = { cwd: folder, encoding: "utf8", timeout: DEADLINE_MS } as const;
-  const ran = spawnSync(process.execPath, [command, "launch", "-s", "1", "-w", "1", "--", "script.mjs"], options);
+  const ran = run(process.execPath, command, "launch", "-s", "1", "-w", "1", "--", "script.mjs");
   assert.equal(ran.status, 0, ran.stdout + ran.stderr);
   assert.match(ran.stdout, /pulled 3,4 function/);
+});
+
+for (const door of ["weighbridge", "weighbridge/kv", "weighbridge/node", "weighbridge/testing"]) {
+  test(`${door} says in one line that Node is too old`, {
+    skip: oldNode === undefined ? "there is no Node before 24 on this machine to try it with" : false,
+  }, () => {
+    writeFileSync(join(folder, "door.mjs"), `import(${JSON.stringify(door)}).catch((error) => console.log(error.stack));`);
+    assert.match(run(String(oldNode), "door.mjs").stdout, /^Error: weighbridge needs Node 24 or newer; this is Node [\d.]+ at \/.*\n$/);
+  });
+}
+
+test("the repository itself is not packed by mistake", () => {
+  const packed = spawnSync("npm", ["pack", "--dry-run"], { cwd: ROOT, encoding: "utf8", timeout: DEADLINE_MS });
+  assert.notEqual(packed.status, 0);
+  assert.match(packed.stderr, /npm run build && npm pack \.\/dist/);
 });

@@ -89,6 +89,22 @@ suite("recovery", { concurrency: 2 }, () => {
     for (const node of [first, restarted, late]) assert.equal(node.count(/^passed$/), 1);
   });
 
+  test("a worker that is stopped before a barrier fails it for the others by its name, and takes part when it goes on", async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 2 });
+    const scheduler = cluster.scheduler();
+    const server = cluster.server(0);
+    const [first, stopped] = [cluster.worker(0, "barrier"), cluster.worker(1, "barrier", "--wait")];
+    await first.says(/^entering$/);
+    await stopped.says(/^started/);
+    stopped.signal("SIGSTOP");
+    await first.says(/^barrier failed: .*worker 1/);
+    stopped.signal("SIGCONT");
+    await scheduler.says(/^worker 1 .*is heard of again$/);
+    stopped.endInput();
+    for (const node of [first, stopped, server, scheduler]) await node.succeeds();
+    for (const node of [first, stopped]) assert.equal(node.count(/^passed$/), 1);
+  });
+
   test("the scheduler is killed and restarted while workers push: they go on, and the barrier after it works", async () => {
     await using cluster = await Cluster.create({ servers: 2, workers: 2 });
     const killed = cluster.scheduler();

@@ -3,9 +3,11 @@
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
+import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import type { KeysAndGradients } from "../../src/worker/table-client.ts";
 
 const SERVERS = 2;
 const WORKERS = 3;
@@ -16,6 +18,13 @@ const DEADLINE = { deadlineMs: 240_000 };
 
 /** What one worker did, beside what it checked. */
 type Report = { readonly pushed: number; readonly bsp: Float32Array };
+
+/** What comes back with the n-th push of rows, of which nobody else knows, is what at least n pushes make: later ones if its answer was lost. */
+async function checkPushPull(own: Embedding, rows: KeysAndGradients, pushed: number, seed: number): Promise<void> {
+  const values = await own.pushPull(rows, [2, 1], undefined, DEADLINE);
+  const [two = 0, , one = 0] = values;
+  assert.ok(two >= pushed && one >= 2 * pushed && one % 2 === 0, `seed ${seed}: ${two} and ${one} after ${pushed} pushes`);
+}
 
 async function work(session: Session, random: Random, seed: number): Promise<Report> {
   const shared = await session.tensor("shared", { shape: [SIZE], consistency: { ssp: STALENESS } }, DEADLINE);
@@ -35,7 +44,9 @@ async function work(session: Session, random: Random, seed: number): Promise<Rep
       pushes.push(
         random.chance(0.3) ? shared.pushPull(ones, undefined, DEADLINE) : shared.push(ones, { priority: random.below(3), ...DEADLINE }),
       );
-      pushes.push(own.push(BigUint64Array.of(1n, 2n, 1n), Float32Array.of(1, 1, 1, 1, 1, 1), DEADLINE));
+      const rows = { keys: BigUint64Array.of(1n, 2n, 1n), gradients: Float32Array.of(1, 1, 1, 1, 1, 1) };
+      if (random.chance(0.5)) pushes.push(own.push(rows.keys, rows.gradients, DEADLINE));
+      else pushes.push(checkPushPull(own, rows, pushed, seed));
     }
     assert.deepEqual(
       [...(await own.pull([1, 2], undefined, { priority: 2, ...DEADLINE }))],

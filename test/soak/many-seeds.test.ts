@@ -2,6 +2,7 @@
 
 import { test } from "node:test";
 import { runCrashes } from "../simulation/crashes.ts";
+import { runEmbeddingCache } from "../simulation/embedding-cache.ts";
 import { runExactlyOnce } from "../simulation/exactly-once.ts";
 import { forSeeds } from "../simulation/seeds.ts";
 
@@ -13,4 +14,8 @@ test(`every push counts once, for ${COUNT} more seeds`, async () => {
 
 test(`clusters live through deaths, for ${COUNT} more seeds`, async () => {
   await forSeeds({ from: 2_000_000, count: COUNT }, runCrashes);
+});
+
+test(`cached rows keep their bounds and lose nothing, for ${COUNT} more seeds`, async () => {
+  await forSeeds({ from: 4_000_000, count: COUNT }, runEmbeddingCache);
 });

@@ -1,0 +1,97 @@
+// pslite — what ps-lite's protocol costs: `node bench/pslite.ts [CASE…]` compares a cluster of ours over it with one over our own protocol,
+// and, with PSLITE_BENCH naming a program of ps-lite, our server with its own server under its own worker. Both sides take turns; medians.
+//
+// That program is called `PROGRAM CASE SECONDS` with DMLC_* variables for its role. It registers with StartAsync, enters a barrier of all, runs
+// the case against application 0 (values are summed), prints one JSON line with `gbPerSec` and `reqPerSec` as worker, and finalizes.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { freePort } from "../src/node/launcher/free-port.ts";
+import { type BenchCase, CASES } from "./cases.ts";
+import { OurCluster } from "./our-cluster.ts";
+import { median } from "./statistics.ts";
+
+const ROUNDS = 5;
+const SECONDS = 1.5;
+const SPAN = { warmupMs: 150, measureMs: 700 };
+const PROGRAM = process.env.PSLITE_BENCH ?? "";
+const DEFAULT_CASES = ["push-1MB-w8", "pull-1MB-w8"];
+const PROGRAM_CASES = [
+  ...["push-1MB-w8", "pull-1MB-w8", "push-16MB-w4", "pull-16MB-w4"],
+  ...["push-10kx64-w4", "pull-10kx64-w4", "push-4B-w16", "pull-4B-w16"],
+];
+
+async function compareVans(benchCase: BenchCase): Promise<void> {
+  await using own = await OurCluster.start({ regime: "free", nodesPerRole: 1 });
+  await using zmq = await OurCluster.start({ regime: "free", nodesPerRole: 1, van: "zmq" });
+  const rates: { readonly own: number; readonly zmq: number }[] = [];
+  for (const cluster of [own, zmq]) {
+    await cluster.open(benchCase);
+    await cluster.measure({ warmupMs: 0, measureMs: 800 });
+  }
+  for (let round = 0; round < ROUNDS; round++)
+    rates.push({ own: (await own.measure(SPAN)).reqPerSec, zmq: (await zmq.measure(SPAN)).reqPerSec });
+  tell(benchCase.name, "zmq over our own protocol", median(rates.map((rate) => rate.zmq)), median(rates.map((rate) => rate.own)));
+}
+
+async function compareServers(caseName: string): Promise<void> {
+  const rates: { readonly ours: number; readonly theirs: number }[] = [];
+  for (let round = 0; round < ROUNDS; round++)
+    rates.push({ ours: await underProgram(caseName, true), theirs: await underProgram(caseName, false) });
+  tell(
+    caseName,
+    "our server over theirs, under their worker",
+    median(rates.map((rate) => rate.ours)),
+    median(rates.map((rate) => rate.theirs)),
+  );
+}
+
+/** Requests per second of ps-lite's worker. */
+async function underProgram(caseName: string, isServerOurs: boolean): Promise<number> {
+  const env = {
+    ...process.env,
+    DMLC_PS_ROOT_URI: "127.0.0.1",
+    DMLC_PS_ROOT_PORT: String(await freePort("127.0.0.1")),
+    DMLC_NODE_HOST: "127.0.0.1",
+    DMLC_NUM_SERVER: "1",
+    DMLC_NUM_WORKER: "1",
+    DMLC_PS_VAN_TYPE: "zmq",
+  };
+  const run = (role: string, command: string, args: readonly string[]): ReturnType<typeof spawn> =>
+    spawn(command, args, { env: { ...env, DMLC_ROLE: role }, stdio: ["ignore", role === "worker" ? "pipe" : "ignore", "ignore"] });
+  const program = [caseName, String(SECONDS)];
+  const server = isServerOurs ? run("server", process.execPath, [import.meta.filename, "--server"]) : run("server", PROGRAM, program);
+  const children = [run("scheduler", PROGRAM, program), server, run("worker", PROGRAM, program)];
+  let output = "";
+  children[2]?.stdout?.on("data", (chunk: Buffer) => {
+    output += chunk.toString();
+  });
+  await Promise.all(children.map((child) => once(child, "close")));
+  const line = /^\{.*\}$/m.exec(output)?.[0];
+  if (line === undefined) throw new Error(`${PROGRAM} printed no result for ${caseName}`);
+  return (JSON.parse(line) as { reqPerSec: number }).reqPerSec;
+}
+
+async function serve(): Promise<void> {
+  const { start } = await import("../src/node/start.ts");
+  const { Group, KVServer } = await import("../src/kv/index.ts");
+  const office = await start({ startBarrier: false });
+  new KVServer(office, 0);
+  await office.barrier(0, Group.ALL);
+  await office.finalize();
+}
+
+function tell(caseName: string, what: string, first: number, second: number): void {
+  console.log(`${caseName.padEnd(18)} ${(first / second).toFixed(2)}   ${first.toFixed(0)} / ${second.toFixed(0)} req/s   ${what}`);
+}
+
+const args = process.argv.slice(2);
+if (args[0] === "--server") await serve();
+else {
+  const isChosen = (name: string): boolean => args.length === 0 || args.includes(name);
+  for (const name of DEFAULT_CASES.filter(isChosen)) {
+    const benchCase = CASES.find((candidate) => candidate.name === name);
+    if (benchCase !== undefined) await compareVans(benchCase);
+  }
+  if (PROGRAM !== "") for (const name of PROGRAM_CASES.filter(isChosen)) await compareServers(name);
+}

@@ -1,0 +1,163 @@
+// Goal: whatever comes over ps-lite's protocol, a node of ours goes on; whoever sent it loses its connection, or is told.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Random } from "../src/base/random.ts";
+import { KVServer } from "../src/kv/kv-server.ts";
+import { KVWorker } from "../src/kv/kv-worker.ts";
+import { PsliteCluster } from "../src/testing/pslite-cluster.ts";
+import { encodeMeta, metaBytesMax, PsCommand, PsMeta, PsRole } from "../src/wire/pslite/ps-meta.ts";
+import { encodeGreeting, encodeReady, writeFrameHeader } from "../src/wire/pslite/zmtp.ts";
+import { RawDialer } from "./conformance/pslite-recording.ts";
+
+const SCHEDULER_PORT = 9600;
+
+/** A running cluster, and a check that it still works. */
+async function started(): Promise<{ cluster: PsliteCluster; serverPort: number; stillWorks: () => Promise<void> }> {
+  const cluster = await PsliteCluster.start();
+  const server = cluster.office("server-0");
+  new KVServer(server, 0);
+  const kv = new KVWorker(cluster.office("worker-0"), 0);
+  const address = server.roster.nodes.find(({ role }) => role === "server")?.address ?? assert.fail();
+  let sum = 0;
+  const stillWorks = async (): Promise<void> => {
+    const out = new Float32Array(1);
+    await cluster.run(kv.wait(kv.push(BigUint64Array.of(77n), Float32Array.of(1))));
+    await cluster.run(kv.wait(kv.pull(BigUint64Array.of(77n), out)));
+    assert.equal(out[0], ++sum);
+  };
+  return { cluster, serverPort: Number(address.split(":").at(-1)), stillWorks };
+}
+
+function handshake(identity: string): Uint8Array[] {
+  return [encodeGreeting(identity), encodeReady("DEALER", identity)];
+}
+
+function frame(body: Uint8Array, isLast = true): Uint8Array {
+  const bytes = new Uint8Array(9 + body.length);
+  const at = writeFrameHeader(bytes, 0, body.length, isLast);
+  bytes.set(body, at);
+  return bytes.subarray(0, at + body.length);
+}
+
+function metaBytes(fields: Partial<PsMeta>, types: readonly number[] = []): Uint8Array {
+  const meta = Object.assign(new PsMeta(), { head: 0, appId: 0, customerId: 0, timestamp: 0, ...fields });
+  meta.dataTypes.push(...types);
+  const bytes = new Uint8Array(metaBytesMax(meta));
+  return bytes.subarray(0, encodeMeta(meta, bytes, 0));
+}
+
+test("random bytes after a valid handshake never end a node, nor what it does for others", async () => {
+  const { cluster, serverPort, stillWorks } = await started();
+  const random = new Random(7);
+  for (let round = 0; round < 300; round++) {
+    const port = round % 2 === 0 ? SCHEDULER_PORT : serverPort;
+    const dialer = await RawDialer.to(cluster, port);
+    const identity = ["", "ps1", "ps9", "ps11", "ps8"][random.below(5)] as string;
+    dialer.write(...handshake(identity));
+    const bytes = new Uint8Array(1 + random.below(300)).map(() => random.below(256));
+    dialer.write(random.chance(0.5) ? frame(bytes, random.chance(0.7)) : bytes);
+    await cluster.clock.advance(2);
+    dialer.destroy();
+    if (round % 50 === 49) await stillWorks();
+  }
+  await cluster.clock.advance(100);
+  await stillWorks();
+  await cluster.finalize();
+});
+
+test("requests that make no sense are answered with a failure, and change nothing", async () => {
+  const { cluster, serverPort, stillWorks } = await started();
+  const dialer = await RawDialer.to(cluster, serverPort);
+  dialer.write(...handshake("ps9"));
+  const keys = new Uint8Array(BigUint64Array.of(1n, 2n).buffer);
+  const push = { request: true, push: true, timestamp: 1000 };
+  const cases: readonly (readonly [Uint8Array, ...Uint8Array[]])[] = [
+    [metaBytes(push, [8, 9])], // no keys
+    [metaBytes(push, [7, 9]), keys, new Uint8Array(8)], // USE_KEY32
+    [metaBytes(push, [8, 99]), keys, new Uint8Array(8)],
+    [metaBytes(push, [8, 9]), new Uint8Array(7), new Uint8Array(8)],
+    [metaBytes(push, [8, 9]), keys, new Uint8Array(9)],
+    [metaBytes(push, [8, 9]), keys],
+    [metaBytes(push, [8, 9, 3]), keys, new Uint8Array(8), new Uint8Array(4)],
+    [metaBytes(push, [8, 9, 3]), keys, new Uint8Array(8), new Uint8Array(Int32Array.of(-1, 3).buffer)],
+    [metaBytes({ request: true, pull: true, timestamp: 1000 }, [8, 9]), keys, new Uint8Array(8)],
+    [metaBytes({ ...push, appId: 70_000 }, [8, 9]), keys, new Uint8Array(8)],
+    [metaBytes({ request: true, timestamp: 1000 }, [8, 9]), keys, new Uint8Array(8)],
+    [metaBytes(push, [8, 9]), new Uint8Array(BigUint64Array.of(2n, 1n).buffer), new Uint8Array(8)], // not ascending
+  ];
+  for (const parts of cases) {
+    const before = cluster.logLines.length;
+    dialer.write(...parts.map((part, i) => frame(part, i === parts.length - 1)));
+    await cluster.clock.advance(20);
+    const told = cluster.logLines.slice(before).filter((line) => /server-0 (warn|error) a request (was refused|failed)/.test(line));
+    assert.equal(told.length, 1, cluster.logLines.slice(before).join("\n"));
+    await stillWorks();
+  }
+  assert.ok(
+    cluster.logLines.some((line) => /USE_KEY32/.test(line)),
+    "says what is wrong with 32-bit keys",
+  );
+  dialer.destroy();
+  await cluster.finalize();
+});
+
+test("nobody's TERMINATE ends a node, and strange control messages are left out", async () => {
+  const { cluster, serverPort, stillWorks } = await started();
+  for (const port of [SCHEDULER_PORT, serverPort]) {
+    for (const identity of ["ps1", "ps8", "ps9"]) {
+      const dialer = await RawDialer.to(cluster, port);
+      dialer.write(...handshake(identity));
+      const node = { role: PsRole.SERVER, id: 10, hostname: "10.0.0.1", port: 1, isRecovery: true, customerId: 0 };
+      dialer.write(frame(metaBytes({ command: PsCommand.ACK, signature: { high: 1, low: 2 } })));
+      dialer.write(frame(metaBytes({ command: 77 })));
+      dialer.write(frame(metaBytes({ command: PsCommand.BARRIER, request: true, barrierGroup: 99 })));
+      dialer.write(frame(metaBytes({ command: PsCommand.HEARTBEAT, nodes: [{ ...node, id: 4242 }] })));
+      if (identity !== "ps1" && port !== SCHEDULER_PORT)
+        dialer.write(frame(metaBytes({ command: PsCommand.TERMINATE, timestamp: 0x7fffffff })));
+      await cluster.clock.advance(20);
+      dialer.destroy();
+      await cluster.clock.advance(20);
+      await stillWorks();
+    }
+  }
+  await cluster.finalize();
+});
+
+test("a node of bytedance's fork is refused with a sentence that says so", async () => {
+  const { cluster, stillWorks } = await started();
+  const raw = new Uint8Array(112 + 552);
+  const view = new DataView(raw.buffer);
+  view.setInt32(0, 32767, true);
+  view.setInt32(8, PsCommand.ADD_NODE, true);
+  view.setInt32(12, 1, true);
+  const dialer = await RawDialer.to(cluster, SCHEDULER_PORT);
+  dialer.write(...handshake(""), frame(raw));
+  await cluster.clock.advance(20);
+  assert.ok(dialer.keeper.isClosed);
+  assert.ok(cluster.logLines.some((line) => /scheduler warn .*bytedance's fork/.test(line)));
+  await stillWorks();
+  await cluster.finalize();
+});
+
+test("a second connection with the same name is taken, while the first is still open", async () => {
+  const { cluster, serverPort, stillWorks } = await started();
+  const dialers = [await RawDialer.to(cluster, serverPort), await RawDialer.to(cluster, serverPort)];
+  for (const dialer of dialers) dialer.write(...handshake("ps9"));
+  const keys = new Uint8Array(BigUint64Array.of(5n).buffer);
+  const parts = [metaBytes({ request: true, push: true, timestamp: 900 }, [8, 9]), keys, new Uint8Array(Float32Array.of(2).buffer)];
+  const [first, second] = dialers as [RawDialer, RawDialer];
+  const bytes = Buffer.concat(parts.map((part, i) => frame(part, i === parts.length - 1)));
+  first.write(bytes.subarray(0, bytes.length - 2)); // inside a message
+  await cluster.clock.advance(10);
+  second.write(bytes);
+  await cluster.clock.advance(10);
+  first.write(bytes.subarray(bytes.length - 2));
+  await cluster.clock.advance(10);
+  const kv = new KVWorker(cluster.office("worker-0"), 0, 1);
+  const out = new Float32Array(1);
+  await cluster.run(kv.wait(kv.pull(BigUint64Array.of(5n), out)));
+  assert.equal(out[0], 4);
+  await stillWorks();
+  await cluster.finalize();
+});

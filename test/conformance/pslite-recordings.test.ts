@@ -1,0 +1,261 @@
+// Goal: what nodes of ps-lite sent is read however it is cut, written again byte for byte, and answered as their own nodes answered it.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../../src/base/errors.ts";
+import { KVServer } from "../../src/kv/kv-server.ts";
+import { KVWorker } from "../../src/kv/kv-worker.ts";
+import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
+import { decodeMeta, encodeMeta, metaBytesMax, PsMeta } from "../../src/wire/pslite/ps-meta.ts";
+import { type PartFate, ZmtpReader, type ZmtpSink } from "../../src/wire/pslite/zmtp-reader.ts";
+import { bytesOf, hexOf, hexText, RawDialer, RawListener, RECORDINGS, readRecording, sentBy } from "./pslite-recording.ts";
+
+/** Everything a reader found, as lines. */
+class Notes implements ZmtpSink {
+  readonly lines: string[] = [];
+  readonly metas: Uint8Array[] = [];
+  readonly #fate: PartFate;
+  #stream = "";
+  #left = 0;
+  #isMeta = false;
+  readonly #view = new Uint8Array(3);
+
+  constructor(fate: PartFate) {
+    this.#fate = fate;
+  }
+
+  greeted(): void {
+    this.lines.push("greeting");
+  }
+
+  command(name: string, body: Uint8Array): void {
+    this.lines.push(`${name} ${hexText(body)}`);
+  }
+
+  mayBegin(): boolean {
+    return true;
+  }
+
+  begin(index: number, byteCount: number, isLast: boolean): PartFate {
+    this.lines.push(`part ${index} of ${byteCount} bytes${isLast ? ", the last" : ""}`);
+    this.#isMeta = index === 0;
+    this.#left = byteCount;
+    return index === 0 ? "whole" : this.#fate;
+  }
+
+  whole(bytes: Uint8Array, at: number, byteCount: number): void {
+    const part = bytes.slice(at, at + byteCount);
+    if (this.#isMeta) this.metas.push(part);
+    this.lines.push(hexText(part));
+  }
+
+  view(): Uint8Array {
+    return this.#view;
+  }
+
+  streamed(byteCount: number): void {
+    this.#stream += hexText(this.#view.subarray(0, byteCount));
+    this.#left -= byteCount;
+    if (this.#left > 0) return;
+    this.lines.push(this.#stream);
+    this.#stream = "";
+  }
+}
+
+/** Feeds bytes in pieces of at most `pieceBytes`. */
+function feed(reader: ZmtpReader, bytes: Uint8Array, pieceBytes: number): void {
+  for (let at = 0; at < bytes.length; ) {
+    const view = reader.view();
+    const piece = bytes.subarray(at, at + Math.min(pieceBytes, view.length));
+    view.set(piece);
+    reader.received(piece.length);
+    at += piece.length;
+  }
+}
+
+function* streams(): Iterable<{ readonly name: string; readonly bytes: Uint8Array }> {
+  for (const recordingName of RECORDINGS) {
+    const recording = readRecording(recordingName);
+    for (const name of new Set(recording.map(({ from, to }) => `${from} ${to}`))) {
+      const [from = "", to = ""] = name.split(" ");
+      yield { name: `${recordingName}: ${name}`, bytes: bytesOf(hexOf(sentBy(recording, from, to))) };
+    }
+  }
+}
+
+test("every recorded connection reads the same, however it is cut and wherever its parts go", () => {
+  let messageCount = 0;
+  for (const { name, bytes } of streams()) {
+    const whole = new Notes("whole");
+    feed(new ZmtpReader(whole), bytes, bytes.length);
+    assert.equal(whole.lines[0], "greeting", name);
+    for (const pieceBytes of [1, 2, 3, 7, 64, 65]) {
+      const notes = new Notes(pieceBytes % 2 === 1 ? "stream" : "whole");
+      const reader = new ZmtpReader(notes);
+      feed(reader, bytes, pieceBytes);
+      assert.deepEqual(notes.lines, whole.lines, `${name}, ${pieceBytes} bytes at a time`);
+      assert.equal(reader.isInsideMessage, false, name);
+    }
+    messageCount += whole.metas.length;
+  }
+  assert.ok(messageCount > 200);
+});
+
+test("every recorded meta is written again byte for byte, garbage included", () => {
+  for (const { name, bytes } of streams()) {
+    const notes = new Notes("skip");
+    feed(new ZmtpReader(notes), bytes, bytes.length);
+    for (const original of notes.metas) {
+      const meta = new PsMeta();
+      decodeMeta(original, 0, original.length, meta);
+      const copy = new Uint8Array(metaBytesMax(meta));
+      const byteCount = encodeMeta(meta, copy, 0);
+      assert.equal(hexText(copy.subarray(0, byteCount)), hexText(original), `${name}: ${meta.toString()}`);
+    }
+  }
+});
+
+test("every recorded connection may end anywhere, and every meta may be cut anywhere", () => {
+  for (const { name, bytes } of streams()) {
+    for (let length = 0; length < bytes.length; length++) feed(new ZmtpReader(new Notes("stream")), bytes.subarray(0, length), length);
+    const notes = new Notes("skip");
+    feed(new ZmtpReader(notes), bytes, bytes.length);
+    for (const original of notes.metas) {
+      for (let length = 0; length < original.length; length++) {
+        try {
+          decodeMeta(original, 0, length, new PsMeta()); // a meta that ends between two fields is one
+        } catch (thrown) {
+          assert.ok(isWeighbridgeError(thrown, "BAD_FRAME"), `${name}: ${String(thrown)}`);
+        }
+      }
+    }
+  }
+});
+
+/** The metas of a connection's messages as lines, without what nobody sets on purpose. */
+function messagesOf(hex: string, mask: (meta: PsMeta) => void = () => {}): string[] {
+  const notes = new Notes("whole");
+  feed(new ZmtpReader(notes), bytesOf(hex), hex.length);
+  return notes.lines.map((line, i) => {
+    if (!(notes.lines[i - 1] ?? "").startsWith("part 0 ")) return line.replace(/ of \d+ bytes/, "");
+    const meta = new PsMeta();
+    const bytes = bytesOf(line);
+    decodeMeta(bytes, 0, bytes.length, meta);
+    meta.body = meta.command === 0 ? meta.body.slice() : new Uint8Array(0); // our own nodes add a note to control messages
+    mask(meta);
+    return `${meta.toString()} body=${hexText(meta.body)}`;
+  });
+}
+
+test("our server, in place of theirs, sends what theirs sent, byte for byte", async () => {
+  const recording = readRecording("full");
+  const cluster = new PsliteCluster({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
+  const scheduler = await RawListener.at(cluster, 9600);
+  const worker = await RawListener.at(cluster, 9602);
+  const starting = cluster.startNode("server", "server-0");
+  await cluster.clock.advance(200);
+  const registered = scheduler.connections[0]?.hex ?? "";
+  assert.deepEqual(messagesOf(registered), messagesOf(hexOf(sentBy(recording, "37208", "SCHED:9600"))));
+
+  const fromScheduler = sentBy(recording, "55298", "SERVER:9601");
+  const schedulerDials = await RawDialer.to(cluster, 9601);
+  schedulerDials.write(...fromScheduler.slice(0, 3));
+  await cluster.clock.advance(200);
+  schedulerDials.write(...fromScheduler.slice(3, 4)); // the barrier of the start is over
+  const office = await cluster.run(starting);
+  assert.equal(office.nodeId, 8);
+  const server = new KVServer(office, 0);
+  server.simple.setRequestHandle((data, app) => app.response(data, `pong:${new TextDecoder().decode(data.body)}`));
+
+  const workerDials = await RawDialer.to(cluster, 9601);
+  for (const bytes of sentBy(recording, "55310", "SERVER:9601")) {
+    workerDials.write(bytes);
+    await cluster.clock.advance(20);
+  }
+  const toWorker = worker.connections.map(({ hex }) => hex);
+  assert.deepEqual(toWorker, [hexOf(sentBy(recording, "53306", "WORKER:9602"))]);
+
+  const ending = office.finalize();
+  await cluster.clock.advance(100);
+  schedulerDials.write(...fromScheduler.slice(4));
+  await cluster.run(ending);
+  assert.equal(scheduler.connections[1]?.hex, hexOf(sentBy(recording, "37228", "SCHED:9600")));
+});
+
+test("our worker, in place of theirs, sends what theirs sent", async () => {
+  const recording = readRecording("full");
+  const cluster = new PsliteCluster({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
+  await RawListener.at(cluster, 9600);
+  const server = await RawListener.at(cluster, 9601);
+  await cluster
+    .transport("port")
+    .listen("tcp://127.0.0.1:0", () => assert.fail("nobody dials it"))
+    .catch(() => {}); // takes 9601 out of the way
+  const starting = cluster.startNode("worker", "worker-0");
+  await cluster.clock.advance(200);
+  const fromScheduler = sentBy(recording, "53290", "WORKER:9602");
+  const schedulerDials = await RawDialer.to(cluster, 9602);
+  schedulerDials.write(...fromScheduler.slice(0, 3));
+  await cluster.clock.advance(200);
+  schedulerDials.write(...fromScheduler.slice(3, 4));
+  const office = await cluster.run(starting);
+  const kv = new KVWorker(office, 0);
+  const keys = BigUint64Array.of(1n, 3n, 7n);
+  const lens = Int32Array.of(1, 2, 3);
+  const vals = Float32Array.of(1, 2, 3, 4, 5, 6);
+  const outs = new Float32Array(6);
+  const serverDials = await RawDialer.to(cluster, 9602);
+  const fromServer = sentBy(recording, "53306", "WORKER:9602");
+  serverDials.write(...fromServer.slice(0, 2));
+  const answers = [fromServer.slice(2, 3), fromServer.slice(3, 7), fromServer.slice(7, 11), fromServer.slice(11)];
+  const ask = async (timestamp: number): Promise<void> => {
+    await cluster.clock.advance(50);
+    serverDials.write(...(answers.shift() ?? []));
+    await cluster.run(kv.wait(timestamp));
+  };
+  await ask(kv.push(keys, vals, { lens, cmd: 42, priority: 5 }));
+  await ask(kv.pull(keys, outs, { cmd: 43, priority: -1, lens: new Int32Array(3) }));
+  assert.deepEqual(outs, vals);
+  await ask(kv.pushPull(keys, vals, outs, { lens, cmd: 44 }));
+  assert.deepEqual([...outs], [2, 4, 6, 8, 10, 12]);
+  kv.simple.request(7, "hello", 8);
+  await cluster.clock.advance(50);
+  const noSimpleTimestamp = (meta: PsMeta): void => {
+    if (meta.simpleApp) meta.timestamp = 3; // ours are numbered apart from pushes and pulls
+  };
+  const sent = server.connections[0]?.hex ?? "";
+  assert.deepEqual(messagesOf(sent, noSimpleTimestamp), messagesOf(hexOf(sentBy(recording, "55310", "SERVER:9601"))));
+  await cluster.run(office.close());
+});
+
+test("our scheduler, in place of theirs, gives the same ranks and opens the same barriers", async () => {
+  const recording = readRecording("full");
+  const cluster = new PsliteCluster({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
+  const server = await RawListener.at(cluster, 9601);
+  const worker = await RawListener.at(cluster, 9602);
+  const starting = cluster.startNode("scheduler", "scheduler");
+  await cluster.clock.advance(10);
+  for (const connection of ["37208", "37222"]) (await RawDialer.to(cluster, 9600)).write(...sentBy(recording, connection, "SCHED:9600"));
+  await cluster.clock.advance(200);
+  const nodes = ["37228", "37226"].map((connection) => sentBy(recording, connection, "SCHED:9600"));
+  const dialers: RawDialer[] = [];
+  for (const bytes of nodes) {
+    const dialer = await RawDialer.to(cluster, 9600);
+    dialers.push(dialer);
+    dialer.write(...bytes.slice(0, 3)); // up to the barrier of the start
+  }
+  const office = await cluster.run(starting);
+  const ending = office.finalize();
+  for (const [i, dialer] of dialers.entries()) dialer.write(...(nodes[i] ?? []).slice(3));
+  await cluster.clock.advance(200);
+  const mask = (meta: PsMeta): void => {
+    if (meta.command !== 3) return;
+    meta.timestamp = 0; // theirs counts its own entries too
+    meta.barrierGroup = 0; // uninitialised there
+  };
+  assert.deepEqual(messagesOf(worker.connections[0]?.hex ?? "", mask), messagesOf(hexOf(sentBy(recording, "53290", "WORKER:9602")), mask));
+  assert.deepEqual(messagesOf(server.connections[0]?.hex ?? "", mask), messagesOf(hexOf(sentBy(recording, "55298", "SERVER:9601")), mask));
+  for (const dialer of dialers) dialer.destroy();
+  await cluster.run(office.close());
+  await cluster.run(Promise.allSettled([ending]));
+});

@@ -1,0 +1,41 @@
+// failing-script — Goal: a node whose script throws ends right away and says why, also when the script is a node of a cluster by then.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Cluster } from "./cluster.ts";
+import { script } from "./processes.ts";
+
+for (const door of ["start", "connect"]) {
+  test(`a worker whose script throws after ${door}() ends with 1`, async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 1 });
+    cluster.scheduler();
+    cluster.server(0);
+    const worker = cluster.worker(0, "throws", door);
+    await worker.fails(/Error: my own bug\n {4}at .*throws\.ts/);
+  });
+}
+
+test("a server whose script throws ends with 1", async () => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 1 });
+  cluster.scheduler();
+  cluster.worker(0, "member");
+  const server = cluster.weighbridge(["server", ...cluster.flags, script("throws"), "start"]);
+  await server.fails(/Error: my own bug/);
+});
+
+test("an error of ours that a script does not catch is told in a line, and ends it with 1", async () => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--start-timeout-ms", 300] });
+  const worker = cluster.worker(0, "throws", "connect");
+  await worker.fails(/^weighbridge: SCHEDULER_UNREACHABLE: .*\n$/m);
+  assert.doesNotMatch(worker.stderr, /\n {4}at /, "no stack");
+});
+
+test("a worker whose server dies ends with 1 and the server's name, when its script does not catch that", async () => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 1 });
+  cluster.scheduler();
+  const server = cluster.server(0);
+  const worker = cluster.worker(0, "puller");
+  await worker.says(/pulling/);
+  await server.kill();
+  await worker.fails(/^weighbridge: NODE_DEAD: .*server 0.*$/m);
+});

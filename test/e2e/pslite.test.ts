@@ -1,0 +1,107 @@
+// Goal: an unmodified program of ps-lite and nodes of ours form one cluster, whoever plays which role; without such a program, a cluster of
+// ours over its protocol.
+//
+// WEIGHBRIDGE_PSLITE_PROGRAM names the program. It reads the DMLC_* variables and gets its role as its first argument; as scheduler it starts and
+// finalizes, as server it serves application 0 and sums one float per key, as worker it pushes to and pulls from that application, checks what
+// it gets, and ends with 0. ps-lite's own tests/test_kv_app.cc is such a program. It is not part of this repository, nor is a way to build it.
+
+import { existsSync } from "node:fs";
+import { test } from "node:test";
+import { freePort } from "../../src/node/launcher/free-port.ts";
+import { Processes, type Running, script } from "./processes.ts";
+
+const PROGRAM = process.env.WEIGHBRIDGE_PSLITE_PROGRAM ?? "";
+const skip: string | false =
+  PROGRAM === ""
+    ? "WEIGHBRIDGE_PSLITE_PROGRAM names no program of ps-lite to run it with"
+    : existsSync(PROGRAM)
+      ? false
+      : `there is no program ${PROGRAM} (WEIGHBRIDGE_PSLITE_PROGRAM)`;
+const DEADLINE_MS = 60_000;
+
+type Side = "ours" | "theirs";
+type Roles = { readonly scheduler: Side; readonly server: Side; readonly worker: Side };
+type Setting = { readonly count?: number; readonly env?: Readonly<Record<string, string>> };
+
+const SIDES: readonly Side[] = ["ours", "theirs"];
+const ALL_ROLES: readonly Roles[] = SIDES.flatMap((scheduler) =>
+  SIDES.flatMap((server) => SIDES.map((worker): Roles => ({ scheduler, server, worker }))),
+);
+
+class MixedCluster extends Processes {
+  readonly environment: Readonly<Record<string, string>>;
+
+  private constructor(port: number, { count = 1, env = {} }: Setting) {
+    super();
+    this.environment = {
+      DMLC_PS_ROOT_URI: "127.0.0.1",
+      DMLC_PS_ROOT_PORT: String(port),
+      DMLC_NODE_HOST: "127.0.0.1",
+      DMLC_NUM_SERVER: String(count),
+      DMLC_NUM_WORKER: String(count),
+      DMLC_PS_VAN_TYPE: "zmq",
+      ...env,
+    };
+  }
+
+  static async create(setting: Setting = {}): Promise<MixedCluster> {
+    return new MixedCluster(await freePort("127.0.0.1"), setting);
+  }
+
+  node(role: keyof Roles, side: Side): Running {
+    const env = { ...this.environment, DMLC_ROLE: role };
+    if (side === "theirs") return this.run(PROGRAM, [role], { env });
+    return this.weighbridge([role, ...(role === "worker" ? [script("sums")] : [])], { env: this.environment });
+  }
+
+  /** All nodes end well. */
+  async succeeds({ scheduler, server, worker }: Roles, count: number): Promise<void> {
+    const nodes = [this.node("scheduler", scheduler)];
+    for (let i = 0; i < count; i++) nodes.push(this.node("server", server), this.node("worker", worker));
+    await Promise.all(nodes.map((node) => node.succeeds(DEADLINE_MS)));
+  }
+}
+
+for (const roles of ALL_ROLES) {
+  const isOurs = Object.values(roles).every((side) => side === "ours");
+  const title = Object.entries(roles)
+    .map(([role, side]) => `${role} ${side}`)
+    .join(", ");
+  for (const count of [1, 2]) {
+    test(`sums are right with ${title}, ${count} × ${count}`, { skip: isOurs ? false : skip }, async () => {
+      await using cluster = await MixedCluster.create({ count });
+      await cluster.succeeds(roles, count);
+    });
+  }
+}
+
+const SETTINGS: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
+  ["acknowledgements (PS_RESEND)", { PS_RESEND: "1", PS_RESEND_TIMEOUT: "1000" }],
+  ["heartbeats", { PS_HEARTBEAT_INTERVAL: "1", PS_HEARTBEAT_TIMEOUT: "10" }],
+  ["ipc (DMLC_LOCAL)", { DMLC_LOCAL: "1" }],
+  ["p3", { DMLC_PS_VAN_TYPE: "p3" }],
+];
+
+for (const [name, env] of SETTINGS) {
+  for (const roles of [
+    { scheduler: "ours", server: "ours", worker: "ours" },
+    { scheduler: "theirs", server: "ours", worker: "theirs" },
+    { scheduler: "ours", server: "theirs", worker: "ours" },
+  ] as const) {
+    const isOurs = Object.values(roles).every((side) => side === "ours");
+    test(`sums are right with ${name}, server ${roles.server}, others ${roles.worker}`, { skip: isOurs ? false : skip }, async () => {
+      await using cluster = await MixedCluster.create({ env });
+      await cluster.succeeds(roles, 1);
+    });
+  }
+}
+
+test("a server of theirs that is killed fails the worker's calls, with its name", { skip }, async () => {
+  await using cluster = await MixedCluster.create({ env: { PS_HEARTBEAT_INTERVAL: "1", PS_HEARTBEAT_TIMEOUT: "3" } });
+  cluster.node("scheduler", "ours");
+  const server = cluster.node("server", "theirs");
+  const worker = cluster.weighbridge(["worker", script("pusher")], { env: cluster.environment });
+  await worker.says(/push works/);
+  await server.kill();
+  await worker.says(/push failed after \d+ ms: NODE_DEAD: .*server 0/);
+});

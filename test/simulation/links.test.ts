@@ -1,0 +1,84 @@
+// Encoded links under loss, duplication, reordering and broken links, and servers that forget what they were told.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Session } from "../../src/api/session.ts";
+import { isWeighbridgeError } from "../../src/base/errors.ts";
+import { idOf } from "../../src/wire/node-id.ts";
+import { keyList, quietCluster, runLinks } from "./links.ts";
+import { forSeeds } from "./seeds.ts";
+
+const SEEDS = 30;
+const OPTIONS = { dim: 1, link: { keyCache: true } } as const;
+
+test(`encoded pushes count once, and named key lists are those that were meant, for ${SEEDS} seeds`, async () => {
+  await forSeeds({ from: 1, count: SEEDS }, async (seed) => void (await runLinks(seed)));
+});
+
+test("BSP over an encoded link gives the same bits whatever the network does", async () => {
+  for (let seed = 1; seed <= 3; seed++) assert.deepEqual(await runLinks(seed, 1000 + seed), await runLinks(seed, seed), `seed ${seed}`);
+});
+
+test("a server that forgot a key list gets the keys again, and the caller does not notice", async () => {
+  const cluster = quietCluster();
+  await cluster.start();
+  const session = await cluster.run(Session.open(cluster.worker(0)));
+  const table = await cluster.run(session.embedding("e", OPTIONS));
+  const keys = keyList(1);
+  const ones = new Float32Array(keys.length).fill(1);
+  await cluster.run(table.push(keys, ones));
+  await cluster.run(table.push(keys, ones));
+  const { metrics } = cluster.server(0);
+  assert.equal(metrics.requestsFailed, 0);
+  cluster.server(0).server?.parameters.forgetWorker(idOf("worker", 0));
+  await cluster.run(table.push(keys, ones));
+  assert.equal(metrics.requestsFailed, 1, "the name was not known");
+  assert.deepEqual(await cluster.run(table.pull(keys)), new Float32Array(keys.length).fill(3));
+  cluster.server(0).server?.parameters.forgetWorker(idOf("worker", 0));
+  assert.deepEqual(await cluster.run(table.pull(keys)), new Float32Array(keys.length).fill(3));
+  assert.equal(metrics.requestsFailed, 2);
+  await cluster.finalize();
+});
+
+test("a server that was restarted is told the lists of its new life", async () => {
+  const cluster = quietCluster({ serverCount: 2 });
+  await cluster.start();
+  const session = await cluster.run(Session.open(cluster.worker(0)));
+  const keys = keyList(1);
+  const ones = new Float32Array(keys.length).fill(1);
+  const first = await cluster.run(session.embedding("e", OPTIONS));
+  for (let i = 0; i < 3; i++) await cluster.run(first.push(keys, ones));
+  for (const rank of [0, 1]) {
+    cluster.kill(idOf("server", rank));
+    await cluster.run(cluster.startNode(idOf("server", rank)));
+  }
+  const table = await cluster.run(session.embedding("e", OPTIONS));
+  for (let pushes = 1; pushes <= 3; pushes++) {
+    const isTaken = await cluster.run(
+      table.push(keys, ones).then(
+        () => true,
+        (error: unknown) => {
+          assert.ok(isWeighbridgeError(error, "NOT_JOINED"), String(error)); // it joins by itself; the push may be repeated
+          return false;
+        },
+      ),
+    );
+    if (!isTaken) pushes--;
+  }
+  assert.deepEqual(await cluster.run(table.pull(keys)), new Float32Array(keys.length).fill(3));
+  for (const rank of [0, 1])
+    assert.ok(cluster.server(rank).metrics.requestsFailed <= 1, "no name reached the new life that it did not know");
+  await cluster.finalize();
+});
+
+test("a node without a compressor says so when a parameter asks for one, and makes nothing", async () => {
+  const cluster = quietCluster();
+  await cluster.start();
+  const session = await cluster.run(Session.open(cluster.worker(0)));
+  await assert.rejects(
+    cluster.run(session.tensor("w", { shape: [4], link: { compression: "zstd" } })),
+    (error) => isWeighbridgeError(error, "UNSUPPORTED") && /zstd/.test(error.message),
+  );
+  assert.deepEqual(await cluster.run(session.parameters()), []);
+  await cluster.finalize();
+});
