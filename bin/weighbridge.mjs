@@ -26,7 +26,9 @@ async function run() {
 function handOver() {
   const node = findNode();
   if (node === undefined) {
-    const fix = "Run `npm install` in the project and use `npx weighbridge`, or install Node 24.";
+    const inRepository = existsSync(join(here, "../src/cli/main.ts"));
+    const npmInstall = inRepository ? "npm install" : `npm install node@${NODE_MAJOR_MIN}`;
+    const fix = `Run \`${npmInstall}\` in the project and use \`npx weighbridge\`, or install Node ${NODE_MAJOR_MIN}.`;
     const found = `this is Node ${process.versions.node} at ${process.execPath}`;
     process.stderr.write(`weighbridge needs Node ${NODE_MAJOR_MIN} or newer; ${found}. ${fix}\n`);
     process.exitCode = 1;

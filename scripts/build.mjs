@@ -1,9 +1,10 @@
 // build — makes the package that is published, in dist/: plain JavaScript with types. The repository itself runs its sources unbuilt.
+//   npm run build && npm pack ./dist      a .tgz to install elsewhere
 //   npm run build && npm publish ./dist
 
 import { spawnSync } from "node:child_process";
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, posix } from "node:path";
 
 const root = join(import.meta.dirname, "..");
 const dist = join(root, "dist");
@@ -24,5 +25,26 @@ const builtExports = Object.fromEntries(
     return [door, { types: `${stem}.d.ts`, default: `${stem}.js` }];
   }),
 );
+
+// A door opened by an older Node says so in one line, before anything behind it fails over what that Node does not have.
+const GATE = "src/needs-node.js";
+const major = Number(/\d+/.exec(engines.node)[0]);
+writeFileSync(
+  join(dist, GATE),
+  `// needs-node — the first thing that every door of the package loads.
+
+if (Number(process.versions.node.split(".")[0]) < ${major}) {
+  const error = new Error(\`weighbridge needs Node ${major} or newer; this is Node \${process.versions.node} at \${process.execPath}\`);
+  error.stack = \`\${error.name}: \${error.message}\`; // Where it was loaded from says nothing.
+  throw error;
+}
+`,
+);
+for (const { default: door } of Object.values(builtExports)) {
+  if (door === undefined) continue;
+  const path = join(dist, door);
+  writeFileSync(path, `import "${posix.relative(posix.dirname(posix.normalize(door)), GATE)}";\n${readFileSync(path, "utf8")}`);
+}
+
 const manifest = { name, version, description, license, type, keywords, engines, bin, exports: builtExports, dependencies };
 writeFileSync(join(dist, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);

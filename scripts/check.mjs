@@ -2,7 +2,9 @@
 // `npm test -- src/wire` runs only the tests below these paths.
 
 import { spawnSync } from "node:child_process";
-import { existsSync, globSync, mkdirSync, readFileSync } from "node:fs";
+// All of it, by one name: a single import that an old Node does not have would fail before the line below that says so.
+import * as fs from "node:fs";
+import * as util from "node:util";
 
 const TEST_GLOBS = ["src/**/*.test.ts", "bench/**/*.test.ts", "test/*.test.ts", "test/{conformance,simulation,e2e}/**/*.test.ts"];
 const TEST_TIMEOUT_MS = 180_000;
@@ -30,22 +32,35 @@ if (paths.length === 0) {
   run("type-aware lint", "oxlint", ["--type-aware", "--deny-warnings", "src", "test", "bench", "examples"]);
   run("kernels", process.execPath, ["scripts/build-kernels.mjs", "--check"]);
 }
-const files = globSync(TEST_GLOBS).filter((file) => paths.length === 0 || paths.some((path) => file.startsWith(path)));
-if (files.length === 0 || paths.some((path) => !existsSync(path))) {
+const files = fs.globSync(TEST_GLOBS).filter((file) => paths.length === 0 || paths.some((path) => file.startsWith(path)));
+if (files.length === 0 || paths.some((path) => !fs.existsSync(path))) {
   console.error(`weighbridge: no tests below ${paths.join(" ")}`);
   process.exit(1);
 }
-mkdirSync(".weighbridge", { recursive: true });
+fs.mkdirSync(".weighbridge", { recursive: true });
 const reporters = [
   "--test-reporter=dot",
   "--test-reporter-destination=stdout",
   "--test-reporter=spec",
   `--test-reporter-destination=${LOG}`,
 ];
+const startedAt = Date.now();
 const status = runTests();
-const [, summary = "", failures = ""] = /(ℹ tests \d+\n.*?)(\n✖ failing tests:.*)?$/s.exec(readFileSync(LOG, "utf8")) ?? [];
-console.log(`${failures}\n${summary}`);
+// In a terminal the log is in colour.
+const log = util.stripVTControlCharacters(fs.readFileSync(LOG, "utf8"));
+const [, summary = "", failures = ""] = /(ℹ tests \d+\n.*?)(\n✖ failing tests:.*)?$/s.exec(log) ?? [];
+if (failures !== "") console.log(failures);
+console.log(`\nweighbridge: ${outcomeText(summary)} in ${((Date.now() - startedAt) / 1000).toFixed(1)} s; each by name in ${LOG}`);
 process.exit(status);
+
+/** "1203 tests passed", or with what did not pass. */
+function outcomeText(summary) {
+  const countOf = (what) => Number(new RegExp(`^ℹ ${what} (\\d+)$`, "m").exec(summary)?.[1] ?? 0);
+  const failed = countOf("fail") + countOf("cancelled");
+  const others = [failed > 0 ? `${failed} failed` : [], countOf("skipped") > 0 ? `${countOf("skipped")} skipped` : []].flat();
+  if (summary === "" || (status !== 0 && failed === 0)) others.push(`the test runner ended with ${status}`);
+  return [`${countOf("pass")} tests passed`, ...others].join(", ");
+}
 
 function runTests() {
   const args = ["--test", `--test-timeout=${TEST_TIMEOUT_MS}`, ...reporters, ...files.sort()];
