@@ -26,6 +26,9 @@ import type { PeerMetrics } from "./metrics.ts";
 const HELLO_BYTES_MAX = 4096;
 const HANDSHAKE_BYTES = 2 * (HEADER_BYTES + HELLO_BYTES_MAX);
 
+/** What was answered to more input than this leaves with the rest of the turn: somebody sends in bulk, and waits for none of it alone. */
+const SMALL_INPUT_BYTES = 16 * 1024;
+
 /** Memory that links read into. On a server it lies in the arena. */
 export type ReadBuffers = {
   take(): Uint8Array;
@@ -88,7 +91,7 @@ export class Connection implements LinkReader, FrameSink {
     const channel = this.#channel;
     channel?.beginInput();
     this.#reader.received(byteCount);
-    channel?.endInput(byteCount < this.#viewBytes); // after a throw the link is closed, and nothing leaves on it
+    channel?.endInput(byteCount < this.#viewBytes && byteCount <= SMALL_INPUT_BYTES); // after a throw the link is closed, and nothing leaves on it
   }
 
   /** Handles what waited while the link was paused. */
