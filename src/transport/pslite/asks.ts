@@ -72,7 +72,7 @@ export class Asks {
         else this.#gather(frame);
         break;
       default: {
-        const message = `function ${header.functionId} cannot be asked of ${this.#envoy.name}: ps-lite's protocol has pushes, pulls and SimpleApp`;
+        const message = `function ${header.functionId} cannot be asked of ${this.#envoy.name}: ps-lite's protocol has pushes, pulls and SimpleApp; parameters need our own: leave --van (DMLC_PS_VAN_TYPE) out`;
         this.#envoy.failRequest(header, new WeighbridgeError("UNSUPPORTED", message));
       }
     }
