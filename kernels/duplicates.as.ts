@@ -1,12 +1,12 @@
-// duplicates — finds repeated keys in a list by a scratch hash, sums what belongs to one key, and hands results back to every repeat.
+// duplicates — finds repeated keys in a list by a scratch hash, and sums what belongs to one key.
 //
 //   scratch    u32 × 2^b, b = slotBits(n): at least two slots for each key.  0 = free, else [ tag : 32 - b bits | 1 + unique index : b bits ]
 //
 // D1. Unique keys stand in the order of their first occurrences: the index of a first occurrence is the number of unique keys before it.
 // D2. A tag match is believed only after the keys agree, so the hash decides nothing but speed; it is keyed, so chosen keys cannot slow it.
 // D3. Nothing is written but the scratch until the first duplicate is met. A list without any is sent as it is.
-// D4. A unique index is never greater than the position it is found at: unique keys may be written over the list, summed rows over the
-//     gradients, and expanded rows over the unique ones.
+// D4. A unique index is never greater than the position it is found at: unique keys may be written over the list, and summed rows over the
+//     gradients.
 
 import { addFloats, copyFloats } from "./floats.as";
 
@@ -67,26 +67,17 @@ export function findDuplicates(keys: usize, n: u32, secret: u32, scratch: usize,
 }
 
 /** See DuplicateKernels.sumDuplicates. A first occurrence is known by D1. */
-export function sumDuplicates(rows: usize, n: u32, width: u32, indexes: usize, out: usize): void {
+export function sumDuplicates(rows: usize, n: u32, width: u32, indexes: usize, places: usize, known: u32, out: usize): u32 {
   const rowBytes = <usize>width << 2;
-  let next: u32 = 0;
   for (let i: usize = 0; i < n; i++, rows += rowBytes) {
-    const index = load<u32>(indexes + (i << 2)), target = out + <usize>index * rowBytes;
-    if (index != next) {
+    const index = load<u32>(indexes + (i << 2)), place = places == 0 ? index : load<u32>(places + (i << 2));
+    const target = out + <usize>place * rowBytes;
+    if (index != known) {
       addFloats(target, rows, rowBytes);
       continue;
     }
-    next++;
+    known++;
     if (target != rows) copyFloats(target, rows, rowBytes);
   }
-}
-
-/** See DuplicateKernels.expandDuplicates. From the end, so that unique rows that lie at `out` are read before they are written over (D4). */
-export function expandDuplicates(uniqueRows: usize, n: u32, width: u32, indexes: usize, out: usize): void {
-  const rowBytes = <usize>width << 2;
-  for (let i = n; i != 0; i--) {
-    const index = load<u32>(indexes + (<usize>(i - 1) << 2));
-    if (index == i - 1 && uniqueRows == out) return; // the first i rows are all unique, and in place
-    copyFloats(out + <usize>(i - 1) * rowBytes, uniqueRows + <usize>index * rowBytes, rowBytes);
-  }
+  return known;
 }

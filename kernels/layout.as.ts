@@ -7,7 +7,7 @@
 //       120       4   up to where pages ahead of the frontier were touched
 //       128     400   heads of the allocator's free lists, u32 for each size class
 //       576     128   masks of 0 to 15 bytes, u64 each, for keys that are decoded
-//      1024    2048   buckets, tags, rows of the batch in hand and the indexes that are still open, BATCH × u32 each
+//      1024    2560   hashes (u64), buckets, rows of the batch in hand and the indexes that are still open (u32), BATCH of each
 //      4096   21504   hashes of the entries that a segment moves, u64 each
 //     25600   10752   their rows, u32 each
 //     40960           the first byte that is handed out
@@ -26,9 +26,9 @@ export const BYTE_MASKS: usize = 576;
 
 /** How many keys are probed together. */
 export const BATCH: u32 = 128;
-export const BATCH_BUCKETS: usize = 1024;
-export const BATCH_TAGS: usize = BATCH_BUCKETS + BATCH * 4;
-export const BATCH_ROWS: usize = BATCH_TAGS + BATCH * 4;
+export const BATCH_HASHES: usize = 1024;
+export const BATCH_BUCKETS: usize = BATCH_HASHES + BATCH * 8;
+export const BATCH_ROWS: usize = BATCH_BUCKETS + BATCH * 4;
 export const BATCH_OPEN: usize = BATCH_ROWS + BATCH * 4;
 
 /** The most entries that one segment holds: 7 chunks × 32 buckets × 12 slots. */

@@ -9,12 +9,13 @@ export { decodeBf16, decodeFp16, encodeBf16, encodeFp16 } from "./codec-half.as"
 export { decodeInt8Rows, encodeInt8Rows } from "./codec-int8.as";
 export { decodeDeltaKeys, encodeDeltaKeys, signKeys } from "./codec-keys.as";
 export { scatterFloats, selectTopK } from "./codec-top-k.as";
+export { packWords, unpackWords } from "./codec-words.as";
 export { createTable, destroyTable } from "./table.as";
 export {
   addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherRows, hasCertainRoom, insertRows, keysAhead, listRows,
   removeRows, rowCount, setWords, tableBytes,
 } from "./rows.as";
-export { expandDuplicates, findDuplicates, sumDuplicates } from "./duplicates.as";
+export { findDuplicates, sumDuplicates } from "./duplicates.as";
 export { gatherByIndex, mixKeys, partitionKeys, scatterByIndex } from "./partition.as";
 export { addWords, findValues, insertValues, locateValues, readRows, staleRows, standIn, writeRows } from "./row-lists.as";
 export { add, axpy, checkAscending, copy, sum, zero } from "./vector.as";

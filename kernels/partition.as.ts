@@ -46,6 +46,7 @@ export function partitionKeys(
 ): void {
   const shift = 64 - <u64>partBits, counterBytes = <usize>ownerCount << 2;
   const firsts = scratch, seconds = firsts + counterBytes, noted = seconds + counterBytes, half = n >> 1;
+  if (ownerCount == 2) return partitionInTwo(keys, n, owners, shift, noted, spans, keysOut, sources);
   memory.fill(scratch, 0, counterBytes << 1);
   for (let i: u32 = 0; i < half; i++) { // P3
     const first = ownerOf(load<u64>(keys + (<usize>i << 3)), owners, shift), second = ownerOf(load<u64>(keys + (<usize>(i + half) << 3)), owners, shift);
@@ -70,6 +71,26 @@ export function partitionKeys(
     move(keys, i + half, countUp(seconds, load<u16>(noted + (<usize>(i + half) << 1))), keysOut, sources);
   }
   if (n & 1) move(keys, n - 1, countUp(seconds, last), keysOut, sources);
+}
+
+/** As partitionKeys, for two owners: how many keys the second has had so far tells both places, and stays in a register. */
+function partitionInTwo(keys: usize, n: u32, owners: usize, shift: u64, noted: usize, spans: usize, keysOut: usize, sources: usize): void {
+  let ones: u32 = 0;
+  for (let i: u32 = 0; i < n; i++) {
+    const owner = ownerOf(load<u64>(keys + (<usize>i << 3)), owners, shift);
+    store<u8>(noted + i, <u8>owner);
+    ones += owner;
+  }
+  const second = n - ones;
+  store<u32>(spans, 0);
+  store<u32>(spans, second, 4);
+  store<u32>(spans, n, 8);
+  ones = 0;
+  for (let i: u32 = 0; i < n; i++) {
+    const owner = <u32>load<u8>(noted + i);
+    move(keys, i, select(second + ones, i - ones, owner), keysOut, sources);
+    ones += owner;
+  }
 }
 
 /** out[i] = rows[indexes[i]]. */

@@ -9,7 +9,7 @@
 // R2. The scratch lists in the first page serve one call at a time; nothing in them outlives it.
 
 import { certainRoom } from "./allocator.as";
-import { BATCH, BATCH_BUCKETS, BATCH_OPEN, BATCH_ROWS, BATCH_TAGS, DONE, KEY_MISSING, NO_ROOM } from "./layout.as";
+import { BATCH, BATCH_BUCKETS, BATCH_HASHES, BATCH_OPEN, BATCH_ROWS, DONE, KEY_MISSING, NO_ROOM } from "./layout.as";
 import {
   CHUNK_BYTES, KEY_BYTES, SLAB_BYTES_MAX, SLOT_LAST, Segment, Table,
   find, hashOf, homeBucket, insert, listSegment, nextSegmentIndex, remove, rowInSlot, secondBucket, segmentOf, slotsWithTag, tagOf,
@@ -23,6 +23,10 @@ import {
   return load<u32>(BATCH_BUCKETS + (index << 2));
 }
 
+@inline function batchHash(index: usize): u64 {
+  return load<u64>(BATCH_HASHES + (index << 3));
+}
+
 @inline function batchOpen(index: usize): usize {
   return load<u32>(BATCH_OPEN + (index << 2));
 }
@@ -33,41 +37,55 @@ import {
 
 /** BATCH_ROWS[i] = row of keys[i], 0 for none, for up to BATCH keys; brings `touchBytes` of each row into the cache. Returns how many are 0. */
 export function probe(t: Table, keys: usize, n: u32, touchBytes: usize): u32 {
+  seek(t, keys, n);
+  t.touched = touchRows(BATCH_ROWS, n, touchBytes);
+  return settle(t, keys, n, touchBytes);
+}
+
+/** BATCH_ROWS[i] = the first row that may be that of keys[i], 0 for none. Which it is, only its key tells: `settle`, once it was touched. */
+export function seek(t: Table, keys: usize, n: u32): void {
   let touched: u32 = 0;
   for (let i: usize = 0; i < n; i++) {
     const hash = hashOf(t, keyAt(keys, i));
-    store<u32>(BATCH_BUCKETS + (i << 2), <u32>homeBucket(segmentOf(t, hash), hash));
-    store<u32>(BATCH_TAGS + (i << 2), tagOf(hash));
+    store<u64>(BATCH_HASHES + (i << 3), hash);
+    store<u32>(BATCH_BUCKETS + (i << 2), changetype<u32>(segmentOf(t, hash)));
   }
   for (let i: usize = 0; i < n; i++) touched += load<u8>(batchBucket(i));
   for (let i: usize = 0; i < n; i++) {
-    const hits = slotsWithTag(batchBucket(i), load<u32>(BATCH_TAGS + (i << 2)));
+    store<u32>(BATCH_BUCKETS + (i << 2), <u32>homeBucket(changetype<Segment>(batchBucket(i)), batchHash(i)));
+  }
+  for (let i: usize = 0; i < n; i++) touched += load<u8>(batchBucket(i));
+  for (let i: usize = 0; i < n; i++) {
+    const hits = slotsWithTag(batchBucket(i), tagOf(batchHash(i)));
     store<u32>(BATCH_ROWS + (i << 2), select<u32>(rowInSlot(batchBucket(i), ctz(hits | SLOT_LAST)), 0, hits != 0)); // no branch to mispredict
   }
-  touched += touchRows(n, touchBytes);
+  t.touched = touched;
+}
+
+/** Makes sure of the rows that `seek` found, and finds the others. Returns how many keys have none. */
+export function settle(t: Table, keys: usize, n: u32, touchBytes: usize): u32 {
   let open: usize = 0; // how many have not been found: their indexes are listed, again without a branch
   for (let i: usize = 0; i < n; i++) {
     const row = batchRow(i);
     store<u32>(BATCH_OPEN + (open << 2), <u32>i);
     open += usize(u32(row == 0) | u32(load<u64>(row) != keyAt(keys, i)));
   }
-  if (open << 2 < n) touched += touchFurther(t, keys, open); // not where most keys are new: those lie nowhere
-  t.touched = touched;
+  if (open << 2 < n) t.touched = touchFurther(t, open, touchBytes); // not where most keys are new: those lie nowhere
   return findOpen(t, keys, open);
 }
 
-/** Loads something of the first five cache lines of each row of the batch; what lies beyond, the processor fetches ahead by itself. */
-function touchRows(n: u32, touchBytes: usize): u32 {
-  const last = touchBytes - 4;
+/** Loads something of the first five cache lines of each listed row; what lies beyond, the processor fetches ahead by itself. */
+function touchRows(rows: usize, n: u32, touchBytes: usize): u32 {
+  const last = touchBytes - 4, end = rows + (<usize>n << 2);
   let touched: u32 = 0;
   if (touchBytes <= 16) {
-    for (let i: usize = 0; i < n; i++) touched += load<u8>(batchRow(i));
+    for (; rows < end; rows += 4) touched += load<u8>(<usize>load<u32>(rows));
   } else if (touchBytes <= 128) {
-    for (let i: usize = 0; i < n; i++) touched += load<u8>(batchRow(i)) + load<u8>(batchRow(i) + last);
+    for (; rows < end; rows += 4) touched += load<u8>(<usize>load<u32>(rows)) + load<u8>(<usize>load<u32>(rows) + last);
   } else {
     const third = min<usize>(last, 128), fourth = min<usize>(last, 192), fifth = min<usize>(last, 256);
-    for (let i: usize = 0; i < n; i++) {
-      const row = batchRow(i);
+    for (; rows < end; rows += 4) {
+      const row = <usize>load<u32>(rows);
       touched += load<u8>(row) + load<u8>(row, 64) + load<u8>(row + third) + load<u8>(row + fourth) + load<u8>(row + fifth);
     }
   }
@@ -75,26 +93,25 @@ function touchRows(n: u32, touchBytes: usize): u32 {
 }
 
 /** Brings the next buckets of the `n` listed keys into the cache, and what their tags point at. One key in seven of a full table lies there. */
-function touchFurther(t: Table, keys: usize, n: usize): u32 {
+function touchFurther(t: Table, n: usize, touchBytes: usize): u32 {
   let touched: u32 = 0;
   for (let j: usize = 0; j < n; j++) {
-    const hash = hashOf(t, keyAt(keys, batchOpen(j)));
+    const hash = batchHash(batchOpen(j));
     store<u32>(BATCH_BUCKETS + (j << 2), <u32>secondBucket(segmentOf(t, hash), hash));
-    store<u32>(BATCH_TAGS + (j << 2), tagOf(hash));
   }
   for (let j: usize = 0; j < n; j++) touched += load<u8>(batchBucket(j));
   for (let j: usize = 0; j < n; j++) {
-    const hits = slotsWithTag(batchBucket(j), load<u32>(BATCH_TAGS + (j << 2)));
-    touched += load<u8>(select<u32>(rowInSlot(batchBucket(j), ctz(hits | SLOT_LAST)), 0, hits != 0));
+    const hits = slotsWithTag(batchBucket(j), tagOf(batchHash(batchOpen(j))));
+    store<u32>(BATCH_BUCKETS + (j << 2), select<u32>(rowInSlot(batchBucket(j), ctz(hits | SLOT_LAST)), 0, hits != 0));
   }
-  return touched;
+  return touched + touchRows(BATCH_BUCKETS, <u32>n, touchBytes);
 }
 
 /** Finds the rows of the `n` listed keys the long way: a false tag, an overflowed bucket, no row. Returns how many have none. */
 function findOpen(t: Table, keys: usize, n: usize): u32 {
   let missing: u32 = 0;
   for (let j: usize = 0; j < n; j++) {
-    const i = batchOpen(j), key = keyAt(keys, i), found = find(t, key, hashOf(t, key));
+    const i = batchOpen(j), key = keyAt(keys, i), found = find(t, key, batchHash(i));
     store<u32>(BATCH_ROWS + (i << 2), found);
     missing += u32(found == 0);
   }

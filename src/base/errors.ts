@@ -33,7 +33,7 @@ export type ErrorCode =
   | "QUEUE_FULL" // a bounded queue is full; try again once it drained
   | "RANK_TAKEN" // two nodes ask for one rank
   | "SCHEDULER_UNREACHABLE" // nobody speaks our protocol at the scheduler's address
-  | "SPEC_MISMATCH" // two nodes describe one parameter or function differently
+  | "SPEC_MISMATCH" // two nodes describe one parameter, function or operation differently
   | "STALE_UPDATE" // an update is stamped with a clock that its worker has passed already
   | "UNKNOWN_APP" // no app with this id was created on the receiver
   | "UNKNOWN_FUNCTION" // the receiver has no such function

@@ -7,7 +7,15 @@ import fc from "fast-check";
 import { Random } from "../base/random.ts";
 import { Arena } from "./arena.ts";
 import { guardedSpan, putBytes, putFloats, putKeys, putWords, readBytes, readFloats, readKey, readKeys } from "./arena-lists.ts";
-import { type CodecKernels, DeltaStatus, deltaKeysBound, INT8_MAGNITUDE_MAX, simdCodecKernels, topKScratchBytes } from "./codec-kernels.ts";
+import {
+  type CodecKernels,
+  DeltaStatus,
+  deltaKeysBound,
+  INT8_MAGNITUDE_MAX,
+  packedWordsBound,
+  simdCodecKernels,
+  topKScratchBytes,
+} from "./codec-kernels.ts";
 import { PlainCodecKernels } from "./plain-codec-kernels.ts";
 
 const MIB = 2 ** 20;
@@ -46,6 +54,42 @@ for (const { name, shared, open } of IMPLEMENTATIONS) {
       const arena = new Arena({ bytesMax: 8 * MIB, shared });
       return { arena, kernels: open(arena) };
     };
+
+    test("words that are not 0 are packed behind a mask and come back, for every number of words around 64 and any density", () => {
+      const random = new Random(8);
+      for (const wordCount of [0, 1, 7, 63, 64, 65, 127, 128, 200, 1000]) {
+        for (const density of [0, 0.05, 0.5, 1]) {
+          const { arena, kernels } = fresh();
+          const words = Uint32Array.from({ length: wordCount }, () => (random.chance(density) ? 1 + random.below(2 ** 31) : 0));
+          const wordsMax = words.filter((word) => word !== 0).length;
+          const target = guardedSpan(arena, packedWordsBound({ wordCount, wordsMax }));
+          const source = putWords(arena, words);
+          const byteCount = kernels.packWords(source, wordCount, wordsMax, target.address);
+          assert.equal(byteCount, Math.ceil(wordCount / 64) * 8 + wordsMax * 4);
+          assert.ok(target.isIntact());
+          const back = guardedSpan(arena, wordCount * 4);
+          assert.equal(kernels.unpackWords(target.address, byteCount, wordCount, back.address), 0);
+          assert.ok(back.isIntact());
+          assert.deepEqual(readBytes(arena, back.address, wordCount * 4), readBytes(arena, source, wordCount * 4));
+          if (wordsMax > 0) assert.equal(kernels.packWords(source, wordCount, wordsMax - 1, target.address), 0, "one word too many");
+          assert.ok(target.isIntact());
+        }
+      }
+    });
+
+    test("packed words whose mask tells of another number of bytes or words are refused, and nothing is written (E2)", () => {
+      const { arena, kernels } = fresh();
+      const packed = putWords(arena, [0b101, 0, 7, 9]); // 65 words need two masks, 3 need one
+      const out = putBytes(arena, new Uint8Array(260).fill(0xee));
+      assert.equal(kernels.unpackWords(packed, 12, 3, out), 1, "a word is missing");
+      assert.equal(kernels.unpackWords(packed, 20, 3, out), 1, "a word too many");
+      assert.equal(kernels.unpackWords(packed, 16, 2, out), 1, "a bit behind the end");
+      assert.equal(kernels.unpackWords(packed, 4, 3, out), 1, "half a mask");
+      assert.equal(kernels.unpackWords(packed, 8, 65, out), 1, "one mask for 65 words");
+      assert.ok(readBytes(arena, out, 260).every((byte) => byte === 0xee));
+      assert.equal(kernels.unpackWords(packed, 16, 3, out), 0);
+      assert.deepEqual([...readBytes(arena, out, 12)], [7, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0]);
+    });
 
     test("turns every fp16 into the float it is, and that float into the same fp16 again", () => {
       const { arena, kernels } = fresh();

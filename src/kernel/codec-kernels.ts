@@ -71,6 +71,19 @@ export interface CodecKernels {
   decodeDeltaKeys(source: number, byteCount: number, keyCount: number, keys: number): number;
   /** Writes the 64-bit signature of a list at `signature` (8 bytes). */
   signKeys(keys: number, keyCount: number, signature: number): void;
+
+  /**
+   * A bit for each word (u32) that is not 0, in whole u64, then those words. Returns how many bytes that are, or 0 when more than `wordsMax`
+   * words are not 0; what lies in packedWordsBound bytes at `target` then means nothing.
+   */
+  packWords(source: number, wordCount: number, wordsMax: number, target: number): number;
+  /** Back again. Returns 0, or 1 for bytes whose mask does not tell of exactly `byteCount` bytes and `wordCount` words; nothing is written then. */
+  unpackWords(source: number, byteCount: number, wordCount: number, target: number): number;
+}
+
+/** The most bytes that `packWords` writes. */
+export function packedWordsBound({ wordCount, wordsMax }: { readonly wordCount: number; readonly wordsMax: number }): number {
+  return Math.ceil(wordCount / 64) * 8 + wordsMax * 4;
 }
 
 /** The most bytes that `encodeDeltaKeys` writes. */
@@ -97,5 +110,7 @@ export function simdCodecKernels({ module }: Arena): CodecKernels {
     encodeDeltaKeys: module.encodeDeltaKeys,
     decodeDeltaKeys: module.decodeDeltaKeys,
     signKeys: module.signKeys,
+    packWords: module.packWords,
+    unpackWords: module.unpackWords,
   };
 }

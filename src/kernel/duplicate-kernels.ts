@@ -1,5 +1,4 @@
-// duplicate-kernels — what a worker does about keys that a caller names twice: find them, sum their gradients, and give pulled rows to all
-// of them. Addresses and keys as in kernels.ts; rows are `width` floats, side by side. PlainDuplicateKernels is the reference.
+// duplicate-kernels — what a worker does about keys that a caller names twice: find them, and sum their gradients. Addresses and keys as in kernels.ts; rows are `width` floats, side by side. PlainDuplicateKernels is the reference.
 //
 // Invariants (D1 to D4 as in kernels/duplicates.as.ts):
 //   D1. Unique keys stand in the order of their first occurrences.
@@ -22,10 +21,12 @@ export interface DuplicateKernels {
    * `uniqueKeys` may be `keys`. `secret` (a u32) keys the hash and changes nothing but the speed.
    */
   findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;
-  /** out[indexes[i]] = the sum of all rows[i] with that index, in the order of the list. `out` may be `rows`. */
-  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, out: number): void;
-  /** out[i] = uniqueRows[indexes[i]]. `out` may be `uniqueRows`. */
-  expandDuplicates(uniqueRows: number, keyCount: number, width: number, indexes: number, out: number): void;
+  /**
+   * Row places[i] of `out` = the sum of all rows[i] with the same indexes[i], in the order of the list; row indexes[i] where `places` is 0. A
+   * list may come in pieces: `known` is how many unique keys stood before this one, and what is returned is that for the next. Without
+   * places, and in one piece, `out` may be `rows`.
+   */
+  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, places: number, known: number, out: number): number;
 }
 
 /** How many bytes of scratch `findDuplicates` wants for so many keys. */
@@ -35,6 +36,6 @@ export function duplicateScratchBytes(keyCount: number): number {
 }
 
 export function simdDuplicateKernels(arena: Arena): DuplicateKernels {
-  const { findDuplicates, sumDuplicates, expandDuplicates } = arena.module;
-  return { findDuplicates, sumDuplicates, expandDuplicates };
+  const { findDuplicates, sumDuplicates } = arena.module;
+  return { findDuplicates, sumDuplicates };
 }

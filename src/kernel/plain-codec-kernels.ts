@@ -150,6 +150,32 @@ export class PlainCodecKernels implements CodecKernels {
     );
   }
 
+  packWords(source: number, wordCount: number, wordsMax: number, target: number): number {
+    const words = Array.from({ length: wordCount }, (_, i) => this.#view.getUint32(source + i * 4, true));
+    const occupied = words.filter((word) => word !== 0);
+    if (occupied.length > wordsMax) return 0;
+    const maskBytes = Math.ceil(wordCount / 64) * 8;
+    for (let byte = 0; byte < maskBytes; byte++) {
+      const bits = words.slice(byte * 8, byte * 8 + 8).reduce((mask, word, bit) => mask | (word === 0 ? 0 : 1 << bit), 0);
+      this.#view.setUint8(target + byte, bits);
+    }
+    for (const [i, word] of occupied.entries()) this.#view.setUint32(target + maskBytes + i * 4, word, true);
+    return maskBytes + occupied.length * 4;
+  }
+
+  unpackWords(source: number, byteCount: number, wordCount: number, target: number): number {
+    const maskBytes = Math.ceil(wordCount / 64) * 8;
+    if (maskBytes > byteCount) return 1;
+    const places: number[] = [];
+    for (let i = 0; i < maskBytes * 8; i++) if ((this.#view.getUint8(source + (i >> 3)) >> (i & 7)) & 1) places.push(i);
+    if (maskBytes + places.length * 4 !== byteCount || (places.at(-1) ?? 0) >= Math.max(wordCount, 1)) return 1;
+    for (let i = 0; i < wordCount; i++) this.#view.setUint32(target + i * 4, 0, true);
+    for (const [i, place] of places.entries()) {
+      this.#view.setUint32(target + place * 4, this.#view.getUint32(source + maskBytes + i * 4, true), true);
+    }
+    return 0;
+  }
+
   #float(address: number): number {
     return this.#view.getFloat32(address, true);
   }

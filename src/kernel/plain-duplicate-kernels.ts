@@ -29,26 +29,19 @@ export class PlainDuplicateKernels implements DuplicateKernels {
     return indexOf.size;
   }
 
-  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, out: number): void {
+  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, places: number, known: number, out: number): number {
     const { floats, words } = this.#arena;
     const gradients = floats.slice(rows / 4, rows / 4 + keyCount * width);
-    const seen = new Set<number>();
+    let uniqueCount = known;
     for (let i = 0; i < keyCount; i++) {
       const index = words[indexes / 4 + i]!;
+      const place = places === 0 ? index : words[places / 4 + i]!;
       for (let j = 0; j < width; j++) {
-        const at = out / 4 + index * width + j;
-        floats[at] = seen.has(index) ? floats[at]! + gradients[i * width + j]! : gradients[i * width + j]!;
+        const at = out / 4 + place * width + j;
+        floats[at] = index < uniqueCount ? floats[at]! + gradients[i * width + j]! : gradients[i * width + j]!;
       }
-      seen.add(index);
+      if (index === uniqueCount) uniqueCount++;
     }
-  }
-
-  expandDuplicates(uniqueRows: number, keyCount: number, width: number, indexes: number, out: number): void {
-    const { floats, words } = this.#arena;
-    const rows = floats.slice(uniqueRows / 4, uniqueRows / 4 + keyCount * width);
-    for (let i = 0; i < keyCount; i++) {
-      const index = words[indexes / 4 + i]!;
-      floats.set(rows.subarray(index * width, (index + 1) * width), out / 4 + i * width);
-    }
+    return uniqueCount;
   }
 }

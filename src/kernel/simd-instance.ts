@@ -70,6 +70,8 @@ export type SimdExports = {
   encodeDeltaKeys(keys: number, keyCount: number, target: number): number;
   decodeDeltaKeys(source: number, byteCount: number, keyCount: number, keys: number): number;
   signKeys(keys: number, keyCount: number, signature: number): void;
+  packWords(source: number, wordCount: number, wordsMax: number, target: number): number;
+  unpackWords(source: number, byteCount: number, wordCount: number, target: number): number;
 
   createTable(payloadBytes: number, secret: bigint): number;
   destroyTable(table: number): void;
@@ -90,8 +92,7 @@ export type SimdExports = {
   keysAhead(table: number, cursor: number, keys: number, keyCount: number, out: number): number;
 
   findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;
-  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, out: number): void;
-  expandDuplicates(uniqueRows: number, keyCount: number, width: number, indexes: number, out: number): void;
+  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, places: number, known: number, out: number): number;
   mixKeys(keys: number, keyCount: number, out: number): void;
   partitionKeys(
     keys: number,

@@ -219,6 +219,19 @@ export class TableStore {
     this.#rowKernels.readRows(rows, rowCount, at.offset, at.byteCount, out);
   }
 
+  /** out = the payload of each key in turn, as `restore` takes it; what its first update would find where there is no row (T2). Throws ARENA_FULL. */
+  readPayloads({ keys, keyCount, out }: { readonly keys: number; readonly keyCount: number; readonly out: number }): void {
+    const { byteCount } = this.columns.payload;
+    for (let from = 0; from < keyCount; from += this.#chunkRows) {
+      const count = Math.min(this.#chunkRows, keyCount - from);
+      const chunk = keys + from * KEY_BYTES;
+      const missing = this.#rowKernels.findValues(this.#table, chunk, count, byteCount, this.#scratch);
+      const target = out + from * byteCount;
+      if (missing === 0) this.#rowKernels.readRows(this.#scratch, count, 0, byteCount, target);
+      else this.#readWithNew(chunk, { count, missing }, target);
+    }
+  }
+
   /** Gives each key a row with exactly this payload: values, slots, words and version, as `readColumn` gave it. Throws ARENA_FULL (T1). */
   restore({ keys, keyCount, payloads }: TableRestore): void {
     this.restoreColumns(keys, keyCount, [{ ...this.columns.payload, address: payloads }]);
@@ -284,6 +297,19 @@ export class TableStore {
       return;
     }
     if (fresh === NO_ROOM_COUNT) throw arenaFull(this.#arena, `new rows among ${keyCount} keys of a table of ${this.rowCount} rows`);
+  }
+
+  /** Reads the payloads of a chunk that the scratch lists; whole rows stand in for the missing ones, started as new rows are. */
+  #readWithNew(keys: number, { count, missing }: { readonly count: number; readonly missing: number }, out: number): void {
+    const { byteCount } = this.columns.payload;
+    const rowBytes = Math.ceil((ROW_KEY_BYTES + byteCount) / KEY_BYTES) * KEY_BYTES;
+    const rows = this.#arena.allocate(missing * rowBytes);
+    this.#kernels.zero(rows, missing * rowBytes);
+    const used = this.#rowKernels.standIn(this.#scratch, count, keys, 0, rows, rowBytes, this.#fresh);
+    assert(used === missing, `${used} rows stand in for ${missing}`);
+    this.#start(this.#fresh, used);
+    this.#rowKernels.readRows(this.#scratch, count, 0, byteCount, out);
+    this.#arena.release(rows, missing * rowBytes);
   }
 
   /** Lists the rows of one chunk of keys in the scratch, new ones started. */

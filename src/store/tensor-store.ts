@@ -8,7 +8,8 @@
 //   T1. What is held of a block never changes: an update writes a fresh span, which takes its place (copy on write).
 //   T2. A span that was replaced, or whose tensor was closed, is released with its last hold; an unheld one at once.
 //   T3. An update that finds no room changes nothing.
-//   T4. Initial values depend on the parameter and the element's index alone, not on the server or the moment.
+//   T4. Initial values depend on the parameter and the element's index alone, not on the server or the moment; or they were given by `start`.
+//   T5. A block is started at most once, and never after an update or a restore.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -90,6 +91,8 @@ type Block = {
   readonly rowCount: number;
   /** Updates that were applied. */
   step: number;
+  /** Its values were given: by `start`, or by a checkpoint. */
+  isStarted: boolean;
 };
 
 /** A gradient, and how it is applied. */
@@ -176,8 +179,25 @@ export class TensorStore {
     assert(!this.#blocks.has(index), `block ${index} is there already`);
     const block = this.#makeBlock(index);
     block.step = step;
+    block.isStarted = true;
     this.#blocks.set(index, block);
     return { values: block.span.floats, slots: block.slots?.floats ?? new Float32Array(0) };
+  }
+
+  /**
+   * Gives a block the values it begins with, `values` at their address, in place of its initial ones; the optimizer begins with them too. False, and
+   * nothing happens, when somebody did so before or the block has learned already (T5). Throws OUT_OF_RANGE or ARENA_FULL.
+   */
+  start(index: number, values: number): boolean {
+    const block = this.#block(index);
+    if (block.isStarted || block.step > 0) return false;
+    this.#ownSlots(block);
+    this.#own(block);
+    const { span, slots, rowCount } = block;
+    this.#kernels.copy(span.address, values, span.byteCount);
+    if (slots !== undefined) this.#updater.startBlock(span.address, slots.address, rowCount);
+    block.isStarted = true;
+    return true;
   }
 
   /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, or ARENA_FULL with nothing changed (T3). */
@@ -305,7 +325,7 @@ export class TensorStore {
       throw arenaFull(this.#arena, `${slotBytes} bytes of optimizer state`); // T3
     }
     const extra = slots === 0 ? undefined : new Span(this.#arena, slots, slotBytes);
-    return { span: new Span(this.#arena, address, byteCount), slots: extra, rowCount, step: 0 };
+    return { span: new Span(this.#arena, address, byteCount), slots: extra, rowCount, step: 0, isStarted: false };
   }
 
   /** T4 */

@@ -1,20 +1,35 @@
-// Goal: the bodies of hello, register, roster, barrier, abort and status are what spec/protocol.md says, no less: every field is needed, has its
+// Goal: the bodies of hello, register, roster, barrier, abort, status, units and gather are what spec/protocol.md says, no less: every field is needed, has its
 // type, and what everybody keeps is short.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { abortRequestShape, barrierReplyShape, barrierRequestShape, emptyShape, statusReplyShape } from "./control.ts";
+import { gatherReplyShape, gatherRequestShape } from "./gather.ts";
 import { helloShape } from "./hello.ts";
 import type { Check } from "./json-body.ts";
 import { registerReplyShape, registerRequestShape } from "./register.ts";
 import { rosterShape } from "./roster.ts";
+import { UNIT_RUNS_MAX, unitsClaimShape, unitsReplyShape, unitsRequestShape } from "./units.ts";
 
 const ENTRY = { node: 8, role: "server", rank: 0, address: "tcp://a:1", incarnation: 1, state: "alive", label: "a:1" };
-const ROSTER = { version: 3, nodes: [ENTRY] };
+const ROSTER = { version: 3, nodes: [ENTRY], endedGeneration: 2 };
+const GENERATION = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
 const WAITING = { role: "worker", rank: 1, address: "", label: "b:2" };
 const BARRIER = { group: 7, customer: 0, round: 1 };
 const REGISTER = { role: "worker", rank: 1, address: "", serverCount: 1, workerCount: 2, label: "b:2", token: "t" };
-const RESUME = { job: "j", node: 9, incarnation: 1, roster: ROSTER, passed: [BARRIER] };
+const RESUME = {
+  job: "j",
+  node: 9,
+  incarnation: 1,
+  roster: ROSTER,
+  passed: [BARRIER],
+  units: { open: [], over: [] },
+  gathered: GENERATION,
+};
+
+const EPOCH = { name: "train", epoch: 0, batchCount: 8, partCount: 2, assignment: "even" };
+const UNITS = { ...EPOCH, done: [0, 3], held: [3, 4], unused: [], want: 2, waitMs: 20, inherited: 0, leaves: false };
+const ACCOUNT = { ...EPOCH, done: [0, 3], held: [3, 4], suspect: [], repeatedCount: 1 };
 
 const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<string, unknown>; optional?: readonly string[] }[] = [
   { name: "a hello", shape: helloShape, body: { job: "j", node: 9, incarnation: 1, expects: 1 } },
@@ -24,7 +39,7 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     shape: registerReplyShape,
     body: { job: "j", node: 9, incarnation: 1, recovery: true, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 5000, roster: ROSTER },
   },
-  { name: "ROSTER", shape: rosterShape, body: ROSTER },
+  { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["endedGeneration"] },
   { name: "BARRIER", shape: barrierRequestShape, body: BARRIER },
   { name: "the answer to BARRIER", shape: barrierReplyShape, body: { round: 1 } },
   { name: "ABORT", shape: abortRequestShape, body: { code: "DEADLINE", message: "too late" } },
@@ -41,6 +56,16 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
       waiting: [WAITING],
     },
   },
+  { name: "UNITS", shape: unitsRequestShape, body: UNITS },
+  {
+    name: "the answer to UNITS",
+    shape: unitsReplyShape,
+    body: { isOver: false, units: [4, 6], lost: [], repeatedCount: 0, inherited: { version: 1, done: [0, 1], suspect: [] } },
+    optional: ["inherited"],
+  },
+  { name: "what is known of units", shape: unitsClaimShape, body: { open: [ACCOUNT], over: [{ name: "train", epochs: [0, 2] }] } },
+  { name: "GATHER", shape: gatherRequestShape, body: { step: "enter", address: "tcp://c:3", generation: 2 } },
+  { name: "the answer to GATHER", shape: gatherReplyShape, body: { ...GENERATION, roster: ROSTER } },
   { name: "an empty body", shape: emptyShape, body: {} },
 ];
 
@@ -74,6 +99,14 @@ test("names that everybody keeps are short", () => {
     assert.throws(() => registerRequestShape(tooLong, "M"), new RegExp(`M.${field} must be a string of at most ${lengthMax} characters`));
   }
   assert.throws(() => rosterShape({ version: 1, nodes: [{ ...ENTRY, label: "x".repeat(257) }] }, "M"), /M.nodes\[0\].label must be/);
+});
+
+test("runs are pairs that rise, and not too many", () => {
+  for (const wrong of [[1], [1, 1], [2, 1], [0, 2, 2, 3], [0, 1, 5], Array.from({ length: 2 * UNIT_RUNS_MAX + 2 }, (_, i) => i)]) {
+    assert.throws(() => unitsRequestShape({ ...UNITS, done: wrong }, "M"), { code: "BAD_REQUEST", message: /^M.done must be runs/ });
+  }
+  assert.doesNotThrow(() => unitsRequestShape({ ...UNITS, done: [0, 2, 3, 4] }, "M"));
+  assert.throws(() => unitsRequestShape({ ...UNITS, assignment: "fair" }, "M"), /M.assignment must be one of even, free/);
 });
 
 test("roles and states are those there are", () => {

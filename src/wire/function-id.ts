@@ -9,9 +9,13 @@ export const FunctionId = {
   STATUS: 5,
   // served by servers, and by the scheduler, which hands it on to them
   CHECKPOINT: 6,
+  // served by the scheduler, for workers
+  UNITS: 7,
   // control plane, served by every node
   ROSTER: 8,
   ABORT: 9,
+  // control plane, served by the scheduler
+  GATHER: 12,
   // applications
   SIMPLE: 16,
   KV_PUSH: 32,
@@ -19,6 +23,8 @@ export const FunctionId = {
   KV_PUSH_PULL: 34,
   // PS functions, named by the hash of their name
   FUNCTION: 48,
+  // operations of workers among themselves
+  COLLECTIVE: 64,
 } as const;
 export type FunctionId = (typeof FunctionId)[keyof typeof FunctionId];
 

@@ -2,9 +2,11 @@
 // After a scheduler's restart the nodes register again with the place they had (`resume`): their memory is the scheduler's.
 
 import { type BarrierRequest, barrierRequestShape } from "./control.ts";
+import { type Generation, generationShape } from "./gather.ts";
 import { type Check, count, flag, list, object, optional, shortText } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
 import { addressShape, jobShape, labelShape, type RosterView, rosterShape } from "./roster.ts";
+import { type UnitsClaim, unitsClaimShape } from "./units.ts";
 
 export type RegisterRequest = {
   readonly role: Role;
@@ -31,6 +33,10 @@ export type ResumeClaim = {
   readonly roster: RosterView;
   /** The last round it passed of each barrier. */
   readonly passed: readonly BarrierRequest[];
+  /** A worker that was lent units: what it knows of them. */
+  readonly units?: UnitsClaim | undefined;
+  /** The generation of workers that it is in, if it is in one. */
+  readonly gathered?: Generation | undefined;
 };
 
 export const registerRequestShape: Check<RegisterRequest> = object({
@@ -41,7 +47,17 @@ export const registerRequestShape: Check<RegisterRequest> = object({
   workerCount: count,
   label: labelShape,
   token: shortText(256),
-  resume: optional(object({ job: jobShape, node: count, incarnation: count, roster: rosterShape, passed: list(barrierRequestShape) })),
+  resume: optional(
+    object({
+      job: jobShape,
+      node: count,
+      incarnation: count,
+      roster: rosterShape,
+      passed: list(barrierRequestShape),
+      units: optional(unitsClaimShape),
+      gathered: optional(generationShape),
+    }),
+  ),
 });
 
 export type RegisterReply = {

@@ -1,6 +1,6 @@
 // roster — who is there, as the scheduler tells it. Every change has a higher version; a node ignores what is older than what it has.
 
-import { type Check, count, list, object, oneOf, shortText } from "./json-body.ts";
+import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
 
 /** How long names may be that everybody keeps. With room to spare, and short enough for a roster of a thousand nodes to fit a frame. */
@@ -30,6 +30,15 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   label: labelShape,
 });
 
-export type RosterView = { readonly version: number; readonly nodes: readonly RosterEntry[] };
+export type RosterView = {
+  readonly version: number;
+  readonly nodes: readonly RosterEntry[];
+  /** Generations of workers up to this one are over (gather.ts); left out: none is. */
+  readonly endedGeneration?: number | undefined;
+};
 
-export const rosterShape: Check<RosterView> = object({ version: count, nodes: list(rosterEntryShape) });
+export const rosterShape: Check<RosterView> = object({
+  version: count,
+  nodes: list(rosterEntryShape),
+  endedGeneration: optional(count),
+});

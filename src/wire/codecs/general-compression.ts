@@ -2,7 +2,7 @@
 // use it. Dense floats do not compress (1.08 times); sparse ones and key lists do. So a sample of the payload is looked at first, and a
 // payload that gains less than an eighth travels as it is. A parameter with compression has this header before every payload of values:
 //
-//   u32 plainBytes │ u32 method, 0: stored, 1: zstd │ the payload, or the compressor's bytes
+//   u32 plainBytes │ u32 method, 0: stored, 1: zstd │ the payload, or the compressor's bytes       2 and 3: sparse-payload.ts
 //
 // Invariants:
 //   GC1. The receiver knows how many bytes it will get before it takes memory, and takes no more than it was told to.
@@ -19,7 +19,7 @@ export interface GeneralCompression {
   decompress(source: Uint8Array, target: Uint8Array): void;
 }
 
-export const CompressionMethod = { STORED: 0, ZSTD: 1 } as const;
+export const CompressionMethod = { STORED: 0, ZSTD: 1, PACKED: 2, PACKED_ZSTD: 3 } as const;
 
 export const COMPRESSED_HEADER_BYTES = 8;
 
@@ -45,19 +45,23 @@ export function isCompressible(bytes: Uint8Array): boolean {
   return bits / SAMPLE_COUNT <= ENTROPY_MAX;
 }
 
-/** Writes the header of a payload that lies behind it as it is. */
-export function writeStoredHeader(target: Uint8Array, plainBytes: number): void {
+/** Writes the header of what lies behind it. */
+export function writeCompressedHeader(target: Uint8Array, plainBytes: number, method: number): void {
   const view = new DataView(target.buffer, target.byteOffset, COMPRESSED_HEADER_BYTES);
   view.setUint32(0, plainBytes, true);
-  view.setUint32(4, CompressionMethod.STORED, true);
+  view.setUint32(4, method, true);
+}
+
+/** The method that a payload's header names. Throws BAD_REQUEST for one that is too short. */
+export function methodOf(source: Uint8Array): number {
+  if (source.length < COMPRESSED_HEADER_BYTES) throw malformed(`${source.length} bytes are too short for a compressed payload`);
+  return new DataView(source.buffer, source.byteOffset, COMPRESSED_HEADER_BYTES).getUint32(4, true);
 }
 
 /** Whether what follows the header is the payload itself. Throws BAD_REQUEST unless it is then as long as the header says. */
 export function isStored(source: Uint8Array): boolean {
-  if (source.length < COMPRESSED_HEADER_BYTES) throw malformed(`${source.length} bytes are too short for a compressed payload`);
-  const view = new DataView(source.buffer, source.byteOffset, COMPRESSED_HEADER_BYTES);
-  if (view.getUint32(4, true) !== CompressionMethod.STORED) return false;
-  const plainBytes = view.getUint32(0, true);
+  if (methodOf(source) !== CompressionMethod.STORED) return false;
+  const plainBytes = new DataView(source.buffer, source.byteOffset, COMPRESSED_HEADER_BYTES).getUint32(0, true);
   if (source.length - COMPRESSED_HEADER_BYTES === plainBytes) return true;
   throw malformed(`${source.length - COMPRESSED_HEADER_BYTES} bytes stored where ${plainBytes} are due`);
 }
@@ -69,9 +73,7 @@ export function compressPayload(compression: GeneralCompression, source: Uint8Ar
   const roomBytes = source.length - (source.length >> 3) - COMPRESSED_HEADER_BYTES;
   const byteCount = compression.compress(source, target.subarray(COMPRESSED_HEADER_BYTES, COMPRESSED_HEADER_BYTES + roomBytes));
   if (byteCount === 0) return 0;
-  const view = new DataView(target.buffer, target.byteOffset, COMPRESSED_HEADER_BYTES);
-  view.setUint32(0, source.length, true);
-  view.setUint32(4, compression.method, true);
+  writeCompressedHeader(target, source.length, compression.method);
   return COMPRESSED_HEADER_BYTES + byteCount;
 }
 
@@ -87,7 +89,7 @@ export function plainBytesOf(source: Uint8Array, plainBytesMax: number): number 
 /** `target` has exactly plainBytesOf(source) bytes. Throws BAD_REQUEST. */
 export function decompressPayload(compression: GeneralCompression, source: Uint8Array, target: Uint8Array): void {
   assert(plainBytesOf(source, target.length) === target.length, "memory is taken for as many bytes as there will be");
-  const method = new DataView(source.buffer, source.byteOffset).getUint32(4, true);
+  const method = methodOf(source);
   if (method !== compression.method) throw malformed(`compression method ${method}, where ${compression.method} is spoken`);
   compression.decompress(source.subarray(COMPRESSED_HEADER_BYTES), target);
 }

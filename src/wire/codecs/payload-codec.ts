@@ -3,15 +3,19 @@
 
 import {
   COMPRESSED_HEADER_BYTES,
+  CompressionMethod,
   compressPayload,
   decompressPayload,
   type GeneralCompression,
+  isCompressible,
   isStored,
+  methodOf,
   plainBytesOf,
-  writeStoredHeader,
+  writeCompressedHeader,
 } from "./general-compression.ts";
 import { openValueCodec, type ValueCodecChoice } from "./link-encoding.ts";
 import { ScratchSpan } from "./scratch-span.ts";
+import { packPayload, type SparseStage, unpackPayload } from "./sparse-payload.ts";
 import type { CodecContext, DecodeJob, EncodeJob, ValueCodec, ValueShape } from "./value-codec.ts";
 import { floatCountOf, malformed } from "./value-codec.ts";
 
@@ -55,17 +59,16 @@ export class PayloadCodec {
     const { bytes } = this.#context.arena;
     const plainAt = job.target + COMPRESSED_HEADER_BYTES;
     const plainBytes = this.#values.encode({ ...job, target: plainAt });
-    const packedAt = this.#scratch.of(plainBytes);
-    const packedBytes = compressPayload(
-      compression,
-      bytes.subarray(plainAt, plainAt + plainBytes),
-      bytes.subarray(packedAt, packedAt + plainBytes),
-    );
-    if (packedBytes > 0) {
-      bytes.copyWithin(job.target, packedAt, packedAt + packedBytes);
-      return packedBytes;
+    const plain = bytes.subarray(plainAt, plainAt + plainBytes);
+    const sparseBytes = isCompressible(plain) ? packPayload(this.#sparse(compression), job.target, plainBytes) : 0;
+    if (sparseBytes > 0) return sparseBytes;
+    const compressedAt = this.#scratch.of(plainBytes);
+    const compressedBytes = compressPayload(compression, plain, bytes.subarray(compressedAt, compressedAt + plainBytes));
+    if (compressedBytes > 0) {
+      bytes.copyWithin(job.target, compressedAt, compressedAt + compressedBytes);
+      return compressedBytes;
     }
-    writeStoredHeader(bytes.subarray(job.target, plainAt), plainBytes);
+    writeCompressedHeader(bytes.subarray(job.target, plainAt), plainBytes, CompressionMethod.STORED);
     return COMPRESSED_HEADER_BYTES + plainBytes;
   }
 
@@ -84,6 +87,12 @@ export class PayloadCodec {
       return;
     }
     const byteCount = plainBytesOf(payload, this.#values.encodeBound(job));
+    const method = methodOf(payload);
+    if (method === CompressionMethod.PACKED || method === CompressionMethod.PACKED_ZSTD) {
+      const packed = { source: job.source, byteCount: job.byteCount, plainBytes: byteCount, method };
+      this.#values.decode({ ...job, source: unpackPayload(this.#sparse(compression), packed), byteCount });
+      return;
+    }
     const source = this.#scratch.of(byteCount);
     decompressPayload(compression, payload, bytes.subarray(source, source + byteCount));
     this.#values.decode({ ...job, source, byteCount });
@@ -100,6 +109,10 @@ export class PayloadCodec {
   close(): void {
     this.#values.close();
     this.#scratch.close();
+  }
+
+  #sparse(compression: GeneralCompression): SparseStage {
+    return { context: this.#context, compression, scratch: this.#scratch };
   }
 
   get #headerBytes(): number {

@@ -1,0 +1,36 @@
+// collective-frame — COLLECTIVE: a part of an operation of workers among themselves, from one member of a generation to another.
+//
+//   request   flags: kind │ command: rank of the one who broadcasts, else 0
+//             arg0 generation │ arg1 sequence: 1, 2, 3 … in the order in which every member calls operations
+//             arg2 length: floats of the whole (ALL_REDUCE, BROADCAST), bytes for this receiver (EXCHANGE)
+//             arg3 index: 0, 1, 2 … among the parts of this operation from this sender to this receiver
+//             payload: f32 × n, or bytes
+//   OVER      arg0 generation, and JSON as payload: the sender takes no part in operations from `from` on, and why
+//   answer    nothing: the part was taken
+//
+// Which parts there are, spec/protocol.md says (§10b).
+
+import { type Check, count, object, text } from "./json-body.ts";
+
+export const CollectiveKind = { ALL_REDUCE: 1, EXCHANGE: 2, BROADCAST: 3, OVER: 4 } as const;
+export type CollectiveKind = (typeof CollectiveKind)[keyof typeof CollectiveKind];
+
+/** A part has at most so many bytes. */
+export const PART_BYTES: number = 256 * 1024;
+
+/** An all-reduce of at most so many bytes goes to every member directly, in one part. */
+export const DIRECT_BYTES_MAX: number = 64 * 1024;
+
+/** How many parts of an operation may be on their way from one member to another, unanswered. */
+export const PARTS_OPEN_MAX = 4;
+
+/** How many operations of a generation a member may have open. */
+export const OPERATIONS_OPEN_MAX = 64;
+
+export type Over = {
+  /** The first operation in which the sender takes no part; 0: none of them can be relied on. */
+  readonly from: number;
+  readonly code: string;
+  readonly message: string;
+};
+export const overShape: Check<Over> = object({ from: count, code: text, message: text });

@@ -1,0 +1,134 @@
+// units — UNITS: a worker tells the scheduler which units of an epoch it has done, and is lent others (docs/decisions/0014).
+//
+//   An epoch of B batches cut into P parts has B · P units: unit u is part u mod P of batch u div P. Messages count them so that what one worker
+//   is lent lies side by side, by ordinals:
+//     "even"   ordinal = part · B + batch      a worker is lent rising batches of one part
+//     "free"   ordinal = batch · P + part      whoever asks is lent the next
+//   and list them as runs: from, to, from, to …, half open, rising, no two touching.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { type Check, count, flag, list, object, oneOf, optional, shortText } from "./json-body.ts";
+
+/** Longer lists do not travel; there are as many runs as there are gaps. Two of them fit a message. */
+export const UNIT_RUNS_MAX = 8192;
+export const UNITS_MAX: number = 2 ** 40;
+export const UNIT_PARTS_MAX = 65_536;
+/** What one worker may hold at a time. */
+export const UNITS_HELD_MAX = 1024;
+const SHOWN_LENGTH_MAX = 80;
+
+export type Assignment = "even" | "free";
+
+/** What all workers have to agree on. */
+export type EpochDescription = {
+  readonly name: string;
+  readonly epoch: number;
+  readonly batchCount: number;
+  readonly partCount: number;
+  readonly assignment: Assignment;
+};
+
+/** from, to, from, to … */
+export type Runs = readonly number[];
+
+const runs: Check<Runs> = (value, path) => {
+  const bounds = list(count)(value, path);
+  const isRising = bounds.every((bound, i) => i === 0 || bound > (bounds[i - 1] as number));
+  if (bounds.length % 2 === 0 && bounds.length <= 2 * UNIT_RUNS_MAX && isRising) return bounds;
+  const actual = bounds.length > 2 * UNIT_RUNS_MAX ? `${bounds.length} numbers` : JSON.stringify(bounds).slice(0, SHOWN_LENGTH_MAX);
+  throw new WeighbridgeError(
+    "BAD_REQUEST",
+    `${path} must be runs, from, to, from, to …, rising, at most ${UNIT_RUNS_MAX}, but is ${actual}`,
+  );
+};
+
+const description = {
+  name: shortText(256),
+  epoch: count,
+  batchCount: count,
+  partCount: count,
+  assignment: oneOf("even", "free"),
+};
+
+export type UnitsRequest = EpochDescription & {
+  /** Done since the last ask that was answered, their updates acknowledged. To tell it twice does no harm. */
+  readonly done: Runs;
+  /** All it holds, begun or not. What it was lent and does not name here is lent again, and may have been begun. */
+  readonly held: Runs;
+  /** Given back, never begun. */
+  readonly unused: Runs;
+  /** How many more it would like; 0: it only tells. */
+  readonly want: number;
+  /** How long the answer may wait for a unit to lend. */
+  readonly waitMs: number;
+  /** The newest `inherited` that it knows; 0: none. */
+  readonly inherited: number;
+  /** It takes no more part in the epoch. */
+  readonly leaves: boolean;
+};
+export const unitsRequestShape: Check<UnitsRequest> = object({
+  ...description,
+  done: runs,
+  held: runs,
+  unused: runs,
+  want: count,
+  waitMs: count,
+  inherited: count,
+  leaves: flag,
+});
+
+export type UnitsReply = {
+  readonly isOver: boolean;
+  /** Lent now, and to be done in the order of their numbers as units. */
+  readonly units: Runs;
+  /** What it said it held, but others have or had: it was taken for dead meanwhile. */
+  readonly lost: Runs;
+  /** Units of the epoch that were lent again and may have been begun before. */
+  readonly repeatedCount: number;
+  /** What a worker that died may have been alone in knowing: from now on this one knows. Left out when there is nothing new. */
+  readonly inherited: { readonly version: number; readonly done: Runs; readonly suspect: Runs } | undefined;
+};
+export const unitsReplyShape: Check<UnitsReply> = object({
+  isOver: flag,
+  units: runs,
+  lost: runs,
+  repeatedCount: count,
+  inherited: optional(object({ version: count, done: runs, suspect: runs })),
+});
+
+/** What a worker tells a scheduler that was restarted: of one epoch that is not over, all it knows. */
+export type UnitsAccount = EpochDescription & {
+  readonly done: Runs;
+  readonly held: Runs;
+  /** Were lent to somebody who died, as far as it knows, and may have been begun. */
+  readonly suspect: Runs;
+  readonly repeatedCount: number;
+};
+
+export type UnitsClaim = {
+  readonly open: readonly UnitsAccount[];
+  /** The epochs of each name that are over. */
+  readonly over: readonly { readonly name: string; readonly epochs: Runs }[];
+};
+export const unitsClaimShape: Check<UnitsClaim> = object({
+  open: list(object({ ...description, done: runs, held: runs, suspect: runs, repeatedCount: count })),
+  over: list(object({ name: shortText(256), epochs: runs })),
+});
+
+/** What is wrong with a description by itself, if anything. */
+export function epochProblem({ name, epoch, batchCount, partCount, assignment }: EpochDescription): string | undefined {
+  const isWhole = (value: number, low: number): boolean => Number.isSafeInteger(value) && value >= low;
+  if (typeof name !== "string" || name === "" || name.length > 256) return "units need a name of 1 to 256 characters";
+  if (!isWhole(epoch, 0)) return `an epoch is a whole number from 0 up, not ${epoch}`;
+  if (!isWhole(batchCount, 1)) return `an epoch has at least one batch, not ${batchCount}`;
+  if (!isWhole(partCount, 1) || partCount > UNIT_PARTS_MAX) return `a batch has 1 to ${UNIT_PARTS_MAX} parts, not ${partCount}`;
+  if (batchCount * partCount > UNITS_MAX) return `an epoch has at most ${UNITS_MAX} units, not ${batchCount} · ${partCount}`;
+  if (assignment !== "even" && assignment !== "free") return `units are assigned "even" or "free", not ${JSON.stringify(assignment)}`;
+  return undefined;
+}
+
+/** The unit of this ordinal. */
+export function unitOf({ assignment, batchCount, partCount }: EpochDescription, ordinal: number): number {
+  if (assignment === "free") return ordinal;
+  return (ordinal % batchCount) * partCount + Math.floor(ordinal / batchCount);
+}
