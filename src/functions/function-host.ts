@@ -239,6 +239,7 @@ class CallContext implements FunctionContext {
     if (this.#held === undefined) return undefined;
     let left = frameCount;
     return {
+      isFresh: this.#held.some(({ isFresh }) => isFresh === true),
       release: () => {
         if (--left === 0) this.releaseAll();
       },

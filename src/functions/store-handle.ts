@@ -183,6 +183,7 @@ function lengthenUnknown(words: Uint32Array, from: number, keyCount: number, wid
 
 /** A span of the arena that is given back when the last of its users lets go. */
 class ArenaHold implements Held {
+  readonly isFresh = true;
   readonly #arena: Arena;
   readonly #address: number;
   readonly #byteCount: number;

@@ -58,6 +58,11 @@ export class Answer {
     return this.#options.held === undefined;
   }
 
+  /** Whether its bytes were made just now, and their memory is free for the next once it has left. */
+  get isFresh(): boolean {
+    return this.#options.held?.isFresh === true;
+  }
+
   /** What it takes in a queue and on the wire. */
   get byteCount(): number {
     return HEADER_BYTES + (this.#options.payload?.length ?? 0);

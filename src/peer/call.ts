@@ -8,6 +8,9 @@ import type { WeighbridgeError } from "../base/errors.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import type { FrameBatch } from "./frame-batch.ts";
 
+/** Payloads up to this size stay in the read buffer, and whoever is answered copies them: cheaper than to ask where they belong. */
+export const IN_PLACE_BYTES_MAX = 128;
+
 /** What a call is; KvCall implements it without inheriting, because a derived class takes several times as long to construct. */
 export abstract class Call {
   readonly priority: number;
@@ -42,7 +45,7 @@ export abstract class Call {
   /** Appends the frame. `header` has kind, function, priority, request, stamp and settled; the rest is the call's. */
   abstract encode(header: FrameHeader, batch: FrameBatch): void;
 
-  /** Where the payload of an answer belongs; see FrameSink. */
+  /** Where the payload of an answer belongs, if it is larger than IN_PLACE_BYTES_MAX; see FrameSink. */
   abstract destination(header: FrameHeader): Uint8Array | undefined;
 
   /** An answer came. Returns true when it was the last one. Throws when it makes no sense: the call then fails with that. */

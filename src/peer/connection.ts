@@ -19,6 +19,7 @@ import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../w
 import { FrameReader, type FrameSink } from "../wire/frame-reader.ts";
 import { type Hello, helloShape } from "../wire/hello.ts";
 import { decodeJson, encodeJson } from "../wire/json-body.ts";
+import { IN_PLACE_BYTES_MAX } from "./call.ts";
 import type { Channel } from "./channel.ts";
 import { HeldLink } from "./held-link.ts";
 import type { PeerMetrics } from "./metrics.ts";
@@ -28,6 +29,8 @@ const HANDSHAKE_BYTES = 2 * (HEADER_BYTES + HELLO_BYTES_MAX);
 
 /** What was answered to more input than this leaves with the rest of the turn: somebody sends in bulk, and waits for none of it alone. */
 const SMALL_INPUT_BYTES = 16 * 1024;
+/** … but what was answered to this much leaves at once: whoever sent it may have nothing else under way, and would wait for the whole turn. */
+const LARGE_INPUT_BYTES = 256 * 1024;
 
 /** Memory that links read into. On a server it lies in the arena. */
 export type ReadBuffers = {
@@ -91,7 +94,8 @@ export class Connection implements LinkReader, FrameSink {
     const channel = this.#channel;
     channel?.beginInput();
     this.#reader.received(byteCount);
-    channel?.endInput(byteCount < this.#viewBytes && byteCount <= SMALL_INPUT_BYTES); // after a throw the link is closed, and nothing leaves on it
+    const wasAll = byteCount < this.#viewBytes && byteCount <= SMALL_INPUT_BYTES;
+    channel?.endInput(wasAll || byteCount >= LARGE_INPUT_BYTES); // after a throw the link is closed, and nothing leaves on it
   }
 
   /** Handles what waited while the link was paused. */
@@ -130,6 +134,7 @@ export class Connection implements LinkReader, FrameSink {
   // FrameSink
 
   destination(header: FrameHeader): Uint8Array | undefined {
+    if (header.payloadBytes <= IN_PLACE_BYTES_MAX) return undefined;
     const channel = this.#channel;
     if (channel === undefined) this.#checkHelloBytes(header);
     return channel?.link === this.link ? channel.destination(header) : undefined; // H4

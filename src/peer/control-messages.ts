@@ -1,12 +1,14 @@
 // control-messages — the control plane's functions with the shapes of their requests and answers, in one place. What they mean is the
 // business of scheduler/scheduler.ts and peer/membership.ts.
 //
-//   to the scheduler:  REGISTER HEARTBEAT BARRIER LEAVE STATUS CHECKPOINT      from the scheduler:  ROSTER ABORT CHECKPOINT
+//   to the scheduler:  REGISTER HEARTBEAT BARRIER LEAVE STATUS CHECKPOINT UNITS GATHER      from the scheduler:  ROSTER ABORT CHECKPOINT
 
 import * as control from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
+import { type GatherReply, type GatherRequest, gatherReplyShape, gatherRequestShape } from "../wire/gather.ts";
 import { type RegisterReply, type RegisterRequest, registerReplyShape, registerRequestShape } from "../wire/register.ts";
 import { type RosterView, rosterShape } from "../wire/roster.ts";
+import { type UnitsReply, type UnitsRequest, unitsReplyShape, unitsRequestShape } from "../wire/units.ts";
 import type { ControlMessage } from "./json-call.ts";
 
 type Empty = control.Empty;
@@ -65,4 +67,18 @@ export const CHECKPOINT: ControlMessage<control.CheckpointRequest, control.Check
   name: "CHECKPOINT",
   request: control.checkpointRequestShape,
   reply: control.checkpointReplyShape,
+};
+
+export const UNITS: ControlMessage<UnitsRequest, UnitsReply> = {
+  functionId: FunctionId.UNITS,
+  name: "UNITS",
+  request: unitsRequestShape,
+  reply: unitsReplyShape,
+};
+
+export const GATHER: ControlMessage<GatherRequest, GatherReply> = {
+  functionId: FunctionId.GATHER,
+  name: "GATHER",
+  request: gatherRequestShape,
+  reply: gatherReplyShape,
 };

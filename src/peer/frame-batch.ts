@@ -55,7 +55,11 @@ export class PagePool {
 }
 
 /** What must hear that its bytes have left. */
-export type Held = { release(): void };
+export type Held = {
+  release(): void;
+  /** Whether the bytes were made for this answer just now: the sooner they leave, the less they and their memory travel through caches. */
+  readonly isFresh?: boolean;
+};
 
 /** A batch on its way: its chunks are the link's until `flushed`. */
 export class TakenBatch {

@@ -150,6 +150,28 @@ test("a link that breaks lets go of every answer, and the next one is read (N4)"
   assert.deepEqual(answersIn(stage.link.take()).length, 1);
 });
 
+test("answers that were made just now leave as soon as there is enough of them; others wait for the end of the input", () => {
+  for (const isFresh of [true, false]) {
+    let held = 0;
+    const handler: FunctionHandler = {
+      handle(channel, header): void {
+        held++;
+        channel.answerHeld(header, new Uint8Array(100 * KIB), { isFresh, release: () => held-- });
+      },
+    };
+    const stage = new ChannelStage({ handler });
+    stage.link.flushesAtOnce = true;
+    stage.channel.beginInput();
+    stage.receive(Kind.REQUEST, 1);
+    assert.equal(held, 1, "too little for a write of its own");
+    stage.receive(Kind.REQUEST, 2);
+    assert.equal(held, isFresh ? 0 : 2);
+    stage.channel.endInput(true);
+    assert.equal(held, 0);
+    assert.equal(answersIn(stage.link.take()).length, 2);
+  }
+});
+
 test("at most so many calls queue; beyond that QUEUE_FULL, and whoever waits for room gets it once half is free", async () => {
   const stage = new ChannelStage({ limits: { queuedMax: 10 } });
   stage.breakLink();

@@ -35,6 +35,9 @@ const SMALL_COPY_BYTES = 64;
 /** A write counts as this much at least: it keeps a page until it is flushed, and a peer that does not read could make us keep thousands. */
 const WRITE_COST_BYTES = 8 * 1024;
 
+/** So many bytes of answers that were made just now leave at once. */
+const FRESH_BYTES = 128 * 1024;
+
 export class FrameWriter {
   readonly #host: WriterHost;
   readonly #pending: PendingCalls;
@@ -166,7 +169,8 @@ export class FrameWriter {
       this.#paused = true; // N4
       this.#link.pause();
     }
-    this.#flushAfter();
+    if (frame.isFresh && this.#answerBytes >= FRESH_BYTES) this.#flush();
+    else this.#flushAfter();
   }
 
   // When to write.

@@ -8,6 +8,7 @@ export class GapNotice implements Notice {
   readonly priority: number = 0x7fffffff;
   readonly byteCount = 0;
   readonly isRepeatable = true;
+  readonly isFresh = false;
   readonly isCall = false;
   readonly #missing: number;
 

@@ -20,13 +20,15 @@ import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "
 import type { Log } from "../base/log.ts";
 import type { Address } from "../transport/transport.ts";
 import { FunctionId } from "../wire/function-id.ts";
+import type { GatherReply, GatherRequest, Generation } from "../wire/gather.ts";
 import { nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import type { UnitsClaim, UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierClient } from "./barrier-client.ts";
 import type { Call } from "./call.ts";
 import type { Channel } from "./channel.ts";
-import { ABORT, BARRIER, LEAVE, REGISTER, ROSTER } from "./control-messages.ts";
+import { ABORT, BARRIER, GATHER, LEAVE, REGISTER, ROSTER, UNITS } from "./control-messages.ts";
 import { checkGreeting } from "./greeting.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { ask, type ControlMessage, serveControl } from "./json-call.ts";
@@ -63,6 +65,8 @@ const SILENT_WAIT_MS = 2000;
 export class Membership {
   /** What the room above wants to hear of all channels but the scheduler's. */
   events: PeerEvents = {};
+  /** What a worker tells a scheduler that was restarted of the units it was lent. */
+  unitsClaim: () => UnitsClaim | undefined = () => undefined;
   readonly #options: MembershipOptions;
   readonly #token: string;
   readonly #peer: Peer;
@@ -71,6 +75,10 @@ export class Membership {
   readonly #roster = new RosterCopy();
   /** Came before the answer to our registration: nobody is told of it, and so nobody is dialed, before we know who we are. */
   #earlyRoster: RosterView | undefined;
+  /** Where this node listens; a worker may begin to later. */
+  #address: Address;
+  /** The newest generation of workers that this node was told it is in. */
+  #gathered: Generation | undefined;
   readonly #fatalListeners = new Set<FatalListener>();
   #channel: Channel | undefined;
   #place: RegisterReply | undefined;
@@ -93,6 +101,7 @@ export class Membership {
     const { peer } = options;
     assert(options.role !== "scheduler", "the scheduler keeps the roster, it does not join");
     this.#options = options;
+    this.#address = options.address;
     this.#token = options.token ?? crypto.randomUUID();
     this.#peer = peer;
     this.#clock = options.clock;
@@ -220,6 +229,24 @@ export class Membership {
     await this.#barriers.pass(group, customer, wait);
   }
 
+  /** Tells the scheduler of units and asks for others; waits for one that is away, as long as all do (M2). */
+  async askUnits(request: UnitsRequest): Promise<UnitsReply> {
+    if (this.#fatal !== undefined) throw this.#fatal;
+    return await this.#ask(UNITS, request);
+  }
+
+  /** Tells the scheduler where this worker listens for the others, and waits for the generation that it is in then. */
+  async gather(request: GatherRequest): Promise<GatherReply> {
+    if (this.#fatal !== undefined) throw this.#fatal;
+    if (request.step !== "look") this.#address = request.address;
+    if (request.step === "leave") this.#gathered = undefined;
+    const reply = await this.#ask(GATHER, request);
+    const { generation, members } = reply;
+    if (request.step === "enter") this.#gathered = { generation, members };
+    this.#roster.adopt(reply.roster);
+    return reply;
+  }
+
   /** Tells the scheduler that this node is done: it no longer counts. Returns even if the scheduler cannot be told. */
   async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }): Promise<void> {
     const { log } = this.#options;
@@ -240,7 +267,10 @@ export class Membership {
     this.#cancelStartTimer();
     this.#cancelWaitNotice();
     this.#cancelAwayTimer();
-    this.#joining?.reject(new WeighbridgeError("CLOSED", "this node was closed"));
+    const error = new WeighbridgeError("CLOSED", "this node was closed");
+    this.#joining?.reject(error);
+    for (const call of this.#heldCalls.splice(0)) call.failed(error); // a scheduler that was restarted has not taken us back yet
+    this.#resuming?.reject(error);
     this.#leaving?.resolve();
   }
 
@@ -284,6 +314,7 @@ export class Membership {
       greeting: (node, incarnation) => {
         const { serverCount, workerCount } = this.#options;
         checkGreeting(node, incarnation, { roster: this.#roster.view, serverCount, workerCount, isCertain: true });
+        this.events.greeting?.(node, incarnation);
       },
     };
   }
@@ -291,7 +322,8 @@ export class Membership {
   // Joining.
 
   #register(channel: Channel, resume: ResumeClaim | undefined): Promise<RegisterReply> {
-    const { role, rank, address, serverCount, workerCount, label } = this.#options;
+    const { role, rank, serverCount, workerCount, label } = this.#options;
+    const address = this.#address;
     const token = this.#token;
     return ask(channel, REGISTER, { role, rank, address, serverCount, workerCount, label, token, resume }, this.#clock);
   }
@@ -368,7 +400,8 @@ export class Membership {
     this.#resuming ??= new Deferred();
     this.#heartbeat?.stop();
     this.#log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
-    this.#register(channel, { job, node, incarnation, roster: this.#roster.view, passed: this.#barriers?.passed() ?? [] }).then(
+    const known = { roster: this.#roster.view, passed: this.#barriers?.passed() ?? [], units: this.unitsClaim(), gathered: this.#gathered };
+    this.#register(channel, { job, node, incarnation, ...known }).then(
       (reply) => this.#resumed(channel, reply),
       (error: unknown) => {
         if (isWeighbridgeError(error) && !error.retryable) this.#end(error);

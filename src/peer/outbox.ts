@@ -13,7 +13,7 @@ import type { Call } from "./call.ts";
 export type Outbound = Call | Answer | Notice;
 
 /** A frame that belongs to no request. */
-export type Notice = Pick<Answer, "isCall" | "priority" | "byteCount" | "isRepeatable" | "writeTo" | "discard">;
+export type Notice = Pick<Answer, "isCall" | "priority" | "byteCount" | "isRepeatable" | "isFresh" | "writeTo" | "discard">;
 
 type Lane = { readonly priority: number; readonly frames: RingQueue<Outbound> };
 

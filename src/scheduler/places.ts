@@ -19,6 +19,8 @@ export class Places {
   #version = 0;
   /** The newest version among those that nodes brought along after a restart. */
   #recalledVersion = 0;
+  /** Generations of workers up to this one are over. */
+  #endedGeneration = 0;
   #changed = false;
 
   /** Makes all places, empty. */
@@ -41,7 +43,8 @@ export class Places {
   }
 
   view(): RosterView {
-    return { version: this.#version, nodes: this.all().map(entryOf) };
+    const ended = this.#endedGeneration === 0 ? {} : { endedGeneration: this.#endedGeneration };
+    return { version: this.#version, nodes: this.all().map(entryOf), ...ended };
   }
 
   status(nowMs: number): StatusEntry[] {
@@ -61,6 +64,19 @@ export class Places {
     if (isNews) this.#changed = true;
   }
 
+  /** The node of this place listens there from now on; "": no longer. */
+  setAddress(place: Place, address: string): void {
+    if (place.address === address) return;
+    place.address = address;
+    this.#changed = true;
+  }
+
+  endGeneration(generation: number): void {
+    if (generation <= this.#endedGeneration) return;
+    this.#endedGeneration = generation;
+    this.#changed = true;
+  }
+
   setState(place: Place, state: NodeState): void {
     if (place.state === state) return;
     place.state = state;
@@ -71,8 +87,9 @@ export class Places {
    * Takes over what a node remembers of the others, where it is newer than what we know. Returns the nodes whose life, as we knew it, turns
    * out to be over.
    */
-  recall({ version, nodes }: RosterView, nowMs: number): number[] {
+  recall({ version, nodes, endedGeneration = 0 }: RosterView, nowMs: number): number[] {
     const ended: number[] = [];
+    this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
     for (const { node, address, label, incarnation, state } of nodes) {
       const place = this.#places.get(node);

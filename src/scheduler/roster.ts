@@ -68,6 +68,11 @@ export class Roster<T> {
     return this.#isResumed;
   }
 
+  /** False while a worker that should be alive has not been heard of since this scheduler started. */
+  get hasHeardWorkers(): boolean {
+    return !this.#places.all().some(({ role, state, confirmed }) => role === "worker" && state === "alive" && !confirmed);
+  }
+
   get phase(): Phase {
     return this.#phase;
   }
@@ -137,6 +142,18 @@ export class Roster<T> {
     if (place === undefined || place.incarnation !== incarnation) return [];
     place.downSinceMs ??= nowMs;
     return this.#conclude([], nowMs);
+  }
+
+  /** A node listens at this address from now on. Throws when it has no place, or no longer. */
+  listens(node: number, incarnation: number, address: string, nowMs: number): Decision<T>[] {
+    this.#places.setAddress(this.#holder(node, incarnation), address);
+    return this.heard(node, incarnation, nowMs);
+  }
+
+  /** This generation of workers is over, and so are those before it. */
+  endGeneration(generation: number): Decision<T>[] {
+    this.#places.endGeneration(generation);
+    return this.#phase === "running" && this.#places.publish() ? [{ kind: "announce" }] : [];
   }
 
   leave(node: number, incarnation: number, nowMs: number): Decision<T>[] {

@@ -14,18 +14,22 @@ import type { Log } from "../base/log.ts";
 import { Barriers, type SettledEntry } from "../consistency/barrier.ts";
 import { BarrierClient } from "../peer/barrier-client.ts";
 import type { Channel } from "../peer/channel.ts";
-import { ABORT, BARRIER, CHECKPOINT, HEARTBEAT, LEAVE, REGISTER, STATUS } from "../peer/control-messages.ts";
+import { ABORT, BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, STATUS, UNITS } from "../peer/control-messages.ts";
 import { checkGreeting } from "../peer/greeting.ts";
 import { ask, serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { BarrierReply, BarrierRequest, CheckpointReply, CheckpointRequest, StatusReply } from "../wire/control.ts";
-import { Group, idOf, nameOf, type Role, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { GatherReply, GatherRequest, Generation } from "../wire/gather.ts";
+import { Group, idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, RegisterRequest } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
+import type { UnitsClaim, UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { drained, Farewell } from "./farewell.ts";
+import { Gathering, type SettledTicket } from "./gathering.ts";
 import { type Decision, Roster } from "./roster.ts";
 import { RosterPush } from "./roster-push.ts";
+import { UnitDesk } from "./unit-desk.ts";
 
 export type SchedulerOptions = {
   /** Ours alone: its id, job and events are set here. */
@@ -45,6 +49,9 @@ export type SchedulerOptions = {
 };
 
 const LINGER_MS = 2000;
+const NO_UNITS: UnitsClaim = { open: [], over: [] };
+/** Far beyond what a job can reach, and all numbers after it still fit a frame. */
+const GENERATION_MAX = 2 ** 31;
 
 type Ticket = {
   readonly channel: Channel;
@@ -52,6 +59,10 @@ type Ticket = {
   readonly token: string;
   /** What it says of barriers that an earlier scheduler kept. */
   readonly passed: readonly BarrierRequest[];
+  /** The same of units. */
+  readonly units: UnitsClaim;
+  /** The generation of workers that it says it is in. */
+  readonly gathered: Generation | undefined;
   readonly reply: Deferred<RegisterReply>;
 };
 
@@ -68,9 +79,11 @@ export class Scheduler {
   readonly #startedAtMs: number;
   readonly #roster: Roster<Ticket>;
   readonly #barriers: Barriers<Deferred<BarrierReply>>;
+  readonly #gathering = new Gathering<Deferred<Generation>>();
   /** When a node came last to the barrier at which all leave. */
   readonly #leavingAtMs = new Map<number, number>();
   readonly #push: RosterPush;
+  readonly #units: UnitDesk;
   readonly #ownBarriers: BarrierClient;
   readonly #tickets = new Map<Channel, Ticket>();
   readonly #ready = new Deferred<void>();
@@ -92,6 +105,7 @@ export class Scheduler {
     this.#startedAtMs = clock.nowMs();
     this.#roster = new Roster({ rules: options, job: jobId, nowMs: this.#startedAtMs });
     this.#barriers = new Barriers(() => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes]);
+    this.#units = new UnitDesk(options);
     this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
     // Late, because an earlier scheduler may have passed barriers of this job.
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#enter(SCHEDULER_ID, request) });
@@ -186,6 +200,7 @@ export class Scheduler {
     await drained(this.#clock);
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
     this.#settle(this.#barriers.failAll(error));
+    this.#units.close(error);
     this.#ready.reject(error);
     this.#finished.reject(error);
     await this.#peer.close();
@@ -202,7 +217,8 @@ export class Scheduler {
       serveControl(REGISTER, (channel, request) => {
         this.#checkApplication(channel, request);
         const { role, token, resume } = request;
-        const ticket: Ticket = { channel, role, token, passed: resume?.passed ?? [], reply: new Deferred() };
+        const { passed = [], units = NO_UNITS, gathered } = resume ?? {};
+        const ticket: Ticket = { channel, role, token, passed, units, gathered, reply: new Deferred() };
         this.#tickets.set(channel, ticket);
         this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
         return ticket.reply.promise;
@@ -220,6 +236,10 @@ export class Scheduler {
       }),
     );
     peer.serve(
+      GATHER.functionId,
+      serveControl(GATHER, (channel, request) => this.#gather(channel, request)),
+    );
+    peer.serve(
       LEAVE.functionId,
       serveControl(LEAVE, ({ id, incarnation }) => {
         this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs()));
@@ -234,6 +254,10 @@ export class Scheduler {
       CHECKPOINT.functionId,
       serveControl(CHECKPOINT, (_, request) => this.#handOn(request)),
     );
+    peer.serve(
+      UNITS.functionId,
+      serveControl(UNITS, (channel, request) => this.#lend(channel, request)),
+    );
   }
 
   /** The command line is no node, and knows nobody but the scheduler. */
@@ -242,6 +266,12 @@ export class Scheduler {
     const channel = request.server < serverCount ? this.#peer.channel(idOf("server", request.server)) : undefined;
     if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no server ${request.server} among ${serverCount} here`);
     return await ask(channel, CHECKPOINT, request, this.#clock);
+  }
+
+  #lend(channel: Channel, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
+    this.#heard(channel);
+    if (roleOf(channel.id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `units are lent to workers, not to ${channel.name}`);
+    return this.#units.ask(rankOf(channel.id), request);
   }
 
   /** A link has one application open, and each node resumes its own place: what peers can make us keep is bounded by their links. */
@@ -271,6 +301,30 @@ export class Scheduler {
     return ticket.promise;
   }
 
+  async #gather({ id: node, incarnation, name }: Channel, { step, address, generation }: GatherRequest): Promise<GatherReply> {
+    if (roleOf(node) !== "worker" || (step === "enter" && address === ""))
+      throw new WeighbridgeError("BAD_REQUEST", `workers that listen reduce among themselves, and ${name} is none`);
+    if (generation > GENERATION_MAX) throw new WeighbridgeError("BAD_REQUEST", `${name} cannot have been in generation ${generation}`);
+    if (step === "look") this.#carryOut(this.#roster.heard(node, incarnation, this.#clock.nowMs()));
+    else this.#carryOut(this.#roster.listens(node, incarnation, step === "enter" ? address : "", this.#clock.nowMs()));
+    const gathering = this.#gathering;
+    if (step !== "enter") {
+      if (step === "leave") this.#settleGathering([...gathering.leave(node), ...gathering.review(this.roster.nodes)]);
+      return { generation: gathering.generation, members: gathering.standing(), roster: this.roster };
+    }
+    const ticket = new Deferred<Generation>();
+    this.#settleGathering([...gathering.enter({ node, incarnation, generation, ticket }), ...gathering.review(this.roster.nodes)]);
+    return { ...(await ticket.promise), roster: this.roster };
+  }
+
+  #settleGathering(settled: readonly SettledTicket<Deferred<Generation>>[]): void {
+    for (const { ticket, outcome } of settled) {
+      if (outcome instanceof WeighbridgeError) ticket.reject(outcome);
+      else ticket.resolve(outcome);
+    }
+    for (const decision of this.#roster.endGeneration(this.#gathering.ended)) this.#carryOutOne(decision);
+  }
+
   #linkUp(channel: Channel): void {
     if (channel.link === undefined || this.#peer.channel(channel.id) !== channel) return;
     this.#carryOut(this.#roster.linkUp(channel.id, channel.incarnation, this.#clock.nowMs()));
@@ -288,7 +342,11 @@ export class Scheduler {
 
   #carryOut(decisions: readonly Decision<Ticket>[]): void {
     for (const decision of decisions) this.#carryOutOne(decision);
-    if (decisions.length > 0) this.#settle(this.#barriers.review());
+    if (decisions.length > 0) {
+      this.#settle(this.#barriers.review());
+      this.#units.follow(this.#roster.view(), { isSettled: this.#roster.hasHeardWorkers });
+      this.#settleGathering(this.#gathering.review(this.roster.nodes));
+    }
     this.#arm();
   }
 
@@ -310,6 +368,8 @@ export class Scheduler {
       case "died":
         log.warn("a node is dead", { node: nameOf(decision.node) });
         this.#settle(this.#barriers.died(decision.node));
+        if (roleOf(decision.node) === "worker") this.#units.died(rankOf(decision.node));
+        this.#gathering.died(decision.node);
         break;
       case "announce":
         this.#push.announce();
@@ -330,6 +390,9 @@ export class Scheduler {
     const { channel } = ticket;
     this.#forgetTicket(ticket);
     for (const round of ticket.passed) this.#settle(this.#barriers.passed({ node, ...round }));
+    // A scheduler that was there from the start knows better than any worker.
+    if (this.isResumed && ticket.role === "worker") this.#units.recall(rankOf(node), ticket.units);
+    this.#gathering.recall(ticket.gathered, this.#roster.view().endedGeneration);
     this.#peer.identify(channel, node, incarnation);
     log.info("a node has its place", { node: nameOf(node), incarnation, recovery });
     const { job } = this.#roster;
@@ -360,6 +423,7 @@ export class Scheduler {
       ask(channel, ABORT, body, this.#clock, { deadlineMs: lingerMs }).then(told, told);
     }
     this.#settle(this.#barriers.failAll(error));
+    this.#units.close(error);
     farewell.over().then(() => {
       this.#ready.reject(error);
       this.#finished.reject(error);

@@ -15,6 +15,7 @@ import {
 } from "./encoded-tensor-functions.ts";
 import { partialReducePartners, sspInit, sspSync } from "./group-functions.ts";
 import { parameterClear, parameterConfigure, parameterCreate, parameterList } from "./parameter-functions.ts";
+import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "./raw-rows-functions.ts";
 import { rowsPull } from "./rows-pull.ts";
 import { rowsPush } from "./rows-push.ts";
 import { rowsPushPull } from "./rows-push-pull.ts";
@@ -25,6 +26,7 @@ import { tensorPushPull } from "./tensor-push-pull.ts";
 import { tensorPushPullRows } from "./tensor-push-pull-rows.ts";
 import { tensorPushRows } from "./tensor-push-rows.ts";
 import { tensorPushRowsPull } from "./tensor-push-rows-pull.ts";
+import { tensorStart } from "./tensor-start.ts";
 
 export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   cachePush,
@@ -41,6 +43,10 @@ export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   parameterCreate,
   parameterList,
   partialReducePartners,
+  rawRowsClaim,
+  rawRowsRead,
+  rawRowsSync,
+  rawRowsWrite,
   rowsPull,
   rowsPullEncoded,
   rowsPush,
@@ -60,4 +66,5 @@ export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   tensorPushRows,
   tensorPushRowsEncoded,
   tensorPushRowsPull,
+  tensorStart,
 ];

@@ -10,7 +10,11 @@ export const clockJoin: PsFunction<typeof clockJoinRequest, typeof clockJoinResp
   name: "wb/clock/join",
   request: clockJoinRequest,
   response: clockJoinResponse,
-  handler: ({ parameters, life }) => ({ clock: parameters.pacer.join(life) }),
+  handler: ({ parameters, life }) => {
+    const join = (): { readonly clock: number } => ({ clock: parameters.pacer.join(life) });
+    const restored = parameters.whenRestored();
+    return restored === undefined ? join() : restored.then(join);
+  },
 });
 
 const clockAdvanceRequest = { clock: "u32" } as const;

@@ -192,7 +192,7 @@ export class GatheredRows implements GatheredUpdate {
       at += count;
     }
     const uniqueCount = duplicates.findDuplicates(keys, keyCount, Number(secret & 0xffff_ffffn), scratch, keys, indexes);
-    if (uniqueCount < keyCount) duplicates.sumDuplicates(gradients, keyCount, width, indexes, gradients);
+    if (uniqueCount < keyCount) duplicates.sumDuplicates(gradients, keyCount, width, indexes, 0, 0, gradients);
     const gradientScale = reduce === "mean" ? 1 / contributions.length : 1;
     this.#memory.releaseList();
     this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#memory.clock });

@@ -103,13 +103,13 @@ export class ParameterHost {
 }
 
 /** Holds memory until the answer that lies there has left. */
-export type Holder = { hold(held: { release(): void }): void };
+export type Holder = { hold(held: { release(): void; readonly isFresh?: boolean }): void };
 
-/** The address of so many bytes, which `holder` holds. Throws ARENA_FULL. */
+/** The address of so many bytes for an answer to be made in, which `holder` holds. Throws ARENA_FULL. */
 export function roomFor(arena: Arena, byteCount: number, holder: Holder): number {
   const rounded = Math.max(1, byteCount);
   const address = arena.allocate(rounded);
-  holder.hold({ release: () => arena.release(address, rounded) });
+  holder.hold({ release: () => arena.release(address, rounded), isFresh: true });
   return address;
 }
 

@@ -3,8 +3,10 @@
 // Invariants:
 //   P1. A name has one spec: whoever describes it differently is told in what, and changes nothing.
 //   P2. Two names with one number do not both exist: the second is refused.
-//   P3. While a checkpoint is being restored nobody finds, makes or clears a parameter: who asks is told to ask again.
+//   P3. While a checkpoint is being restored nobody finds, makes or clears a parameter: who asks is told to ask again. A worker that joins waits: at which clock
+//       it stands here, the checkpoint says.
 
+import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { decodeParameterSpec, type ParameterSpec, parameterNumber, specDifferences } from "../../store/parameter-spec.ts";
 import { ParameterHost, type ParameterHostOptions } from "./parameter-host.ts";
@@ -18,8 +20,7 @@ export type Parameter = TensorParameter | TableParameter;
 export class Parameters {
   readonly #host: ParameterHost;
   readonly #byNumber = new Map<number, Parameter>();
-  /** P3 */
-  isRestoring = false;
+  #restoring: Deferred<void> | undefined;
   /** Told of a parameter that is about to go. */
   onClear: (name: string) => void = () => {};
 
@@ -38,6 +39,22 @@ export class Parameters {
 
   get all(): readonly Parameter[] {
     return [...this.#byNumber.values()];
+  }
+
+  /** P3 */
+  get isRestoring(): boolean {
+    return this.#restoring !== undefined;
+  }
+
+  set isRestoring(is: boolean) {
+    if (is) this.#restoring ??= new Deferred();
+    else this.#restoring?.resolve();
+    if (!is) this.#restoring = undefined;
+  }
+
+  /** Resolves when nothing is being restored any more; undefined when nothing is. */
+  whenRestored(): Promise<void> | undefined {
+    return this.#restoring?.promise;
   }
 
   /** None while a checkpoint is being restored (P3). */
@@ -149,6 +166,7 @@ export class Parameters {
   }
 
   close(): void {
+    this.isRestoring = false;
     this.pacer.close();
   }
 }

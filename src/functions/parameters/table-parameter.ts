@@ -4,6 +4,7 @@
 //   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
 //   T2. Sync pushes of one clock are put together in the order of the workers' ranks and summed by key in that order: the same bits in every run.
 //   T3. Applying a round cannot fail: rows were made, and the memory for the work was taken, when its updates came (gathered-rows.ts).
+//   T4. Raw rows of an older claim are refused: whoever computed them was replaced, and must not write over what its heirs have made since.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
@@ -37,6 +38,16 @@ export type RowsPush = {
   readonly gradients: Float32Array;
   /** How many updates of the worker each gradient sums up, for tables that count versions. One each when left out or empty. */
   readonly updates?: Uint32Array | undefined;
+};
+
+/** Whole rows, each key once: values, slots and words one after the other, as the bits of floats. */
+export type RawRowsWrite = {
+  readonly life: WorkerLife;
+  readonly clock: number;
+  /** Of the claim under which the rows were computed (T4). */
+  readonly claim: number;
+  readonly keys: BigUint64Array;
+  readonly rows: Float32Array;
 };
 
 /** Which rows a cache asks about, in this order: those it has, those it wants to keep, those it only wants to read. Each key once. */
@@ -90,6 +101,7 @@ export class TableParameter {
   readonly #memories: RoundMemories;
   readonly #link: ParameterLink | undefined;
   #step = 0;
+  #claim = 0;
 
   constructor(host: ParameterHost, id: number, spec: TableSpec) {
     this.spec = spec;
@@ -167,6 +179,44 @@ export class TableParameter {
     const room = this.#syncRoom(sync, holder);
     this.push(push);
     return this.#readFresh(sync, room);
+  }
+
+  /** Floats of a raw row. */
+  get rawWidth(): number {
+    return this.store.columns.payload.byteCount / FLOAT_BYTES;
+  }
+
+  /** Raw rows as they are now, whatever the clocks; of a key without a row, what its first update would find. Held by `holder`. Throws OUT_OF_RANGE, ARENA_FULL. */
+  readRaw(keys: BigUint64Array, holder: Holder): Float32Array {
+    this.#check(keys);
+    const { arena } = this.#host;
+    const out = roomFor(arena, keys.length * this.rawWidth * FLOAT_BYTES, holder);
+    this.store.readPayloads({ keys: keys.byteOffset, keyCount: keys.length, out });
+    return arena.floats.subarray(out >>> 2, (out >>> 2) + keys.length * this.rawWidth) as Float32Array;
+  }
+
+  /** Puts rows in the place of those that are there. Throws OUT_OF_RANGE, VALUE_LENGTH, ARENA_FULL, FENCED (T4), and as `push` for who may not push now. */
+  writeRaw({ life, clock, claim, keys, rows }: RawRowsWrite): void {
+    this.#check(keys);
+    const expected = keys.length * this.rawWidth;
+    if (rows.length !== expected)
+      throw new WeighbridgeError("VALUE_LENGTH", `${rows.length} floats of raw rows came for ${this.spec.name}; ${expected} were expected`);
+    this.#host.pacer.checkUpdate(life, clock);
+    this.#checkClaim(claim);
+    const { rowCount } = this.store;
+    this.store.restore({ keys: keys.byteOffset, keyCount: keys.length, payloads: rows.byteOffset });
+    if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
+  }
+
+  /** From now on only who knows the number that is returned writes raw rows (T4). */
+  claim(): number {
+    return ++this.#claim;
+  }
+
+  /** Says how many steps were made of which raw rows are the result; the count never goes back. Throws FENCED (T4). */
+  noteSteps(claim: number, step: number): void {
+    this.#checkClaim(claim);
+    this.#step = Math.max(this.#step, step);
   }
 
   /** The learning rate at a clock; 0 for optimizers without one. */
@@ -315,6 +365,16 @@ export class TableParameter {
     this.store.pull({ keys: kept, keyCount: keptCount, out: rowsOut, versionsOut });
     const out = rowsOut + keptCount * this.spec.width * FLOAT_BYTES;
     this.store.pull({ keys: kept + keptCount * KEY_BYTES, keyCount: keys.length - versions.length - keptCount, out });
+  }
+
+  /** T4. A claim that this server does not know yet is one of its life before a restart. */
+  #checkClaim(claim: number): void {
+    if (claim >= this.#claim) {
+      this.#claim = claim;
+      return;
+    }
+    const text = `the rows of ${this.spec.name} were dealt out anew (claim ${this.#claim}); what was computed under claim ${claim} is void`;
+    throw new WeighbridgeError("FENCED", text);
   }
 
   /** Throws UNSUPPORTED. */

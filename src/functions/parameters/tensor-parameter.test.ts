@@ -12,6 +12,7 @@ import { tensorPushPull } from "./tensor-push-pull.ts";
 import { tensorPushPullRows } from "./tensor-push-pull-rows.ts";
 import { tensorPushRows } from "./tensor-push-rows.ts";
 import { tensorPushRowsPull } from "./tensor-push-rows-pull.ts";
+import { tensorStart } from "./tensor-start.ts";
 
 const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const SYNC = { updates: "sync", staleness: 0 } as const;
@@ -203,4 +204,45 @@ test("a tensor that could not be made leaves no memory behind", () => {
   for (let i = 0; i < 3; i++) assert.throws(() => stage.create({ kind: "tensor", shape: [4] }), rejectsCode("ARENA_FULL"));
   free();
   assert.equal(stage.arena.usedBytes, usedBytes);
+});
+
+const start = (stage: ParameterStage, parameter: number, values: readonly number[], rank = 0) =>
+  stage.call(rank, tensorStart, { parameter, block: 0, values: Float32Array.from(values) });
+
+test("a tensor begins with the values that came first, its optimizer with them, whoever has read it before", async () => {
+  const stage = new ParameterStage();
+  for (const type of ["sgd", "momentum", "adam", "dcAsgd"] as const) {
+    const init = { type: "constant", value: 3 } as const;
+    const given = stage.create({ kind: "tensor", name: `${type} given`, shape: [2], optimizer: { type, learningRate: 0.5 } });
+    const drawn = stage.create({ kind: "tensor", name: `${type} drawn`, shape: [2], init, optimizer: { type, learningRate: 0.5 } });
+    assert.deepEqual(await pull(stage, given), [0, 0]);
+    assert.deepEqual(await start(stage, given, [3, 3]), { isTaken: true });
+    assert.deepEqual(await start(stage, given, [9, 9], 1), { isTaken: false });
+    for (const parameter of [given, drawn]) await push(stage, parameter, [1, -2]);
+    assert.deepEqual(await pull(stage, given), await pull(stage, drawn), type);
+  }
+});
+
+test("a tensor that anybody has pushed to is not started any more, though its first round is still open", async () => {
+  const stage = new ParameterStage();
+  const later = stage.create({ kind: "tensor", name: "async", shape: [1] });
+  await push(stage, later, [1]);
+  assert.deepEqual(await start(stage, later, [5]), { isTaken: false });
+  assert.deepEqual(await pull(stage, later), [1]);
+  const open = stage.create({ kind: "tensor", name: "sync", shape: [1], ...SYNC });
+  await push(stage, open, [1]);
+  assert.deepEqual(await start(stage, open, [5]), { isTaken: false });
+  assert.deepEqual(await pull(stage, open), [0]);
+});
+
+test("a tensor begins with no NaN and no other number of values, and what a reader holds stays as it was", async () => {
+  const stage = new ParameterStage();
+  const w = stage.create({ kind: "tensor", shape: [2] });
+  await assert.rejects(start(stage, w, [1, NaN]), rejectsCode("NOT_FINITE"));
+  await assert.rejects(start(stage, w, [1]), rejectsCode("VALUE_LENGTH"));
+  const held = stage.parameters.tensor(w).store.hold(0);
+  assert.deepEqual(await start(stage, w, [1, 2]), { isTaken: true });
+  assert.deepEqual([...held.values], [0, 0]);
+  held.release();
+  assert.deepEqual(await pull(stage, w), [1, 2]);
 });

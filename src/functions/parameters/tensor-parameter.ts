@@ -68,6 +68,19 @@ export class TensorParameter {
     this.store = new TensorStore({ arena, kernels, shape, updater: this.#updater, initializer: this.#initializer });
   }
 
+  /**
+   * Gives a block the values that it begins with, unless they were given before or somebody has pushed to it: whether it took them. Throws
+   * OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL.
+   */
+  start(block: number, values: Float32Array): boolean {
+    this.#checkLength(block, values.length);
+    const index = this.#host.optimizers.checkFinite(values.byteOffset, values.length);
+    if (index >= 0) {
+      throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot begin with ${values[index]}, element ${index} of block ${block}`);
+    }
+    return !this.#units.has(block) && this.store.start(block, values.byteOffset);
+  }
+
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
     const { life, clock, block, gradients, scale } = push;
@@ -251,7 +264,7 @@ export class TensorParameter {
   }
 
   #wrongLength(length: number, expected: number): WeighbridgeError {
-    return new WeighbridgeError("VALUE_LENGTH", `${length} gradients came for ${this.spec.name}; ${expected} were expected`);
+    return new WeighbridgeError("VALUE_LENGTH", `${length} values came for ${this.spec.name}; ${expected} were expected`);
   }
 }
 

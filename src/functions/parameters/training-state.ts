@@ -15,7 +15,8 @@ export type TrainingState = {
   readonly step: number;
 };
 
-const shape = object({
+/** Throws BAD_REQUEST. */
+export const trainingShape: Check<TrainingState> = object({
   learningRate: ((value, path) => {
     if (typeof value === "number") return value;
     throw new WeighbridgeError("BAD_REQUEST", `${path} must be a number`);
@@ -32,7 +33,7 @@ export function encodeTraining({ learningRate, schedule, staleness, step }: Trai
 /** Throws CHECKPOINT_FOREIGN, naming the checkpoint. */
 export function decodeTraining(value: unknown, name: string, checkpoint: string): TrainingState {
   try {
-    return shape(value, `the state of ${name}`);
+    return trainingShape(value, `the state of ${name}`);
   } catch (cause) {
     throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${checkpoint} makes no sense: ${reasonOf(cause)}`, { cause });
   }

@@ -4,6 +4,7 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
 import { dtypeBits, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "../../wire/kv-message.ts";
+import { variableSpans } from "../../wire/kv-spans.ts";
 import type { PartFate, PartSink } from "../../wire/pslite/zmtp-reader.ts";
 import type { Envoy } from "./envoy.ts";
 import { COPY_BYTES_MAX } from "./message-batch.ts";
@@ -224,70 +225,21 @@ export class RequestIntake implements PartSink {
       return;
     }
     served.lens = lensBytes;
-    const frames = cutVariable(lens, served.elementBytes);
-    this.#openRequest(served, frames.length);
-    for (const [i, { keyFrom, keyTo, from, to, width, offset }] of frames.entries()) {
-      const isPiece = width > 0;
-      const header = this.#requestHeader(served, KvFlag.VARIABLE | (isPiece ? KvFlag.PIECE : KvFlag.LENS), i === frames.length - 1);
+    const spans = variableSpans(lens, served.elementBytes, { keyFrom: 0, keyTo: lens.length, valueFrom: 0 });
+    this.#openRequest(served, spans.length);
+    for (const [i, { keyFrom, keyTo, valueFrom, valueTo, width, pieceOffset }] of spans.entries()) {
+      const isPiece = pieceOffset >= 0;
+      const header = this.#requestHeader(served, KvFlag.VARIABLE | (isPiece ? KvFlag.PIECE : KvFlag.LENS), i === spans.length - 1);
       header.arg0 = keyTo - keyFrom;
       header.arg1 = width;
-      header.arg2 = offset;
+      header.arg2 = isPiece ? pieceOffset : 0;
       const keys = this.#keys.subarray(keyFrom * KEY_BYTES, keyTo * KEY_BYTES);
-      const values = this.#values.subarray(from * served.elementBytes, to * served.elementBytes);
+      const values = this.#values.subarray(valueFrom * served.elementBytes, valueTo * served.elementBytes);
       const own = isPiece ? [] : [lensBytes.subarray(keyFrom * LEN_BYTES, keyTo * LEN_BYTES)];
       this.#envoy.feed?.put(header, concat([keys, values, ...own]));
     }
     this.#values = new Uint8Array(0);
   }
-}
-
-type VariableFrame = {
-  readonly keyFrom: number;
-  readonly keyTo: number;
-  /** Values. */
-  readonly from: number;
-  readonly to: number;
-  /** Of a piece: values in all of it, and where this one begins; 0 otherwise. */
-  readonly width: number;
-  readonly offset: number;
-};
-
-/** Keys with lengths of their own: grouped up to a block; a long value goes alone, block by block (K8, K9). */
-function cutVariable(lens: Int32Array, elementBytes: number): VariableFrame[] {
-  const frames: VariableFrame[] = [];
-  let keyFrom = 0;
-  let from = 0;
-  let value = 0;
-  const close = (keyTo: number): void => {
-    if (keyTo > keyFrom) frames.push({ keyFrom, keyTo, from, to: value, width: 0, offset: 0 });
-  };
-  for (let key = 0; key < lens.length; key++) {
-    const width = lens[key] as number;
-    const isLong = width * elementBytes >= LARGE_VALUE_BYTES;
-    const groupBytes = (key + 1 - keyFrom) * (KEY_BYTES + LEN_BYTES) + (value - from + width) * elementBytes;
-    if (isLong || groupBytes > BLOCK_BYTES) {
-      close(key);
-      keyFrom = key;
-      from = value;
-    }
-    if (isLong) {
-      const blockValues = BLOCK_BYTES / elementBytes;
-      for (let offset = 0; offset < width; offset += blockValues)
-        frames.push({
-          keyFrom: key,
-          keyTo: key + 1,
-          from: value + offset,
-          to: value + Math.min(width, offset + blockValues),
-          width,
-          offset,
-        });
-      keyFrom = key + 1;
-      from = value + width;
-    }
-    value += width;
-  }
-  close(lens.length);
-  return frames;
 }
 
 function sumOfLens(lens: Int32Array): number {

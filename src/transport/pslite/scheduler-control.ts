@@ -10,7 +10,7 @@
 //   C3. A node that the scheduler lists again has a new life, and a new envoy.
 
 import type { CancelTimer } from "../../base/clock.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { type BarrierRequest, barrierRequestShape } from "../../wire/control.ts";
 import { decodeFailure } from "../../wire/failure.ts";
 import { FunctionId } from "../../wire/function-id.ts";
@@ -131,6 +131,7 @@ export class SchedulerControl implements Control {
   /** A line that was up broke. */
   fell(neighbour: Neighbour, cause: Error | undefined): void {
     for (const envoy of neighbour.envoys.values()) {
+      if (envoy === this.#envoy && isWeighbridgeError(cause, "UNSUPPORTED")) this.#failRegister(cause); // dialing again would not help
       const member = this.#members.get(envoy.node);
       if (member !== undefined && this.#isAccepted(member)) continue; // it is dialed again, and answers wait
       if (this.#van.resender !== undefined && !this.#van.isLeaving) {
@@ -271,6 +272,12 @@ export class SchedulerControl implements Control {
 
   #isAccepted({ role, envoy }: Member): boolean {
     return envoy !== undefined && role === "worker" && this.#van.options.role === "server";
+  }
+
+  #failRegister(error: WeighbridgeError): void {
+    if (this.#registering === undefined) return;
+    this.#scheduler.failRequest({ functionId: FunctionId.REGISTER, request: this.#registering }, error);
+    this.#registering = undefined;
   }
 
   #answerRegister(): void {

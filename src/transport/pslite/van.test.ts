@@ -265,6 +265,48 @@ test("a server is replaced under its old id, a second time too, and is used agai
   await cluster.finalize();
 });
 
+test("several applications and customers of one node are kept apart", async () => {
+  const { cluster, kv } = await started({ serverCount: 2 });
+  for (const rank of [0, 1]) new KVServer(cluster.office(`server-${rank}`), 3);
+  const worker = cluster.office("worker-0");
+  const others = [new KVWorker(worker, 0, 1), new KVWorker(worker, 3), new KVWorker(worker, 3, 7)];
+  const keys = keysOf(1n, KEY_LAST);
+  const all = [kv, ...others];
+  const pushes = all.flatMap((each, i) => [each.push(keys, Float32Array.of(1, 2)), each.push(keys, Float32Array.of(10 ** i, 0))]);
+  assert.deepEqual(pushes, [0, 1, 0, 1, 0, 1, 0, 1], "each customer counts its own requests");
+  for (const each of all) for (const timestamp of [0, 1]) await cluster.run(each.wait(timestamp));
+  const read = async (each: KVWorker): Promise<number[]> => {
+    const out = new Float32Array(2);
+    await cluster.run(each.wait(each.pull(keys, out)));
+    return [...out];
+  };
+  const sums = [
+    [1 + 1 + 1 + 10, 4],
+    [1 + 1 + 100 + 1000, 4],
+  ];
+  assert.deepEqual([await read(kv), await read(others[0] as KVWorker)], [sums[0], sums[0]]);
+  assert.deepEqual([await read(others[1] as KVWorker), await read(others[2] as KVWorker)], [sums[1], sums[1]]);
+  await cluster.finalize();
+});
+
+test("connections that break are made again within 150 ms (B1), and what is asked from then on is answered", async () => {
+  const { cluster, kv } = await started();
+  await cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1))));
+  const links = cluster.links.get("worker-0") ?? assert.fail();
+  for (let times = 0; times < 3; times++) {
+    const before = links.length;
+    for (const link of links) link.destroy();
+    await cluster.clock.advance(150);
+    assert.ok(links.length > before, "somebody dialed again");
+    await cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1))));
+  }
+  const out = new Float32Array(1);
+  await cluster.run(kv.wait(kv.pull(keysOf(1n), out)));
+  assert.equal(out[0], 4);
+  assert.deepEqual(cluster.office("scheduler").deadNodes(), []);
+  await cluster.finalize();
+});
+
 test("with resending on, messages may be lost anywhere, and every push counts once", async () => {
   for (const seed of [1, 2, 3]) {
     const cluster = await PsliteCluster.start({ serverCount: 2, resendTimeoutMs: 50, dropPercent: 20, seed });

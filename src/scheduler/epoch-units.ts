@@ -1,0 +1,267 @@
+// epoch-units — the units of one epoch: which are done, which are lent to whom, and which may be lent. Pure; shard-ledger.ts keeps one for
+// each epoch that is not over. Units go by their ordinals here (wire/units.ts).
+//
+//   free ── lend ──► lent ── done ──► done
+//     ▲               │ its worker died, left, or holds it no longer      (suspect: when it is lent again, that is a repetition)
+//     └───────────────┘ or gave it back unused                            (not suspect)
+//
+// Invariants:
+//   U1. A unit that is lent or done is lent to nobody else: without deaths each is done exactly once.
+//   U2. Every unit that is neither lent nor done may be lent to some worker that is present: nothing is left behind.
+//   U3. A suspect unit is one that is free and was lent before to a worker that may have begun it. `repeatedCount` counts those that were
+//       lent again.
+//   U4. What is kept goes by gaps and by what is lent, not by the number of units.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { RunSet } from "../base/run-set.ts";
+import { idOf, nameOf } from "../wire/node-id.ts";
+import { type EpochDescription, type Runs, UNIT_RUNS_MAX, UNITS_HELD_MAX, type UnitsAccount, unitOf } from "../wire/units.ts";
+
+/** What a worker says of its own units. */
+export type UnitsReport = { readonly done: Runs; readonly held: Runs; readonly unused: Runs };
+
+export class EpochUnits {
+  readonly description: EpochDescription;
+  readonly #unitCount: number;
+  readonly #done = new RunSet();
+  /** Lent or done. */
+  readonly #gone = new RunSet();
+  readonly #suspect = new RunSet();
+  /** By rank; what is done meanwhile is not in it. */
+  readonly #lent = new Map<number, RunSet>();
+  /** Ranks that are present, and want no more of this epoch. */
+  readonly #withdrawn = new Set<number>();
+  #repeatedCount = 0;
+  #inheritedVersion = 0;
+
+  constructor(description: EpochDescription) {
+    this.description = description;
+    this.#unitCount = description.batchCount * description.partCount;
+  }
+
+  get isOver(): boolean {
+    return this.#done.size === this.#unitCount;
+  }
+
+  /** Whether some worker holds units of it. */
+  get isLent(): boolean {
+    return this.#lent.size > 0;
+  }
+
+  get repeatedCount(): number {
+    return this.#repeatedCount;
+  }
+
+  /** How often workers went that may have been alone in knowing what is done. */
+  get inheritedVersion(): number {
+    return this.#inheritedVersion;
+  }
+
+  /** What those who are gone knew, as far as it fits a message; what does not would be done again after a restart of the scheduler. */
+  get inherited(): { readonly version: number; readonly done: Runs; readonly suspect: Runs } {
+    const fitting = ({ runs }: RunSet): Runs => runs.slice(0, 2 * UNIT_RUNS_MAX);
+    return { version: this.#inheritedVersion, done: fitting(this.#done), suspect: fitting(this.#suspect) };
+  }
+
+  /**
+   * Takes down what the worker of this rank has done and holds. Returns what it holds no longer: others have it, or have done it. Throws
+   * BAD_REQUEST for units that are none, or were never lent; nothing has changed then.
+   */
+  report(rank: number, { done, held, unused }: UnitsReport): Runs {
+    const heldSet = RunSet.of(held);
+    this.#check(rank, done, heldSet, RunSet.of(unused));
+    this.#finish(done);
+    const lent = this.#lent.get(rank) ?? new RunSet();
+    for (const ordinal of [...lent]) if (!heldSet.has(ordinal)) this.#giveBack(lent, ordinal, isIn(unused, ordinal) ? "unused" : "suspect");
+    const lost = new RunSet();
+    for (const ordinal of heldSet) {
+      if (lent.has(ordinal)) continue;
+      if (this.#suspect.has(ordinal))
+        this.#take(lent, ordinal); // it was taken for dead, and nobody has begun it since
+      else lost.add(ordinal);
+    }
+    this.#keep(rank, lent);
+    return lost.runs;
+  }
+
+  /** What a worker knows that lived through a restart of the scheduler. */
+  recall(rank: number, { done, held, suspect, repeatedCount }: UnitsAccount): void {
+    const heldSet = RunSet.of(held);
+    const highest = Math.max(heldSet.last + 1, done.at(-1) ?? 0, suspect.at(-1) ?? 0);
+    if (highest > this.#unitCount || heldSet.size > UNITS_HELD_MAX) return; // nothing that we ever lent
+    this.#suspect.addRuns(suspect);
+    this.#suspect.removeRuns(this.#gone.runs);
+    this.#finish(done);
+    const lent = this.#lent.get(rank) ?? new RunSet();
+    for (const ordinal of heldSet) if (!this.#gone.has(ordinal)) this.#take(lent, ordinal);
+    this.#keep(rank, lent);
+    this.#repeatedCount = Math.max(this.#repeatedCount, repeatedCount);
+  }
+
+  /**
+   * Somebody has not told what it knows, and is gone. What nobody claims, among units before one that was claimed, may have been lent to it; but
+   * units of a part whose worker has told are claimed by that one, or were never lent.
+   */
+  suspectUnclaimed(told: ReadonlySet<number>): void {
+    const { batchCount, partCount } = this.description;
+    const columnCount = this.#isEven ? partCount : 1;
+    const columnSize = this.#isEven ? batchCount : this.#unitCount;
+    const reached = Array.from({ length: columnCount }, (_, column) => {
+      const from = column * columnSize;
+      return Math.max(0, this.#gone.lastBefore(from + columnSize) + 1 - from);
+    });
+    const reachedMost = reached.reduce((most, own) => Math.max(most, own), 0);
+    for (const [column, own] of reached.entries()) {
+      const from = column * columnSize;
+      const to = from + (this.#isEven && told.has(column) ? own : reachedMost);
+      for (let free = this.#gone.nextAbsent(from); free < to; ) {
+        const end = Math.min(to, this.#gone.nextPresent(free));
+        this.#suspect.add(free, end);
+        free = this.#gone.nextAbsent(end);
+      }
+    }
+  }
+
+  /** The worker of this rank is there no more: its units are free again. */
+  release(rank: number): void {
+    this.#withdrawn.delete(rank);
+    if (this.#done.size > 0) this.#inheritedVersion++;
+    const lent = this.#lent.get(rank);
+    if (lent === undefined) return;
+    for (const ordinal of [...lent]) this.#giveBack(lent, ordinal, "suspect");
+    this.#lent.delete(rank);
+  }
+
+  /** Whether the worker of this rank, which is present, takes part in the epoch. */
+  setPart(rank: number, takesPart: boolean): void {
+    if (takesPart) this.#withdrawn.delete(rank);
+    else this.#withdrawn.add(rank);
+  }
+
+  /**
+   * Lends up to so many units to the worker of this rank, the lowest first; none if there are none for it now. `isWaiting`: it has nothing to do;
+   * else it asks ahead.
+   */
+  lend(rank: number, { want, isWaiting }: { readonly want: number; readonly isWaiting: boolean }, present: readonly number[]): Runs {
+    const takers = present.filter((other) => !this.#withdrawn.has(other));
+    if (!takers.includes(rank)) return [];
+    const lent = this.#lent.get(rank) ?? new RunSet();
+    const room = Math.min(want, UNITS_HELD_MAX - lent.size);
+    const ordinals = this.#isEven ? this.#evenShare(rank, room, takers) : this.#freeShare(room, isWaiting, takers.length);
+    for (const ordinal of ordinals) {
+      if (this.#suspect.has(ordinal)) this.#repeatedCount++; // U3
+      this.#take(lent, ordinal);
+    }
+    this.#keep(rank, lent);
+    const units = new RunSet();
+    for (const ordinal of ordinals) units.add(ordinal);
+    return units.runs;
+  }
+
+  get #isEven(): boolean {
+    return this.description.assignment === "even";
+  }
+
+  /** Its own part's batches, and its share of the parts that have nobody: batch b of part p goes to taker (b + p) mod n. */
+  #evenShare(rank: number, room: number, takers: readonly number[]): number[] {
+    const { description } = this;
+    const place = takers.indexOf(rank);
+    const isTaken = new Set(takers);
+    const found: number[] = [];
+    for (let part = 0; part < description.partCount; part++) {
+      if (part === rank) this.#collect(found, room, { part, first: 0, step: 1 });
+      else if (!isTaken.has(part)) {
+        const first = (((place - part) % takers.length) + takers.length) % takers.length;
+        this.#collect(found, room, { part, first, step: takers.length });
+      }
+    }
+    return found.sort((a, b) => unitOf(description, a) - unitOf(description, b)).slice(0, room);
+  }
+
+  /** Up to `room` free units of a part: batches first, first + step … */
+  #collect(found: number[], room: number, { part, first, step }: { part: number; first: number; step: number }): void {
+    const { batchCount } = this.description;
+    const from = part * batchCount;
+    for (let batch = first, count = 0; batch < batchCount && count < room; ) {
+      const free = this.#gone.nextAbsent(from + batch) - from;
+      if (free === batch) {
+        found.push(from + batch);
+        batch += step;
+        count++;
+      } else batch += Math.ceil((free - batch) / step) * step;
+    }
+  }
+
+  /** The next lowest; towards the end few at a time, and the last ones not ahead, so that nobody has any in stock while the others wait. */
+  #freeShare(room: number, isWaiting: boolean, takerCount: number): number[] {
+    const freeCount = this.#unitCount - this.#gone.size;
+    if (!isWaiting && freeCount <= takerCount) return [];
+    const fair = Math.ceil(freeCount / (2 * takerCount));
+    const found: number[] = [];
+    for (let ordinal = this.#gone.nextAbsent(0); found.length < Math.min(room, fair); ordinal = this.#gone.nextAbsent(ordinal + 1)) {
+      found.push(ordinal);
+    }
+    return found;
+  }
+
+  #check(rank: number, done: Runs, held: RunSet, unused: RunSet): void {
+    const { name, epoch } = this.description;
+    const who = nameOf(idOf("worker", rank));
+    const highest = Math.max(done.at(-1) ?? 0, held.last + 1, unused.last + 1);
+    if (highest > this.#unitCount) {
+      const message = `${who} speaks of unit ${highest - 1} of epoch ${epoch} of "${name}", which has ${this.#unitCount}`;
+      throw new WeighbridgeError("BAD_REQUEST", message);
+    }
+    if (held.size > UNITS_HELD_MAX) {
+      throw new WeighbridgeError(
+        "BAD_REQUEST",
+        `${who} cannot hold ${held.size} units: there are at most ${UNITS_HELD_MAX} for each worker`,
+      );
+    }
+    for (let i = 0; i < done.length; i += 2) {
+      for (let ordinal = done[i] as number; ordinal < (done[i + 1] as number); ) {
+        const next = Math.max(this.#gone.nextAbsent(ordinal), this.#suspect.nextAbsent(ordinal));
+        if (next === ordinal) {
+          const unit = unitOf(this.description, ordinal);
+          throw new WeighbridgeError(
+            "BAD_REQUEST",
+            `${who} has done unit ${unit} of epoch ${epoch} of "${name}", which was lent to nobody`,
+          );
+        }
+        ordinal = next;
+      }
+    }
+  }
+
+  #finish(done: Runs): void {
+    this.#done.addRuns(done);
+    this.#gone.addRuns(done);
+    this.#suspect.removeRuns(done);
+    // Of the others too: one that was taken for dead may have finished what they were lent. They will say so once more, and nothing changes.
+    for (const [rank, lent] of this.#lent) {
+      lent.removeRuns(done);
+      this.#keep(rank, lent);
+    }
+  }
+
+  #take(lent: RunSet, ordinal: number): void {
+    this.#suspect.remove(ordinal);
+    this.#gone.add(ordinal);
+    lent.add(ordinal);
+  }
+
+  #giveBack(lent: RunSet, ordinal: number, how: "unused" | "suspect"): void {
+    lent.remove(ordinal);
+    this.#gone.remove(ordinal);
+    if (how === "suspect") this.#suspect.add(ordinal);
+  }
+
+  #keep(rank: number, lent: RunSet): void {
+    if (lent.size > 0) this.#lent.set(rank, lent);
+    else this.#lent.delete(rank);
+  }
+}
+
+function isIn(runs: Runs, ordinal: number): boolean {
+  return runs.findIndex((bound) => bound > ordinal) % 2 === 1;
+}

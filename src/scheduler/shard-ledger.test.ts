@@ -1,0 +1,362 @@
+// Goal: every unit of an epoch is lent to one worker at a time and done once, goes back when its worker is gone, and epochs that are over cost
+// nothing and stay over.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { Random } from "../base/random.ts";
+import { RunSet } from "../base/run-set.ts";
+import type { Assignment, Runs, UnitsRequest } from "../wire/units.ts";
+import { unitOf } from "../wire/units.ts";
+import { ShardLedger } from "./shard-ledger.ts";
+
+type Shape = { readonly batchCount: number; readonly partCount: number; readonly assignment: Assignment };
+
+const EVEN: Shape = { batchCount: 4, partCount: 2, assignment: "even" };
+const FREE: Shape = { batchCount: 4, partCount: 2, assignment: "free" };
+const NOTHING = { done: [], held: [], unused: [], want: 0, waitMs: 1, inherited: 0, leaves: false } as const;
+
+function request(shape: Shape, fields: Partial<UnitsRequest> = {}): UnitsRequest {
+  return { name: "train", epoch: 0, ...shape, ...NOTHING, ...fields };
+}
+
+function ledgerOf(ranks: readonly number[], workerCount = ranks.length): ShardLedger {
+  const ledger = new ShardLedger({ workerCount });
+  ledger.follow(ranks);
+  return ledger;
+}
+
+/** A worker as the ledger sees it: it keeps what it was lent, and does all of it with the next ask. */
+class Labourer {
+  readonly rank: number;
+  readonly #ledger: ShardLedger;
+  readonly #shape: Shape;
+  held: Runs = [];
+  isOver = false;
+  lost: Runs = [];
+  repeatedCount = 0;
+
+  constructor(ledger: ShardLedger, rank: number, shape: Shape) {
+    this.#ledger = ledger;
+    this.rank = rank;
+    this.#shape = shape;
+  }
+
+  ask(fields: Partial<UnitsRequest> = {}): number[] {
+    const asked = request(this.#shape, { held: this.held, want: 2, ...fields });
+    this.lost = this.#ledger.report(this.rank, asked);
+    const { isOver, units, repeatedCount } = this.#ledger.lend(this.rank, asked);
+    this.isOver = isOver;
+    this.repeatedCount = repeatedCount;
+    const held = RunSet.of(asked.held);
+    held.removeRuns(this.lost);
+    held.addRuns(units);
+    this.held = [...held.runs];
+    return [...RunSet.of(units)].map((ordinal) => unitOf(asked, ordinal)).sort((a, b) => a - b);
+  }
+
+  /** Tells that all it held is done, and asks for more. */
+  finish(fields: Partial<UnitsRequest> = {}): number[] {
+    return this.ask({ done: this.held, held: [], ...fields });
+  }
+}
+
+test("even: worker r is lent the batches of part r, in their order", () => {
+  const ledger = ledgerOf([0, 1]);
+  const [one, two] = [new Labourer(ledger, 0, EVEN), new Labourer(ledger, 1, EVEN)];
+  assert.deepEqual(two.ask(), [1, 3]);
+  assert.deepEqual(one.ask(), [0, 2]);
+  assert.deepEqual(two.finish(), [5, 7]);
+  assert.deepEqual(one.finish({ want: 5 }), [4, 6]);
+  assert.deepEqual(one.finish(), []);
+  assert.equal(one.isOver, false, "worker 1 is at work");
+  assert.deepEqual(two.finish(), []);
+  assert.equal(two.isOver, true);
+  one.finish();
+  assert.deepEqual([one.isOver, one.repeatedCount], [true, 0]);
+});
+
+test("even: parts that have no worker are dealt to those there are, batch by batch, the same way every time", () => {
+  const shape: Shape = { batchCount: 3, partCount: 4, assignment: "even" };
+  const ledger = ledgerOf([0, 2, 7], 8);
+  const share = (rank: number): number[] => new Labourer(ledger, rank, shape).ask({ want: 99 });
+  const [zero, two, seven] = [share(0), share(2), share(7)];
+  assert.deepEqual(zero, [0, 3, 4, 8, 9]); // its own 0, 4, 8; 3 of part 3; 9 of part 1
+  assert.deepEqual(two, [1, 2, 6, 7, 10]);
+  assert.deepEqual(seven, [5, 11]);
+  assert.deepEqual(
+    [...zero, ...two, ...seven].sort((a, b) => a - b),
+    Array.from({ length: 12 }, (_, unit) => unit),
+  );
+});
+
+test("free: whoever asks is lent the next lowest, and towards the end few at a time", () => {
+  const shape: Shape = { batchCount: 20, partCount: 1, assignment: "free" };
+  const ledger = ledgerOf([0, 1]);
+  const [one, two] = [new Labourer(ledger, 0, shape), new Labourer(ledger, 1, shape)];
+  assert.deepEqual(one.ask({ want: 99 }), [0, 1, 2, 3, 4], "a quarter of what is left at most");
+  assert.deepEqual(two.ask({ want: 3 }), [5, 6, 7]);
+  assert.deepEqual(two.finish({ want: 99 }), [8, 9, 10]);
+  assert.deepEqual(two.finish({ want: 99 }), [11, 12, 13]);
+  assert.deepEqual(two.finish({ want: 99 }), [14, 15]);
+  assert.deepEqual(two.finish({ want: 99 }), [16]);
+  assert.deepEqual(two.finish({ want: 99 }), [17]);
+  assert.deepEqual(one.ask({ want: 99, waitMs: 0 }), [], "the last ones are not lent ahead");
+  assert.deepEqual(two.finish({ want: 99 }), [18]);
+});
+
+test("the units of a worker that dies go to those that live, and are counted", () => {
+  for (const shape of [EVEN, FREE]) {
+    const ledger = ledgerOf([0, 1]);
+    const [one, two] = [new Labourer(ledger, 0, shape), new Labourer(ledger, 1, shape)];
+    two.ask();
+    two.finish(); // two are done, two are held
+    ledger.follow([0]);
+    const seen: number[] = [];
+    while (!one.isOver) seen.push(...one.finish());
+    assert.deepEqual(seen.length, 6, `${shape.assignment}: all but the two that worker 1 had done`);
+    assert.equal(new Set(seen).size, 6);
+    assert.equal(one.repeatedCount, 2, `${shape.assignment}: those that it held`);
+  }
+});
+
+test("a worker that comes back is lent some again, its own part if the units are even", () => {
+  const ledger = ledgerOf([0]);
+  const one = new Labourer(ledger, 0, EVEN);
+  assert.deepEqual(one.ask({ want: 1 }), [0]);
+  assert.deepEqual(one.finish({ want: 2 }), [1, 2], "part 1 has nobody");
+  ledger.follow([0, 1]);
+  const two = new Labourer(ledger, 1, EVEN);
+  assert.deepEqual(two.ask({ want: 9 }), [3, 5, 7]);
+  assert.deepEqual(one.finish({ want: 9 }), [4, 6]);
+});
+
+test("a worker that was taken for dead keeps what nobody has begun since, and is told what it lost", () => {
+  const ledger = ledgerOf([0, 1]);
+  const [one, two] = [new Labourer(ledger, 0, FREE), new Labourer(ledger, 1, FREE)];
+  assert.deepEqual(two.ask({ want: 2 }), [0, 1]);
+  ledger.follow([0]);
+  assert.deepEqual(one.ask({ want: 1 }), [0]);
+  assert.equal(one.repeatedCount, 1);
+  ledger.follow([0, 1]);
+  two.ask({ want: 0 });
+  assert.deepEqual(two.lost, [0, 1]);
+  assert.deepEqual(two.held, [1, 2], "unit 1 is its own again");
+  assert.equal(two.repeatedCount, 1, "which is no repetition");
+});
+
+test("what a worker that was taken for dead has done all the same is not lent again", () => {
+  const ledger = ledgerOf([0, 1]);
+  const [one, two] = [new Labourer(ledger, 0, FREE), new Labourer(ledger, 1, FREE)];
+  two.ask({ want: 2 });
+  ledger.follow([0]);
+  one.ask({ want: 1 }); // unit 0
+  ledger.follow([0, 1]);
+  two.finish({ want: 0 });
+  const seen: number[] = [];
+  one.ask({ want: 0 });
+  assert.deepEqual(one.lost, [0, 1], "somebody finished it meanwhile");
+  while (!one.isOver) seen.push(...one.finish());
+  assert.deepEqual(seen, [2, 3, 4, 5, 6, 7]);
+});
+
+test("what is given back unused is lent again and not counted; what is merely held no longer is counted", () => {
+  const ledger = ledgerOf([0, 1]);
+  const [one, two] = [new Labourer(ledger, 0, FREE), new Labourer(ledger, 1, FREE)];
+  two.ask({ want: 2 });
+  two.ask({ held: [], unused: [1, 2], want: 0, leaves: true });
+  assert.deepEqual(one.ask({ want: 2 }), [0, 1]);
+  assert.equal(one.repeatedCount, 1);
+});
+
+test("even: a worker that leaves the epoch leaves its part to the others, and may come back", () => {
+  const ledger = ledgerOf([0, 1]);
+  const [one, two] = [new Labourer(ledger, 0, EVEN), new Labourer(ledger, 1, EVEN)];
+  assert.deepEqual(two.ask({ leaves: true }), []);
+  assert.deepEqual(one.ask({ want: 3 }), [0, 1, 2]);
+  assert.deepEqual(two.ask({ want: 3 }), [3, 5, 7]);
+});
+
+test("a second description that differs is refused with the difference, and changes nothing", () => {
+  const ledger = ledgerOf([0, 1]);
+  new Labourer(ledger, 0, EVEN).ask();
+  const other = new Labourer(ledger, 1, { batchCount: 5, partCount: 2, assignment: "free" });
+  const message = 'epoch 0 of "train" has 4 batches, not 5 and is assigned "even", not "free", as it was described first';
+  assert.throws(() => other.ask(), { code: "SPEC_MISMATCH", message });
+  assert.deepEqual(new Labourer(ledger, 1, EVEN).ask(), [1, 3]);
+});
+
+test("units that do not exist, or were never lent, cannot be done or held", () => {
+  const ledger = ledgerOf([0]);
+  const one = new Labourer(ledger, 0, FREE);
+  const refused = (fields: Partial<UnitsRequest>, pattern: RegExp): void => {
+    assert.throws(
+      () => one.ask(fields),
+      (error) => isWeighbridgeError(error, "BAD_REQUEST") && pattern.test(error.message),
+    );
+  };
+  refused({ done: [0, 9] }, /worker 0 speaks of unit 8 of epoch 0 of "train", which has 8/);
+  refused({ held: [8, 9] }, /unit 8/);
+  refused({ done: [3, 4] }, /worker 0 has done unit 3 of epoch 0 of "train", which was lent to nobody/);
+  refused({ done: [0, 2 ** 40] }, /which has 8/);
+  refused({ batchCount: 0 }, /at least one batch/);
+  refused({ partCount: 65_537 }, /1 to 65536 parts/);
+  refused({ batchCount: 2 ** 40 }, /at most/);
+  one.ask({ held: [3, 4], want: 0 });
+  assert.deepEqual(one.lost, [3, 4]);
+  assert.throws(
+    () => new Labourer(ledger, 0, { batchCount: 2 ** 30, partCount: 1, assignment: "free" }).ask({ epoch: 1, held: [0, 2 ** 20] }),
+    /cannot hold 1048576 units/,
+  );
+});
+
+test("an epoch that is over stays over, with its count of repetitions, and costs no memory of its units", () => {
+  const ledger = ledgerOf([0, 1]);
+  const [one, two] = [new Labourer(ledger, 0, FREE), new Labourer(ledger, 1, FREE)];
+  two.ask({ want: 1 });
+  ledger.follow([0]);
+  while (!one.isOver) one.finish();
+  assert.equal(one.repeatedCount, 1);
+  ledger.follow([0, 1]);
+  const late = new Labourer(ledger, 1, { ...FREE, batchCount: 99 });
+  assert.deepEqual(late.ask({ held: [0, 1] }), []);
+  assert.deepEqual([late.isOver, late.repeatedCount, late.lost], [true, 1, [0, 1]]);
+  assert.deepEqual(new Labourer(ledger, 1, FREE).ask({ epoch: 1 }), [0, 1], "the next epoch begins anew");
+});
+
+test("epochs that were left before their end give way; those that are lent do not", () => {
+  const ledger = ledgerOf([0]);
+  const shape: Shape = { batchCount: 2, partCount: 1, assignment: "free" };
+  const ask = (epoch: number, fields: Partial<UnitsRequest> = {}): number[] =>
+    new Labourer(ledger, 0, shape).ask({ epoch, want: 1, ...fields });
+  for (let epoch = 0; epoch < 64; epoch++) ask(epoch);
+  assert.throws(
+    () => ask(64),
+    (error) => isWeighbridgeError(error, "QUEUE_FULL") && /64 epochs that are not over/.test(error.message),
+  );
+  ask(7, { leaves: true, want: 0 });
+  assert.deepEqual(ask(64), [0]);
+});
+
+test("units of too many names are refused; names whose epochs are over are among them", () => {
+  const ledger = ledgerOf([0]);
+  const shape: Shape = { batchCount: 1, partCount: 1, assignment: "free" };
+  for (let name = 0; name < 256; name++) {
+    const labourer = new Labourer(ledger, 0, shape);
+    labourer.ask({ name: `${name}` });
+    labourer.finish({ name: `${name}` });
+    assert.equal(labourer.isOver, true);
+  }
+  const ask = (name: string): number[] => new Labourer(ledger, 0, shape).ask({ name, epoch: 1 });
+  assert.throws(
+    () => ask("one more"),
+    (error) => isWeighbridgeError(error, "QUEUE_FULL") && /256 names/.test(error.message),
+  );
+  assert.deepEqual(ask("7"), [0]);
+});
+
+test("after a restart nothing is lent before everybody was heard; then what they have done and hold is as it was", () => {
+  for (const shape of [EVEN, FREE]) {
+    const ledger = ledgerOf([0, 1]);
+    ledger.unsettle();
+    const account = { name: "train", epoch: 0, ...shape, suspect: [], repeatedCount: 3 };
+    ledger.recall(0, { open: [{ ...account, done: [0, 2], held: [2, 3] }], over: [] });
+    const [one, two] = [new Labourer(ledger, 0, shape), new Labourer(ledger, 1, shape)];
+    one.held = [2, 3];
+    assert.deepEqual(one.ask({ want: 9 }), []);
+    ledger.recall(1, { open: [{ ...account, done: [4, 5], held: [5, 6] }], over: [] });
+    ledger.settle();
+    two.held = [5, 6];
+    const seen = [...two.ask({ want: 9 }), ...one.ask({ want: 9 })];
+    while (!one.isOver) seen.push(...two.finish(), ...one.finish());
+    assert.equal(new Set(seen).size, 3, "nothing that was claimed is lent again");
+    assert.equal(one.repeatedCount, 3, "and nothing else is counted: nobody is missing");
+  }
+});
+
+test("after a restart what a missing worker may have begun is lent again and counted, as is what it was known to have begun", () => {
+  const account = { name: "train", epoch: 0, ...FREE, suspect: [], repeatedCount: 0 };
+  const missing = ledgerOf([0], 2);
+  missing.unsettle();
+  missing.recall(0, { open: [{ ...account, done: [0, 2, 4, 5], held: [] }], over: [] });
+  missing.settle();
+  const one = new Labourer(missing, 0, FREE);
+  assert.deepEqual(one.ask({ want: 1 }), [2]);
+  while (!one.isOver) one.finish();
+  assert.equal(one.repeatedCount, 2, "units 2 and 3");
+
+  const known = ledgerOf([0]);
+  known.unsettle();
+  known.recall(0, { open: [{ ...account, done: [0, 2], held: [], suspect: [5, 6] }], over: [] });
+  known.settle();
+  const other = new Labourer(known, 0, FREE);
+  while (!other.isOver) other.finish();
+  assert.equal(other.repeatedCount, 1, "unit 5");
+});
+
+test("after a restart an epoch that somebody knows to be over is over", () => {
+  const ledger = ledgerOf([0, 1]);
+  ledger.unsettle();
+  const account = { name: "train", epoch: 3, ...FREE, suspect: [], repeatedCount: 0, done: [], held: [] };
+  ledger.recall(0, { open: [account], over: [] });
+  ledger.recall(1, { open: [], over: [{ name: "train", epochs: [0, 4] }] });
+  ledger.settle();
+  const one = new Labourer(ledger, 0, FREE);
+  assert.deepEqual(one.ask({ epoch: 3 }), []);
+  assert.equal(one.isOver, true);
+});
+
+test("those who live are told what the dead had done, once", () => {
+  const ledger = ledgerOf([0, 1]);
+  const two = new Labourer(ledger, 1, FREE);
+  two.ask({ want: 2 });
+  two.finish({ want: 1 });
+  ledger.follow([0]);
+  const asked = request(FREE, { want: 1 });
+  ledger.report(0, asked);
+  const { inherited } = ledger.lend(0, { ...asked, want: 0 });
+  assert.deepEqual(
+    [inherited?.done, inherited?.suspect],
+    [
+      [0, 2],
+      [2, 3],
+    ],
+  );
+  assert.equal(ledger.lend(0, { ...asked, want: 0, inherited: inherited?.version ?? 0 }).inherited, undefined);
+});
+
+test("for 300 seeds of workers that come, go, die and forget, every unit is done, and none twice but those that are counted", () => {
+  for (let seed = 1; seed <= 300; seed++) {
+    const random = new Random(seed);
+    const workerCount = 1 + random.below(4);
+    const shape: Shape = {
+      batchCount: 1 + random.below(9),
+      partCount: 1 + random.below(4),
+      assignment: random.chance(0.5) ? "even" : "free",
+    };
+    const ledger = ledgerOf(Array.from({ length: workerCount }, (_, rank) => rank));
+    const present = new Set(Array.from({ length: workerCount }, (_, rank) => rank));
+    const labourers = Array.from({ length: workerCount }, (_, rank) => new Labourer(ledger, rank, shape));
+    const begun = new Map<number, number>();
+    let deathCount = 0;
+    for (let turn = 0; turn < 5000 && !labourers.some(({ isOver }) => isOver); turn++) {
+      const rank = random.below(workerCount);
+      if (random.chance(0.05) && present.size > 1 && present.has(rank)) {
+        deathCount++;
+        present.delete(rank);
+        labourers[rank] = new Labourer(ledger, rank, shape); // it forgets
+      } else if (random.chance(0.1)) present.add(rank);
+      ledger.follow([...present].sort((a, b) => a - b));
+      if (!present.has(rank)) continue;
+      const labourer = labourers[rank] as Labourer;
+      const units = random.chance(0.7) ? labourer.finish({ want: 1 + random.below(4) }) : labourer.ask({ want: random.below(3) });
+      for (const unit of units) begun.set(unit, (begun.get(unit) ?? 0) + 1);
+    }
+    const over = labourers.find(({ isOver }) => isOver);
+    assert.ok(over !== undefined, `seed ${seed}: the epoch ends`);
+    assert.equal(begun.size, shape.batchCount * shape.partCount, `seed ${seed}: every unit`);
+    const again = [...begun.values()].reduce((sum, count) => sum + count - 1, 0);
+    assert.equal(again, over.repeatedCount, `seed ${seed}: exactly those are counted that were lent again`);
+    if (deathCount === 0) assert.equal(again, 0, `seed ${seed}`);
+  }
+});

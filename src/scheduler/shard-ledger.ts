@@ -1,0 +1,190 @@
+// shard-ledger — the scheduler's book of epochs: who is lent which units, and which epochs are over. Pure: what workers say and who is present
+// in, units out. No clock and no sockets: unit-desk.ts carries it out. The units of one epoch are epoch-units.ts's.
+//
+// Invariants:
+//   L1. Without deaths every unit of an epoch is done exactly once; units of a worker that is gone go to those present (epoch-units, U1, U2).
+//   L2. All workers describe an epoch alike: the first description holds, and another one is SPEC_MISMATCH with the difference.
+//   L3. An epoch that is over stays over, and is forgotten but for that and, for a while, its `repeatedCount`: what is kept has bounds.
+//   L4. After a restart nothing is lent before everybody who lives has told what it has done and holds.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { RunSet } from "../base/run-set.ts";
+import { type EpochDescription, epochProblem, type Runs, type UnitsClaim, type UnitsReply, type UnitsRequest } from "../wire/units.ts";
+import { EpochUnits } from "./epoch-units.ts";
+
+/** Epochs that are not over; one that nobody holds units of gives way to a new one. */
+const OPEN_EPOCHS_MAX = 64;
+const NAMES_MAX = 256;
+/** For how many epochs of a name `repeatedCount` is told after they are over. */
+const COUNTS_MAX = 64;
+
+/** What is known of the epochs of one name that are over. */
+type PastEpochs = { readonly over: RunSet; readonly repeatedCounts: Map<number, number> };
+
+type Outcome = Pick<UnitsReply, "isOver" | "units" | "repeatedCount" | "inherited">;
+
+export class ShardLedger {
+  /** By `keyOf`, the one that was spoken of last at the end. */
+  readonly #open = new Map<string, EpochUnits>();
+  readonly #past = new Map<string, PastEpochs>();
+  /** Ranks, rising. */
+  #present: readonly number[] = [];
+  readonly #workerCount: number;
+  #isSettled = true;
+  /** Those who have told what they know of an earlier scheduler's time, by rank. */
+  readonly #told = new Set<number>();
+
+  constructor({ workerCount }: { readonly workerCount: number }) {
+    this.#workerCount = workerCount;
+  }
+
+  /** False while workers may still tell what an earlier scheduler lent them (L4). */
+  get isSettled(): boolean {
+    return this.#isSettled;
+  }
+
+  /** The workers that are alive now, by rank, rising; the units of others are free. */
+  follow(present: readonly number[]): void {
+    for (const rank of this.#present) if (!present.includes(rank)) this.died(rank);
+    this.#present = present;
+  }
+
+  /** A life of this worker is over; it may have a new one already. */
+  died(rank: number): void {
+    for (const epoch of this.#open.values()) epoch.release(rank);
+  }
+
+  /** An earlier scheduler of this job lent units, and somebody who lives has not told of them. */
+  unsettle(): void {
+    this.#isSettled = false;
+  }
+
+  /** What this worker knows of what an earlier scheduler lent. */
+  recall(rank: number, { open, over }: UnitsClaim): void {
+    this.#told.add(rank);
+    for (const { name, epochs } of over) {
+      if (!this.#past.has(name) && this.#past.size >= NAMES_MAX) continue;
+      this.#pastOf(name).over.addRuns(epochs);
+    }
+    for (const account of open) {
+      if (epochProblem(account) !== undefined || this.#isOver(account)) continue;
+      const known = this.#open.get(keyOf(account));
+      if (known === undefined && this.#open.size >= OPEN_EPOCHS_MAX) continue;
+      if (known !== undefined && difference(known.description, account) !== undefined) continue; // it is told when it asks
+      const epoch = known ?? this.#begin(account);
+      epoch.recall(rank, account);
+      this.#endIfOver(epoch);
+    }
+    for (const [key, epoch] of this.#open) if (this.#isOver(epoch.description)) this.#open.delete(key);
+  }
+
+  /** Everybody who lives has told what it knows. */
+  settle(): void {
+    if (this.#isSettled) return;
+    this.#isSettled = true;
+    if (this.#told.size < this.#workerCount) for (const epoch of this.#open.values()) epoch.suspectUnclaimed(this.#told);
+  }
+
+  /**
+   * Takes down what the worker of this rank says. Returns what it holds no longer. Throws SPEC_MISMATCH (L2), BAD_REQUEST for units that it
+   * cannot have done, QUEUE_FULL for one epoch too many; nothing has changed then.
+   */
+  report(rank: number, request: UnitsRequest): Runs {
+    const problem = epochProblem(request);
+    if (problem !== undefined) throw new WeighbridgeError("BAD_REQUEST", problem);
+    if (this.#isOver(request)) return request.held;
+    const epoch = this.#epochOf(request);
+    const lost = epoch.report(rank, request);
+    epoch.setPart(rank, !request.leaves);
+    this.#endIfOver(epoch);
+    return lost;
+  }
+
+  /** What the worker of this rank is lent now, after its report: perhaps nothing. */
+  lend(rank: number, request: UnitsRequest): Outcome {
+    const epoch = this.#open.get(keyOf(request));
+    if (epoch === undefined || this.#isOver(request)) {
+      const repeatedCount = this.#past.get(request.name)?.repeatedCounts.get(request.epoch) ?? 0;
+      return { isOver: true, units: [], repeatedCount, inherited: undefined };
+    }
+    const { want, waitMs, leaves } = request;
+    const isLending = this.#isSettled && want > 0 && !leaves;
+    const units = isLending ? epoch.lend(rank, { want, isWaiting: waitMs > 0 }, this.#present) : [];
+    const { repeatedCount, inheritedVersion } = epoch;
+    return { isOver: false, units, repeatedCount, inherited: inheritedVersion > request.inherited ? epoch.inherited : undefined };
+  }
+
+  #isOver({ name, epoch }: EpochDescription): boolean {
+    return this.#past.get(name)?.over.has(epoch) ?? false;
+  }
+
+  #epochOf(description: EpochDescription): EpochUnits {
+    const key = keyOf(description);
+    const epoch = this.#open.get(key) ?? this.#begin(description);
+    const differs = difference(epoch.description, description); // L2
+    if (differs !== undefined) {
+      const { name, epoch: number } = description;
+      throw new WeighbridgeError("SPEC_MISMATCH", `epoch ${number} of "${name}" ${differs}, as it was described first`);
+    }
+    this.#open.delete(key);
+    this.#open.set(key, epoch);
+    return epoch;
+  }
+
+  #begin({ name, epoch: number, batchCount, partCount, assignment }: EpochDescription): EpochUnits {
+    const names = new Set([...this.#past.keys(), ...[...this.#open.values()].map(({ description }) => description.name)]);
+    if (!names.has(name) && names.size >= NAMES_MAX) {
+      throw new WeighbridgeError(
+        "QUEUE_FULL",
+        `units of "${name}": there are units of ${names.size} names already, and no more can be kept`,
+      );
+    }
+    if (this.#open.size >= OPEN_EPOCHS_MAX) this.#forgetOne(name);
+    const epoch = new EpochUnits({ name, epoch: number, batchCount, partCount, assignment });
+    this.#open.set(keyOf(epoch.description), epoch);
+    return epoch;
+  }
+
+  /** An epoch that was left before its end. */
+  #forgetOne(forWhom: string): void {
+    for (const [key, epoch] of this.#open) {
+      if (epoch.isLent) continue;
+      this.#open.delete(key);
+      return;
+    }
+    const message = `units of "${forWhom}": there are ${this.#open.size} epochs that are not over, with units lent of each`;
+    throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
+  }
+
+  #endIfOver(epoch: EpochUnits): void {
+    if (!epoch.isOver) return;
+    const { name, epoch: number } = epoch.description;
+    this.#open.delete(keyOf(epoch.description));
+    const { over, repeatedCounts } = this.#pastOf(name);
+    over.add(number);
+    if (epoch.repeatedCount > 0) repeatedCounts.set(number, epoch.repeatedCount);
+    for (const oldest of repeatedCounts.keys()) {
+      if (repeatedCounts.size <= COUNTS_MAX) break;
+      repeatedCounts.delete(oldest);
+    }
+  }
+
+  #pastOf(name: string): PastEpochs {
+    const past = this.#past.get(name) ?? { over: new RunSet(), repeatedCounts: new Map<number, number>() };
+    this.#past.set(name, past);
+    return past;
+  }
+}
+
+function keyOf({ name, epoch }: EpochDescription): string {
+  return `${epoch}/${name}`;
+}
+
+/** How another description differs from the one that holds, as "has 7 batches, not 8". */
+function difference(holds: EpochDescription, other: EpochDescription): string | undefined {
+  const told: string[] = [];
+  if (holds.batchCount !== other.batchCount) told.push(`has ${holds.batchCount} batches, not ${other.batchCount}`);
+  if (holds.partCount !== other.partCount) told.push(`has ${holds.partCount} parts of each batch, not ${other.partCount}`);
+  if (holds.assignment !== other.assignment) told.push(`is assigned "${holds.assignment}", not "${other.assignment}"`);
+  return told.length === 0 ? undefined : told.join(" and ");
+}
