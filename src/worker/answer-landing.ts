@@ -8,10 +8,9 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { offsetBytesOf, totalBytesOf } from "../peer/answer.ts";
+import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 
-/** Payloads up to here stay in the read buffer and are copied: cheaper than reading them apart. */
-const SMALL_BYTES = 128;
 /** Up to here the room for an answer of unknown length is made at once. */
 const ROOM_BYTES_MIN = 64 * 1024 * 1024;
 const NO_BYTES = new Uint8Array(0);
@@ -37,7 +36,7 @@ export class AnswerLanding {
     const offset = offsetBytesOf(header);
     const end = offset + payloadBytes;
     const total = totalBytesOf(header);
-    if (payloadBytes <= SMALL_BYTES || end > total) return undefined; // `take` says what is wrong with it
+    if (payloadBytes <= IN_PLACE_BYTES_MAX || end > total) return undefined; // `take` says what is wrong with it
     return this.#roomFor(total, end)?.subarray(offset, end);
   }
 
@@ -56,7 +55,7 @@ export class AnswerLanding {
     const room = this.#roomFor(total, end);
     if (room === undefined)
       throw new WeighbridgeError("BAD_FRAME", `a part of an answer begins at byte ${offset} of ${total}, far ahead of those before it`);
-    if (payloadBytes <= SMALL_BYTES) room.set(bytes.subarray(at, at + payloadBytes), offset);
+    if (payloadBytes <= IN_PLACE_BYTES_MAX) room.set(bytes.subarray(at, at + payloadBytes), offset);
     return this.#isComplete(total, offset, payloadBytes, sendCount) ? room : undefined;
   }
 

@@ -3,6 +3,8 @@
 
 import type { Arena } from "../kernel/arena.ts";
 
+const FLOAT_BYTES = 4;
+
 export class ArenaSpans {
   readonly #arena: Arena;
   readonly #spans: { readonly address: number; readonly byteCount: number }[] = [];
@@ -16,6 +18,11 @@ export class ArenaSpans {
     const address = this.#arena.allocate(byteCount);
     this.#spans.push({ address, byteCount });
     return address;
+  }
+
+  /** So many floats, their values arbitrary. Throws ARENA_FULL. */
+  takeFloats(count: number): Float32Array {
+    return new Float32Array(this.#arena.memory.buffer, this.take(Math.max(1, count * FLOAT_BYTES)), count);
   }
 
   /** Does something with the spans, and gives them all back if that throws. */

@@ -4,15 +4,18 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../base/errors.ts";
+import { Arena } from "../kernel/arena.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
+import { ArenaSpans } from "./arena-spans.ts";
 import { BlockRows } from "./block-rows.ts";
 
+const SPANS = new ArenaSpans(new Arena({ bytesMax: 2 ** 24, shared: false }));
 const SHAPE = new TensorShape([1000, 2048]); // 64 rows to a block
 
 test("rows in any order and number are cut by block, summed, and brought back (B1)", () => {
   fc.assert(
     fc.property(fc.array(fc.integer({ min: 0, max: 999 }), { maxLength: 300 }), (rows) => {
-      const named = new BlockRows(rows, SHAPE, "w");
+      const named = new BlockRows(rows, SHAPE, "w", SPANS);
       const unique = [...new Set(rows)].sort((a, b) => a - b);
       const sent = named.groups.flatMap(({ block, rows: within }) => [...within].map((row) => block * 64 + row));
       assert.deepEqual(sent, unique);
@@ -33,20 +36,20 @@ test("rows in any order and number are cut by block, summed, and brought back (B
       unique.forEach((row, k) => {
         landed[k] = row;
       });
-      named.deliver(landed, into, 1);
+      for (const group of named.groups) named.deliver(group, landed, into, 1);
       assert.deepEqual([...into], rows);
     }),
   );
 });
 
 test("gradients of a row are added in the order of the list", () => {
-  const named = new BlockRows([5, 3, 5, 5], SHAPE, "w");
+  const named = new BlockRows([5, 3, 5, 5], SHAPE, "w", SPANS);
   const sums = named.gradients(Float32Array.of(1e8, 7, 1, -1e8), 1);
   assert.deepEqual([...sums], [7, Math.fround(Math.fround(1e8 + 1) - 1e8)]);
 });
 
 test("rows that ascend travel from and to the caller's own arrays", () => {
-  const named = new BlockRows(Uint32Array.of(1, 63, 64, 999), SHAPE, "w");
+  const named = new BlockRows(Uint32Array.of(1, 63, 64, 999), SHAPE, "w", SPANS);
   const values = new Float32Array(4);
   assert.equal(named.gradients(values, 1), values);
   assert.equal(named.landing(values, 1), values);
@@ -64,7 +67,7 @@ test("rows are exact far beyond 2^32, also where row and position do not fit one
   const shape = new TensorShape([2 ** 48]);
   const rows = [2 ** 48 - 1, 16_777_217, 2 ** 47 + 1, 16_777_217];
   for (const list of [rows, BigUint64Array.from(rows, BigInt), [...rows, ...new Array<number>(100).fill(2 ** 48 - 2)]]) {
-    const named = new BlockRows(list, shape, "w");
+    const named = new BlockRows(list, shape, "w", SPANS);
     const sent = named.groups.flatMap(({ block, rows: within }) => [...within].map((row) => block * shape.rowsPerBlock + row));
     assert.deepEqual(
       sent,
@@ -76,13 +79,13 @@ test("rows are exact far beyond 2^32, also where row and position do not fit one
 test("rows that are not there, and tensors without rows, are refused (B2)", () => {
   for (const row of [1000, -1, 0.5, NaN, Infinity]) {
     assert.throws(
-      () => new BlockRows([0, row], SHAPE, "w"),
+      () => new BlockRows([0, row], SHAPE, "w", SPANS),
       (error) => isWeighbridgeError(error, "OUT_OF_RANGE"),
     );
   }
   assert.throws(
-    () => new BlockRows([0], new TensorShape([2, 200_000]), "w"),
+    () => new BlockRows([0], new TensorShape([2, 200_000]), "w", SPANS),
     (error) => isWeighbridgeError(error, "UNSUPPORTED"),
   );
-  assert.equal(new BlockRows([], SHAPE, "w").groups.length, 0);
+  assert.equal(new BlockRows([], SHAPE, "w", SPANS).groups.length, 0);
 });

@@ -6,9 +6,12 @@
 // Invariants:
 //   B1. Every row is sent once; the gradients of its occurrences were added in the order of the list.
 //   B2. A row that the tensor does not have is refused before anything is sent. Rows are exact up to 2^53.
+//   B3. Sums and landing places lie in spans of the worker's arena, whose owner keeps them until no call is open: memory that is new for
+//       every call would cost more page faults than its rows take to travel.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
+import type { ArenaSpans } from "./arena-spans.ts";
 
 /** Rows of a tensor, as a caller may name them. */
 export type RowList = Uint32Array | BigUint64Array | readonly number[];
@@ -28,9 +31,11 @@ export class BlockRows {
   readonly #positions: Uint32Array | undefined;
   /** Where the positions of each row begin, and at the end their number. */
   readonly #starts: Uint32Array;
+  readonly #spans: ArenaSpans;
 
   /** Throws OUT_OF_RANGE (B2); UNSUPPORTED for a tensor whose rows are longer than a block. */
-  constructor(rows: RowList, shape: TensorShape, name: string) {
+  constructor(rows: RowList, shape: TensorShape, name: string, spans: ArenaSpans) {
+    this.#spans = spans;
     if (!shape.hasRows) {
       const text = `${name} has rows of ${shape.width} elements, too long for calls by row: push and pull it whole`;
       throw new WeighbridgeError("UNSUPPORTED", text);
@@ -43,22 +48,27 @@ export class BlockRows {
     this.groups = groupsOf(unique, shape);
   }
 
-  /** A row of gradients for each unique row: the caller's own array where nothing had to be done (B1). */
+  /** A row of gradients for each unique row: the caller's own array where nothing had to be done (B1). Throws ARENA_FULL. */
   gradients(values: Float32Array, width: number): Float32Array {
     if (this.#positions === undefined) return values;
-    const sums = new Float32Array(this.rowCount * width);
+    const sums = this.#spans.takeFloats(this.rowCount * width);
     sumRows(values, this.#positions, this.#starts, width, sums);
     return sums;
   }
 
-  /** Where the unique rows land, one after the other; `deliver` brings them to the caller's array. */
+  /** Where the unique rows land, one after the other; `deliver` brings them to the caller's array. Throws ARENA_FULL. */
   landing(into: Float32Array, width: number): Float32Array {
-    return this.#positions === undefined ? into : new Float32Array(this.rowCount * width);
+    return this.#positions === undefined ? into : this.#spans.takeFloats(this.rowCount * width);
   }
 
-  /** Fills `into`, a row for each that the caller named. */
-  deliver(landed: Float32Array, into: Float32Array, width: number): void {
-    if (this.#positions !== undefined) spreadRows(landed, this.#positions, this.#starts, width, into);
+  /** Brings the rows of a group that has landed to wherever the caller named them in `into`. */
+  deliver({ from, to }: RowGroup, landed: Float32Array, into: Float32Array, width: number): void {
+    const positions = this.#positions;
+    if (positions === undefined) return;
+    for (let row = from; row < to; row++) {
+      const end = this.#starts[row + 1] as number;
+      for (let i = this.#starts[row] as number; i < end; i++) copyRow(landed, row * width, width, into, (positions[i] as number) * width);
+    }
   }
 }
 
@@ -133,16 +143,6 @@ function sumRows(values: Float32Array, positions: Uint32Array, starts: Uint32Arr
       const from = (positions[i] as number) * width;
       if (isFirst) copyRow(values, from, width, sums, to);
       else for (let j = 0; j < width; j++) sums[to + j] = (sums[to + j] as number) + (values[from + j] as number);
-    }
-  }
-}
-
-/** Copies row r to each of the positions of r. */
-function spreadRows(rows: Float32Array, positions: Uint32Array, starts: Uint32Array, width: number, into: Float32Array): void {
-  for (let from = 0, row = 0; from < rows.length; from += width, row++) {
-    const end = starts[row + 1] as number;
-    for (let i = starts[row] as number; i < end; i++) {
-      copyRow(rows, from, width, into, (positions[i] as number) * width);
     }
   }
 }

@@ -141,6 +141,27 @@ test("an answer of unknown length that grew before it was sent again is taken fr
   assert.deepEqual(landing?.bytes, many(300, 2));
 });
 
+test("small parts of an answer of unknown length are taken from the read buffer, where nobody asked for their place", () => {
+  const { calls, request } = made(FunctionId.KV_PULL, range(0, 2), 1, { fill: () => {} });
+  const call = calls[0] as KvCall;
+  const header = new FrameHeader().reset(Kind.REPLY, call.functionId);
+  header.payloadBytes = 8;
+  const buffer = new Uint8Array(64);
+  buffer.set(floats(1, 2), 16);
+  buffer.set(floats(3, 4), 40);
+  setExtent(header, 16, 8);
+  assert.equal(call.answered(header, buffer, 40), false);
+  setExtent(header, 16, 0);
+  assert.equal(call.answered(header, buffer, 16), true);
+  assert.deepEqual(request.landings?.[0]?.bytes, floats(1, 2, 3, 4));
+  setExtent(header, 2 ** 40, 2 ** 40 - 8);
+  assert.throws(
+    () => made(FunctionId.KV_PULL, range(0, 2), 1, { fill: () => {} }).calls[0]?.answered(header, buffer, 0),
+    (error) => isWeighbridgeError(error, "BAD_FRAME") && /far ahead/.test(error.message),
+    "K6",
+  );
+});
+
 test("a request ends once, after its last call, with the first failure", () => {
   const { calls, ended } = made(FunctionId.KV_PUSH, range(0, 120_000), 1);
   assert.ok(calls.length >= 3);

@@ -13,35 +13,18 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { offsetBytesOf, totalBytesOf } from "../peer/answer.ts";
-import type { Call } from "../peer/call.ts";
-import { type FrameBatch, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
+import { type Call, IN_PLACE_BYTES_MAX } from "../peer/call.ts";
+import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeBits, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
+import type { KvPart, KvSpan } from "../wire/kv-spans.ts";
 import type { KvRequest } from "./kv-request.ts";
 
 /** Copies of up to this many bytes are made in a loop; above it, a view and `set` are cheaper. */
 const LOOP_BYTES_MAX = 128;
 /** Up to here the room for an answer of unknown length is made at once. */
 const LANDING_BYTES_MIN = 64 * 1024 * 1024;
-
-/** A run of a request's keys and their values; what one server is asked for. */
-export type KvPart = {
-  readonly keyFrom: number;
-  readonly keyTo: number;
-  /** Of the values sent and received, in values. */
-  readonly valueFrom: number;
-  readonly valueTo: number;
-};
-
-/** What one frame carries of a part. */
-export type KvSpan = KvPart & {
-  /** Values per key; 0 when lens say. */
-  readonly width: number;
-  /** For a piece of one long value: its first value in the whole; -1 otherwise. */
-  readonly pieceOffset: number;
-  readonly isLast: boolean;
-};
 
 /** Frames of an answer in several, and for which sending of the call. */
 type Arrived = { readonly sendCount: number; readonly totalBytes: number; readonly offsets: Set<number>; byteCount: number };
@@ -135,13 +118,11 @@ export class KvCall implements Call, KvSpan {
   }
 
   #encodeInline(batch: FrameBatch, at: number, lensBytes: number): void {
-    const { keys, sent, lens } = this.#request;
+    const { sent, lens } = this.#request;
     const { keyFrom, keyTo, valueFrom, valueTo } = this;
     const { page } = batch;
-    const keyBytes = (keyTo - keyFrom) * KEY_BYTES;
-    if (keyBytes <= LOOP_BYTES_MAX) for (let i = keyFrom, to = at >> 3; i < keyTo; i++) page.keys[to++] = keys[i] as bigint;
-    else page.keys.set(keys.subarray(keyFrom, keyTo), at >> 3);
-    let end = at + keyBytes;
+    this.#copyKeys(page, at);
+    let end = at + (keyTo - keyFrom) * KEY_BYTES;
     if (sent !== undefined) {
       const valueBytes = (valueTo - valueFrom) * sent.BYTES_PER_ELEMENT;
       if (sent instanceof Float32Array && valueBytes <= LOOP_BYTES_MAX) {
@@ -154,13 +135,20 @@ export class KvCall implements Call, KvSpan {
     if (lensBytes > 0) page.bytes.set(bytesOf(lens as Int32Array, keyFrom, keyTo), end);
   }
 
+  #copyKeys(page: Page, at: number): void {
+    const { keys } = this.#request;
+    const { keyFrom, keyTo } = this;
+    if ((keyTo - keyFrom) * KEY_BYTES > LOOP_BYTES_MAX) page.keys.set(keys.subarray(keyFrom, keyTo), at >> 3);
+    else for (let i = keyFrom, to = at >> 3; i < keyTo; i++) page.keys[to++] = keys[i] as bigint;
+  }
+
   #encodeAttached(header: FrameHeader, batch: FrameBatch, lensBytes: number): void {
     const { keys, sent, lens } = this.#request;
     const { keyFrom, keyTo, valueFrom, valueTo } = this;
     const keyBytes = (keyTo - keyFrom) * KEY_BYTES;
     if (keyBytes <= INLINE_BYTES_MAX) {
       const at = batch.begin(header, keyBytes);
-      batch.page.keys.set(keys.subarray(keyFrom, keyTo), at >> 3);
+      this.#copyKeys(batch.page, at);
     } else {
       batch.begin(header, 0);
       batch.attach(bytesOf(keys, keyFrom, keyTo));
@@ -178,7 +166,7 @@ export class KvCall implements Call, KvSpan {
     if (this.#request.wantsLens) {
       return this.#roomFor(total, offset + header.payloadBytes)?.subarray(offset, offset + header.payloadBytes);
     }
-    if (received === undefined || total !== this.#expectedBytes(header) || header.payloadBytes <= LOOP_BYTES_MAX) return undefined;
+    if (received === undefined || total !== this.#expectedBytes(header) || header.payloadBytes <= IN_PLACE_BYTES_MAX) return undefined;
     return new Uint8Array(received.buffer, received.byteOffset + this.#firstByte(header) + offset, header.payloadBytes);
   }
 
@@ -192,13 +180,12 @@ export class KvCall implements Call, KvSpan {
     const offset = offsetBytesOf(header);
     if (offset + header.payloadBytes > total) throw new WeighbridgeError("BAD_FRAME", "an answer reaches beyond its own end");
     if (header.payloadBytes === 0 && total > 0) throw new WeighbridgeError("BAD_FRAME", "a part of an answer is empty");
-    if (!request.wantsLens) {
+    if (request.wantsLens) this.#takeVariable(header, bytes, at);
+    else {
       const expected = this.#expectedBytes(header);
       if (total !== expected) throw this.#lengthError(total, expected);
-      if (header.payloadBytes <= LOOP_BYTES_MAX) this.#copySmall(header, bytes, at, offset);
+      if (header.payloadBytes <= IN_PLACE_BYTES_MAX) this.#copySmall(header, bytes, at, offset);
     }
-    if (request.wantsLens && total > 0 && (this.#landing?.length ?? 0) < offset + header.payloadBytes)
-      throw new WeighbridgeError("BAD_FRAME", `a part of an answer begins at byte ${offset} of ${total}, far ahead of those before it`); // K6
     if (total > header.payloadBytes && !this.#isLastOf(total, offset, header)) return false;
     if (request.wantsLens) this.#landed(total, (header.flags & KvFlag.WHOLE) !== 0);
     request.frameDone();
@@ -244,6 +231,18 @@ export class KvCall implements Call, KvSpan {
     } else if (received !== undefined) {
       bytesOf(received, 0, received.length).set(bytes.subarray(at, at + header.payloadBytes), first);
     }
+  }
+
+  /** A part of an answer of unknown length: has landed, or is small and is copied there (K6). */
+  #takeVariable(header: FrameHeader, bytes: Uint8Array, at: number): void {
+    const { payloadBytes } = header;
+    const total = totalBytesOf(header);
+    const offset = offsetBytesOf(header);
+    const isInPlace = payloadBytes <= IN_PLACE_BYTES_MAX;
+    const landing = isInPlace ? this.#roomFor(total, offset + payloadBytes) : this.#landing;
+    if ((landing?.length ?? 0) < offset + payloadBytes)
+      throw new WeighbridgeError("BAD_FRAME", `a part of an answer begins at byte ${offset} of ${total}, far ahead of those before it`);
+    if (isInPlace) landing?.set(bytes.subarray(at, at + payloadBytes), offset);
   }
 
   /** Where an answer of unknown length lands, with room up to `end` at least; undefined when that is too much to ask (K6). */

@@ -20,6 +20,8 @@ const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 const INDEX_BYTES = 4;
 const OWNER_BYTES = 2;
+/** Rows are copied out of the caller's array, and into it, by so many bytes: a small share of a second-level cache. */
+const PIECE_BYTES = 64 * 1024;
 
 /** What one server is asked for: the rows from `from` on of the plan's order. */
 export type RowPart = { readonly server: number; readonly from: number; readonly keys: BigUint64Array };
@@ -75,6 +77,8 @@ export class RowPlan {
   #indexes = 0;
   /** For each row in the order of the parts its index among the unique ones; 0 when that is the same order. */
   #sources = 0;
+  /** For each of the caller's keys its row in the order of the parts; 0 when that is the same order. */
+  #places = 0;
 
   constructor(planner: RowPlanner, keys: BigUint64Array, isAscending: boolean) {
     this.#planner = planner;
@@ -99,23 +103,30 @@ export class RowPlan {
     this.#findDuplicates(keys);
     if (this.#isAscending) this.#sortAscending(keys);
     if (placement.servers.length > 1) this.#sortByOwner(keys);
-    else {
-      const isGiven = this.#isAsGiven && !this.#isAscending;
-      this.parts = [{ server: placement.servers[0] ?? 0, from: 0, keys: isGiven ? this.#keys : this.#keysAt(keys, this.#uniqueCount) }];
-    }
+    this.#findPlaces();
+    if (placement.servers.length > 1) return;
+    const isGiven = this.#isAsGiven && !this.#isAscending;
+    this.parts = [{ server: placement.servers[0] ?? 0, from: 0, keys: isGiven ? this.#keys : this.#keysAt(keys, this.#uniqueCount) }];
   }
 
   /** The gradients of the rows in the order of the parts: the caller's own array where nothing had to be done (R1). */
   gradients(values: Float32Array, width: number): Float32Array {
     if (this.#isAsGiven) return values;
     const { arena, duplicates, partition } = this.#planner;
-    const rows = this.#take(values.byteLength);
-    arena.floats.set(values, rows >>> 2);
-    if (this.#indexes !== 0) duplicates.sumDuplicates(rows, this.keyCount, width, this.#indexes, rows);
-    if (this.#sources === 0) return this.#floatsAt(rows, this.#uniqueCount * width);
-    const sorted = this.#take(this.#uniqueCount * width * FLOAT_BYTES);
-    partition.gatherByIndex(rows, this.#sources, this.#uniqueCount, width, sorted);
-    return this.#floatsAt(sorted, this.#uniqueCount * width);
+    const rows = this.#take(this.#uniqueCount * width * FLOAT_BYTES);
+    const piece = this.#takePiece(width);
+    let known = 0;
+    for (let from = 0; from < this.keyCount; from += piece.rowCount) {
+      const count = Math.min(piece.rowCount, this.keyCount - from);
+      const places = this.#places + from * INDEX_BYTES;
+      arena.floats.set(values.subarray(from * width, (from + count) * width), piece.address >>> 2);
+      if (this.#indexes === 0) partition.scatterByIndex(piece.address, places, count, width, rows);
+      else {
+        const indexes = this.#indexes + from * INDEX_BYTES;
+        known = duplicates.sumDuplicates(piece.address, count, width, indexes, places, known, rows) >>> 0;
+      }
+    }
+    return this.#floatsAt(rows, this.#uniqueCount * width);
   }
 
   /** Where the rows of the parts land, one after the other; `deliver` brings them to the caller's array. */
@@ -126,33 +137,20 @@ export class RowPlan {
   /** Fills `into`, a row for each of the caller's keys, from what came in. */
   deliver(landed: Float32Array, into: Float32Array, width: number): void {
     if (this.#isAsGiven) return;
-    const { duplicates, partition } = this.#planner;
-    let rows = landed.byteOffset;
-    if (this.#sources !== 0) {
-      const unsorted = this.#take(this.#uniqueCount * width * FLOAT_BYTES);
-      partition.scatterByIndex(rows, this.#sources, this.#uniqueCount, width, unsorted);
-      rows = unsorted;
+    const piece = this.#takePiece(width);
+    for (let from = 0; from < this.keyCount; from += piece.rowCount) {
+      const count = Math.min(piece.rowCount, this.keyCount - from);
+      this.#planner.partition.gatherByIndex(landed.byteOffset, this.#places + from * INDEX_BYTES, count, width, piece.address);
+      into.set(this.#floatsAt(piece.address, count * width), from * width);
     }
-    if (this.#indexes !== 0) {
-      const expanded = this.#take(this.keyCount * width * FLOAT_BYTES);
-      duplicates.expandDuplicates(rows, this.keyCount, width, this.#indexes, expanded);
-      rows = expanded;
-    }
-    into.set(this.#floatsAt(rows, this.keyCount * width));
   }
 
   /** Where a list of one u32 for each row, in the order of the parts, stands as a list with one for each of the caller's keys. */
   wordsForCaller(words: number): number {
-    const { duplicates, partition } = this.#planner;
-    let list = words;
-    if (this.#sources !== 0) {
-      list = this.#take(this.#uniqueCount * INDEX_BYTES);
-      partition.scatterByIndex(words, this.#sources, this.#uniqueCount, 1, list);
-    }
-    if (this.#indexes === 0) return list;
-    const expanded = this.#take(this.keyCount * INDEX_BYTES);
-    duplicates.expandDuplicates(list, this.keyCount, 1, this.#indexes, expanded);
-    return expanded;
+    if (this.#isAsGiven) return words;
+    const list = this.#take(this.keyCount * INDEX_BYTES);
+    this.#planner.partition.gatherByIndex(words, this.#places, this.keyCount, 1, list);
+    return list;
   }
 
   /** Gives the memory back, once no call of the plan is open (R2). */
@@ -162,7 +160,7 @@ export class RowPlan {
 
   /** Whether the caller's arrays can be sent and filled as they are. */
   get #isAsGiven(): boolean {
-    return this.#indexes === 0 && this.#sources === 0;
+    return this.#places === 0;
   }
 
   #findDuplicates(keys: number): void {
@@ -207,6 +205,27 @@ export class RowPlan {
       for (let at = sources >>> 2; at < (sources >>> 2) + keyCount; at++) arena.words[at] = places[arena.words[at] as number] as number;
     }
     this.#sources = sources;
+  }
+
+  #findPlaces(): void {
+    if (this.#sources === 0) {
+      this.#places = this.#indexes;
+      return;
+    }
+    const { words } = this.#planner.arena;
+    const ofUnique = this.#take(this.#uniqueCount * INDEX_BYTES);
+    const [first, sources] = [ofUnique >>> 2, this.#sources >>> 2];
+    for (let place = 0; place < this.#uniqueCount; place++) words[first + (words[sources + place] as number)] = place;
+    this.#places = ofUnique;
+    if (this.#indexes === 0) return;
+    this.#places = this.#take(this.keyCount * INDEX_BYTES);
+    this.#planner.partition.gatherByIndex(ofUnique, this.#indexes, this.keyCount, 1, this.#places);
+  }
+
+  /** A few rows' worth of memory that stays in the cache while the caller's array goes through it. */
+  #takePiece(width: number): { readonly address: number; readonly rowCount: number } {
+    const rowCount = Math.max(1, Math.min(this.keyCount, Math.floor(PIECE_BYTES / (width * FLOAT_BYTES))));
+    return { address: this.#take(rowCount * width * FLOAT_BYTES), rowCount };
   }
 
   #take(byteCount: number): number {

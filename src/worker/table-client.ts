@@ -39,7 +39,7 @@ export type TableClientOptions = {
 };
 
 /** Some rows of a part that travel together: from `from` up to `to` in the plan's order. */
-type RowFrame = KeyedFrame;
+export type RowFrame = KeyedFrame;
 
 export class TableClient {
   readonly options: TableClientOptions;
@@ -185,7 +185,8 @@ export class TableClient {
   }
 }
 
-function cutPart({ server, from, keys }: RowPart, rowsPerFrame: number): RowFrame[] {
+/** A server's part of a plan, cut into frames of so many rows. */
+export function cutPart({ server, from, keys }: RowPart, rowsPerFrame: number): RowFrame[] {
   const frames: RowFrame[] = [];
   for (let at = 0; at < keys.length; at += rowsPerFrame) {
     const end = Math.min(keys.length, at + rowsPerFrame);

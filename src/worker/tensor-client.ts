@@ -15,8 +15,11 @@ import { tensorPushPull } from "../functions/parameters/tensor-push-pull.ts";
 import { tensorPushPullRows } from "../functions/parameters/tensor-push-pull-rows.ts";
 import { tensorPushRows } from "../functions/parameters/tensor-push-rows.ts";
 import { tensorPushRowsPull } from "../functions/parameters/tensor-push-rows-pull.ts";
+import { tensorStart } from "../functions/parameters/tensor-start.ts";
+import type { Arena } from "../kernel/arena.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
+import { ArenaSpans } from "./arena-spans.ts";
 import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
 import type { CallSubject } from "./call-subject.ts";
 import type { EncodedTensor } from "./encoded-tensor.ts";
@@ -45,6 +48,8 @@ export type TensorClientOptions = {
   /** The parameter's number on the wire. */
   readonly parameter: number;
   readonly shape: TensorShape;
+  /** Where rows are put in order. */
+  readonly arena: Arena;
   /** For a tensor whose link carries less. */
   readonly encoded?: EncodedTensor | undefined;
 };
@@ -67,8 +72,10 @@ export class TensorClient {
   readonly #parameter: number;
   readonly #placement: Placement;
   readonly #encoded: EncodedTensor | undefined;
+  readonly #arena: Arena;
 
-  constructor({ functions, placement, name, parameter, shape, encoded }: TensorClientOptions) {
+  constructor({ functions, placement, name, parameter, shape, arena, encoded }: TensorClientOptions) {
+    this.#arena = arena;
     this.shape = shape;
     this.#functions = functions;
     this.#name = name;
@@ -76,6 +83,21 @@ export class TensorClient {
     this.#parameter = parameter;
     this.#placement = placement;
     this.#encoded = encoded;
+  }
+
+  /** Gives the tensor the values it begins with; how many of its blocks took them. They travel as they are, whatever the link carries. */
+  async start(values: Float32Array, wait: WaitOptions): Promise<number> {
+    this.#checkLength(values, this.shape.floatCount, "the values to begin with");
+    let takenCount = 0;
+    const answered = ({ isTaken }: { readonly isTaken: boolean }): void => {
+      if (isTaken) takenCount++;
+    };
+    await this.#functions.callEach(
+      tensorStart,
+      this.#blocks((block, from, to) => ({ request: { parameter: this.#parameter, block, values: values.subarray(from, to) }, answered })),
+      { ...wait, subject: this.#subject },
+    );
+    return takenCount;
   }
 
   async push(gradients: Float32Array, call: PushCall): Promise<void> {
@@ -128,13 +150,15 @@ export class TensorClient {
   async pushRows(rows: RowList, gradients: Float32Array, call: PushCall): Promise<void> {
     const { priority, clock, scale, ...wait } = call;
     this.#checkLength(gradients, rows.length * this.shape.width, "gradients");
-    const named = new BlockRows(rows, this.shape, this.#name);
-    if (this.#encoded?.encodesPushOfRows)
-      return await this.#encoded.pushRows(named.groups, named.gradients(gradients, this.shape.width), call);
-    const requests = this.#rowsRequests(named, gradients, { clock, scale }).map((request) =>
-      this.#to(request.block, { request, priority }),
-    );
-    await this.#functions.callEach(tensorPushRows, requests, { ...wait, subject: this.#subject });
+    await this.#withSpans(wait, async (spans) => {
+      const named = new BlockRows(rows, this.shape, this.#name, spans);
+      if (this.#encoded?.encodesPushOfRows)
+        return await this.#encoded.pushRows(named.groups, named.gradients(gradients, this.shape.width), { priority, clock, scale });
+      const requests = this.#rowsRequests(named, gradients, { clock, scale }).map((request) =>
+        this.#to(request.block, { request, priority }),
+      );
+      await this.#functions.callEach(tensorPushRows, requests, { subject: this.#subject });
+    });
   }
 
   /** Fills `into`, a row for each of `rows`. */
@@ -142,22 +166,25 @@ export class TensorClient {
     const { clock, priority, ...wait } = call;
     const { width } = this.shape;
     this.#checkLength(into, rows.length * width, "the array to pull into");
-    const named = new BlockRows(rows, this.shape, this.#name);
-    const landed = named.landing(into, width);
-    if (this.#encoded?.encodesPull) {
-      await this.#encoded.pullRows(named.groups, landed, call);
-      named.deliver(landed, into, width);
-      return;
-    }
-    const requests = named.groups.map(({ block, rows: own, from, to }) =>
-      this.#to(block, {
-        request: { parameter: this.#parameter, block, clock, rows: own },
-        priority,
-        into: landed.subarray(from * width, to * width),
-      }),
-    );
-    await this.#functions.callEach(tensorPullRows, requests, { ...wait, subject: this.#subject });
-    named.deliver(landed, into, width);
+    await this.#withSpans(wait, async (spans) => {
+      const named = new BlockRows(rows, this.shape, this.#name, spans);
+      const landed = named.landing(into, width);
+      if (this.#encoded?.encodesPull) {
+        await this.#encoded.pullRows(named.groups, landed, { clock, priority });
+        for (const group of named.groups) named.deliver(group, landed, into, width);
+        return;
+      }
+      const requests = named.groups.map((group) => {
+        const { block, rows: own, from, to } = group;
+        return this.#to(block, {
+          request: { parameter: this.#parameter, block, clock, rows: own },
+          priority,
+          into: landed.subarray(from * width, to * width),
+          answered: () => named.deliver(group, landed, into, width), // while the others are on their way
+        });
+      });
+      await this.#functions.callEach(tensorPullRows, requests, { subject: this.#subject });
+    });
   }
 
   /** Sends what top-k has kept for later. */
@@ -175,22 +202,23 @@ export class TensorClient {
     const { clock, priority, scale, ...wait } = call;
     this.#checkLength(gradients, rows.length * this.shape.width, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
-    const named = new BlockRows(rows, this.shape, this.#name);
-    const pushes = new Map(this.#rowsRequests(named, gradients, { clock, scale }).map((request) => [request.block, request]));
-    const blocks = this.#blocks((block, from, to) => ({ block, priority, into: into.subarray(from, to) }));
-    const both = blocks.flatMap(({ block, ...call }) => {
-      const request = pushes.get(block);
-      return request === undefined ? [] : [{ ...call, request }];
+    await this.#withSpans(wait, async (spans) => {
+      const named = new BlockRows(rows, this.shape, this.#name, spans);
+      const pushes = new Map(this.#rowsRequests(named, gradients, { clock, scale }).map((request) => [request.block, request]));
+      const blocks = this.#blocks((block, from, to) => ({ block, priority, into: into.subarray(from, to) }));
+      const both = blocks.flatMap(({ block, ...call }) => {
+        const request = pushes.get(block);
+        return request === undefined ? [] : [{ ...call, request }];
+      });
+      const pulls = blocks.filter(({ block }) => !pushes.has(block));
+      await allEnded([
+        this.#functions.callEach(tensorPushRowsPull, both),
+        this.#functions.callEach(
+          tensorPull,
+          pulls.map(({ block, ...call }) => ({ ...call, request: { parameter: this.#parameter, block, clock } })),
+        ),
+      ]);
     });
-    const pulls = blocks.filter(({ block }) => !pushes.has(block));
-    await allEnded([
-      this.#functions.callEach(tensorPushRowsPull, both, wait),
-      this.#functions.callEach(
-        tensorPull,
-        pulls.map(({ block, ...call }) => ({ ...call, request: { parameter: this.#parameter, block, clock } })),
-        wait,
-      ),
-    ]);
   }
 
   /** Pushes gradients for some rows, and fills `into` with other rows: of each block what they are right after the push. */
@@ -199,37 +227,44 @@ export class TensorClient {
     const { width } = this.shape;
     this.#checkLength(rows.gradients, rows.rows.length * width, "gradients");
     this.#checkLength(into, pullRows.length * width, "the array to pull into");
-    const pushed = new BlockRows(rows.rows, this.shape, this.#name);
-    const pulled = new BlockRows(pullRows, this.shape, this.#name);
-    const landed = pulled.landing(into, width);
-    const pushes = new Map(this.#rowsRequests(pushed, rows.gradients, { clock, scale }).map((request) => [request.block, request]));
-    const landings = new Map(pulled.groups.map((group) => [group.block, group]));
-    const landingOf = ({ from, to }: RowGroup): Float32Array => landed.subarray(from * width, to * width);
-    const single = [...pushes.values()].filter(({ block }) => !landings.has(block));
-    const both = pulled.groups.flatMap((group) => {
-      const push = pushes.get(group.block);
-      if (push === undefined) return [];
-      const { rows: pushRows, ...rest } = push;
-      return [this.#to(group.block, { request: { ...rest, pushRows, pullRows: group.rows }, priority, into: landingOf(group) })];
+    await this.#withSpans(wait, async (spans) => {
+      const pushed = new BlockRows(rows.rows, this.shape, this.#name, spans);
+      const pulled = new BlockRows(pullRows, this.shape, this.#name, spans);
+      const landed = pulled.landing(into, width);
+      const pushes = new Map(this.#rowsRequests(pushed, rows.gradients, { clock, scale }).map((request) => [request.block, request]));
+      const landings = new Map(pulled.groups.map((group) => [group.block, group]));
+      const landingOf = ({ from, to }: RowGroup): Float32Array => landed.subarray(from * width, to * width);
+      const single = [...pushes.values()].filter(({ block }) => !landings.has(block));
+      const both = pulled.groups.flatMap((group) => {
+        const push = pushes.get(group.block);
+        if (push === undefined) return [];
+        const { rows: pushRows, ...rest } = push;
+        return [this.#to(group.block, { request: { ...rest, pushRows, pullRows: group.rows }, priority, into: landingOf(group) })];
+      });
+      const reads = pulled.groups.filter(({ block }) => !pushes.has(block));
+      await allEnded([
+        this.#functions.callEach(
+          tensorPushRows,
+          single.map((request) => this.#to(request.block, { request, priority })),
+        ),
+        this.#functions.callEach(tensorPushPullRows, both),
+        this.#functions.callEach(
+          tensorPullRows,
+          reads.map((group) => {
+            const { block, rows: own } = group;
+            return this.#to(block, { request: { parameter: this.#parameter, block, clock, rows: own }, priority, into: landingOf(group) });
+          }),
+        ),
+      ]);
+      for (const group of pulled.groups) pulled.deliver(group, landed, into, width);
     });
-    const reads = pulled.groups.filter(({ block }) => !pushes.has(block));
-    await allEnded([
-      this.#functions.callEach(
-        tensorPushRows,
-        single.map((request) => this.#to(request.block, { request, priority })),
-        wait,
-      ),
-      this.#functions.callEach(tensorPushPullRows, both, wait),
-      this.#functions.callEach(
-        tensorPullRows,
-        reads.map((group) => {
-          const { block, rows: own } = group;
-          return this.#to(block, { request: { parameter: this.#parameter, block, clock, rows: own }, priority, into: landingOf(group) });
-        }),
-        wait,
-      ),
-    ]);
-    pulled.deliver(landed, into, width);
+  }
+
+  /** Memory that is kept until the last call has ended, even when nobody waits for it any more. */
+  async #withSpans(wait: WaitOptions, run: (spans: ArenaSpans) => Promise<void>): Promise<void> {
+    const spans = new ArenaSpans(this.#arena);
+    const done = run(spans).finally(() => spans.release());
+    await this.#functions.wait(done, `rows of ${this.#name}`, wait);
   }
 
   #rowsRequests(named: BlockRows, gradients: Float32Array, { clock, scale = 1 }: Pick<PushCall, "clock" | "scale">): RowsRequest[] {

@@ -18,6 +18,7 @@ import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { cutPart, wholeCall } from "./kv-cut.ts";
 import { FloatWindow, type KvRequest } from "./kv-request.ts";
+import { UnitClient } from "./unit-client.ts";
 
 export type WorkerOptions = {
   readonly peer: Peer;
@@ -31,6 +32,8 @@ const NO_CALLS: readonly Call[] = [];
 export class Worker {
   readonly ranges: readonly Range[];
   readonly window: FloatWindow = new FloatWindow();
+  /** What the scheduler lends this worker of its epochs. */
+  readonly units: UnitClient;
   readonly #peer: Peer;
   readonly #clock: Clock;
   /** By rank; undefined until the roster names the server. */
@@ -41,6 +44,7 @@ export class Worker {
   constructor(options: WorkerOptions) {
     this.#peer = options.peer;
     this.#clock = options.clock;
+    this.units = new UnitClient(options);
     this.ranges = evenRanges(options.serverCount);
     this.#servers = new Array<undefined>(options.serverCount).fill(undefined);
     this.#gone = new Array<undefined>(options.serverCount).fill(undefined);

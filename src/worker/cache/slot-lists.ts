@@ -27,6 +27,14 @@ export class SlotLists {
     return first < this.#slotCount ? first : NO_SLOT;
   }
 
+  /** All slots of a list, the one that was put in first at the front. */
+  all(list: number): number[] {
+    const slots: number[] = [];
+    for (let slot = this.#next[this.#slotCount + list] as number; slot < this.#slotCount; slot = this.#next[slot] as number)
+      slots.push(slot);
+    return slots;
+  }
+
   /** Puts a slot that is in no list at the end of one. */
   append(list: number, slot: number): void {
     const end = this.#slotCount + list;

@@ -1,0 +1,293 @@
+// collective — operations of workers among themselves: sums, exchanges and broadcasts that no server takes part in. All members call the same
+// operations in the same order; several may be open. A generation has fixed members: when one of them is gone, what is open fails with
+// NODE_DEAD, and `reform` goes on with those that live.
+//
+// Not for a worker that comes while a generation goes on: it waits in `open` until the others reform. They see it in `newcomers`.
+//
+// Invariants:
+//   L1. A sum has the same bits at every member, and in every run with as many members: its order depends on their ranks alone.
+//   L2. Every call ends: well, with NODE_DEAD within the time in which a death is noticed, or with the caller's own deadline.
+//   L3. Parts of an older generation are refused; those of the one that is being formed wait for it.
+
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import type { Channel } from "../peer/channel.ts";
+import { CollectiveKind, DIRECT_BYTES_MAX } from "../wire/collective-frame.ts";
+import type { FrameHeader } from "../wire/frame.ts";
+import type { GatherReply } from "../wire/gather.ts";
+import { idOf, nameOf, rankOf } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
+import { Broadcast } from "./collective/broadcast.ts";
+import { Circle } from "./collective/circle.ts";
+import { DirectReduce } from "./collective/direct-reduce.ts";
+import { EarlyParts } from "./collective/early-parts.ts";
+import { EXCHANGE_BYTES_MAX, Exchange } from "./collective/exchange.ts";
+import { type Operation, partLabel } from "./collective/operation.ts";
+import { RingReduce } from "./collective/ring-reduce.ts";
+import type { MeshUser, WorkerMesh } from "./worker-mesh.ts";
+
+const CLOSE_DEADLINE_MS = 5000;
+/** How long the scheduler is asked who is missing, after a deadline has passed. */
+const LOOK_DEADLINE_MS = 1000;
+const FLOATS_MAX = 2 ** 32 - 1;
+
+export class Collective implements MeshUser {
+  readonly #mesh: WorkerMesh;
+  readonly #early = new EarlyParts();
+  /** The end of a generation of which this worker has not heard yet, by who told it. */
+  readonly #overs = new Map<Channel, { readonly generation: number; readonly body: Uint8Array }>();
+  #circle: Circle | undefined;
+  /** The one before: its members may not know yet why it is over. */
+  #previous: Circle | undefined;
+  #forming: Promise<void> | undefined;
+  #closed: WeighbridgeError | undefined;
+
+  private constructor(mesh: WorkerMesh) {
+    this.#mesh = mesh;
+  }
+
+  /**
+   * Waits until every worker of the job that lives has called it. Throws UNSUPPORTED where workers are not joined with each other, DEADLINE with
+   * the names of those that are missing.
+   */
+  static async open(mesh: WorkerMesh, wait: WaitOptions = {}): Promise<Collective> {
+    if (mesh.user !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", "this worker has a collective already: close it first");
+    const collective = new Collective(mesh);
+    mesh.user = collective;
+    try {
+      await collective.#form(wait);
+    } catch (thrown) {
+      if (mesh.user === collective) mesh.user = undefined;
+      throw thrown;
+    }
+    return collective;
+  }
+
+  /** Ranks of those who take part, ascending. */
+  get members(): readonly number[] {
+    return this.#joined.members.map(({ node }) => rankOf(node));
+  }
+
+  get generation(): number {
+    return this.#joined.generation;
+  }
+
+  get isClosed(): boolean {
+    return this.#closed !== undefined;
+  }
+
+  /** Why operations fail until `reform`, if they do. */
+  get failure(): WeighbridgeError | undefined {
+    return this.#closed ?? this.#joined.failure;
+  }
+
+  /** Ranks of workers that live, wait for the others, and are in the next generation if those reform. */
+  get newcomers(): readonly number[] {
+    const { members } = this.#joined;
+    return this.#mesh.roster.nodes
+      .filter(({ role, state, address }) => role === "worker" && state === "alive" && address !== "")
+      .filter(({ node, incarnation }) => !members.some((member) => member.node === node && member.incarnation === incarnation))
+      .map(({ rank }) => rank);
+  }
+
+  /**
+   * Adds the values of all members, in place (L1). `values` belong to the operation until it ends; what they are after a failure is not defined.
+   * When the wait ends first, with DEADLINE or ABORTED, the operation goes on: `reform` or `close` ends it.
+   */
+  async allReduce(values: Float32Array, wait: WaitOptions = {}): Promise<void> {
+    const circle = this.#usable();
+    checkFloats(values, "an all-reduce");
+    const isSmall = values.byteLength <= DIRECT_BYTES_MAX;
+    await this.#run(circle, isSmall ? new DirectReduce(values) : new RingReduce(values), wait);
+  }
+
+  /** Sends `outgoing[i]` to `members[i]`, and gives what each of them sent here; its own part is given back as it is. */
+  async exchange(outgoing: readonly Uint8Array[], wait: WaitOptions = {}): Promise<readonly Uint8Array[]> {
+    const circle = this.#usable();
+    if (outgoing.length !== circle.memberCount)
+      throw new WeighbridgeError("BAD_ARGUMENT", `${outgoing.length} parts to exchange with ${circle.memberCount} members`);
+    for (const part of outgoing) {
+      if (part instanceof Uint8Array && part.length <= EXCHANGE_BYTES_MAX) continue;
+      throw new WeighbridgeError("BAD_ARGUMENT", `a part to exchange must be a Uint8Array of at most ${EXCHANGE_BYTES_MAX} bytes`);
+    }
+    const operation = new Exchange(outgoing);
+    await this.#run(circle, operation, wait);
+    return circle.memberCount === 1 ? outgoing : operation.received;
+  }
+
+  /** Makes the values of the member of this rank everybody's. */
+  async broadcast(values: Float32Array, fromRank: number, wait: WaitOptions = {}): Promise<void> {
+    const circle = this.#usable();
+    checkFloats(values, "a broadcast");
+    const position = circle.members.findIndex(({ node }) => node === idOf("worker", fromRank));
+    if (position < 0)
+      throw new WeighbridgeError("BAD_ARGUMENT", `worker ${fromRank} broadcasts, but the members are workers ${this.members.join(", ")}`);
+    await this.#run(circle, new Broadcast(values, { rank: fromRank, position }), wait);
+  }
+
+  /**
+   * Forms the next generation, with all workers that live and listen. Operations that are open fail with ABORTED, at the others those that this
+   * worker takes no part in. All members call it; who stops waiting is in no generation until it calls again.
+   */
+  async reform(wait: WaitOptions = {}): Promise<void> {
+    const circle = this.#usable();
+    const message = `worker ${this.#mesh.rank} has left generation ${circle.generation} to form the next one`;
+    const left = circle.leave(new WeighbridgeError("ABORTED", message, { retryable: true }));
+    await this.#form(wait, left);
+  }
+
+  /** Leaves the others: what they have not begun with this worker fails there with CLOSED. Waits until they have what was sent before. */
+  async close(wait: WaitOptions = { deadlineMs: CLOSE_DEADLINE_MS }): Promise<void> {
+    if (this.#closed !== undefined) return;
+    this.#closed = new WeighbridgeError("CLOSED", "the collective was closed");
+    const message = `worker ${this.#mesh.rank} has closed its collective`;
+    try {
+      const left = this.#circle?.leave(new WeighbridgeError("CLOSED", message)) ?? Promise.resolve();
+      await waitFor(
+        left.then(() => this.#mesh.leave()),
+        "the other workers to let this one go",
+        this.#mesh.clock,
+        wait,
+      );
+    } catch (thrown) {
+      this.#mesh.log.warn("not all workers know that this one left them", { reason: reasonOf(thrown) });
+    } finally {
+      if (this.#mesh.user === this) this.#mesh.user = undefined;
+      this.#early.refuse({ generation: Infinity, from: 0 }, this.#closed);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  // MeshUser
+
+  follow(roster: RosterView): void {
+    this.#circle?.follow(roster);
+  }
+
+  ended(error: WeighbridgeError): void {
+    this.#closed ??= error;
+    this.#circle?.abandon(error);
+    this.#early.refuse({ generation: Infinity, from: 0 }, error);
+    if (this.#mesh.user === this) this.#mesh.user = undefined;
+  }
+
+  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
+    const circle = this.#circle;
+    const label = partLabel(header);
+    return circle?.generation === label.generation ? circle.destination(channel, label, header.payloadBytes) : undefined;
+  }
+
+  handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    if (!fresh) {
+      channel.acknowledge(header); // it was taken before
+      return;
+    }
+    const label = partLabel(header);
+    const payload = bytes.subarray(at, at + header.payloadBytes);
+    const own = this.#circle?.generation ?? 0;
+    if (label.generation === own && this.#circle !== undefined) {
+      this.#circle.take(channel, header, label, payload);
+    } else if (label.kind === CollectiveKind.OVER) {
+      if (label.generation > own) this.#overs.set(channel, { generation: label.generation, body: payload.slice() });
+      channel.acknowledge(header); // at once: its sender waits for that before it asks for the next one
+    } else if (label.generation > own && this.#forming !== undefined) {
+      this.#early.hold(channel, header, label, payload, 1); // L3
+    } else {
+      throw this.#refusal(label.generation);
+    }
+  }
+
+  get #joined(): Circle {
+    if (this.#circle === undefined) throw this.#closed ?? new WeighbridgeError("CLOSED", "this worker is in no generation yet");
+    return this.#circle;
+  }
+
+  #usable(): Circle {
+    const closed = this.#closed ?? this.#mesh.fatal;
+    if (closed !== undefined) throw closed;
+    return this.#joined;
+  }
+
+  #refusal(generation: number): WeighbridgeError {
+    const known = this.#previous?.generation === generation ? this.#previous.failure : undefined;
+    const message = `generation ${generation} is not that of worker ${this.#mesh.rank}, which is in ${this.#circle?.generation ?? "none"}`;
+    return known ?? new WeighbridgeError("NODE_DEAD", message, { retryable: true });
+  }
+
+  async #run(circle: Circle, operation: Operation, wait: WaitOptions): Promise<void> {
+    circle.call(operation);
+    try {
+      await waitFor(operation.done.promise, operation.describe(), this.#mesh.clock, wait);
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown, "DEADLINE") || wait.deadlineMs === undefined) throw thrown;
+      const names = operation.awaited().map((position) => nameOf(circle.members[position]?.node ?? 0));
+      const what = names.length === 0 ? "what was sent to be taken" : `parts from ${names.join(", ")}`;
+      const message = `waited ${wait.deadlineMs} ms for ${operation.describe()}: ${what}`;
+      throw new WeighbridgeError("DEADLINE", message, { retryable: true, cause: thrown });
+    }
+  }
+
+  /** `left`: the others know that this worker has left them, and what it had finished before; only then may they hear it from the scheduler. */
+  async #form(wait: WaitOptions, left: Promise<void> = Promise.resolve()): Promise<void> {
+    this.#forming ??= this.#gather(wait, left).finally(() => {
+      this.#forming = undefined;
+    });
+    await this.#forming;
+  }
+
+  async #gather(wait: WaitOptions, left: Promise<void>): Promise<void> {
+    const mesh = this.#mesh;
+    try {
+      const gathered = left.then(() => mesh.gather());
+      this.#install(await waitFor(gathered, "the other workers", mesh.clock, wait));
+    } catch (thrown) {
+      const isOurs = isWeighbridgeError(thrown, "DEADLINE") || isWeighbridgeError(thrown, "ABORTED");
+      if (!isOurs || this.#closed !== undefined) throw this.#closed ?? thrown;
+      const missing = await this.#missing();
+      mesh.leave().catch((error: unknown) => mesh.log.warn("the scheduler still waits for this worker", { reason: reasonOf(error) }));
+      if (missing === "" || thrown.code !== "DEADLINE") throw thrown;
+      const message = `waited ${wait.deadlineMs} ms for ${missing} to reduce with the other workers: all of them must call it`;
+      throw new WeighbridgeError("DEADLINE", message, { retryable: true, cause: thrown });
+    }
+  }
+
+  /** The names of those that the next generation waits for; "" if the scheduler does not say. */
+  async #missing(): Promise<string> {
+    try {
+      const { members, roster, generation } = await waitFor(this.#mesh.look(), "who is missing", this.#mesh.clock, {
+        deadlineMs: LOOK_DEADLINE_MS,
+      });
+      return roster.nodes
+        .filter(({ role, state, address }) => role === "worker" && state === "alive" && (generation === 0 || address !== ""))
+        .filter(({ node }) => !members.some((member) => member.node === node))
+        .map(({ node }) => nameOf(node))
+        .join(", ");
+    } catch {
+      return ""; // the scheduler is away, which may be why nobody came
+    }
+  }
+
+  #install({ generation, members }: GatherReply): void {
+    const mesh = this.#mesh;
+    if (this.#closed !== undefined) throw this.#closed;
+    const node = idOf("worker", mesh.rank);
+    const position = members.findIndex((member) => member.node === node);
+    const channels = members.map((member) => (member.node === node ? undefined : mesh.channel(member)));
+    this.#previous = this.#circle;
+    const circle = new Circle({ generation, members, position, channels, early: this.#early });
+    this.#circle = circle;
+    const over = this.#previous?.failure ?? new WeighbridgeError("NODE_DEAD", `generation ${generation} has begun`, { retryable: true });
+    this.#early.refuse({ generation: generation - 1, from: 0 }, over);
+    circle.follow(mesh.roster); // somebody may be gone already
+    for (const [channel, over] of this.#overs) if (over.generation === generation) circle.takeOver(channel, over.body);
+    this.#overs.clear();
+  }
+}
+
+function checkFloats(values: Float32Array, what: string): void {
+  if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", `${what} takes a Float32Array`);
+  if (values.length > FLOATS_MAX) throw new WeighbridgeError("BAD_ARGUMENT", `${what} of ${values.length} floats: at most ${FLOATS_MAX}`);
+}

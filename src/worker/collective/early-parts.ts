@@ -1,0 +1,68 @@
+// early-parts — parts that came before their operation was called here, or before this member knew of their generation. They are unanswered until
+// it is, so that their senders do not go on for ever.
+//
+// Invariants:
+//   E1. Of one sender at most PARTS_OPEN_MAX parts of an operation are kept, of operations not far ahead, and of one generation that is to come.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { labelOf, type RequestLabel } from "../../peer/answer.ts";
+import type { Channel } from "../../peer/channel.ts";
+import { OPERATIONS_OPEN_MAX, PARTS_OPEN_MAX } from "../../wire/collective-frame.ts";
+import type { FrameHeader } from "../../wire/frame.ts";
+import type { PartLabel } from "./operation.ts";
+
+export type EarlyPart = {
+  readonly channel: Channel;
+  readonly request: RequestLabel;
+  readonly label: PartLabel;
+  readonly payload: Uint8Array;
+};
+
+export class EarlyParts {
+  #parts: EarlyPart[] = [];
+
+  get count(): number {
+    return this.#parts.length;
+  }
+
+  /** Keeps a copy. `next` is the first operation that was not called here. Throws BAD_REQUEST for what cannot be needed (E1). */
+  hold(channel: Channel, header: FrameHeader, label: PartLabel, payload: Uint8Array, next: number): void {
+    const { generation, sequence } = label;
+    const own = this.#parts.filter((part) => part.channel === channel);
+    if (own.some((part) => part.label.generation < generation)) this.#refuseBefore(channel, generation);
+    const isFar = sequence >= next + 2 * OPERATIONS_OPEN_MAX; // it cannot have gone on further without us
+    const count = own.filter((part) => part.label.generation === generation && part.label.sequence === sequence).length;
+    if (isFar || count >= PARTS_OPEN_MAX) {
+      const message = `${channel.name} is too far ahead: part ${label.index} of operation ${sequence}, while ${next} comes next here`;
+      throw new WeighbridgeError("BAD_REQUEST", message);
+    }
+    channel.park(header.request);
+    this.#parts.push({ channel, request: labelOf(header), label, payload: payload.slice() });
+  }
+
+  /** Takes out what came for this operation, in the order of each sender. */
+  take(generation: number, sequence: number): EarlyPart[] {
+    if (this.#parts.length === 0) return [];
+    return this.#takeOut(({ label }) => label.generation === generation && label.sequence === sequence);
+  }
+
+  /** Those of operations from this one on, and of all earlier generations, are refused. */
+  refuse({ generation, from }: { readonly generation: number; readonly from: number }, error: WeighbridgeError): void {
+    const refused = this.#takeOut(
+      ({ label }) => label.generation < generation || (label.generation === generation && label.sequence >= from),
+    );
+    for (const { channel, request } of refused) channel.fail(request, error);
+  }
+
+  #refuseBefore(channel: Channel, generation: number): void {
+    const error = new WeighbridgeError("NODE_DEAD", `${channel.name} has begun generation ${generation}`, { retryable: true });
+    const older = this.#takeOut((part) => part.channel === channel && part.label.generation < generation);
+    for (const { request } of older) channel.fail(request, error);
+  }
+
+  #takeOut(isWanted: (part: EarlyPart) => boolean): EarlyPart[] {
+    const taken = this.#parts.filter(isWanted);
+    if (taken.length > 0) this.#parts = this.#parts.filter((part) => !isWanted(part));
+    return taken;
+  }
+}

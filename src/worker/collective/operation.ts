@@ -1,0 +1,124 @@
+// operation — one operation of a generation at one member: parts come in and go out until it is done, here. The kinds of operations derive
+// from it; the order of operations, and what ends a generation, are generation.ts's.
+//
+// Invariants:
+//   O1. Every member that calls operation s calls the same: each part says what its sender called, and a difference is an error on both sides.
+//   O2. Until the operation has ended, its arrays belong to it: parts leave from them, and land in them. After that nothing touches them.
+
+import { Deferred } from "../../base/deferred.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { CollectiveKind } from "../../wire/collective-frame.ts";
+import type { FrameHeader } from "../../wire/frame.ts";
+import type { PartStream } from "./part-stream.ts";
+
+/** What a part says of the operation that it belongs to, and which one of its sender's parts it is. */
+export type PartLabel = {
+  readonly generation: number;
+  readonly sequence: number;
+  readonly kind: number;
+  /** Rank of the one who broadcasts; 0 for other kinds. */
+  readonly root: number;
+  readonly length: number;
+  readonly index: number;
+};
+
+export function partLabel(header: FrameHeader): PartLabel {
+  const { flags, command, arg0, arg1, arg2, arg3 } = header;
+  return { kind: flags, root: command, generation: arg0, sequence: arg1, length: arg2, index: arg3 };
+}
+
+/** What an operation is told about its place among the members. Positions count the members by rank, from 0. */
+export type OperationPlace = {
+  readonly position: number;
+  readonly memberCount: number;
+  /** A stream of parts to the member at this position. */
+  streamTo(position: number, operation: Operation): PartStream;
+  /** The operation has ended well. */
+  finished(operation: Operation): void;
+};
+
+export type OperationSubject = { readonly kind: CollectiveKind; readonly root?: number; readonly length: number };
+
+export abstract class Operation {
+  readonly kind: CollectiveKind;
+  readonly root: number;
+  /** Floats of all-reduce and broadcast; 0 for an exchange, whose parts have lengths of their own. */
+  readonly length: number;
+  readonly done: Deferred<void> = new Deferred();
+  /** Given when it is called. */
+  sequence = 0;
+  hasBegun = false;
+
+  constructor({ kind, root = 0, length }: OperationSubject) {
+    this.kind = kind;
+    this.root = root;
+    this.length = length;
+  }
+
+  /** Sends what can be sent at once. */
+  abstract begin(place: OperationPlace): void;
+
+  /** Where the payload of this part may land; undefined leaves it in the link's buffer. Asked for parts that may have come before. */
+  abstract destination(from: number, label: PartLabel, byteCount: number): Uint8Array | undefined;
+
+  /** Takes a part, once each, in the order of its sender. Throws BAD_REQUEST when it is not the one that has to come. */
+  abstract take(from: number, label: PartLabel, payload: Uint8Array): void;
+
+  /** A part that left was taken; the stream says whether more are on their way. */
+  abstract acknowledged(): void;
+
+  /** The members of which parts are missing. */
+  abstract awaited(): number[];
+
+  /** The streams whose parts refer to the caller's memory. */
+  abstract streams(): Iterable<PartStream>;
+
+  /** What parts to this member say the length is. */
+  lengthTo(_position: number): number {
+    return this.length;
+  }
+
+  describe(): string {
+    return describeSubject(this);
+  }
+
+  /** O1: what the other member called instead, if it is not the same. */
+  differs(label: PartLabel): string | undefined {
+    const isSame =
+      label.kind === this.kind && label.root === this.root && (this.kind === CollectiveKind.EXCHANGE || label.length === this.length);
+    return isSame ? undefined : describeSubject(label);
+  }
+}
+
+export function describeSubject({ kind, root, length }: { readonly kind: number; readonly root: number; readonly length: number }): string {
+  switch (kind) {
+    case CollectiveKind.ALL_REDUCE:
+      return `an all-reduce of ${length} floats`;
+    case CollectiveKind.BROADCAST:
+      return `a broadcast of ${length} floats from worker ${root}`;
+    case CollectiveKind.EXCHANGE:
+      return "an exchange";
+    default:
+      return `an operation of an unknown kind (${kind})`;
+  }
+}
+
+export function unexpectedPart(operation: Operation, from: number, { index }: PartLabel, byteCount: number): WeighbridgeError {
+  const message = `part ${index} of ${byteCount} bytes, from member ${from}, is not what comes next in ${operation.describe()}`;
+  return new WeighbridgeError("BAD_REQUEST", message);
+}
+
+/** The bytes of a range of floats, where they lie. */
+export function bytesOf(values: Float32Array, from: number, to: number): Uint8Array {
+  return new Uint8Array(values.buffer, values.byteOffset + 4 * from, 4 * (to - from));
+}
+
+/** A payload's floats, where they lie: frames are aligned. */
+export function floatsOf(payload: Uint8Array): Float32Array {
+  return new Float32Array(payload.buffer, payload.byteOffset, payload.byteLength >> 2);
+}
+
+/** values[from …] += addend. A plain loop: the arrays are the caller's, not in a kernel's arena. */
+export function addFloats(values: Float32Array, from: number, addend: Float32Array): void {
+  for (let i = 0; i < addend.length; i++) values[from + i] = (values[from + i] as number) + (addend[i] as number);
+}

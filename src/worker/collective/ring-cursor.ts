@@ -1,0 +1,84 @@
+// ring-cursor — which part of an array comes next from the left, when sums go round a ring. Pure.
+//
+// The array is cut into as many segments as there are members. A member begins by sending the segment of its own position to the right; then
+// whatever comes from the left it adds to its own values, or in the second round takes over, and hands on to the right:
+//
+//   member p receives   p−1, p−2, … p+1   sums of 1, 2, … n−1 members: adds its own. The last of them, segment p+1, is complete then.
+//                       p, p−1, … p+2     complete sums: takes them. The very last is not handed on.
+//
+// Invariants:
+//   C1. Segment s is summed in the order of positions s, s+1, … n−1, 0, … s−1: the same for every member and every run.
+//   C2. Parts come in this one order, so the index of a part says all about it.
+
+import { PART_BYTES } from "../../wire/collective-frame.ts";
+
+const PART_FLOATS = PART_BYTES / 4;
+
+export type RingPlace = { readonly length: number; readonly position: number; readonly memberCount: number };
+
+/** Where segment `segment` begins; that of `memberCount` is the end. */
+export function segmentFrom(segment: number, { length, memberCount }: RingPlace): number {
+  return Math.floor((length * segment) / memberCount);
+}
+
+/** The parts of a range, in order. */
+export function* partsOf(from: number, to: number): Iterable<{ readonly from: number; readonly to: number }> {
+  for (let at = from; at < to; at += PART_FLOATS) yield { from: at, to: Math.min(to, at + PART_FLOATS) };
+}
+
+export class RingCursor {
+  /** The part that comes next, in floats of the array; meaningless once it `isOver`. */
+  from = 0;
+  to = 0;
+  /** Its index (C2). */
+  index = 0;
+  readonly #place: RingPlace;
+  /** Which segment is coming, counted from the first. */
+  #step = -1;
+  #segmentTo = 0;
+
+  constructor(place: RingPlace) {
+    this.#place = place;
+    this.#enter();
+  }
+
+  get isOver(): boolean {
+    return this.#step > this.#lastStep;
+  }
+
+  /** Whether the part is a sum that lacks this member's values. */
+  get isPartial(): boolean {
+    return this.#step < this.#place.memberCount - 1;
+  }
+
+  get isHandedOn(): boolean {
+    return this.#step < this.#lastStep;
+  }
+
+  advance(): void {
+    this.index++;
+    this.from = this.to;
+    if (this.from < this.#segmentTo) this.#cut();
+    else this.#enter();
+  }
+
+  get #lastStep(): number {
+    return 2 * this.#place.memberCount - 3;
+  }
+
+  /** To the next segment that has anything in it. */
+  #enter(): void {
+    const { position, memberCount } = this.#place;
+    do {
+      this.#step++;
+      const segment = (position - 1 - this.#step + 2 * memberCount) % memberCount;
+      this.from = segmentFrom(segment, this.#place);
+      this.#segmentTo = segmentFrom(segment + 1, this.#place);
+    } while (this.from === this.#segmentTo && !this.isOver);
+    this.#cut();
+  }
+
+  #cut(): void {
+    this.to = Math.min(this.#segmentTo, this.from + PART_FLOATS);
+  }
+}

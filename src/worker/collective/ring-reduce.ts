@@ -1,0 +1,72 @@
+// ring-reduce — an all-reduce of a large array: partial sums go round the ring of members, then complete ones do (ring-cursor.ts). A part is
+// added where the link has read it, complete ones are read to where they belong, and both leave from there. Every member sends and receives
+// 2 · (n − 1) ÷ n times the array.
+//
+// A part may be overwritten while it is still unanswered: by the complete sum of it. That has come round the ring through the receiver, which so
+// has taken the part; if it is sent again, it is known there by its number, and dropped.
+
+import { CollectiveKind } from "../../wire/collective-frame.ts";
+import { addFloats, bytesOf, floatsOf, Operation, type OperationPlace, type PartLabel, unexpectedPart } from "./operation.ts";
+import type { PartStream } from "./part-stream.ts";
+import { partsOf, RingCursor, segmentFrom } from "./ring-cursor.ts";
+
+export class RingReduce extends Operation {
+  readonly #values: Float32Array;
+  #place: OperationPlace | undefined;
+  #left = 0;
+  #cursor: RingCursor | undefined;
+  #stream: PartStream | undefined;
+
+  constructor(values: Float32Array) {
+    super({ kind: CollectiveKind.ALL_REDUCE, length: values.length });
+    this.#values = values;
+  }
+
+  begin(place: OperationPlace): void {
+    const { position, memberCount } = place;
+    const ring = { length: this.length, position, memberCount };
+    this.#place = place;
+    this.#left = (position + memberCount - 1) % memberCount;
+    this.#cursor = new RingCursor(ring);
+    this.#stream = place.streamTo((position + 1) % memberCount, this);
+    for (const { from, to } of partsOf(segmentFrom(position, ring), segmentFrom(position + 1, ring)))
+      this.#stream.push(bytesOf(this.#values, from, to));
+  }
+
+  destination(from: number, label: PartLabel, byteCount: number): Uint8Array | undefined {
+    const cursor = this.#cursor;
+    if (cursor === undefined || cursor.isPartial || !this.#isNext(from, label, byteCount)) return undefined;
+    return bytesOf(this.#values, cursor.from, cursor.to);
+  }
+
+  take(from: number, label: PartLabel, payload: Uint8Array): void {
+    const cursor = this.#cursor;
+    if (cursor === undefined || !this.#isNext(from, label, payload.length)) throw unexpectedPart(this, from, label, payload.length);
+    const own = bytesOf(this.#values, cursor.from, cursor.to);
+    if (cursor.isPartial) addFloats(this.#values, cursor.from, floatsOf(payload));
+    else if (payload.buffer !== own.buffer || payload.byteOffset !== own.byteOffset) own.set(payload);
+    const { isHandedOn } = cursor;
+    cursor.advance();
+    if (isHandedOn) this.#stream?.push(own);
+    this.acknowledged();
+  }
+
+  acknowledged(): void {
+    if (this.#cursor?.isOver && this.#stream?.isIdle) this.#place?.finished(this);
+  }
+
+  awaited(): number[] {
+    return this.#cursor?.isOver === false ? [this.#left] : [];
+  }
+
+  *streams(): Iterable<PartStream> {
+    if (this.#stream !== undefined) yield this.#stream;
+  }
+
+  #isNext(from: number, { index }: PartLabel, byteCount: number): boolean {
+    const cursor = this.#cursor;
+    return (
+      cursor !== undefined && from === this.#left && !cursor.isOver && index === cursor.index && byteCount === 4 * (cursor.to - cursor.from)
+    );
+  }
+}

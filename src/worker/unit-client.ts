@@ -1,0 +1,125 @@
+// unit-client — a worker's memory of the epochs whose units it was lent: opens feeds, and tells a scheduler that was restarted what it knows.
+//
+// Invariants:
+//   C1. Of one epoch there is one open feed.
+//   C2. What is remembered has bounds: the epochs that are over as runs, and the last ACCOUNTS_MAX that were closed before their end.
+//   C3. What is told fits a message. Units that are left out of it are done again by somebody, and counted as repeated.
+
+import type { Clock } from "../base/clock.ts";
+import type { WaitOptions } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { RunSet } from "../base/run-set.ts";
+import type { Membership } from "../peer/membership.ts";
+import {
+  type Assignment,
+  type EpochDescription,
+  epochProblem,
+  type Runs,
+  UNIT_RUNS_MAX,
+  type UnitsAccount,
+  type UnitsClaim,
+} from "../wire/units.ts";
+import { UnitFeed } from "./unit-feed.ts";
+
+export type UnitOptions = {
+  readonly epoch: number;
+  /** Global batches of the epoch. */
+  readonly batchCount: number;
+  /** Into how many parts each is cut. */
+  readonly partCount: number;
+  /** "even": worker r is given part r of every batch, the same in every run. "free": whoever asks is given the next. */
+  readonly assignment: Assignment;
+  /** How long `next` waits for something to do before it says "idle". Defaults to 20. */
+  readonly idleMs?: number;
+};
+
+const IDLE_MS = 20;
+const ACCOUNTS_MAX = 8;
+const NAMES_MAX = 256;
+
+export class UnitClient {
+  readonly #membership: Membership;
+  readonly #clock: Clock;
+  readonly #feeds = new Map<string, UnitFeed>();
+  /** Of epochs that were closed before they were over, the newest last. */
+  readonly #accounts = new Map<string, UnitsAccount>();
+  readonly #over = new Map<string, RunSet>();
+
+  constructor({ membership, clock }: { readonly membership: Membership; readonly clock: Clock }) {
+    this.#membership = membership;
+    this.#clock = clock;
+    membership.unitsClaim = () => this.#claim();
+  }
+
+  /** Throws BAD_ARGUMENT for a description that makes no sense, SPEC_MISMATCH for one that differs from another worker's. */
+  async open(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
+    const { epoch, batchCount, partCount, assignment, idleMs = IDLE_MS } = options;
+    const description: EpochDescription = { name, epoch, batchCount, partCount, assignment };
+    const problem = epochProblem(description) ?? (idleMs >= 0 ? undefined : `idleMs is a time, not ${idleMs}`);
+    if (problem !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", problem);
+    const key = keyOf(description);
+    if (this.#feeds.has(key)) throw new WeighbridgeError("BAD_ARGUMENT", `epoch ${epoch} of "${name}" has a feed already: close it first`); // C1
+    const feed = new UnitFeed({
+      description,
+      clock: this.#clock,
+      idleMs: Math.max(1, Math.round(idleMs)),
+      before: this.#accounts.get(key),
+      ask: (request) => this.#membership.askUnits(request),
+      ended: (ended) => this.#remember(ended),
+    });
+    this.#feeds.set(key, feed);
+    try {
+      await feed.open(wait);
+    } catch (thrown) {
+      this.#feeds.delete(key);
+      throw thrown;
+    }
+    this.#accounts.delete(key);
+    return feed;
+  }
+
+  /** Closes all that is open. */
+  async close(wait: WaitOptions = {}): Promise<void> {
+    await Promise.all([...this.#feeds.values()].map((feed) => feed.close(wait)));
+  }
+
+  #remember(feed: UnitFeed): void {
+    const { description } = feed;
+    const key = keyOf(description);
+    if (this.#feeds.get(key) === feed) this.#feeds.delete(key);
+    this.#accounts.delete(key);
+    if (feed.isOver) {
+      const over = this.#over.get(description.name) ?? new RunSet();
+      over.add(description.epoch);
+      this.#over.set(description.name, over);
+      dropOldest(this.#over, NAMES_MAX);
+    } else {
+      this.#accounts.set(key, feed.account());
+      dropOldest(this.#accounts, ACCOUNTS_MAX); // C2
+    }
+  }
+
+  #claim(): UnitsClaim | undefined {
+    let boundCount = 2 * UNIT_RUNS_MAX; // C3
+    const fitting = (runs: Runs): Runs => {
+      const told = runs.slice(0, boundCount);
+      boundCount -= told.length;
+      return told;
+    };
+    const over = [...this.#over].map(([name, epochs]) => ({ name, epochs: fitting(epochs.runs) }));
+    const accounts = [...[...this.#feeds.values()].map((feed) => feed.account()), ...this.#accounts.values()];
+    const open = accounts.map((account) => ({ ...account, done: fitting(account.done), suspect: fitting(account.suspect) }));
+    return open.length + over.length === 0 ? undefined : { open, over };
+  }
+}
+
+function keyOf({ name, epoch }: EpochDescription): string {
+  return `${epoch}/${name}`;
+}
+
+function dropOldest(map: Map<string, unknown>, sizeMax: number): void {
+  for (const key of map.keys()) {
+    if (map.size <= sizeMax) return;
+    map.delete(key);
+  }
+}

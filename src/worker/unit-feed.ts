@@ -1,0 +1,265 @@
+// unit-feed — the units of one epoch that this worker is lent, one after the other. Which ones is the scheduler's decision (shard-ledger.ts);
+// this side keeps a small stock, so that a step never waits for a message.
+//
+//   asked for ──► stock ── next ──► begun ── done ──► unreported ── the next ask was answered ──► known to the scheduler
+//
+// Invariants:
+//   F1. One ask is open at a time: what the scheduler last answered and what was said since is the whole truth of this worker.
+//   F2. The stock holds what about LEASE_MS of steps need; the next lease is asked for when half of it is used up. A worker that dies so loses
+//       little, and a slow one does not sit on a pile.
+//   F3. A unit that is done is told with the next ask, FLUSH_MS later at the latest.
+//   F4. "idle" and "over" are said only after the scheduler was asked, and said so.
+
+import { assert } from "../base/assert.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { RunSet } from "../base/run-set.ts";
+import {
+  type EpochDescription,
+  UNIT_RUNS_MAX,
+  UNITS_HELD_MAX,
+  type UnitsAccount,
+  type UnitsReply,
+  type UnitsRequest,
+  unitOf,
+} from "../wire/units.ts";
+
+export type Unit = {
+  /** batch · partCount + part. */
+  readonly unit: number;
+  readonly batch: number;
+  readonly part: number;
+};
+
+export type UnitFeedOptions = {
+  readonly description: EpochDescription;
+  readonly clock: Clock;
+  /** How long `next` waits for something to do before it says "idle"; at least 1: an ask that waits is one that has nothing to do. */
+  readonly idleMs: number;
+  /** What this worker did of the epoch before, and closed. */
+  readonly before: UnitsAccount | undefined;
+  readonly ask: (request: UnitsRequest) => Promise<UnitsReply>;
+  /** It is over, or was closed. */
+  readonly ended: (feed: UnitFeed) => void;
+};
+
+const LEASE_MS = 100;
+const LEASE_MAX = 64;
+/** Before anything is known of this worker's speed; each lease is at most twice the one before, since the first steps tell little. */
+const FIRST_LEASE = 2;
+const FLUSH_MS = 50;
+/** How much of the newest step counts in the mean. */
+const PACE_WEIGHT = 0.2;
+
+export class UnitFeed {
+  readonly #options: UnitFeedOptions;
+  readonly #clock: Clock;
+  /** Ordinals in the order in which they are to be done. */
+  #stock: number[] = [];
+  /** By unit, the ordinal. */
+  readonly #begun = new Map<number, number>();
+  readonly #unreported = new RunSet();
+  /** All this worker has done, for a scheduler that was restarted. */
+  readonly #done = new RunSet();
+  /** What others had done that are gone. */
+  #inherited: NonNullable<UnitsReply["inherited"]> = { version: 0, done: [], suspect: [] };
+  #repeatedCount = 0;
+  #isOver = false;
+  #isClosed = false;
+  /** Mean time of a step; undefined before the second one is done. */
+  #paceMs: number | undefined;
+  #doneAtMs: number | undefined;
+  #leaseMax = FIRST_LEASE;
+  #open: { readonly answer: Promise<void>; readonly isPatient: boolean } | undefined;
+  #cancelFlush: CancelTimer | undefined;
+
+  constructor(options: UnitFeedOptions) {
+    this.#options = options;
+    this.#clock = options.clock;
+    this.#done.addRuns(options.before?.done ?? []);
+    this.#repeatedCount = options.before?.repeatedCount ?? 0;
+  }
+
+  get description(): EpochDescription {
+    return this.#options.description;
+  }
+
+  /** Units of the epoch, whoever did them, that were lent again because their worker died or gave up and may have begun them; as last heard. */
+  get repeatedCount(): number {
+    return this.#repeatedCount;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** The first ask: throws SPEC_MISMATCH when another worker described the epoch differently. */
+  async open(wait: WaitOptions): Promise<void> {
+    await waitFor(this.#ask({ isPatient: false }).answer, `the units of "${this.description.name}"`, this.#clock, wait);
+  }
+
+  /**
+   * The next unit to do. "over": all units of the epoch are done. "idle": the others still work at some, and there is none for this worker
+   * now; under BSP and SSP they may need its `clock()` to go on. Throws DEADLINE, ABORTED, CLOSED; SCHEDULER_UNREACHABLE when the scheduler
+   * has been away too long, after which it may be called again; QUEUE_FULL when so many units were begun that `done` must have been forgotten.
+   */
+  async next(wait: WaitOptions = {}): Promise<Unit | "idle" | "over"> {
+    const { deadlineMs } = wait;
+    const giveUpAtMs = this.#clock.nowMs() + (deadlineMs ?? Infinity);
+    for (;;) {
+      if (this.#isClosed) throw closed(this.description);
+      const ordinal = this.#stock.shift();
+      if (ordinal !== undefined) return this.#begin(ordinal);
+      if (this.#isOver) return "over";
+      if (this.#begun.size >= UNITS_HELD_MAX) throw tooManyBegun(this.description, this.#begun.size);
+      const ask = this.#open ?? this.#ask({ isPatient: true });
+      const restMs = deadlineMs === undefined ? undefined : Math.max(0, giveUpAtMs - this.#clock.nowMs());
+      await waitFor(ask.answer, `a unit of "${this.description.name}"`, this.#clock, { ...wait, deadlineMs: restMs });
+      if (ask.isPatient && this.#stock.length === 0 && !this.#isOver && !this.#isClosed) return "idle"; // F4
+    }
+  }
+
+  /** The unit's updates are acknowledged: nobody will be lent it again. Throws BAD_ARGUMENT for one that `next` did not give, or not any more. */
+  done(unit: number | Unit): void {
+    const number = typeof unit === "number" ? unit : unit.unit;
+    const ordinal = this.#begun.get(number);
+    if (ordinal === undefined) {
+      const { name, epoch } = this.description;
+      throw new WeighbridgeError("BAD_ARGUMENT", `unit ${number} of epoch ${epoch} of "${name}" is none that this worker has begun`);
+    }
+    this.#begun.delete(number);
+    this.#done.add(ordinal);
+    this.#unreported.add(ordinal);
+    this.#notePace();
+    this.#flushSoon();
+  }
+
+  /**
+   * Ends this worker's part in the epoch: what it has not begun is given back; what it has begun and not finished is done again by others.
+   * A scheduler that cannot be told finds out by itself.
+   */
+  async close(wait: WaitOptions = {}): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#cancelFlush?.();
+    try {
+      while (this.#open !== undefined) await waitFor(this.#open.answer.catch(ignored), "the open ask", this.#clock, wait);
+      if (!this.#isOver) await waitFor(this.#ask({ isPatient: false }).answer, "the scheduler to take units back", this.#clock, wait);
+    } catch {
+      // The scheduler is away or fenced us: it lends the units again when it misses this worker, or hears from it that it holds none.
+    } finally {
+      this.#options.ended(this);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** All this worker knows. */
+  account(): UnitsAccount {
+    const done = RunSet.of(this.#inherited.done);
+    done.addRuns(this.#done.runs);
+    const { suspect } = this.#inherited;
+    return { ...this.description, done: done.runs, held: this.#held(), suspect, repeatedCount: this.#repeatedCount };
+  }
+
+  #begin(ordinal: number): Unit {
+    const unit = unitOf(this.description, ordinal);
+    const { partCount } = this.description;
+    this.#begun.set(unit, ordinal);
+    this.#doneAtMs ??= this.#clock.nowMs();
+    if (this.#stock.length <= this.#lease() / 2 && this.#open === undefined && !this.#isOver) this.#ask({ isPatient: false }); // F2
+    return { unit, batch: Math.floor(unit / partCount), part: unit % partCount };
+  }
+
+  /** How many units LEASE_MS of steps need. */
+  #lease(): number {
+    if (this.#paceMs === undefined) return FIRST_LEASE;
+    return Math.max(1, Math.min(this.#leaseMax, Math.ceil(LEASE_MS / Math.max(this.#paceMs, 0.01))));
+  }
+
+  #notePace(): void {
+    const nowMs = this.#clock.nowMs();
+    const stepMs = nowMs - (this.#doneAtMs ?? nowMs);
+    this.#doneAtMs = nowMs;
+    this.#paceMs = this.#paceMs === undefined ? stepMs : this.#paceMs + PACE_WEIGHT * (stepMs - this.#paceMs);
+  }
+
+  /** F3 */
+  #flushSoon(): void {
+    if (this.#cancelFlush !== undefined || this.#isClosed || this.#isOver) return;
+    this.#cancelFlush = this.#clock.after(FLUSH_MS, () => {
+      this.#cancelFlush = undefined;
+      if (this.#open === undefined && this.#unreported.size > 0 && !this.#isClosed) this.#ask({ isPatient: false });
+    });
+  }
+
+  #held(): number[] {
+    const held = new RunSet();
+    if (!this.#isClosed) for (const ordinal of this.#stock) held.add(ordinal);
+    if (!this.#isClosed) for (const ordinal of this.#begun.values()) held.add(ordinal);
+    return [...held.runs];
+  }
+
+  #ask({ isPatient }: { readonly isPatient: boolean }): { readonly answer: Promise<void>; readonly isPatient: boolean } {
+    assert(this.#open === undefined, "one ask is open at a time"); // F1
+    const { description, idleMs } = this.#options;
+    const unused = new RunSet();
+    if (this.#isClosed) for (const ordinal of this.#stock) unused.add(ordinal);
+    const done = this.#unreported.runs.slice(0, 2 * UNIT_RUNS_MAX);
+    const want = this.#isClosed ? 0 : Math.max(0, this.#lease() - this.#stock.length);
+    const waitMs = isPatient ? idleMs : 0;
+    const leaves = this.#isClosed;
+    const request: UnitsRequest = {
+      ...description,
+      ...{ done, held: this.#held(), unused: unused.runs, want, waitMs, inherited: this.#inherited.version, leaves },
+    };
+    const answered = new Deferred<void>();
+    const open = { answer: answered.promise, isPatient };
+    this.#open = open;
+    this.#options.ask(request).then(
+      (reply) => {
+        this.#open = undefined;
+        this.#unreported.removeRuns(done);
+        this.#take(reply);
+        answered.resolve();
+      },
+      (error: unknown) => {
+        this.#open = undefined;
+        answered.reject(error); // what was done is told again with the next ask
+      },
+    );
+    return open;
+  }
+
+  #take({ isOver, units, lost, repeatedCount, inherited }: UnitsReply): void {
+    this.#repeatedCount = Math.max(this.#repeatedCount, repeatedCount);
+    if (inherited !== undefined) this.#inherited = inherited;
+    if (units.length > 0) this.#leaseMax = Math.min(LEASE_MAX, 2 * this.#leaseMax);
+    const lostSet = RunSet.of(lost);
+    const stock = [...this.#stock.filter((ordinal) => !lostSet.has(ordinal)), ...RunSet.of(units)];
+    this.#stock = stock.sort((a, b) => unitOf(this.description, a) - unitOf(this.description, b));
+    if (this.#unreported.size > 0) this.#flushSoon();
+    if (!isOver || this.#isOver) return;
+    this.#isOver = true;
+    this.#stock = [];
+    this.#cancelFlush?.();
+    this.#options.ended(this);
+  }
+}
+
+function closed({ name, epoch }: EpochDescription): WeighbridgeError {
+  return new WeighbridgeError("CLOSED", `the units of epoch ${epoch} of "${name}" were closed`);
+}
+
+function tooManyBegun({ name, epoch }: EpochDescription, count: number): WeighbridgeError {
+  return new WeighbridgeError(
+    "QUEUE_FULL",
+    `${count} units of epoch ${epoch} of "${name}" were begun and none of them is done: call done() for each`,
+  );
+}
+
+/** For a failure that somebody else is told of. */
+function ignored(): void {}

@@ -1,0 +1,167 @@
+// worker-mesh — the links of a worker with the other workers. Nothing listens and nothing is dialed before the first need; then each pair has
+// one channel, and requests go both ways. Who takes part is decided by the scheduler; what is sent is the collective's business.
+//
+// Invariants:
+//   W1. Of two workers the one with the lower rank is dialed by the other. Nobody else may dial a worker.
+//   W2. A channel belongs to one life of the other worker: when the roster knows a newer one, the old channel ends, and what was open on it fails.
+
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { Channel, FunctionHandler } from "../peer/channel.ts";
+import type { Membership } from "../peer/membership.ts";
+import type { Peer } from "../peer/peer.ts";
+import type { Address } from "../transport/transport.ts";
+import type { FrameHeader } from "../wire/frame.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import type { GatherReply, Member } from "../wire/gather.ts";
+import { nameOf, roleOf } from "../wire/node-id.ts";
+import type { RosterEntry, RosterView } from "../wire/roster.ts";
+
+export type WorkerMeshOptions = {
+  readonly peer: Peer;
+  readonly membership: Membership;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Where to listen for the others; "": this transport does not join workers with each other. */
+  readonly listenAddress: Address;
+  /** What the others are told, made from the address that was bound. */
+  readonly advertise: (bound: Address) => Address;
+};
+
+/** Takes what other workers send, and hears who is there. One at a time. */
+export type MeshUser = FunctionHandler & {
+  follow(roster: RosterView): void;
+  /** This node cannot go on. */
+  ended(error: WeighbridgeError): void;
+};
+
+export class WorkerMesh implements FunctionHandler {
+  readonly clock: Clock;
+  readonly log: Log;
+  user: MeshUser | undefined;
+  readonly #peer: Peer;
+  readonly #membership: Membership;
+  readonly #options: WorkerMeshOptions;
+  #listening: Promise<Address> | undefined;
+  #isActive = false;
+  /** The newest that this worker was in; 0: none. */
+  #generation = 0;
+
+  constructor(options: WorkerMeshOptions) {
+    const { peer, membership, clock, log } = options;
+    this.#options = options;
+    this.#peer = peer;
+    this.#membership = membership;
+    this.clock = clock;
+    this.log = log;
+    peer.serve(FunctionId.COLLECTIVE, this);
+    membership.onRoster((roster) => this.#follow(roster));
+    membership.onFatal((error) => this.user?.ended(error));
+  }
+
+  get rank(): number {
+    return this.#membership.rank;
+  }
+
+  get roster(): RosterView {
+    return this.#membership.roster;
+  }
+
+  /** Why this node cannot go on, if so. */
+  get fatal(): WeighbridgeError | undefined {
+    return this.#membership.fatal;
+  }
+
+  /**
+   * Waits for the generation after those that this worker was in, with everybody who is to be in it. The first time, this worker begins to listen.
+   * Throws UNSUPPORTED on a transport that does not join workers with each other.
+   */
+  async gather(): Promise<GatherReply> {
+    this.#listening ??= this.#listen().catch((thrown: unknown) => {
+      this.#listening = undefined; // the next one may be luckier
+      throw thrown;
+    });
+    const address = await this.#listening;
+    const reply = await this.#membership.gather({ step: "enter", address, generation: this.#generation });
+    this.#generation = reply.generation;
+    return reply;
+  }
+
+  /** Who stands and waits for the next generation. */
+  async look(): Promise<GatherReply> {
+    return await this.#membership.gather({ step: "look", address: "", generation: 0 });
+  }
+
+  /** This worker is to be in no further generation. */
+  async leave(): Promise<void> {
+    await this.#membership.gather({ step: "leave", address: "", generation: 0 });
+  }
+
+  /** The way to another worker, which the roster knows in this life. */
+  channel({ node, incarnation }: Member): Channel {
+    const address = this.#membership.entry(node)?.address ?? "";
+    if (!this.#isDialed(node)) return this.#peer.expect(node, incarnation);
+    return this.#peer.channel(node) ?? this.#peer.dial(node, address, incarnation);
+  }
+
+  /** The node is closed: what goes on among the workers ends. */
+  close(): void {
+    this.user?.ended(new WeighbridgeError("CLOSED", "this node was closed"));
+  }
+
+  // FunctionHandler
+
+  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
+    return this.user?.destination?.(channel, header);
+  }
+
+  handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    if (this.user === undefined) throw new WeighbridgeError("CLOSED", `${nameOf(this.#peer.id)} takes no part in operations among workers`);
+    this.user.handle(channel, header, bytes, at, fresh);
+  }
+
+  async #listen(): Promise<Address> {
+    const { listenAddress, advertise } = this.#options;
+    if (listenAddress === "") {
+      const message = "workers are not joined with each other over ps-lite's protocol (--van zmq or p3)";
+      throw new WeighbridgeError("UNSUPPORTED", `${message}: to reduce among workers, start all nodes with --van weighbridge`);
+    }
+    this.#membership.events = { ...this.#membership.events, greeting: (node) => this.#checkGreeting(node) };
+    const bound = await this.#peer.listen(listenAddress);
+    this.#isActive = true;
+    this.#follow(this.#membership.roster);
+    return advertise(bound);
+  }
+
+  /** W1 */
+  #isDialed(node: number): boolean {
+    return node < this.#peer.id;
+  }
+
+  /** W1 */
+  #checkGreeting(node: number): void {
+    if (roleOf(node) === "worker" && !this.#isDialed(node)) return;
+    throw new WeighbridgeError("BAD_REQUEST", `${nameOf(node)} does not dial ${nameOf(this.#peer.id)}: workers of higher ranks do`);
+  }
+
+  #follow(roster: RosterView): void {
+    if (!this.#isActive) return;
+    for (const entry of roster.nodes) if (entry.role === "worker" && entry.node !== this.#peer.id) this.#followWorker(entry);
+    this.user?.follow(roster);
+  }
+
+  #followWorker({ node, state, address, incarnation }: RosterEntry): void {
+    const channel = this.#peer.channel(node);
+    const isReachable = state === "alive" && address !== "" && this.#isDialed(node);
+    if (isReachable) {
+      this.#peer.dial(node, address, incarnation);
+    } else if (channel !== undefined && (state === "left" || channel.incarnation < incarnation)) {
+      this.#peer.drop(channel, goneError(node, state === "left" ? "has left" : "was restarted")); // W2
+    }
+  }
+}
+
+function goneError(node: number, what: string): WeighbridgeError {
+  return new WeighbridgeError("NODE_DEAD", `${nameOf(node)} ${what}`, { retryable: true });
+}
