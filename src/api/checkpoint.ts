@@ -29,6 +29,8 @@ export type CheckpointOptions = {
   readonly clock?: number | undefined;
   /** The job's name, as `inspect` shows it. */
   readonly job?: string | undefined;
+  /** What the job wants to know when it goes on from here: kept word for word in the manifest, as `state.note`. */
+  readonly note?: JsonObject | undefined;
   /** How many checkpoints are to stay, this one included; all when left out. */
   readonly keep?: number | undefined;
   /** Called when every server has its part of the cut: nothing that is pushed from here on is in it. */
@@ -72,7 +74,7 @@ export async function takeCheckpoint(
 async function takeAt(
   servers: CheckpointServers,
   clock: number,
-  { step: wanted, job = JOB_DEFAULT, keep, onCut, createdAt }: CheckpointOptions & { readonly createdAt: string },
+  { step: wanted, job = JOB_DEFAULT, note, keep, onCut, createdAt }: CheckpointOptions & { readonly createdAt: string },
 ): Promise<TakenCheckpoint> {
   const id = `${createdAt}@${clock}`;
   let pending: string | undefined;
@@ -82,7 +84,7 @@ async function takeAt(
     const begun = await ask(servers, COMMITTER, messages.BEGIN, { step: wanted, stepMin: clock });
     pending = begun.pending;
     const reports = await askAll(servers, messages.WRITE, { ...begun, id, job, parameters: commonNames(cuts) });
-    const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "" });
+    const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
     const body = { pending, manifest: manifest as unknown as JsonObject, keep };
     const { path, warning } = await ask(servers, COMMITTER, messages.COMMIT, body);
     return { step: begun.step, clock, path, warning };
@@ -138,9 +140,12 @@ function commonNames([first, ...others]: readonly messages.Frozen[]): readonly s
   return (first?.names ?? []).filter((name) => others.every(({ names }) => names.includes(name)));
 }
 
-type Cut = { readonly job: string; readonly step: number; readonly clock: number; readonly createdAt: string; readonly run: string };
+type Cut = Pick<CheckpointManifest, "job" | "step" | "clock" | "createdAt"> & {
+  readonly run: string;
+  readonly note: JsonObject | undefined;
+};
 
-function manifestOf(reports: readonly messages.Report[], { job, step, clock, createdAt, run }: Cut): CheckpointManifest {
+function manifestOf(reports: readonly messages.Report[], { job, step, clock, createdAt, run, note }: Cut): CheckpointManifest {
   const [first] = reports;
   const parameters = (first?.parameters ?? []).map((parameter): ParameterRecord => {
     if (parameter.kind === "tensor") return parameter;
@@ -156,5 +161,6 @@ function manifestOf(reports: readonly messages.Report[], { job, step, clock, cre
   }
   const workers = [...clocks].map(([rank, at]) => ({ rank, clock: at })).sort((a, b) => a.rank - b.rank);
   const servers = reports.map(({ record }) => record);
-  return { job, step, clock, createdAt, serverCount: reports.length, partCount: PART_COUNT, parameters, servers, workers, state: { run } };
+  const state = note === undefined ? { run } : { run, note };
+  return { job, step, clock, createdAt, serverCount: reports.length, partCount: PART_COUNT, parameters, servers, workers, state };
 }

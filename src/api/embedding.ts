@@ -3,13 +3,15 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { type CacheOptions, RowCache } from "../worker/cache/row-cache.ts";
 import type { KeyList } from "../worker/key-lists.ts";
+import { RawRows } from "../worker/raw-rows.ts";
 import type { KeysAndGradients, TableClient } from "../worker/table-client.ts";
 import { CachedEmbedding } from "./cached-embedding.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
-import type { CallOptions } from "./tensor.ts";
+import type { CallOptions, ReadOptions } from "./tensor.ts";
 
 /** What they make of two updates is not what they make of their sum. */
 const UNSUMMABLE: ReadonlySet<string> = new Set(["assign", "min", "max"]);
@@ -39,9 +41,10 @@ export class Embedding {
   }
 
   /** The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
-  async pull(keys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
+  async pull(keys: KeyList, into?: Float32Array, options: ReadOptions = {}): Promise<Float32Array> {
+    const { clocksAhead = 0, ...call } = options;
     const values = into ?? new Float32Array(keys.length * this.dim);
-    await this.#client.pull(keys, values, { ...options, clock: this.#control.clock });
+    await this.#client.pull(keys, values, { ...call, clock: this.#control.clockAhead(clocksAhead) });
     return values;
   }
 
@@ -69,6 +72,27 @@ export class Embedding {
     const cached: CachedEmbedding = new CachedEmbedding(this, cache, this.#control, () => this.#caches.delete(cached));
     this.#caches.add(cached);
     return cached;
+  }
+
+  /**
+   * The table for workers that apply its optimizer themselves (training's cache of rows): rows with the optimizer's slots, as they are. Plans are made
+   * in `arena`. Throws UNSUPPORTED unless its consistency is "bsp", or when it counts versions.
+   */
+  raw(arena: Arena): RawRows {
+    const { versions, updates } = this.#spec;
+    if (updates !== "sync")
+      throw new WeighbridgeError(
+        "UNSUPPORTED",
+        `${this.name}: workers apply the updates of a clock together; its consistency must be "bsp"`,
+      );
+    if (versions) throw new WeighbridgeError("UNSUPPORTED", `${this.name} counts versions of its rows, which only servers can`);
+    return new RawRows({
+      ...this.#client.options,
+      spec: this.#spec,
+      arena,
+      clock: () => this.#control.clock,
+      clipScaleOf: (gradient) => this.#control.clipScaleOf(gradient),
+    });
   }
 
   /** Changes the learning rate, its schedule or the consistency bound, for all workers, while training goes on. */

@@ -44,6 +44,12 @@ export class ParameterControl {
     return this.#options.clock();
   }
 
+  /** The clock that this worker will have after so many more. Throws BAD_ARGUMENT. */
+  clockAhead(clocks: number): number {
+    if (Number.isSafeInteger(clocks) && clocks >= 0) return this.clock + clocks;
+    throw new WeighbridgeError("BAD_ARGUMENT", `clocksAhead of ${this.#options.spec.name}: a whole number from 0 on, not ${clocks}`);
+  }
+
   /**
    * Refuses a gradient of up to WHOLE_CHECK_FLOATS that is not finite before anything of it is sent, where the optimizer asks for that. Of longer
    * ones the servers refuse the blocks it concerns.
@@ -62,6 +68,11 @@ export class ParameterControl {
   gradientScale(gradient: Float32Array): number {
     if (!(gradient instanceof Float32Array)) return 1; // whoever sends it says what is wrong with it
     this.#checkFinite(gradient);
+    return this.clipScaleOf(gradient);
+  }
+
+  /** The same, for whoever checks itself whether it is finite. */
+  clipScaleOf(gradient: Float32Array): number {
     if (this.#clipNorm === null) return 1;
     const norm = gradientNorm(gradient);
     return clipScale(Number.isFinite(norm) ? norm : gradientNorm(gradient.filter(Number.isFinite)), this.#clipNorm);

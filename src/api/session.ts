@@ -27,12 +27,16 @@ import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
+import { Collective } from "../worker/collective.ts";
 import { type FunctionCallSettings, FunctionClient, type FunctionLoad } from "../worker/function-client.ts";
 import { RowPlanner } from "../worker/row-plan.ts";
 import { TableClient } from "../worker/table-client.ts";
 import { TensorClient } from "../worker/tensor-client.ts";
+import type { UnitClient, UnitOptions } from "../worker/unit-client.ts";
+import type { UnitFeed } from "../worker/unit-feed.ts";
 import type { Worker } from "../worker/worker.ts";
 import { WorkerLinks } from "../worker/worker-links.ts";
+import type { WorkerMesh } from "../worker/worker-mesh.ts";
 import type { CachedEmbedding } from "./cached-embedding.ts";
 import {
   type CheckpointOptions,
@@ -51,6 +55,8 @@ import { Tensor } from "./tensor.ts";
 /** The node under a session; ps-lite's words call it a post office. */
 export type ClusterNode = {
   readonly worker: Worker | undefined;
+  /** Its links with the other workers. */
+  readonly mesh?: WorkerMesh | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly role: string;
@@ -100,12 +106,16 @@ export class Session {
   readonly #placement: Placement;
   readonly #planner: RowPlanner;
   readonly #caches = new Set<CachedEmbedding>();
+  readonly #units: UnitClient;
   readonly #links: WorkerLinks;
+  #collective: Collective | undefined;
+  #openingCollective: Promise<Collective> | undefined;
   #clock = 0;
-  #isJoining = false;
+  #joining: Promise<void> | undefined;
 
   private constructor(node: ClusterNode, worker: Worker) {
     this.#node = node;
+    this.#units = worker.units;
     this.#functions = new FunctionClient(worker, node.clock);
     this.#placement = rangePlacement({ servers: Array.from({ length: node.numServers }, (_, rank) => rank), epoch: 0 });
     this.#planner = new RowPlanner(new Arena({ shared: false }), this.#placement, hashText(`${node.myRank}`));
@@ -150,7 +160,15 @@ export class Session {
     const spec: TensorSpec = { kind: "tensor", name, shape: options.shape, ...commonSpec(options, "tensor") };
     const { parameter, control } = await this.#create(spec, wait);
     const encoded = this.#links.tensor(spec);
-    const client = new TensorClient({ functions: this.#functions, placement: this.#placement, name, parameter, shape, encoded });
+    const client = new TensorClient({
+      functions: this.#functions,
+      placement: this.#placement,
+      name,
+      parameter,
+      shape,
+      arena: this.#planner.arena,
+      encoded,
+    });
     return new Tensor(spec, client, control);
   }
 
@@ -220,6 +238,14 @@ export class Session {
   }
 
   /**
+   * Joins the clock set anew: of what this worker pushed to parameters with sync updates, the clock that it had not ended is dropped (W5), so that its work can be
+   * done again after a failure. Never moves this worker's clock back.
+   */
+  async rejoin(wait: WaitOptions = {}): Promise<void> {
+    await this.wait(this.#joining ?? this.#startJoining(), "the clock set", wait);
+  }
+
+  /**
    * Saves all parameters as they are when every worker has finished the clocks before this one's, while training goes on (spec/consistency.md, D1).
    * One worker calls it. Rejects with QUEUE_FULL while another checkpoint is being taken, UNSUPPORTED when the servers have no place for
    * it, CHECKPOINT_IO, ARENA_FULL; earlier checkpoints stay as they are.
@@ -248,6 +274,30 @@ export class Session {
     await this.#node.barrier(0, Group.WORKERS, wait);
   }
 
+  /**
+   * The units of an epoch that the scheduler lends to this worker: every unit is done once by somebody, again only if a worker died with it. All workers
+   * describe the epoch alike; the second that does not gets SPEC_MISMATCH. A feed per epoch: `next`, and `done` once its updates are acknowledged.
+   */
+  async units(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
+    checkOptions(options, ["epoch", "batchCount", "partCount", "assignment", "idleMs"], `the options of units ${name}`);
+    return await this.#units.open(name, options, wait);
+  }
+
+  /**
+   * Operations among the workers, without servers: sums, exchanges, broadcasts. Waits until all workers that live have called it; one that is open is
+   * given again. Throws UNSUPPORTED over ps-lite's protocol, DEADLINE with the names of those that are missing.
+   */
+  async collective(wait: WaitOptions = {}): Promise<Collective> {
+    const { mesh } = this.#node;
+    if (mesh === undefined) throw new WeighbridgeError("UNSUPPORTED", "this worker is not joined with the others");
+    if (this.#collective?.isClosed === false) return this.#collective;
+    this.#openingCollective ??= Collective.open(mesh, wait).finally(() => {
+      this.#openingCollective = undefined;
+    });
+    this.#collective = await this.wait(this.#openingCollective, "the other workers", wait);
+    return this.#collective;
+  }
+
   /** The specs of all parameters there are. */
   async parameters(wait: WaitOptions = {}): Promise<readonly ParameterSpec[]> {
     const lists = await this.#functions.callAll(parameterList, {}, wait);
@@ -267,6 +317,8 @@ export class Session {
    */
   async close(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
     try {
+      await this.#units.close(options);
+      await this.#collective?.close();
       await Promise.all([...this.#caches].map((cache) => cache.close(options)));
       await this.#links.flush(this.#clock, options);
     } finally {
@@ -304,14 +356,19 @@ export class Session {
 
   /** S3 */
   #joinAgain({ code }: WeighbridgeError): void {
-    if ((code !== "NOT_JOINED" && code !== "STALE_UPDATE") || this.#isJoining) return;
+    if ((code !== "NOT_JOINED" && code !== "STALE_UPDATE") || this.#joining !== undefined) return;
+    this.#startJoining().catch((thrown: unknown) =>
+      this.#node.log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }),
+    );
+  }
+
+  async #startJoining(): Promise<void> {
     this.#links.forgetKeyLists();
-    this.#isJoining = true;
-    this.#join({})
-      .catch((thrown: unknown) => this.#node.log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }))
-      .finally(() => {
-        this.#isJoining = false;
-      });
+    const joining = this.#join({}).finally(() => {
+      this.#joining = undefined;
+    });
+    this.#joining = joining;
+    await joining;
   }
 
   async #create(spec: ParameterSpec, wait: WaitOptions): Promise<{ parameter: number; control: ParameterControl }> {

@@ -11,6 +11,14 @@ export type CallOptions = WaitOptions & {
   readonly priority?: number;
 };
 
+export type ReadOptions = CallOptions & {
+  /**
+   * Reads as of so many clocks after this worker's own, 0 by default: the read leaves now, behind what was pushed, and waits at the servers until the
+   * clocks in between have ended and the bound allows it. Whoever reads ahead ends those clocks without waiting for the answer.
+   */
+  readonly clocksAhead?: number;
+};
+
 export class Tensor {
   readonly name: string;
   readonly shape: readonly number[];
@@ -30,6 +38,15 @@ export class Tensor {
     return this.#client.shape.floatCount;
   }
 
+  /**
+   * Gives the tensor the values it begins with, in place of its initializer's. The first worker to come decides, block by block; once it did, or anybody has
+   * pushed, or a checkpoint was restored, nothing is changed. So every worker may call it, at any time. Resolves with whether all of these values
+   * were taken. Throws VALUE_LENGTH, NOT_FINITE.
+   */
+  async start(values: Float32Array, options: WaitOptions = {}): Promise<boolean> {
+    return (await this.#client.start(values, options)) === this.#client.shape.blockCount;
+  }
+
   /** Hands a gradient to the optimizer. Throws VALUE_LENGTH, NOT_FINITE. */
   async push(gradient: Float32Array, options: CallOptions = {}): Promise<void> {
     const scale = this.#control.gradientScale(gradient);
@@ -37,8 +54,9 @@ export class Tensor {
   }
 
   /** The values: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
-  async pull(into: Float32Array = new Float32Array(this.size), options: CallOptions = {}): Promise<Float32Array> {
-    await this.#client.pull(into, { ...options, clock: this.#control.clock });
+  async pull(into: Float32Array = new Float32Array(this.size), options: ReadOptions = {}): Promise<Float32Array> {
+    const { clocksAhead = 0, ...call } = options;
+    await this.#client.pull(into, { ...call, clock: this.#control.clockAhead(clocksAhead) });
     return into;
   }
 

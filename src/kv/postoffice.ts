@@ -34,6 +34,7 @@ import { FunctionId } from "../wire/function-id.ts";
 import { GROUP_MAX, Group, idOf, inGroup, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { Worker } from "../worker/worker.ts";
+import { WorkerMesh } from "../worker/worker-mesh.ts";
 import type { Customer } from "./customer.ts";
 
 export type PostofficeOptions = {
@@ -44,6 +45,8 @@ export type PostofficeOptions = {
   readonly schedulerAddress: Address;
   /** Where a server listens; port 0 takes a free one. */
   readonly listenAddress?: Address;
+  /** Where a worker listens for the other workers, from the first time on that they reduce among themselves; left out or "", they cannot. */
+  readonly meshAddress?: Address;
   /** What others are told to connect to, made from the address that was bound. */
   readonly advertise?: (bound: Address) => Address;
   readonly rank?: number | undefined;
@@ -61,6 +64,8 @@ export type PostofficeOptions = {
   readonly faults?: FaultOptions | undefined;
   readonly limits?: Partial<ChannelLimits>;
   readonly arenaBytesMax?: number | undefined;
+  /** For a server: hears of the memory that parameters will lie in, before anything does. */
+  readonly onMemory?: ((memory: WebAssembly.Memory) => void) | undefined;
   /** For a server: PS functions of the user's own, beside the built-in ones. */
   readonly functions?: readonly PsFunction[];
   /** For parameters whose links ask for it; left out, those cannot be made. */
@@ -95,6 +100,7 @@ export class Postoffice {
   /** The engine of a server; undefined on other nodes. */
   readonly server: Server | undefined;
   #worker: Worker | undefined;
+  #mesh: WorkerMesh | undefined;
   readonly #options: PostofficeOptions;
   readonly #peer: Peer;
   readonly #simpleApps: AppDirectory;
@@ -117,6 +123,7 @@ export class Postoffice {
     this.#options = options;
     this.#simpleApps = new AppDirectory({ clock, byCustomer: role === "worker" });
     const arena = role === "server" ? new Arena({ bytesMax: options.arenaBytesMax }) : undefined;
+    if (arena !== undefined) options.onMemory?.(arena.memory);
     const readBuffers = arena === undefined ? new PlainReadBuffers() : new ArenaReadBuffers(arena);
     this.#peer = new Peer({ transport, clock, log, readBuffers, limits, faults, resendTimeoutMs, acceptsAnonymous: role === "scheduler" });
     this.#peer.serve(FunctionId.SIMPLE, this.#simpleApps);
@@ -147,6 +154,11 @@ export class Postoffice {
   /** The engine of a worker; undefined on other nodes. */
   get worker(): Worker | undefined {
     return this.#worker;
+  }
+
+  /** A worker's links with the other workers; undefined on other nodes. */
+  get mesh(): WorkerMesh | undefined {
+    return this.#mesh;
   }
 
   get isScheduler(): boolean {
@@ -339,7 +351,9 @@ export class Postoffice {
     membership.onRoster((roster) => this.#follow(roster));
     membership.onFatal((error) => this.#fail(error));
     if (role === "worker") {
+      const { meshAddress: listenAddress = "" } = this.#options;
       this.#worker = new Worker({ peer: this.#peer, membership, clock: this.clock, serverCount: this.numServers });
+      this.#mesh = new WorkerMesh({ peer: this.#peer, membership, clock: this.clock, log: this.log, listenAddress, advertise });
     }
     if (this.server !== undefined && this.#options.restoreFrom !== undefined) this.server.parameters.isRestoring = true;
     await membership.join();
@@ -390,6 +404,7 @@ export class Postoffice {
   }
 
   async #closeAll(): Promise<void> {
+    this.#mesh?.close();
     this.#membership?.close();
     await this.#scheduler?.close();
     this.#simpleApps.close();

@@ -54,6 +54,7 @@ export class MemoryCluster {
       workerCount: this.workerCount,
       schedulerAddress: SCHEDULER_ADDRESS,
       ...(role === "server" ? { listenAddress: `memory://server-${rank}`, arenaBytesMax: ARENA_BYTES } : {}),
+      ...(role === "worker" ? { meshAddress: `memory://worker-${rank}` } : {}),
       ...(role === "scheduler" ? {} : { rank }),
       role,
       label: `${role} ${rank}`,

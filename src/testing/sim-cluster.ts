@@ -94,6 +94,7 @@ export class SimCluster {
       workerCount,
       schedulerAddress: SCHEDULER_ADDRESS,
       ...(roleOf(node) === "server" ? { listenAddress: `sim://${host}:0` } : {}),
+      ...(roleOf(node) === "worker" ? { meshAddress: `sim://${host}:0` } : {}),
       label: host,
       transport: this.network.host(host),
       clock: this.clock,

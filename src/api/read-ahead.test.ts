@@ -1,0 +1,48 @@
+// Goal: a read one clock ahead leaves at once and waits at the servers for the end of the clock, everybody's; and a worker that joins anew can make the clock again that it
+// had not ended, which then counts once (spec/consistency.md, W2, W5).
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { EmbeddedCluster } from "../node/connect.ts";
+
+const OPTIONS = { shape: [2], optimizer: { type: "sum" }, consistency: "bsp" } as const;
+
+test("a read ahead of the clock sees the rounds of all workers, also those that come later", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+  const [one, two] = cluster.sessions;
+  assert.ok(one !== undefined && two !== undefined);
+  const [w, late] = [await one.tensor("w", OPTIONS), await two.tensor("w", OPTIONS)];
+  const table = await one.embedding("t", { dim: 1, consistency: "bsp" });
+  await w.push(Float32Array.of(1, 10));
+  const ahead = w.pull(undefined, { clocksAhead: 1 });
+  const row = table.pull([5], undefined, { clocksAhead: 1 });
+  assert.deepEqual([...(await w.pull())], [0, 0], "what is asked for later at this clock is answered before it");
+  one.clock();
+  await late.push(Float32Array.of(2, 20));
+  two.clock();
+  assert.deepEqual([...(await ahead)], [3, 30]);
+  assert.deepEqual([...(await row)], [0]);
+});
+
+test("clocks ahead are a whole number", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const w = await cluster.session.tensor("w", OPTIONS);
+  for (const clocksAhead of [-1, 0.5, Number.NaN]) {
+    await assert.rejects(w.pull(undefined, { clocksAhead }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
+  }
+});
+
+test("a worker that joins anew makes its clock again, and it counts once", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const { session } = cluster;
+  const w = await session.tensor("w", OPTIONS);
+  await w.push(Float32Array.of(1, 1));
+  session.clock();
+  await w.push(Float32Array.of(5, 5)); // not ended: it is dropped
+  await Promise.all([session.rejoin(), session.rejoin()]);
+  assert.equal(session.clocks, 1);
+  await w.push(Float32Array.of(2, 2));
+  session.clock();
+  assert.deepEqual([...(await w.pull())], [3, 3]);
+});
