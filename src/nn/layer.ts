@@ -53,3 +53,13 @@ export function checkCount(what: string, value: number, least = 1): number {
   if (Number.isSafeInteger(value) && value >= least) return value;
   throw new WeighbridgeError("BAD_ARGUMENT", `${what}: expected a whole number from ${least} on, got ${value}`);
 }
+
+/** The first parameter, or else the first output, that is not finite; `outputs` has what each layer gave last. Slow. */
+export function findNotFinite(layers: readonly Pick<Layer, "name" | "parameters">[], outputs: readonly Activations[]): string | undefined {
+  for (const [i, layer] of layers.entries()) {
+    const parameter = layer.parameters.find(({ values }) => !values.every(Number.isFinite));
+    if (parameter !== undefined) return parameter.name;
+    if (outputs[i]?.current.every(Number.isFinite) === false) return `the output of ${layer.name}`;
+  }
+  return undefined;
+}

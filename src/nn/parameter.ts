@@ -17,6 +17,14 @@ export type Parameter = {
   readonly values: Float32Array;
   readonly gradientAddress: number;
   readonly gradient: Float32Array;
+  /** Set while the parameter lives on servers (training/set-param-ps.ts); left out, it lives here. */
+  serverPlace?: ServerPlace | undefined;
+};
+
+/** How a parameter lives on servers. */
+export type ServerPlace = {
+  /** Servers alone make the first values; otherwise they are also made here, with the same bits. */
+  readonly initInServer: boolean;
 };
 
 export type ParameterDescription = Pick<Parameter, "name" | "shape" | "initializer">;

@@ -2,7 +2,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { Activations, type Shape } from "./activations.ts";
-import { checkCount, type Layer, type LayerPlan, type Statistic } from "./layer.ts";
+import { checkCount, findNotFinite, type Layer, type LayerPlan, type Statistic } from "./layer.ts";
 import type { Parameter } from "./parameter.ts";
 import type { Workspace } from "./workspace.ts";
 
@@ -19,6 +19,10 @@ export type SequentialOptions = {
 export type OnGradient = (layerIndex: number, parameter: Parameter) => void;
 
 export class Sequential {
+  readonly workspace: Workspace;
+  readonly sampleCountMax: number;
+  /** It takes values, and no ids. */
+  readonly idsPerSample = 0;
   /** A place for the batch: set `sampleCount`, write `values`. */
   readonly input: Activations;
   readonly layers: readonly Layer[];
@@ -33,6 +37,8 @@ export class Sequential {
     const { inputShape, layers: plans, needsInputGradient = false } = options;
     const sampleCountMax = checkCount("sampleCountMax", options.sampleCountMax);
     if (plans.length === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a network has at least one layer");
+    this.workspace = workspace;
+    this.sampleCountMax = sampleCountMax;
     this.input = new Activations(workspace, inputShape, sampleCountMax);
     const names = namesOf(plans);
     const layers: Layer[] = [];
@@ -44,6 +50,11 @@ export class Sequential {
     this.layers = layers;
     this.parameters = layers.flatMap(({ parameters }) => parameters);
     this.statistics = layers.flatMap(({ statistics }) => statistics);
+  }
+
+  /** The same layers, for who runs them one by one and does something in between. */
+  get stages(): readonly Layer[] {
+    return this.layers;
   }
 
   get outputShape(): Shape {
@@ -71,12 +82,7 @@ export class Sequential {
 
   /** For a loss that is NaN: the first parameter, or else the first layer's output, that is not finite after the last `forward`. Slow. */
   findNotFinite(): string | undefined {
-    for (const [i, layer] of this.layers.entries()) {
-      const parameter = layer.parameters.find(({ values }) => !values.every(Number.isFinite));
-      if (parameter !== undefined) return parameter.name;
-      if (this.#outputs[i]?.current.every(Number.isFinite) === false) return `the output of ${layer.name}`;
-    }
-    return undefined;
+    return findNotFinite(this.layers, this.#outputs);
   }
 }
 

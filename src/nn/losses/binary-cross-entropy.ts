@@ -21,6 +21,13 @@ export class BinaryCrossEntropy {
     this.probabilities = new Activations(workspace, [1], sampleCountMax);
   }
 
+  /** What a target may be, in words and as a check. */
+  readonly expectedLabel: string = "a number from 0 to 1";
+
+  acceptsLabel(label: number): boolean {
+    return label >= 0 && label <= 1;
+  }
+
   /** The loss of a batch; targets are from 0 to 1. As for softmax, loss and gradient are divided by `divisor`. Throws BAD_ARGUMENT. */
   compute(logits: Activations, targets: ArrayLike<number>, divisor: number = logits.sampleCount): number {
     const { gradient, probabilities } = this;

@@ -25,6 +25,15 @@ export class SoftmaxCrossEntropy {
     this.#sums = workspace.floats(sampleCountMax);
   }
 
+  /** What a label may be, in words and as a check. */
+  get expectedLabel(): string {
+    return `a class from 0 to ${this.#classCount - 1}`;
+  }
+
+  acceptsLabel(label: number): boolean {
+    return Number.isInteger(label) && label >= 0 && label < this.#classCount;
+  }
+
   /**
    * The loss of a batch; `labels` has one class for each sample. Loss and gradient are divided by `divisor`, the number of samples by
    * default: a worker with a part of a batch divides by the size of the whole. Throws BAD_ARGUMENT.

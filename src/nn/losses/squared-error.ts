@@ -14,6 +14,13 @@ export class SquaredError {
     this.gradient = new Activations(workspace, [1], checkCount("squared error: sampleCountMax", options.sampleCountMax));
   }
 
+  /** What a target may be, in words and as a check. */
+  readonly expectedLabel: string = "a finite number";
+
+  acceptsLabel(label: number): boolean {
+    return Number.isFinite(label);
+  }
+
   /** The loss of a batch. As for softmax, loss and gradient are divided by `divisor`. Throws BAD_ARGUMENT. */
   compute(outputs: Activations, targets: ArrayLike<number>, divisor: number = outputs.sampleCount): number {
     const { gradient } = this;

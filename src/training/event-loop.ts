@@ -1,0 +1,18 @@
+// event-loop — lets input and output proceed between two pieces of computing, or for a while.
+
+type TurnStarter = (run: () => void) => unknown;
+
+/** Resolves in another turn of the event loop, when input that was ready has been handled. */
+export async function nextTurn(): Promise<void> {
+  const { setImmediate: soon } = globalThis as { readonly setImmediate?: TurnStarter };
+  await new Promise<void>((resolve) => {
+    if (soon === undefined) setTimeout(resolve, 0);
+    else soon(resolve);
+  });
+}
+
+export async function pause(milliseconds: number): Promise<void> {
+  await new Promise<void>((resolve) => {
+    setTimeout(resolve, milliseconds);
+  });
+}

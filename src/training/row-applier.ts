@@ -1,0 +1,150 @@
+// row-applier — applies the optimizer to rows that this worker holds, as the servers would: gradients of one clock are put together by rank, those of one row
+// summed, and each row takes one step. By the servers' own updater and kernels, so to the same bits (functions/parameters/gathered-rows).
+//
+// Invariants:
+//   P1. The sum of a row has the order of the ranks; steps and the mean are counted for each server, as each counts its own.
+//   P2. Memory is taken before a row changes: a step that finds none changes nothing here.
+
+import type { TrainingState } from "../functions/parameters/training-state.ts";
+import { SimdOptimizerKernels } from "../kernel/optimizer-kernels.ts";
+import { rangePlacement } from "../keys/range-placement.ts";
+import { Updater } from "../store/updaters/updater.ts";
+import { ArenaSpans } from "../worker/arena-spans.ts";
+import type { RawRows } from "../worker/raw-rows.ts";
+import { type RowPlan, RowPlanner } from "../worker/row-plan.ts";
+import { type Gradients, hasServer } from "./row-messages.ts";
+import type { PoolKernels } from "./row-pool.ts";
+import type { RowTiers } from "./row-tiers.ts";
+import type { ServedRows } from "./served-rows.ts";
+
+const KEY_BYTES = 8;
+const FLOAT_BYTES = 4;
+const WORD_BYTES = 4;
+
+export class RowApplier {
+  readonly #tools: PoolKernels;
+  readonly #raw: RawRows;
+  readonly #updater: Updater;
+  /** For what all servers do alike. */
+  readonly #joiner: RowPlanner;
+  /** Steps of each server's rows. */
+  #steps: number[] = [];
+
+  /** Throws ARENA_FULL. */
+  constructor(tools: PoolKernels, raw: RawRows) {
+    const { optimizer, width } = raw.spec;
+    this.#tools = tools;
+    this.#raw = raw;
+    this.#joiner = new RowPlanner(tools.arena, rangePlacement({ servers: [0], epoch: 0 }), raw.planner.secret);
+    this.#updater = new Updater(tools.arena, new SimdOptimizerKernels(tools.arena), optimizer, { kind: "table", width, workerCount: 1 });
+  }
+
+  get steps(): readonly number[] {
+    return this.#steps;
+  }
+
+  /** Goes on where the servers are. */
+  resume(training: readonly TrainingState[]): void {
+    this.#steps = training.map(({ step }) => step);
+    this.configure(training);
+  }
+
+  /** Takes over the settings that may have changed on the servers. */
+  configure([first]: readonly TrainingState[]): void {
+    if (first === undefined) return;
+    if (this.#raw.spec.optimizer.learningRate !== undefined) this.#updater.setLearningRate(first.learningRate);
+    this.#updater.setSchedule(first.schedule);
+  }
+
+  /** Whether a gradient in the arena may be given, as a server decides it. Throws NOT_FINITE. */
+  admit(gradients: number, floatCount: number): boolean {
+    return this.#updater.admit(gradients, floatCount);
+  }
+
+  /** One step with what all members gave, by position. Throws BAD_REQUEST, ARENA_FULL (P2). */
+  apply(served: ServedRows, given: readonly Gradients[], tiers: RowTiers): void {
+    const { arena } = this.#tools;
+    const { width } = this.#raw.spec;
+    const contributors = this.#steps.map((_, server) => given.filter(({ servers }) => hasServer(servers, server)).length);
+    const total = given.reduce((count, { places }) => count + places.length, 0);
+    const spans = new ArenaSpans(arena);
+    let plan: RowPlan | undefined;
+    try {
+      if (total > 0) {
+        const keys = spans.take(total * KEY_BYTES);
+        const rows = spans.take(total * WORD_BYTES);
+        const gradients = this.#putTogether(served, given, { keys, total }, spans);
+        plan = this.#planFor(given, new BigUint64Array(arena.memory.buffer, keys, total));
+        const summed = (plan?.gradients(gradients, width) ?? gradients).byteOffset;
+        const [distinct, count] = plan === undefined ? [keys, total] : [plan.keysAddress, plan.rowCount];
+        tiers.locate(distinct, count, rows);
+        this.#step(contributors);
+        const parts = plan?.parts.map(({ server, from, keys: own }) => ({ server, from, count: own.length }));
+        const step = { rows, summed, clock: Math.max(...given.map(({ clock }) => clock)), contributors };
+        this.#update(parts ?? [{ server: 0, from: 0, count }], step);
+        tiers.changed(distinct, count, rows);
+      } else this.#step(contributors);
+    } finally {
+      plan?.release();
+      spans.release();
+    }
+  }
+
+  close(): void {
+    this.#updater.close();
+  }
+
+  /** Adds up rows that several members gave, and cuts by server where servers differ in what they do. None where neither is to be done. */
+  #planFor(given: readonly Gradients[], keys: BigUint64Array): RowPlan | undefined {
+    const { optimizer, reduce } = this.#raw.spec;
+    if (this.#steps.length > 1 && (optimizer.type === "lazyAdam" || reduce === "mean")) return this.#raw.planner.plan(keys);
+    return given.filter(({ places }) => places.length > 0).length > 1 ? this.#joiner.plan(keys) : undefined;
+  }
+
+  /** P1: every server that somebody pushed to makes a step. */
+  #step(contributors: readonly number[]): void {
+    this.#steps = this.#steps.map((step, server) => step + ((contributors[server] as number) > 0 ? 1 : 0));
+  }
+
+  /** Keys and scaled gradients of all members, by rank, as a server keeps them until a round is complete. */
+  #putTogether(
+    served: ServedRows,
+    given: readonly Gradients[],
+    { keys, total }: { readonly keys: number; readonly total: number },
+    spans: ArenaSpans,
+  ): Float32Array {
+    const { arena, kernels } = this.#tools;
+    const { width } = this.#raw.spec;
+    const floatCount = total * width;
+    const target = spans.take(floatCount * FLOAT_BYTES);
+    const isHere = given.every(({ values }) => values.buffer === arena.memory.buffer || values.length === 0);
+    const copies = isHere ? 0 : spans.take(floatCount * FLOAT_BYTES);
+    kernels.zero(target, floatCount * FLOAT_BYTES);
+    let at = 0;
+    for (const [position, { places, values, scale }] of given.entries()) {
+      served.copyKeys(position, places, keys + at * KEY_BYTES);
+      const offset = at * width * FLOAT_BYTES;
+      const source = isHere ? values.byteOffset : copies + offset;
+      if (!isHere) arena.floats.set(values, source >>> 2);
+      kernels.axpy(target + offset, source, scale, values.length);
+      at += places.length;
+    }
+    return arena.floats.subarray(target >>> 2, (target >>> 2) + floatCount) as Float32Array;
+  }
+
+  #update(
+    parts: readonly { readonly server: number; readonly from: number; readonly count: number }[],
+    step: { readonly rows: number; readonly summed: number; readonly clock: number; readonly contributors: readonly number[] },
+  ): void {
+    const { width, reduce } = this.#raw.spec;
+    for (const { server, from, count } of parts) {
+      this.#updater.begin({
+        step: Math.max(1, this.#steps[server] as number),
+        scheduleStep: step.clock,
+        gradientScale: reduce === "mean" ? 1 / (step.contributors[server] as number) : 1,
+        workerRank: 0,
+      });
+      this.#updater.updateRows(step.rows + from * WORD_BYTES, count, step.summed + from * width * FLOAT_BYTES);
+    }
+  }
+}
