@@ -15,9 +15,8 @@ if (status !== 0) process.exit(status ?? 1);
 
 for (const path of ["bin", "README.md", "LICENSE", "CHANGELOG.md"]) cpSync(join(root, path), join(dist, path), { recursive: true });
 
-const { name, version, description, license, type, keywords, engines, bin, exports, dependencies } = JSON.parse(
-  readFileSync(join(root, "package.json"), "utf8"),
-);
+const { name, version, description, license, type, keywords, engines, bin, exports, dependencies, peerDependencies, peerDependenciesMeta } =
+  JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const builtExports = Object.fromEntries(
   Object.entries(exports).map(([door, path]) => {
     if (!path.endsWith(".ts")) return [door, path];
@@ -46,5 +45,8 @@ for (const { default: door } of Object.values(builtExports)) {
   writeFileSync(path, `import "${posix.relative(posix.dirname(posix.normalize(door)), GATE)}";\n${readFileSync(path, "utf8")}`);
 }
 
-const manifest = { name, version, description, license, type, keywords, engines, bin, exports: builtExports, dependencies };
+const manifest = {
+  ...{ name, version, description, license, type, keywords, engines, bin },
+  ...{ exports: builtExports, dependencies, peerDependencies, peerDependenciesMeta },
+};
 writeFileSync(join(dist, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);

@@ -1,0 +1,108 @@
+// ps-parameters — the parameters of a jax-js program on the servers: a tree of arrays in, a tree of arrays out. Functions of jax-js stay as they are:
+//
+//   let weights = await parameters.pull();
+//   const gradients = grad(loss)(weights, batch);          weights go in, as a tree
+//   weights = await parameters.step(gradients);            gradients go to the servers, new weights come back
+//
+// Invariants:
+//   P1. Trees that are given are given away, as jax-js's own functions do with arrays: `tree.ref(x)` keeps one. A tree that is refused for its names,
+//       shapes or types stays the caller's.
+//   P2. Trees that are returned have the structure of the one it was created with, new arrays, and one reference each.
+
+import type { Session } from "../../api/session.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { checkGroupOptions, type GroupOptions, type OwnArray, ParameterGroup } from "../parameter-group.ts";
+import { buildTree, type FlatTree, flattenTree, type JaxArray, type TreeStructure } from "./array-tree.ts";
+
+/** What this adapter asks of the module `@jax-js/jax`. */
+export interface JaxModule {
+  readonly numpy: { array(values: OwnArray, options: { shape: number[] }): JaxArray };
+}
+
+export type PsParametersOptions = GroupOptions;
+
+export class PsParameters<T> {
+  /** Of the arrays, by their way from the root: "layers/0/kernel". */
+  readonly names: readonly string[];
+  readonly #jax: JaxModule;
+  readonly #group: ParameterGroup;
+  readonly #shapes: readonly (readonly number[])[];
+  readonly #structure: TreeStructure;
+
+  private constructor(jax: JaxModule, group: ParameterGroup, shapes: readonly (readonly number[])[], structure: TreeStructure) {
+    this.names = group.names;
+    this.#jax = jax;
+    this.#group = group;
+    this.#shapes = shapes;
+    this.#structure = structure;
+  }
+
+  /**
+   * Puts the arrays of a tree on the servers, or takes over what is there: `pull` tells. `jax` is the module that made them. Throws BAD_ARGUMENT,
+   * UNSUPPORTED (an array that is not float32), SPEC_MISMATCH.
+   */
+  static async create<T>(
+    jax: JaxModule,
+    session: Session,
+    tree: T,
+    options: PsParametersOptions,
+    wait: WaitOptions = {},
+  ): Promise<PsParameters<T>> {
+    checkGroupOptions(options, [], "the options of PsParameters.create");
+    const flat = flattenTree(tree);
+    checkFloat32(flat);
+    const shapes = flat.arrays.map(({ shape }) => [...shape]); // An array that was given away has none.
+    const values = await floatsOf(flat.arrays);
+    const weights = flat.names.map((name, i) => ({ name, shape: shapes[i] as number[], values: values[i] as Float32Array }));
+    const group = await ParameterGroup.open(session, weights, options, wait);
+    return new PsParameters<T>(jax, group, shapes, flat.structure);
+  }
+
+  /** The weights, as fresh as their consistency says (P2). */
+  async pull(wait: WaitOptions = {}): Promise<T> {
+    return this.#tree(await this.#group.pull(wait));
+  }
+
+  /** Hands gradients to the servers' optimizer (P1). Ends no clock. Throws BAD_ARGUMENT for a tree of another structure, NOT_FINITE. */
+  async push(gradients: T, wait: WaitOptions = {}): Promise<void> {
+    await this.#group.push(await this.#gradients(gradients), wait);
+  }
+
+  /** One step: gradients pushed (P1), the clock ended, and the weights that the next one begins with (P2). Throws as `push`. */
+  async step(gradients: T, wait: WaitOptions = {}): Promise<T> {
+    return this.#tree(await this.#group.step(await this.#gradients(gradients), wait));
+  }
+
+  /** The values of a tree with the names and shapes of the parameters, in their order. */
+  async #gradients(tree: T): Promise<Float32Array[]> {
+    const flat = flattenTree(tree);
+    const ordered = this.names.flatMap((name) => flat.arrays[flat.names.indexOf(name)] ?? []);
+    if (ordered.length !== this.names.length || flat.names.length !== this.names.length) {
+      const message = `the gradients are those of ${flat.names.join(", ")}; the parameters are ${this.names.join(", ")}`;
+      throw new WeighbridgeError("BAD_ARGUMENT", message);
+    }
+    for (const [i, name] of this.names.entries()) {
+      const [expected, actual] = [this.#shapes[i]?.join(", "), ordered[i]?.shape.join(", ")];
+      if (actual !== expected) throw new WeighbridgeError("BAD_ARGUMENT", `${name} is [${expected}], and its gradient [${actual}]`);
+    }
+    checkFloat32(flat);
+    return await floatsOf(ordered);
+  }
+
+  #tree(values: readonly OwnArray[]): T {
+    const arrays = values.map((value, i) => this.#jax.numpy.array(value, { shape: [...(this.#shapes[i] as readonly number[])] }));
+    return buildTree(this.#structure, arrays) as T;
+  }
+}
+
+function checkFloat32({ names, arrays }: FlatTree): void {
+  for (const [i, { dtype }] of arrays.entries()) {
+    if (dtype !== "float32") throw new WeighbridgeError("UNSUPPORTED", `the servers hold float32; ${names[i]} is of ${dtype}`);
+  }
+}
+
+/** Gives the arrays away (P1). */
+async function floatsOf(arrays: readonly JaxArray[]): Promise<Float32Array[]> {
+  return await Promise.all(arrays.map(async (array) => (await array.data()) as Float32Array));
+}

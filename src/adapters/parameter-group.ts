@@ -1,0 +1,146 @@
+// parameter-group — the weights of a model of another framework, as tensors on the servers: opened together, and one step of training for all of
+// them. Knows arrays of floats and names; which framework they come from, the folders beside it know.
+//
+//   step:  push of every gradient ──► clock ──► pull of every weight, the first one first      all under way at once, in this order on every link
+//
+// Invariants:
+//   G1. The weights begin with what the first worker brought; what was trained or restored is kept, whoever comes later.
+//   G2. A step that is refused for its gradients (names, lengths, NaN) has pushed nothing and has not ended the clock.
+//   G3. Weights that were pulled are in new arrays, which belong to the caller.
+
+import type { Consistency } from "../api/consistency.ts";
+import { checkOptions } from "../api/known-options.ts";
+import type { Session } from "../api/session.ts";
+import type { Tensor } from "../api/tensor.ts";
+import type { WaitOptions } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
+import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
+import { allEnded } from "../worker/function-client.ts";
+
+export type GroupOptions = {
+  /** What the servers do with a gradient. */
+  readonly optimizer: OptimizerSpec;
+  /** Defaults to BSP with the mean over workers: losses of frameworks are means over a worker's own batch. */
+  readonly consistency?: Consistency;
+  /** Goes before the names of the weights: two models of one job need two of them. Defaults to nothing. */
+  readonly prefix?: string;
+  /** Whether a step ends the worker's clock. Defaults to true; with false, call `session.clock()` where your iteration ends. */
+  readonly endsClock?: boolean;
+  /** What links carry instead of values as they are. */
+  readonly link?: Partial<LinkEncoding>;
+};
+
+export const GROUP_OPTIONS: readonly string[] = ["optimizer", "consistency", "prefix", "endsClock", "link"];
+
+/** A weight as a framework has it. */
+export type Weight = { readonly name: string; readonly shape: readonly number[]; readonly values: Float32Array };
+
+/** One that nobody else has, in memory of its own. */
+export type OwnArray = Float32Array<ArrayBuffer>;
+
+const MEAN_OVER_WORKERS: Consistency = { bsp: true, reduce: "mean" };
+
+export class ParameterGroup {
+  /** Without the prefix, in the order in which they were given. */
+  readonly names: readonly string[];
+  readonly #session: Session;
+  readonly #tensors: readonly Tensor[];
+  readonly #endsClock: boolean;
+  readonly #refusesNotFinite: boolean;
+
+  private constructor(session: Session, names: readonly string[], tensors: readonly Tensor[], options: GroupOptions) {
+    this.names = names;
+    this.#session = session;
+    this.#tensors = tensors;
+    this.#endsClock = options.endsClock ?? true;
+    this.#refusesNotFinite = resolveOptimizer(options.optimizer).nonFinite === "refuse";
+  }
+
+  /** Makes the tensors that are not there yet, and offers them these values to begin with (G1). Throws BAD_ARGUMENT, SPEC_MISMATCH, NOT_FINITE. */
+  static async open(session: Session, weights: readonly Weight[], options: GroupOptions, wait: WaitOptions = {}): Promise<ParameterGroup> {
+    const { optimizer, consistency = MEAN_OVER_WORKERS, prefix = "", link } = options;
+    const names = weights.map(({ name }) => name);
+    checkNames(names);
+    const common = { optimizer, consistency, ...(link === undefined ? {} : { link }) };
+    const tensors = await Promise.all(weights.map(({ name, shape }) => session.tensor(prefix + name, { shape, ...common }, wait)));
+    const group = new ParameterGroup(session, names, tensors, options);
+    const values = weights.map((weight) => weight.values);
+    group.#check(values, "the first values of");
+    await Promise.all(tensors.map((tensor, i) => tensor.start(values[i] as Float32Array, wait)));
+    return group;
+  }
+
+  /** All weights as they are on the servers, as fresh as their consistency says. */
+  async pull(wait: WaitOptions = {}): Promise<OwnArray[]> {
+    const values: OwnArray[] = [];
+    await allEnded(this.#pulls(values, wait));
+    return values;
+  }
+
+  /** Pushes gradients, in the order of `names`; undefined: none for that weight. They belong to the call until it settles. Ends no clock. */
+  async push(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions = {}): Promise<void> {
+    this.#check(gradients, "the gradient of");
+    await allEnded(this.#pushes(gradients, wait));
+  }
+
+  /** A push, the end of the clock, and a pull of what the next one begins with. Rejects when all of its calls have ended and one of them failed. */
+  async step(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions = {}): Promise<OwnArray[]> {
+    this.#check(gradients, "the gradient of");
+    const pushes = this.#pushes(gradients, wait);
+    if (this.#endsClock) this.#session.clock();
+    const values: OwnArray[] = [];
+    await allEnded([...pushes, ...this.#pulls(values, wait)]);
+    return values;
+  }
+
+  #pushes(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions): Promise<void>[] {
+    return this.#tensors.flatMap((tensor, i) => {
+      const gradient = gradients[i];
+      return gradient === undefined ? [] : [tensor.push(gradient, { ...wait, priority: -i })];
+    });
+  }
+
+  #pulls(values: OwnArray[], wait: WaitOptions): Promise<void>[] {
+    return this.#tensors.map(async (tensor, i) => {
+      const value = new Float32Array(tensor.size); // G3
+      await tensor.pull(value, { ...wait, priority: -i });
+      values[i] = value;
+    });
+  }
+
+  /** G2 */
+  #check(arrays: readonly (Float32Array | undefined)[], what: string): void {
+    for (const [i, tensor] of this.#tensors.entries()) {
+      const array = arrays[i];
+      if (array === undefined) continue;
+      if (array.length !== tensor.size) {
+        throw new WeighbridgeError("VALUE_LENGTH", `${what} ${tensor.name} has ${array.length} elements; ${tensor.size} were expected`);
+      }
+      if (!this.#refusesNotFinite) continue;
+      const index = firstNotFinite(array);
+      if (index >= 0) {
+        const message = `element ${index} of ${what} ${tensor.name} is ${array[index]}; nothing was pushed`;
+        throw new WeighbridgeError("NOT_FINITE", message);
+      }
+    }
+  }
+}
+
+/** Throws BAD_ARGUMENT for options that do not exist, or without an optimizer, before anything of the framework is touched. */
+export function checkGroupOptions(options: GroupOptions, more: readonly string[], what: string): void {
+  checkOptions(options, [...GROUP_OPTIONS, ...more], what);
+  resolveOptimizer(options.optimizer);
+}
+
+function checkNames(names: readonly string[]): void {
+  if (names.length === 0) throw new WeighbridgeError("BAD_ARGUMENT", "there are no weights to put on the servers");
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", `two weights have the name ${JSON.stringify(twice)}`);
+}
+
+function firstNotFinite(values: Float32Array): number {
+  let total = 0; // a NaN or an infinity stays in it to the end; that of finite float32 cannot leave float64
+  for (let i = 0; i < values.length; i++) total += values[i] as number;
+  return Number.isFinite(total) ? -1 : values.findIndex((value) => !Number.isFinite(value));
+}

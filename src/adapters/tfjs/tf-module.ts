@@ -1,0 +1,41 @@
+// tf-module — what this adapter asks of TensorFlow.js, by shape alone: `@tensorflow/tfjs-core` and all packages that pass it on have it. The module
+// is handed in by the user, so that there is one of it in the process, and no dependency here.
+
+export interface TfTensor {
+  readonly shape: readonly number[];
+  readonly dtype: string;
+  data(): Promise<unknown>;
+  clone(): TfTensor;
+  dispose(): void;
+}
+
+export interface TfVariable extends TfTensor {
+  readonly name: string;
+  readonly trainable: boolean;
+  assign(value: TfTensor): void;
+}
+
+/** A weight of a layer, as models list them; reads as a variable. */
+export interface TfLayerVariable {
+  read(): TfTensor;
+}
+
+/** Gradients as TensorFlow.js passes them on. A weight that the loss does not depend on has null. */
+export type TfGradients =
+  | Readonly<Record<string, TfTensor | null>>
+  | readonly { readonly name: string; readonly tensor: TfTensor | null }[];
+
+/** What tf.Optimizer does for those who extend it. */
+export interface TfOptimizer {
+  minimize(loss: () => TfTensor, returnCost?: boolean, variables?: readonly TfVariable[]): TfTensor | null;
+  computeGradients(loss: () => TfTensor, variables?: readonly TfVariable[]): unknown;
+  incrementIterations(): void;
+}
+
+/** `O` is the module's own type of an optimizer. */
+export interface TfModule<O = object> {
+  readonly Optimizer: abstract new () => O;
+  tensor(values: Float32Array, shape: number[], dtype: "float32"): TfTensor;
+  keep(tensor: TfTensor): TfTensor;
+  engine(): { readonly registeredVariables: Readonly<Record<string, TfVariable>> };
+}
