@@ -1,6 +1,9 @@
 // connect — Goal: a cluster inside one process does what users of the modern API are promised.
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../functions/ps-function.ts";
@@ -135,6 +138,32 @@ test("an optimizer is applied to what is pushed", async () => {
   await w.configure({ learningRate: 0.25 });
   await w.push(Float32Array.of(1, -2));
   assert.deepEqual([...(await w.pull())], [0.25, 2.5]);
+});
+
+test("a tensor begins with the values of the first worker, over blocks and servers, and one restored or trained keeps its own", async () => {
+  const checkpointDir = mkdtempSync(join(tmpdir(), "wb-"));
+  try {
+    const size = 300_000;
+    const values = Float32Array.from({ length: size }, (_, i) => i);
+    const options = { shape: [size], optimizer: { type: "sgd", learningRate: 1 } } as const;
+    {
+      await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2, checkpointDir });
+      const [mine, theirs] = await Promise.all(cluster.sessions.map((session) => session.tensor("w", options)));
+      assert.ok(mine !== undefined && theirs !== undefined);
+      await assert.rejects(mine.start(new Float32Array(3)), (error) => isWeighbridgeError(error, "VALUE_LENGTH"));
+      assert.equal(await mine.start(values), true);
+      assert.equal(await theirs.start(new Float32Array(size)), false);
+      assert.deepEqual(await theirs.pull(), values);
+      for (const session of cluster.sessions) session.clock();
+      await cluster.session.checkpoint();
+    }
+    await using cluster = await EmbeddedCluster.start({ servers: 3, checkpointDir, restore: checkpointDir });
+    const w = await cluster.session.tensor("w", options);
+    assert.equal(await w.start(new Float32Array(size)), false);
+    assert.deepEqual(await w.pull(), values);
+  } finally {
+    rmSync(checkpointDir, { recursive: true });
+  }
 });
 
 test("BSP: a clock's gradients count together at its end, and a read of the next clock waits for everybody", async () => {

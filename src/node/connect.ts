@@ -94,7 +94,7 @@ export class EmbeddedCluster {
       ...range(servers).map((rank) =>
         node("server", rank, { listenAddress: `memory://server-${rank}`, functions, arenaBytesMax, ...checkpoints }),
       ),
-      ...range(workers).map((rank) => node("worker", rank)),
+      ...range(workers).map((rank) => node("worker", rank, { meshAddress: `memory://worker-${rank}` })),
     ]);
     for (const office of offices) if (!office.isWorker) office.finalize().catch(() => {}); // they stay until the last worker has closed
     const sessions = await Promise.all(offices.filter(({ isWorker }) => isWorker).map((office) => Session.open(office)));

@@ -8,6 +8,13 @@ import type { NodeConfig } from "./config/node-config.ts";
 import { formatTcpAddress } from "./transport/socket-address.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 
+/**
+ * A message there is one message: nothing urgent can pass the rest of a long one, so it is handed over in larger pieces than our own protocol's
+ * blocks, and its node is not kept from asking for the next one in the middle. It saves some of the system's time for each long pull.
+ */
+const WRITE_BYTES_MAX = 2 * 1024 * 1024;
+const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
+
 /** Whether this node speaks ps-lite's protocol. */
 export function speaksPslite({ van }: NodeConfig): boolean {
   return van !== "weighbridge";
@@ -17,7 +24,7 @@ export function speaksPslite({ van }: NodeConfig): boolean {
 export function psliteOptions(
   config: NodeConfig,
   { clock, log }: { readonly clock: Clock; readonly log: Log },
-): Pick<PostofficeOptions, "transport" | "schedulerAddress" | "listenAddress" | "resendTimeoutMs" | "faults"> {
+): Pick<PostofficeOptions, "transport" | "schedulerAddress" | "listenAddress" | "resendTimeoutMs" | "faults" | "limits"> {
   const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, port, faults, resendTimeoutMs } = config;
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
   const transport = new PsliteVan({
@@ -42,5 +49,11 @@ export function psliteOptions(
     listenAddress,
     resendTimeoutMs: 0,
     faults: undefined,
+    limits: {
+      queuedMax: config.outboxMessagesMax,
+      inFlightBytesMax: config.outboxBytesMax,
+      writeBytesMax: WRITE_BYTES_MAX,
+      answerBytesMax: ANSWER_BYTES_MAX,
+    },
   };
 }

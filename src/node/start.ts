@@ -11,6 +11,8 @@ import { ServerFiles } from "./checkpoint/server-files.ts";
 import { loadConfig } from "./config/config.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
 import { loadFunctions } from "./function-module.ts";
+import { hugePages } from "./huge-pages.ts";
+import { inlineDeeply } from "./inlining.ts";
 import { psliteOptions, speaksPslite } from "./pslite-transport.ts";
 import { realClock } from "./real-clock.ts";
 import { textLog } from "./text-log.ts";
@@ -34,6 +36,7 @@ export async function startNode(
   options: Pick<PostofficeOptions, "startBarrier" | "onRoster"> = {},
 ): Promise<Postoffice> {
   const { role, serverCount, workerCount, rank, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, resendTimeoutMs } = config;
+  inlineDeeply();
   const clock = realClock();
   let office: Postoffice | undefined;
   const log = textLog({ level: config.logLevel, who: () => (office === undefined || office.nodeId === 0 ? role : nameOf(office.nodeId)) });
@@ -42,7 +45,9 @@ export async function startNode(
     serverCount,
     workerCount,
     schedulerAddress: schedulerAddress(config),
-    ...(role === "server" ? { listenAddress: serverAddress(config), advertise: (bound: Address) => advertised(config, bound) } : {}),
+    ...(role === "server" ? { listenAddress: listenAddress(config, config.port) } : {}),
+    ...(role === "worker" && !speaksPslite(config) ? { meshAddress: listenAddress(config, 0) } : {}),
+    advertise: (bound: Address) => advertised(config, bound),
     rank,
     label: config.nodeId ?? `${hostname()}:${process.pid}`,
     transport: new SocketTransport({ clock, log, loop: config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined }),
@@ -58,7 +63,7 @@ export async function startNode(
     arenaBytesMax: config.arenaBytesMax,
     compression: zstd(),
     ...(role === "server" && config.functions !== undefined ? { functions: await loadFunctions(config.functions) } : {}),
-    ...(role === "server" ? checkpointOptions(config) : {}),
+    ...(role === "server" ? { ...checkpointOptions(config), onMemory: await hugePages({ log }) } : {}),
     jobId: randomUUID(),
     incarnation: Date.now(),
     ...(speaksPslite(config)
@@ -89,7 +94,8 @@ export function schedulerAddress({ transport, socketDir, schedulerHost, schedule
   return tcpAddress(role === "scheduler" ? host : schedulerHost, schedulerPort);
 }
 
-function serverAddress({ transport, socketDir, schedulerPort, host, port }: NodeConfig): Address {
+/** Where a server listens, and a worker for other workers. */
+function listenAddress({ transport, socketDir, schedulerPort, host }: NodeConfig, port: number): Address {
   if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}-${process.pid}-${randomUUID().slice(0, 8)}.sock`)}`;
   return tcpAddress(host, port);
 }

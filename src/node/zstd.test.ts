@@ -6,7 +6,9 @@ import { zstdCompressSync } from "node:zlib";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
+import { codecStage } from "../wire/codecs/codec-stage.ts";
 import { compressPayload, decompressPayload, isCompressible, plainBytesOf } from "../wire/codecs/general-compression.ts";
+import { PayloadCodec } from "../wire/codecs/payload-codec.ts";
 import { zstd } from "./zstd.ts";
 
 const badRequest = (error: unknown): boolean => isWeighbridgeError(error, "BAD_REQUEST");
@@ -28,6 +30,22 @@ test("sparse gradients shrink at least eight times, and come back as they were",
   const back = new Uint8Array(plainBytesOf(compressed, source.length));
   decompressPayload(zstd(), compressed, back);
   assert.deepEqual(back, Uint8Array.from(source));
+});
+
+test("of a sparse payload of a link the zeros are packed away first: fewer bytes than zstd makes of them", () => {
+  const context = codecStage();
+  const { arena } = context;
+  const codec = new PayloadCodec(context, "f32", zstd());
+  const shape = { rowCount: 500, width: 100 };
+  const values = gradient(50_000, 0.05);
+  const source = arena.allocate(values.length);
+  const target = arena.allocate(codec.encodeBound(shape));
+  arena.bytes.set(values, source);
+  const byteCount = codec.encode({ ...shape, source, target });
+  assert.ok(byteCount < compressPayload(zstd(), values, new Uint8Array(values.length)), `${byteCount} bytes`);
+  const back = arena.allocate(values.length);
+  codec.decode({ ...shape, source: target, byteCount, target: back });
+  assert.deepEqual(arena.bytes.slice(back, back + values.length), Uint8Array.from(values));
 });
 
 test("dense gradients and short payloads travel as they are", () => {

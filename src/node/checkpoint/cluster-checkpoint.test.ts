@@ -364,3 +364,15 @@ test("a worker cannot name a path: only what was begun is written or committed",
   assert.deepEqual(readdirSync(folder.path), []);
   assert.equal((await cluster.session.checkpoint()).step, 0);
 });
+
+test("a note of the job's own comes back word for word, and is left out where there is none", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ checkpointDir: folder.path });
+  await cluster.session.tensor("w", { shape: [1] });
+  const note = { epoch: 3, step: 12, plan: { task: "lenet", rates: [0.1, 0.01] } };
+  for (const wanted of [note, undefined]) {
+    const { path } = await cluster.session.checkpoint({ note: wanted });
+    await using reader = await CheckpointReader.open(path);
+    assert.deepEqual(reader.manifest.state.note, wanted);
+  }
+});

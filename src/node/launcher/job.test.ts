@@ -70,3 +70,40 @@ test("an end by a signal names it", async () => {
   assert.ok(outcome.kind === "failed");
   assert.equal(endText(outcome.culprit), "a was ended by SIGKILL");
 });
+
+test("goes on without a process that can be done without, as long as that is so", async () => {
+  const asked: string[][] = [];
+  const isDispensable: JobOptions["isDispensable"] = ({ plan }, running) => {
+    asked.push([plan.name, ...running.map(({ name }) => name)]);
+    return running.length > 0;
+  };
+  const plans = [processPlan("a", WAIT), processPlan("b", `process.on("SIGUSR2", () => process.exit(0)); ${WAIT}`)];
+  for (const lastSignal of ["SIGUSR2", "SIGKILL"] as const) {
+    const { job, up, processes } = start(plans, { isDispensable });
+    await up;
+    processes[0]?.signal("SIGKILL");
+    await processes[0]?.ended;
+    processes[1]?.signal(lastSignal);
+    const outcome = await job.outcome;
+    if (lastSignal === "SIGUSR2") assert.deepEqual(outcome, { kind: "done" });
+    else assert.ok(outcome.kind === "failed" && outcome.culprit.plan.name === "b");
+  }
+  assert.deepEqual(asked, [["a", "b"], ["a", "b"], ["b"]]);
+});
+
+test("the others are told why the job ends before they are ended", async () => {
+  const listens = `
+    const pipe = new (require("node:net").Socket)({ fd: 3 });
+    pipe.on("data", (word) => { console.log("told: " + word); process.exit(0); });
+    process.on("SIGTERM", () => {});
+    console.log("up");`;
+  const { job, up, processes } = start([processPlan("a", listens), processPlan("b", WAIT)]);
+  let text = "";
+  processes[0]?.stdout.on("data", (chunk: Buffer) => {
+    text += chunk.toString();
+  });
+  await up;
+  processes[1]?.signal("SIGKILL");
+  assert.equal((await job.outcome).kind, "failed");
+  assert.match(text, /told: b was ended by SIGKILL/);
+});

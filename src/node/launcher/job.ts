@@ -6,12 +6,12 @@
 //
 // Invariants:
 //   J1. When `outcome` is fulfilled no process of the job is running.
-//   J2. The first that fails is the reason; how the others end after that tells nothing.
+//   J2. The first that fails, and is not one that can be done without, is the reason; the others are told it; how they end after that tells nothing.
 //   J3. Only processes that this job started are signalled, and only while they run.
 
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { NodeProcess, type ProcessEnd } from "./node-process.ts";
+import { endText, NodeProcess, type ProcessEnd } from "./node-process.ts";
 import { GRACE_MS } from "./watch-pipe.ts";
 
 export type JobOutcome =
@@ -25,6 +25,10 @@ export type JobOptions = {
   readonly attach: (process: NodeProcess) => void;
   /** Told as soon as the job has failed, before the others were ended. */
   readonly onFailure?: (culprit: ProcessEnd) => void;
+  /** Whether the job goes on without a process that failed, while these run. By default it does not. */
+  readonly isDispensable?: (end: ProcessEnd, running: readonly ProcessPlan[]) => boolean;
+  /** What the others are told about the first that failed; `endText` by default. */
+  readonly wordFor?: (culprit: ProcessEnd) => string;
   readonly graceMs?: number;
 };
 
@@ -54,7 +58,12 @@ export class Job {
 
   #ended(end: ProcessEnd): void {
     if (end.exitCode === 0 || this.#ending !== undefined) return; // J2
+    const running = this.#processes.filter(({ isRunning }) => isRunning);
+    const plans = running.map(({ plan }) => plan);
+    if (this.#options.isDispensable?.(end, plans) === true) return;
     this.#options.onFailure?.(end);
+    const { wordFor = endText } = this.#options;
+    for (const process of running) process.tell(wordFor(end));
     this.#end({ kind: "failed", culprit: end }, "SIGTERM");
   }
 

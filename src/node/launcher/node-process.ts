@@ -2,7 +2,7 @@
 // launcher alone, which decides what its processes get, and signals reach whatever the process started as well.
 
 import { type ChildProcess, spawn } from "node:child_process";
-import type { Readable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import { ErrorTail } from "./error-tail.ts";
@@ -50,6 +50,12 @@ export class NodeProcess {
 
   get isRunning(): boolean {
     return this.#isRunning;
+  }
+
+  /** Writes a line to the pipe that it may watch (launcher-pipe.ts). */
+  tell(word: string): void {
+    const pipe = this.#child.stdio[WATCH_FD] as Writable | null | undefined;
+    if (this.#isRunning) pipe?.write(`${word}\n`);
   }
 
   /** Does nothing to a process that has ended. */

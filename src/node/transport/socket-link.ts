@@ -87,11 +87,22 @@ export class SocketLink implements Link {
       return;
     }
     const { socket } = this;
-    this.#unflushed.push(flushed);
+    const wasIdle = socket.writableLength === 0;
     socket.cork();
-    for (let i = 0; i < last; i++) socket.write(chunks[i] as Uint8Array);
-    socket.write(chunks[last] as Uint8Array, this.#written);
+    for (const chunk of chunks) socket.write(chunk);
     socket.uncork();
+    this.#whenFlushed(wasIdle, flushed);
+  }
+
+  /** What the system took at once needs no callback, which would cost a tick. Where it did not, an empty write behind it tells when it has. */
+  #whenFlushed(wasIdle: boolean, flushed: () => void): void {
+    const { socket } = this;
+    if (wasIdle && socket.writableLength === 0) {
+      flushed();
+      return;
+    }
+    this.#unflushed.push(flushed);
+    socket.write(EMPTY, this.#written);
   }
 
   /**

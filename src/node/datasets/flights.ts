@@ -1,0 +1,162 @@
+// flights — departures in the United States in the first months of 2001, as the npm package vega-datasets brings them: three million, in order of time.
+// Column by column, as whoever makes features of them wants it; airports are numbers, whose names are listed.
+
+import { readFileSync } from "node:fs";
+import { zstdDecompressSync } from "node:zlib";
+import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { packageFile } from "./package-file.ts";
+
+const MAGIC = "PAR1";
+const READER = "hyparquet";
+/** The columns we read, and of which kind a value is. */
+const COLUMNS = {
+  date: (value: unknown): boolean => value instanceof Date,
+  delay: (value: unknown): boolean => typeof value === "bigint",
+  distance: (value: unknown): boolean => typeof value === "bigint",
+  origin: (value: unknown): boolean => typeof value === "string",
+  destination: (value: unknown): boolean => typeof value === "string",
+} as const;
+type Column = keyof typeof COLUMNS;
+
+export type Flights = {
+  readonly count: number;
+  /** Of departure, local: hour 0 to 23, weekday 0 (Sunday) to 6, month 0 to 11. */
+  readonly hours: Uint8Array;
+  readonly weekdays: Uint8Array;
+  readonly months: Uint8Array;
+  /** Places in `airports`. */
+  readonly origins: Uint16Array;
+  readonly destinations: Uint16Array;
+  readonly distancesMiles: Uint16Array;
+  /** Minutes behind the plan; below 0 ahead of it. */
+  readonly delaysMin: Int16Array;
+  /** The names of all airports that occur, ascending: equal ranges give equal numbers. */
+  readonly airports: readonly string[];
+};
+
+export type FlightsOptions = {
+  /** How many, from the first on. */
+  readonly count: number;
+  /** A parquet file with the same columns; by default that of the package. */
+  readonly path?: string | undefined;
+};
+
+/** Throws DATASET_MISSING, DATASET_FOREIGN or DATASET_TORN, naming the file, and BAD_ARGUMENT when there are fewer. */
+export async function readFlights({
+  count,
+  path = packageFile("vega-datasets", "data/flights-3m.parquet"),
+}: FlightsOptions): Promise<Flights> {
+  const file = readParquet(path);
+  const { parquetMetadata, parquetRead } = await reader();
+  const compressors = { ZSTD: (page: Uint8Array): Uint8Array => zstdDecompressSync(page) };
+  const columns: Record<Column, unknown[]> = { date: [], delay: [], distance: [], origin: [], destination: [] };
+  let rowCount: number;
+  try {
+    const metadata = parquetMetadata(file);
+    rowCount = Number(metadata.num_rows);
+    checkColumns(
+      path,
+      metadata.schema.map(({ name }) => name),
+    );
+    if (count <= rowCount) {
+      await parquetRead({
+        file,
+        metadata,
+        columns: Object.keys(COLUMNS),
+        rowEnd: count,
+        compressors,
+        onChunk: ({ columnName, columnData, rowStart }) => place(columns[columnName as Column], columnData, rowStart),
+      });
+    }
+  } catch (error) {
+    if (error instanceof WeighbridgeError) throw error;
+    throw new WeighbridgeError("DATASET_TORN", `${path} cannot be read to its end: ${reasonOf(error)}`, { cause: error });
+  }
+  if (count > rowCount) throw new WeighbridgeError("BAD_ARGUMENT", `${path} has ${rowCount} flights, and ${count} were asked for`);
+  checkValues(path, columns, count);
+  return flightsOf(columns, count);
+}
+
+/** The file's bytes, if they begin and end as such a file does. */
+function readParquet(path: string): ArrayBuffer {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(path);
+  } catch (error) {
+    throw new WeighbridgeError("DATASET_MISSING", `${path} cannot be read: ${reasonOf(error)}`, { cause: error });
+  }
+  const [head, tail] = [bytes.toString("latin1", 0, MAGIC.length), bytes.toString("latin1", bytes.length - MAGIC.length)];
+  if (head !== MAGIC) {
+    throw new WeighbridgeError(
+      "DATASET_FOREIGN",
+      `${path} is no parquet file: it begins with ${JSON.stringify(head)}, expected "${MAGIC}"`,
+    );
+  }
+  if (tail !== MAGIC || bytes.length < 2 * MAGIC.length) {
+    throw new WeighbridgeError(
+      "DATASET_TORN",
+      `${path} is not whole: after ${bytes.length} bytes it ends with ${JSON.stringify(tail)}, expected "${MAGIC}"`,
+    );
+  }
+  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
+}
+
+async function reader(): Promise<typeof import("hyparquet")> {
+  try {
+    return await import("hyparquet");
+  } catch (error) {
+    throw new WeighbridgeError(
+      "DATASET_MISSING",
+      `the flights are read with the npm package ${READER}, which is not installed (npm install ${READER}): ${reasonOf(error)}`,
+      { cause: error },
+    );
+  }
+}
+
+function checkColumns(path: string, names: readonly string[]): void {
+  const missing = Object.keys(COLUMNS).filter((column) => !names.includes(column));
+  if (missing.length === 0) return;
+  throw new WeighbridgeError(
+    "DATASET_FOREIGN",
+    `${path} is another data set: expected columns ${Object.keys(COLUMNS).join(", ")}; ${missing.join(", ")} is missing`,
+  );
+}
+
+function checkValues(path: string, columns: Readonly<Record<Column, unknown[]>>, count: number): void {
+  for (const [name, isOfKind] of Object.entries(COLUMNS)) {
+    const values = columns[name as Column];
+    const bad = values.findIndex((value) => !isOfKind(value));
+    if (bad !== -1 || values.length < count) {
+      const found = bad === -1 ? `${values.length} values of ${count}` : `${String(values[bad])} in row ${bad}`;
+      throw new WeighbridgeError("DATASET_FOREIGN", `${path} is another data set: column ${name} has ${found}`);
+    }
+  }
+}
+
+function place(values: unknown[], chunk: ArrayLike<unknown>, rowStart: number): void {
+  for (let i = 0; i < chunk.length; i++) values[rowStart + i] = chunk[i];
+}
+
+function flightsOf(columns: Readonly<Record<Column, unknown[]>>, count: number): Flights {
+  // A row group is read whole: what lies behind the last flight is cut off.
+  const [dates, delays, distances, origins, destinations] = [
+    columns.date as Date[],
+    columns.delay as bigint[],
+    columns.distance as bigint[],
+    columns.origin as string[],
+    columns.destination as string[],
+  ].map((values) => values.slice(0, count)) as [Date[], bigint[], bigint[], string[], string[]];
+  const airports = [...new Set([...origins, ...destinations])].sort();
+  const placeOf = new Map(airports.map((name, at) => [name, at]));
+  return {
+    count,
+    hours: Uint8Array.from(dates, (date) => date.getUTCHours()),
+    weekdays: Uint8Array.from(dates, (date) => date.getUTCDay()),
+    months: Uint8Array.from(dates, (date) => date.getUTCMonth()),
+    origins: Uint16Array.from(origins, (name) => placeOf.get(name) ?? 0),
+    destinations: Uint16Array.from(destinations, (name) => placeOf.get(name) ?? 0),
+    distancesMiles: Uint16Array.from(distances, Number),
+    delaysMin: Int16Array.from(delays, Number),
+    airports,
+  };
+}

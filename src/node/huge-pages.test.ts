@@ -1,0 +1,55 @@
+// Goal: a server's memory is advised where that is possible, and nothing happens where it is not.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Log, SILENT_LOG } from "../base/log.ts";
+import { hugePages, type NativeCalls } from "./huge-pages.ts";
+
+const memory = new WebAssembly.Memory({ initial: 4, maximum: 4, shared: true });
+
+/** Native calls that note what they were asked, and answer with `result`. */
+function noted(result: number): { readonly calls: unknown[][]; readonly nativeCalls: () => Promise<NativeCalls> } {
+  const calls: unknown[][] = [];
+  const load = (library: string) => ({
+    func: (declaration: string) => (address: Uint8Array, byteCount: number, advice: number) => {
+      calls.push([library, declaration, address.buffer === memory.buffer, address.byteOffset, byteCount, advice]);
+      return result;
+    },
+  });
+  return { calls, nativeCalls: () => Promise.resolve({ load }) };
+}
+
+test("the whole memory is advised", async () => {
+  const { calls, nativeCalls } = noted(0);
+  const advise = await hugePages({ log: SILENT_LOG, platform: "linux", nativeCalls });
+  advise?.(memory);
+  assert.deepEqual(calls, [["libc.so.6", "int madvise(void *address, size_t byteCount, int advice)", true, 0, 4 * 65_536, 14]]);
+});
+
+test("a system that refuses is told of and does no harm (H1)", async () => {
+  const told: string[] = [];
+  const log: Log = { ...SILENT_LOG, debug: (text) => told.push(text) };
+  const advise = await hugePages({ log, platform: "linux", nativeCalls: noted(-1).nativeCalls });
+  advise?.(memory);
+  assert.deepEqual(told, ["the system gives no huge pages"]);
+});
+
+test("without native calls, or on another system, there is nothing to do (H1)", async () => {
+  const missing = (): Promise<NativeCalls> => Promise.reject(new Error("Cannot find package"));
+  assert.equal(await hugePages({ log: SILENT_LOG, platform: "linux", nativeCalls: missing }), undefined);
+  const { calls, nativeCalls } = noted(0);
+  assert.equal(await hugePages({ log: SILENT_LOG, platform: "darwin", nativeCalls }), undefined);
+  assert.deepEqual(calls, []);
+});
+
+test("koffi's own call succeeds on a memory, where it is installed", async (t) => {
+  const told: string[] = [];
+  const log: Log = { ...SILENT_LOG, debug: (text) => told.push(text) };
+  const advise = await hugePages({ log });
+  if (advise === undefined) {
+    t.skip("no koffi here, or no Linux");
+    return;
+  }
+  advise(new WebAssembly.Memory({ initial: 64, maximum: 64, shared: true }));
+  assert.ok(told.every((text) => text === "the system gives no huge pages"));
+});

@@ -1,0 +1,45 @@
+// huge-pages — asks the system to back a server's memory with pages of 2 MiB. A table of some hundred megabytes is read at random, and with
+// pages of 4 KiB nearly every row costs a walk through the page tables on top of its own cache misses. Linux gives large pages to whoever
+// asks (transparent huge pages on "madvise", the usual setting); asking takes a native call, which koffi makes where it is installed.
+//
+// Invariants:
+//   H1. It is advice: without Linux, without koffi, or with a system that refuses, a server works the same, only slower.
+
+import type { Log } from "../base/log.ts";
+
+/** From <sys/mman.h>. */
+const MADV_HUGEPAGE = 14;
+
+/** What we use of koffi. */
+export type NativeCalls = {
+  load(library: string): { func(declaration: string): (address: Uint8Array, byteCount: number, advice: number) => number };
+};
+
+export type HugePagesOptions = {
+  readonly log: Log;
+  readonly platform?: string;
+  /** Rejects where there is none. For tests. */
+  readonly nativeCalls?: () => Promise<NativeCalls>;
+};
+
+/** What to do with a new memory; undefined where nothing can be done (H1). */
+export async function hugePages(options: HugePagesOptions): Promise<((memory: WebAssembly.Memory) => void) | undefined> {
+  const { log, platform = process.platform, nativeCalls = koffi } = options;
+  if (platform !== "linux") return undefined;
+  try {
+    const { load } = await nativeCalls();
+    const madvise = load("libc.so.6").func("int madvise(void *address, size_t byteCount, int advice)");
+    return ({ buffer }) => {
+      if (madvise(new Uint8Array(buffer), buffer.byteLength, MADV_HUGEPAGE) !== 0) log.debug("the system gives no huge pages");
+    };
+  } catch (thrown) {
+    log.debug("no huge pages: koffi is not installed, or does not work here", { reason: String(thrown) });
+    return undefined;
+  }
+}
+
+/** An optional dependency: its types are not there where it is not. */
+async function koffi(): Promise<NativeCalls> {
+  const name = "koffi";
+  return ((await import(name)) as { readonly default: NativeCalls }).default;
+}

@@ -1,0 +1,62 @@
+// model-files — safetensors files of models in a directory: written beside their names first, then renamed, so that a name always stands for a whole file.
+
+import { readFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { WeighbridgeError } from "../base/errors.ts";
+import {
+  type ModelCheckpointOptions as CallbackOptions,
+  ModelCheckpoint as CheckpointCallback,
+  type ModelFiles,
+} from "../training/callbacks/model-checkpoint.ts";
+import type { Model, OpenOptions } from "../training/model.ts";
+import { attempt, type FileLayer, realFiles, writeFully } from "./checkpoint/file-layer.ts";
+
+export function modelFiles(directory: string, layer: FileLayer = realFiles): ModelFiles {
+  const at = (name: string): string => join(resolve(directory), name);
+  return {
+    async write(name, bytes) {
+      const path = at(name);
+      const half = `${path}.tmp`;
+      await attempt(`cannot write ${path}`, async () => {
+        await layer.makeDirectory(dirname(path));
+        await layer.remove(half);
+        const file = await layer.create(half);
+        try {
+          await writeFully(file, bytes, 0, path);
+          await file.sync();
+        } finally {
+          await file.close();
+        }
+        await layer.rename(half, path);
+        await layer.syncDirectory(dirname(path));
+      });
+      return path;
+    },
+    async remove(name) {
+      await attempt(`cannot remove ${at(name)}`, () => layer.remove(at(name)));
+    },
+  };
+}
+
+export type ModelCheckpointOptions = Omit<CallbackOptions, "files"> & {
+  /** Where files of what lives in this process go; here by default. Servers have their own checkpointDir. */
+  readonly directory?: string;
+};
+
+/** As training/callbacks/model-checkpoint.ts, with files in a directory. */
+export class ModelCheckpoint extends CheckpointCallback {
+  constructor({ directory = ".", ...options }: ModelCheckpointOptions = {}) {
+    super({ ...options, files: modelFiles(directory) });
+  }
+}
+
+/** Takes up a model where a ModelCheckpoint left it (MindSpore: load_checkpoint). Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, naming the file. */
+export async function loadModel(model: Model, path: string, options: OpenOptions = {}): Promise<void> {
+  let bytes: Uint8Array;
+  try {
+    bytes = await readFile(path);
+  } catch (cause) {
+    throw new WeighbridgeError("CHECKPOINT_MISSING", `cannot read ${path}`, { cause });
+  }
+  await model.decode(bytes, path, options);
+}
