@@ -8,17 +8,18 @@ import packageJson from "weighbridge/package.json" with { type: "json" };
 import { errorText, isOurs } from "../node/launcher/error-text.ts";
 import { benchCommand } from "./bench.ts";
 import { checkpointCommand } from "./checkpoint.ts";
-import { demoCommand } from "./demo.ts";
 import type { Invocation } from "./invocation.ts";
 import { launchCommand } from "./launch.ts";
 import { schedulerCommand } from "./scheduler.ts";
 import { serverCommand } from "./server.ts";
 import { statusCommand } from "./status.ts";
+import { trainCommand } from "./train.ts";
 import { workerCommand } from "./worker.ts";
 
 const USAGE_EXIT_CODE = 2;
 const VERBOSE = "tell of errors with their stacks";
 const COMMANDS = [
+  trainCommand,
   launchCommand,
   schedulerCommand,
   serverCommand,
@@ -26,12 +27,11 @@ const COMMANDS = [
   statusCommand,
   checkpointCommand,
   benchCommand,
-  demoCommand,
 ];
 
 const EXAMPLES = `
 Examples:
-  $ weighbridge demo
+  $ weighbridge train lenet
   $ weighbridge launch -s 2 -w 2 -- examples/01-push-pull/main.ts
   $ weighbridge status --scheduler-port 9700
   $ weighbridge launch --help`;

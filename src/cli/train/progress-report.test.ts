@@ -1,0 +1,60 @@
+// Goal: losses of the first steps and then of every n-th, from the worker that speaks for all; progress over epochs, now and then.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { StepEvent } from "../../training/callbacks/callback.ts";
+import { ProgressReport } from "./progress-report.ts";
+import type { Report } from "./report.ts";
+import { planTraining, type TrainPlan } from "./train-plan.ts";
+
+const PLAN = planTraining("lenet", { workers: 1, servers: 1, seed: 1, checkpoint: false, overlap: true, epochs: 2, every: 5 });
+
+function event(epoch: number, step: number): StepEvent {
+  return { epoch, epochCount: 2, step, stepCount: 10, loss: step, samplesPerSec: 640, stepsPerSec: 10, waitShare: epoch / 10 };
+}
+
+function run(options: { readonly plan?: TrainPlan; readonly isSpeaker?: boolean; readonly stepMs?: number }): Report[] {
+  const { plan = PLAN, isSpeaker = true, stepMs = 40 } = options;
+  const reports: Report[] = [];
+  let nowMs = 0;
+  const report = new ProgressReport({
+    plan,
+    rank: 0,
+    isSpeaker: () => isSpeaker,
+    send: (told) => reports.push(told),
+    now: () => nowMs,
+  });
+  for (const epoch of [1, 2]) {
+    for (let step = 1; step <= 10; step++, nowMs += stepMs) report.stepEnd(event(epoch, step));
+    report.epochEnd({ ...event(epoch, 10), seconds: 1, repeatedCount: 0 });
+  }
+  return reports;
+}
+
+const lossSteps = (reports: readonly Report[]): string[] =>
+  reports.flatMap((report) => (report.kind === "loss" ? [`${report.epoch}.${report.step}`] : []));
+
+test("tells the first losses, then every n-th", () => {
+  assert.deepEqual(lossSteps(run({})), ["1.1", "1.2", "1.3", "1.5", "1.10", "2.5", "2.10"]);
+  assert.deepEqual(lossSteps(run({ plan: { ...PLAN, every: 0 } })), []);
+});
+
+test("who does not speak for all tells its progress alone", () => {
+  const reports = run({ isSpeaker: false });
+  assert.deepEqual(lossSteps(reports), []);
+  assert.ok(reports.some(({ kind }) => kind === "progress"));
+});
+
+test("progress goes on over epochs, and not more often than ten times a second", () => {
+  const told = run({}).flatMap((report) => (report.kind === "progress" ? [report] : []));
+  assert.equal(told.length, 7); // 20 steps of 40 ms
+  const last = told.at(-1)!;
+  assert.deepEqual([last.epoch, last.step, last.sampleCount], [2, 9, 640 + 576]);
+  assert.ok(Math.abs(last.seconds - 1.9) < 1e-9);
+  assert.ok(Math.abs(last.waitShare - (0.1 + 0.2 * 0.9) / 1.9) < 1e-9, `${last.waitShare}`);
+});
+
+test("a run that goes on counts its steps from the epoch's beginning", () => {
+  const reports = run({ plan: { ...PLAN, startsAt: { epoch: 0, step: 100 } } });
+  assert.deepEqual(lossSteps(reports).slice(0, 4), ["1.101", "1.102", "1.103", "1.105"]);
+});

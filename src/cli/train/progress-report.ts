@@ -1,0 +1,74 @@
+// progress-report — tells the process that shows a training how a worker gets on: now and then its progress, and of some steps the loss.
+
+import type { EpochEvent, StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
+import { type Progress, sendReport } from "./report.ts";
+import { stepOfEpoch, type TrainPlan } from "./train-plan.ts";
+
+const PROGRESS_MS = 100;
+/** The loss of so many first steps is always told. */
+const FIRST_STEPS = 3;
+
+export type ProgressReportOptions = {
+  readonly plan: TrainPlan;
+  readonly rank: number;
+  /** Whether this worker speaks for all. */
+  readonly isSpeaker: () => boolean;
+  readonly send?: typeof sendReport;
+  readonly now?: () => number;
+};
+
+export class ProgressReport implements TrainingCallback {
+  readonly #options: ProgressReportOptions;
+  readonly #send: typeof sendReport;
+  readonly #now: () => number;
+  /** Of the epochs before this one. */
+  #sampleCount = 0;
+  #seconds = 0;
+  #waitedSeconds = 0;
+  #stepCount = 0;
+  #dueAt = 0;
+  #latest: Progress = { epoch: 0, step: 0, loss: Number.NaN, sampleCount: 0, seconds: 0, waitShare: 0 };
+
+  constructor(options: ProgressReportOptions) {
+    this.#options = options;
+    this.#send = options.send ?? sendReport;
+    this.#now = options.now ?? ((): number => performance.now());
+  }
+
+  get latest(): Progress {
+    return this.#latest;
+  }
+
+  stepEnd(event: StepEvent): void {
+    const { plan, rank, isSpeaker } = this.#options;
+    this.#stepCount++;
+    this.#latest = this.#progressOf(event);
+    const { epoch, step, loss } = this.#latest;
+    const isDue = this.#stepCount <= FIRST_STEPS || step % plan.every === 0;
+    if (plan.every > 0 && isDue && isSpeaker()) this.#send({ kind: "loss", epoch, step, loss });
+    if (this.#now() < this.#dueAt) return;
+    this.#dueAt = this.#now() + PROGRESS_MS;
+    this.#send({ kind: "progress", rank, ...this.#latest });
+  }
+
+  epochEnd(event: EpochEvent): void {
+    this.#latest = this.#progressOf(event);
+    this.#sampleCount = this.#latest.sampleCount;
+    this.#seconds = this.#latest.seconds;
+    this.#waitedSeconds = this.#latest.seconds * this.#latest.waitShare;
+  }
+
+  /** An event tells of this run's steps of its epoch alone. */
+  #progressOf({ epoch, step, loss, samplesPerSec, stepsPerSec, waitShare }: StepEvent): Progress {
+    const ownSeconds = step === 0 ? 0 : step / stepsPerSec;
+    const seconds = this.#seconds + ownSeconds;
+    return {
+      epoch,
+      step: stepOfEpoch(this.#options.plan, { epoch, step }),
+      loss,
+      sampleCount: this.#sampleCount + Math.round(samplesPerSec * ownSeconds),
+      seconds,
+      waitShare: seconds === 0 ? 0 : (this.#waitedSeconds + waitShare * ownSeconds) / seconds,
+    };
+  }
+}

@@ -1,0 +1,51 @@
+// report — what the workers of a training job tell the process that shows it: one JSON text per line of their standard output.
+
+export type Report =
+  /** The data is there and the network is built. */
+  | { readonly kind: "ready"; readonly data: string; readonly model: string }
+  /** A line for people: of some steps, the loss of this worker's part. Epochs and steps count from 1 here. */
+  | { readonly kind: "loss"; readonly epoch: number; readonly step: number; readonly loss: number }
+  | ({ readonly kind: "progress"; readonly rank: number } & Progress)
+  | { readonly kind: "checkpoint"; readonly path: string }
+  | ({
+      readonly kind: "done";
+      readonly rank: number;
+      readonly repeatedCount: number;
+      readonly byteCount: number;
+      /** Of a worker that keeps rows. */
+      readonly cache?: RowHits;
+    } & Progress)
+  | { readonly kind: "result"; readonly result: Result };
+
+/** Of one worker, since it began. */
+export type Progress = {
+  readonly epoch: number;
+  readonly step: number;
+  readonly loss: number;
+  readonly sampleCount: number;
+  readonly seconds: number;
+  /** The share of the time that it waited for parameters. */
+  readonly waitShare: number;
+};
+
+/** Where the distinct rows of batches were found. */
+export type RowHits = { readonly device: number; readonly host: number; readonly server: number };
+
+/** How good the model is on data it was not trained on. */
+export type Result = {
+  readonly facts: readonly (readonly [name: string, text: string])[];
+  /** A table with a head, where there is more to tell. */
+  readonly table?: readonly (readonly string[])[];
+  /** What the training is for, in words, and whether it came to that. */
+  readonly objective: { readonly text: string; readonly isReached: boolean };
+};
+
+export function sendReport(report: Report): void {
+  process.stdout.write(`${JSON.stringify(report)}\n`);
+}
+
+/** Undefined for a line that is none. */
+export function parseReport(line: string): Report | undefined {
+  if (!line.startsWith('{"kind":')) return undefined;
+  return JSON.parse(line) as Report; // Written by sendReport.
+}

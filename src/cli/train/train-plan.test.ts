@@ -1,0 +1,76 @@
+// Goal: what contradicts itself is refused as a whole before anything starts; what is left out has its task's defaults.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../../base/errors.ts";
+import {
+  consistencyText,
+  flagsOf,
+  parseConsistency,
+  planTraining,
+  samplesToVisit,
+  stepsPerEpoch,
+  type TaskName,
+  type TrainFlags,
+} from "./train-plan.ts";
+
+const FLAGS: TrainFlags = { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: true };
+
+function refusal(task: TaskName, flags: Partial<TrainFlags>): string {
+  try {
+    planTraining(task, { ...FLAGS, ...flags });
+  } catch (error) {
+    assert.ok(isWeighbridgeError(error, "BAD_CONFIG"), String(error));
+    return error.message;
+  }
+  return assert.fail(`${JSON.stringify(flags)} was accepted`);
+}
+
+test("what is left out has the task's defaults", () => {
+  const plan = planTraining("lenet", FLAGS);
+  assert.deepEqual([plan.epochs, plan.batchSize, plan.consistency, plan.sampleCount], [1, 64, "bsp", 60_000]);
+  assert.deepEqual(plan.startsAt, { epoch: 0, step: 0 });
+  assert.equal(plan.checkpointDir, ".weighbridge/lenet");
+  assert.equal(planTraining("lenet", { ...FLAGS, checkpoint: false }).checkpointDir, undefined);
+});
+
+test("consistencies are read and told alike", () => {
+  for (const text of ["bsp", "asp", "ssp:0", "ssp:12"]) assert.equal(consistencyText(parseConsistency(text)!), text);
+  for (const text of ["ssp", "ssp:", "ssp:-1", "ssp:1.5", "BSP", ""]) assert.equal(parseConsistency(text), undefined, text);
+});
+
+test("contradictions are named with both sides", () => {
+  assert.match(refusal("lenet", { batchSize: 1 }), /--batch-size 1 leaves some of 2 workers/);
+  assert.match(refusal("lenet", { limit: 10 }), /--limit 10 is less than one batch of 64/);
+  assert.match(refusal("lenet", { limit: 60_001 }), /there are 60000 digits/);
+  assert.match(refusal("lenet", { cacheRows: 100 }), /lenet has no embedding/);
+  assert.match(refusal("logistic", { cacheRows: 100, consistency: "asp" }), /--cache-rows needs --consistency bsp, not asp/);
+  assert.match(refusal("lenet", { quiet: true, every: 1 }), /--quiet and --every 1/);
+  assert.match(refusal("lenet", { resume: true, checkpoint: false }), /--resume and --no-checkpoint/);
+  assert.match(refusal("lenet", { checkpointDir: "x", checkpoint: false }), /--checkpoint-dir and --no-checkpoint/);
+  assert.match(refusal("lenet", { checkpointEvery: 5, consistency: "asp" }), /--checkpoint-every needs --consistency bsp/);
+  assert.match(refusal("lenet", { consistency: "bsb" }), /bsp, asp or ssp:N .* not bsb/);
+  assert.match(refusal("lenet", { slowWorker: "2:5" }), /workers 0 to 1/);
+  assert.match(refusal("lenet", { slowWorker: "fast" }), /RANK:FACTOR/);
+});
+
+test("several contradictions are told together", () => {
+  assert.equal(refusal("lenet", { batchSize: 1, quiet: true, every: 2 }).split("\n").length, 2);
+});
+
+test("steps and samples that are left are counted from where the job begins", () => {
+  const plan = planTraining("lenet", { ...FLAGS, epochs: 3, limit: 1_000, batchSize: 300 });
+  assert.equal(stepsPerEpoch(plan), 4);
+  assert.equal(samplesToVisit(plan), 3_000);
+  assert.equal(samplesToVisit({ ...plan, startsAt: { epoch: 1, step: 3 } }), 1_100);
+  assert.equal(samplesToVisit({ ...plan, startsAt: { epoch: 3, step: 0 } }), 0);
+});
+
+test("a plan's flags are those that are not its task's defaults", () => {
+  assert.equal(flagsOf(planTraining("lenet", FLAGS)), "");
+  const flags = { limit: 640, seed: 3, consistency: "asp", learningRate: 0.1, batchSize: 32, checkpointDir: "here" };
+  assert.equal(
+    flagsOf(planTraining("lenet", { ...FLAGS, ...flags })),
+    "--consistency asp --batch-size 32 --limit 640 --learning-rate 0.1 --seed 3 --checkpoint-dir here",
+  );
+});

@@ -1,0 +1,227 @@
+// train-plan — what a training job is to do, from the flags of `weighbridge train`: checked as a whole before anything starts, and handed to every
+// process of the job as JSON. Pure.
+
+import type { Consistency } from "../../api/consistency.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+
+export type TaskName = "lenet" | "wide-deep" | "mf" | "logistic";
+
+/** What differs from task to task. */
+export type TaskDefaults = {
+  /** For people. */
+  readonly title: string;
+  readonly epochs: number;
+  readonly batchSize: number;
+  readonly learningRate: number;
+  readonly consistency: string;
+  /** Samples to train on. */
+  readonly sampleCount: number;
+  /** Whether rows of embeddings can be cached. */
+  readonly hasRows: boolean;
+};
+
+export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
+  lenet: {
+    title: "LeNet-5 learns to read digits",
+    epochs: 1,
+    batchSize: 64,
+    learningRate: 0.05,
+    consistency: "bsp",
+    sampleCount: 60_000,
+    hasRows: false,
+  },
+  "wide-deep": {
+    title: "Wide & Deep foretells which flights will be late",
+    epochs: 1,
+    batchSize: 512,
+    learningRate: 0.001,
+    consistency: "bsp",
+    sampleCount: 200_000,
+    hasRows: true,
+  },
+  mf: {
+    title: "matrix factorisation finds out who likes what",
+    epochs: 6,
+    batchSize: 2_000,
+    learningRate: 0.01,
+    consistency: "bsp",
+    sampleCount: 300_000,
+    hasRows: true,
+  },
+  logistic: {
+    title: "sparse logistic regression foretells which flights will be late",
+    epochs: 1,
+    batchSize: 1_000,
+    learningRate: 0.1,
+    consistency: "ssp:4",
+    sampleCount: 200_000,
+    hasRows: true,
+  },
+};
+
+/** As commander gives them. */
+export type TrainFlags = {
+  readonly workers: number;
+  readonly servers: number;
+  readonly epochs?: number;
+  readonly consistency?: string;
+  readonly batchSize?: number;
+  readonly learningRate?: number;
+  readonly seed: number;
+  readonly limit?: number;
+  readonly resume?: boolean;
+  readonly checkpointDir?: string;
+  readonly checkpointEvery?: number;
+  /** False with --no-checkpoint. */
+  readonly checkpoint: boolean;
+  /** False with --no-overlap. */
+  readonly overlap: boolean;
+  readonly cacheRows?: number;
+  readonly every?: number;
+  readonly quiet?: boolean;
+  readonly data?: string;
+  readonly slowWorker?: string;
+};
+
+/** Where a job that goes on begins: the first step that was not done. Both count from 0. */
+export type TrainPosition = { readonly epoch: number; readonly step: number };
+
+export type TrainPlan = {
+  readonly task: TaskName;
+  readonly workers: number;
+  readonly servers: number;
+  readonly epochs: number;
+  readonly consistency: Consistency;
+  /** Of all workers together. */
+  readonly batchSize: number;
+  readonly learningRate: number;
+  readonly seed: number;
+  readonly sampleCount: number;
+  readonly startsAt: TrainPosition;
+  readonly checkpointDir?: string;
+  /** Steps between checkpoints; left out, there is one at the end of each epoch. */
+  readonly checkpointEvery?: number;
+  readonly overlap: boolean;
+  /** Rows that a worker keeps; 0 without a cache. */
+  readonly cacheRows: number;
+  /** Every how many steps the loss is told, after the first few; 0 never. */
+  readonly every: number;
+  /** A directory or file with the data; left out, the packages that bring it. */
+  readonly data?: string;
+  /** One worker that takes so many times as long for a step: for measuring what that costs the others. */
+  readonly slowWorker?: { readonly rank: number; readonly factor: number };
+};
+
+export const EVERY_DEFAULT = 100;
+export const SEED_DEFAULT = 1;
+
+/** Throws BAD_CONFIG with every contradiction there is, one a line. */
+export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
+  const defaults = TASKS[task];
+  const { workers, servers, seed, overlap, cacheRows = 0, quiet = false, slowWorker } = flags;
+  const batchSize = flags.batchSize ?? defaults.batchSize;
+  const sampleCount = flags.limit ?? defaults.sampleCount;
+  const consistency = flags.consistency ?? defaults.consistency;
+  const problems = contradictions(task, flags, { batchSize, sampleCount, consistency });
+  if (problems.length > 0) throw new WeighbridgeError("BAD_CONFIG", problems.join("\n  "));
+  const directory = flags.checkpointDir ?? defaultDirectory(task);
+  return {
+    task,
+    workers,
+    servers,
+    epochs: flags.epochs ?? defaults.epochs,
+    consistency: parseConsistency(consistency) ?? "bsp",
+    batchSize,
+    learningRate: flags.learningRate ?? defaults.learningRate,
+    seed,
+    sampleCount,
+    startsAt: { epoch: 0, step: 0 },
+    ...(flags.checkpoint ? { checkpointDir: directory } : {}),
+    ...(flags.checkpointEvery === undefined ? {} : { checkpointEvery: flags.checkpointEvery }),
+    overlap,
+    cacheRows,
+    every: quiet ? 0 : (flags.every ?? EVERY_DEFAULT),
+    ...(flags.data === undefined ? {} : { data: flags.data }),
+    ...(slowWorker === undefined ? {} : { slowWorker: parseSlowWorker(slowWorker)! }),
+  };
+}
+
+type Chosen = { readonly batchSize: number; readonly sampleCount: number; readonly consistency: string };
+
+function contradictions(task: TaskName, flags: TrainFlags, { batchSize, sampleCount, consistency }: Chosen): string[] {
+  const { workers, cacheRows = 0, quiet = false, resume = false, slowWorker } = flags;
+  const parsed = parseConsistency(consistency);
+  const slow = slowWorker === undefined ? undefined : parseSlowWorker(slowWorker);
+  return [
+    parsed === undefined && `--consistency is bsp, asp or ssp:N with a whole number N, not ${consistency}`,
+    batchSize < workers && `--batch-size ${batchSize} leaves some of ${workers} workers without a sample`,
+    sampleCount < batchSize && `--limit ${sampleCount} is less than one batch of ${batchSize}`,
+    sampleCount > TASKS[task].sampleCount && task === "lenet" && `--limit ${sampleCount}: there are ${TASKS.lenet.sampleCount} digits`,
+    cacheRows > 0 && !TASKS[task].hasRows && `--cache-rows: ${task} has no embedding whose rows could be cached`,
+    cacheRows > 0 &&
+      parsed !== "bsp" &&
+      `--cache-rows needs --consistency bsp, not ${consistency}: rows that workers keep are trained in step`,
+    quiet && flags.every !== undefined && `--quiet and --every ${flags.every} contradict each other`,
+    resume && !flags.checkpoint && "--resume and --no-checkpoint contradict each other",
+    !flags.checkpoint && flags.checkpointDir !== undefined && "--checkpoint-dir and --no-checkpoint contradict each other",
+    !flags.checkpoint && flags.checkpointEvery !== undefined && "--checkpoint-every and --no-checkpoint contradict each other",
+    flags.checkpointEvery !== undefined &&
+      parsed !== "bsp" &&
+      `--checkpoint-every needs --consistency bsp: with ${consistency} only the end of an epoch is a place to go on from`,
+    slowWorker !== undefined && slow === undefined && `--slow-worker is RANK:FACTOR, such as 1:5, not ${slowWorker}`,
+    slow !== undefined && slow.rank >= workers && `--slow-worker ${slowWorker}: there are workers 0 to ${workers - 1}`,
+  ].filter((problem) => problem !== false);
+}
+
+export function parseConsistency(text: string): Consistency | undefined {
+  if (text === "bsp" || text === "asp") return text;
+  const bound = /^ssp:(\d{1,6})$/.exec(text)?.[1];
+  return bound === undefined ? undefined : { ssp: Number(bound) };
+}
+
+export function consistencyText(consistency: Consistency): string {
+  if (typeof consistency === "string") return consistency;
+  return "ssp" in consistency ? `ssp:${consistency.ssp}` : "bsp";
+}
+
+function parseSlowWorker(text: string): { readonly rank: number; readonly factor: number } | undefined {
+  const [, rank, factor] = /^(\d{1,4}):(\d{1,3}(?:\.\d+)?)$/.exec(text) ?? [];
+  return rank === undefined || Number(factor) < 1 ? undefined : { rank: Number(rank), factor: Number(factor) };
+}
+
+/** Steps of an epoch. */
+export function stepsPerEpoch({ sampleCount, batchSize }: Pick<TrainPlan, "sampleCount" | "batchSize">): number {
+  return Math.ceil(sampleCount / batchSize);
+}
+
+/** Samples that are still to be visited, in all epochs that are left. */
+export function samplesToVisit({ epochs, sampleCount, batchSize, startsAt }: TrainPlan): number {
+  const visited = startsAt.epoch * sampleCount + Math.min(sampleCount, startsAt.step * batchSize);
+  return Math.max(0, epochs * sampleCount - visited);
+}
+
+/** The step of an epoch, from 1 on, of an event that counts the steps of this run; its epoch counts from 1 as well. */
+export function stepOfEpoch({ startsAt }: TrainPlan, { epoch, step }: { readonly epoch: number; readonly step: number }): number {
+  return epoch === startsAt.epoch + 1 ? startsAt.step + step : step;
+}
+
+/** The flags that make a plan what it is, where they are not the task's defaults: for whoever goes on with it. */
+export function flagsOf(plan: TrainPlan): string {
+  const { task, batchSize, sampleCount, learningRate, seed, checkpointDir } = plan;
+  const defaults = TASKS[task];
+  const consistency = consistencyText(plan.consistency);
+  return [
+    consistency === defaults.consistency ? [] : ["--consistency", consistency],
+    batchSize === defaults.batchSize ? [] : ["--batch-size", batchSize],
+    sampleCount === defaults.sampleCount ? [] : ["--limit", sampleCount],
+    learningRate === defaults.learningRate ? [] : ["--learning-rate", learningRate],
+    seed === SEED_DEFAULT ? [] : ["--seed", seed],
+    checkpointDir === defaultDirectory(task) ? [] : ["--checkpoint-dir", checkpointDir ?? ""],
+  ]
+    .flat()
+    .join(" ");
+}
+
+function defaultDirectory(task: TaskName): string {
+  return `.weighbridge/${task}`;
+}

@@ -1,0 +1,57 @@
+// training-progress — how far a training job was when a checkpoint was saved, as a note in the checkpoint, and back: where a job that goes on begins.
+
+import { resolve } from "node:path";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { CheckpointReader } from "../../node/checkpoint/checkpoint-reader.ts";
+import { findCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
+import type { JsonObject } from "../../store/snapshot/json-value.ts";
+import { consistencyText, stepsPerEpoch, type TrainPlan, type TrainPosition } from "./train-plan.ts";
+
+/** What has to be as it was, or steps would not be the same ones. */
+function fixedOf(plan: TrainPlan): JsonObject {
+  const { task, batchSize, sampleCount, seed, learningRate, workers } = plan;
+  const consistency = consistencyText(plan.consistency);
+  const fixed = { task, batchSize, sampleCount, seed, learningRate, consistency };
+  return consistency === "bsp" ? fixed : { ...fixed, workers }; // each worker's updates count by themselves
+}
+
+export function progressNote(plan: TrainPlan, { epoch, step }: TrainPosition): JsonObject {
+  return { ...fixedOf(plan), epoch, step };
+}
+
+/** Where to go on. Throws CHECKPOINT_MISSING, _FOREIGN, _TORN or _IO, and BAD_CONFIG when the plan is not that of the checkpoint. */
+export async function findProgress(plan: TrainPlan): Promise<TrainPosition> {
+  const path = await findCheckpoint(resolve(plan.checkpointDir ?? ""));
+  const reader = await CheckpointReader.open(path);
+  const { note } = reader.manifest.state;
+  await reader.close();
+  return positionOf(plan, note, path);
+}
+
+export function positionOf(plan: TrainPlan, note: unknown, path: string): TrainPosition {
+  const { epoch, step, ...saved } = (note ?? {}) as Readonly<Record<string, unknown>>;
+  if (typeof epoch !== "number" || typeof step !== "number") {
+    throw new WeighbridgeError(
+      "CHECKPOINT_FOREIGN",
+      `${path} was not saved by weighbridge train: it does not say how far the training was`,
+    );
+  }
+  const problems = Object.entries(fixedOf(plan))
+    .filter(([key, value]) => saved[key] !== value)
+    .map(([key, value]) => `${key} was ${text(saved[key])}, and is ${text(value)} now`);
+  if (problems.length > 0) {
+    throw new WeighbridgeError("BAD_CONFIG", `--resume goes on with what ${path} was trained with: ${problems.join("; ")}`);
+  }
+  const position = step >= stepsPerEpoch(plan) ? { epoch: epoch + 1, step: 0 } : { epoch, step };
+  if (position.epoch >= plan.epochs) {
+    throw new WeighbridgeError(
+      "BAD_CONFIG",
+      `${path} is after ${position.epoch} epochs: to go on, ask for more than --epochs ${plan.epochs}`,
+    );
+  }
+  return position;
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}

@@ -1,0 +1,60 @@
+// training-role — what a process of a training job is there for: to train, or, as a server and as the scheduler, to stay as long as somebody trains.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Postoffice } from "../../kv/postoffice.ts";
+import { loadConfig } from "../../node/config/config.ts";
+import type { NodeConfig } from "../../node/config/node-config.ts";
+import { startNode } from "../../node/start.ts";
+import type { RosterView } from "../../wire/roster.ts";
+import { judgeJob } from "./job-verdict.ts";
+import { RegistrationLines } from "./registration-lines.ts";
+import type { TrainPlan } from "./train-plan.ts";
+import { TrainingWorker } from "./training-worker.ts";
+
+export interface TrainingRole {
+  /** How far it is, for people; empty where it does not know. */
+  readonly position: string;
+  /** Until the job is done. Throws what ends it before. */
+  run(): Promise<void>;
+}
+
+/** Of this process; `planJson` was written by cli/train.ts. Throws BAD_CONFIG. */
+export function openRole(planJson: string): TrainingRole {
+  const config = loadConfig({ env: process.env });
+  return config.role === "worker" ? new TrainingWorker(config, JSON.parse(planJson) as TrainPlan) : new Attendant(config);
+}
+
+/** A server, or the scheduler. */
+class Attendant implements TrainingRole {
+  readonly #config: NodeConfig;
+  readonly #lines: RegistrationLines;
+  readonly #over = Promise.withResolvers<void>();
+  #office: Postoffice | undefined;
+
+  constructor(config: NodeConfig) {
+    this.#config = config;
+    this.#lines = new RegistrationLines(config);
+    this.#over.promise.catch(() => {}); // it may be judged before anybody waits for it
+  }
+
+  get position(): string {
+    const server = this.#office?.server;
+    return server === undefined ? "" : `after clock ${server.parameters.pacer.clockMin}`;
+  }
+
+  async run(): Promise<void> {
+    this.#office = await startNode(this.#config, { onRoster: (roster) => this.#follow(roster) });
+    await this.#over.promise;
+    await this.#office.close();
+  }
+
+  #follow(roster: RosterView): void {
+    const isScheduler = this.#config.role === "scheduler";
+    if (isScheduler) for (const line of this.#lines.tell(roster)) process.stdout.write(`${line}\n`);
+    const verdict = judgeJob(roster, this.#config);
+    // The scheduler stays until the servers have left.
+    const isWaitedFor = isScheduler && roster.nodes.some(({ role, state }) => role === "server" && state === "alive");
+    if (verdict.kind === "done" && !isWaitedFor) this.#over.resolve();
+    if (verdict.kind === "failed") this.#over.reject(new WeighbridgeError("NODE_DEAD", verdict.reason));
+  }
+}

@@ -1,0 +1,125 @@
+// Goal: what people see of a training, on a terminal and elsewhere, without a training.
+
+import assert from "node:assert/strict";
+import { Writable } from "node:stream";
+import { test } from "node:test";
+import { stripVTControlCharacters } from "node:util";
+import type { Report } from "./report.ts";
+import { planTraining, type TrainPlan } from "./train-plan.ts";
+import { TrainingScreen } from "./training-screen.ts";
+
+const PLAN = planTraining("lenet", { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: true, limit: 640 });
+
+type Shown = { readonly screen: TrainingScreen; readonly text: () => string };
+
+function show(options: { readonly isTTY: boolean; readonly columns?: number; readonly plan?: TrainPlan }): Shown {
+  const { isTTY, columns = 80, plan = PLAN } = options;
+  let written = "";
+  const stream = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      written += chunk.toString();
+      done();
+    },
+  });
+  const out = Object.assign(stream, { isTTY, columns }) as unknown as NodeJS.WriteStream;
+  return { screen: new TrainingScreen(out, plan, () => 5000), text: () => stripVTControlCharacters(written) };
+}
+
+function progress(rank: number, changes: object = {}): Report & { readonly kind: "progress" } {
+  return { kind: "progress", rank, epoch: 1, step: 5, loss: 0.5, sampleCount: 160, seconds: 1, waitShare: 0.25, ...changes };
+}
+
+const DONE: Report = { ...progress(0), kind: "done", repeatedCount: 0, byteCount: 1_234_567, step: 10, sampleCount: 320 };
+const RESULT: Report = {
+  kind: "result",
+  result: {
+    facts: [["accuracy", "98 %"]],
+    table: [
+      ["digit", "right"],
+      ["0", "99 %"],
+    ],
+    objective: { text: "97.5 %", isReached: true },
+  },
+};
+
+test("losses are told in MindSpore's words", () => {
+  const { screen, text } = show({ isTTY: false });
+  screen.show({ kind: "loss", epoch: 1, step: 1, loss: 2.3022871 });
+  assert.match(text(), /^ {2}epoch: 1 step: 1, loss is 2\.302287$/m);
+});
+
+test("progress sums up the workers: steps, rate, time left, waiting, loss", () => {
+  const { screen, text } = show({ isTTY: true, columns: 120 });
+  screen.show(progress(0));
+  screen.show(progress(1, { loss: 1, waitShare: 0.35 }));
+  const line = text().split("\r").at(-1) ?? "";
+  assert.match(line, /━ *─*.* step {2}5\/10 {2}1 s left {2}5\.0 steps\/s {2}waiting 30\.0 % {2}loss 0\.750$/);
+});
+
+test("a progress line fits its terminal, whatever its width", () => {
+  for (const columns of [40, 60, 80, 100, 120, 200]) {
+    const { screen, text } = show({ isTTY: true, columns });
+    screen.show(progress(0));
+    screen.show(progress(1));
+    for (const line of text().split(/[\r\n]/)) assert.ok(line.length < columns, `${line.length} of ${columns}: ${line}`);
+  }
+});
+
+test("elsewhere than on a terminal nothing is written over", () => {
+  const { screen, text } = show({ isTTY: false });
+  screen.open();
+  screen.show(progress(0));
+  screen.note("something");
+  assert.doesNotMatch(text(), /\r/);
+  assert.match(text(), /^ {2}step {2}3\/10 .* waiting 25\.0 %/m);
+});
+
+test("the summary tells quality, throughput and where the checkpoint lies", () => {
+  const { screen, text } = show({ isTTY: false });
+  screen.show({ kind: "checkpoint", path: "/here/step-10" });
+  screen.show(DONE);
+  screen.show({ ...DONE, rank: 1 });
+  screen.show(RESULT);
+  assert.equal(screen.close(), true);
+  assert.match(text(), /✓ 10 steps in 1\.0 s/);
+  assert.match(text(), /accuracy {5}98 %\n {2}objective {4}97\.5 %: reached/);
+  assert.match(text(), /throughput {3}640 samples\/s, 10 steps\/s/);
+  assert.match(text(), /moved {8}2\.47 MB/);
+  assert.match(text(), /checkpoint {3}\/here\/step-10/);
+  assert.doesNotMatch(text(), /repeated/);
+});
+
+test("work that was repeated after a death is told", () => {
+  const { screen, text } = show({ isTTY: false });
+  screen.show({ ...DONE, repeatedCount: 3 });
+  screen.show(RESULT);
+  screen.close();
+  assert.match(text(), /repeated {5}3 parts of batches/);
+});
+
+test("where rows were found is told of workers that keep some", () => {
+  const { screen, text } = show({ isTTY: false });
+  screen.show({ ...DONE, cache: { device: 70, host: 10, server: 20 } });
+  screen.show({ ...DONE, rank: 1, cache: { device: 90, host: 10, server: 0 } });
+  screen.show(RESULT);
+  screen.close();
+  assert.match(text(), /row cache {4}found 80\.0 % on the device, 10\.0 % on the host, 10\.0 % on the servers/);
+});
+
+test("without a result there is no summary", () => {
+  const { screen, text } = show({ isTTY: false });
+  screen.show(DONE);
+  assert.equal(screen.close(), false);
+  assert.doesNotMatch(text(), /✓/);
+});
+
+test("quiet shows no progress and no losses of its own, but the result", () => {
+  const { screen, text } = show({ isTTY: true, plan: { ...PLAN, every: 0 } });
+  screen.show(progress(0));
+  assert.equal(text(), "");
+  assert.equal(screen.position, "at epoch 1 step 5");
+});
+
+test("where it is before the first step is said as well", () => {
+  assert.equal(show({ isTTY: false }).screen.position, "before the first step");
+});

@@ -1,0 +1,115 @@
+// training-worker — a worker of a training job: opens the task, trains its part of every batch together with the others, and reports. The worker of lowest
+// rank that lives speaks for all: it tells losses, saves checkpoints, and says at the end what the model is worth.
+
+import { Session } from "../../api/session.ts";
+import type { Postoffice } from "../../kv/postoffice.ts";
+import type { NodeConfig } from "../../node/config/node-config.ts";
+import { startNode } from "../../node/start.ts";
+import type { StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
+import { Model } from "../../training/model.ts";
+import { lookupsOf } from "../../training/network.ts";
+import type { TrainingResult } from "../../training/trainer.ts";
+import { openTask } from "./open-task.ts";
+import { ProgressCheckpoint } from "./progress-checkpoint.ts";
+import { ProgressReport } from "./progress-report.ts";
+import { type RowHits, sendReport } from "./report.ts";
+import { SlowSteps } from "./slow-steps.ts";
+import type { Task } from "./task.ts";
+import { stepOfEpoch, type TrainPlan } from "./train-plan.ts";
+import type { TrainingRole } from "./training-role.ts";
+
+export class TrainingWorker implements TrainingRole {
+  readonly #config: NodeConfig;
+  readonly #plan: TrainPlan;
+  #position = "before the first step";
+
+  constructor(config: NodeConfig, plan: TrainPlan) {
+    this.#config = config;
+    this.#plan = plan;
+  }
+
+  /** How far it is, for people. */
+  get position(): string {
+    return this.#position;
+  }
+
+  /** Until the training is done and this worker has left. Throws what ends it before. */
+  async run(): Promise<void> {
+    const task = await openTask(this.#plan); // before the cluster is asked for anything: what is wrong with the data is said at once
+    sendReport({ kind: "ready", data: task.dataText, model: task.modelText });
+    const office = await startNode(this.#config);
+    const session = await Session.open(office);
+    session.startRecord();
+    const model = new Model(task.network, { loss: task.loss, optimizer: task.optimizer, metrics: task.metrics, seed: this.#plan.seed });
+    await this.#train({ task, office, session, model });
+    await model.close();
+    await session.close({ barrier: false }); // the others may have died, and the servers see who is left
+  }
+
+  async #train({ task, office, session, model }: Training): Promise<void> {
+    const { epochs, batchSize, seed, consistency, overlap, startsAt } = this.#plan;
+    const isSpeaker = (): boolean => session.rank === speakerOf(office);
+    const report = new ProgressReport({ plan: this.#plan, rank: session.rank, isSpeaker });
+    const checkpoint = new ProgressCheckpoint({
+      plan: this.#plan,
+      session,
+      isSpeaker,
+      onSaved: (path) => sendReport({ kind: "checkpoint", path }),
+    });
+    const callbacks = [this.#follower(), report, checkpoint, ...this.#slowness(session.rank)];
+    const result = await model.train(epochs, task.training, {
+      session,
+      batchSize,
+      shuffleSeed: seed,
+      consistency,
+      overlap,
+      callbacks,
+      firstEpoch: startsAt.epoch,
+      firstStep: startsAt.step,
+    });
+    const cache = this.#plan.cacheRows === 0 ? {} : { cache: rowHits(task) };
+    sendReport({ kind: "done", rank: session.rank, ...totals(report, result), byteCount: bytesMoved(session), ...cache });
+    if (!isSpeaker()) return;
+    sendReport({ kind: "result", result: task.resultOf(await model.eval(task.test)) });
+    await checkpoint.saveLast();
+  }
+
+  #follower(): TrainingCallback {
+    return {
+      stepEnd: (event: StepEvent) => {
+        this.#position = `at epoch ${event.epoch} step ${stepOfEpoch(this.#plan, event)}`;
+      },
+    };
+  }
+
+  #slowness(rank: number): readonly TrainingCallback[] {
+    const { slowWorker } = this.#plan;
+    return slowWorker?.rank === rank ? [new SlowSteps(slowWorker.factor)] : [];
+  }
+}
+
+type Training = { readonly task: Task; readonly office: Postoffice; readonly session: Session; readonly model: Model };
+
+/** The lowest rank among the workers that live. */
+function speakerOf({ roster }: Postoffice): number {
+  return Math.min(...roster.nodes.filter(({ role, state }) => role === "worker" && state === "alive").map(({ rank }) => rank));
+}
+
+function totals(report: ProgressReport, { seconds, waitShare, sampleCount, repeatedCount }: TrainingResult) {
+  return { ...report.latest, seconds, waitShare, sampleCount, repeatedCount };
+}
+
+function bytesMoved(session: Session): number {
+  return [...session.takeLoads().values()].reduce((sum, { sentBytes, receivedBytes }) => sum + sentBytes + receivedBytes, 0);
+}
+
+/** Of all lookups together. */
+function rowHits({ network }: Task): RowHits {
+  const hits = { device: 0, host: 0, server: 0 };
+  for (const { source } of lookupsOf(network)) {
+    hits.device += source?.statistics.deviceHits ?? 0;
+    hits.host += source?.statistics.hostHits ?? 0;
+    hits.server += source?.statistics.serverReads ?? 0;
+  }
+  return hits;
+}
