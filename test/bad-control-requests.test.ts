@@ -12,6 +12,11 @@ import { registration, TargetCluster } from "./hostile/target-cluster.ts";
 
 const deep = (depth: number): Uint8Array => new TextEncoder().encode("[".repeat(depth) + "]".repeat(depth));
 
+const UNITS = {
+  ...{ name: "train", epoch: 0, batchCount: 2 ** 30, partCount: 1, assignment: "free" },
+  ...{ done: [], held: [], unused: [], want: 1, waitMs: 0, inherited: 0, leaves: false },
+};
+
 const CONTROL_CASES: readonly (Refusal & { readonly at: "scheduler" | "server" })[] = [
   {
     at: "scheduler",
@@ -103,6 +108,46 @@ const CONTROL_CASES: readonly (Refusal & { readonly at: "scheduler" | "server" }
     says: /9/,
   },
   {
+    at: "scheduler",
+    name: "UNITS with runs that fall",
+    fields: { functionId: FunctionId.UNITS },
+    payload: encodeJson({ ...UNITS, done: [3, 1] }),
+    code: "BAD_REQUEST",
+    says: /UNITS.done must be runs/,
+  },
+  {
+    at: "scheduler",
+    name: "UNITS of an epoch without batches",
+    fields: { functionId: FunctionId.UNITS },
+    payload: encodeJson({ ...UNITS, batchCount: 0 }),
+    code: "BAD_REQUEST",
+    says: /at least one batch/,
+  },
+  {
+    at: "scheduler",
+    name: "UNITS done that were lent to nobody",
+    fields: { functionId: FunctionId.UNITS },
+    payload: encodeJson({ ...UNITS, done: [0, 2 ** 29] }),
+    code: "BAD_REQUEST",
+    says: /unit 0 of epoch 0 of "train", which was lent to nobody/,
+  },
+  {
+    at: "scheduler",
+    name: "UNITS held, far too many",
+    fields: { functionId: FunctionId.UNITS },
+    payload: encodeJson({ ...UNITS, held: [0, 2 ** 29] }),
+    code: "BAD_REQUEST",
+    says: /cannot hold 536870912 units/,
+  },
+  {
+    at: "server",
+    name: "UNITS at a server",
+    fields: { functionId: FunctionId.UNITS },
+    payload: encodeJson(UNITS),
+    code: "UNKNOWN_FUNCTION",
+    says: /7/,
+  },
+  {
     at: "server",
     name: "ROSTER by a worker",
     fields: { functionId: FunctionId.ROSTER },
@@ -146,6 +191,7 @@ test("a peer without a place can register and ask for the status, and nothing el
     [FunctionId.HEARTBEAT, {}],
     [FunctionId.LEAVE, {}],
     [FunctionId.BARRIER, { group: 7, customer: 0, round: 1 }],
+    [FunctionId.UNITS, UNITS],
   ] as const;
   for (const [functionId, body] of bodies) {
     const failure = failureOf(await cluster.world.run(client.ask({ functionId }, encodeJson(body))));

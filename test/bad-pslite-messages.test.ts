@@ -2,13 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isWeighbridgeError } from "../src/base/errors.ts";
 import { Random } from "../src/base/random.ts";
 import { KVServer } from "../src/kv/kv-server.ts";
 import { KVWorker } from "../src/kv/kv-worker.ts";
-import { PsliteCluster } from "../src/testing/pslite-cluster.ts";
+import { PSLITE_SCHEDULER, PsliteCluster } from "../src/testing/pslite-cluster.ts";
 import { encodeMeta, metaBytesMax, PsCommand, PsMeta, PsRole } from "../src/wire/pslite/ps-meta.ts";
 import { encodeGreeting, encodeReady, writeFrameHeader } from "../src/wire/pslite/zmtp.ts";
-import { RawDialer } from "./conformance/pslite-recording.ts";
+import { Keeper, RawDialer } from "./conformance/pslite-recording.ts";
 
 const SCHEDULER_PORT = 9600;
 
@@ -136,6 +137,39 @@ test("a node of bytedance's fork is refused with a sentence that says so", async
   await cluster.clock.advance(20);
   assert.ok(dialer.keeper.isClosed);
   assert.ok(cluster.logLines.some((line) => /scheduler warn .*bytedance's fork/.test(line)));
+  await stillWorks();
+  await cluster.finalize();
+});
+
+test("who answers on the connection that it was asked on is taken for bytedance's fork, and told so", async () => {
+  const cluster = new PsliteCluster({ startTimeoutMs: 2000 });
+  const answer = frame(metaBytes({ command: PsCommand.ADD_NODE }));
+  const listening = cluster.transport("fork").listen(PSLITE_SCHEDULER, (link) => {
+    link.write([encodeGreeting(""), encodeReady("ROUTER", "")], () => {});
+    cluster.clock.after(50, () => link.write([answer], () => {}));
+    return new Keeper();
+  });
+  await cluster.run(listening);
+  await assert.rejects(cluster.run(cluster.startNode("worker", "worker-0")), (error) => {
+    return isWeighbridgeError(error, "UNSUPPORTED") && error.message.includes("bytedance's fork");
+  });
+});
+
+test("who does not say who it is within 5 seconds is cut off (I1), and who does is not", async () => {
+  const { cluster, serverPort, stillWorks } = await started();
+  const beginnings = [[], [Uint8Array.of(0xff)], [encodeGreeting("ps9")], handshake("ps9")];
+  const dialers = await Promise.all(beginnings.map(() => RawDialer.to(cluster, serverPort)));
+  for (const [index, dialer] of dialers.entries()) dialer.write(...(beginnings[index] ?? []));
+  await cluster.clock.advance(4900);
+  assert.deepEqual(
+    dialers.map(({ keeper }) => keeper.isClosed),
+    [false, false, false, false],
+  );
+  await cluster.clock.advance(200);
+  assert.deepEqual(
+    dialers.map(({ keeper }) => keeper.isClosed),
+    [true, true, true, false],
+  );
   await stillWorks();
   await cluster.finalize();
 });

@@ -21,7 +21,7 @@ import { answerWhole, WholeRequests } from "../../src/functions/whole-requests.t
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
-import { ABORT, BARRIER, CHECKPOINT, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS } from "../../src/peer/control-messages.ts";
+import { ABORT, BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS, UNITS } from "../../src/peer/control-messages.ts";
 import { type ControlMessage, serveControl } from "../../src/peer/json-call.ts";
 import { ArenaReadBuffers } from "../../src/server/server.ts";
 import { ValueStore } from "../../src/store/value-store.ts";
@@ -97,7 +97,10 @@ export function goldenServer(): RecordedExchange {
     nodes: ROSTER_VIEW.nodes.map((entry) => ({ ...entry, heartbeatAgeMs: 250, linked: true })),
     waiting: [{ role: "worker", rank: 0, address: "", label: "host-c:5" }],
   });
+  serve(GATHER, { generation: 3, members: [{ node: 9, incarnation: 1 }], roster: { ...ROSTER_VIEW, version: 4, endedGeneration: 2 } });
+  peer.serve(FunctionId.COLLECTIVE, { handle: (channel, header) => channel.acknowledge(header) });
   serve(CHECKPOINT, { body: '{"clockMin":12}' });
+  serve(UNITS, { isOver: false, units: [5, 7], lost: [], repeatedCount: 2, inherited: { version: 1, done: [0, 2], suspect: [2, 3] } });
   serve(ROSTER, {});
   serve(ABORT, {});
   peer.serve(

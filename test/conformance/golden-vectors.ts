@@ -5,15 +5,19 @@ import { WeighbridgeError } from "../../src/base/errors.ts";
 import type { PsFunction } from "../../src/functions/ps-function.ts";
 import { sendSimple } from "../../src/functions/simple.ts";
 import { Connection } from "../../src/peer/connection.ts";
-import { ABORT, BARRIER, CHECKPOINT, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS } from "../../src/peer/control-messages.ts";
+import { ABORT, BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS, UNITS } from "../../src/peer/control-messages.ts";
 import { ask, type ControlMessage } from "../../src/peer/json-call.ts";
 import { PeerMetrics } from "../../src/peer/metrics.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
+import { CollectiveKind } from "../../src/wire/collective-frame.ts";
 import { Kind } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import type { Fields, FieldValues } from "../../src/wire/function-schema.ts";
+import { encodeJson } from "../../src/wire/json-body.ts";
 import { dtypeOf, KvFlag, type Values } from "../../src/wire/kv-message.ts";
+import type { PartLabel } from "../../src/worker/collective/operation.ts";
+import { PartCall } from "../../src/worker/collective/part-call.ts";
 import { functionCalls } from "../../src/worker/function-call.ts";
 import { cutPart } from "../../src/worker/kv-cut.ts";
 import { FloatWindow, type KvArrays, type KvFunctionId, KvRequest } from "../../src/worker/kv-request.ts";
@@ -39,6 +43,7 @@ export async function makeVectors(): Promise<GoldenVector[]> {
     ...(await simpleVectors()),
     ...(await kvVectors()),
     ...(await functionVectors()),
+    ...(await collectiveVectors()),
   ];
 }
 
@@ -93,7 +98,13 @@ function helloVectors(): GoldenVector[] {
 
 async function controlVectors(): Promise<GoldenVector[]> {
   const fresh = { role: "worker", rank: undefined, address: "", serverCount: 1, workerCount: 1, label: "host-a:17", token: "t-1" } as const;
-  const resume = { ...PLACE, roster: ROSTER_VIEW, passed: [{ group: 7, customer: 0, round: 1 }] };
+  const epoch = { name: "train", epoch: 1, batchCount: 100, partCount: 2, assignment: "free" } as const;
+  const units = {
+    open: [{ ...epoch, done: [0, 4], held: [4, 5], suspect: [8, 9], repeatedCount: 1 }],
+    over: [{ name: "train", epochs: [0, 1] }],
+  };
+  const gathered = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
+  const resume = { ...PLACE, roster: ROSTER_VIEW, passed: [{ group: 7, customer: 0, round: 1 }], units, gathered };
   const aborted = { code: "DEADLINE", message: "the cluster was not complete after 60000 ms" };
   return [
     ...(await answered(
@@ -122,6 +133,23 @@ async function controlVectors(): Promise<GoldenVector[]> {
       }),
       "checkpoint-reply",
       "every worker has finished 12 clocks",
+    )),
+    ...(await answered(
+      await control("units-request", "a worker has done four units, holds one, and asks for two more", UNITS, {
+        ...epoch,
+        ...{ done: [0, 4], held: [4, 5], unused: [], want: 2, waitMs: 20, inherited: 0, leaves: false },
+      }),
+      "units-reply",
+      "it is lent two; a worker that had done two and held one is dead",
+    )),
+    ...(await answered(
+      await control("gather-request", "a worker wants to be in the generation after 2", GATHER, {
+        step: "enter",
+        address: "tcp://10.0.0.3:8002",
+        generation: 2,
+      }),
+      "gather-reply",
+      "it is alone in generation 3",
     )),
     ...(await answered(
       await control("roster-request", "the scheduler tells a node of a change", ROSTER, { ...ROSTER_VIEW, version: 2 }),
@@ -256,6 +284,35 @@ async function functionVectors(): Promise<GoldenVector[]> {
   return [
     ...(await answered(call, "function-call-answer", "the same fields back")),
     ...(await answered(row, "function-row-answer", "the array's bytes alone")),
+  ];
+}
+
+/** Parts as a worker sends them. */
+async function collectiveVectors(): Promise<GoldenVector[]> {
+  const { asker, clock } = new RecordedExchange();
+  const send = async (label: Partial<PartLabel> & { readonly kind: number }, payload: Uint8Array): Promise<Uint8Array[]> => {
+    const whole = { generation: 3, sequence: 0, root: 0, length: 0, index: 0, ...label };
+    asker.channel.send(new PartCall({ label: whole, payload, acknowledged: () => {}, failed: () => {} }));
+    await clock.run();
+    return asker.link.takeFrames();
+  };
+  const floats = new Uint8Array(Float32Array.of(1, -2, 0.5).buffer);
+  const { ALL_REDUCE, BROADCAST, OVER } = CollectiveKind;
+  const part = await send({ kind: ALL_REDUCE, sequence: 7, length: 20_000, index: 2 }, floats);
+  const sent = await send({ kind: BROADCAST, sequence: 8, root: 1, length: 3 }, floats);
+  const over = await send({ kind: OVER }, encodeJson({ from: 9, code: "CLOSED", message: "worker 0 has closed its collective" }));
+  return [
+    ...(await answered(
+      {
+        name: "collective-part",
+        about: "three floats, the third part of an all-reduce of 20,000: operation 7 of generation 3",
+        frames: part,
+      },
+      "collective-part-answer",
+      "it was taken",
+    )),
+    { name: "collective-broadcast", about: "the only part of a broadcast of three floats from worker 1", frames: sent },
+    { name: "collective-over", about: "the sender takes no part in operations from 9 on", frames: over },
   ];
 }
 

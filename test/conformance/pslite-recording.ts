@@ -39,7 +39,7 @@ export function hexOf(parts: readonly Uint8Array[]): string {
 }
 
 /** Keeps what comes over a connection, as hex. */
-class Keeper implements LinkReader {
+export class Keeper implements LinkReader {
   hex = "";
   isClosed = false;
   readonly #view = new Uint8Array(4096);

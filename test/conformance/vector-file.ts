@@ -10,15 +10,20 @@ const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   4: "LEAVE",
   5: "STATUS",
   6: "CHECKPOINT",
+  7: "UNITS",
   8: "ROSTER",
   9: "ABORT",
+  12: "GATHER",
   16: "SIMPLE",
   32: "KV_PUSH",
   33: "KV_PULL",
   34: "KV_PUSH_PULL",
   48: "FUNCTION",
+  64: "COLLECTIVE",
 };
 const LENS = 1;
+/** A COLLECTIVE whose payload is JSON. */
+const OVER = 4;
 
 export type VectorHeader = {
   readonly magic: string;
@@ -100,6 +105,8 @@ function describePayload(header: VectorHeader, body: Uint8Array, lensCount: numb
           .toString(16),
       ),
     };
+  if (header.function === "COLLECTIVE" && header.flags !== OVER)
+    return { floats: Array.from({ length: body.length / 4 }, (_, i) => viewOf(body).getFloat32(i * 4, true)) };
   if (!header.function.startsWith("KV_")) return { json: JSON.parse(new TextDecoder().decode(body)) };
   return header.kind === "REQUEST" ? describeKvRequest(header, body) : describeKvAnswer(header, body, lensCount);
 }

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import test from "node:test";
 import { saveSample, temporaryFolder } from "../../src/node/checkpoint/testing-checkpoint.ts";
 import { Cluster } from "./cluster.ts";
-import { Processes, ROOT } from "./processes.ts";
+import { Processes, ROOT, until } from "./processes.ts";
 
 test("inspect, verify and export tell what there is", async () => {
   using folder = temporaryFolder();
@@ -75,6 +75,32 @@ test("save takes a checkpoint of a running cluster, restore brings it to one of 
   assert.match(restore.stdout, new RegExp(`: clock ${clock}, 1 parameters$`, "m"));
   await worker.says(new RegExp(`^restored ${clock} at clock ${clock}$`));
 });
+
+for (const consistency of ["bsp", "asp"]) {
+  test(`a server that was killed comes back from its checkpoint, and training goes on (${consistency})`, async () => {
+    using folder = temporaryFolder();
+    await using cluster = await Cluster.create({ servers: 2, workers: 2, flags: ["--checkpoint-dir", folder.path] });
+    const scheduler = cluster.scheduler();
+    const [first, killed] = [cluster.server(0), cluster.server(1)];
+    const workers = [0, 1].map((rank) => cluster.worker(rank, "steady-trainer", "--consistency", consistency));
+    const [saver] = workers;
+    assert.ok(saver !== undefined);
+    await saver.says(/^saved clock \d+$/, 3);
+    await killed.kill();
+    await until(() => workers.some((worker) => worker.count(/^step failed: NODE_DEAD: server 1 is dead$/) > 0), "a step to fail");
+    const [, saved] = [...saver.stdout.matchAll(/^saved clock (\d+)$/gm)].at(-1) ?? [];
+    const restored = cluster.weighbridge(["server", ...cluster.flags, "--rank", 1, "--restore", folder.path]);
+    await until(() => workers.some((worker) => worker.count(/^goes on at clock \d+$/) > 0), "training to go on");
+    for (const worker of workers) if (worker.count(/^step failed/) > 0) await worker.says(/^goes on at clock \d+$/);
+    for (const worker of workers) worker.endInput();
+    for (const worker of workers) {
+      const [, clock, least] = await worker.says(/^ends at clock (\d+) with rows of (\d+) to (\d+)$/);
+      assert.ok(Number(clock) >= Number(saved));
+      assert.ok(Number(least) >= 2 * Number(saved), `rows of ${least}, after a checkpoint of clock ${saved}`);
+    }
+    for (const node of [...workers, first, restored, scheduler]) await node.succeeds();
+  });
+}
 
 const SAVE = `
 import { saveSample } from "./src/node/checkpoint/testing-checkpoint.ts";

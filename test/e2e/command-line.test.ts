@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { Processes } from "./processes.ts";
 
-const COMMANDS = ["launch", "scheduler", "server", "worker", "status", "checkpoint", "demo"];
+const COMMANDS = ["launch", "scheduler", "server", "worker", "status", "checkpoint", "train"];
 const CHECKPOINT_COMMANDS = ["inspect", "verify", "export"].map((command) => ["checkpoint", command]);
 
 test("--help explains the command, with an example", async () => {
@@ -43,7 +43,7 @@ for (const [args, message] of [
   [["status", "--scheduler-port"], /option '--scheduler-port <port>' argument missing/],
   [["worker", "-s", "1"], /missing required argument 'script'/],
   [["server", "--apps", "0,x"], /--apps <ids>.*0,x.*numbers from 0 to 65535/],
-  [["demo", "--steps", "none"], /whole number/],
+  [["train", "lenet", "--epochs", "none"], /whole number/],
 ] as const) {
   test(`exits with 2: weighbridge ${args.join(" ")}`, async () => {
     await using processes = new Processes();

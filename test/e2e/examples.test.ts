@@ -24,6 +24,8 @@ const launches: readonly (readonly [args: readonly (string | number)[], said: Re
     /the largest rows are 999, 998, 997$/,
     1,
   ],
+  [["-s", 2, "-w", 2, "--worker-only", "--", "examples/07-tensorflow-js/main.ts", 4000], /^\[worker 0\] accuracy 0\.(8\d|9)/, 1],
+  [["-s", 2, "-w", 2, "--worker-only", "--", "examples/08-jax-js/main.ts", 200], /^\[worker 0\] (9\d\.\d|100\.0) % of 1000 new points/, 1],
   [["-s", 3, "-w", 1, "--threads", 2, "examples/01-push-pull/main.ts"], /^\[worker 0\] pushed 1000 keys/, 1],
   [["-s", 1, "-w", 2, "--transport", "unix", "--socket-dir", socketDir, "examples/01-push-pull/main.ts"], /are right$/, 2],
   [["-s", 2, "-w", 2, "--fault-drop-percent", 5, "--resend-timeout-ms", 100, "examples/01-push-pull/main.ts"], /are right$/, 2],

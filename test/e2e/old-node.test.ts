@@ -16,7 +16,7 @@ test("says in one line that Node is too old", { skip }, async () => {
   try {
     cpSync(join(ROOT, "bin"), join(folder, "bin"), { recursive: true });
     await using processes = new Processes();
-    const running = processes.run(String(oldNode), [join(folder, "bin/weighbridge.mjs"), "demo"], { cwd: folder });
+    const running = processes.run(String(oldNode), [join(folder, "bin/weighbridge.mjs"), "train"], { cwd: folder });
     await running.fails(/^weighbridge needs Node 24 or newer; this is Node [\d.]+ at \/.*\. Run `npm install node@24`.*\n$/);
     assert.equal(running.stdout, "");
   } finally {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { type SpawnSyncReturns, spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -52,7 +52,19 @@ test("the built package runs a cluster from a node_modules folder", () => {
   assert.match(ran.stdout, /pulled 3,4 function/);
 });
 
-for (const door of ["weighbridge", "weighbridge/kv", "weighbridge/node", "weighbridge/testing"]) {
+test("the doors of other frameworks open without them, and npm does not ask for them", () => {
+  writeFileSync(
+    join(folder, "adapters.mjs"),
+    `import { psOptimizer } from "weighbridge/tfjs"; import { PsParameters } from "weighbridge/jax"; console.log(typeof psOptimizer, typeof PsParameters);`,
+  );
+  const ran = run(process.execPath, "adapters.mjs");
+  assert.equal(ran.stdout, "function function\n", ran.stderr);
+  const manifest = JSON.parse(readFileSync(join(modules, "weighbridge/package.json"), "utf8"));
+  const optional = Object.keys(manifest.peerDependencies).filter((name) => manifest.peerDependenciesMeta[name]?.optional === true);
+  assert.deepEqual(optional, ["@jax-js/jax", "@tensorflow/tfjs-core"]);
+});
+
+for (const door of ["weighbridge", "weighbridge/kv", "weighbridge/tfjs", "weighbridge/jax", "weighbridge/node", "weighbridge/testing"]) {
   test(`${door} says in one line that Node is too old`, {
     skip: oldNode === undefined ? "there is no Node before 24 on this machine to try it with" : false,
   }, () => {

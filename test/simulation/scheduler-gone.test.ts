@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
+import { type Log, SILENT_LOG } from "../../src/base/log.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
 import { KVWorker } from "../../src/kv/kv-worker.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
@@ -36,4 +37,32 @@ test("without its scheduler a job pushes on, and whoever waits for the scheduler
   await cluster.run(cluster.startNode(SCHEDULER_ID));
   await cluster.run(Promise.all([cluster.worker(0).barrier(0, Group.WORKERS), cluster.worker(1).barrier(0, Group.WORKERS)]));
   await cluster.finalize();
+});
+
+test("a node that is closed while a new scheduler has yet to take it back ends what waits for that", async () => {
+  const worker = "worker 0";
+  let isResuming = false;
+  const log: Log = {
+    ...SILENT_LOG,
+    info: (message, fields) => {
+      if (!message.includes("resuming") || fields?.node !== worker) return;
+      isResuming = true;
+      cluster.network.isolate(cluster.hostOf(SCHEDULER_ID)); // its answer does not come
+    },
+  };
+  const cluster = new SimCluster({ seed: 3004, serverCount: 0, workerCount: 2, log, settle: () => setImmediate() });
+  await cluster.start();
+  const office = cluster.worker(0);
+  const before = office.barrier(0, Group.WORKERS); // open with the old one, and held back
+  before.catch(() => {}); // looked at below
+  await cluster.clock.advance(100);
+  cluster.kill(SCHEDULER_ID);
+  cluster.startNode(SCHEDULER_ID).catch(() => {}); // it is never complete
+  for (let turn = 0; turn < 1000 && !isResuming; turn++) await cluster.clock.advance(10);
+  assert.ok(isResuming && office.worker !== undefined);
+  const after = office.worker.units.open("train", { epoch: 0, batchCount: 1, partCount: 1, assignment: "free" });
+  after.catch(() => {}); // as above
+  await cluster.run(office.close());
+  await assert.rejects(cluster.run(before), (error) => isWeighbridgeError(error, "CLOSED"));
+  await assert.rejects(cluster.run(after), (error) => isWeighbridgeError(error, "CLOSED"));
 });

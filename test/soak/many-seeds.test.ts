@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { runCrashes } from "../simulation/crashes.ts";
 import { runEmbeddingCache } from "../simulation/embedding-cache.ts";
 import { runExactlyOnce } from "../simulation/exactly-once.ts";
+import { runLentUnits } from "../simulation/lent-units.ts";
 import { forSeeds } from "../simulation/seeds.ts";
 
 const COUNT = Number(process.env.SOAK_SEEDS ?? 10_000);
@@ -18,4 +19,8 @@ test(`clusters live through deaths, for ${COUNT} more seeds`, async () => {
 
 test(`cached rows keep their bounds and lose nothing, for ${COUNT} more seeds`, async () => {
   await forSeeds({ from: 4_000_000, count: COUNT }, runEmbeddingCache);
+});
+
+test(`epochs are done whole whoever dies, for ${COUNT} more seeds`, async () => {
+  await forSeeds({ from: 5_000_000, count: COUNT }, (seed) => runLentUnits(seed, { workers: seed % 4 >= 2, scheduler: seed % 2 === 1 }));
 });

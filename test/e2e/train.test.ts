@@ -1,0 +1,205 @@
+// train — Goal: what `npm start` runs learns, shows it, and can be gone on with; and however it ends, every process of it says the truth.
+
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, suite, test } from "node:test";
+import { packageFile } from "../../src/node/datasets/package-file.ts";
+import { Processes, type Running } from "./processes.ts";
+
+const TRAIN_MS = 90_000;
+/** Long enough to be killed in the middle, however slow the machine is. */
+const LONG = ["train", "lenet", "--epochs", 1000, "--limit", 1280, "--every", 10];
+
+const directories: string[] = [];
+after(() => {
+  for (const directory of directories) rmSync(directory, { recursive: true, force: true });
+});
+
+function emptyDirectory(): string {
+  const directory = mkdtempSync(join(tmpdir(), "weighbridge-train-"));
+  directories.push(directory);
+  return directory;
+}
+
+/** The process of a node, by its registration line. */
+async function pidOf(job: Running, role: "server" | "worker", rank: number): Promise<number> {
+  const [, pid] = await job.says(new RegExp(`The ${role} node id:\\S+:(\\d+)(?:, .*)? assign rank id:${rank}$`));
+  return Number(pid);
+}
+
+/** The one child of the launcher that is neither server nor worker. */
+async function schedulerPid(job: Running): Promise<number> {
+  const others = await Promise.all([pidOf(job, "server", 0), pidOf(job, "server", 1), pidOf(job, "worker", 0), pidOf(job, "worker", 1)]);
+  const children = readFileSync(`/proc/${job.pid}/task/${job.pid}/children`, "utf8").trim().split(" ").map(Number);
+  const rest = children.filter((pid) => !others.includes(pid));
+  assert.equal(rest.length, 1, `${children.join(" ")} without ${others.join(" ")}`);
+  return rest[0]!;
+}
+
+/** All that live tell in their one closing line who they are, and the cause; the job tells it last, with an exit code of 1. */
+async function endsWithTheTruth(job: Running, cause: RegExp, survivors: readonly string[]): Promise<void> {
+  await job.fails(new RegExp(`^weighbridge: the job failed: ${cause.source}.* at epoch \\d+ step \\d+$`, "m"), TRAIN_MS);
+  for (const name of survivors) {
+    const closings = [...job.stdout.matchAll(new RegExp(`weighbridge: ${name} stopped.*: ${cause.source}.*step \\d+$`, "gm"))];
+    assert.equal(closings.length, 1, `${name} has one closing line\n${job.transcript}`);
+  }
+}
+
+suite("a training that ends well", () => {
+  test("registers, tells losses and progress, and says at the end what the model is worth and where it lies", async () => {
+    await using processes = new Processes();
+    const directory = emptyDirectory();
+    const job = processes.weighbridge(["train", "lenet", "--limit", 1920, "--every", 10, "--checkpoint-dir", directory]);
+    await job.succeeds(TRAIN_MS);
+    await job.says(/^ {2}The server node id:\S+, node ip: 127\.0\.0\.1, node port:\d+ assign rank id:1$/);
+    await job.says(/^ {2}The worker node id:\S+ assign rank id:1$/);
+    await job.says(/^ {2}Start the scheduler node is successful!$/);
+    const [, first] = await job.says(/^ {2}epoch: 1 step: 1, loss is (\d\.\d{6})$/);
+    const [, last] = await job.says(/^ {2}epoch: 1 step: 30, loss is (\d\.\d{6})$/);
+    assert.ok(Number(first) > 1.9 && Number(last) < 1.5, job.transcript);
+    await job.says(/step +\d+\/30 .*steps\/s {2}waiting \d+\.\d % {2}loss \d/);
+    const [, accuracy] = await job.says(/^ {2}accuracy {5}(\d+\.\d\d) % of 10,000 digits/);
+    assert.ok(Number(accuracy) > 60, job.transcript);
+    assert.equal(job.count(/^ {2}\d {6}/), 10, "a line for each digit");
+    const [, path] = await job.says(/^ {2}checkpoint {3}(\S+)$/);
+    assert.ok(existsSync(join(String(path), "manifest.json")));
+  });
+
+  test("goes on from its checkpoint on another number of servers as if it had not been interrupted", async () => {
+    await using processes = new Processes();
+    const directory = emptyDirectory();
+    const common = ["train", "lenet", "--limit", 640, "--every", 10];
+    const saved = ["--checkpoint-dir", directory];
+    await processes.weighbridge([...common, ...saved]).succeeds(TRAIN_MS);
+    const resumed = processes.weighbridge([...common, ...saved, "--resume", "--epochs", 2, "-s", 3]);
+    await resumed.succeeds(TRAIN_MS);
+    const whole = processes.weighbridge([...common, "--epochs", 2, "--no-checkpoint"]);
+    await whole.succeeds(TRAIN_MS);
+    await resumed.says(/^ {2}resumed {2}at epoch 2 step 1$/);
+    for (const line of [/^ {2}epoch: 2 step: 10, loss is (\S+)$/, /^ {2}accuracy +(\S+) %/]) {
+      assert.equal((await resumed.says(line))[1], (await whole.says(line))[1], "the same numbers to the last bit");
+    }
+    const again = processes.weighbridge([...common, ...saved, "--resume", "--epochs", 2]);
+    await again.fails(/BAD_CONFIG: .*after 2 epochs/, TRAIN_MS);
+    const other = processes.weighbridge([...common, ...saved, "--resume", "--epochs", 3, "--batch-size", 32]);
+    await other.fails(/BAD_CONFIG: .*batchSize was 64, and is 32 now/, TRAIN_MS);
+  });
+
+  test("goes on with the workers that remain when one is killed", async () => {
+    await using processes = new Processes();
+    const job = processes.weighbridge(["train", "lenet", "--limit", 6400, "--every", 10, "--no-checkpoint"], {
+      env: { WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS: "2000" },
+    });
+    await job.says(/step: 20, loss/, 1, TRAIN_MS);
+    process.kill(await pidOf(job, "worker", 0), "SIGKILL");
+    await job.succeeds(TRAIN_MS);
+    await job.says(/^ {2}worker 0 was ended by SIGKILL; the job goes on with 1 worker$/);
+    const [, accuracy] = await job.says(/^ {2}accuracy {5}(\d+\.\d\d) %/);
+    assert.ok(Number(accuracy) > 85, job.transcript);
+  });
+
+  for (const task of ["logistic", "mf", "wide-deep"]) {
+    test(`learns ${task} from some of its data, on one server and one worker`, async () => {
+      await using processes = new Processes();
+      const job = processes.weighbridge(["train", task, "--limit", 20_000, "--epochs", 1, "-s", 1, "-w", 1, "--quiet", "--no-checkpoint"]);
+      await job.succeeds(TRAIN_MS);
+      const [, , figure] = await job.says(/^ {2}(AUC|error) +(\d\.\d+)/);
+      assert.ok(task === "mf" ? Number(figure) < 1.1 : Number(figure) > 0.52, job.transcript);
+      await job.says(/^ {2}objective .*: (not )?reached$/);
+      assert.equal(job.count(/step: /), 0, "quiet");
+    });
+  }
+});
+
+test("Wide & Deep learns the same with rows that workers keep as without", async () => {
+  await using processes = new Processes();
+  const common = ["train", "wide-deep", "--limit", 20_000, "--quiet", "--no-checkpoint"];
+  const [plain, cached] = [processes.weighbridge(common), processes.weighbridge([...common, "--cache-rows", 2_500])];
+  await Promise.all([plain.succeeds(TRAIN_MS), cached.succeeds(TRAIN_MS)]);
+  for (const line of [/^ {2}AUC +(\d\.\d{4})/, /^ {2}log loss +(\d\.\d{4})/]) {
+    assert.equal((await cached.says(line))[1], (await plain.says(line))[1]);
+  }
+  await cached.says(/^ {2}row cache +found \d+\.\d % on the device/);
+});
+
+suite("a training that cannot go on", () => {
+  test("a server is killed: every process names it, and what was saved can be gone on from", async () => {
+    await using processes = new Processes();
+    const directory = emptyDirectory();
+    const saved = ["--checkpoint-dir", directory, "--checkpoint-every", 5];
+    const job = processes.weighbridge([...LONG, ...saved]);
+    await job.says(/step: 20, loss/, 2, TRAIN_MS);
+    process.kill(await pidOf(job, "server", 1), "SIGKILL");
+    await endsWithTheTruth(job, /server 1 was ended by SIGKILL/, ["scheduler", "server 0", "worker 0", "worker 1"]);
+    const resumed = processes.weighbridge([...LONG, ...saved, "--resume", "--quiet"].filter((flag) => flag !== "--every" && flag !== 10));
+    await resumed.says(/^ {2}resumed {2}at epoch \d+ step (1|6|11|16)$/, 1, TRAIN_MS);
+  });
+
+  test("the scheduler is killed: every process names it", { skip: process.platform !== "linux" && "it reads /proc" }, async () => {
+    await using processes = new Processes();
+    const job = processes.weighbridge([...LONG, "--no-checkpoint"]);
+    await job.says(/step: 20, loss/, 1, TRAIN_MS);
+    process.kill(await schedulerPid(job), "SIGKILL");
+    await endsWithTheTruth(job, /scheduler was ended by SIGKILL/, ["server 0", "server 1", "worker 0", "worker 1"]);
+  });
+
+  test("all workers are killed: every process names the last of them", async () => {
+    await using processes = new Processes();
+    const job = processes.weighbridge([...LONG, "--no-checkpoint"]);
+    await job.says(/step: 20, loss/, 1, TRAIN_MS);
+    for (const rank of [0, 1]) process.kill(await pidOf(job, "worker", rank), "SIGKILL");
+    await endsWithTheTruth(job, /worker \d was ended by SIGKILL/, ["scheduler", "server 0", "server 1"]);
+  });
+
+  test("Ctrl-C ends every process with its line", async () => {
+    await using processes = new Processes();
+    const job = processes.weighbridge([...LONG, "--no-checkpoint"]);
+    await job.says(/step: 20, loss/, 1, TRAIN_MS);
+    job.signal("SIGINT");
+    assert.equal((await job.ends(TRAIN_MS)).code, 130);
+    assert.match(job.stderr, /^weighbridge: the job was ended by SIGINT at epoch \d+ step \d+$/m);
+    for (const name of ["scheduler", "server 0", "worker 1"])
+      assert.match(job.stdout, new RegExp(`weighbridge: ${name} stopped.*: ended by SIGINT`));
+  });
+
+  test("a loss that is no number any more stops at the step, names the layer, and keeps the last good checkpoint", async () => {
+    await using processes = new Processes();
+    const directory = emptyDirectory();
+    const job = processes.weighbridge(["train", "lenet", "--limit", 640, "--learning-rate", 1e6, "--checkpoint-dir", directory]);
+    await job.fails(
+      /the job failed: worker \d stopped at epoch 1 step \d+: NOT_FINITE: epoch 1, step \d+: .*not finite: .*(fc|conv)/,
+      TRAIN_MS,
+    );
+    assert.ok(!existsSync(join(directory, "latest")), "nothing was saved of it");
+  });
+});
+
+suite("what makes no sense is said before anything starts", () => {
+  const bad: readonly (readonly [readonly (string | number)[], RegExp])[] = [
+    [["lenet", "--quiet", "--every", 5], /BAD_CONFIG: --quiet and --every 5 contradict/],
+    [["lenet", "--batch-size", 1], /BAD_CONFIG: --batch-size 1 leaves some of 2 workers/],
+    [["lenet", "--cache-rows", 10], /BAD_CONFIG: --cache-rows: lenet has no embedding/],
+    [["lenet", "--resume", "--no-checkpoint"], /BAD_CONFIG: --resume and --no-checkpoint/],
+    [["lenet", "--resume", "--checkpoint-dir", "/no/such/place"], /CHECKPOINT_MISSING: .*\/no\/such\/place/],
+    [["lenet", "--consistency", "sync"], /BAD_CONFIG: --consistency is bsp, asp or ssp:N/],
+  ];
+  for (const [args, message] of bad) {
+    test(`fails: weighbridge train ${args.join(" ")}`, async () => {
+      await using processes = new Processes();
+      const job = processes.weighbridge(["train", ...args]);
+      await job.fails(message);
+      assert.equal(job.stdout, "");
+    });
+  }
+
+  test("a data set that is missing or torn is named, with an exit code of 1", async () => {
+    await using processes = new Processes();
+    await processes.weighbridge(["train", "lenet", "--data", "/no/such/place"]).fails(/DATASET_MISSING: \/no\/such\/place/, TRAIN_MS);
+    const torn = join(emptyDirectory(), "flights.parquet");
+    writeFileSync(torn, readFileSync(packageFile("vega-datasets", "data/flights-3m.parquet")));
+    truncateSync(torn, 1_000_000);
+    await processes.weighbridge(["train", "logistic", "--data", torn]).fails(/DATASET_TORN: .*flights\.parquet is not whole/, TRAIN_MS);
+  });
+});

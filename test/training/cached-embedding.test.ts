@@ -1,0 +1,78 @@
+// Goal: with vocabCacheSize rows live with the workers while they train, and nothing else changes: Wide & Deep has the bits of the run without a cache, for one worker
+// and for two, with caches that hold everything and caches that are smaller than a batch. What the cache did is told.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../../src/base/errors.ts";
+import { Random } from "../../src/base/random.ts";
+import { BinaryCrossEntropy } from "../../src/nn/losses/binary-cross-entropy.ts";
+import { Workspace } from "../../src/nn/workspace.ts";
+import { EmbeddedCluster } from "../../src/node/connect.ts";
+import { ArrayDataset } from "../../src/training/dataset.ts";
+import { AreaUnderCurve } from "../../src/training/metrics.ts";
+import { Model, type TrainOptions } from "../../src/training/model.ts";
+import { parametersOf } from "../../src/training/network.ts";
+import { WideDeepNetwork } from "../../src/training/networks/wide-deep-network.ts";
+import type { RowSourceStatistics } from "../../src/training/row-source.ts";
+import { setParamPs } from "../../src/training/set-param-ps.ts";
+
+const [VOCAB, IDS, BATCH, SAMPLES] = [60, 3, 8, 100];
+const random = new Random(2);
+const ids = Array.from({ length: SAMPLES * IDS }, () => Math.floor(VOCAB * random.fraction() ** 2));
+const labels = Array.from({ length: SAMPLES }, (_, i) => (ids[i * IDS]! + ids[i * IDS + 1]!) % 2);
+const dataset = new ArrayDataset({ labels, ids: { idsPerSample: IDS, list: ids } });
+
+type Trained = { readonly weights: readonly Float32Array[]; readonly predictions: Float32Array; readonly auc: number };
+
+async function train(
+  { workers, vocabCacheSize }: { readonly workers: number; readonly vocabCacheSize: number },
+  options: Partial<TrainOptions> = {},
+): Promise<Trained & { readonly statistics: RowSourceStatistics | undefined }> {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers });
+  const trained = await Promise.all(
+    cluster.sessions.map(async (session) => {
+      const workspace = new Workspace();
+      const shape = { vocabSize: VOCAB, idsPerSample: IDS, sampleCountMax: BATCH, width: 4, hidden: [8] };
+      const network = new WideDeepNetwork(workspace, { ...shape, target: "DEVICE", vocabCacheSize });
+      setParamPs(network.deep);
+      setParamPs(network.wide);
+      const loss = new BinaryCrossEntropy(workspace, { sampleCountMax: BATCH });
+      const metrics = { auc: new AreaUnderCurve() };
+      const model = new Model(network, { loss, metrics, optimizer: { type: "adam", learningRate: 0.02 } });
+      await model.train(3, dataset, { batchSize: BATCH, session, ...options });
+      const statistics = network.deep.source?.statistics;
+      const weights = parametersOf(network).map(({ values }) => values.slice());
+      const predictions = await model.predict(dataset);
+      const { auc } = await model.eval(dataset);
+      return { weights, predictions, auc: auc!, statistics };
+    }),
+  );
+  const [first] = trained;
+  for (const { predictions, weights } of trained) {
+    assert.deepEqual(predictions, first!.predictions);
+    assert.deepEqual(weights, first!.weights);
+  }
+  return first!;
+}
+
+for (const workers of [1, 2]) {
+  test(`${workers} worker${workers === 1 ? "" : "s"}: cached and uncached runs have the same bits`, async () => {
+    const { weights, predictions, auc } = await train({ workers, vocabCacheSize: 0 });
+    assert.ok(auc > 0.6, `it learns: ${auc}`);
+    for (const vocabCacheSize of [VOCAB, 7]) {
+      const cached = await train({ workers, vocabCacheSize });
+      assert.deepEqual(cached.weights, weights, `a cache of ${vocabCacheSize}`);
+      assert.deepEqual(cached.predictions, predictions, `a cache of ${vocabCacheSize}`);
+      const { deviceHits, serverReads, idCount, directBatches } = cached.statistics!;
+      assert.ok(idCount > 0 && serverReads > 0 && (vocabCacheSize === VOCAB ? deviceHits > serverReads : directBatches + serverReads > 0));
+    }
+    assert.deepEqual((await train({ workers, vocabCacheSize: 20 }, { overlap: false })).predictions, predictions, "without overlap");
+  });
+}
+
+test("a cache needs bsp", async () => {
+  await assert.rejects(
+    train({ workers: 1, vocabCacheSize: 5 }, { consistency: { ssp: 1 } }),
+    (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /trained under "bsp"/.test(error.message),
+  );
+});
