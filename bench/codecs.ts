@@ -11,11 +11,11 @@ import { Arena } from "../src/kernel/arena.ts";
 import { simdCodecKernels } from "../src/kernel/codec-kernels.ts";
 import { SimdKernels } from "../src/kernel/simd-kernels.ts";
 import { zstd } from "../src/node/zstd.ts";
-import { compressPayload, decompressPayload, isCompressible } from "../src/wire/codecs/general-compression.ts";
 import { ReceivedKeyLists, SentKeyLists } from "../src/wire/codecs/key-cache.ts";
 import { KeyReceiver } from "../src/wire/codecs/key-receiver.ts";
 import { KeySender } from "../src/wire/codecs/key-sender.ts";
 import { openValueCodec, type ValueCodecChoice } from "../src/wire/codecs/link-encoding.ts";
+import { PayloadCodec } from "../src/wire/codecs/payload-codec.ts";
 import { Residuals } from "../src/wire/codecs/residuals.ts";
 import type { CodecContext } from "../src/wire/codecs/value-codec.ts";
 import { median } from "./statistics.ts";
@@ -25,6 +25,7 @@ const GRADIENT_COUNT = 8;
 const ROUND_COUNT = 9;
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
+const ROW_FLOATS = 64;
 
 type Measured = {
   readonly name: string;
@@ -88,19 +89,15 @@ class Stage {
   }
 
   compressed(name: string, density: number): Measured {
-    const start = this.#gradient(density);
-    const source = this.arena.bytes.subarray(start, start + COUNT * FLOAT_BYTES);
-    const target = new Uint8Array(source.length);
-    const back = new Uint8Array(source.length);
-    const byteCount = compressPayload(zstd(), source, target);
-    const compressed = target.subarray(0, byteCount);
-    return {
-      name,
-      wireBytes: byteCount === 0 ? source.length : byteCount,
-      plainBytes: source.length,
-      encode: () => compressPayload(zstd(), source, target),
-      decode: () => (byteCount === 0 ? isCompressible(source) : decompressPayload(zstd(), compressed, back)),
-    };
+    const codec = new PayloadCodec(this.context, "f32", zstd());
+    const shape = { rowCount: COUNT / ROW_FLOATS, width: ROW_FLOATS };
+    const source = this.#gradient(density);
+    const target = this.arena.allocate(codec.encodeBound(shape));
+    const back = this.arena.allocate(COUNT * FLOAT_BYTES);
+    const encode = (): number => codec.encode({ ...shape, source, target });
+    const byteCount = encode();
+    const decode = (): void => codec.decode({ ...shape, source: target, byteCount, target: back });
+    return { name, wireBytes: byteCount, plainBytes: COUNT * FLOAT_BYTES, encode, decode };
   }
 
   #gradient(density: number): number {

@@ -9,14 +9,13 @@ type Calls = {
   pull(keys: BigUint64Array, into: Float32Array): Promise<unknown>;
 };
 
-/** Makes the case's parameter, or finds it. */
+/** Makes the case's parameter, or finds it. Each case has one of its own: the keys of two would be twice as many rows as it says. */
 export async function openParameter(session: Session, { name, engine, width }: BenchCase): Promise<KeyValueClient> {
-  const shared = name.replace(/^(push|pull)-/, ""); // both directions of a case have one parameter
   if (engine === "tensor-adam") {
-    const tensor = await session.tensor(shared, { shape: [width], optimizer: { type: "adam" } });
+    const tensor = await session.tensor(name, { shape: [width], optimizer: { type: "adam" } });
     return clientOf({ push: (_, values) => tensor.push(values), pull: (_, into) => tensor.pull(into) });
   }
-  const table = await session.embedding(shared, { dim: width, optimizer: { type: "adagrad" } });
+  const table = await session.embedding(name, { dim: width, optimizer: { type: "adagrad" } });
   return clientOf({ push: (keys, values) => table.push(keys, values), pull: (keys, into) => table.pull(keys, into) });
 }
 
