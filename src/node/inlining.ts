@@ -1,4 +1,4 @@
-// inlining — lets the engine compile the path of a small request as one piece (docs/decisions/0018).
+// inlining — lets the engine compile the path of a small request as one piece (docs/decisions/0016).
 //
 // From the bytes of a frame to the kernel, or to the user's callback and the next request, it is some twenty small functions in as many
 // files. The engine stops inlining after about 900 bytes of bytecode, so that a third of the time went into calls between them.

@@ -1,6 +1,7 @@
 // The simulations of npm test, for seeds that they do not take. SOAK_SEEDS sets how many; a failing seed is in the message.
 
 import { test } from "node:test";
+import { runChurn, runReduces } from "../simulation/collectives.ts";
 import { runCrashes } from "../simulation/crashes.ts";
 import { runEmbeddingCache } from "../simulation/embedding-cache.ts";
 import { runExactlyOnce } from "../simulation/exactly-once.ts";
@@ -23,4 +24,14 @@ test(`cached rows keep their bounds and lose nothing, for ${COUNT} more seeds`, 
 
 test(`epochs are done whole whoever dies, for ${COUNT} more seeds`, async () => {
   await forSeeds({ from: 5_000_000, count: COUNT }, (seed) => runLentUnits(seed, { workers: seed % 4 >= 2, scheduler: seed % 2 === 1 }));
+});
+
+test(`workers reduce exactly over bad links, for ${COUNT} more seeds`, async () => {
+  await forSeeds({ from: 6_000_000, count: COUNT }, runReduces);
+});
+
+test(`workers that are left reduce on when nodes die, for ${COUNT} more seeds`, async () => {
+  await forSeeds({ from: 7_000_000, count: COUNT }, async (seed) => {
+    await runChurn(seed);
+  });
 });
