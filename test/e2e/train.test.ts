@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, suite, test } from "node:test";
 import { packageFile } from "../../src/node/datasets/package-file.ts";
-import { Processes, type Running } from "./processes.ts";
+import { isAlive, Processes, type Running, until } from "./processes.ts";
 
 const TRAIN_MS = 90_000;
 /** Long enough to be killed in the middle, however slow the machine is. */
@@ -29,10 +29,15 @@ async function pidOf(job: Running, role: "server" | "worker", rank: number): Pro
   return Number(pid);
 }
 
+/** Reads /proc. */
+function childrenOf(job: Running): number[] {
+  return readFileSync(`/proc/${job.pid}/task/${job.pid}/children`, "utf8").trim().split(" ").map(Number);
+}
+
 /** The one child of the launcher that is neither server nor worker. */
 async function schedulerPid(job: Running): Promise<number> {
   const others = await Promise.all([pidOf(job, "server", 0), pidOf(job, "server", 1), pidOf(job, "worker", 0), pidOf(job, "worker", 1)]);
-  const children = readFileSync(`/proc/${job.pid}/task/${job.pid}/children`, "utf8").trim().split(" ").map(Number);
+  const children = childrenOf(job);
   const rest = children.filter((pid) => !others.includes(pid));
   assert.equal(rest.length, 1, `${children.join(" ")} without ${others.join(" ")}`);
   return rest[0]!;
@@ -124,6 +129,21 @@ test("Wide & Deep learns the same with rows that workers keep as without", async
   await cached.says(/^ {2}row cache +found \d+\.\d % on the device/);
 });
 
+test("Wide & Deep with rows that workers keep goes on from its checkpoint as if it had not been interrupted", async () => {
+  await using processes = new Processes();
+  const common = ["train", "wide-deep", "--limit", 10_000, "--quiet", "--cache-rows", 2_500];
+  const saved = ["--checkpoint-dir", emptyDirectory()];
+  await processes.weighbridge([...common, ...saved]).succeeds(TRAIN_MS);
+  const [resumed, whole] = [
+    processes.weighbridge([...common, ...saved, "--resume", "--epochs", 2]),
+    processes.weighbridge([...common, "--epochs", 2, "--no-checkpoint"]),
+  ];
+  await Promise.all([resumed.succeeds(TRAIN_MS), whole.succeeds(TRAIN_MS)]);
+  for (const line of [/^ {2}AUC +(\d\.\d{4})/, /^ {2}log loss +(\d\.\d{4})/]) {
+    assert.equal((await resumed.says(line))[1], (await whole.says(line))[1]);
+  }
+});
+
 suite("a training that cannot go on", () => {
   test("a server is killed: every process names it, and what was saved can be gone on from", async () => {
     await using processes = new Processes();
@@ -135,6 +155,20 @@ suite("a training that cannot go on", () => {
     await endsWithTheTruth(job, /server 1 was ended by SIGKILL/, ["scheduler", "server 0", "worker 0", "worker 1"]);
     const resumed = processes.weighbridge([...LONG, ...saved, "--resume", "--quiet"].filter((flag) => flag !== "--every" && flag !== 10));
     await resumed.says(/^ {2}resumed {2}at epoch \d+ step (1|6|11|16)$/, 1, TRAIN_MS);
+  });
+
+  test("what is saved after a worker's death has every sample of its epochs: the end of one, and no place in its middle", async () => {
+    await using processes = new Processes();
+    const saved = ["--checkpoint-dir", emptyDirectory(), "--checkpoint-every", 1];
+    const job = processes.weighbridge([...LONG, ...saved], { env: { WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS: "2000" } });
+    await job.says(/step: 20, loss/, 1, TRAIN_MS);
+    process.kill(await pidOf(job, "worker", 1), "SIGKILL");
+    const [, epoch] = await job.says(/epoch: (\d+) step: 20, loss/, 4, TRAIN_MS);
+    process.kill(await pidOf(job, "server", 1), "SIGKILL");
+    await job.fails(/server 1 was ended by SIGKILL .*at epoch \d+ step (\d|1\d|20)$/m, TRAIN_MS);
+    const resumed = processes.weighbridge([...LONG, ...saved, "--resume"]);
+    const [, resumedAt] = await resumed.says(/^ {2}resumed {2}at epoch (\d+) step 1$/, 1, TRAIN_MS);
+    assert.ok(Number(resumedAt) >= Number(epoch) - 1, `at epoch ${resumedAt} after ${epoch}`);
   });
 
   test("the scheduler is killed: every process names it", { skip: process.platform !== "linux" && "it reads /proc" }, async () => {
@@ -164,15 +198,35 @@ suite("a training that cannot go on", () => {
       assert.match(job.stdout, new RegExp(`weighbridge: ${name} stopped.*: ended by SIGINT`));
   });
 
+  test("a launcher that is killed leaves nobody behind", { skip: process.platform !== "linux" && "it reads /proc" }, async () => {
+    await using processes = new Processes();
+    const job = processes.weighbridge([...LONG, "--no-checkpoint"]);
+    await job.says(/step: 20, loss/, 1, TRAIN_MS);
+    const pids = childrenOf(job);
+    assert.equal(pids.length, 5, "scheduler, servers and workers");
+    try {
+      await job.kill();
+      await until(() => !pids.some(isAlive), "every process of the job to end");
+    } finally {
+      for (const pid of pids) if (isAlive(pid)) process.kill(pid, "SIGKILL"); // nobody else would, where this fails
+    }
+  });
+
   test("a loss that is no number any more stops at the step, names the layer, and keeps the last good checkpoint", async () => {
     await using processes = new Processes();
     const directory = emptyDirectory();
-    const job = processes.weighbridge(["train", "lenet", "--limit", 640, "--learning-rate", 1e6, "--checkpoint-dir", directory]);
+    const common = ["train", "lenet", "--limit", 640, "--checkpoint-dir", directory];
+    await processes.weighbridge([...common, "--learning-rate", 0.05, "--quiet"]).succeeds(TRAIN_MS);
+    const good = readFileSync(join(directory, "latest"), "utf8");
+    const job = processes.weighbridge([...common, "--learning-rate", 1e6]);
     await job.fails(
       /the job failed: worker \d stopped at epoch 1 step \d+: NOT_FINITE: epoch 1, step \d+: .*not finite: .*(fc|conv)/,
       TRAIN_MS,
     );
-    assert.ok(!existsSync(join(directory, "latest")), "nothing was saved of it");
+    assert.equal(readFileSync(join(directory, "latest"), "utf8"), good, "nothing was saved of it");
+    const resumed = processes.weighbridge([...common, "--resume", "--epochs", 2]);
+    await resumed.succeeds(TRAIN_MS);
+    await resumed.says(/^ {2}resumed {2}at epoch 2 step 1$/);
   });
 });
 
@@ -181,6 +235,7 @@ suite("what makes no sense is said before anything starts", () => {
     [["lenet", "--quiet", "--every", 5], /BAD_CONFIG: --quiet and --every 5 contradict/],
     [["lenet", "--batch-size", 1], /BAD_CONFIG: --batch-size 1 leaves some of 2 workers/],
     [["lenet", "--cache-rows", 10], /BAD_CONFIG: --cache-rows: lenet has no embedding/],
+    [["mf", "--cache-rows", 10, "--checkpoint-every", 5], /BAD_CONFIG: --checkpoint-every and --cache-rows contradict/],
     [["lenet", "--resume", "--no-checkpoint"], /BAD_CONFIG: --resume and --no-checkpoint/],
     [["lenet", "--resume", "--checkpoint-dir", "/no/such/place"], /CHECKPOINT_MISSING: .*\/no\/such\/place/],
     [["lenet", "--consistency", "sync"], /BAD_CONFIG: --consistency is bsp, asp or ssp:N/],

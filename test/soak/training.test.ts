@@ -33,13 +33,14 @@ test("eight workers and eight servers reach 97 % after one epoch", async () => {
   assert.ok(figure >= 97, `${figure} %`);
 });
 
-test("with a worker that is five times slower, SSP and ASP come within half a point of BSP in less time", async () => {
+test("with a worker that is five times slower, SSP and ASP come within half a point of BSP, in less time where nobody comes to the bound", async () => {
   const slow = ["lenet", "--slow-worker", "1:5", "--consistency"] as const;
   const bsp = await train(...slow, "bsp");
-  for (const consistency of ["ssp:200", "asp"]) {
+  for (const consistency of ["ssp:4", "ssp:200", "asp"]) {
     const { figure, seconds } = await train(...slow, consistency);
     assert.ok(figure >= bsp.figure - POINTS_MAX, `${consistency}: ${figure} %, bsp ${bsp.figure} %`);
-    assert.ok(seconds < bsp.seconds, `${consistency}: ${seconds} s, bsp ${bsp.seconds} s`);
+    const isPaced = consistency === "ssp:4"; // the fast ones wait for the slow one all the time
+    assert.ok(isPaced || seconds < bsp.seconds, `${consistency}: ${seconds} s, bsp ${bsp.seconds} s`);
   }
 });
 

@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
 import type { CheckpointOptions, TakenCheckpoint } from "../../api/checkpoint.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { StepEvent } from "../../training/callbacks/callback.ts";
 import { ProgressCheckpoint } from "./progress-checkpoint.ts";
 import { planTraining, type TrainFlags } from "./train-plan.ts";
@@ -13,31 +15,54 @@ function event(epoch: number, step: number): StepEvent {
   return { epoch, epochCount: 2, step, stepCount: 10, loss: 1, samplesPerSec: 1, stepsPerSec: 1, waitShare: 0 };
 }
 
-async function run(
-  flags: Partial<TrainFlags>,
-  options: { readonly isSpeaker?: boolean; readonly isSlow?: boolean } = {},
-): Promise<string[]> {
-  const { isSpeaker = true, isSlow = false } = options;
-  const saved: string[] = [];
+type Circumstances = {
+  readonly isSpeaker?: boolean;
+  /** Saves of the first epoch end with it. */
+  readonly isSlow?: boolean;
+  /** Which saves fail, counted from 1. */
+  readonly fails?: (save: number) => boolean;
+  /** A worker is gone from step 5 of the first epoch on; "while saving": between asking for the first save and its cut. */
+  readonly dies?: "at step 5" | "while saving";
+};
+
+type Run = { readonly saved: string[]; readonly failures: unknown[]; readonly last: unknown };
+
+async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances = {}): Promise<Run> {
+  const { isSpeaker = true, isSlow = false, fails = () => false, dies } = circumstances;
+  const [saved, failures]: [string[], unknown[]] = [[], []];
   const slow = Promise.withResolvers<void>();
+  let [isWhole, saveCount] = [true, 0];
   const session = {
-    checkpoint: async ({ note }: CheckpointOptions = {}): Promise<TakenCheckpoint> => {
+    checkpoint: async ({ note, onCut }: CheckpointOptions = {}): Promise<TakenCheckpoint> => {
+      if (dies === "while saving") isWhole = false;
+      onCut?.();
+      if (fails(++saveCount)) throw new WeighbridgeError("CHECKPOINT_IO", `no space for save ${saveCount}`);
       saved.push(`${JSON.stringify(note?.epoch)}.${JSON.stringify(note?.step)}`);
       if (isSlow) await slow.promise;
-      return { step: 0, clock: 0, path: "here", warning: undefined };
+      return await Promise.resolve({ step: 0, clock: 0, path: "here", warning: undefined });
     },
   };
   const plan = planTraining("lenet", { ...FLAGS, ...flags });
-  const checkpoint = new ProgressCheckpoint({ plan, session, isSpeaker: () => isSpeaker, onSaved: () => {} });
+  const onFailed = (error: unknown): number => failures.push(error);
+  const options = { plan, session, isSpeaker: () => isSpeaker, isWhole: () => isWhole, onSaved: () => {}, onFailed };
+  const checkpoint = new ProgressCheckpoint(options);
   for (const epoch of [1, 2]) {
     for (let step = 1; step <= 10; step++) {
+      if (dies === "at step 5" && step === 5) isWhole = false;
       checkpoint.stepEnd(event(epoch, step));
-      await new Promise((resolve) => setImmediate(resolve));
+      await turn();
     }
     slow.resolve();
     await checkpoint.epochEnd({ ...event(epoch, 10), seconds: 1, repeatedCount: 0 });
   }
-  await checkpoint.saveLast();
+  await turn();
+  const last: unknown = isSpeaker ? await checkpoint.saveLast().catch((error: unknown) => error) : undefined;
+  return { saved, failures, last };
+}
+
+async function run(flags: Partial<TrainFlags>, circumstances: Circumstances = {}): Promise<string[]> {
+  const { saved, failures, last } = await follow(flags, circumstances);
+  assert.deepEqual([failures, last], [[], undefined]);
   return saved;
 }
 
@@ -61,4 +86,30 @@ test("without bsp at the end alone", async () => {
 test("who does not speak for all saves nothing (P1), and nobody with --no-checkpoint", async () => {
   assert.deepEqual(await run({}, { isSpeaker: false }), []);
   assert.deepEqual(await run({ checkpoint: false }), []);
+});
+
+test("once a worker is gone only ends of epochs are saved, as steps are no batches any more (P3)", async () => {
+  assert.deepEqual(await run({ checkpointEvery: 2 }, { dies: "at step 5" }), ["0.2", "0.4", "1.0", "2.0"]);
+});
+
+test("of a save in which a worker dies before the cut nothing is kept (P3)", async () => {
+  const { saved, failures } = await follow({ checkpointEvery: 4 }, { dies: "while saving" });
+  assert.deepEqual(saved, ["1.0", "2.0"]);
+  assert.ok(failures.length === 1 && isWeighbridgeError(failures[0], "NODE_DEAD"));
+});
+
+test("a save that fails is told, and the next one that is due is tried (P4)", async () => {
+  const { saved, failures, last } = await follow({ checkpointEvery: 4 }, { fails: (save) => save === 1 || save === 3 });
+  assert.deepEqual(saved, ["0.8", "1.4", "1.8", "2.0"]);
+  assert.deepEqual(
+    failures.map((error) => isWeighbridgeError(error, "CHECKPOINT_IO")),
+    [true, true],
+  );
+  assert.equal(last, undefined);
+});
+
+test("the last save is tried once more, and its failure thrown (P4)", async () => {
+  assert.deepEqual((await follow({}, { fails: (save) => save === 2 })).saved, ["1.0", "2.0"]);
+  const { failures, last } = await follow({}, { fails: (save) => save >= 2 });
+  assert.ok(failures.length === 1 && isWeighbridgeError(last, "CHECKPOINT_IO"));
 });

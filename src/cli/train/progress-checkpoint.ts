@@ -1,13 +1,18 @@
 // progress-checkpoint — saves a training on the servers, with a note of how far it was, so that it can be gone on with from there.
 //
-//   bsp         after every epoch, and every so many steps where the plan says so: at a clock everybody's steps are the same
+//   bsp         after every epoch, and every so many steps where the plan says so: at a clock everybody's steps are the same, as long as nobody is gone
 //   ssp, asp    after the last epoch alone: before, workers are at different steps
 //
 // Invariants:
 //   P1. The worker that speaks for all saves, and no other.
 //   P2. One save at a time: a step that is due while the one before is under way is passed over; the end of an epoch is not.
+//   P3. What is saved says truly which batches are in it. Once a worker is gone the others do its parts when they come to them, and no step is the end of
+//       all batches before it: from then on only the end of an epoch is.
+//   P4. A save that fails is told at once and ends nothing: the next one that is due is tried. The last one has to succeed.
+//   P5. Rows that workers keep are on the servers at the end of an epoch and do not change until it is saved.
 
 import type { Session } from "../../api/session.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
 import type { EpochEvent, StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
 import { stepOfEpoch, type TrainPlan, type TrainPosition } from "./train-plan.ts";
 import { progressNote } from "./training-progress.ts";
@@ -18,7 +23,11 @@ export type ProgressCheckpointOptions = {
   readonly plan: TrainPlan;
   readonly session: Pick<Session, "checkpoint">;
   readonly isSpeaker: () => boolean;
+  /** Whether every worker that the job began with is there. */
+  readonly isWhole: () => boolean;
   readonly onSaved: (path: string) => void;
+  /** Told of a save that failed, where another one will be tried. */
+  readonly onFailed: (error: unknown) => void;
 };
 
 export class ProgressCheckpoint implements TrainingCallback {
@@ -31,27 +40,28 @@ export class ProgressCheckpoint implements TrainingCallback {
   }
 
   stepEnd(event: StepEvent): void {
-    const { plan } = this.#options;
+    const { plan, isWhole } = this.#options;
     const { checkpointEvery } = plan;
     const { epoch, stepCount } = event;
     const step = stepOfEpoch(plan, event);
     const isDue = checkpointEvery !== undefined && step % checkpointEvery === 0 && step < stepCount;
-    if (!isDue || this.#saving !== undefined || !this.#mayCut) return; // P2
+    if (!isDue || this.#saving !== undefined || !this.#mayCut || !isWhole()) return; // P2, P3
     this.#start({ epoch: epoch - 1, step }); // training goes on meanwhile
   }
 
   async epochEnd({ epoch }: EpochEvent): Promise<void> {
     if (!this.#mayCut) return;
+    const { plan } = this.#options;
     await this.#saving;
     this.#start({ epoch, step: 0 });
-    if (epoch === this.#options.plan.epochs) await this.#saving;
+    if (epoch === plan.epochs || plan.cacheRows > 0) await this.#saving; // P5: nobody goes on without this worker
   }
 
-  /** At the end of the training, where it was not saved yet. */
+  /** At the end of the training, by one worker, where it has not saved it yet. Throws what session.checkpoint throws. */
   async saveLast(): Promise<void> {
-    const { plan, isSpeaker } = this.#options;
+    const { plan } = this.#options;
     await this.#saving;
-    if (plan.checkpointDir === undefined || !isSpeaker() || this.#saved?.epoch === plan.epochs) return;
+    if (plan.checkpointDir === undefined || this.#saved?.epoch === plan.epochs) return;
     await this.#save({ epoch: plan.epochs, step: 0 });
   }
 
@@ -60,17 +70,22 @@ export class ProgressCheckpoint implements TrainingCallback {
     return plan.checkpointDir !== undefined && plan.consistency === "bsp" && isSpeaker(); // P1
   }
 
+  /** P4 */
   #start(position: TrainPosition): void {
-    const saving = this.#save(position).finally(() => {
-      if (this.#saving === saving) this.#saving = undefined;
-    });
-    saving.catch(() => {}); // whoever waits next is told
-    this.#saving = saving;
+    this.#saving = this.#save(position)
+      .catch(this.#options.onFailed)
+      .finally(() => {
+        this.#saving = undefined;
+      });
   }
 
   async #save(position: TrainPosition): Promise<void> {
-    const { plan, session, onSaved } = this.#options;
-    const { path } = await session.checkpoint({ job: plan.task, keep: KEPT, note: progressNote(plan, position) });
+    const { plan, session, isWhole, onSaved } = this.#options;
+    const onCut = (): void => {
+      if (position.step === 0 || isWhole()) return;
+      throw new WeighbridgeError("NODE_DEAD", "a worker died before its part of all batches was in"); // P3: nothing is kept of it
+    };
+    const { path } = await session.checkpoint({ job: plan.task, keep: KEPT, note: progressNote(plan, position), onCut });
     this.#saved = position;
     onSaved(path);
   }

@@ -39,6 +39,11 @@ test("tells the first losses, then every n-th", () => {
   assert.deepEqual(lossSteps(run({ plan: { ...PLAN, every: 0 } })), []);
 });
 
+test("steps beyond the last of an epoch, for a worker that died, tell no loss", () => {
+  const plan = { ...PLAN, sampleCount: 8 * PLAN.batchSize, every: 4 };
+  assert.deepEqual(lossSteps(run({ plan })), ["1.1", "1.2", "1.3", "1.4", "1.8", "2.4", "2.8"]);
+});
+
 test("who does not speak for all tells its progress alone", () => {
   const reports = run({ isSpeaker: false });
   assert.deepEqual(lossSteps(reports), []);

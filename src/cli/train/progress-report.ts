@@ -41,10 +41,12 @@ export class ProgressReport implements TrainingCallback {
 
   stepEnd(event: StepEvent): void {
     const { plan, rank, isSpeaker } = this.#options;
+    const before = this.#latest;
     this.#stepCount++;
     this.#latest = this.#progressOf(event);
     const { epoch, step, loss } = this.#latest;
-    const isDue = this.#stepCount <= FIRST_STEPS || step % plan.every === 0;
+    const isNew = step !== before.step || epoch !== before.epoch; // steps beyond the last of an epoch count as the last (stepOfEpoch)
+    const isDue = isNew && (this.#stepCount <= FIRST_STEPS || step % plan.every === 0);
     if (plan.every > 0 && isDue && isSpeaker()) this.#send({ kind: "loss", epoch, step, loss });
     if (this.#now() < this.#dueAt) return;
     this.#dueAt = this.#now() + PROGRESS_MS;

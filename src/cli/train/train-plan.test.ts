@@ -9,6 +9,7 @@ import {
   parseConsistency,
   planTraining,
   samplesToVisit,
+  stepOfEpoch,
   stepsPerEpoch,
   type TaskName,
   type TrainFlags,
@@ -49,6 +50,7 @@ test("contradictions are named with both sides", () => {
   assert.match(refusal("lenet", { resume: true, checkpoint: false }), /--resume and --no-checkpoint/);
   assert.match(refusal("lenet", { checkpointDir: "x", checkpoint: false }), /--checkpoint-dir and --no-checkpoint/);
   assert.match(refusal("lenet", { checkpointEvery: 5, consistency: "asp" }), /--checkpoint-every needs --consistency bsp/);
+  assert.match(refusal("mf", { checkpointEvery: 5, cacheRows: 100 }), /--checkpoint-every and --cache-rows contradict/);
   assert.match(refusal("lenet", { consistency: "bsb" }), /bsp, asp or ssp:N .* not bsb/);
   assert.match(refusal("lenet", { slowWorker: "2:5" }), /workers 0 to 1/);
   assert.match(refusal("lenet", { slowWorker: "fast" }), /RANK:FACTOR/);
@@ -64,6 +66,13 @@ test("steps and samples that are left are counted from where the job begins", ()
   assert.equal(samplesToVisit(plan), 3_000);
   assert.equal(samplesToVisit({ ...plan, startsAt: { epoch: 1, step: 3 } }), 1_100);
   assert.equal(samplesToVisit({ ...plan, startsAt: { epoch: 3, step: 0 } }), 0);
+});
+
+test("steps are those of the epoch, also of one that was begun before, and never more than it has", () => {
+  const plan = { ...planTraining("lenet", { ...FLAGS, epochs: 3, limit: 640 }), startsAt: { epoch: 1, step: 4 } };
+  assert.equal(stepOfEpoch(plan, { epoch: 2, step: 1 }), 5);
+  assert.equal(stepOfEpoch(plan, { epoch: 3, step: 1 }), 1);
+  assert.equal(stepOfEpoch(plan, { epoch: 3, step: 14 }), 10);
 });
 
 test("a plan's flags are those that are not its task's defaults", () => {

