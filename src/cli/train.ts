@@ -12,6 +12,7 @@ import { endText, type NodeProcess, type ProcessEnd } from "../node/launcher/nod
 import { tagLines } from "../node/launcher/node-tag.ts";
 import type { Invocation } from "./invocation.ts";
 import { exitCodeOf, forwardInterrupts } from "./launch.ts";
+import { prepareCheckpointPlace } from "./train/checkpoint-place.ts";
 import { parseReport } from "./train/report.ts";
 import { EVERY_DEFAULT, planTraining, SEED_DEFAULT, TASKS, type TaskName, type TrainFlags, type TrainPlan } from "./train/train-plan.ts";
 import { findProgress } from "./train/training-progress.ts";
@@ -63,7 +64,7 @@ export function trainCommand(invocation: Invocation): Command {
     .option("--no-overlap", "send gradients and fetch weights only when a step's computing is done")
     .option("--cache-rows <count>", "rows of embeddings that each worker keeps", count)
     .option("--every <steps>", `tell the loss every so many steps [the first few, then ${EVERY_DEFAULT}]`, count)
-    .option("--quiet", "tell the result alone")
+    .option("--quiet", "no losses and no progress, only what runs and its result")
     .addOption(new Option("--slow-worker <rank:factor>", "a worker that takes so many times as long").hideHelp())
     .addHelpText("after", HELP)
     .action(async (task: TaskName, flags: TrainFlags) => {
@@ -73,6 +74,7 @@ export function trainCommand(invocation: Invocation): Command {
 
 async function train(wanted: TrainPlan, isResumed: boolean): Promise<number> {
   const plan = isResumed ? { ...wanted, startsAt: await findProgress(wanted) } : wanted;
+  if (plan.checkpointDir !== undefined) prepareCheckpointPlace(plan.checkpointDir);
   const { processes } = planJob({
     commandLine: {
       serverCount: plan.servers,

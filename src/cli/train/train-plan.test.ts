@@ -47,6 +47,7 @@ test("contradictions are named with both sides", () => {
   assert.match(refusal("lenet", { cacheRows: 100 }), /lenet has no embedding/);
   assert.match(refusal("logistic", { cacheRows: 100, consistency: "asp" }), /--cache-rows needs --consistency bsp, not asp/);
   assert.match(refusal("lenet", { quiet: true, every: 1 }), /--quiet and --every 1/);
+  assert.match(refusal("mf", { data: "/tmp" }), /--data: mf makes its data itself/);
   assert.match(refusal("lenet", { resume: true, checkpoint: false }), /--resume and --no-checkpoint/);
   assert.match(refusal("lenet", { checkpointDir: "x", checkpoint: false }), /--checkpoint-dir and --no-checkpoint/);
   assert.match(refusal("lenet", { checkpointEvery: 5, consistency: "asp" }), /--checkpoint-every needs --consistency bsp/);

@@ -163,6 +163,7 @@ function contradictions(task: TaskName, flags: TrainFlags, { batchSize, sampleCo
     batchSize < workers && `--batch-size ${batchSize} leaves some of ${workers} workers without a sample`,
     sampleCount < batchSize && `--limit ${sampleCount} is less than one batch of ${batchSize}`,
     sampleCount > TASKS[task].sampleCount && task === "lenet" && `--limit ${sampleCount}: there are ${TASKS.lenet.sampleCount} digits`,
+    flags.data !== undefined && TASKS[task].dataPackages.length === 0 && `--data: ${task} makes its data itself`,
     cacheRows > 0 && !TASKS[task].hasRows && `--cache-rows: ${task} has no embedding whose rows could be cached`,
     cacheRows > 0 &&
       parsed !== "bsp" &&
