@@ -245,6 +245,11 @@ export class Session {
     await this.wait(this.#joining ?? this.#startJoining(), "the clock set", wait);
   }
 
+  /** Leaves the clock set until `rejoin`: under BSP and SSP nobody waits for this worker, which must not read or push meanwhile. */
+  async leaveClocks(wait: WaitOptions = {}): Promise<void> {
+    await this.#functions.callAll(clockLeave, {}, { ...wait, priority: LAST_PRIORITY });
+  }
+
   /**
    * Saves all parameters as they are when every worker has finished the clocks before this one's, while training goes on (spec/consistency.md, D1).
    * One worker calls it. Rejects with QUEUE_FULL while another checkpoint is being taken, UNSUPPORTED when the servers have no place for
@@ -281,6 +286,11 @@ export class Session {
   async units(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
     checkOptions(options, ["epoch", "batchCount", "partCount", "assignment", "idleMs"], `the options of units ${name}`);
     return await this.#units.open(name, options, wait);
+  }
+
+  /** The first epoch from `epoch` on to whose end this worker has come: its feed has nothing for it any more. Infinity if there is none. */
+  nextEpochOver(name: string, epoch: number): number {
+    return this.#units.nextOver(name, epoch);
   }
 
   /**

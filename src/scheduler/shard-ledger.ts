@@ -30,6 +30,8 @@ export class ShardLedger {
   /** Ranks, rising. */
   #present: readonly number[] = [];
   readonly #workerCount: number;
+  /** Ranks of which a life has ended, and that have not spoken since: one that is present again may be far from asking, and nothing waits for it. */
+  readonly #silent = new Set<number>();
   #isSettled = true;
   /** Those who have told what they know of an earlier scheduler's time, by rank. */
   readonly #told = new Set<number>();
@@ -51,6 +53,7 @@ export class ShardLedger {
 
   /** A life of this worker is over; it may have a new one already. */
   died(rank: number): void {
+    this.#silent.add(rank);
     for (const epoch of this.#open.values()) epoch.release(rank);
   }
 
@@ -92,6 +95,7 @@ export class ShardLedger {
   report(rank: number, request: UnitsRequest): Runs {
     const problem = epochProblem(request);
     if (problem !== undefined) throw new WeighbridgeError("BAD_REQUEST", problem);
+    this.#silent.delete(rank);
     if (this.#isOver(request)) return request.held;
     const epoch = this.#epochOf(request);
     const lost = epoch.report(rank, request);
@@ -109,9 +113,13 @@ export class ShardLedger {
     }
     const { want, waitMs, leaves } = request;
     const isLending = this.#isSettled && want > 0 && !leaves;
-    const units = isLending ? epoch.lend(rank, { want, isWaiting: waitMs > 0 }, this.#present) : [];
+    const units = isLending ? epoch.lend(rank, { want, isWaiting: waitMs > 0 }, this.#takers) : [];
     const { repeatedCount, inheritedVersion } = epoch;
     return { isOver: false, units, repeatedCount, inherited: inheritedVersion > request.inherited ? epoch.inherited : undefined };
+  }
+
+  get #takers(): readonly number[] {
+    return this.#silent.size === 0 ? this.#present : this.#present.filter((rank) => !this.#silent.has(rank));
   }
 
   #isOver({ name, epoch }: EpochDescription): boolean {

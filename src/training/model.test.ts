@@ -9,11 +9,13 @@ import { dense } from "../nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../nn/losses/softmax-cross-entropy.ts";
 import { Sequential } from "../nn/sequential.ts";
 import { Workspace } from "../nn/workspace.ts";
+import { EmbeddedCluster } from "../node/connect.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 import type { EpochEvent, StepEvent, TrainingView } from "./callbacks/callback.ts";
 import { ArrayDataset } from "./dataset.ts";
 import { Accuracy } from "./metrics.ts";
 import { Model, type ModelOptions, type TrainOptions } from "./model.ts";
+import { setParamPs } from "./set-param-ps.ts";
 
 const [INPUTS, CLASSES, BATCH, SAMPLES] = [6, 3, 10, 64];
 const random = new Random(5);
@@ -165,4 +167,18 @@ test("another seed gives other values, the same seed the same", async () => {
   assert.deepEqual(await train(1, 1), first);
   assert.notDeepEqual(await train(2, 1), first);
   assert.notDeepEqual(await train(1, 2), first);
+});
+
+test("a second training of a session has another name, or later epochs", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 1, workers: 1 });
+  const [session] = cluster.sessions;
+  const { model, network } = built();
+  setParamPs(network);
+  await model.train(2, dataset, { batchSize: BATCH, session });
+  for (const [epochs, firstEpoch] of [[2], [3, 1]] as const) {
+    const again = model.train(epochs, dataset, { batchSize: BATCH, session, ...(firstEpoch === undefined ? {} : { firstEpoch }) });
+    await assert.rejects(again, isError("BAD_ARGUMENT", new RegExp(`epoch ${(firstEpoch ?? 0) + 1} of "training"`)));
+  }
+  assert.equal((await model.train(3, dataset, { batchSize: BATCH, session, firstEpoch: 2 })).stepCount, 7);
+  assert.equal((await model.train(2, dataset, { batchSize: BATCH, session, name: "second" })).stepCount, 14);
 });

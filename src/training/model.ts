@@ -25,7 +25,7 @@ import { type Loss, lookupsOf, type Network, parametersOf } from "./network.ts";
 import { checkNames, OpenNetwork } from "./open-network.ts";
 import { StepRunner } from "./step-runner.ts";
 import { checkEpochs, Trainer, type TrainingResult } from "./trainer.ts";
-import { openFeed } from "./unit-feed.ts";
+import { checkNotEnded, openFeed } from "./unit-feed.ts";
 import { UnitReader } from "./unit-reader.ts";
 import { WaitMeter } from "./wait-meter.ts";
 
@@ -114,6 +114,7 @@ export class Model {
     const partCount = session?.workerCount ?? 1;
     const reader = new UnitReader(dataset, this.network, { batchSize, seed, partCount });
     checkFirstStep(firstStep, reader.batchCount);
+    checkNotEnded(session, name, { firstEpoch, epochCount });
     const wait = waitOf(options);
     const { staleness, updates } = engineConsistency(options.consistency ?? "bsp");
     const units = { name, batchCount: reader.batchCount, partCount, assignment: updates === "sync" ? "even" : "free" } as const;

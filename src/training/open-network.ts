@@ -69,7 +69,7 @@ export class OpenNetwork {
 
   /** Throws BAD_ARGUMENT, SPEC_MISMATCH, ARENA_FULL, and what the servers throw. */
   static async open(options: OpenNetworkOptions, patience: Patience): Promise<OpenNetwork> {
-    const { network } = options;
+    const { network, session } = options;
     const routes = new Map<Parameter, ParameterRoute>();
     const opened = new OpenNetwork(options, patience, routes);
     try {
@@ -78,6 +78,7 @@ export class OpenNetwork {
       for (const [i, stage] of network.stages.entries()) {
         for (const parameter of stage.parameters) routes.set(parameter, await opened.#routeFor(parameter, priorityOf(i)));
       }
+      if (session !== undefined) await opened.#circle?.compare(opened.#reduced, session);
       for (const route of routes.values()) await route.open();
       await opened.#circle?.join(opened.#reduced);
       for (const [i, { lookup }] of network.stages.entries()) {
@@ -122,6 +123,7 @@ export class OpenNetwork {
       try {
         await circle.regroup();
         await session.rejoin(this.patience.wait);
+        await circle.compare(this.#reduced, session);
         for (const route of this.routes.values()) await route.open();
         await circle.join(this.#reduced);
         for (const { source } of this.#lookups) if (source instanceof CachedRows) await source.reform(this.patience.wait);
@@ -186,7 +188,10 @@ export class OpenNetwork {
     if (session === undefined || session.workerCount === 1) return;
     const isCached = lookupsOf(network).some(({ options }) => options.vocabCacheSize > 0);
     if (!isCached && parametersOf(network).every(({ serverPlace }) => serverPlace !== undefined)) return;
-    const collective = await session.collective(this.patience.wait);
+    const { wait } = this.patience;
+    await session.leaveClocks(wait); // the others may be in a step, and let this worker in after it: they cannot end it while they wait for its clock
+    const collective = await session.collective(wait);
+    await session.rejoin(wait);
     this.#members = new RowMembers(session.rank, collective);
     this.#circle = new WorkerCircle(collective, () => this.patience.wait);
   }

@@ -16,6 +16,8 @@ export interface ParameterRoute {
   readonly updater?: LocalUpdater | undefined;
   /** Whether workers sum the gradient among themselves: then its step is over when it is settled. */
   readonly isReduced?: boolean | undefined;
+  /** Of those: resolves when the sum is there, and only `settle` is left. */
+  summed?(): Promise<void>;
   /** Brings the values here as they are now, before the first step and after a failure. */
   open(): Promise<void>;
   give(): void;

@@ -50,6 +50,11 @@ export class ReducedRoute implements ParameterRoute {
     // It concerns the servers.
   }
 
+  /** Resolves when the sum is there, which `settle` applies. */
+  async summed(): Promise<void> {
+    await this.#sum;
+  }
+
   settle(): Promise<void> | undefined {
     const sum = this.#sum;
     return sum === undefined ? undefined : this.#apply(sum);

@@ -30,6 +30,7 @@ export class ServerRoute implements ParameterRoute {
   }
 
   async open(): Promise<void> {
+    await this.#push.catch(() => {}); // whoever gave it was told; until its end it reads the gradient, which is the next step's from now on (R2)
     await this.#pull?.catch(() => {}); // what it landed is pulled again
     this.#pull = undefined;
     await this.#startPull(0);

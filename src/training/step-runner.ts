@@ -7,6 +7,8 @@
 //   S1. With and without overlap the same numbers are computed from the same values: under BSP the bits are the same.
 //   S2. Nothing is given of a unit whose loss is not finite.
 //   S3. What was given and is not acknowledged keeps its gradients until it is: the next backward begins after `acknowledge`.
+//   S4. A step of values that workers have in common is applied whole or not at all: nothing is, before all its sums are there. A member dies in between: then every
+//       worker has the values of before the step, or those of after it.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Activations } from "../nn/activations.ts";
@@ -68,13 +70,14 @@ export class StepRunner {
     return (value * input.globalSize) / input.sampleCount;
   }
 
-  /** Takes part in a step in which this worker has no samples. */
-  async skip(): Promise<void> {
+  /** Takes part in a step in which this worker has no samples. `nextIds` are announced when all workers announce theirs. */
+  async skip(nextIds?: IdBatch): Promise<void> {
     const { meter, network, open } = this.#options;
     for (const route of this.#routes) await this.#ready(route);
     for (const take of this.#take({ ids: new Float64Array(0), sampleCount: 0, idsPerSample: network.idsPerSample }).values()) {
       await meter.wait(take);
     }
+    if (nextIds !== undefined) for (const lookup of this.#lookups) lookup.announce(nextIds);
     for (const { lookup, parameters } of network.stages.toReversed()) {
       if (lookup !== undefined) this.#gives.push(tolerated(lookup.giveNothing(open.patience.wait)));
       for (const parameter of parameters) open.routeOf(parameter).skip();
@@ -96,10 +99,12 @@ export class StepRunner {
     this.#hasGiven = false;
   }
 
-  /** Forgets what was given and not acknowledged: its unit is computed again. */
-  drop(): void {
+  /** Forgets what was given and not acknowledged: its unit is computed again. Resolves when nothing of it reads gradients any more (S3). */
+  async drop(): Promise<void> {
+    const gives = this.#gives;
     this.#gives = [];
     this.#hasGiven = false;
+    await Promise.allSettled([...this.#routes.map(({ acknowledged }) => acknowledged), ...gives]);
   }
 
   /** Resolves when all values are those of the next step. */
@@ -164,9 +169,12 @@ export class StepRunner {
     for (const parameter of parameters) this.#options.open.routeOf(parameter).give();
   }
 
-  /** A step of values that workers have in common is over when all of them have its sum. */
+  /** S4 */
   async #reduce(): Promise<void> {
-    for (const route of this.#routes) if (route.isReduced === true) await this.#options.meter.wait(route.settle() ?? Promise.resolve());
+    const { meter } = this.#options;
+    const reduced = this.#routes.filter(({ isReduced }) => isReduced === true);
+    for (const route of reduced) await meter.wait(route.summed?.() ?? Promise.resolve());
+    for (const route of reduced) await route.settle();
   }
 
   #give(lookup: EmbeddingLookup): void {

@@ -8,6 +8,7 @@
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callbacks/callback.ts";
+import type { IdBatch } from "./embedding-lookup.ts";
 import type { Network } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 import type { StepRunner } from "./step-runner.ts";
@@ -71,7 +72,8 @@ export class Trainer {
     const { epochCount, firstEpoch, meter, open } = this.#options;
     const total = { stepCount: 0, sampleCount: 0, repeatedCount: 0, waitedSeconds: 0, seconds: 0 };
     let loss = Number.NaN;
-    for (let epoch = firstEpoch; epoch < epochCount; epoch++) {
+    for (let epoch = open.circle?.takeEpoch() ?? firstEpoch; epoch < epochCount; epoch++) {
+      if (open.circle !== undefined) open.circle.epoch = epoch;
       meter.restart();
       const progress: Progress = { stepCount: 0, sampleCount: 0, lossSum: 0 };
       const redoneBefore = this.#redoneCount;
@@ -147,22 +149,22 @@ export class Trainer {
         if (!circle.isBroken) throw thrown;
         this.#redoneCount++;
         this.#unacknowledged = undefined;
-        runner.drop();
-        await open.regroup(); // and the unit once more
+        await open.regroup();
+        await runner.drop(); // and the unit once more
       }
     }
   }
 
   async #step(epoch: number, unit: Unit, progress: Progress, next: Unit | undefined): Promise<void> {
     const { network, reader, runner, open, overlaps } = this.#options;
+    const takesIds = network.idsPerSample > 0;
+    const nextIds = takesIds && next !== undefined ? reader.readIds(epoch, next) : undefined;
     if (reader.sizeOf(epoch, unit) === 0) {
-      await this.#skip();
+      await this.#skip(nextIds); // the others announce theirs too
       this.#feed?.done(unit.unit);
       return;
     }
-    const takesIds = network.idsPerSample > 0;
     const ids = takesIds ? reader.readIds(epoch, unit) : undefined;
-    const nextIds = takesIds && next !== undefined ? reader.readIds(epoch, next) : undefined;
     const samples = reader.read(epoch, unit);
     const where = `epoch ${epoch + 1}, step ${progress.stepCount + 1}`;
     const loss = await runner.run({ ...samples, ids, nextIds, where });
@@ -180,9 +182,9 @@ export class Trainer {
   }
 
   /** A step without samples, at the side of those who have some. */
-  async #skip(): Promise<void> {
+  async #skip(nextIds?: IdBatch): Promise<void> {
     const { runner, open } = this.#options;
-    await runner.skip();
+    await runner.skip(nextIds);
     open.endClock();
   }
 

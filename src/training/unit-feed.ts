@@ -3,6 +3,7 @@
 
 import type { Session } from "../api/session.ts";
 import type { WaitOptions } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 
 /** Part `part` of global batch `batch`. */
 export type Unit = { readonly unit: number; readonly batch: number; readonly part: number };
@@ -32,6 +33,18 @@ const IDLE_MS = 150;
 
 export async function openFeed(session: Session | undefined, { name, ...options }: FeedOptions, wait: WaitOptions): Promise<UnitFeed> {
   return session === undefined ? new WholeFeed(options.batchCount) : await session.units(name, { ...options, idleMs: IDLE_MS }, wait);
+}
+
+/** Throws BAD_ARGUMENT when this worker has trained an epoch of this name to its end: nothing would be trained. */
+export function checkNotEnded(
+  session: Session | undefined,
+  name: string,
+  { firstEpoch, epochCount }: { readonly firstEpoch: number; readonly epochCount: number },
+): void {
+  const epoch = session?.nextEpochOver(name, firstEpoch) ?? Infinity;
+  if (epoch >= epochCount) return;
+  const text = `epoch ${epoch + 1} of "${name}" was trained in this session: a second training has another name, or a firstEpoch behind it`;
+  throw new WeighbridgeError("BAD_ARGUMENT", text);
 }
 
 /** All batches, whole, in their order. */

@@ -5,8 +5,10 @@
 //
 // Invariants:
 //   W1. A step is made by all members or by none: those without samples take part with zeros.
-//   W2. After `join` all members have the same values, slots and step counts: those of the lowest rank among the members that had trained before.
+//   W2. After `join` all members have the same values, slots and step counts: those of the member that had made the most steps, so that no step that somebody
+//       has ended, and reported as done, is lost. Among equals the lowest rank.
 //   W3. Operations of the Collective begin in the same order at every member.
+//   W4. After `compare` all members have the highest clock of any: servers let nobody read while somebody who waits for it among the workers is behind.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
@@ -27,17 +29,32 @@ export type StepAgreement = {
   readonly allHaveNext: boolean;
 };
 
+/** What is needed of a worker's Collective. */
+export type CircleCollective = Pick<
+  Collective,
+  "members" | "newcomers" | "failure" | "isClosed" | "allReduce" | "exchange" | "broadcast" | "reform"
+>;
+
+/** What is needed of a session. */
+export type Clocked = { readonly clocks: number; clock(): number };
+
 const ATTEMPTS_MAX = 16;
+const STANDING_BYTES = 4 * Float64Array.BYTES_PER_ELEMENT;
 /** Somebody else's CLOSED is told by the failure of the Collective, and does not reject a `reform`. */
 const OWN_END: ReadonlySet<ErrorCode> = new Set(["CLOSED", "FENCED", "SCHEDULER_UNREACHABLE", "DEADLINE"]);
 
 export class WorkerCircle {
-  readonly collective: Collective;
+  readonly collective: CircleCollective;
+  /** That this worker trains, from 0. */
+  epoch = 0;
   readonly #wait: () => WaitOptions;
+  /** The rank whose values are everybody's after `join`. */
+  #leader = 0;
+  #epochFound: number | undefined;
   /** Has made steps, or was given the values of one that had. */
   #isVeteran = false;
 
-  constructor(collective: Collective, wait: () => WaitOptions) {
+  constructor(collective: CircleCollective, wait: () => WaitOptions) {
     this.collective = collective;
     this.#wait = wait;
   }
@@ -74,16 +91,33 @@ export class WorkerCircle {
     }
   }
 
-  /** W2 */
-  async join(routes: readonly ReducedRoute[]): Promise<void> {
+  /** The epoch that the others are in, for one that came to them since this was asked; else undefined. */
+  takeEpoch(): number | undefined {
+    const epoch = this.#epochFound;
+    this.#epochFound = undefined;
+    return epoch;
+  }
+
+  /** Tells the others where this worker stands, and hears it from them (W4). Before `join`, in every generation. */
+  async compare(routes: readonly ReducedRoute[], session: Clocked): Promise<void> {
     const { members } = this.collective;
-    const flag = Uint8Array.of(Number(this.#isVeteran));
-    const flags = await this.collective.exchange(
-      members.map(() => flag),
+    const stepCount = routes.reduce((sum, { updater }) => sum + updater.step, 0);
+    const own = new Uint8Array(Float64Array.of(Number(this.#isVeteran), stepCount, session.clocks, this.epoch).buffer);
+    const parts = await this.collective.exchange(
+      members.map(() => own),
       this.#wait(),
     );
-    const from = members[flags.findIndex(([isVeteran]) => isVeteran === 1)] ?? members[0];
-    if (from === undefined) throw new WeighbridgeError("FENCED", "this worker is in no generation");
+    const standings = parts.map((part, i) => standingOf(part, members[i]!));
+    this.#leader = standings.reduce((best, other) => (isAhead(other, best) ? other : best)).rank;
+    const epoch = Math.max(...standings.filter(({ isVeteran }) => isVeteran).map(({ epoch }) => epoch));
+    if (!this.#isVeteran && Number.isFinite(epoch)) this.#epochFound = epoch;
+    const clocks = Math.max(...standings.map(({ clocks }) => clocks));
+    while (session.clocks < clocks) session.clock();
+  }
+
+  /** W2 */
+  async join(routes: readonly ReducedRoute[]): Promise<void> {
+    const from = this.#leader;
     const steps = Float32Array.from(routes, ({ updater }) => updater.step);
     await this.collective.broadcast(steps, from, this.#wait());
     for (const [i, { parameter, updater }] of routes.entries()) {
@@ -93,4 +127,27 @@ export class WorkerCircle {
     }
     this.#isVeteran = true;
   }
+}
+
+/** Where a member stands. */
+type Standing = {
+  readonly rank: number;
+  readonly isVeteran: boolean;
+  readonly stepCount: number;
+  readonly clocks: number;
+  readonly epoch: number;
+};
+
+/** Throws SPEC_MISMATCH for a part that another version of this code has sent. */
+function standingOf(part: Uint8Array, rank: number): Standing {
+  if (part.length !== STANDING_BYTES) {
+    throw new WeighbridgeError("SPEC_MISMATCH", `worker ${rank} says in ${part.length} bytes where it stands, not in ${STANDING_BYTES}`);
+  }
+  const [veteran = 0, stepCount = 0, clocks = 0, epoch = 0] = new Float64Array(part.slice().buffer);
+  return { rank, isVeteran: veteran === 1, stepCount, clocks, epoch };
+}
+
+/** A veteran is before a newcomer, which may have trained something else. */
+function isAhead(one: Standing, other: Standing): boolean {
+  return one.isVeteran === other.isVeteran ? one.stepCount > other.stepCount : one.isVeteran;
 }

@@ -78,6 +78,11 @@ export class UnitClient {
     return feed;
   }
 
+  /** The first epoch from `epoch` on of which a feed was closed here when it was over; Infinity if there is none. */
+  nextOver(name: string, epoch: number): number {
+    return this.#over.get(name)?.nextPresent(epoch) ?? Infinity;
+  }
+
   /** Closes all that is open. */
   async close(wait: WaitOptions = {}): Promise<void> {
     await Promise.all([...this.#feeds.values()].map((feed) => feed.close(wait)));

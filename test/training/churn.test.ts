@@ -1,5 +1,5 @@
 // Goal: a training survives its nodes. A worker that dies gives its units to the others, who do every unit that is left; a server that comes back from its checkpoint
-// lets training go on. Nobody hangs, and what was repeated is counted.
+// lets training go on; a worker that is started again is lent units again. Nobody hangs, and what was repeated is counted.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -26,7 +26,9 @@ const ids = Array.from({ length: SAMPLES * IDS }, () => random.below(VOCAB));
 const labels = Array.from({ length: SAMPLES }, (_, i) => ids[i * IDS]! % CLASSES);
 const dataset = new ArrayDataset({ labels, ids: { idsPerSample: IDS, list: ids } });
 
-function built(isHybrid: boolean): { readonly network: Network; readonly model: Model } {
+type Place = { readonly isHybrid: boolean; readonly vocabCacheSize?: number };
+
+function built({ isHybrid, vocabCacheSize = 0 }: Place): { readonly network: Network; readonly model: Model } {
   const workspace = new Workspace();
   const network = new EmbeddingNetwork(workspace, {
     lookup: {
@@ -36,6 +38,8 @@ function built(isHybrid: boolean): { readonly network: Network; readonly model: 
       idsPerSample: IDS,
       sampleCountMax: BATCH,
       initializer: { type: "normal", std: 0.3 },
+      target: vocabCacheSize > 0 ? "DEVICE" : "CPU",
+      vocabCacheSize,
     },
     layers: [dense({ outputs: CLASSES })],
   });
@@ -53,35 +57,86 @@ type Trained = {
   readonly stepCount: number;
   readonly repeatedCount: number;
   readonly retryCount: number;
+  /** By epoch, then by sample: how often this worker has computed it. */
+  readonly visits: readonly Uint32Array[];
 };
 
-async function train(session: Session, isHybrid: boolean, options: Partial<TrainOptions> = {}): Promise<Trained> {
-  const { network, model } = built(isHybrid);
-  const result = await model.train(EPOCHS, dataset, { batchSize: BATCH, session, deadlineMs: 20_000, ...options });
-  return { network, model, ...result };
+async function train(session: Session, place: Place, options: Partial<TrainOptions> = {}): Promise<Trained> {
+  const { network, model } = built(place);
+  const visits = Array.from({ length: EPOCHS }, () => new Uint32Array(SAMPLES));
+  let last: number[] = [];
+  const { sampleCount, idsPerSample, readIds } = dataset;
+  const readLabels = (indexes: Uint32Array, into: Float32Array): void => {
+    last = [...indexes];
+    dataset.readLabels(indexes, into);
+  };
+  const stepEnd = ({ epoch }: { epoch: number }): void => {
+    for (const index of last) visits[epoch - 1]![index]!++;
+  };
+  const { callbacks = [], ...rest } = options;
+  const all = { batchSize: BATCH, session, deadlineMs: 20_000, ...rest, callbacks: [{ stepEnd }, ...callbacks] };
+  const result = await model.train(EPOCHS, { sampleCount, idsPerSample, readIds, readLabels }, all);
+  return { network, model, visits, ...result };
 }
 
-for (const isHybrid of [false, true]) {
-  test(`a worker that dies leaves its units to the others, ${isHybrid ? "hybrid" : "all on servers"}`, { timeout: 60_000 }, async () => {
+const weightsOf = ({ network }: Trained): Float32Array[] => parametersOf(network).map(({ values }) => values);
+
+/** Samples of an epoch that nobody in the list has computed, and how many visits there were too many. */
+function countVisits(trained: readonly Trained[], epoch: number): { readonly missed: number; readonly again: number } {
+  const counts = Array.from({ length: SAMPLES }, (_, i) => trained.reduce((sum, { visits }) => sum + visits[epoch]![i]!, 0));
+  return {
+    missed: counts.filter((count) => count === 0).length,
+    again: counts.reduce((sum, count) => sum + Math.max(0, count - 1), 0),
+  };
+}
+
+for (const place of [{ isHybrid: false }, { isHybrid: true }, { isHybrid: true, vocabCacheSize: 10 }]) {
+  const name = `${place.isHybrid ? "hybrid" : "all on servers"}${place.vocabCacheSize === undefined ? "" : ", cached"}`;
+
+  test(`a worker that dies leaves its units to the others, ${name}`, { timeout: 60_000 }, async () => {
     await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
     const [one, victim, three] = cluster.sessions as [Session, Session, Session];
-    let doneByVictim = 0;
     const stepEnd = async ({ epoch, step }: { epoch: number; step: number }): Promise<void> => {
-      doneByVictim++;
       if (epoch === 2 && step === 6) await cluster.kill("worker", 1);
     };
-    const dying = train(victim, isHybrid, { callbacks: [{ stepEnd }] }).then(
-      () => "ended well",
-      () => "failed",
-    );
-    const [first, third] = await Promise.all([train(one, isHybrid), train(three, isHybrid)]);
-    assert.equal(await dying, "failed");
-    const total = first.stepCount + third.stepCount;
-    assert.ok(total >= 3 * UNITS - doneByVictim, `${total} steps of the others and ${doneByVictim} of the one that died, of ${3 * UNITS}`);
+    const dying = assert.rejects(train(victim, place, { callbacks: [{ stepEnd }] }));
+    const [first, third] = await Promise.all([train(one, place), train(three, place)]);
+    await dying;
+    const parts = BATCH / 3;
+    const [, second, last] = Array.from({ length: EPOCHS }, (_, epoch) => countVisits([first, third], epoch));
+    assert.ok(second!.missed <= 6 * parts, `of the epoch in which it died only what it had done is missing: ${second!.missed} samples`);
+    assert.ok(first.repeatedCount > 0, "what it had begun is counted");
+    assert.ok(second!.again <= first.repeatedCount * parts + third.repeatedCount * parts, "what was done twice is counted");
+    assert.deepEqual(last, { missed: 0, again: 0 });
     const { accuracy } = await first.model.eval(dataset);
     assert.ok(accuracy! > 0.9, `accuracy ${accuracy}`);
-    const weights = ({ network }: Trained): Float32Array[] => parametersOf(network).map(({ values }) => values);
-    assert.deepEqual(weights(first), weights(third), "those who are left have the same values");
+    assert.deepEqual(weightsOf(first), weightsOf(third), "those who are left have the same values");
+  });
+
+  test(`a worker that is started again takes part in what is left, ${name}`, { timeout: 60_000 }, async () => {
+    await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
+    const [one, victim, three] = cluster.sessions as [Session, Session, Session];
+    const restarted = Promise.withResolvers<Session>();
+    const stepEnd = async ({ epoch, step }: { epoch: number; step: number }): Promise<void> => {
+      if (epoch !== 1 || step !== 6) return;
+      await cluster.kill("worker", 1);
+      cluster.startWorker(1).then(restarted.resolve, restarted.reject);
+    };
+    const dying = assert.rejects(train(victim, place, { callbacks: [{ stepEnd }] }));
+    const isBack = { epochEnd: async (): Promise<void> => void (await restarted.promise) }; // nobody is done before it comes
+    const coming = restarted.promise.then((session) => train(session, place));
+    const [first, third, second] = await Promise.all([
+      train(one, place, { callbacks: [isBack] }),
+      train(three, place, { callbacks: [isBack] }),
+      coming,
+    ]);
+    await dying;
+    assert.ok(second.stepCount > 0, "it was lent units");
+    assert.deepEqual(countVisits([first, second, third], EPOCHS - 1), { missed: 0, again: 0 });
+    assert.deepEqual(weightsOf(first), weightsOf(third));
+    assert.deepEqual(weightsOf(first), weightsOf(second), "the one that came has the same values");
+    const { accuracy } = await second.model.eval(dataset);
+    assert.ok(accuracy! > 0.9, `accuracy ${accuracy}`);
   });
 }
 
@@ -97,7 +152,10 @@ test("a server that is restarted from its checkpoint lets training go on", { tim
         restarting = cluster.kill("server", 1).then(async () => await cluster.startServer(1, checkpointDir));
       }
     };
-    const [first, second] = await Promise.all([train(one, false, { callbacks: [{ stepEnd }] }), train(two, false)]);
+    const [first, second] = await Promise.all([
+      train(one, { isHybrid: false }, { callbacks: [{ stepEnd }] }),
+      train(two, { isHybrid: false }),
+    ]);
     await restarting;
     assert.ok(first.retryCount + second.retryCount > 0, "somebody noticed");
     assert.equal(first.stepCount + second.stepCount, 2 * UNITS);
