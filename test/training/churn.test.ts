@@ -1,5 +1,5 @@
 // Goal: a training survives its nodes. A worker that dies gives its units to the others, who do every unit that is left; a server that comes back from its checkpoint
-// lets training go on; a worker that is started again is lent units again. Nobody hangs, and what was repeated is counted.
+// lets training go on; a worker that is started again is lent units again. Nobody hangs, and what was repeated is counted. Hybrid trainings are in test/soak.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -7,138 +7,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Session } from "../../src/api/session.ts";
-import { Random } from "../../src/base/random.ts";
-import { dense } from "../../src/nn/layers/dense.ts";
-import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.ts";
-import { Workspace } from "../../src/nn/workspace.ts";
-import { ArrayDataset } from "../../src/training/dataset.ts";
-import { Accuracy } from "../../src/training/metrics.ts";
-import { Model, type TrainOptions } from "../../src/training/model.ts";
-import { type Network, parametersOf } from "../../src/training/network.ts";
-import { EmbeddingNetwork } from "../../src/training/networks/embedding-network.ts";
-import { setParamPs } from "../../src/training/set-param-ps.ts";
+import { dataset, train, UNITS, workerComesBack, workerDies } from "./churn-cases.ts";
 import { RestartableCluster } from "./restartable-cluster.ts";
 
-const [VOCAB, IDS, CLASSES, BATCH, SAMPLES, EPOCHS] = [30, 2, 3, 12, 240, 3];
-const UNITS = (SAMPLES / BATCH) * EPOCHS;
-const random = new Random(4);
-const ids = Array.from({ length: SAMPLES * IDS }, () => random.below(VOCAB));
-const labels = Array.from({ length: SAMPLES }, (_, i) => ids[i * IDS]! % CLASSES);
-const dataset = new ArrayDataset({ labels, ids: { idsPerSample: IDS, list: ids } });
+const TIMEOUT = { timeout: 60_000 };
 
-type Place = { readonly isHybrid: boolean; readonly vocabCacheSize?: number };
+test("a worker that dies leaves its units to the others", TIMEOUT, async () => {
+  await workerDies({ isHybrid: false });
+});
 
-function built({ isHybrid, vocabCacheSize = 0 }: Place): { readonly network: Network; readonly model: Model } {
-  const workspace = new Workspace();
-  const network = new EmbeddingNetwork(workspace, {
-    lookup: {
-      name: "table",
-      vocabSize: VOCAB,
-      width: 8,
-      idsPerSample: IDS,
-      sampleCountMax: BATCH,
-      initializer: { type: "normal", std: 0.3 },
-      target: vocabCacheSize > 0 ? "DEVICE" : "CPU",
-      vocabCacheSize,
-    },
-    layers: [dense({ outputs: CLASSES })],
-  });
-  setParamPs(isHybrid ? network.lookup : network);
-  const loss = new SoftmaxCrossEntropy(workspace, { classCount: CLASSES, sampleCountMax: BATCH });
-  return {
-    network,
-    model: new Model(network, { loss, metrics: { accuracy: new Accuracy() }, optimizer: { type: "adam", learningRate: 0.05 } }),
-  };
-}
-
-type Trained = {
-  readonly network: Network;
-  readonly model: Model;
-  readonly stepCount: number;
-  readonly repeatedCount: number;
-  readonly retryCount: number;
-  /** By epoch, then by sample: how often this worker has computed it. */
-  readonly visits: readonly Uint32Array[];
-};
-
-async function train(session: Session, place: Place, options: Partial<TrainOptions> = {}): Promise<Trained> {
-  const { network, model } = built(place);
-  const visits = Array.from({ length: EPOCHS }, () => new Uint32Array(SAMPLES));
-  let last: number[] = [];
-  const { sampleCount, idsPerSample, readIds } = dataset;
-  const readLabels = (indexes: Uint32Array, into: Float32Array): void => {
-    last = [...indexes];
-    dataset.readLabels(indexes, into);
-  };
-  const stepEnd = ({ epoch }: { epoch: number }): void => {
-    for (const index of last) visits[epoch - 1]![index]!++;
-  };
-  const { callbacks = [], ...rest } = options;
-  const all = { batchSize: BATCH, session, deadlineMs: 20_000, ...rest, callbacks: [{ stepEnd }, ...callbacks] };
-  const result = await model.train(EPOCHS, { sampleCount, idsPerSample, readIds, readLabels }, all);
-  return { network, model, visits, ...result };
-}
-
-const weightsOf = ({ network }: Trained): Float32Array[] => parametersOf(network).map(({ values }) => values);
-
-/** Samples of an epoch that nobody in the list has computed, and how many visits there were too many. */
-function countVisits(trained: readonly Trained[], epoch: number): { readonly missed: number; readonly again: number } {
-  const counts = Array.from({ length: SAMPLES }, (_, i) => trained.reduce((sum, { visits }) => sum + visits[epoch]![i]!, 0));
-  return {
-    missed: counts.filter((count) => count === 0).length,
-    again: counts.reduce((sum, count) => sum + Math.max(0, count - 1), 0),
-  };
-}
-
-for (const place of [{ isHybrid: false }, { isHybrid: true }, { isHybrid: true, vocabCacheSize: 10 }]) {
-  const name = `${place.isHybrid ? "hybrid" : "all on servers"}${place.vocabCacheSize === undefined ? "" : ", cached"}`;
-
-  test(`a worker that dies leaves its units to the others, ${name}`, { timeout: 60_000 }, async () => {
-    await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
-    const [one, victim, three] = cluster.sessions as [Session, Session, Session];
-    const stepEnd = async ({ epoch, step }: { epoch: number; step: number }): Promise<void> => {
-      if (epoch === 2 && step === 6) await cluster.kill("worker", 1);
-    };
-    const dying = assert.rejects(train(victim, place, { callbacks: [{ stepEnd }] }));
-    const [first, third] = await Promise.all([train(one, place), train(three, place)]);
-    await dying;
-    const parts = BATCH / 3;
-    const [, second, last] = Array.from({ length: EPOCHS }, (_, epoch) => countVisits([first, third], epoch));
-    assert.ok(second!.missed <= 6 * parts, `of the epoch in which it died only what it had done is missing: ${second!.missed} samples`);
-    assert.ok(first.repeatedCount > 0, "what it had begun is counted");
-    assert.ok(second!.again <= first.repeatedCount * parts + third.repeatedCount * parts, "what was done twice is counted");
-    assert.deepEqual(last, { missed: 0, again: 0 });
-    const { accuracy } = await first.model.eval(dataset);
-    assert.ok(accuracy! > 0.9, `accuracy ${accuracy}`);
-    assert.deepEqual(weightsOf(first), weightsOf(third), "those who are left have the same values");
-  });
-
-  test(`a worker that is started again takes part in what is left, ${name}`, { timeout: 60_000 }, async () => {
-    await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
-    const [one, victim, three] = cluster.sessions as [Session, Session, Session];
-    const restarted = Promise.withResolvers<Session>();
-    const stepEnd = async ({ epoch, step }: { epoch: number; step: number }): Promise<void> => {
-      if (epoch !== 1 || step !== 6) return;
-      await cluster.kill("worker", 1);
-      cluster.startWorker(1).then(restarted.resolve, restarted.reject);
-    };
-    const dying = assert.rejects(train(victim, place, { callbacks: [{ stepEnd }] }));
-    const isBack = { epochEnd: async (): Promise<void> => void (await restarted.promise) }; // nobody is done before it comes
-    const coming = restarted.promise.then((session) => train(session, place));
-    const [first, third, second] = await Promise.all([
-      train(one, place, { callbacks: [isBack] }),
-      train(three, place, { callbacks: [isBack] }),
-      coming,
-    ]);
-    await dying;
-    assert.ok(second.stepCount > 0, "it was lent units");
-    assert.deepEqual(countVisits([first, second, third], EPOCHS - 1), { missed: 0, again: 0 });
-    assert.deepEqual(weightsOf(first), weightsOf(third));
-    assert.deepEqual(weightsOf(first), weightsOf(second), "the one that came has the same values");
-    const { accuracy } = await second.model.eval(dataset);
-    assert.ok(accuracy! > 0.9, `accuracy ${accuracy}`);
-  });
-}
+test("a worker that is started again takes part in what is left", TIMEOUT, async () => {
+  await workerComesBack({ isHybrid: false });
+});
 
 test("a server that is restarted from its checkpoint lets training go on", { timeout: 60_000 }, async () => {
   const checkpointDir = mkdtempSync(join(tmpdir(), "weighbridge-churn-"));
