@@ -360,3 +360,19 @@ test("for 300 seeds of workers that come, go, die and forget, every unit is done
     if (deathCount === 0) assert.equal(again, 0, `seed ${seed}`);
   }
 });
+
+test("a late ask of a worker that is gone gets nothing, keeps nothing, and what it has done counts", () => {
+  const ledger = ledgerOf([0, 1]);
+  const late = request(EVEN, { want: 2 });
+  ledger.report(1, late);
+  const { units } = ledger.lend(1, late);
+  assert.equal(units.length, 2, "one run");
+  ledger.follow([0]);
+  const word = request(EVEN, { done: [units[0]!, units[0]! + 1], held: [units[0]! + 1, units[1]!], want: 2 });
+  assert.deepEqual(ledger.report(1, word), word.held);
+  assert.deepEqual(ledger.lend(1, word).units, []);
+  const survivor = new Labourer(ledger, 0, EVEN);
+  const done = new Set<number>();
+  for (let i = 0; i < 20 && !survivor.isOver; i++) for (const unit of survivor.ask({ want: 8 })) done.add(unit);
+  assert.equal(done.size, EVEN.batchCount * EVEN.partCount - 1);
+});

@@ -95,9 +95,15 @@ export class ShardLedger {
   report(rank: number, request: UnitsRequest): Runs {
     const problem = epochProblem(request);
     if (problem !== undefined) throw new WeighbridgeError("BAD_REQUEST", problem);
-    this.#silent.delete(rank);
     if (this.#isOver(request)) return request.held;
     const epoch = this.#epochOf(request);
+    if (!this.#present.includes(rank)) {
+      // A late word of one that is gone: what it has done counts, and nothing is kept for it.
+      epoch.report(rank, { ...request, held: [], unused: [] });
+      this.#endIfOver(epoch);
+      return request.held;
+    }
+    this.#silent.delete(rank);
     const lost = epoch.report(rank, request);
     epoch.setPart(rank, !request.leaves);
     this.#endIfOver(epoch);
@@ -112,7 +118,7 @@ export class ShardLedger {
       return { isOver: true, units: [], repeatedCount, inherited: undefined };
     }
     const { want, waitMs, leaves } = request;
-    const isLending = this.#isSettled && want > 0 && !leaves;
+    const isLending = this.#isSettled && want > 0 && !leaves && this.#present.includes(rank); // who is gone would keep them for ever
     const units = isLending ? epoch.lend(rank, { want, isWaiting: waitMs > 0 }, this.#takers) : [];
     const { repeatedCount, inheritedVersion } = epoch;
     return { isOver: false, units, repeatedCount, inherited: inheritedVersion > request.inherited ? epoch.inherited : undefined };

@@ -1,5 +1,5 @@
-// Hybrid trainings whose workers die and come back, again and again: once in some dozen rounds on a busy machine somebody waits for longer than the test does,
-// and it is not known yet for whom. Until it is, these cases are here and not in npm test.
+// Hybrid trainings whose workers die and come back, again and again: who comes back has to meet the others before they are done, and many rounds find what one does
+// not.
 
 import { test } from "node:test";
 import { workerComesBack, workerDies } from "../training/churn-cases.ts";

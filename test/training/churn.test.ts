@@ -1,5 +1,5 @@
 // Goal: a training survives its nodes. A worker that dies gives its units to the others, who do every unit that is left; a server that comes back from its checkpoint
-// lets training go on; a worker that is started again is lent units again. Nobody hangs, and what was repeated is counted. Hybrid trainings are in test/soak.
+// lets training go on; a worker that is started again is lent units again. Nobody hangs, and what was repeated is counted. More of hybrid trainings is in test/soak.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -12,9 +12,11 @@ import { RestartableCluster } from "./restartable-cluster.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 
-test("a worker that dies leaves its units to the others", TIMEOUT, async () => {
-  await workerDies({ isHybrid: false });
-});
+for (const isHybrid of [false, true]) {
+  test(`a worker that dies leaves its units to the others, ${isHybrid ? "hybrid" : "all on servers"}`, TIMEOUT, async () => {
+    await workerDies({ isHybrid });
+  });
+}
 
 test("a worker that is started again takes part in what is left", TIMEOUT, async () => {
   await workerComesBack({ isHybrid: false });

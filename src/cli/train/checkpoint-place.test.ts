@@ -1,3 +1,5 @@
+// Goal: where a training will save is known to be writable before it begins; what is not says so at once.
+
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
