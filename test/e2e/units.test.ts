@@ -4,6 +4,9 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { Cluster } from "./cluster.ts";
 
+/** As in worker/unit-feed.ts. */
+const LEASE_MAX = 64;
+
 suite("units of an epoch", { concurrency: 2 }, () => {
   for (const assignment of ["even", "free"]) {
     test(`a worker is killed in the middle of its units: the other does the rest (${assignment})`, async () => {
@@ -17,7 +20,11 @@ suite("units of an epoch", { concurrency: 2 }, () => {
       const [, least, most, repeated] = await worker.says(/^over: each (\d+) to (\d+) times, (\d+) repeated$/);
       assert.equal(Number(least), 1, "every unit was done");
       assert.ok(Number(most) <= 2, worker.transcript);
-      assert.ok(Number(repeated) >= 1 && Number(repeated) <= 10, `${repeated} repeated: the one it was at, and what it had in stock`);
+      // How much it had in stock depends on how fast it was; a lease is the most.
+      assert.ok(
+        Number(repeated) >= 1 && Number(repeated) <= 1 + LEASE_MAX,
+        `${repeated} repeated: the one it was at, and what it had in stock`,
+      );
       // It comes back, finds the epoch over, and leaves with the others.
       const restarted = cluster.worker(1, "units", "--assignment", assignment);
       await restarted.says(/^over: each 1 to \d times/);
