@@ -1,5 +1,6 @@
 // batch-slots — which slot each id of a batch has, for sources that bring exactly the rows of a batch: its distinct ids, ascending, one slot each.
 
+import { placeOf } from "../base/place-of.ts";
 import { NO_SLOT } from "./row-source.ts";
 
 export class BatchSlots {
@@ -74,16 +75,4 @@ export class BatchSlots {
   #isRow(id: number): boolean {
     return id >= 0 && id < this.#vocabSize;
   }
-}
-
-/** Where `value` is among the first `count`, which ascend and have it. */
-function placeOf(ascending: Float64Array, count: number, value: number): number {
-  let low = 0;
-  let high = count - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (ascending[middle]! < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

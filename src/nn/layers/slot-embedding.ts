@@ -6,6 +6,7 @@
 //   S2. Gradients lie in the order of `touchedSlots`, which ascend, each once. Equal slots are added in the order of the batch.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { placeOf } from "../../base/place-of.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
 import type { FloatSpan, Workspace } from "../workspace.ts";
@@ -105,16 +106,4 @@ export class SlotEmbedding {
     const { sampleCount } = this.output;
     return combine === "sum" ? { bagCount: sampleCount, bagSize: idsPerSample } : { bagCount: sampleCount * idsPerSample, bagSize: 1 };
   }
-}
-
-/** Where `value` is among the first `count`, which ascend and have it. */
-function placeOf(ascending: Int32Array, count: number, value: number): number {
-  let low = 0;
-  let high = count - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (ascending[middle]! < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
