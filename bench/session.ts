@@ -13,6 +13,8 @@ import { entryOf, type Line, medianFigure } from "./report.ts";
 /** Cases that share a regime and a number of nodes share their processes. */
 export type Group = { readonly regime: Regime; readonly nodesPerRole: number; readonly cases: readonly BenchCase[] };
 
+const SMALL_REQUEST_BYTES = 64 << 10;
+
 export type SessionOptions = { readonly effort: Effort; readonly rawOnly: boolean; readonly onLine: (line: Line) => void };
 
 export function groupsOf(cases: readonly BenchCase[], regimes: readonly Regime[]): readonly Group[] {
@@ -34,7 +36,7 @@ export async function runGroup(group: Group, { effort, rawOnly, onLine }: Sessio
     const deadline = performance.now() + effort.caseBudgetMs;
     const plan = await ceilings.planFor(flow, deadline);
     await ours?.open(benchCase);
-    await ours?.measure(effort.settleSpan);
+    await ours?.measure(isSmall(benchCase) ? effort.settleSmallSpan : effort.settleSpan);
     const rawRounds: Figure[] = [];
     const ourRounds: Figure[] = [];
     for (let round = 0; round < effort.rounds && (round === 0 || performance.now() < deadline); round++) {
@@ -45,6 +47,10 @@ export async function runGroup(group: Group, { effort, rawOnly, onLine }: Sessio
     if (ours === undefined) onLine(line);
     else onLine({ ...line, entry: entryOf(line, { ours: medianFigure(ourRounds), memory: await ours.memory() }) });
   }
+}
+
+function isSmall({ keyCount, width }: BenchCase): boolean {
+  return keyCount * width * Float32Array.BYTES_PER_ELEMENT <= SMALL_REQUEST_BYTES;
 }
 
 /** Starts a cluster of its own, so that the server is idle before the keys come. */
