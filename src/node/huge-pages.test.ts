@@ -3,9 +3,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Log, SILENT_LOG } from "../base/log.ts";
-import { hugePages, type NativeCalls } from "./huge-pages.ts";
+import { hugePages, type NativeCalls, SMALL_BYTES } from "./huge-pages.ts";
 
-const memory = new WebAssembly.Memory({ initial: 4, maximum: 4, shared: true });
+const PAGE_BYTES = 65_536;
+const memory = memoryOf(SMALL_BYTES + 4 * PAGE_BYTES);
+
+function memoryOf(bytes: number): WebAssembly.Memory {
+  const pageCount = bytes / PAGE_BYTES;
+  return new WebAssembly.Memory({ initial: pageCount, maximum: pageCount, shared: true });
+}
 
 /** Native calls that note what they were asked, and answer with `result`. */
 function noted(result: number): { readonly calls: unknown[][]; readonly nativeCalls: () => Promise<NativeCalls> } {
@@ -19,11 +25,15 @@ function noted(result: number): { readonly calls: unknown[][]; readonly nativeCa
   return { calls, nativeCalls: () => Promise.resolve({ load }) };
 }
 
-test("the whole memory is advised", async () => {
+test("a memory is advised but for its small beginning, and a small one not at all (H2)", async () => {
   const { calls, nativeCalls } = noted(0);
   const advise = await hugePages({ log: SILENT_LOG, platform: "linux", nativeCalls });
+  advise?.(memoryOf(SMALL_BYTES));
+  assert.deepEqual(calls, []);
   advise?.(memory);
-  assert.deepEqual(calls, [["libc.so.6", "int madvise(void *address, size_t byteCount, int advice)", true, 0, 4 * 65_536, 14]]);
+  assert.deepEqual(calls, [
+    ["libc.so.6", "int madvise(void *address, size_t byteCount, int advice)", true, SMALL_BYTES, 4 * PAGE_BYTES, 14],
+  ]);
 });
 
 test("a system that refuses is told of and does no harm (H1)", async () => {
@@ -50,6 +60,6 @@ test("koffi's own call succeeds on a memory, where it is installed", async (t) =
     t.skip("no koffi here, or no Linux");
     return;
   }
-  advise(new WebAssembly.Memory({ initial: 64, maximum: 64, shared: true }));
+  advise(memory);
   assert.ok(told.every((text) => text === "the system gives no huge pages"));
 });
