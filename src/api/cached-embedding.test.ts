@@ -10,7 +10,8 @@ import { POLICY_NAMES } from "../worker/cache/eviction-policy.ts";
 import type { CacheOptions } from "../worker/cache/row-cache.ts";
 import type { CachedEmbedding } from "./cached-embedding.ts";
 import type { Embedding } from "./embedding.ts";
-import type { EmbeddingOptions, Session } from "./session.ts";
+import type { EmbeddingOptions } from "./parameter-options.ts";
+import type { Session } from "./session.ts";
 
 const SERVER_COUNTS = [1, 2, 3];
 

@@ -19,12 +19,9 @@ import { Arena } from "../kernel/arena.ts";
 import { hashText } from "../keys/hash-text.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
-import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
-import { decodeParameterSpec, type ParameterSpec, parameterNumber, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
+import { decodeParameterSpec, type ParameterSpec, parameterNumber } from "../store/parameter-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
-import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
-import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
 import { Collective } from "../worker/collective.ts";
@@ -46,10 +43,10 @@ import {
   type TakenCheckpoint,
   takeCheckpoint,
 } from "./checkpoint.ts";
-import { type Consistency, engineConsistency } from "./consistency.ts";
 import { Embedding } from "./embedding.ts";
 import { checkOptions } from "./known-options.ts";
 import { ParameterControl } from "./parameter-control.ts";
+import { type EmbeddingOptions, embeddingSpec, type TensorOptions, tensorSpec } from "./parameter-options.ts";
 import { Tensor } from "./tensor.ts";
 
 /** The node under a session; ps-lite's words call it a post office. */
@@ -70,32 +67,8 @@ export type ClusterNode = {
   close(): Promise<void>;
 };
 
-type CommonOptions = {
-  /** How elements begin. Defaults to zeros. */
-  readonly init?: InitializerSpec;
-  /** What the servers do with a gradient. Defaults to adding it. */
-  readonly optimizer?: OptimizerSpec;
-  /** Defaults to "asp". */
-  readonly consistency?: Consistency;
-  /** What links carry instead of values and keys as they are. Left out, those. */
-  readonly link?: Partial<LinkEncoding>;
-};
-
-export type TensorOptions = CommonOptions & { readonly shape: readonly number[] };
-
-export type EmbeddingOptions = CommonOptions & {
-  /** Elements of a row. */
-  readonly dim: number;
-  /** A table of fixed size: keys are below this, and others are errors. Left out, every u64 is a key. */
-  readonly rows?: number;
-  /** Counts the updates of each row, as caches with a bound need it. Defaults to false. */
-  readonly versions?: boolean;
-};
-
 /** Where a function of the user's own is called. */
 export type FunctionTarget = { readonly server: number } | { readonly key: bigint };
-
-const COMMON_OPTIONS: readonly string[] = ["init", "optimizer", "consistency", "link"];
 
 /** CLOCK leaves after everything else. */
 const LAST_PRIORITY = -(2 ** 31);
@@ -154,10 +127,8 @@ export class Session {
 
   /** The tensor of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
   async tensor(name: string, options: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
-    checkOptions(options, ["shape", ...COMMON_OPTIONS], `the options of tensor ${name}`);
-    if (!Array.isArray(options.shape)) throw new WeighbridgeError("BAD_ARGUMENT", `tensor ${name} needs a shape: a list of whole numbers`);
-    const shape = new TensorShape(options.shape);
-    const spec: TensorSpec = { kind: "tensor", name, shape: options.shape, ...commonSpec(options, "tensor") };
+    const spec = tensorSpec(name, options);
+    const shape = new TensorShape(spec.shape);
     const { parameter, control } = await this.#create(spec, wait);
     const encoded = this.#links.tensor(spec);
     const client = new TensorClient({
@@ -174,18 +145,11 @@ export class Session {
 
   /** The table of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
   async embedding(name: string, options: EmbeddingOptions, wait: WaitOptions = {}): Promise<Embedding> {
-    checkOptions(options, ["dim", "rows", "versions", ...COMMON_OPTIONS], `the options of embedding ${name}`);
-    const { dim, rows, versions = false } = options;
-    if (!(Number.isSafeInteger(dim) && dim >= 1)) {
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `embedding ${name} needs a dim, the elements of a row: a whole number from 1 up, not ${dim}`,
-      );
-    }
-    const spec: TableSpec = { kind: "table", name, width: dim, rows, versions, ...commonSpec(options, "table") };
+    const spec = embeddingSpec(name, options);
+    const { width, rows: rowCountMax } = spec;
     const { parameter, control } = await this.#create(spec, wait);
     const common = { functions: this.#functions, planner: this.#planner, name, parameter };
-    const client = new TableClient({ ...common, width: dim, rowCountMax: rows, encoded: this.#links.table(spec) });
+    const client = new TableClient({ ...common, width, rowCountMax, encoded: this.#links.table(spec) });
     return new Embedding(spec, client, control, this.#caches);
   }
 
@@ -398,14 +362,4 @@ export class Session {
     const { key } = target;
     return this.#placement.ownerOf(partOf(Number(key & 0xffff_ffffn), Number((key >> 32n) & 0xffff_ffffn)));
   }
-}
-
-function commonSpec(options: CommonOptions, kind: "tensor" | "table"): Omit<TensorSpec, "kind" | "name" | "shape"> {
-  const { init = { type: "constant", value: 0 }, optimizer = { type: "sum" }, consistency = "asp", link } = options;
-  return {
-    initializer: resolveInitializer(init),
-    optimizer: resolveOptimizer(optimizer),
-    ...engineConsistency(consistency),
-    link: link === undefined ? undefined : linkEncoding(kind, link),
-  };
 }

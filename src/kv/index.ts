@@ -10,5 +10,6 @@ export { Customer } from "./customer.ts";
 export type { KVMeta, KVPairs } from "./kv-pairs.ts";
 export { type KVRequestHandle, KVServer, type ResponseOptions } from "./kv-server.ts";
 export { type KVCallback, type KVOptions, type KVPullOptions, type KVPushOptions, KVWorker } from "./kv-worker.ts";
-export { Postoffice, type PostofficeOptions } from "./postoffice.ts";
+export { Postoffice } from "./postoffice.ts";
+export type { PostofficeOptions } from "./postoffice-options.ts";
 export { SimpleApp, type SimpleData, type SimpleHandle } from "./simple-app.ts";

@@ -12,23 +12,17 @@ import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { AppDirectory } from "../functions/app-directory.ts";
-import { ServerPlace } from "../functions/checkpoint/server-place.ts";
-import type { PsFunction } from "../functions/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
-import type { ChannelLimits } from "../peer/channel-limits.ts";
-import { CHECKPOINT } from "../peer/control-messages.ts";
-import type { FaultOptions } from "../peer/faults.ts";
-import { serveControl } from "../peer/json-call.ts";
 import { Membership } from "../peer/membership.ts";
 import type { PeerMetrics } from "../peer/metrics.ts";
+import { tellMissingOut } from "../peer/missing-out.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
 import { ArenaReadBuffers, Server } from "../server/server.ts";
-import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
-import type { Address, Transport } from "../transport/transport.ts";
+import type { Address } from "../transport/transport.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { GROUP_MAX, Group, idOf, inGroup, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
@@ -36,60 +30,9 @@ import type { RosterView } from "../wire/roster.ts";
 import { Worker } from "../worker/worker.ts";
 import { WorkerMesh } from "../worker/worker-mesh.ts";
 import type { Customer } from "./customer.ts";
-
-export type PostofficeOptions = {
-  readonly role: Role;
-  readonly serverCount: number;
-  readonly workerCount: number;
-  /** Where the scheduler listens. */
-  readonly schedulerAddress: Address;
-  /** Where a server listens; port 0 takes a free one. */
-  readonly listenAddress?: Address;
-  /** Where a worker listens for the other workers, from the first time on that they reduce among themselves; left out or "", they cannot. */
-  readonly meshAddress?: Address;
-  /** What others are told to connect to, made from the address that was bound. */
-  readonly advertise?: (bound: Address) => Address;
-  readonly rank?: number | undefined;
-  /** A person's name for this node. */
-  readonly label?: string;
-  readonly transport: Transport;
-  readonly clock: Clock;
-  readonly log?: Log;
-  readonly heartbeatIntervalMs?: number;
-  readonly heartbeatTimeoutMs?: number;
-  readonly startTimeoutMs?: number;
-  readonly resendTimeoutMs?: number;
-  /** How long a wait for a request lasts when its caller sets no deadline; left out, as long as the request. */
-  readonly requestTimeoutMs?: number | undefined;
-  readonly faults?: FaultOptions | undefined;
-  readonly limits?: Partial<ChannelLimits>;
-  readonly arenaBytesMax?: number | undefined;
-  /** For a server: hears of the memory that parameters will lie in, before anything does. */
-  readonly onMemory?: ((memory: WebAssembly.Memory) => void) | undefined;
-  /** For a server: PS functions of the user's own, beside the built-in ones. */
-  readonly functions?: readonly PsFunction[];
-  /** For parameters whose links ask for it; left out, those cannot be made. */
-  readonly compression?: GeneralCompression | undefined;
-  /** For a server: where checkpoints are; left out, none can be taken. */
-  readonly checkpointFiles?: SnapshotFiles | undefined;
-  /** For a server: what it begins with, before anybody asks it anything. */
-  readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
-  /** For the scheduler: a name for the job, and a number higher than that of any earlier scheduler of it. */
-  readonly jobId?: string;
-  readonly incarnation?: number;
-  /** False starts without waiting for all nodes to be ready (ps-lite: StartAsync). A recovered node never waits. */
-  readonly startBarrier?: boolean;
-  /** Hears every newer roster, from before the start on. */
-  readonly onRoster?: (roster: RosterView) => void;
-};
-
-const MINUTE_MS = 60_000;
-/** Who takes a checkpoint that the scheduler hands on. */
-const COMMAND_LINE = "the command line";
-/** How often a node that waits for the last barrier asks whether the dead have come back. */
-const REVIVAL_CHECK_MS = 200;
-/** Who waits for it has come to the last barrier again within this time. */
-const LEAVING_MS = 10 * REVIVAL_CHECK_MS;
+import { LastBarrier } from "./last-barrier.ts";
+import { type PostofficeOptions, START_TIMEOUT_MS } from "./postoffice-options.ts";
+import { seatServer, serveCheckpoints } from "./server-seat.ts";
 
 export class Postoffice {
   readonly role: Role;
@@ -110,8 +53,9 @@ export class Postoffice {
   #failure: WeighbridgeError | undefined;
   #finalizing: Promise<void> | undefined;
   readonly #closing = new AbortController();
-  /** Waits for the others to be done: what ends the job still concerns this node. */
-  #isAtLastBarrier = false;
+  #lastBarrier: LastBarrier | undefined;
+  /** What lets people look at the job. */
+  #management: { close(): Promise<void> } | undefined;
 
   private constructor(options: PostofficeOptions) {
     const { role, clock, log = SILENT_LOG, transport, resendTimeoutMs = 0, faults, limits = {} } = options;
@@ -131,7 +75,7 @@ export class Postoffice {
     const { workerCount, functions = [], compression, checkpointFiles } = options;
     this.server = new Server({ arena, clock, workerCount, functions, compression, checkpointFiles, log });
     this.server.serve(this.#peer);
-    this.#serveCheckpoints(this.server.checkpoints);
+    serveCheckpoints(this.#peer, this.server);
   }
 
   /** Starts a node and waits for the rest of the cluster. Throws what went wrong, with everything closed again. */
@@ -300,7 +244,7 @@ export class Postoffice {
     const {
       heartbeatIntervalMs = 1000,
       heartbeatTimeoutMs = 5000,
-      startTimeoutMs = MINUTE_MS,
+      startTimeoutMs = START_TIMEOUT_MS,
       jobId = "job",
       incarnation = 1,
     } = this.#options;
@@ -320,20 +264,18 @@ export class Postoffice {
     scheduler.onRoster((roster) => this.#follow(roster));
     scheduler.onFailed((error) => this.#fail(error));
     await scheduler.start(this.#options.schedulerAddress);
+    try {
+      this.#management = await this.#options.manage?.(() => scheduler.status());
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown)) throw thrown;
+      scheduler.abort(thrown); // so that those hear of it that come to this scheduler
+    }
     await scheduler.ready;
   }
 
   async #join(): Promise<void> {
-    const {
-      role,
-      rank,
-      label = "",
-      schedulerAddress,
-      startTimeoutMs = MINUTE_MS,
-      listenAddress,
-      advertise = (bound) => bound,
-    } = this.#options;
-    const address = listenAddress === undefined ? "" : advertise(await this.#peer.listen(listenAddress));
+    const { role, rank, label = "", schedulerAddress, startTimeoutMs = START_TIMEOUT_MS, advertise = (bound) => bound } = this.#options;
+    const address = await this.#listen();
     const membership = new Membership({
       peer: this.#peer,
       clock: this.clock,
@@ -357,38 +299,30 @@ export class Postoffice {
     }
     if (this.server !== undefined && this.#options.restoreFrom !== undefined) this.server.parameters.isRestoring = true;
     await membership.join();
-    await this.#seatServer(membership.job);
-  }
-
-  /** What the command line asks comes through the scheduler. */
-  #serveCheckpoints(checkpoints: Server["checkpoints"]): void {
-    const serve = async (channel: Channel, op: string, body: string): Promise<{ readonly body: string }> => {
-      if (channel.id === SCHEDULER_ID) return { body: await checkpoints.handle(op, body, COMMAND_LINE) };
-      throw new WeighbridgeError("BAD_REQUEST", `CHECKPOINT comes from the scheduler, not from ${channel.name}`);
-    };
-    this.#peer.serve(
-      CHECKPOINT.functionId,
-      serveControl(CHECKPOINT, (channel, { op, body }) => serve(channel, op, body)),
-    );
-  }
-
-  /** A server has its rank, so that it knows what it owns; what it is to begin with is there before anybody can ask for it. */
-  async #seatServer(run: string): Promise<void> {
     if (this.server === undefined) return;
-    const { checkpoints } = this.server;
-    checkpoints.seat(new ServerPlace({ rank: this.myRank, serverCount: this.numServers, run }));
     const { restoreFrom } = this.#options;
-    if (restoreFrom === undefined) return;
-    const { path, step, clock, parameters } = await checkpoints.load(restoreFrom, { owner: "the start" });
-    checkpoints.activate(step);
-    this.log.info("restored a checkpoint", { path, clock, parameters: parameters.length });
+    await seatServer(this.server, { rank: this.myRank, serverCount: this.numServers, run: membership.job, restoreFrom, log: this.log });
+  }
+
+  /** Where others reach this node; "" if it does not listen. When it cannot, the scheduler is told: the others wait for it in vain otherwise. */
+  async #listen(): Promise<Address> {
+    const { role, rank, label = "", schedulerAddress, listenAddress, advertise = (bound) => bound } = this.#options;
+    if (listenAddress === undefined) return "";
+    try {
+      return advertise(await this.#peer.listen(listenAddress));
+    } catch (thrown) {
+      const node = { role, rank, label, serverCount: this.numServers, workerCount: this.numWorkers };
+      const { clock, log } = this;
+      if (isWeighbridgeError(thrown)) await tellMissingOut({ peer: this.#peer, clock, log, schedulerAddress, node }, thrown);
+      throw thrown;
+    }
   }
 
   async #finalize({ barrier = true, deadlineMs, signal }: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
     const wait = { deadlineMs, signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]) };
     let failure: unknown;
     try {
-      if (barrier) await this.#lastBarrier(wait);
+      if (barrier) await this.#passLastBarrier(wait);
       this.#peer.isLeaving = true;
       await this.#membership?.leave();
       if (barrier && this.#scheduler !== undefined) await waitFor(this.#scheduler.finished, "all nodes to leave", this.clock, wait);
@@ -403,9 +337,22 @@ export class Postoffice {
     if (failure !== undefined) throw failure;
   }
 
+  async #passLastBarrier(wait: WaitOptions): Promise<void> {
+    const { startTimeoutMs = START_TIMEOUT_MS } = this.#options;
+    this.#lastBarrier = new LastBarrier({
+      clock: this.clock,
+      startTimeoutMs,
+      scheduler: this.#scheduler,
+      enter: (entry) => this.barrier(0, Group.ALL, entry),
+      checkAlive: () => this.#checkAlive(),
+    });
+    await this.#lastBarrier.pass(wait);
+  }
+
   async #closeAll(): Promise<void> {
     this.#mesh?.close();
     this.#membership?.close();
+    await this.#management?.close();
     await this.#scheduler?.close();
     this.#simpleApps.close();
     this.server?.close();
@@ -420,56 +367,11 @@ export class Postoffice {
     }
   }
 
-  async #lastBarrier(wait: WaitOptions): Promise<void> {
-    this.#isAtLastBarrier = true;
-    try {
-      await this.#passLastBarrier(wait);
-    } finally {
-      this.#isAtLastBarrier = false;
-    }
-  }
-
-  async #passLastBarrier(wait: WaitOptions): Promise<void> {
-    const deadlineAtMs = this.clock.nowMs() + (wait.deadlineMs ?? Infinity);
-    for (;;) {
-      const deadlineMs = wait.deadlineMs === undefined ? undefined : Math.max(0, deadlineAtMs - this.clock.nowMs());
-      try {
-        await this.barrier(0, Group.ALL, { ...wait, deadlineMs });
-        return;
-      } catch (thrown) {
-        if (!isWeighbridgeError(thrown, "NODE_DEAD")) throw thrown;
-        await this.#revival(thrown, { ...wait, deadlineMs });
-      }
-    }
-  }
-
-  /**
-   * Waits a while, the scheduler until nobody is dead any more. Only it gives up, for everybody, when all who live have been done for `startTimeoutMs`
-   * (P4): as long as one still works, the dead may come back. It then throws an error that names them.
-   */
-  async #revival(error: WeighbridgeError, wait: WaitOptions): Promise<void> {
-    const { startTimeoutMs = MINUTE_MS } = this.#options;
-    let giveUpAtMs = this.clock.nowMs() + startTimeoutMs;
-    do {
-      const check = new Promise<void>((resolve) => this.clock.after(REVIVAL_CHECK_MS, resolve));
-      await waitFor(check, "dead nodes to come back", this.clock, wait);
-      this.#checkAlive();
-      if (this.#scheduler === undefined) return; // comes to the barrier again, and so tells the scheduler that it is done
-      if (this.#scheduler.isSomebodyAtWork(LEAVING_MS)) giveUpAtMs = this.clock.nowMs() + startTimeoutMs;
-      if (this.clock.nowMs() < giveUpAtMs) continue;
-      const dead = this.deadNodes().map(nameOf).join(", ");
-      const text = `${dead} died and did not come back within ${startTimeoutMs} ms after everybody else was done`;
-      const failure = new WeighbridgeError("NODE_DEAD", text, { retryable: true, cause: error });
-      this.#scheduler.abort(failure);
-      throw failure;
-    } while (this.deadNodes().length > 0);
-  }
-
   /** P5 */
   #fail(error: WeighbridgeError): void {
     if (this.#failure !== undefined) return;
     if (this.#finalizing !== undefined) {
-      if (this.#isAtLastBarrier) this.#failure = error;
+      if (this.#lastBarrier?.isWaiting === true) this.#failure = error;
       return;
     }
     this.#failure = error;

@@ -3,7 +3,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Session, TensorOptions } from "../api/session.ts";
+import type { TensorOptions } from "../api/parameter-options.ts";
+import type { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { rowsPullEncoded, rowsPushEncoded } from "../functions/parameters/encoded-rows-functions.ts";

@@ -2,7 +2,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import type { PostofficeOptions } from "../kv/postoffice.ts";
+import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import { PsliteVan } from "../transport/pslite/van.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { formatTcpAddress } from "./transport/socket-address.ts";

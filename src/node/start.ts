@@ -3,8 +3,10 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { join, resolve } from "node:path";
-import { Postoffice, type PostofficeOptions } from "../kv/postoffice.ts";
+import { Postoffice } from "../kv/postoffice.ts";
+import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import type { Address } from "../transport/transport.ts";
+import type { StatusReply } from "../wire/control.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { openCheckpoint } from "./checkpoint/open-checkpoint.ts";
 import { ServerFiles } from "./checkpoint/server-files.ts";
@@ -13,6 +15,7 @@ import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
 import { loadFunctions } from "./function-module.ts";
 import { hugePages } from "./huge-pages.ts";
 import { inlineDeeply } from "./inlining.ts";
+import { serveManagement } from "./manage-server.ts";
 import { psliteOptions, speaksPslite } from "./pslite-transport.ts";
 import { realClock } from "./real-clock.ts";
 import { textLog } from "./text-log.ts";
@@ -46,7 +49,7 @@ export async function startNode(
     workerCount,
     schedulerAddress: schedulerAddress(config),
     ...(role === "server" ? { listenAddress: listenAddress(config, config.port) } : {}),
-    ...(role === "worker" && !speaksPslite(config) ? { meshAddress: listenAddress(config, 0) } : {}),
+    ...(role === "worker" && !speaksPslite(config) ? { meshAddress: listenAddress(config, config.port) } : {}),
     advertise: (bound: Address) => advertised(config, bound),
     rank,
     label: config.nodeId ?? `${hostname()}:${process.pid}`,
@@ -64,6 +67,9 @@ export async function startNode(
     compression: zstd(),
     ...(role === "server" && config.functions !== undefined ? { functions: await loadFunctions(config.functions) } : {}),
     ...(role === "server" ? { ...checkpointOptions(config), onMemory: await hugePages({ log }) } : {}),
+    ...(role === "scheduler" && config.managePort !== 0
+      ? { manage: (status: () => StatusReply) => serveManagement(config.managePort, status) }
+      : {}),
     jobId: randomUUID(),
     incarnation: Date.now(),
     ...(speaksPslite(config)

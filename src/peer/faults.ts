@@ -29,10 +29,12 @@ export class Faults {
   readonly #random: Random;
   readonly #clock: Clock;
   #held: Passing[] = [];
-  dropped = 0;
+  readonly #onDropped: () => void;
 
-  constructor(options: FaultOptions, clock: Clock, salt: number) {
+  /** `onDropped` hears of every frame that is lost. */
+  constructor(options: FaultOptions, clock: Clock, salt: number, onDropped: () => void = () => {}) {
     this.#options = options;
+    this.#onDropped = onDropped;
     this.#random = new Random((options.seed ^ Math.imul(salt + 1, 0x9e3779b1)) >>> 0);
     this.#clock = clock;
   }
@@ -42,7 +44,7 @@ export class Faults {
     const { dropPercent, duplicatePercent, reorderPercent, delayMs } = this.#options;
     const roll = this.#random.fraction() * 100;
     if (roll < dropPercent) {
-      this.dropped++;
+      this.#onDropped();
       frame.discard();
       return;
     }

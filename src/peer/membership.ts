@@ -14,7 +14,7 @@
 //   M3. `onFatal` is told at most once: the job was aborted, or this node was replaced.
 
 import { assert } from "../base/assert.ts";
-import type { CancelTimer, Clock } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -34,6 +34,7 @@ import { Heartbeat } from "./heartbeat.ts";
 import { ask, type ControlMessage, serveControl } from "./json-call.ts";
 import type { Peer, PeerEvents } from "./peer.ts";
 import { RosterCopy, type RosterListener } from "./roster-copy.ts";
+import { SchedulerWatch } from "./scheduler-watch.ts";
 
 export type MembershipOptions = {
   /** Its id, incarnation, job and events are set here. */
@@ -56,11 +57,7 @@ export type MembershipOptions = {
 
 type FatalListener = (error: WeighbridgeError) => void;
 
-/** A scheduler that is there answers within its own start timeout; its error says more than ours, so it gets this much longer. */
-const ANSWER_SLACK_MS = 1000;
 const LEAVE_DEADLINE_MS = 5000;
-/** Nodes that are started together find each other sooner; whoever waits longer wants to know what for. */
-const SILENT_WAIT_MS = 2000;
 
 export class Membership {
   /** What the room above wants to hear of all channels but the scheduler's. */
@@ -86,10 +83,7 @@ export class Membership {
   #fatal: WeighbridgeError | undefined;
   /** While joining: why it cannot. */
   #joining: Deferred<never> | undefined;
-  #lastProblem = "it has not answered";
-  #cancelStartTimer: CancelTimer = () => {};
-  #cancelWaitNotice: CancelTimer = () => {};
-  #cancelAwayTimer: CancelTimer = () => {};
+  readonly #watch: SchedulerWatch;
   #closed = false;
   #heartbeat: Heartbeat | undefined;
   /** While a new scheduler does not know us yet (M2). */
@@ -106,6 +100,7 @@ export class Membership {
     this.#peer = peer;
     this.#clock = options.clock;
     this.#log = options.log;
+    this.#watch = new SchedulerWatch(options);
     peer.events = this.#peerEvents();
     peer.serve(
       ROSTER.functionId,
@@ -191,10 +186,7 @@ export class Membership {
     const channel = this.#peer.dial(SCHEDULER_ID, this.#options.schedulerAddress, 0);
     this.#channel = channel;
     this.#watchStart();
-    this.#cancelWaitNotice = this.#clock.after(SILENT_WAIT_MS, () => {
-      if (channel.link !== undefined) return;
-      this.#log.warn(`waiting for the scheduler at ${this.#options.schedulerAddress}`, { problem: this.#lastProblem });
-    });
+    this.#watch.noticeAbsence(channel);
     try {
       const reply = await Promise.race([this.#register(channel, undefined), this.#joining.promise]);
       this.#place = reply;
@@ -214,8 +206,7 @@ export class Membership {
       throw error;
     } finally {
       this.#joining = undefined;
-      this.#cancelStartTimer();
-      this.#cancelWaitNotice();
+      this.#watch.started();
     }
   }
 
@@ -264,9 +255,7 @@ export class Membership {
   close(): void {
     this.#closed = true;
     this.#heartbeat?.stop();
-    this.#cancelStartTimer();
-    this.#cancelWaitNotice();
-    this.#cancelAwayTimer();
+    this.#watch.close();
     const error = new WeighbridgeError("CLOSED", "this node was closed");
     this.#joining?.reject(error);
     for (const call of this.#heldCalls.splice(0)) call.failed(error); // a scheduler that was restarted has not taken us back yet
@@ -289,7 +278,7 @@ export class Membership {
         if (channel !== this.#channel) this.events.linkUp?.(channel);
         else if (this.#joining !== undefined) this.#watchStart();
         else {
-          this.#cancelAwayTimer();
+          this.#watch.back();
           this.#heartbeat?.linkUp();
         }
       },
@@ -328,41 +317,21 @@ export class Membership {
     return ask(channel, REGISTER, { role, rank, address, serverCount, workerCount, label, token, resume }, this.#clock);
   }
 
-  /** Starts the time to wait over: without a link for the scheduler to appear, with one for its answer. */
   #watchStart(): void {
-    const { startTimeoutMs, schedulerAddress } = this.#options;
-    this.#cancelStartTimer();
-    const isLinked = this.#channel?.link !== undefined;
-    this.#cancelStartTimer = this.#clock.after(isLinked ? startTimeoutMs + ANSWER_SLACK_MS : startTimeoutMs, () => {
-      const unanswered = `the scheduler at ${schedulerAddress} gave this node no place within ${startTimeoutMs} ms`;
-      const unreachable = `no scheduler at ${schedulerAddress} after ${startTimeoutMs} ms (${this.#lastProblem}); start one there, or point`;
-      const error = isLinked
-        ? new WeighbridgeError("DEADLINE", `${unanswered}: it waits for other nodes, or is stopped; \`weighbridge status\` tells`)
-        : new WeighbridgeError(
-            "SCHEDULER_UNREACHABLE",
-            `${unreachable} DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right one`,
-          );
-      this.#joining?.reject(error);
-    });
+    this.#watch.start({ isLinked: this.#channel?.link !== undefined }, (error) => this.#joining?.reject(error));
   }
 
   /** Whoever waits for a scheduler that does not come back is told so; everything else goes on without it (M2). */
   #watchAway(channel: Channel): void {
-    const { startTimeoutMs, schedulerAddress } = this.#options;
-    this.#cancelAwayTimer();
     if (this.#closed) return;
-    this.#cancelAwayTimer = this.#clock.after(startTimeoutMs, () => {
-      if (channel.link !== undefined || channel.ended !== undefined) return;
-      const message = `the scheduler at ${schedulerAddress} has been away for ${startTimeoutMs} ms (${this.#lastProblem}); start it again there`;
-      const error = new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { retryable: true });
+    this.#watch.away(channel, (error) => {
       channel.failCalls(error);
       for (const call of this.#heldCalls.splice(0)) call.failed(error);
-      this.#watchAway(channel);
     });
   }
 
   #schedulerAway(problem: string): void {
-    this.#lastProblem = problem;
+    this.#watch.problem = problem;
     this.#leaving?.resolve(); // It needs no farewell: it waited for the last of us and ended, or will learn of us by our silence.
   }
 

@@ -288,7 +288,8 @@ export class Peer implements ChannelHost, ConnectionHost {
   }
 
   #newChannel(id: number, incarnation: number): Channel {
-    const faults = this.#faults === undefined ? undefined : new Faults(this.#faults, this.clock, id * 31 + this.id);
+    const dropped = (): number => this.metrics.framesDropped++;
+    const faults = this.#faults === undefined ? undefined : new Faults(this.#faults, this.clock, id * 31 + this.id, dropped);
     const channel = new Channel(this, id, incarnation, faults);
     this.#channels.set(id, channel);
     return channel;

@@ -1,7 +1,8 @@
 // applicant — a node that registered and has no place yet, and the errors it may get instead of one. Each names the node, what it said,
 // what the others say, and the fix.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { type ErrorCode, WeighbridgeError } from "../base/errors.ts";
+import type { AbortRequest } from "../wire/control.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import { holderOf, type Place } from "./place.ts";
@@ -40,6 +41,11 @@ export function malformed(request: RegisterRequest): WeighbridgeError | undefine
   if (request.role === "server" && request.address === "")
     return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} does not say where it listens`);
   return undefined;
+}
+
+/** It cannot take its place, and says why. */
+export function cannotStart(request: RegisterRequest, { code, message }: AbortRequest): WeighbridgeError {
+  return new WeighbridgeError(code as ErrorCode, `${nameOfApplicant(request)} cannot take part: ${message}`);
 }
 
 /** The counts or the rank contradict the scheduler's. `others` registered before. */

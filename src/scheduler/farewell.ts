@@ -1,9 +1,14 @@
-// farewell — how long a scheduler whose job failed stays, so that every node hears the reason: until all of them have, `lingerMs` at most.
+// farewell — the end of a job that failed: every node is told the reason, and the scheduler stays until all of them know it, `lingerMs` at most.
 // Nodes that were not there when it failed are among them: they come a moment later, and would otherwise find nobody and wait in vain.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
-import type { Role } from "../wire/node-id.ts";
+import type { WeighbridgeError } from "../base/errors.ts";
+import { ABORT } from "../peer/control-messages.ts";
+import { ask } from "../peer/json-call.ts";
+import type { Peer } from "../peer/peer.ts";
+import { nameOf, type Role } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
 
 export type FarewellOptions = {
   readonly clock: Clock;
@@ -16,6 +21,7 @@ export class Farewell {
   readonly #clock: Clock;
   readonly #serverCount: number;
   readonly #workerCount: number;
+  readonly #lingerMs: number;
   readonly #servers = new Set<string>();
   readonly #workers = new Set<string>();
   readonly #over = new Deferred<void>();
@@ -24,7 +30,18 @@ export class Farewell {
     this.#clock = clock;
     this.#serverCount = serverCount;
     this.#workerCount = workerCount;
+    this.#lingerMs = lingerMs;
     clock.after(lingerMs, this.#over.resolve);
+  }
+
+  /** Tells those who have a place. */
+  tell(peer: Peer, { nodes }: RosterView, { code, message }: WeighbridgeError): void {
+    for (const { node, role, state } of nodes) {
+      const channel = peer.channel(node);
+      if (state !== "alive" || channel === undefined) continue;
+      const told = (): void => this.told(role, nameOf(node));
+      ask(channel, ABORT, { code, message }, this.#clock, { deadlineMs: this.#lingerMs }).then(told, told);
+    }
   }
 
   /** This node knows, or cannot be told. A node goes by one name, however often it asks. */

@@ -2,7 +2,7 @@
 // decisions out, which scheduler.ts carries out in their order. No timer: `dueMs` says when `tick` has something to decide.
 //
 //   forming ── all registered, or a node resumes ──► running ── nobody is left ──► finished
-//      └── a contradiction, or the deadline ──► failed: everybody gets the error, now and later
+//      └── a contradiction, a node that cannot start, or the deadline ──► failed: everybody gets the error, now and later
 //   a place:  alive ── silent too long ──► dead ── heard of again, or given to a newcomer ──► alive;   alive ── LEAVE ──► left
 //
 // Invariants:
@@ -17,7 +17,7 @@ import type { Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
-import { type Applicant, type ClusterCounts, contradiction, incomplete, malformed } from "./applicant.ts";
+import { type Applicant, type ClusterCounts, cannotStart, contradiction, incomplete, malformed } from "./applicant.ts";
 import { assignRanks, conflict } from "./formation.ts";
 import { deathAtMs, type Place } from "./place.ts";
 import { Places } from "./places.ts";
@@ -109,6 +109,7 @@ export class Roster<T> {
 
   register(request: RegisterRequest, ticket: T, nowMs: number): Decision<T>[] {
     if (this.#failure !== undefined) return [{ kind: "refuse", ticket, error: this.#failure }];
+    if (request.failure !== undefined) return this.#missOut(ticket, cannotStart(request, request.failure));
     const wrong = malformed(request);
     if (wrong !== undefined) return [{ kind: "refuse", ticket, error: wrong }];
     if (request.resume !== undefined) return this.#resume(request, request.resume, ticket, nowMs);
@@ -203,6 +204,11 @@ export class Roster<T> {
     }
     this.#places.publish(); // Nobody has to be told: the answers carry it.
     return decisions;
+  }
+
+  /** A node says that it cannot take part: a cluster that forms would wait for it in vain; one that is complete never counted on it. */
+  #missOut(ticket: T, error: WeighbridgeError): Decision<T>[] {
+    return [...(this.#phase === "forming" ? this.fail(error) : []), { kind: "refuse", ticket, error }];
   }
 
   // Newcomers.

@@ -11,24 +11,24 @@ import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { Barriers, type SettledEntry } from "../consistency/barrier.ts";
 import { BarrierClient } from "../peer/barrier-client.ts";
 import type { Channel } from "../peer/channel.ts";
-import { ABORT, BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, STATUS, UNITS } from "../peer/control-messages.ts";
+import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, STATUS, UNITS } from "../peer/control-messages.ts";
 import { checkGreeting } from "../peer/greeting.ts";
-import { ask, serveControl } from "../peer/json-call.ts";
+import { ask, type ControlMessage, serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
-import type { BarrierReply, BarrierRequest, CheckpointReply, CheckpointRequest, StatusReply } from "../wire/control.ts";
-import type { GatherReply, GatherRequest, Generation } from "../wire/gather.ts";
-import { Group, idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import type { RegisterReply, RegisterRequest } from "../wire/register.ts";
+import type { CheckpointReply, CheckpointRequest, StatusReply } from "../wire/control.ts";
+import type { GatherReply, GatherRequest } from "../wire/gather.ts";
+import { idOf, nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
-import type { UnitsClaim, UnitsReply, UnitsRequest } from "../wire/units.ts";
+import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
+import { BarrierDesk } from "./barrier-desk.ts";
 import { drained, Farewell } from "./farewell.ts";
-import { Gathering, type SettledTicket } from "./gathering.ts";
+import { checkGather, GatherDesk } from "./gather-desk.ts";
 import { type Decision, Roster } from "./roster.ts";
 import { RosterPush } from "./roster-push.ts";
+import { type Ticket, Tickets } from "./ticket.ts";
 import { UnitDesk } from "./unit-desk.ts";
 
 export type SchedulerOptions = {
@@ -49,22 +49,6 @@ export type SchedulerOptions = {
 };
 
 const LINGER_MS = 2000;
-const NO_UNITS: UnitsClaim = { open: [], over: [] };
-/** Far beyond what a job can reach, and all numbers after it still fit a frame. */
-const GENERATION_MAX = 2 ** 31;
-
-type Ticket = {
-  readonly channel: Channel;
-  readonly role: Role;
-  readonly token: string;
-  /** What it says of barriers that an earlier scheduler kept. */
-  readonly passed: readonly BarrierRequest[];
-  /** The same of units. */
-  readonly units: UnitsClaim;
-  /** The generation of workers that it says it is in. */
-  readonly gathered: Generation | undefined;
-  readonly reply: Deferred<RegisterReply>;
-};
 
 export class Scheduler {
   /** The cluster is complete. Rejects if it never will be. */
@@ -78,14 +62,12 @@ export class Scheduler {
   readonly #clock: Clock;
   readonly #startedAtMs: number;
   readonly #roster: Roster<Ticket>;
-  readonly #barriers: Barriers<Deferred<BarrierReply>>;
-  readonly #gathering = new Gathering<Deferred<Generation>>();
-  /** When a node came last to the barrier at which all leave. */
-  readonly #leavingAtMs = new Map<number, number>();
+  readonly #barriers: BarrierDesk;
+  readonly #gathering = new GatherDesk();
   readonly #push: RosterPush;
   readonly #units: UnitDesk;
   readonly #ownBarriers: BarrierClient;
-  readonly #tickets = new Map<Channel, Ticket>();
+  readonly #tickets = new Tickets();
   readonly #ready = new Deferred<void>();
   readonly #finished = new Deferred<void>();
   readonly #failed = new Deferred<WeighbridgeError>();
@@ -104,11 +86,14 @@ export class Scheduler {
     this.#clock = clock;
     this.#startedAtMs = clock.nowMs();
     this.#roster = new Roster({ rules: options, job: jobId, nowMs: this.#startedAtMs });
-    this.#barriers = new Barriers(() => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes]);
+    this.#barriers = new BarrierDesk({
+      clock,
+      members: () => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes],
+    });
     this.#units = new UnitDesk(options);
     this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
     // Late, because an earlier scheduler may have passed barriers of this job.
-    this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#enter(SCHEDULER_ID, request) });
+    this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#barriers.enter(SCHEDULER_ID, request) });
     this.ready = this.#ready.promise;
     this.finished = this.#finished.promise;
     this.failed = this.#failed.promise;
@@ -199,7 +184,7 @@ export class Scheduler {
     await this.#failure?.farewell.over();
     await drained(this.#clock);
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
-    this.#settle(this.#barriers.failAll(error));
+    this.#barriers.close(error);
     this.#units.close(error);
     this.#ready.reject(error);
     this.#finished.reject(error);
@@ -211,53 +196,26 @@ export class Scheduler {
   }
 
   #serve(): void {
-    const peer = this.#peer;
-    peer.serve(
-      REGISTER.functionId,
-      serveControl(REGISTER, (channel, request) => {
-        this.#checkApplication(channel, request);
-        const { role, token, resume } = request;
-        const { passed = [], units = NO_UNITS, gathered } = resume ?? {};
-        const ticket: Ticket = { channel, role, token, passed, units, gathered, reply: new Deferred() };
-        this.#tickets.set(channel, ticket);
-        this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
-        return ticket.reply.promise;
-      }),
-    );
-    peer.serve(
-      HEARTBEAT.functionId,
-      serveControl(HEARTBEAT, (channel) => this.#heard(channel)),
-    );
-    peer.serve(
-      BARRIER.functionId,
-      serveControl(BARRIER, (channel, request) => {
-        this.#heard(channel);
-        return this.#enter(channel.id, request);
-      }),
-    );
-    peer.serve(
-      GATHER.functionId,
-      serveControl(GATHER, (channel, request) => this.#gather(channel, request)),
-    );
-    peer.serve(
-      LEAVE.functionId,
-      serveControl(LEAVE, ({ id, incarnation }) => {
-        this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs()));
-        return {};
-      }),
-    );
-    peer.serve(
-      STATUS.functionId,
-      serveControl(STATUS, () => this.status()),
-    );
-    peer.serve(
-      CHECKPOINT.functionId,
-      serveControl(CHECKPOINT, (_, request) => this.#handOn(request)),
-    );
-    peer.serve(
-      UNITS.functionId,
-      serveControl(UNITS, (channel, request) => this.#lend(channel, request)),
-    );
+    const serve = <Q, R>(message: ControlMessage<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void =>
+      this.#peer.serve(message.functionId, serveControl(message, answer));
+    serve(REGISTER, (channel, request) => {
+      const ticket = this.#tickets.open(channel, request);
+      this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
+      return ticket.reply.promise;
+    });
+    serve(HEARTBEAT, (channel) => this.#heard(channel));
+    serve(BARRIER, (channel, request) => {
+      this.#heard(channel);
+      return this.#barriers.enter(channel.id, request);
+    });
+    serve(GATHER, (channel, request) => this.#gather(channel, request));
+    serve(LEAVE, ({ id, incarnation }) => {
+      this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs()));
+      return {};
+    });
+    serve(STATUS, () => this.status());
+    serve(CHECKPOINT, (_, request) => this.#handOn(request));
+    serve(UNITS, (channel, request) => this.#lend(channel, request));
   }
 
   /** The command line is no node, and knows nobody but the scheduler. */
@@ -274,54 +232,36 @@ export class Scheduler {
     return this.#units.ask(rankOf(channel.id), request);
   }
 
-  /** A link has one application open, and each node resumes its own place: what peers can make us keep is bounded by their links. */
-  #checkApplication(channel: Channel, { resume }: RegisterRequest): void {
-    const { id, name, incarnation } = channel;
-    if (this.#tickets.has(channel)) throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its place");
-    if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its place`);
-    if (resume !== undefined && (resume.node !== id || resume.incarnation !== incarnation))
-      throw new WeighbridgeError("BAD_REQUEST", `${name} cannot resume the place of ${nameOf(resume.node)} in life ${resume.incarnation}`);
-  }
-
   #heard({ id, incarnation }: Channel): Record<never, never> {
     this.#carryOut(this.#roster.heard(id, incarnation, this.#clock.nowMs()));
     return {};
   }
 
-  /** Whether a node that lives has not stood at the last barrier (all nodes, customer 0) for so long: it still has work to do. */
+  /** Whether a node that lives has not stood at the last barrier for so long: it still has work to do. */
   isSomebodyAtWork(withinMs: number): boolean {
-    const sinceMs = this.#clock.nowMs() - withinMs;
-    return this.#roster.view().nodes.some(({ node, state }) => state === "alive" && (this.#leavingAtMs.get(node) ?? -Infinity) < sinceMs);
+    return this.#roster.view().nodes.some(({ node, state }) => state === "alive" && this.#barriers.isAtWork(node, withinMs));
   }
 
-  #enter(node: number, { group, customer, round }: BarrierRequest): Promise<BarrierReply> {
-    if (group === Group.ALL && customer === 0) this.#leavingAtMs.set(node, this.#clock.nowMs());
-    const ticket = new Deferred<BarrierReply>();
-    this.#settle(this.#barriers.enter({ group, customer, node, round, ticket }));
-    return ticket.promise;
-  }
-
-  async #gather({ id: node, incarnation, name }: Channel, { step, address, generation }: GatherRequest): Promise<GatherReply> {
-    if (roleOf(node) !== "worker" || (step === "enter" && address === ""))
-      throw new WeighbridgeError("BAD_REQUEST", `workers that listen reduce among themselves, and ${name} is none`);
-    if (generation > GENERATION_MAX) throw new WeighbridgeError("BAD_REQUEST", `${name} cannot have been in generation ${generation}`);
+  async #gather(channel: Channel, request: GatherRequest): Promise<GatherReply> {
+    checkGather(channel, request);
+    const { id: node, incarnation } = channel;
+    const { step, address, generation } = request;
     if (step === "look") this.#carryOut(this.#roster.heard(node, incarnation, this.#clock.nowMs()));
     else this.#carryOut(this.#roster.listens(node, incarnation, step === "enter" ? address : "", this.#clock.nowMs()));
-    const gathering = this.#gathering;
+    const desk = this.#gathering;
     if (step !== "enter") {
-      if (step === "leave") this.#settleGathering([...gathering.leave(node), ...gathering.review(this.roster.nodes)]);
-      return { generation: gathering.generation, members: gathering.standing(), roster: this.roster };
+      if (step === "leave") {
+        desk.leave(node, this.roster.nodes);
+        this.#endGenerations();
+      }
+      return { ...desk.standing, roster: this.roster };
     }
-    const ticket = new Deferred<Generation>();
-    this.#settleGathering([...gathering.enter({ node, incarnation, generation, ticket }), ...gathering.review(this.roster.nodes)]);
-    return { ...(await ticket.promise), roster: this.roster };
+    const entered = desk.enter({ node, incarnation, generation }, this.roster.nodes);
+    this.#endGenerations();
+    return { ...(await entered), roster: this.roster };
   }
 
-  #settleGathering(settled: readonly SettledTicket<Deferred<Generation>>[]): void {
-    for (const { ticket, outcome } of settled) {
-      if (outcome instanceof WeighbridgeError) ticket.reject(outcome);
-      else ticket.resolve(outcome);
-    }
+  #endGenerations(): void {
     for (const decision of this.#roster.endGeneration(this.#gathering.ended)) this.#carryOutOne(decision);
   }
 
@@ -331,11 +271,8 @@ export class Scheduler {
   }
 
   #linkDown(channel: Channel): void {
-    const ticket = this.#tickets.get(channel);
-    if (ticket !== undefined) {
-      this.#tickets.delete(channel);
-      this.#roster.withdraw(ticket);
-    }
+    const ticket = this.#tickets.take(channel);
+    if (ticket !== undefined) this.#roster.withdraw(ticket);
     if (this.#closed || this.#peer.channel(channel.id) !== channel) return; // else it was replaced
     this.#carryOut(this.#roster.linkDown(channel.id, channel.incarnation, this.#clock.nowMs()));
   }
@@ -343,9 +280,10 @@ export class Scheduler {
   #carryOut(decisions: readonly Decision<Ticket>[]): void {
     for (const decision of decisions) this.#carryOutOne(decision);
     if (decisions.length > 0) {
-      this.#settle(this.#barriers.review());
+      this.#barriers.review();
       this.#units.follow(this.#roster.view(), { isSettled: this.#roster.hasHeardWorkers });
-      this.#settleGathering(this.#gathering.review(this.roster.nodes));
+      this.#gathering.review(this.roster.nodes);
+      this.#endGenerations();
     }
     this.#arm();
   }
@@ -367,7 +305,7 @@ export class Scheduler {
         break;
       case "died":
         log.warn("a node is dead", { node: nameOf(decision.node) });
-        this.#settle(this.#barriers.died(decision.node));
+        this.#barriers.died(decision.node);
         if (roleOf(decision.node) === "worker") this.#units.died(rankOf(decision.node));
         this.#gathering.died(decision.node);
         break;
@@ -388,8 +326,8 @@ export class Scheduler {
   #admit({ ticket, node, incarnation, recovery }: Decision<Ticket> & { kind: "admit" }): void {
     const { heartbeatIntervalMs, heartbeatTimeoutMs, log } = this.#options;
     const { channel } = ticket;
-    this.#forgetTicket(ticket);
-    for (const round of ticket.passed) this.#settle(this.#barriers.passed({ node, ...round }));
+    this.#tickets.close(ticket);
+    this.#barriers.recall(node, ticket.passed);
     // A scheduler that was there from the start knows better than any worker.
     if (this.isResumed && ticket.role === "worker") this.#units.recall(rankOf(node), ticket.units);
     this.#gathering.recall(ticket.gathered, this.#roster.view().endedGeneration);
@@ -400,14 +338,10 @@ export class Scheduler {
   }
 
   #refuse(ticket: Ticket, error: WeighbridgeError): void {
-    this.#forgetTicket(ticket);
+    this.#tickets.close(ticket);
     ticket.reply.reject(error);
     if (error === this.#failure?.error) this.#failure.farewell.told(ticket.role, ticket.token);
     else this.#options.log.warn("a node was refused", { code: error.code, reason: error.message });
-  }
-
-  #forgetTicket(ticket: Ticket): void {
-    if (this.#tickets.get(ticket.channel) === ticket) this.#tickets.delete(ticket.channel);
   }
 
   #fail(error: WeighbridgeError): void {
@@ -415,14 +349,8 @@ export class Scheduler {
     log.error("the job cannot go on", { code: error.code, reason: error.message });
     const farewell = new Farewell({ clock: this.#clock, serverCount, workerCount, lingerMs });
     this.#failure = { error, farewell };
-    const body = { code: error.code, message: error.message };
-    for (const { node, role, state } of this.#roster.view().nodes) {
-      const channel = this.#peer.channel(node);
-      if (state !== "alive" || channel === undefined) continue;
-      const told = (): void => farewell.told(role, nameOf(node));
-      ask(channel, ABORT, body, this.#clock, { deadlineMs: lingerMs }).then(told, told);
-    }
-    this.#settle(this.#barriers.failAll(error));
+    farewell.tell(this.#peer, this.#roster.view(), error);
+    this.#barriers.close(error);
     this.#units.close(error);
     farewell.over().then(() => {
       this.#ready.reject(error);
@@ -435,13 +363,6 @@ export class Scheduler {
   #announceRoster(): void {
     const view = this.#roster.view();
     for (const listener of [...this.#rosterListeners]) listener(view);
-  }
-
-  #settle(settled: readonly SettledEntry<Deferred<BarrierReply>>[]): void {
-    for (const { ticket, outcome } of settled) {
-      if (outcome instanceof WeighbridgeError) ticket.reject(outcome);
-      else ticket.resolve({ round: outcome });
-    }
   }
 
   /** One timer for whatever the roster has to decide next. It may come early, never late. */

@@ -2,7 +2,8 @@
 // For tests of what nodes say to each other; what a network does to them is SimCluster's.
 
 import type { Log } from "../base/log.ts";
-import { Postoffice, type PostofficeOptions } from "../kv/postoffice.ts";
+import { Postoffice } from "../kv/postoffice.ts";
+import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import { idOf, type Role } from "../wire/node-id.ts";

@@ -3,7 +3,8 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { Postoffice, type PostofficeOptions } from "../kv/postoffice.ts";
+import { Postoffice } from "../kv/postoffice.ts";
+import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import { PsliteVan, type PsliteVanOptions } from "../transport/pslite/van.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";

@@ -4,7 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Embedding } from "../api/embedding.ts";
-import type { EmbeddingOptions, Session } from "../api/session.ts";
+import type { EmbeddingOptions } from "../api/parameter-options.ts";
+import type { Session } from "../api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { Random } from "../base/random.ts";

@@ -1,7 +1,7 @@
 // register — a node asks the scheduler for its place, and is told it, with everybody else's, once the cluster is complete.
 // After a scheduler's restart the nodes register again with the place they had (`resume`): their memory is the scheduler's.
 
-import { type BarrierRequest, barrierRequestShape } from "./control.ts";
+import { type AbortRequest, abortRequestShape, type BarrierRequest, barrierRequestShape } from "./control.ts";
 import { type Generation, generationShape } from "./gather.ts";
 import { type Check, count, flag, list, object, optional, shortText } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
@@ -22,6 +22,8 @@ export type RegisterRequest = {
   readonly token: string;
   /** Left out by a node that has no place yet. */
   readonly resume: ResumeClaim | undefined;
+  /** Why this node cannot take its place, so that nobody waits for it. Left out by one that can. */
+  readonly failure?: AbortRequest | undefined;
 };
 
 /** The place a node has, and everything else it knows, for a scheduler that knows nothing any more. */
@@ -58,6 +60,7 @@ export const registerRequestShape: Check<RegisterRequest> = object({
       gathered: optional(generationShape),
     }),
   ),
+  failure: optional(abortRequestShape),
 });
 
 export type RegisterReply = {

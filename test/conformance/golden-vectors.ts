@@ -113,6 +113,10 @@ async function controlVectors(): Promise<GoldenVector[]> {
       "its place and everybody else's, once the cluster is complete",
     )),
     await control("register-resume-request", "a worker that tells a restarted scheduler what it knows", REGISTER, { ...fresh, resume }),
+    await control("register-failure-request", "a server that cannot listen tells that it does not come", REGISTER, {
+      ...{ ...fresh, role: "server", rank: 1, token: "t-2", resume: undefined },
+      failure: { code: "PORT_IN_USE", message: "cannot listen on tcp://10.0.0.1:7000: it is taken" },
+    }),
     ...(await answered(await control("heartbeat-request", "a node lives", HEARTBEAT, {}), "heartbeat-reply", "the scheduler heard it")),
     ...(await answered(
       await control("barrier-request", "a node stands at the first barrier of everybody", BARRIER, { group: 7, customer: 0, round: 1 }),

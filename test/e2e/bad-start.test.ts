@@ -94,6 +94,22 @@ suite("bad start", { concurrency: 2 }, () => {
     await job.fails(/^weighbridge: scheduler ended with exit code 1: weighbridge: PORT_IN_USE/m);
   });
 
+  test("a server's own port in use", async () => {
+    await using stranger = await listening();
+    const { port } = stranger.server.address() as AddressInfo;
+    await using processes = new Processes();
+    const counts = ["-s", 2, "-w", 1];
+    const [server, ...others] = await startAll(processes, [
+      ["server", ...counts, "--port", port, "--node-id", "alpha"],
+      ["scheduler", ...counts],
+      ["server", ...counts],
+      ["worker", ...counts],
+    ]);
+    const taken = `cannot listen on tcp://127\\.0\\.0\\.1:${port}: it is taken; .*another port`;
+    await server?.fails(new RegExp(`^weighbridge: PORT_IN_USE: ${taken}`, "m"));
+    await allFail(others, new RegExp(`^weighbridge: PORT_IN_USE: (the scheduler: )?server \\("alpha"\\) cannot take part: ${taken}`, "m"));
+  });
+
   test("an unknown key, on every process and in every place", async () => {
     await using processes = new Processes();
     const counts = ["-s", 1, "-w", 1];

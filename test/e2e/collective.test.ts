@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
+import { freePort } from "../../src/node/launcher/free-port.ts";
 import { Cluster } from "./cluster.ts";
+import { script } from "./processes.ts";
 
 suite("collective", { concurrency: 2 }, () => {
   for (const transport of ["tcp", "unix"]) {
@@ -26,6 +28,22 @@ suite("collective", { concurrency: 2 }, () => {
       for (const worker of [first, second]) await worker.succeeds();
     });
   }
+
+  test("a worker listens where DMLC_PS_WORKER_PORT says", async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 2 });
+    cluster.scheduler();
+    cluster.server(0);
+    const port = await freePort("127.0.0.1");
+    const flags = [...cluster.flags, "--rank", 0];
+    const first = cluster.weighbridge(["worker", ...flags, script("reducer")], { env: { DMLC_PS_WORKER_PORT: String(port) } });
+    const second = cluster.worker(1, "reducer");
+    await first.says(/^members 0 1, generation 1$/);
+    const status = cluster.weighbridge(["status", "--scheduler-port", cluster.port]);
+    await status.succeeds();
+    assert.match(status.stdout, new RegExp(`^ *9 +worker +0 +tcp://127\\.0\\.0\\.1:${port}\\b`, "m"));
+    for (const worker of [first, second]) worker.endInput();
+    for (const worker of [first, second]) await worker.succeeds();
+  });
 
   test("over ps-lite's protocol it is refused, clearly", async () => {
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--van", "zmq"] });

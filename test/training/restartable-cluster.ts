@@ -3,7 +3,8 @@
 import { randomUUID } from "node:crypto";
 import { Session } from "../../src/api/session.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
-import { Postoffice, type PostofficeOptions } from "../../src/kv/postoffice.ts";
+import { Postoffice } from "../../src/kv/postoffice.ts";
+import type { PostofficeOptions } from "../../src/kv/postoffice-options.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { checkpointOptions } from "../../src/node/start.ts";
 import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";

@@ -289,7 +289,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   managePort: {
     kind: port,
-    description: "The port of the scheduler's admin HTTP; 0 for none. Reserved: nothing listens there yet.",
+    description: "The port of the scheduler's HTTP, which tells on its own machine who is there (/status, /nodes, /state); 0 for none.",
     fallback: constant(0),
     mindspore: [{ name: "MS_SCHED_MANAGE_PORT" }],
   },

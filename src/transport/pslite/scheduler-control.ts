@@ -196,6 +196,10 @@ export class SchedulerControl implements Control {
 
   #register(frame: WrittenFrame): void {
     const body = this.#scheduler.decode(registerRequestShape, "REGISTER", frame.payload());
+    if (body.failure !== undefined) {
+      this.#scheduler.failRequest(frame.header, unsupported("ps-lite's scheduler cannot be told that a node does not come"));
+      return;
+    }
     this.#registering = frame.header.request;
     if (this.#van.selfId !== 0) {
       this.#answerRegister();

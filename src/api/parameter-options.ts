@@ -1,0 +1,64 @@
+// parameter-options — what a user says of a tensor or an embedding, checked, and made the spec that all nodes share. Sends nothing.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
+import type { TableSpec, TensorSpec } from "../store/parameter-spec.ts";
+import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
+import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
+import { type Consistency, engineConsistency } from "./consistency.ts";
+import { checkOptions } from "./known-options.ts";
+
+type CommonOptions = {
+  /** How elements begin. Defaults to zeros. */
+  readonly init?: InitializerSpec;
+  /** What the servers do with a gradient. Defaults to adding it. */
+  readonly optimizer?: OptimizerSpec;
+  /** Defaults to "asp". */
+  readonly consistency?: Consistency;
+  /** What links carry instead of values and keys as they are. Left out, those. */
+  readonly link?: Partial<LinkEncoding>;
+};
+
+export type TensorOptions = CommonOptions & { readonly shape: readonly number[] };
+
+export type EmbeddingOptions = CommonOptions & {
+  /** Elements of a row. */
+  readonly dim: number;
+  /** A table of fixed size: keys are below this, and others are errors. Left out, every u64 is a key. */
+  readonly rows?: number;
+  /** Counts the updates of each row, as caches with a bound need it. Defaults to false. */
+  readonly versions?: boolean;
+};
+
+const COMMON_OPTIONS: readonly string[] = ["init", "optimizer", "consistency", "link"];
+
+/** Throws BAD_ARGUMENT. */
+export function tensorSpec(name: string, options: TensorOptions): TensorSpec {
+  checkOptions(options, ["shape", ...COMMON_OPTIONS], `the options of tensor ${name}`);
+  const { shape } = options;
+  if (!Array.isArray(shape)) throw new WeighbridgeError("BAD_ARGUMENT", `tensor ${name} needs a shape: a list of whole numbers`);
+  return { kind: "tensor", name, shape, ...commonSpec(options, "tensor") };
+}
+
+/** Throws BAD_ARGUMENT. */
+export function embeddingSpec(name: string, options: EmbeddingOptions): TableSpec {
+  checkOptions(options, ["dim", "rows", "versions", ...COMMON_OPTIONS], `the options of embedding ${name}`);
+  const { dim, rows, versions = false } = options;
+  if (!(Number.isSafeInteger(dim) && dim >= 1)) {
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `embedding ${name} needs a dim, the elements of a row: a whole number from 1 up, not ${dim}`,
+    );
+  }
+  return { kind: "table", name, width: dim, rows, versions, ...commonSpec(options, "table") };
+}
+
+function commonSpec(options: CommonOptions, kind: "tensor" | "table"): Omit<TensorSpec, "kind" | "name" | "shape"> {
+  const { init = { type: "constant", value: 0 }, optimizer = { type: "sum" }, consistency = "asp", link } = options;
+  return {
+    initializer: resolveInitializer(init),
+    optimizer: resolveOptimizer(optimizer),
+    ...engineConsistency(consistency),
+    link: link === undefined ? undefined : linkEncoding(kind, link),
+  };
+}

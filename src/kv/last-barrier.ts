@@ -1,0 +1,87 @@
+// last-barrier — where all nodes meet before they leave, so that servers stay until the last worker is done. Unlike other barriers it outlives deaths: who
+// died may be restarted and come to it yet.
+//
+// Invariants:
+//   L1. Only the scheduler gives up on the dead, for everybody: when all who live have been done for `startTimeoutMs`. As long as one still works, the dead
+//       may come back.
+//   L2. Whoever else finds somebody dead comes to the barrier again and again: so the scheduler knows that it is done.
+
+import type { Clock } from "../base/clock.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import type { Scheduler } from "../scheduler/scheduler.ts";
+import { nameOf } from "../wire/node-id.ts";
+
+export type LastBarrierOptions = {
+  readonly clock: Clock;
+  readonly startTimeoutMs: number;
+  /** On the scheduler's own node. */
+  readonly scheduler: Scheduler | undefined;
+  /** Stands at the barrier of all nodes once. Rejects with NODE_DEAD while a member is dead. */
+  readonly enter: (wait: WaitOptions) => Promise<void>;
+  /** Throws why the job is over, if it is. */
+  readonly checkAlive: () => void;
+};
+
+/** How often a node that waits asks whether the dead have come back. */
+const REVIVAL_CHECK_MS = 200;
+/** Who waits has come to the barrier again within this time. */
+const LEAVING_MS = 10 * REVIVAL_CHECK_MS;
+
+export class LastBarrier {
+  readonly #options: LastBarrierOptions;
+  #isWaiting = false;
+
+  constructor(options: LastBarrierOptions) {
+    this.#options = options;
+  }
+
+  /** While this node waits for the others to be done, what ends the job still concerns it. */
+  get isWaiting(): boolean {
+    return this.#isWaiting;
+  }
+
+  /** Waits until all nodes are done. Throws NODE_DEAD with the names of the dead that nobody started again. */
+  async pass(wait: WaitOptions): Promise<void> {
+    this.#isWaiting = true;
+    try {
+      await this.#pass(wait);
+    } finally {
+      this.#isWaiting = false;
+    }
+  }
+
+  async #pass(wait: WaitOptions): Promise<void> {
+    const { clock, enter } = this.#options;
+    const deadlineAtMs = clock.nowMs() + (wait.deadlineMs ?? Infinity);
+    for (;;) {
+      const deadlineMs = wait.deadlineMs === undefined ? undefined : Math.max(0, deadlineAtMs - clock.nowMs());
+      try {
+        await enter({ ...wait, deadlineMs });
+        return;
+      } catch (thrown) {
+        if (!isWeighbridgeError(thrown, "NODE_DEAD")) throw thrown;
+        await this.#revival(thrown, { ...wait, deadlineMs });
+      }
+    }
+  }
+
+  /** Waits a while, the scheduler until nobody is dead any more (L1, L2). */
+  async #revival(error: WeighbridgeError, wait: WaitOptions): Promise<void> {
+    const { clock, scheduler, startTimeoutMs, checkAlive } = this.#options;
+    let giveUpAtMs = clock.nowMs() + startTimeoutMs;
+    do {
+      const check = new Promise<void>((resolve) => clock.after(REVIVAL_CHECK_MS, resolve));
+      await waitFor(check, "dead nodes to come back", clock, wait);
+      checkAlive();
+      if (scheduler === undefined) return; // L2
+      if (scheduler.isSomebodyAtWork(LEAVING_MS)) giveUpAtMs = clock.nowMs() + startTimeoutMs;
+      if (clock.nowMs() < giveUpAtMs) continue;
+      const dead = scheduler.deadNodes().map(nameOf).join(", ");
+      const text = `${dead} died and did not come back within ${startTimeoutMs} ms after everybody else was done`;
+      const failure = new WeighbridgeError("NODE_DEAD", text, { retryable: true, cause: error });
+      scheduler.abort(failure);
+      throw failure;
+    } while (scheduler.deadNodes().length > 0);
+  }
+}

@@ -1,0 +1,99 @@
+// roster-newcomers.test — Goal: who comes to a cluster that is complete gets a place that is free, or an error that says who holds them.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { RosterBook, requestOf, texts } from "../testing/roster-book.ts";
+
+test("a newcomer takes the place of a dead node of its role, any number of times", () => {
+  const book = new RosterBook().formed();
+  for (let life = 2; life <= 5; life++) {
+    book.nowMs += 3000;
+    for (const node of [8, 9, 11]) book.heard(node);
+    book.nowMs += 3000;
+    for (const node of [8, 9, 11]) book.heard(node);
+    book.tick(book.nowMs);
+    assert.deepEqual(book.states().at(-1), `10 dead ${life - 1}`);
+    assert.deepEqual(book.register(`s${life}`), [`admit s${life} as 10/${life} recovery`, "announce"]);
+  }
+});
+
+test("a newcomer of the other role does not get the place", () => {
+  const book = new RosterBook({ startTimeoutMs: 60_000 }).formed();
+  book.nowMs = 4000;
+  book.hearAllBut(10);
+  book.tick(5000);
+  assert.deepEqual(book.register("w2"), []);
+  assert.deepEqual(book.register("s2"), ["admit s2 as 10/2 recovery", "announce"]);
+});
+
+test("a place without a link goes at once to who asks for it, and after a second to anybody", () => {
+  const book = new RosterBook().formed();
+  book.linkDown(10);
+  assert.deepEqual(book.register("s2", { rank: 1 }), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
+  book.linkDown(8);
+  assert.deepEqual(book.register("s3"), []);
+  assert.equal(book.dueMs(), 1000);
+  assert.deepEqual(book.tick(999), []);
+  assert.deepEqual(book.tick(1000), ["died 8", "admit s3 as 8/2 recovery", "announce"]);
+});
+
+test("a node whose link comes back keeps its place from a newcomer", () => {
+  const book = new RosterBook().formed();
+  book.linkDown(10);
+  book.register("s2");
+  book.nowMs = 500;
+  book.linkUp(10);
+  assert.deepEqual(book.tick(1000), []);
+});
+
+test("a rank held by a node that proves alive is refused; by one that does not, given when it is dead", () => {
+  const book = new RosterBook().formed();
+  book.nowMs = 2000;
+  assert.deepEqual(book.register("w2", { rank: 0 }), []);
+  book.nowMs = 2500;
+  assert.deepEqual(book.heard(9), ["refuse w2 RANK_TAKEN"]);
+  assert.deepEqual(book.register("w3", { rank: 1 }), []);
+  for (const node of [8, 10, 9]) book.heard(node);
+  assert.deepEqual(book.tick(5000), ["died 11", "admit w3 as 11/2 recovery", "announce"]);
+});
+
+test("without heartbeats a rank held by a connected node is refused at once", () => {
+  const book = new RosterBook({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 }).formed();
+  assert.deepEqual(book.register("w2", { rank: 0 }), ["refuse w2 RANK_TAKEN"]);
+});
+
+test("a newcomer with other counts or an impossible rank is refused alone", () => {
+  const book = new RosterBook().formed();
+  assert.deepEqual(book.register("w2", { workerCount: 3 }), ["refuse w2 COUNT_MISMATCH"]);
+  assert.deepEqual(book.register("w3", { rank: 2 }), ["refuse w3 BAD_CONFIG"]);
+  assert.equal(book.roster.phase, "running");
+});
+
+test("a newcomer waits for a place until its deadline, and can go away before", () => {
+  const book = new RosterBook({ heartbeatTimeoutMs: 0, startTimeoutMs: 10_000 }).formed();
+  book.nowMs = 100;
+  assert.deepEqual([book.register("w2"), book.register("w3")], [[], []]);
+  assert.equal(book.dueMs(), 10_100);
+  book.roster.withdraw("w3");
+  assert.deepEqual(book.tick(10_099), []);
+  assert.deepEqual(book.tick(10_100), ["refuse w2 DEADLINE"]);
+  assert.equal(book.dueMs(), Infinity);
+});
+
+test("two newcomers get two places, and a third waits", () => {
+  const book = new RosterBook().formed();
+  book.nowMs = 4000;
+  book.hearAllBut(9, 11);
+  book.tick(5000);
+  assert.deepEqual(book.register("w2"), ["admit w2 as 9/2 recovery", "announce"]);
+  assert.deepEqual(book.register("w3"), ["admit w3 as 11/2 recovery", "announce"]);
+  assert.deepEqual(book.register("w4"), []);
+});
+
+test("the same process that registers again after its answer was lost keeps its place and its life", () => {
+  const book = new RosterBook().formed();
+  book.linkDown(10);
+  const request = requestOf("s1", { rank: 1 });
+  assert.deepEqual(texts(book.roster.register(request, "s1-again", 10)), ["admit s1-again as 10/1"]);
+  assert.equal(book.roster.view().version, 1);
+});

@@ -1,0 +1,115 @@
+// scheduler-restart.test — Goal: the scheduler itself may be restarted: nodes go on, keep their places and pass their barriers together.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Membership } from "../peer/membership.ts";
+import { ControlCluster, HEARTBEAT_TIMEOUT_MS, stateOf } from "../testing/control-cluster.ts";
+import { Group } from "../wire/node-id.ts";
+
+test("a scheduler may be restarted: nodes go on, keep their places and learn of changes again", async () => {
+  const cluster = new ControlCluster();
+  const { servers, workers } = await cluster.formed();
+  for (let restart = 0; restart < 3; restart++) {
+    cluster.network.crash("scheduler");
+    await cluster.clock.advance(20_000);
+    for (const membership of [...servers, ...workers]) assert.deepEqual([membership.deadNodes(), membership.fatal], [[], undefined]);
+    const scheduler = await cluster.scheduler();
+    await cluster.clock.advance(20_000);
+    assert.equal(scheduler.job, "job-1");
+    assert.deepEqual(scheduler.deadNodes(), []);
+    assert.ok(scheduler.status().nodes.every(({ linked, incarnation }) => linked && incarnation === 1));
+  }
+  cluster.network.crash("s1");
+  await cluster.clock.advance(6000);
+  for (const worker of workers) assert.equal(stateOf(worker, 10), "dead 1");
+});
+
+test("a scheduler that is restarted in the middle of a barrier lets nobody go early and nobody wait", async () => {
+  const cluster = new ControlCluster();
+  const { servers, workers } = await cluster.formed();
+  const group = Group.WORKERS | Group.SERVERS;
+  const [last, ...early] = [...workers, ...servers] as [Membership, ...Membership[]];
+  for (let round = 0; round < 3; round++) {
+    let passed = 0;
+    const entries = early.map((membership) => membership.barrier(group, 0).then(() => passed++));
+    await cluster.clock.advance(1000);
+    cluster.network.crash("scheduler");
+    await cluster.clock.advance(2000);
+    await cluster.scheduler();
+    await cluster.clock.advance(3000);
+    assert.equal(passed, 0);
+    await cluster.clock.runUntil(Promise.all([...entries, last.barrier(group, 0)]), { untilMs: cluster.clock.nowMs() + 1000 });
+  }
+});
+
+test("for 60 seeds, a scheduler that dies while it lets nodes go leaves nobody a round behind", async () => {
+  for (let seed = 1; seed <= 60; seed++) {
+    const cluster = new ControlCluster({ serverCount: 1, workerCount: 3, seed });
+    const { workers } = await cluster.formed();
+    const passed: number[] = [];
+    const run = async (worker: Membership, index: number): Promise<void> => {
+      for (let round = 1; round <= 3; round++) {
+        await worker.barrier(Group.WORKERS, 0);
+        passed[index] = round;
+      }
+    };
+    const runs = Promise.all(workers.map((worker, index) => run(worker, index)));
+    await cluster.clock.advance(seed / 10);
+    cluster.network.crash("scheduler");
+    await cluster.scheduler();
+    await cluster.clock.runUntil(runs, { untilMs: cluster.clock.nowMs() + 4000 });
+    assert.deepEqual(passed, [3, 3, 3], `seed ${seed}`);
+  }
+});
+
+test("a node that does not come back after a restart of the scheduler is dead in time, and a newcomer gets its place, not another's", async () => {
+  const cluster = new ControlCluster();
+  const { workers } = await cluster.formed();
+  cluster.network.crash("scheduler");
+  cluster.network.crash("s1");
+  cluster.network.isolate("s0"); // slow to come back
+  await cluster.clock.advance(1000);
+  const newcomer = cluster.node("server", "s-new");
+  const scheduler = await cluster.scheduler();
+  await cluster.clock.advance(3000);
+  assert.deepEqual(scheduler.deadNodes(), []);
+  cluster.network.heal("s0");
+  await cluster.clock.runUntil(newcomer.joined, { untilMs: cluster.clock.nowMs() + HEARTBEAT_TIMEOUT_MS });
+  assert.deepEqual([newcomer.membership.node, newcomer.membership.incarnation, newcomer.membership.recovery], [10, 2, true]);
+  await cluster.clock.advance(100);
+  assert.equal(stateOf(workers[0] as Membership, 10), "alive 2");
+  assert.equal(stateOf(workers[0] as Membership, 8), "alive 1");
+});
+
+test("a scheduler restarted with other counts takes no node down, and one restarted rightly takes them back", async () => {
+  const cluster = new ControlCluster();
+  const { workers } = await cluster.formed();
+  for (const workerCount of [3, 1]) {
+    cluster.network.crash("scheduler");
+    const wrong = await cluster.scheduler({ workerCount });
+    await cluster.fails(
+      wrong.ready,
+      "COUNT_MISMATCH",
+      /was started for 2 servers and 2 workers, but the scheduler for 2 servers and [13] /,
+    );
+    await cluster.clock.runUntil(wrong.close());
+  }
+  cluster.network.crash("scheduler");
+  await cluster.scheduler();
+  await cluster.clock.runUntil(Promise.all(workers.map((worker) => worker.barrier(Group.WORKERS, 0))));
+  for (const worker of workers) assert.equal(worker.fatal, undefined);
+});
+
+test("a node of another job is told that this scheduler is not its own", async () => {
+  const cluster = new ControlCluster({ serverCount: 1, workerCount: 1 });
+  const { workers } = await cluster.formed();
+  cluster.network.isolate("w0");
+  cluster.network.crash("scheduler");
+  cluster.network.crash("s0");
+  await cluster.scheduler();
+  const fresh = [cluster.node("server", "s0"), cluster.node("worker", "w0b")];
+  await cluster.clock.runUntil(Promise.all(fresh.map(({ joined }) => joined)), { untilMs: cluster.clock.nowMs() + 1000 });
+  cluster.network.heal("w0");
+  await cluster.clock.advance(10_000);
+  assert.equal(workers[0]?.fatal?.code, "FENCED");
+});

@@ -1,0 +1,155 @@
+// scheduler-start.test — Goal: a cluster forms when all have registered; whatever is wrong with that reaches every process, and nobody waits for ever.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SILENT_LOG } from "../base/log.ts";
+import { ControlCluster } from "../testing/control-cluster.ts";
+import { Group } from "../wire/node-id.ts";
+
+test("a cluster forms once everybody has registered, and everybody knows everybody", async () => {
+  const cluster = new ControlCluster();
+  const scheduler = await cluster.scheduler();
+  const early = [cluster.node("worker", "w-late", {}), cluster.node("server", "s-any"), cluster.node("server", "s-first", { rank: 0 })];
+  let answered = 0;
+  const count = (): number => answered++;
+  for (const { joined } of early) joined.then(count, count);
+  await cluster.clock.advance(10_000);
+  assert.equal(answered, 0);
+  const last = cluster.node("worker", "w-zero", { rank: 0 });
+  await cluster.clock.runUntil(Promise.all([...early, last].map(({ joined }) => joined)));
+  await cluster.clock.runUntil(scheduler.ready);
+  assert.deepEqual(
+    [...early, last].map(({ membership }) => membership.node),
+    [11, 10, 8, 9],
+  );
+  for (const { membership } of [...early, last]) {
+    assert.deepEqual(membership.members(Group.ALL), [9, 11, 8, 10, 1]);
+    assert.equal(membership.entry(8)?.address, "sim://s-first:9000");
+    assert.equal(membership.job, "job-1");
+    assert.equal(membership.recovery, false);
+    assert.deepEqual(membership.deadNodes(), []);
+  }
+});
+
+test("nodes may start before the scheduler", async () => {
+  const cluster = new ControlCluster({ serverCount: 1, workerCount: 1 });
+  const nodes = [cluster.node("server", "s0"), cluster.node("worker", "w0")];
+  await cluster.clock.advance(30_000);
+  await cluster.scheduler();
+  await cluster.clock.runUntil(Promise.all(nodes.map(({ joined }) => joined)), { untilMs: 35_000 });
+});
+
+test("a node that finds no scheduler names the address, the problem and the fix", async () => {
+  const cluster = new ControlCluster();
+  const { joined } = cluster.node("worker", "w0", { startTimeoutMs: 3000 });
+  await cluster.fails(joined, "SCHEDULER_UNREACHABLE", /sim:\/\/scheduler:9000 after 3000 ms \(nobody answers.*DMLC_PS_ROOT_URI/);
+  assert.equal(cluster.clock.nowMs(), 3000);
+});
+
+test("a node that finds no scheduler for two seconds says so once; one that waits for others does not", async () => {
+  const cluster = new ControlCluster({ serverCount: 1, workerCount: 1 });
+  const warnings: string[] = [];
+  const log = { ...SILENT_LOG, warn: (message: string) => void warnings.push(message) };
+  cluster.node("server", "s0", { log });
+  await cluster.clock.advance(1999);
+  assert.deepEqual(warnings, []);
+  await cluster.clock.advance(20_000);
+  assert.deepEqual(warnings.splice(0), ["waiting for the scheduler at sim://scheduler:9000"]);
+  await cluster.scheduler();
+  cluster.node("server", "s1", { log });
+  await cluster.clock.advance(20_000);
+  assert.deepEqual(warnings, []);
+});
+
+test("a node whose scheduler is stopped does not hang", async () => {
+  const cluster = new ControlCluster();
+  await cluster.scheduler();
+  const { joined } = cluster.node("worker", "w0", { startTimeoutMs: 3000 });
+  await cluster.clock.advance(100);
+  cluster.network.isolate("scheduler");
+  await cluster.fails(joined, "DEADLINE", /gave this node no place within 3000 ms/);
+});
+
+test("counts that differ end the start on every process, naming the culprit and the fix", async () => {
+  const cluster = new ControlCluster();
+  const scheduler = await cluster.scheduler();
+  const first = cluster.node("server", "s0");
+  await cluster.clock.advance(100);
+  const culprit = cluster.node("worker", "w0", { workerCount: 3 });
+  const reason =
+    /worker \("w0"\) was started for 2 servers and 3 workers, but the scheduler and "s0" for 2 servers and 2 workers.*DMLC_NUM_/;
+  await cluster.fails(first.joined, "COUNT_MISMATCH", reason);
+  await cluster.fails(culprit.joined, "COUNT_MISMATCH", reason);
+  const late = cluster.node("server", "s1");
+  await cluster.fails(late.joined, "COUNT_MISMATCH", reason);
+  await cluster.fails(scheduler.ready, "COUNT_MISMATCH", reason);
+  assert.match((await scheduler.failed).message, reason);
+  await cluster.clock.runUntil(scheduler.close());
+});
+
+test("a scheduler that is closed on its failure still tells everybody", async () => {
+  const cluster = new ControlCluster();
+  const scheduler = await cluster.scheduler();
+  scheduler.onFailed(() => scheduler.close());
+  const nodes = [cluster.node("server", "s0"), cluster.node("server", "s1"), cluster.node("worker", "w0", { serverCount: 1 })];
+  const late = cluster.node("worker", "w1", { startTimeoutMs: 1000 });
+  for (const { joined } of [...nodes, late]) await cluster.fails(joined, "COUNT_MISMATCH", /"w0"/);
+});
+
+test("two nodes with one rank end the start on every process, naming both", async () => {
+  const cluster = new ControlCluster();
+  const scheduler = await cluster.scheduler();
+  const nodes = [cluster.node("server", "s0"), cluster.node("worker", "w0", { rank: 1 }), cluster.node("worker", "w1", { rank: 1 })];
+  for (const { joined } of nodes) await cluster.fails(joined, "RANK_TAKEN", /"w\d" and "w\d" both ask to be worker 1; give each/);
+  await cluster.fails(scheduler.finished, "RANK_TAKEN", /worker 1/);
+});
+
+test("a rank out of range, and one node too many, end the start", async () => {
+  for (const [culprits, code, reason] of [
+    [[{ rank: 2 }], "BAD_CONFIG", /worker 2 \("w0"\) asks for rank 2, but ranks of 2 end at 1/],
+    [[{}, {}, {}], "COUNT_MISMATCH", /one too many: the cluster has 2 workers/],
+  ] as const) {
+    const cluster = new ControlCluster();
+    const scheduler = await cluster.scheduler();
+    const nodes = [cluster.node("server", "s0"), ...culprits.map((options, index) => cluster.node("worker", `w${index}`, options))];
+    for (const { joined } of nodes) await cluster.fails(joined, code, reason);
+    await cluster.fails(scheduler.ready, code, reason);
+  }
+});
+
+test("a cluster that is not complete in time tells everybody who is missing", async () => {
+  const cluster = new ControlCluster();
+  const scheduler = await cluster.scheduler({ startTimeoutMs: 10_000 });
+  const nodes = [cluster.node("server", "s0"), cluster.node("worker", "w0")];
+  const reason = /not complete after 10000 ms: 1 of 2 servers \("s0"\) and 1 of 2 workers \("w0"\) registered/;
+  for (const { joined } of nodes) await cluster.fails(joined, "DEADLINE", reason);
+  assert.ok(cluster.clock.nowMs() < 10_100);
+  await cluster.fails(scheduler.ready, "DEADLINE", reason);
+});
+
+test("a node that dies while the cluster forms is not waited for by its old name, and may start again", async () => {
+  const cluster = new ControlCluster({ serverCount: 1, workerCount: 1 });
+  await cluster.scheduler();
+  cluster.node("worker", "w0", { rank: 0 });
+  await cluster.clock.advance(100);
+  cluster.network.crash("w0");
+  await cluster.clock.advance(100);
+  const again = cluster.node("worker", "w0", { rank: 0 });
+  const server = cluster.node("server", "s0");
+  await cluster.clock.runUntil(Promise.all([again.joined, server.joined]), { untilMs: 10_000 });
+});
+
+test("a link that breaks while a node waits or is being answered makes no second node of it", async () => {
+  for (let seed = 1; seed <= 40; seed++) {
+    const cluster = new ControlCluster({ seed });
+    await cluster.scheduler();
+    const nodes = [cluster.node("server", "s0"), cluster.node("server", "s1"), cluster.node("worker", "w0")];
+    await cluster.clock.advance(100);
+    nodes.push(cluster.node("worker", "w1"));
+    await cluster.clock.advance(seed / 4);
+    for (const host of ["s0", "s1", "w0"]) cluster.network.breakLinks(host);
+    await cluster.clock.runUntil(Promise.all(nodes.map(({ joined }) => joined)), { untilMs: 10_000 });
+    const places = nodes.map(({ membership }) => `${membership.node}/${membership.incarnation}`).sort();
+    assert.deepEqual(places, ["10/1", "11/1", "8/1", "9/1"], `seed ${seed}`);
+  }
+});

@@ -1,0 +1,111 @@
+// roster-book — a Roster of two servers and two workers at a time that a test sets, whose decisions read as words.
+
+import { type Decision, Roster, type RosterRules } from "../scheduler/roster.ts";
+import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
+import type { RosterView } from "../wire/roster.ts";
+
+const RULES: RosterRules = {
+  serverCount: 2,
+  workerCount: 2,
+  heartbeatIntervalMs: 1000,
+  heartbeatTimeoutMs: 5000,
+  startTimeoutMs: 60_000,
+};
+
+/** A roster at time 0 whose tickets are names; `s0`, `w1` and the like register under those. */
+export class RosterBook {
+  readonly roster: Roster<string>;
+  nowMs = 0;
+
+  constructor(rules: Partial<RosterRules> = {}) {
+    this.roster = new Roster({ rules: { ...RULES, ...rules }, job: "new-job", nowMs: 0 });
+  }
+
+  register(name: string, request: Partial<RegisterRequest> = {}): string[] {
+    return texts(this.roster.register(requestOf(name, request), name, this.nowMs));
+  }
+
+  /** What a node of the old job says to a scheduler that was restarted. */
+  resume(name: string, claim: Partial<ResumeClaim> & Pick<ResumeClaim, "node">, request: Partial<RegisterRequest> = {}): string[] {
+    const resume: ResumeClaim = { job: "old-job", incarnation: 1, roster: OLD_ROSTER, passed: [], ...claim };
+    return this.register(name, { ...request, resume });
+  }
+
+  tick(toMs: number): string[] {
+    this.nowMs = toMs;
+    return texts(this.roster.tick(toMs));
+  }
+
+  heard(node: number, incarnation = 1): string[] {
+    return texts(this.roster.heard(node, incarnation, this.nowMs));
+  }
+
+  linkDown(node: number, incarnation = 1): string[] {
+    return texts(this.roster.linkDown(node, incarnation, this.nowMs));
+  }
+
+  linkUp(node: number, incarnation = 1): string[] {
+    return texts(this.roster.linkUp(node, incarnation, this.nowMs));
+  }
+
+  leave(node: number, incarnation = 1): string[] {
+    return texts(this.roster.leave(node, incarnation, this.nowMs));
+  }
+
+  dueMs(): number {
+    return this.roster.dueMs(this.nowMs);
+  }
+
+  /** "8 alive 1" and so on. */
+  states(): string[] {
+    return this.roster.view().nodes.map(({ node, state, incarnation }) => `${node} ${state} ${incarnation}`);
+  }
+
+  formed(): this {
+    for (const [rank, name] of ["s0", "s1", "w0", "w1"].entries()) this.register(name, { rank: rank % 2 });
+    return this;
+  }
+
+  /** Everybody but these nodes has just been heard of. */
+  hearAllBut(...silent: number[]): void {
+    for (const node of [8, 9, 10, 11]) if (!silent.includes(node)) this.heard(node);
+  }
+}
+
+export function requestOf(name: string, request: Partial<RegisterRequest>): RegisterRequest {
+  const role = name.startsWith("s") ? "server" : "worker";
+  const address = role === "server" ? `memory://${name}` : "";
+  return { role, rank: undefined, address, serverCount: 2, workerCount: 2, label: name, token: name, resume: undefined, ...request };
+}
+
+/** What four nodes of an old job remember of it. */
+export const OLD_ROSTER: RosterView = {
+  version: 7,
+  nodes: [9, 11, 8, 10].map((node) => ({
+    node,
+    role: node % 2 === 0 ? ("server" as const) : ("worker" as const),
+    rank: (node - 8) >> 1,
+    address: node % 2 === 0 ? `memory://old-${node}` : "",
+    incarnation: 1,
+    state: "alive" as const,
+    label: `old-${node}`,
+  })),
+};
+
+/** Decisions as a test reads them: "admit w0 as 9/1", "died 10". */
+export function texts(decisions: readonly Decision<string>[]): string[] {
+  return decisions.map((decision) => {
+    switch (decision.kind) {
+      case "admit":
+        return `admit ${decision.ticket} as ${decision.node}/${decision.incarnation}${decision.recovery ? " recovery" : ""}`;
+      case "refuse":
+        return `refuse ${decision.ticket} ${decision.error.code}`;
+      case "died":
+        return `died ${decision.node}`;
+      case "fail":
+        return `fail ${decision.error.code}`;
+      default:
+        return decision.kind;
+    }
+  });
+}
