@@ -31,6 +31,8 @@ export class EpochUnits {
   readonly #lent = new Map<number, RunSet>();
   /** Ranks that are present, and want no more of this epoch. */
   readonly #withdrawn = new Set<number>();
+  /** Ranks that have spoken of this epoch, in the life that they have. */
+  readonly #known = new Set<number>();
   #repeatedCount = 0;
   #inheritedVersion = 0;
 
@@ -70,6 +72,7 @@ export class EpochUnits {
   report(rank: number, { done, held, unused }: UnitsReport): Runs {
     const heldSet = RunSet.of(held);
     this.#check(rank, done, heldSet, RunSet.of(unused));
+    this.#known.add(rank);
     this.#finish(done);
     const lent = this.#lent.get(rank) ?? new RunSet();
     for (const ordinal of [...lent]) if (!heldSet.has(ordinal)) this.#giveBack(lent, ordinal, isIn(unused, ordinal) ? "unused" : "suspect");
@@ -89,6 +92,7 @@ export class EpochUnits {
     const heldSet = RunSet.of(held);
     const highest = Math.max(heldSet.last + 1, done.at(-1) ?? 0, suspect.at(-1) ?? 0);
     if (highest > this.#unitCount || heldSet.size > UNITS_HELD_MAX) return; // nothing that we ever lent
+    this.#known.add(rank);
     this.#suspect.addRuns(suspect);
     this.#suspect.removeRuns(this.#gone.runs);
     this.#finish(done);
@@ -125,6 +129,7 @@ export class EpochUnits {
   /** The worker of this rank is there no more: its units are free again. */
   release(rank: number): void {
     this.#withdrawn.delete(rank);
+    this.#known.delete(rank);
     if (this.#done.size > 0) this.#inheritedVersion++;
     const lent = this.#lent.get(rank);
     if (lent === undefined) return;
@@ -156,6 +161,13 @@ export class EpochUnits {
     const units = new RunSet();
     for (const ordinal of ordinals) units.add(ordinal);
     return units.runs;
+  }
+
+  /** Those among the present whose own units nobody else is lent, and who have not asked for them. */
+  awaited(present: readonly number[]): readonly number[] {
+    const { batchCount, partCount } = this.description;
+    const hasUnits = (rank: number): boolean => rank < partCount && this.#gone.nextAbsent(rank * batchCount) < (rank + 1) * batchCount;
+    return this.#isEven ? present.filter((rank) => !this.#known.has(rank) && hasUnits(rank)) : [];
   }
 
   get #isEven(): boolean {

@@ -376,3 +376,20 @@ test("a late ask of a worker that is gone gets nothing, keeps nothing, and what 
   for (let i = 0; i < 20 && !survivor.isOver; i++) for (const unit of survivor.ask({ want: 8 })) done.add(unit);
   assert.equal(done.size, EVEN.batchCount * EVEN.partCount - 1);
 });
+
+test("who waits is told of those that live, have units of their own, and never asked; of nobody else", () => {
+  const ledger = ledgerOf([0, 1, 2]);
+  const shape = { batchCount: 1, partCount: 3, assignment: "even" } as const;
+  const awaited = (rank: number, fields: Partial<UnitsRequest> = {}): readonly number[] | undefined => {
+    const asked = request(shape, { want: 2, ...fields });
+    ledger.report(rank, asked);
+    return ledger.lend(rank, asked).awaited;
+  };
+  assert.equal(awaited(0), undefined, "it is lent a unit");
+  assert.deepEqual(awaited(0, { held: [0, 1] }), [1, 2]);
+  assert.equal(awaited(0, { held: [0, 1], waitMs: 0 }), undefined, "it asks ahead, and waits for nobody");
+  assert.equal(awaited(1), undefined);
+  assert.deepEqual(awaited(0, { held: [0, 1] }), [2]);
+  ledger.follow([0, 1]);
+  assert.equal(awaited(0, { held: [0, 1] }), undefined, "who is dead is not waited for: its unit is lent");
+});

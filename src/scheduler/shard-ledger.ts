@@ -21,7 +21,7 @@ const COUNTS_MAX = 64;
 /** What is known of the epochs of one name that are over. */
 type PastEpochs = { readonly over: RunSet; readonly repeatedCounts: Map<number, number> };
 
-type Outcome = Pick<UnitsReply, "isOver" | "units" | "repeatedCount" | "inherited">;
+type Outcome = Pick<UnitsReply, "isOver" | "units" | "repeatedCount" | "inherited" | "awaited">;
 
 export class ShardLedger {
   /** By `keyOf`, the one that was spoken of last at the end. */
@@ -121,7 +121,14 @@ export class ShardLedger {
     const isLending = this.#isSettled && want > 0 && !leaves && this.#present.includes(rank); // who is gone would keep them for ever
     const units = isLending ? epoch.lend(rank, { want, isWaiting: waitMs > 0 }, this.#takers) : [];
     const { repeatedCount, inheritedVersion } = epoch;
-    return { isOver: false, units, repeatedCount, inherited: inheritedVersion > request.inherited ? epoch.inherited : undefined };
+    const awaited = units.length === 0 && waitMs > 0 ? epoch.awaited(this.#takers) : [];
+    return {
+      isOver: false,
+      units,
+      repeatedCount,
+      inherited: inheritedVersion > request.inherited ? epoch.inherited : undefined,
+      ...(awaited.length === 0 ? {} : { awaited }),
+    };
   }
 
   get #takers(): readonly number[] {

@@ -17,20 +17,20 @@
 //   C2. Operations among the workers begin in the same order at every one of them, whatever failed at one: a failure is told to all of them.
 //   C3. A batch whose rows exceed the cache is served all the same, the rest of it directly from the servers; it is counted and told once.
 
-import type { Embedding } from "../api/embedding.ts";
 import { assert } from "../base/assert.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
-import type { Arena } from "../kernel/arena.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { ArenaSpans } from "../worker/arena-spans.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
 import { RowPlanner } from "../worker/row-plan.ts";
-import { AskedRows } from "./asked-rows.ts";
+import type { AskedRows } from "./asked-rows.ts";
+import { type CachedRowsOptions, checkCachedRows, FLUSH_EVERY_STEPS, HOST_ROWS_PER_DEVICE_ROW } from "./cached-rows-options.ts";
 import { encodeGiven, type GivenGradients, ownGiven } from "./given-gradients.ts";
 import { RowApplier } from "./row-applier.ts";
+import { RowAsk } from "./row-ask.ts";
 import { asError, dealRows } from "./row-deal.ts";
 import { RowMembers } from "./row-members.ts";
 import * as messages from "./row-messages.ts";
@@ -38,41 +38,7 @@ import type { PoolKernels } from "./row-pool.ts";
 import type { RowSource, RowSourceStatistics } from "./row-source.ts";
 import { RowTiers } from "./row-tiers.ts";
 import { RowWindow } from "./row-window.ts";
-import { ServedRows } from "./served-rows.ts";
-
-const FLOAT_BYTES = 4;
-const WORD_BYTES = 4;
-const ROWS_MAX = 2 ** 26;
-const HOST_ROWS_PER_DEVICE_ROW = 10;
-const FLUSH_EVERY_STEPS = 1000;
-
-export type CachedRowsOptions = {
-  /** Its consistency is "bsp". Nobody pushes to it while it is cached. */
-  readonly embedding: Embedding;
-  /** Where the layer computes. */
-  readonly arena: Arena;
-  /** Rows on the device. */
-  readonly vocabCacheSize: number;
-  /** Rows on the host; ten times as many as on the device by default, 0 for none. */
-  readonly hostRows?: number | undefined;
-  /** The most ids that one batch of this worker has. */
-  readonly idCountMax: number;
-  /** Those who share the rows; this worker alone when left out. */
-  readonly members?: RowMembers | undefined;
-  /** All rows that changed are written back after so many steps (see above what may be lost); Infinity: only at `flush`. 1000 by default. */
-  readonly flushEverySteps?: number | undefined;
-  readonly log?: Log | undefined;
-};
-
-/** A batch that the owners were told, or are being told. */
-type Asking = {
-  /** Left out where this worker did not know what comes next, or where there was no memory for a plan. */
-  readonly asked: AskedRows | undefined;
-  readonly failure: unknown;
-  readonly answers: Promise<readonly messages.Ask[]>;
-  served: ServedRows | undefined;
-  isAdmitted: boolean;
-};
+import type { ServedRows } from "./served-rows.ts";
 
 /** The batch that was taken last. */
 type Taken = { readonly asked: AskedRows; readonly served: ServedRows; isGiven: boolean };
@@ -95,7 +61,8 @@ export class CachedRows implements RowSource {
   #planner: RowPlanner;
   #generation: number;
   readonly #counts = { idCount: 0, uniqueCount: 0, directBatches: 0 };
-  #next: Asking | undefined;
+  /** A batch that the owners were told, or are being told. */
+  #next: RowAsk | undefined;
   #taken: Taken | undefined;
   /** Ends when what changes rows so far has (C1). */
   #last: Promise<unknown> = Promise.resolve();
@@ -133,7 +100,7 @@ export class CachedRows implements RowSource {
 
   /** Every member opens it. Rejects with BAD_ARGUMENT, UNSUPPORTED for tables that cannot be cached, ARENA_FULL, and what the servers or members fail with. */
   static async open(options: CachedRowsOptions, wait: WaitOptions = {}): Promise<CachedRows> {
-    checkOptions(options);
+    checkCachedRows(options);
     const raw = options.embedding.raw(options.arena);
     const source = new CachedRows(options, raw);
     const dealt = dealRows(source.#members, raw).then((training) => source.#applier.resume(training));
@@ -153,7 +120,7 @@ export class CachedRows implements RowSource {
   announce(ids: ArrayLike<number>): void {
     if (this.#isClosed || this.#generation !== this.#members.generation) return;
     if (this.#next !== undefined || ids.length > this.#options.idCountMax) return;
-    const next = this.#ask(ids, { isHint: true });
+    const next = this.#ask(ids, true);
     this.#next = next;
     this.#prefetch(next).catch(() => {}); // whoever takes the batch does it again, and is told
   }
@@ -208,7 +175,7 @@ export class CachedRows implements RowSource {
     this.#checkOpen();
     const reformed = this.#given.then(() =>
       this.#inOrder(async () => {
-        this.#drop(this.#next);
+        this.#next?.release();
         this.#next = undefined;
         this.#dropTaken();
         const failure = await this.#flush().then(
@@ -233,7 +200,7 @@ export class CachedRows implements RowSource {
       if (this.#isClosed) return;
       await this.#flush();
       this.#isClosed = true;
-      this.#drop(this.#next);
+      this.#next?.release();
       this.#dropTaken();
       this.#free();
     });
@@ -266,42 +233,17 @@ export class CachedRows implements RowSource {
     return await turn;
   }
 
-  /** Tells the owners what this worker wants, at once (C2); `ids` left out: it does not know yet. Throws nothing: what fails is told when rows are sent. */
-  #ask(ids: ArrayLike<number> | undefined, { isHint = false }: { readonly isHint?: boolean } = {}): Asking {
-    let asked: AskedRows | undefined;
-    let failure: unknown;
-    try {
-      asked = ids === undefined ? undefined : new AskedRows(this.#planner, ids, this.#rowCountMax);
-    } catch (thrown) {
-      if (!isHint) failure = thrown; // a hint is made up for when the batch is taken
-    }
-    const isKnown = asked !== undefined || failure !== undefined;
-    const keysOf = (position: number): Uint32Array => {
-      const part = asked?.parts[position];
-      return asked === undefined || part === undefined || part.to === part.from ? new Uint32Array(0) : asked.keysOf(part);
-    };
-    const outgoing = this.#members.ranks.map((_, i) => messages.encodeAsk({ isKnown, keys: keysOf(i) }));
-    const answers = this.#members.exchange(outgoing).then((incoming) => incoming.map(messages.decodeAsk));
-    answers.catch(() => {}); // whoever takes the batch is told
-    return { asked, failure, answers, served: undefined, isAdmitted: false };
+  /** Tells the owners what this worker wants, at once (C2); `ids` left out: it does not know yet. */
+  #ask(ids: ArrayLike<number> | undefined, isHint = false): RowAsk {
+    return new RowAsk({ members: this.#members, planner: this.#planner, ids, rowCountMax: this.#rowCountMax, isHint });
   }
 
-  async #prefetch(next: Asking): Promise<void> {
+  async #prefetch(next: RowAsk): Promise<void> {
     const asks = await next.answers;
     if (asks.some(({ isKnown }) => !isKnown)) return;
     await this.#inOrder(async () => {
-      if (this.#next === next && !this.#isClosed) await this.#admit(next, asks);
+      if (this.#next === next && !this.#isClosed) await next.admit(asks, this.#raw.planner, this.#tiers);
     });
-  }
-
-  async #admit(next: Asking, asks: readonly messages.Ask[]): Promise<ServedRows> {
-    next.served ??= new ServedRows(
-      this.#raw.planner,
-      asks.map(({ keys }) => keys),
-    );
-    if (!next.isAdmitted) await this.#tiers.admit(next.served.keys, next.served.keyCount);
-    next.isAdmitted = true;
-    return next.served;
   }
 
   async #take(ids: Float64Array): Promise<Int32Array> {
@@ -317,15 +259,15 @@ export class CachedRows implements RowSource {
         const slots = isKnown ? await this.#inOrder(() => this.#takeAsked(next, asks, ids)) : undefined;
         if (slots !== undefined) return slots;
       } catch (thrown) {
-        this.#drop(next);
+        next.release();
         throw thrown;
       }
-      this.#drop(next);
+      next.release();
     }
   }
 
   /** Undefined when somebody asked for the wrong rows, and everybody asks again. */
-  async #takeAsked(next: Asking, asks: readonly messages.Ask[], ids: Float64Array): Promise<Int32Array | undefined> {
+  async #takeAsked(next: RowAsk, asks: readonly messages.Ask[], ids: Float64Array): Promise<Int32Array | undefined> {
     this.#dropTaken();
     const { asked } = next;
     const isRight = asked?.isOf(ids) === true;
@@ -343,12 +285,12 @@ export class CachedRows implements RowSource {
   }
 
   /** What each member asked for, or for all of them why they do not get it (C2). Throws nothing unless this worker is alone. */
-  async #rowMessages(next: Asking, asks: readonly messages.Ask[], isRight: boolean): Promise<Uint8Array[]> {
+  async #rowMessages(next: RowAsk, asks: readonly messages.Ask[], isRight: boolean): Promise<Uint8Array[]> {
     const { ranks, position: own } = this.#members;
     if (!isRight && next.failure === undefined) return ranks.map(() => messages.askAgainMessage());
     try {
       if (next.failure !== undefined) throw next.failure;
-      const served = await this.#admit(next, asks);
+      const served = await next.admit(asks, this.#raw.planner, this.#tiers);
       const outside = await this.#tiers.settle(served.keys, served.keyCount);
       if (outside > 0) this.#noteDirect(served.keyCount);
       return ranks.map((_, i) => (i === own ? messages.rowsMessage(0, this.width).bytes : this.#rowsFor(served, i)));
@@ -359,17 +301,9 @@ export class CachedRows implements RowSource {
   }
 
   #rowsFor(served: ServedRows, position: number): Uint8Array {
-    const { arena, rowKernels } = this.#tools;
     const { address, keyCount } = served.keysOf(position);
     const { bytes, rows } = messages.rowsMessage(keyCount, this.width);
-    if (keyCount === 0) return bytes;
-    const valueBytes = this.width * FLOAT_BYTES;
-    const list = arena.allocate(keyCount * (WORD_BYTES + valueBytes));
-    this.#tiers.locate(address, keyCount, list);
-    const values = list + keyCount * WORD_BYTES;
-    rowKernels.readRows(list, keyCount, 0, valueBytes, values);
-    rows.set(arena.floats.subarray(values >>> 2, (values >>> 2) + rows.length));
-    arena.release(list, keyCount * (WORD_BYTES + valueBytes));
+    this.#tiers.read(address, keyCount, rows);
     return bytes;
   }
 
@@ -432,26 +366,9 @@ export class CachedRows implements RowSource {
     this.#log.warn(text, { rowCount, vocabCacheSize });
   }
 
-  #drop(asking: Asking | undefined): void {
-    asking?.asked?.release();
-    asking?.served?.release();
-    if (asking !== undefined) asking.served = undefined;
-  }
-
   #dropTaken(): void {
     this.#taken?.asked.release();
     this.#taken?.served.release();
     this.#taken = undefined;
   }
-}
-
-function checkOptions({ embedding, vocabCacheSize, hostRows = 0, idCountMax, flushEverySteps = 1 }: CachedRowsOptions): void {
-  const isCount = (value: number, least: number): boolean => Number.isSafeInteger(value) && value >= least && value <= ROWS_MAX;
-  const bad = (what: string, value: number): WeighbridgeError =>
-    new WeighbridgeError("BAD_ARGUMENT", `${embedding.name}: ${what}, not ${value}`);
-  if (!isCount(vocabCacheSize, 1)) throw bad(`vocabCacheSize is a whole number of rows from 1 to ${ROWS_MAX}`, vocabCacheSize);
-  if (!isCount(hostRows, 0)) throw bad(`hostRows is a whole number of rows up to ${ROWS_MAX}`, hostRows);
-  if (!isCount(idCountMax, 1)) throw bad(`idCountMax is a whole number of ids from 1 to ${ROWS_MAX}`, idCountMax);
-  if (flushEverySteps !== Infinity && !isCount(flushEverySteps, 1))
-    throw bad("flushEverySteps is a whole number from 1 on", flushEverySteps);
 }

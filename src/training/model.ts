@@ -19,6 +19,7 @@ import { alignClocks } from "./clock-alignment.ts";
 import { checkDataset, type Dataset } from "./dataset.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
 import { checkFirstStep, lateFeed } from "./late-feed.ts";
+import { Meeting } from "./meeting.ts";
 import type { Metric } from "./metrics.ts";
 import { decodeModel, encodeModel } from "./model-file.ts";
 import { type Loss, lookupsOf, type Network, parametersOf } from "./network.ts";
@@ -83,6 +84,8 @@ const TRAIN_OPTIONS: readonly (keyof TrainOptions)[] = [
 ];
 const DEADLINE_MS = 120_000;
 const PATIENCE_MS = 60_000;
+/** How long a worker waits in a meeting before it looks whether another one has died. */
+const MEETING_IDLE_MS = 100;
 
 export class Model {
   readonly network: Network;
@@ -127,6 +130,7 @@ export class Model {
         align: async (epoch) => {
           if (session !== undefined && staleness !== undefined) await alignClocks(session, { name, epoch }, wait);
         },
+        openMeeting: async (epoch) => await Meeting.open(session!, { name, epoch }, wait, MEETING_IDLE_MS),
       });
       return await told(callbacks, view, () => trainer.run());
     });

@@ -114,14 +114,17 @@ export class OpenNetwork {
     return this.#circle;
   }
 
-  /** A member is gone, or one more came: goes on with all that live, and with the same values. What this worker had not ended is dropped. */
-  async regroup(): Promise<void> {
+  /**
+   * A member is gone, or one more came: goes on with all that live, and with the same values. What this worker had not ended is dropped. `signal` ends the wait for
+   * the others with ABORTED; until the next call this worker is in no circle.
+   */
+  async regroup(signal?: AbortSignal): Promise<void> {
     const [circle, session] = [this.#circle, this.session];
     assert(circle !== undefined && session !== undefined, "who regroups has a circle");
     const until = performance.now() + this.patience.patienceMs;
     for (let isDone = false; !isDone; ) {
       try {
-        await circle.regroup();
+        await circle.regroup(signal);
         await session.rejoin(this.patience.wait);
         await circle.compare(this.#reduced, session);
         for (const route of this.routes.values()) await route.open();
@@ -129,7 +132,7 @@ export class OpenNetwork {
         for (const { source } of this.#lookups) if (source instanceof CachedRows) await source.reform(this.patience.wait);
         isDone = true;
       } catch (thrown) {
-        if (!circle.mayRecover(thrown) || performance.now() > until) throw thrown; // otherwise one more is gone
+        if (!circle.mayRecover(thrown) || signal?.aborted === true || performance.now() > until) throw thrown; // otherwise one more is gone
         await pause(REGROUP_PAUSE_MS);
       }
     }

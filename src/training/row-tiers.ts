@@ -132,6 +132,19 @@ export class RowTiers {
     this.#inHand = Infinity;
   }
 
+  /** Copies the values of the rows of admitted keys. Throws ARENA_FULL. */
+  read(keys: number, keyCount: number, out: Float32Array): void {
+    if (keyCount === 0) return;
+    const { arena, rowKernels } = this.#tools;
+    const byteCount = keyCount * (WORD_BYTES + this.#valueBytes);
+    const list = arena.allocate(byteCount);
+    const values = list + keyCount * WORD_BYTES;
+    this.locate(keys, keyCount, list);
+    rowKernels.readRows(list, keyCount, 0, this.#valueBytes, values);
+    out.set(arena.floats.subarray(values >>> 2, (values >>> 2) + out.length));
+    arena.release(list, byteCount);
+  }
+
   /** Writes where the rows of keys lie (u32 each) that the step in hand has. */
   locate(keys: number, keyCount: number, out: number): void {
     this.#pool.find(keys, keyCount, out);

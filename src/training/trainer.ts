@@ -4,11 +4,14 @@
 // Invariants:
 //   T1. A unit is reported as done after its updates are acknowledged.
 //   T2. An epoch ends when everybody's units are done; afterwards all values here are those that all its updates led to.
+//   T3. Workers that make every step together leave an epoch together (epoch-end.ts), however far the word that it is over has come when one of them dies.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callbacks/callback.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
+import { leaveEpoch } from "./epoch-end.ts";
+import type { Meeting } from "./meeting.ts";
 import type { Network } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 import type { StepRunner } from "./step-runner.ts";
@@ -27,6 +30,8 @@ export type TrainerOptions = {
   readonly openFeed: (epoch: number) => Promise<UnitFeed>;
   /** Brings the clocks of all workers together, at the end of an epoch. */
   readonly align: (epoch: number) => Promise<void>;
+  /** Where those who make every step together wait for each other at the end of an epoch. */
+  readonly openMeeting: (epoch: number) => Promise<Meeting>;
   readonly epochCount: number;
   /** The first epoch, from 0. */
   readonly firstEpoch: number;
@@ -52,7 +57,7 @@ export type TrainingResult = {
   readonly retryCount: number;
 };
 
-type Progress = { stepCount: number; sampleCount: number; lossSum: number };
+type Progress = { stepCount: number; globalStep: number; sampleCount: number; lossSum: number };
 
 export class Trainer {
   readonly #options: TrainerOptions;
@@ -75,7 +80,7 @@ export class Trainer {
     for (let epoch = open.circle?.takeEpoch() ?? firstEpoch; epoch < epochCount; epoch++) {
       if (open.circle !== undefined) open.circle.epoch = epoch;
       meter.restart();
-      const progress: Progress = { stepCount: 0, sampleCount: 0, lossSum: 0 };
+      const progress: Progress = { stepCount: 0, globalStep: 0, sampleCount: 0, lossSum: 0 };
       const redoneBefore = this.#redoneCount;
       const repeatedCount = (await this.#epoch(epoch, progress)) + this.#redoneCount - redoneBefore;
       loss = progress.lossSum / progress.sampleCount;
@@ -98,10 +103,15 @@ export class Trainer {
     const feed = await this.#options.openFeed(epoch);
     this.#feed = feed;
     try {
-      await (open.circle === undefined ? this.#stepsAlone(epoch, progress) : this.#stepsTogether(epoch, progress, open.circle));
-      await this.#acknowledge();
-      await open.flush();
-      await align(epoch);
+      if (open.circle === undefined) {
+        await this.#stepsAlone(epoch, progress);
+        await this.#acknowledge();
+        await open.flush();
+        await align(epoch);
+      } else {
+        do await this.#stepsTogether(epoch, progress, open.circle);
+        while (!(await this.#leaveTogether(epoch, open.circle)));
+      }
       await runner.refresh(); // T2
       return feed.repeatedCount;
     } finally {
@@ -131,7 +141,7 @@ export class Trainer {
   async #stepsTogether(epoch: number, progress: Progress, circle: WorkerCircle): Promise<void> {
     const { overlaps, open, runner } = this.#options;
     let unit: Unit | "idle" | "over" = await this.#nextUnit();
-    for (;;) {
+    for (let isBegun = false; ; isBegun = false) {
       try {
         const next = overlaps && typeof unit !== "string" ? await this.#lookAhead() : undefined;
         const offer = { hasUnit: typeof unit !== "string", isOver: unit === "over", hasNext: next !== undefined };
@@ -142,16 +152,31 @@ export class Trainer {
         }
         if (isOver) return;
         if (isStep && typeof unit === "string") await this.#skip();
-        else if (isStep && typeof unit !== "string") await this.#step(epoch, unit, progress, allHaveNext ? next : undefined);
+        else if (isStep && typeof unit !== "string") {
+          isBegun = true;
+          await this.#step(epoch, unit, progress, allHaveNext ? next : undefined);
+        }
         await this.#acknowledge(); // a step of all workers is whole, or is made again
         unit = await this.#nextUnit();
       } catch (thrown) {
         if (!circle.isBroken) throw thrown;
-        this.#redoneCount++;
+        if (isBegun) this.#redoneCount++;
         this.#unacknowledged = undefined;
         await open.regroup();
         await runner.drop(); // and the unit once more
       }
+    }
+  }
+
+  /** T3. False: the word that it is over has not come to everybody, and they agree once more. */
+  async #leaveTogether(epoch: number, circle: WorkerCircle): Promise<boolean> {
+    const { open, openMeeting } = this.#options;
+    await open.flush();
+    const meeting = await openMeeting(epoch);
+    try {
+      return await leaveEpoch({ meeting, isBroken: () => circle.isBroken, regroup: (signal) => open.regroup(signal) });
+    } finally {
+      await meeting.close();
     }
   }
 
@@ -166,7 +191,7 @@ export class Trainer {
     }
     const ids = takesIds ? reader.readIds(epoch, unit) : undefined;
     const samples = reader.read(epoch, unit);
-    const where = `epoch ${epoch + 1}, step ${progress.stepCount + 1}`;
+    const where = `epoch ${epoch + 1}, step ${unit.batch + 1}`;
     const loss = await runner.run({ ...samples, ids, nextIds, where });
     open.endClock();
     this.#unacknowledged = unit;
@@ -175,6 +200,7 @@ export class Trainer {
       await runner.settle();
     }
     progress.stepCount++;
+    progress.globalStep = Math.max(progress.globalStep, unit.batch + 1);
     progress.sampleCount += samples.sampleCount;
     progress.lossSum += loss * samples.sampleCount;
     const event = this.#event(epoch, progress, loss);
@@ -217,7 +243,7 @@ export class Trainer {
     if (unit !== undefined) this.#feed?.done(unit.unit);
   }
 
-  #event(epoch: number, { stepCount, sampleCount }: Progress, loss: number): StepEvent {
+  #event(epoch: number, { stepCount, globalStep, sampleCount }: Progress, loss: number): StepEvent {
     const { meter, reader, epochCount } = this.#options;
     const seconds = Math.max(meter.seconds, 1e-9);
     return {
@@ -225,6 +251,7 @@ export class Trainer {
       epochCount,
       step: stepCount,
       stepCount: reader.batchCount,
+      globalStep,
       loss,
       samplesPerSec: sampleCount / seconds,
       stepsPerSec: stepCount / seconds,

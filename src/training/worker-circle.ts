@@ -79,11 +79,13 @@ export class WorkerCircle {
     return { isStep: votes[0]! > 0, isOver: votes[1] === count, allHaveNext: votes[2] === count, mustRegroup: votes[3]! > 0 };
   }
 
-  /** The next generation, with those that live. Rejects when none comes together. */
-  async regroup(): Promise<void> {
+  /** The next generation, with those that live. Rejects when none comes together, and with ABORTED when `signal` ends the wait for it. */
+  async regroup(signal?: AbortSignal): Promise<void> {
+    const wait = this.#wait();
+    const signals = [wait.signal, signal].filter((one) => one !== undefined);
     for (let attempt = 1; ; attempt++) {
       try {
-        await this.collective.reform(this.#wait());
+        await this.collective.reform({ ...wait, signal: signals.length > 1 ? AbortSignal.any(signals) : signals[0] });
         return;
       } catch (thrown) {
         if (!isPassing(thrown) || attempt >= ATTEMPTS_MAX) throw thrown;

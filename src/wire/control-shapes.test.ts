@@ -60,8 +60,8 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   {
     name: "the answer to UNITS",
     shape: unitsReplyShape,
-    body: { isOver: false, units: [4, 6], lost: [], repeatedCount: 0, inherited: { version: 1, done: [0, 1], suspect: [] } },
-    optional: ["inherited"],
+    body: { isOver: false, units: [4, 6], lost: [], repeatedCount: 0, inherited: { version: 1, done: [0, 1], suspect: [] }, awaited: [2] },
+    optional: ["inherited", "awaited"],
   },
   { name: "what is known of units", shape: unitsClaimShape, body: { open: [ACCOUNT], over: [{ name: "train", epochs: [0, 2] }] } },
   { name: "GATHER", shape: gatherRequestShape, body: { step: "enter", address: "tcp://c:3", generation: 2 } },

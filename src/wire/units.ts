@@ -87,6 +87,8 @@ export type UnitsReply = {
   readonly repeatedCount: number;
   /** What a worker that died may have been alone in knowing: from now on this one knows. Left out when there is nothing new. */
   readonly inherited: { readonly version: number; readonly done: Runs; readonly suspect: Runs } | undefined;
+  /** Ranks that live, have units of their own to do, and have not asked for any of this epoch yet. Left out where there are none. */
+  readonly awaited?: readonly number[] | undefined;
 };
 export const unitsReplyShape: Check<UnitsReply> = object({
   isOver: flag,
@@ -94,6 +96,7 @@ export const unitsReplyShape: Check<UnitsReply> = object({
   lost: runs,
   repeatedCount: count,
   inherited: optional(object({ version: count, done: runs, suspect: runs })),
+  awaited: optional(list(count)),
 });
 
 /** What a worker tells a scheduler that was restarted: of one epoch that is not over, all it knows. */

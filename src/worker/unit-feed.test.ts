@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Deferred } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
@@ -225,4 +225,28 @@ test("a restarted scheduler is told what is done here, what others had done that
   stage.feed.done(await stage.nextUnit());
   const { done, held, suspect, repeatedCount } = stage.feed.account();
   assert.deepEqual({ done, held, suspect, repeatedCount }, { done: [0, 5, 6, 7], held: [7, 9], suspect: [5, 6], repeatedCount: 1 });
+});
+
+test("who is idle because others live and do not ask is told their names after its deadline (F5)", async () => {
+  const stage = new Stage();
+  const opened = stage.feed.open({});
+  await stage.answer({});
+  await opened;
+  const idle = async (awaited: readonly number[] | undefined, deadlineMs: number): Promise<unknown> => {
+    const next = stage.feed.next({ deadlineMs });
+    next.catch(() => {}); // it is awaited below
+    await stage.clock.advance(40);
+    await stage.answer({ awaited });
+    return await next;
+  };
+  assert.equal(await idle([3, 5], 100), "idle");
+  assert.equal(await idle([3, 5], 100), "idle");
+  assert.equal(await idle(undefined, 100), "idle", "they have asked");
+  assert.equal(await idle([5], 100), "idle");
+  assert.equal(await idle([5], 100), "idle");
+  assert.equal(await idle([5], 100), "idle");
+  await assert.rejects(
+    idle([5], 100),
+    (error) => isWeighbridgeError(error, "DEADLINE") && error.message.includes("worker 5 to ask for units of epoch 0"),
+  );
 });

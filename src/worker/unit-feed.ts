@@ -9,6 +9,7 @@
 //       little, and a slow one does not sit on a pile.
 //   F3. A unit that is done is told with the next ask, FLUSH_MS later at the latest.
 //   F4. "idle" and "over" are said only after the scheduler was asked, and said so.
+//   F5. Nobody is idle for ever because of a worker that lives and does not ask for its units: after a deadline it is named.
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -67,6 +68,8 @@ export class UnitFeed {
   #repeatedCount = 0;
   #isOver = false;
   #isClosed = false;
+  /** Those of whom the scheduler said that they have not asked, and since when it says so of anybody. */
+  #awaited: { readonly ranks: readonly number[]; readonly sinceMs: number } | undefined;
   /** Mean time of a step; undefined before the second one is done. */
   #paceMs: number | undefined;
   #doneAtMs: number | undefined;
@@ -101,8 +104,9 @@ export class UnitFeed {
 
   /**
    * The next unit to do. "over": all units of the epoch are done. "idle": the others still work at some, and there is none for this worker
-   * now; under BSP and SSP they may need its `clock()` to go on. Throws DEADLINE, ABORTED, CLOSED; SCHEDULER_UNREACHABLE when the scheduler
-   * has been away too long, after which it may be called again; QUEUE_FULL when so many units were begun that `done` must have been forgotten.
+   * now; under BSP and SSP they may need its `clock()` to go on. Throws DEADLINE, also when this worker was idle for so long, over several calls, because others live
+   * and do not ask for their units; ABORTED, CLOSED; SCHEDULER_UNREACHABLE when the scheduler has been away too long, after which it may be called again;
+   * QUEUE_FULL when so many units were begun that `done` must have been forgotten.
    */
   async next(wait: WaitOptions = {}): Promise<Unit | "idle" | "over"> {
     const { deadlineMs } = wait;
@@ -116,7 +120,9 @@ export class UnitFeed {
       const ask = this.#open ?? this.#ask({ isPatient: true });
       const restMs = deadlineMs === undefined ? undefined : Math.max(0, giveUpAtMs - this.#clock.nowMs());
       await waitFor(ask.answer, `a unit of "${this.description.name}"`, this.#clock, { ...wait, deadlineMs: restMs });
-      if (ask.isPatient && this.#stock.length === 0 && !this.#isOver && !this.#isClosed) return "idle"; // F4
+      if (!ask.isPatient || this.#stock.length > 0 || this.#isOver || this.#isClosed) continue;
+      this.#checkAwaited(deadlineMs);
+      return "idle"; // F4
     }
   }
 
@@ -163,6 +169,16 @@ export class UnitFeed {
     done.addRuns(this.#done.runs);
     const { suspect } = this.#inherited;
     return { ...this.description, done: done.runs, held: this.#held(), suspect, repeatedCount: this.#repeatedCount };
+  }
+
+  /** F5 */
+  #checkAwaited(deadlineMs = Infinity): void {
+    if (this.#awaited === undefined || this.#clock.nowMs() - this.#awaited.sinceMs < deadlineMs) return;
+    const { ranks } = this.#awaited;
+    const { name, epoch } = this.description;
+    const who = `${ranks.length > 1 ? "workers" : "worker"} ${ranks.join(", ")}`;
+    const message = `waited ${deadlineMs} ms for ${who} to ask for units of epoch ${epoch} of "${name}": all workers that live have to`;
+    throw new WeighbridgeError("DEADLINE", message, { retryable: true });
   }
 
   #begin(ordinal: number): Unit {
@@ -234,7 +250,8 @@ export class UnitFeed {
     return open;
   }
 
-  #take({ isOver, units, lost, repeatedCount, inherited }: UnitsReply): void {
+  #take({ isOver, units, lost, repeatedCount, inherited, awaited }: UnitsReply): void {
+    this.#awaited = awaited === undefined ? undefined : { ranks: awaited, sinceMs: this.#awaited?.sinceMs ?? this.#clock.nowMs() };
     this.#repeatedCount = Math.max(this.#repeatedCount, repeatedCount);
     if (inherited !== undefined) this.#inherited = inherited;
     if (units.length > 0) this.#leaseMax = Math.min(LEASE_MAX, 2 * this.#leaseMax);

@@ -12,7 +12,7 @@ import { planTraining, type TrainFlags } from "./train-plan.ts";
 const FLAGS: TrainFlags = { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: true, epochs: 2, limit: 640 };
 
 function event(epoch: number, step: number): StepEvent {
-  return { epoch, epochCount: 2, step, stepCount: 10, loss: 1, samplesPerSec: 1, stepsPerSec: 1, waitShare: 0 };
+  return { epoch, epochCount: 2, step, stepCount: 10, globalStep: step, loss: 1, samplesPerSec: 1, stepsPerSec: 1, waitShare: 0 };
 }
 
 type Circumstances = {

@@ -2,7 +2,7 @@
 
 import type { EpochEvent, StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
 import { type Progress, sendReport } from "./report.ts";
-import { stepOfEpoch, type TrainPlan } from "./train-plan.ts";
+import type { TrainPlan } from "./train-plan.ts";
 
 const PROGRESS_MS = 100;
 /** The loss of so many first steps is always told. */
@@ -45,7 +45,7 @@ export class ProgressReport implements TrainingCallback {
     this.#stepCount++;
     this.#latest = this.#progressOf(event);
     const { epoch, step, loss } = this.#latest;
-    const isNew = step !== before.step || epoch !== before.epoch; // steps beyond the last of an epoch count as the last (stepOfEpoch)
+    const isNew = step !== before.step || epoch !== before.epoch; // else a part is made up for that a worker has left which died
     const isDue = isNew && (this.#stepCount <= FIRST_STEPS || step % plan.every === 0);
     if (plan.every > 0 && isDue && isSpeaker()) this.#send({ kind: "loss", epoch, step, loss });
     if (this.#now() < this.#dueAt) return;
@@ -61,12 +61,12 @@ export class ProgressReport implements TrainingCallback {
   }
 
   /** An event tells of this run's steps of its epoch alone. */
-  #progressOf({ epoch, step, loss, samplesPerSec, stepsPerSec, waitShare }: StepEvent): Progress {
+  #progressOf({ epoch, step, globalStep, loss, samplesPerSec, stepsPerSec, waitShare }: StepEvent): Progress {
     const ownSeconds = step === 0 ? 0 : step / stepsPerSec;
     const seconds = this.#seconds + ownSeconds;
     return {
       epoch,
-      step: stepOfEpoch(this.#options.plan, { epoch, step }),
+      step: globalStep,
       loss,
       sampleCount: this.#sampleCount + Math.round(samplesPerSec * ownSeconds),
       seconds,

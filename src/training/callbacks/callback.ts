@@ -5,10 +5,15 @@ export type StepEvent = {
   /** From 1 on. */
   readonly epoch: number;
   readonly epochCount: number;
-  /** Of this worker in this epoch, from 1 on. */
+  /** Of this worker in this epoch, from 1 on. A worker that does the parts of one that died makes more of them than there are batches. */
   readonly step: number;
-  /** About how many steps this worker has in an epoch. */
+  /** Global batches of an epoch: about as many steps as this worker has in it. */
   readonly stepCount: number;
+  /**
+   * How far this worker is in the epoch: the furthest global batch that it has had a part of, from 1 to `stepCount`, in whichever run. Never goes back; it stays where
+   * it is while a part is made up for that somebody else has left.
+   */
+  readonly globalStep: number;
   /** The mean of this worker's samples. */
   readonly loss: number;
   /** Of this worker, since the epoch began. */

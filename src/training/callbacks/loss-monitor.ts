@@ -7,6 +7,8 @@ export class LossMonitor implements TrainingCallback {
   readonly #perPrintTimes: number;
   readonly #print: (line: string) => void;
   #stepCount = 0;
+  /** Of the last line that was due. */
+  #last = { epoch: 0, globalStep: 0 };
 
   /** A line for the first step and then for every `perPrintTimes`-th; 0: none. Throws BAD_ARGUMENT. */
   constructor(perPrintTimes = 1, print: (line: string) => void = (line) => console.log(line)) {
@@ -17,9 +19,12 @@ export class LossMonitor implements TrainingCallback {
     this.#print = print;
   }
 
-  stepEnd({ epoch, step, loss }: StepEvent): void {
+  /** Of each global step one line at most: a part that is made up for after a death is none of its own. */
+  stepEnd({ epoch, globalStep, loss }: StepEvent): void {
+    if (epoch === this.#last.epoch && globalStep === this.#last.globalStep) return;
+    this.#last = { epoch, globalStep };
     this.#stepCount++;
     if (this.#perPrintTimes === 0 || (this.#stepCount > 1 && this.#stepCount % this.#perPrintTimes !== 0)) return;
-    this.#print(`epoch: ${epoch} step: ${step}, loss is ${loss.toFixed(6)}`);
+    this.#print(`epoch: ${epoch} step: ${globalStep}, loss is ${loss.toFixed(6)}`);
   }
 }
