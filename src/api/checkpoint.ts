@@ -7,6 +7,8 @@
 //   C1. A checkpoint exists with the commit, whole, or not at all: a failure on the way removes what was written, and touches no earlier one.
 //   C2. All servers cut at one clock (spec/consistency.md, D1 to D3). The cut is asked for first and at once, so that what its caller does next comes after.
 //   C3. A checkpoint is restored by all servers, or by none.
+//   C4. No checkpoint is taken of servers that do not have the same parameters: one that was restarted has lost its share, and what is saved without it
+//       must not take the place of a checkpoint that is whole. A parameter that is just being made is left out: it is in the next one.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import * as messages from "../functions/checkpoint/checkpoint-messages.ts";
@@ -81,9 +83,11 @@ async function takeAt(
   try {
     const cuts = await askAll(servers, messages.CUT, { id, clock }); // C2
     onCut?.();
+    const parameters = commonNames(cuts);
+    if (cuts.some(({ names }) => names.length !== parameters.length)) await requireSameParameters(servers); // C4
     const begun = await ask(servers, COMMITTER, messages.BEGIN, { step: wanted, stepMin: clock });
     pending = begun.pending;
-    const reports = await askAll(servers, messages.WRITE, { ...begun, id, job, parameters: commonNames(cuts) });
+    const reports = await askAll(servers, messages.WRITE, { ...begun, id, job, parameters });
     const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
     const body = { pending, manifest: manifest as unknown as JsonObject, keep };
     const { path, warning } = await ask(servers, COMMITTER, messages.COMMIT, body);
@@ -135,7 +139,21 @@ function ranksOf({ serverCount }: CheckpointServers): number[] {
   return Array.from({ length: serverCount }, (_, server) => server);
 }
 
-/** What every server has: a parameter that is just being made is in the next checkpoint. */
+/** Throws UNKNOWN_PARAMETER for one that a server still does not have. */
+async function requireSameParameters(servers: CheckpointServers): Promise<void> {
+  const surveys = await askAll(servers, messages.SURVEY, {});
+  for (const [owner, { names }] of surveys.entries()) {
+    for (const [server, { names: known }] of surveys.entries()) {
+      const missing = names.find((name) => !known.includes(name));
+      if (missing === undefined) continue;
+      const what = `server ${server} does not have ${JSON.stringify(missing)}, which server ${owner} has`;
+      const why = "it was restarted without its share of a checkpoint, or the parameter is just being made";
+      throw new WeighbridgeError("UNKNOWN_PARAMETER", `no checkpoint is taken: ${what}; ${why}`, { retryable: true });
+    }
+  }
+}
+
+/** What every server has. */
 function commonNames([first, ...others]: readonly messages.Frozen[]): readonly string[] {
   return (first?.names ?? []).filter((name) => others.every(({ names }) => names.includes(name)));
 }

@@ -85,6 +85,7 @@ export class Session {
   #openingCollective: Promise<Collective> | undefined;
   #clock = 0;
   #joining: Promise<void> | undefined;
+  #isSaving = false;
 
   private constructor(node: ClusterNode, worker: Worker) {
     this.#node = node;
@@ -224,8 +225,16 @@ export class Session {
     if (!(Number.isSafeInteger(clock) && clock >= this.#clock)) {
       throw new WeighbridgeError("BAD_ARGUMENT", `a checkpoint at clock ${clock}: this worker has finished ${this.#clock} already`);
     }
-    const createdAt = new Date().toISOString();
-    return await takeCheckpoint(this.#checkpointServers(wait), { ...options, clock, createdAt });
+    if (this.#isSaving) {
+      throw new WeighbridgeError("QUEUE_FULL", "this worker is taking a checkpoint; there is one at a time", { retryable: true });
+    }
+    this.#isSaving = true;
+    try {
+      const createdAt = new Date().toISOString();
+      return await takeCheckpoint(this.#checkpointServers(wait), { ...options, clock, createdAt });
+    } finally {
+      this.#isSaving = false;
+    }
   }
 
   /**

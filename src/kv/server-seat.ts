@@ -2,17 +2,14 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { CommandLineDesk } from "../functions/checkpoint/command-line-desk.ts";
 import { ServerPlace } from "../functions/checkpoint/server-place.ts";
-import type { Channel } from "../peer/channel.ts";
 import { CHECKPOINT } from "../peer/control-messages.ts";
 import { serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Server } from "../server/server.ts";
 import type { SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";
-
-/** Who takes a checkpoint that the scheduler hands on. */
-const COMMAND_LINE = "the command line";
 
 export type ServerSeat = {
   readonly rank: number;
@@ -32,14 +29,14 @@ export async function seatServer({ checkpoints }: Server, { rank, serverCount, r
   log.info("restored a checkpoint", { path, clock, parameters: parameters.length });
 }
 
-/** What the command line asks comes through the scheduler. */
+/** What the command line asks comes through the scheduler, which says who of several asks, and when it is gone. */
 export function serveCheckpoints(peer: Peer, { checkpoints }: Server): void {
-  const serve = async (channel: Channel, op: string, body: string): Promise<{ readonly body: string }> => {
-    if (channel.id === SCHEDULER_ID) return { body: await checkpoints.handle(op, body, COMMAND_LINE) };
-    throw new WeighbridgeError("BAD_REQUEST", `CHECKPOINT comes from the scheduler, not from ${channel.name}`);
-  };
+  const desk = new CommandLineDesk(checkpoints);
   peer.serve(
     CHECKPOINT.functionId,
-    serveControl(CHECKPOINT, (channel, { op, body }) => serve(channel, op, body)),
+    serveControl(CHECKPOINT, async (channel, request) => {
+      if (channel.id === SCHEDULER_ID) return await desk.serve(request);
+      throw new WeighbridgeError("BAD_REQUEST", `CHECKPOINT comes from the scheduler, not from ${channel.name}`);
+    }),
   );
 }

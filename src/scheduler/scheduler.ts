@@ -15,15 +15,16 @@ import { BarrierClient } from "../peer/barrier-client.ts";
 import type { Channel } from "../peer/channel.ts";
 import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, STATUS, UNITS } from "../peer/control-messages.ts";
 import { checkGreeting } from "../peer/greeting.ts";
-import { ask, type ControlMessage, serveControl } from "../peer/json-call.ts";
+import { type ControlMessage, serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
-import type { CheckpointReply, CheckpointRequest, StatusReply } from "../wire/control.ts";
+import type { StatusReply } from "../wire/control.ts";
 import type { GatherReply, GatherRequest } from "../wire/gather.ts";
-import { idOf, nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierDesk } from "./barrier-desk.ts";
+import { CheckpointErrands } from "./checkpoint-errands.ts";
 import { drained, Farewell } from "./farewell.ts";
 import { checkGather, GatherDesk } from "./gather-desk.ts";
 import { type Decision, Roster } from "./roster.ts";
@@ -66,6 +67,7 @@ export class Scheduler {
   readonly #gathering = new GatherDesk();
   readonly #push: RosterPush;
   readonly #units: UnitDesk;
+  readonly #errands: CheckpointErrands;
   readonly #ownBarriers: BarrierClient;
   readonly #tickets = new Tickets();
   readonly #ready = new Deferred<void>();
@@ -91,6 +93,7 @@ export class Scheduler {
       members: () => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes],
     });
     this.#units = new UnitDesk(options);
+    this.#errands = new CheckpointErrands(options);
     this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
     // Late, because an earlier scheduler may have passed barriers of this job.
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#barriers.enter(SCHEDULER_ID, request) });
@@ -214,16 +217,8 @@ export class Scheduler {
       return {};
     });
     serve(STATUS, () => this.status());
-    serve(CHECKPOINT, (_, request) => this.#handOn(request));
+    serve(CHECKPOINT, (channel, request) => this.#errands.handOn(channel, request));
     serve(UNITS, (channel, request) => this.#lend(channel, request));
-  }
-
-  /** The command line is no node, and knows nobody but the scheduler. */
-  async #handOn(request: CheckpointRequest): Promise<CheckpointReply> {
-    const { serverCount } = this.#options;
-    const channel = request.server < serverCount ? this.#peer.channel(idOf("server", request.server)) : undefined;
-    if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no server ${request.server} among ${serverCount} here`);
-    return await ask(channel, CHECKPOINT, request, this.#clock);
   }
 
   #lend(channel: Channel, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
@@ -271,6 +266,7 @@ export class Scheduler {
   }
 
   #linkDown(channel: Channel): void {
+    this.#errands.forget(channel);
     const ticket = this.#tickets.take(channel);
     if (ticket !== undefined) this.#roster.withdraw(ticket);
     if (this.#closed || this.#peer.channel(channel.id) !== channel) return; // else it was replaced

@@ -43,6 +43,7 @@ export class ParameterStage {
   readonly #kernels: SimdKernels;
   readonly #groups: WorkerGroups;
   readonly #checkpoints: CheckpointService;
+  readonly #owned = new Map<string, object>();
 
   /** All workers have joined. */
   constructor({ workers = 2, bytesMax = 32 * MIB }: { readonly workers?: number; readonly bytesMax?: number } = {}) {
@@ -132,7 +133,11 @@ export class ParameterStage {
       life: this.life(rank),
       rowsOf: (table) => parameters.tableOf(table).rows(),
       blocksOf: (tensor) => parameters.tensorOf(tensor).blocks(),
-      own: (_name, create) => create(),
+      own: <T extends object>(name: string, create: () => T): T => {
+        const known = (this.#owned.get(name) as T | undefined) ?? create();
+        this.#owned.set(name, known);
+        return known;
+      },
       hold: (one) => void held.push(one),
     };
   }

@@ -5,6 +5,7 @@ import { assert } from "../base/assert.ts";
 import type { Log } from "../base/log.ts";
 import { Random } from "../base/random.ts";
 import { Postoffice } from "../kv/postoffice.ts";
+import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import type { FaultOptions } from "../peer/faults.ts";
 import { idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { SimClock } from "./sim-clock.ts";
@@ -22,6 +23,8 @@ export type SimClusterOptions = {
   readonly startTimeoutMs?: number;
   readonly resendTimeoutMs?: number;
   readonly log?: Log;
+  /** What a node is started with beside all that, each time it is started. */
+  readonly optionsOf?: (node: number) => Partial<PostofficeOptions>;
   /** See SimClock: how to wait for promises between events. */
   readonly settle?: () => Promise<void>;
 };
@@ -107,6 +110,7 @@ export class SimCluster {
       arenaBytesMax: ARENA_BYTES,
       jobId: `sim-${seed}`,
       incarnation: ++this.#lives,
+      ...this.#options.optionsOf?.(node),
     });
     this.#offices.set(node, office);
     return office;

@@ -60,12 +60,24 @@ export const statusReplyShape: Check<StatusReply> = object({
   waiting: list(waitingEntryShape),
 });
 
-/** CHECKPOINT: an operation of a server's checkpoint service; `body` is JSON of its own. The scheduler hands it on to the server of this rank. */
-export type CheckpointRequest = { readonly server: number; readonly op: string; readonly body: string };
-export const checkpointRequestShape: Check<CheckpointRequest> = object({ server: count, op: text, body: text });
+/**
+ * CHECKPOINT: an operation of a server's checkpoint service; `body` is JSON of its own. The scheduler hands it on to the server of this rank, and adds
+ * who asks: a name for the link that it came over.
+ */
+export type CheckpointRequest = {
+  readonly server: number;
+  readonly op: string;
+  readonly body: string;
+  readonly asker?: string | undefined;
+};
+export const checkpointRequestShape: Check<CheckpointRequest> = object({ server: count, op: text, body: text, asker: optional(text) });
 
-export type CheckpointReply = { readonly body: string };
-export const checkpointReplyShape: Check<CheckpointReply> = object({ body: text });
+/** The scheduler's own operation: the link of this asker has ended. */
+export const ASKER_GONE = "gone";
+
+/** `more` names an answer of which this is the first piece, or the next one (functions/checkpoint/long-bodies.ts). */
+export type CheckpointReply = { readonly body: string; readonly more?: string | undefined };
+export const checkpointReplyShape: Check<CheckpointReply> = object({ body: text, more: optional(text) });
 
 /** A body without fields: HEARTBEAT, LEAVE, STATUS, and the replies that only say yes. */
 export type Empty = Readonly<Record<never, never>>;

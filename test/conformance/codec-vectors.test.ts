@@ -6,6 +6,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { readKey } from "../../src/kernel/arena-lists.ts";
+import { zstd } from "../../src/node/zstd.ts";
 import { codecStage } from "../../src/wire/codecs/codec-stage.ts";
 import { COMPRESSED_HEADER_BYTES, CompressionMethod } from "../../src/wire/codecs/general-compression.ts";
 import { ReceivedKeyLists } from "../../src/wire/codecs/key-cache.ts";
@@ -21,6 +22,7 @@ import {
   makeCodecVectors,
   type ValueVector,
 } from "./codec-vectors.ts";
+import { decodePayload, encodePayload, type PayloadVector } from "./payload-vectors.ts";
 import { fromHex } from "./vector-file.ts";
 
 const SPEC = join(import.meta.dirname, "..", "..", "spec");
@@ -34,8 +36,9 @@ const files: readonly CodecVector[] = readdirSync(DIRECTORY)
   .map((name) => JSON.parse(readFileSync(join(DIRECTORY, `${name}.json`), "utf8")));
 const valueVectors = files.filter((file): file is ValueVector => "codec" in file);
 const keyVectors = files.filter((file): file is KeyVector => "form" in file);
+const payloadVectors = files.filter((file): file is PayloadVector => "method" in file);
 
-test("there is a vector for every codec and every form of keys", () => {
+test("there is a vector for every codec, every form of keys and every method of compression", () => {
   const made = makeCodecVectors().map(({ name }) => name);
   assert.deepEqual(
     made.sort(),
@@ -44,6 +47,7 @@ test("there is a vector for every codec and every form of keys", () => {
   );
   assert.equal(valueVectors.length, Object.keys(ValueCodecId).length);
   assert.deepEqual(new Set(keyVectors.map(({ form }) => form.toUpperCase())), new Set(Object.keys(KeyForm)));
+  assert.deepEqual(new Set(payloadVectors.map(({ method }) => method)), new Set(Object.keys(CompressionMethod)));
 });
 
 test("the SIMD module and the plain reference make each of them byte for byte", () => {
@@ -56,6 +60,10 @@ test("the SIMD module and the plain reference make each of them byte for byte", 
       const expected = keyVectors.find(({ name }) => name === input.name);
       assert.deepEqual(encodeKeys(codecStage(kind), input), expected, `${kind} ${input.name}: ${FIX}`);
     }
+    for (const { hex: _, ...input } of payloadVectors) {
+      const expected = payloadVectors.find(({ name }) => name === input.name);
+      assert.deepEqual(encodePayload(codecStage(kind), input), expected, `${kind} ${input.name}: ${FIX}`);
+    }
   }
 });
 
@@ -63,6 +71,14 @@ test("both decode each of them to the values beside it", () => {
   for (const kind of KERNELS) {
     for (const { name, codec, rowCount, width, hex, decoded } of valueVectors) {
       assert.deepEqual(decodeValues(codecStage(kind), codec, { rowCount, width }, fromHex(hex)), decoded, `${kind} ${name}`);
+    }
+  }
+});
+
+test("both take the floats out of every payload behind a header of compression, with Node's own zstd", () => {
+  for (const kind of KERNELS) {
+    for (const { name, valueCount, words, hex } of payloadVectors) {
+      assert.deepEqual(decodePayload(codecStage(kind), zstd(), { valueCount }, fromHex(hex)), words, `${kind} ${name}`);
     }
   }
 });

@@ -7,6 +7,7 @@ import { codecStage } from "../../src/wire/codecs/codec-stage.ts";
 import { keySectionBound, nameOfKeys, writeKeys, writeName } from "../../src/wire/codecs/key-codec.ts";
 import { openValueCodec, type ValueCodecChoice } from "../../src/wire/codecs/link-encoding.ts";
 import type { CodecContext, ValueShape } from "../../src/wire/codecs/value-codec.ts";
+import { encodePayload, type PayloadVector, payloadInputs } from "./payload-vectors.ts";
 import { toHex } from "./vector-file.ts";
 
 export type ValueVector = {
@@ -34,7 +35,7 @@ export type KeyVector = {
   readonly hex: string;
 };
 
-export type CodecVector = ValueVector | KeyVector;
+export type CodecVector = ValueVector | KeyVector | PayloadVector;
 
 const CORNERS = [
   "00000000", "80000000", "3f800000", "bf800000", "3f801000", "3f803000", "3f808000", "3f818000", "477fe000", "477fefff", "477ff000",
@@ -78,7 +79,11 @@ const KEY_INPUTS: readonly Omit<KeyVector, "hex" | "signature">[] = [
 ];
 
 export function makeCodecVectors(): CodecVector[] {
-  return [...VALUE_INPUTS.map((input) => encodeValues(codecStage(), input)), ...KEY_INPUTS.map((input) => encodeKeys(codecStage(), input))];
+  return [
+    ...VALUE_INPUTS.map((input) => encodeValues(codecStage(), input)),
+    ...KEY_INPUTS.map((input) => encodeKeys(codecStage(), input)),
+    ...payloadInputs().map((input) => encodePayload(codecStage(), input)),
+  ];
 }
 
 export function encodeValues(context: CodecContext, input: Omit<ValueVector, "hex" | "decoded">): ValueVector {

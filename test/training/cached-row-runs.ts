@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Embedding } from "../../src/api/embedding.ts";
-import type { EmbeddingOptions, Session } from "../../src/api/session.ts";
+import type { EmbeddingOptions } from "../../src/api/parameter-options.ts";
+import type { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { EmbeddedCluster } from "../../src/node/connect.ts";

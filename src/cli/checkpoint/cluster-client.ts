@@ -1,8 +1,10 @@
 // cluster-client — the servers of a running cluster, as the command line reaches them: it is no node, so the scheduler hands on what it asks.
 
+import { randomUUID } from "node:crypto";
 import type { CheckpointServers } from "../../api/checkpoint.ts";
 import type { Clock } from "../../base/clock.ts";
 import { SILENT_LOG } from "../../base/log.ts";
+import { askInPieces, type PieceReply } from "../../functions/checkpoint/long-bodies.ts";
 import { CHECKPOINT } from "../../peer/control-messages.ts";
 import { ask } from "../../peer/json-call.ts";
 import { Peer } from "../../peer/peer.ts";
@@ -30,7 +32,11 @@ export async function withServers<T>(request: ClusterRequest, use: (servers: Che
     const scheduler = peer.dial(SCHEDULER_ID, address, 0);
     return await use({
       serverCount,
-      ask: async (server, op, body) => (await ask(scheduler, CHECKPOINT, { server, op, body }, clock, { deadlineMs })).body,
+      ask: async (server, op, body) => {
+        const piece = (pieceOp: string, pieceBody: string): Promise<PieceReply> =>
+          ask(scheduler, CHECKPOINT, { server, op: pieceOp, body: pieceBody }, clock, { deadlineMs });
+        return await askInPieces(piece, { op, body, id: randomUUID() });
+      },
     });
   } finally {
     await peer.close();

@@ -1,7 +1,7 @@
 // checkpoint-messages — what whoever takes a checkpoint (a worker's session, the command line) asks of the servers. JSON, as all control: rare, small
 // but for the manifest, and the same over a worker's link and over the scheduler's.
 //
-//   survey     every server    how far the clocks are, for who has no clock of its own
+//   survey     every server    how far the clocks are, for who has no clock of its own, and the parameters there are
 //   cut        every server    answers when its part of the cut is frozen
 //   begin      server 0        makes the place for a checkpoint
 //   write      every server    answers when its shard is on the disk
@@ -24,8 +24,12 @@ export type CheckpointMessage<Q, R> = { readonly op: string; readonly request: C
 type Nothing = Readonly<Record<never, never>>;
 const nothing: Check<Nothing> = object({});
 
-export type Survey = { readonly clockMin: number };
-export const SURVEY: CheckpointMessage<Nothing, Survey> = { op: "survey", request: nothing, answer: object({ clockMin: count }) };
+export type Survey = { readonly clockMin: number; readonly names: readonly string[] };
+export const SURVEY: CheckpointMessage<Nothing, Survey> = {
+  op: "survey",
+  request: nothing,
+  answer: object({ clockMin: count, names: list(text) }),
+};
 
 /** `id` names the save on this server from here on. */
 export type Cut = { readonly id: string; readonly clock: number };

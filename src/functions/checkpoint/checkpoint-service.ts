@@ -8,7 +8,7 @@
 //   V1. A save that its owner abandons, whose owner dies, or that fails, gives back all it holds, and removes its files.
 //   V2. Only what `begin` named is written to or committed, and only by its owner.
 //   V3. A checkpoint is loaded by a server without parameters, and seen by nobody before it is activated. Asked again for the same one, the
-//       server answers the same: every worker may ask.
+//       server answers the same: every worker may ask, and one that gives up takes nothing from the others.
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -41,12 +41,14 @@ type Saving = {
   readonly frozen: Deferred<messages.Frozen>;
   /** Ends the patience with one that is frozen and not being written. */
   cancelIdle: CancelTimer | undefined;
+  isWriting: boolean;
   isOver: boolean;
   error: WeighbridgeError | undefined;
 };
 
 type Loading = {
-  readonly owner: string;
+  /** Who has asked for it, and not said that it is of no use. */
+  readonly owners: Set<string>;
   /** As it was asked for, until the answer says which it is. */
   step: number | undefined;
   readonly done: Promise<messages.Loaded>;
@@ -76,7 +78,7 @@ export class CheckpointService {
         handler(messages.ABANDON, (request, owner) => this.#abandon(request, owner)),
         handler(messages.LOAD, ({ step }, owner) => this.load(async () => this.#files.open(step), { step, owner })),
         handler(messages.ACTIVATE, async ({ step }) => this.activate(step)),
-        handler(messages.DISCARD, () => this.#discard()),
+        handler(messages.DISCARD, (_, owner) => this.#discard(owner)),
       ].map(({ op, handle }) => [op, handle]),
     );
     options.parameters.onClear = (name) => this.#lose(new WeighbridgeError("UNKNOWN_PARAMETER", `${name} was cleared while it was saved`));
@@ -101,7 +103,7 @@ export class CheckpointService {
     const gone = new WeighbridgeError("NODE_DEAD", `${owner}, who was taking the checkpoint, is gone`);
     if (this.#saving?.owner === owner) this.#lose(gone);
     if (this.#begun?.owner === owner) void this.#removeBegun();
-    if (this.#loading?.owner === owner) void this.#discard();
+    void this.#discard(owner);
   }
 
   /** Loads what `open` opens, for `activate` to show it (V3). `step` tells checkpoints apart. */
@@ -110,10 +112,13 @@ export class CheckpointService {
     { step, owner }: { readonly step?: number | undefined; readonly owner: string },
   ): Promise<messages.Loaded> {
     const known = this.#loading;
-    if (known !== undefined && (step === undefined || known.step === undefined || known.step === step)) return known.done;
+    if (known !== undefined && (step === undefined || known.step === undefined || known.step === step)) {
+      known.owners.add(owner);
+      return known.done;
+    }
     const before: Promise<unknown> = known?.done ?? Promise.resolve();
     const done = before.catch(() => {}).then(() => this.#load(loading, open)); // one after the other
-    const loading: Loading = { owner, step, done, activate: undefined, isActive: false };
+    const loading: Loading = { owners: new Set([owner]), step, done, activate: undefined, isActive: false };
     this.#loading = loading;
     done.catch(() => {
       if (this.#loading === loading) this.#loading = undefined; // it may be tried again
@@ -125,7 +130,7 @@ export class CheckpointService {
   activate(step: number): Record<never, never> {
     const loading = this.#loading;
     if (loading?.activate === undefined || loading.step !== step) {
-      throw new WeighbridgeError("BAD_REQUEST", `the checkpoint of step ${step} was not loaded here`);
+      throw new WeighbridgeError("BAD_REQUEST", `the checkpoint of step ${step} is not loaded here`, { retryable: true });
     }
     if (!loading.isActive) loading.activate();
     loading.isActive = true;
@@ -138,7 +143,8 @@ export class CheckpointService {
   }
 
   async #survey(): Promise<messages.Survey> {
-    return { clockMin: this.#options.parameters.pacer.clockMin };
+    const { parameters } = this.#options;
+    return { clockMin: parameters.pacer.clockMin, names: parameters.specs.map(({ name }) => name) };
   }
 
   async #begin({ step, stepMin }: messages.Begin, owner: string): Promise<messages.Begun> {
@@ -149,22 +155,24 @@ export class CheckpointService {
     try {
       const made = await this.#files.begin(stepMin, step);
       begun.pending = made.pending;
-      return made;
+      if (this.#begun === begun) return made;
+      await this.#remove(made.pending); // it was given up meanwhile
     } catch (thrown) {
-      this.#begun = undefined;
+      if (this.#begun === begun) this.#begun = undefined;
       throw thrown;
     }
+    throw new WeighbridgeError("ABORTED", "the checkpoint was given up");
   }
 
   async #cut({ id, clock }: messages.Cut, owner: string): Promise<messages.Frozen> {
     const { parameters, vectorClock } = this.#options;
     const place = this.#seat;
     void this.#files; // throws when there are none
-    if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.cancelIdle === undefined))
-      throw busy(this.#saving.owner);
+    if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner);
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
     const snapshot = new ServerSnapshot({ parameters, vectorClock, place });
-    const saving: Saving = { id, owner, snapshot, frozen: new Deferred(), cancelIdle: undefined, isOver: false, error: undefined };
+    const [frozen, cancelIdle, error] = [new Deferred<messages.Frozen>(), undefined, undefined];
+    const saving: Saving = { id, owner, snapshot, frozen, cancelIdle, isWriting: false, isOver: false, error };
     saving.frozen.promise.catch(() => {}); // whoever asks is told
     parameters.pacer.cutAt(clock, () => {
       try {
@@ -187,6 +195,7 @@ export class CheckpointService {
     const { snapshot } = saving;
     saving.cancelIdle?.();
     saving.cancelIdle = undefined;
+    saving.isWriting = true;
     try {
       snapshot.choose(parameters);
       const report = await snapshot.write(this.#files.shard(pending, { job, step, server: this.#seat.rank }, snapshot.records));
@@ -229,20 +238,33 @@ export class CheckpointService {
     if (this.#begun?.pending !== pending || this.#begun.owner !== owner) throw unknown(pending); // V2
     const { path, warning } = await this.#files.commit(pending, manifest as unknown as CheckpointManifest);
     this.#begun = undefined;
-    if (keep !== undefined) await this.#files.keep(keep);
-    return { path, warning };
+    return { path, warning: (await this.#keep(keep)) ?? warning };
+  }
+
+  /** The checkpoint is complete, whatever becomes of older ones: what goes wrong is returned. */
+  async #keep(keep: number | undefined): Promise<string | undefined> {
+    try {
+      if (keep !== undefined) await this.#files.keep(keep);
+      return undefined;
+    } catch (thrown) {
+      return `older checkpoints were to be removed: ${reasonOf(thrown)}`;
+    }
   }
 
   async #abandon({ id, pending }: messages.Abandon, owner: string): Promise<Record<never, never>> {
     if (this.#saving?.id === id && this.#saving.owner === owner) this.#lose(new WeighbridgeError("ABORTED", "the checkpoint was given up"));
-    if (pending !== undefined && this.#begun?.pending === pending && this.#begun.owner === owner) await this.#removeBegun();
+    // Who does not know the name has not heard the answer to its `begin`.
+    if (this.#begun?.owner === owner && (pending === undefined || this.#begun.pending === pending)) await this.#removeBegun();
     return {};
   }
 
   async #removeBegun(): Promise<void> {
     const pending = this.#begun?.pending ?? "";
     this.#begun = undefined;
-    if (pending === "") return;
+    if (pending !== "") await this.#remove(pending);
+  }
+
+  async #remove(pending: string): Promise<void> {
     await this.#files.abandon(pending).catch((thrown: unknown) => {
       this.#options.log.warn("files of a checkpoint that was given up are left", { reason: reasonOf(thrown) });
     });
@@ -276,11 +298,12 @@ export class CheckpointService {
     }
   }
 
-  /** Forgets what nobody has seen. */
-  async #discard(): Promise<Record<never, never>> {
+  /** Forgets what nobody has seen and nobody else wants: another worker may be about to activate it. */
+  async #discard(owner: string): Promise<Record<never, never>> {
     const loading = this.#loading;
-    await loading?.done.catch(() => {});
-    if (loading === undefined || loading !== this.#loading || loading.isActive) return {};
+    if (loading?.owners.delete(owner) !== true) return {};
+    await loading.done.catch(() => {});
+    if (loading !== this.#loading || loading.isActive || loading.owners.size > 0) return {};
     this.#loading = undefined;
     this.#options.parameters.clearAll();
     this.#options.parameters.isRestoring = false;
@@ -312,5 +335,8 @@ function busy(owner: string): WeighbridgeError {
 }
 
 function unknown(id: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `no checkpoint ${JSON.stringify(id)} of yours is being taken here`);
+  const why = "it was given up, or this server was restarted";
+  return new WeighbridgeError("BAD_REQUEST", `no checkpoint ${JSON.stringify(id)} of yours is being taken here: ${why}`, {
+    retryable: true,
+  });
 }

@@ -1,9 +1,16 @@
 // data-functions — arrays of any length by index, beside the parameters: features that workers leave for each other (Hetu: PushData,
-// PullData). A push to an index that is there adds to it, as it does in Hetu; one of another length is an error.
+// PullData). A push to an index that is there adds to it, as it does in Hetu; one of another length is an error. No part of checkpoints, as in Hetu.
+//
+// Invariants:
+//   A1. Arrays lie in the server's arena, and are bounded with everything else in it: a push that finds no room is ARENA_FULL.
+//   A2. A push that is refused has stored and added nothing.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import type { FunctionContext } from "../function-context.ts";
 import { type PsFunction, psFunction } from "../ps-function.ts";
+
+const FLOAT_BYTES = 4;
 
 const pushRequest = { indexes: "u64[]", lengths: "u32[]", values: "f32[]" } as const;
 const pushResponse = {} as const;
@@ -14,11 +21,12 @@ export const dataPush: PsFunction<typeof pushRequest, typeof pushResponse> = psF
   handler: (context, { indexes, lengths, values }) => {
     const arrays = arraysOf(context);
     checkPush(arrays, indexes, lengths, values);
+    const fresh = makeRoom(context.arena, arrays, indexes, lengths);
     let from = 0;
     indexes.forEach((index, i) => {
       const part = values.subarray(from, from + (lengths[i] as number));
-      const known = arrays.get(index);
-      if (known === undefined) arrays.set(index, part.slice());
+      const known = arrays.get(index) as Float32Array;
+      if (fresh.delete(index)) known.set(part);
       else for (let j = 0; j < part.length; j++) known[j] = (known[j] as number) + (part[j] as number);
       from += part.length;
     });
@@ -53,6 +61,33 @@ export const dataPull: PsFunction<typeof pullRequest, typeof pullResponse> = psF
 
 function arraysOf(context: FunctionContext): Map<bigint, Float32Array> {
   return context.own("wb/data", () => new Map<bigint, Float32Array>());
+}
+
+/** Room for every index that is new, or for none (A1, A2). Returns those. */
+function makeRoom(arena: Arena, arrays: Map<bigint, Float32Array>, indexes: BigUint64Array, lengths: Uint32Array): Set<bigint> {
+  const made = new Set<bigint>();
+  for (const [i, index] of indexes.entries()) {
+    if (arrays.has(index)) continue;
+    const length = lengths[i] as number;
+    const address = arena.tryAllocate(bytesFor(length));
+    if (address === 0) {
+      const error = arenaFull(arena, `the ${length} floats of data ${index}`);
+      for (const undone of made) {
+        const { byteOffset, length: floats } = arrays.get(undone) as Float32Array;
+        arrays.delete(undone);
+        arena.release(byteOffset, bytesFor(floats));
+      }
+      throw error;
+    }
+    arrays.set(index, arena.floats.subarray(address >>> 2, (address >>> 2) + length) as Float32Array);
+    made.add(index);
+  }
+  return made;
+}
+
+/** An array of no floats takes room as well: there may be as many as one likes. */
+function bytesFor(length: number): number {
+  return Math.max(1, length) * FLOAT_BYTES;
 }
 
 /** Everything is checked before anything is stored. */

@@ -1,0 +1,175 @@
+// Goal: whoever asks for a checkpoint and goes away, or asks servers that have lost something, leaves the others free to take theirs, and the
+// checkpoints that there are as they were.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { takeCheckpoint } from "../../src/api/checkpoint.ts";
+import { Session } from "../../src/api/session.ts";
+import { type ErrorCode, isWeighbridgeError } from "../../src/base/errors.ts";
+import { Random } from "../../src/base/random.ts";
+import { type ClusterRequest, withServers } from "../../src/cli/checkpoint/cluster-client.ts";
+import type { FileLayer } from "../../src/node/checkpoint/file-layer.ts";
+import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
+import { systemError } from "../../src/node/checkpoint/testing-files.ts";
+import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { idOf } from "../../src/wire/node-id.ts";
+import { SimDisk } from "./sim-disk.ts";
+
+const ROOT = "/checkpoints";
+const createdAt = new Date(0).toISOString();
+const rejectsCode = (code: ErrorCode, text: RegExp) => (error: unknown) => isWeighbridgeError(error, code) && text.test(error.message);
+
+class Stage {
+  readonly disk = new SimDisk(new Random(1), ROOT);
+  readonly cluster: SimCluster = new SimCluster({
+    seed: 1,
+    serverCount: 2,
+    workerCount: 2,
+    settle: () => setImmediate(),
+    optionsOf: () => ({ checkpointFiles: new ServerFiles(ROOT, this.faulty({ ...this.disk.mount(this.cluster.clock, 2).layer })) }),
+  });
+  sessions: readonly Session[] = [];
+  /** What becomes of the servers' file layers. */
+  faulty: (layer: FileLayer) => FileLayer = (layer) => layer;
+
+  async start(): Promise<void> {
+    await this.cluster.start();
+    this.sessions = await this.run(Promise.all([0, 1].map((rank) => Session.open(this.cluster.worker(rank)))));
+    for (const session of this.sessions) await this.run(session.tensor("w", { shape: [4] }));
+  }
+
+  run<T>(promise: Promise<T>): Promise<T> {
+    return this.cluster.run(promise);
+  }
+
+  session(rank: number): Session {
+    const session = this.sessions[rank];
+    assert.ok(session !== undefined);
+    return session;
+  }
+
+  clockAll(): void {
+    for (const session of this.sessions) session.clock();
+  }
+
+  async sleep(ms: number): Promise<void> {
+    await this.run(new Promise<void>((wake) => this.cluster.clock.after(ms, wake)));
+  }
+
+  /** What lies where checkpoints are, without the random ends of names. */
+  async names(): Promise<string[]> {
+    const entries = await this.disk.mount(this.cluster.clock, 0).layer.list(ROOT);
+    return entries.map(({ name }) => name.replace(/-[0-9a-f]{12}$/, "")).sort();
+  }
+
+  commandLine(host: string): ClusterRequest {
+    const { clock, network } = this.cluster;
+    return { address: "sim://scheduler:1", findMs: 10_000, deadlineMs: 600_000, transport: network.host(host), clock };
+  }
+}
+
+test("a worker's second checkpoint while its first is being taken is QUEUE_FULL, and the first is saved", async () => {
+  const stage = new Stage();
+  await stage.start();
+  const first = stage.session(0).checkpoint();
+  await stage.run(assert.rejects(stage.session(0).checkpoint(), rejectsCode("QUEUE_FULL", /this worker is taking a checkpoint/)));
+  assert.equal((await stage.run(first)).clock, 0);
+  stage.clockAll();
+  assert.equal((await stage.run(stage.session(0).checkpoint())).clock, 1);
+  await stage.cluster.finalize();
+});
+
+test("a command line that is killed while it waits for a clock, or after the cut, keeps nobody from taking a checkpoint", async () => {
+  for (const whenKilled of ["waiting", "frozen"] as const) {
+    const stage = new Stage();
+    await stage.start();
+    const clock = whenKilled === "waiting" ? 5 : 0;
+    let isFrozen = false;
+    const onCut = (): void => {
+      isFrozen = true;
+      stage.cluster.network.crash("command-line");
+    };
+    const doomed = withServers(stage.commandLine("command-line"), (servers) => takeCheckpoint(servers, { createdAt, clock, onCut }));
+    doomed.catch(() => {}); // it was killed: nobody hears of it
+    await stage.sleep(500);
+    if (whenKilled === "waiting") {
+      await stage.run(assert.rejects(stage.session(0).checkpoint(), rejectsCode("QUEUE_FULL", /the command line .* is taking/)));
+      stage.cluster.network.crash("command-line");
+    }
+    assert.equal(isFrozen, whenKilled === "frozen");
+    await stage.sleep(500);
+    assert.equal((await stage.run(stage.session(0).checkpoint())).clock, 0, whenKilled);
+    assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
+  }
+});
+
+test("two command lines at one time: the second is told, and the first gets what it asked for", async () => {
+  const stage = new Stage();
+  await stage.start();
+  const take = (host: string, clock: number) =>
+    withServers(stage.commandLine(host), (servers) => takeCheckpoint(servers, { createdAt, clock }));
+  const first = take("one", 1);
+  await stage.sleep(300);
+  await stage.run(assert.rejects(take("two", 1), rejectsCode("QUEUE_FULL", /the command line .* is taking/)));
+  stage.clockAll();
+  assert.equal((await stage.run(first)).clock, 1);
+  await stage.cluster.finalize();
+});
+
+test("a worker that gives up waiting for its checkpoint leaves nothing behind, wherever it was", async () => {
+  const stage = new Stage();
+  await stage.start();
+  await stage.run(stage.session(0).checkpoint());
+  for (const deadlineMs of [1, 2, 3, 5, 8, 13, 21, 34]) {
+    await stage.run(stage.session(0).checkpoint({}, { deadlineMs })).catch((error: unknown) => {
+      assert.ok(isWeighbridgeError(error, "DEADLINE"), String(error));
+    });
+    await stage.sleep(200);
+    assert.deepEqual(
+      (await stage.names()).filter((name) => name.includes("pending")),
+      [],
+      `given up after ${deadlineMs} ms`,
+    );
+    const { path } = await stage.run(stage.session(1).checkpoint());
+    assert.match(path, /step-\d+$/, "another worker may take one at once");
+  }
+  await stage.cluster.finalize();
+});
+
+test("no checkpoint is taken of servers of which one has lost its parameters, and those that there are stay", async () => {
+  const stage = new Stage();
+  await stage.start();
+  await stage.run(stage.session(0).checkpoint());
+  const victim = idOf("server", 1);
+  stage.cluster.kill(victim);
+  await stage.run(stage.cluster.startNode(victim));
+  await stage.sleep(500);
+  await stage.run(stage.session(0).rejoin());
+  await stage.run(stage.session(1).rejoin());
+  await stage.run(
+    assert.rejects(
+      stage.session(0).checkpoint({ keep: 1 }),
+      rejectsCode("UNKNOWN_PARAMETER", /server 1 does not have "w", which server 0 has; it was restarted/),
+    ),
+  );
+  assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
+});
+
+test("a checkpoint is taken whether or not older ones can be removed, and says so", async () => {
+  const stage = new Stage();
+  stage.faulty = (layer) => ({
+    ...layer,
+    rename: async (from, to) => {
+      if (to.includes(".removed-")) throw systemError("EPERM");
+      await layer.rename(from, to);
+    },
+  });
+  await stage.start();
+  await stage.run(stage.session(0).checkpoint());
+  const { path, warning } = await stage.run(stage.session(0).checkpoint({ keep: 1 }));
+  assert.equal(path, `${ROOT}/step-000001`);
+  assert.match(warning ?? "", /older checkpoints were to be removed: .*permission denied/);
+  assert.deepEqual(await stage.names(), ["latest", "step-000000", "step-000001"]);
+  await stage.cluster.finalize();
+});
