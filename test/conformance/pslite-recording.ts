@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
-import type { Link, LinkReader } from "../../src/transport/transport.ts";
+import type { Link, LinkReader, Listener } from "../../src/transport/transport.ts";
 import { encodeGreeting, encodeReady } from "../../src/wire/pslite/zmtp.ts";
 
 export type Recorded = { readonly from: string; readonly to: string; readonly bytes: Uint8Array };
@@ -60,16 +60,25 @@ export class Keeper implements LinkReader {
 /** Listens where a node of ps-lite would, and keeps what is sent there, by connection. */
 export class RawListener {
   readonly connections: Keeper[] = [];
+  readonly #links: Link[] = [];
+  #listener: Listener | undefined;
 
   static async at(cluster: PsliteCluster, port: number): Promise<RawListener> {
     const listener = new RawListener();
-    await cluster.transport(`raw-${port}`).listen(`tcp://127.0.0.1:${port}`, (link) => {
+    listener.#listener = await cluster.transport(`raw-${port}`).listen(`tcp://127.0.0.1:${port}`, (link) => {
       link.write([encodeGreeting(""), encodeReady("ROUTER", "")], () => {});
       const keeper = new Keeper();
       listener.connections.push(keeper);
+      listener.#links.push(link);
       return keeper;
     });
     return listener;
+  }
+
+  /** Ends it as the death of its process would. */
+  async kill(): Promise<void> {
+    await this.#listener?.close();
+    for (const link of this.#links) link.destroy();
   }
 }
 
@@ -87,6 +96,11 @@ export class RawDialer {
     const keeper = new Keeper();
     const connecting = cluster.transport("raw-dialer").connect(`tcp://127.0.0.1:${port}`, () => keeper, { deadlineMs: 1000 });
     return new RawDialer(await cluster.run(connecting), keeper);
+  }
+
+  /** Greeting and READY of a node with this identity; "" for one that has none yet. */
+  greet(identity: string): void {
+    this.write(encodeGreeting(identity), encodeReady("DEALER", identity));
   }
 
   write(...parts: readonly Uint8Array[]): void {

@@ -7,71 +7,9 @@ import { KVServer } from "../../src/kv/kv-server.ts";
 import { KVWorker } from "../../src/kv/kv-worker.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { decodeMeta, encodeMeta, metaBytesMax, PsMeta } from "../../src/wire/pslite/ps-meta.ts";
-import { type PartFate, ZmtpReader, type ZmtpSink } from "../../src/wire/pslite/zmtp-reader.ts";
+import { ZmtpReader } from "../../src/wire/pslite/zmtp-reader.ts";
+import { feed, messagesOf, Notes } from "./pslite-notes.ts";
 import { bytesOf, hexOf, hexText, RawDialer, RawListener, RECORDINGS, readRecording, sentBy } from "./pslite-recording.ts";
-
-/** Everything a reader found, as lines. */
-class Notes implements ZmtpSink {
-  readonly lines: string[] = [];
-  readonly metas: Uint8Array[] = [];
-  readonly #fate: PartFate;
-  #stream = "";
-  #left = 0;
-  #isMeta = false;
-  readonly #view = new Uint8Array(3);
-
-  constructor(fate: PartFate) {
-    this.#fate = fate;
-  }
-
-  greeted(): void {
-    this.lines.push("greeting");
-  }
-
-  command(name: string, body: Uint8Array): void {
-    this.lines.push(`${name} ${hexText(body)}`);
-  }
-
-  mayBegin(): boolean {
-    return true;
-  }
-
-  begin(index: number, byteCount: number, isLast: boolean): PartFate {
-    this.lines.push(`part ${index} of ${byteCount} bytes${isLast ? ", the last" : ""}`);
-    this.#isMeta = index === 0;
-    this.#left = byteCount;
-    return index === 0 ? "whole" : this.#fate;
-  }
-
-  whole(bytes: Uint8Array, at: number, byteCount: number): void {
-    const part = bytes.slice(at, at + byteCount);
-    if (this.#isMeta) this.metas.push(part);
-    this.lines.push(hexText(part));
-  }
-
-  view(): Uint8Array {
-    return this.#view;
-  }
-
-  streamed(byteCount: number): void {
-    this.#stream += hexText(this.#view.subarray(0, byteCount));
-    this.#left -= byteCount;
-    if (this.#left > 0) return;
-    this.lines.push(this.#stream);
-    this.#stream = "";
-  }
-}
-
-/** Feeds bytes in pieces of at most `pieceBytes`. */
-function feed(reader: ZmtpReader, bytes: Uint8Array, pieceBytes: number): void {
-  for (let at = 0; at < bytes.length; ) {
-    const view = reader.view();
-    const piece = bytes.subarray(at, at + Math.min(pieceBytes, view.length));
-    view.set(piece);
-    reader.received(piece.length);
-    at += piece.length;
-  }
-}
 
 function* streams(): Iterable<{ readonly name: string; readonly bytes: Uint8Array }> {
   for (const recordingName of RECORDINGS) {
@@ -131,21 +69,6 @@ test("every recorded connection may end anywhere, and every meta may be cut anyw
     }
   }
 });
-
-/** The metas of a connection's messages as lines, without what nobody sets on purpose. */
-function messagesOf(hex: string, mask: (meta: PsMeta) => void = () => {}): string[] {
-  const notes = new Notes("whole");
-  feed(new ZmtpReader(notes), bytesOf(hex), hex.length);
-  return notes.lines.map((line, i) => {
-    if (!(notes.lines[i - 1] ?? "").startsWith("part 0 ")) return line.replace(/ of \d+ bytes/, "");
-    const meta = new PsMeta();
-    const bytes = bytesOf(line);
-    decodeMeta(bytes, 0, bytes.length, meta);
-    meta.body = meta.command === 0 ? meta.body.slice() : new Uint8Array(0); // our own nodes add a note to control messages
-    mask(meta);
-    return `${meta.toString()} body=${hexText(meta.body)}`;
-  });
-}
 
 test("our server, in place of theirs, sends what theirs sent, byte for byte", async () => {
   const recording = readRecording("full");
