@@ -34,7 +34,8 @@ function handOver() {
     process.exitCode = 1;
     return;
   }
-  const child = spawn(node, process.argv.slice(1), { stdio: "inherit" });
+  // By the channel it learns that this process is gone, however it ended (src/cli/starter.ts).
+  const child = spawn(node, process.argv.slice(1), { stdio: ["inherit", "inherit", "inherit", "ipc"] });
   for (const signal of FORWARDED_SIGNALS) process.on(signal, () => child.kill(signal));
   child.on("exit", (code, signal) => {
     if (signal === null) process.exit(code);

@@ -1,6 +1,6 @@
 // main — the `weighbridge` command: finds the subcommand, turns whatever goes wrong into a line and an exit code.
 //
-//   0  done      1  it failed, and the line says why      2  the command line makes no sense      128 + n  ended by signal n
+//   0  done      1  it failed, and the line says why      2  the command line or the configuration makes no sense      128 + n  ended by signal n
 
 import { inspect } from "node:util";
 import { Command, CommanderError } from "commander";
@@ -12,6 +12,7 @@ import type { Invocation } from "./invocation.ts";
 import { launchCommand } from "./launch.ts";
 import { schedulerCommand } from "./scheduler.ts";
 import { serverCommand } from "./server.ts";
+import { watchStarter } from "./starter.ts";
 import { statusCommand } from "./status.ts";
 import { trainCommand } from "./train.ts";
 import { workerCommand } from "./worker.ts";
@@ -29,7 +30,10 @@ const COMMANDS = [
   benchCommand,
 ];
 
-const EXAMPLES = `
+const MORE_HELP = `
+Exit codes: 0 done; 1 it failed, and the last line says why; 2 the command line or the configuration makes no sense, nothing was started;
+130 Ctrl-C, and 128 + n for any signal n.
+
 Examples:
   $ weighbridge train lenet
   $ weighbridge launch -s 2 -w 2 -- examples/01-push-pull/main.ts
@@ -38,6 +42,7 @@ Examples:
 
 /** Runs the command line (without node and the script's name). Returns the exit code; errors are told, not thrown. */
 export async function main(args: readonly string[]): Promise<number> {
+  watchStarter();
   process.stdout.on("error", () => {}); // Whoever read it (`| head`) has seen enough.
   const invocation: Invocation = { exitCode: 0, isVerbose: process.env.WEIGHBRIDGE_LOG_LEVEL === "debug" };
   try {
@@ -46,7 +51,7 @@ export async function main(args: readonly string[]): Promise<number> {
   } catch (thrown) {
     if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : USAGE_EXIT_CODE;
     process.stderr.write(`${textOf(thrown, invocation)}\n`);
-    return 1;
+    return isOurs(thrown) && thrown.code === "BAD_CONFIG" ? USAGE_EXIT_CODE : 1;
   }
 }
 
@@ -57,7 +62,7 @@ function program(invocation: Invocation): Command {
     .enablePositionalOptions()
     .exitOverride()
     .configureOutput({ outputError: (message, write) => write(message.replace(/^error: /, "weighbridge: ")) })
-    .addHelpText("after", EXAMPLES);
+    .addHelpText("after", MORE_HELP);
   for (const make of COMMANDS) {
     const command = make(invocation).copyInheritedSettings(root);
     if (make === benchCommand) command.helpOption(false); // Copied with the rest, but the bench explains itself.

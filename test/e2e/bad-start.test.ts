@@ -27,6 +27,13 @@ async function allFail(nodes: readonly Running[], message: RegExp): Promise<void
   }
 }
 
+async function allRefuse(nodes: readonly Running[], message: RegExp): Promise<void> {
+  for (const node of nodes) {
+    await node.refuses(message);
+    assert.doesNotMatch(node.stderr, /\n {4}at /, `${node.name} shows a stack`);
+  }
+}
+
 // Two at a time: they mostly wait.
 suite("bad start", { concurrency: 2 }, () => {
   test("two nodes with one rank", async () => {
@@ -121,11 +128,11 @@ suite("bad start", { concurrency: 2 }, () => {
       },
     );
     const job = processes.weighbridge(["launch", ...counts, "--", script("member")], { env: { DMLC_NUM_SERVERS: "1" } });
-    await allFail(
+    await allRefuse(
       nodes,
       /BAD_CONFIG: .*\n {2}1\. WEIGHBRIDGE_HEARTBEAT_TIMEOUT \(environment\): .*did you mean WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS\?/,
     );
-    await allFail([job], /BAD_CONFIG: .*\n {2}1\. DMLC_NUM_SERVERS \(environment\): .*did you mean DMLC_NUM_SERVER\?/);
+    await allRefuse([job], /BAD_CONFIG: .*\n {2}1\. DMLC_NUM_SERVERS \(environment\): .*did you mean DMLC_NUM_SERVER\?/);
   });
 
   test("a missing value, on every process", async () => {
@@ -136,7 +143,7 @@ suite("bad start", { concurrency: 2 }, () => {
       ["worker", "-w", 1],
       ["launch", "-w", 1],
     ]);
-    await allFail(
+    await allRefuse(
       nodes,
       /BAD_CONFIG: 1 problem .*\n {2}1\. serverCount \(required\): .*set --server-count, WEIGHBRIDGE_SERVER_COUNT, DMLC_NUM_SERVER/,
     );

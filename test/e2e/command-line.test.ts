@@ -59,6 +59,6 @@ test("a mistake in the configuration is told in a line; --verbose adds the stack
   await using processes = new Processes();
   const brief = processes.weighbridge(["status", "--scheduler-port", "0"]);
   const verbose = processes.weighbridge(["status", "--scheduler-port", "0", "--verbose"]);
-  await brief.fails(/^weighbridge: BAD_CONFIG: 1 problem with the configuration:\n {2}1\. --scheduler-port.*\n$/);
-  await verbose.fails(/1 problem with[\s\S]*\n {4}at [\s\S]*BAD_CONFIG/);
+  await brief.refuses(/^weighbridge: BAD_CONFIG: 1 problem with the configuration:\n {2}1\. --scheduler-port.*\n$/);
+  await verbose.refuses(/1 problem with[\s\S]*\n {4}at [\s\S]*BAD_CONFIG/);
 });

@@ -87,13 +87,18 @@ suite("launch", { concurrency: 2 }, () => {
 
   for (const [args, message] of [
     [["-s", "1", "-w", "1", "--", "no-such.ts"], /^weighbridge: BAD_CONFIG: there is no script no-such\.ts/],
-    [["-s", "1", "-w", "1", "--", "no-such-command"], /^weighbridge: .+ could not be started: spawn no-such-command ENOENT/m],
     [["-s", "0", "-w", "0", "--", "x.ts"], /at least one server or worker/],
     [["-s", "2", "-w", "1", "--threads", "2", "--", "sh"], /--threads 2 needs a script that Node runs/],
   ] as const) {
-    test(`fails: weighbridge launch ${args.join(" ")}`, async () => {
+    test(`refuses: weighbridge launch ${args.join(" ")}`, async () => {
       await using processes = new Processes();
-      await processes.weighbridge(["launch", ...args]).fails(message);
+      await processes.weighbridge(["launch", ...args]).refuses(message);
     });
   }
+
+  test("fails with a command that is not there", async () => {
+    await using processes = new Processes();
+    const job = processes.weighbridge(["launch", "-s", "1", "-w", "1", "--", "no-such-command"]);
+    await job.fails(/^weighbridge: .+ could not be started: spawn no-such-command ENOENT/m);
+  });
 });

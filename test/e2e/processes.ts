@@ -115,8 +115,17 @@ export class Running {
 
   /** Ends with an exit code of 1 and this on its standard error. */
   async fails(pattern: RegExp, deadlineMs?: number): Promise<void> {
+    await this.#endsWith(1, pattern, deadlineMs);
+  }
+
+  /** Starts nothing: ends with an exit code of 2 and this on its standard error. */
+  async refuses(pattern: RegExp, deadlineMs?: number): Promise<void> {
+    await this.#endsWith(2, pattern, deadlineMs);
+  }
+
+  async #endsWith(expected: number, pattern: RegExp, deadlineMs: number | undefined): Promise<void> {
     const { code, signal } = await this.ends(deadlineMs);
-    assert.equal(code, 1, `${this.name} ended with ${code ?? signal}\n${this.transcript}`);
+    assert.equal(code, expected, `${this.name} ended with ${code ?? signal}\n${this.transcript}`);
     assert.match(this.stderr, pattern, this.transcript);
   }
 

@@ -15,7 +15,7 @@ async function train(...args: readonly (string | number)[]): Promise<Trained> {
   await using processes = new Processes();
   const job = processes.weighbridge(["train", ...args, "--quiet", "--no-checkpoint"]);
   await job.succeeds(TRAIN_MS);
-  const [, seconds] = await job.says(/^ {2}✓ [\d,]+ steps in (\d+\.\d) s$/);
+  const [, seconds] = await job.says(/^ {2}[✓•] [\d,]+ steps in (\d+\.\d) s$/);
   const [, figure] = await job.says(/^ {2}(?:accuracy|AUC|error) +(\d+\.\d+)/);
   const [, reached] = await job.says(/^ {2}objective .*: (reached|not reached)$/);
   return { figure: Number(figure), seconds: Number(seconds), isReached: reached === "reached" };

@@ -11,9 +11,12 @@ export function prepareCheckpointPlace(path: string): void {
     createWithParents(directory);
     accessSync(directory, constants.W_OK | constants.X_OK);
   } catch (thrown) {
-    const message = `--checkpoint-dir ${path}: nothing can be saved there: ${reasonOf(thrown)}`;
-    throw new WeighbridgeError("BAD_CONFIG", message, { cause: thrown });
+    throw placeError(path, thrown);
   }
+}
+
+export function placeError(path: string, cause: unknown): WeighbridgeError {
+  return new WeighbridgeError("BAD_CONFIG", `--checkpoint-dir ${path}: nothing can be saved there: ${reasonOf(cause)}`, { cause });
 }
 
 /** One by one: Node's own way to make parents never returns where the system says that there is no such place (/proc). */

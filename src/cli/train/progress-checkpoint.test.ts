@@ -25,17 +25,25 @@ type Circumstances = {
   readonly dies?: "at step 5" | "while saving";
 };
 
-type Run = { readonly saved: string[]; readonly failures: unknown[]; readonly last: unknown };
+type Run = {
+  readonly saved: string[];
+  readonly failures: unknown[];
+  readonly last: unknown;
+  /** Meetings, and cuts, in the order in which they were. */
+  readonly order: readonly string[];
+};
 
 async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances = {}): Promise<Run> {
   const { isSpeaker = true, isSlow = false, fails = () => false, dies } = circumstances;
-  const [saved, failures]: [string[], unknown[]] = [[], []];
+  const [saved, failures, order]: [string[], unknown[], string[]] = [[], [], []];
   const slow = Promise.withResolvers<void>();
   let [isWhole, saveCount] = [true, 0];
   const session = {
     checkpoint: async ({ note, onCut }: CheckpointOptions = {}): Promise<TakenCheckpoint> => {
       if (dies === "while saving") isWhole = false;
+      await turn();
       onCut?.();
+      order.push("cut");
       if (fails(++saveCount)) throw new WeighbridgeError("CHECKPOINT_IO", `no space for save ${saveCount}`);
       saved.push(`${JSON.stringify(note?.epoch)}.${JSON.stringify(note?.step)}`);
       if (isSlow) await slow.promise;
@@ -44,7 +52,11 @@ async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances =
   };
   const plan = planTraining("lenet", { ...FLAGS, ...flags });
   const onFailed = (error: unknown): number => failures.push(error);
-  const options = { plan, session, isSpeaker: () => isSpeaker, isWhole: () => isWhole, onSaved: () => {}, onFailed };
+  const meet = async (epoch: number): Promise<void> => {
+    order.push(`met ${epoch}`);
+    await turn();
+  };
+  const options = { plan, session, isSpeaker: () => isSpeaker, isWhole: () => isWhole, meet, onSaved: () => {}, onFailed };
   const checkpoint = new ProgressCheckpoint(options);
   for (const epoch of [1, 2]) {
     for (let step = 1; step <= 10; step++) {
@@ -57,7 +69,7 @@ async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances =
   }
   await turn();
   const last: unknown = isSpeaker ? await checkpoint.saveLast().catch((error: unknown) => error) : undefined;
-  return { saved, failures, last };
+  return { saved, failures, last, order };
 }
 
 async function run(flags: Partial<TrainFlags>, circumstances: Circumstances = {}): Promise<string[]> {
@@ -79,8 +91,20 @@ test("a step that is due while one is being saved is passed over (P2)", async ()
   assert.deepEqual((await run({ checkpointEvery: 2 }, { isSlow: true })).slice(0, 2), ["0.2", "1.0"]);
 });
 
-test("without bsp at the end alone", async () => {
-  assert.deepEqual(await run({ consistency: "asp" }), ["2.0"]);
+test("without bsp after every epoch, too, and nobody goes on before the cut (P6)", async () => {
+  for (const consistency of ["asp", "ssp:4"]) {
+    const { saved, order } = await follow({ consistency });
+    assert.deepEqual(saved, ["1.0", "2.0"]);
+    assert.deepEqual(order, ["cut", "met 1", "cut"]);
+    assert.deepEqual((await follow({ consistency }, { isSpeaker: false })).order, ["met 1"], "who does not save waits as well");
+    assert.deepEqual((await follow({ consistency, checkpoint: false })).order, []);
+  }
+  assert.deepEqual((await follow({})).order, ["cut", "cut"], "with bsp nobody waits");
+});
+
+test("without bsp a save that fails before its cut does not keep the others waiting (P4, P6)", async () => {
+  const { saved, failures, order } = await follow({ consistency: "asp" }, { fails: (save) => save === 1 });
+  assert.deepEqual([saved, failures.length, order.at(-2)], [["2.0"], 1, "met 1"]);
 });
 
 test("who does not speak for all saves nothing (P1), and nobody with --no-checkpoint", async () => {

@@ -1,7 +1,7 @@
 // progress-checkpoint — saves a training on the servers, with a note of how far it was, so that it can be gone on with from there.
 //
 //   bsp         after every epoch, and every so many steps where the plan says so: at a clock everybody's steps are the same, as long as nobody is gone
-//   ssp, asp    after the last epoch alone: before, workers are at different steps
+//   ssp, asp    after every epoch: before, workers are at different steps
 //
 // Invariants:
 //   P1. The worker that speaks for all saves, and no other.
@@ -10,6 +10,7 @@
 //       all batches before it: from then on only the end of an epoch is.
 //   P4. A save that fails is told at once and ends nothing: the next one that is due is tried. The last one has to succeed.
 //   P5. Rows that workers keep are on the servers at the end of an epoch and do not change until it is saved.
+//   P6. Where updates count as they arrive, nobody goes on after an epoch before the cut is made: what is saved would have some of the next one's.
 
 import type { Session } from "../../api/session.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -25,7 +26,9 @@ export type ProgressCheckpointOptions = {
   readonly isSpeaker: () => boolean;
   /** Whether every worker that the job began with is there. */
   readonly isWhole: () => boolean;
-  readonly onSaved: (path: string) => void;
+  /** Every worker comes to it, after each epoch but the last: resolves when all who live are there. */
+  readonly meet: (epoch: number) => Promise<void>;
+  readonly onSaved: (path: string, position: TrainPosition) => void;
   /** Told of a save that failed, where another one will be tried. */
   readonly onFailed: (error: unknown) => void;
 };
@@ -45,16 +48,21 @@ export class ProgressCheckpoint implements TrainingCallback {
     const { epoch, stepCount } = event;
     const step = stepOfEpoch(plan, event);
     const isDue = checkpointEvery !== undefined && step % checkpointEvery === 0 && step < stepCount;
-    if (!isDue || this.#saving !== undefined || !this.#mayCut || !isWhole()) return; // P2, P3
-    this.#start({ epoch: epoch - 1, step }); // training goes on meanwhile
+    if (!isDue || this.#saving !== undefined || !this.#maySave || !isWhole()) return; // P2, P3
+    void this.#start({ epoch: epoch - 1, step }); // training goes on meanwhile
   }
 
   async epochEnd({ epoch }: EpochEvent): Promise<void> {
-    if (!this.#mayCut) return;
-    const { plan } = this.#options;
-    await this.#saving;
-    this.#start({ epoch, step: 0 });
-    if (epoch === plan.epochs || plan.cacheRows > 0) await this.#saving; // P5: nobody goes on without this worker
+    const { plan, meet } = this.#options;
+    const [isLast, isPaced] = [epoch === plan.epochs, plan.consistency === "bsp"];
+    if (this.#maySave) {
+      await this.#saving;
+      const cut = this.#start({ epoch, step: 0 });
+      if (isLast || plan.cacheRows > 0)
+        await this.#saving; // P5: nobody goes on without this worker
+      else if (!isPaced) await cut;
+    }
+    if (plan.checkpointDir !== undefined && !isPaced && !isLast) await meet(epoch); // P6
   }
 
   /** At the end of the training, by one worker, where it has not saved it yet. Throws what session.checkpoint throws. */
@@ -65,28 +73,33 @@ export class ProgressCheckpoint implements TrainingCallback {
     await this.#save({ epoch: plan.epochs, step: 0 });
   }
 
-  get #mayCut(): boolean {
+  get #maySave(): boolean {
     const { plan, isSpeaker } = this.#options;
-    return plan.checkpointDir !== undefined && plan.consistency === "bsp" && isSpeaker(); // P1
+    return plan.checkpointDir !== undefined && isSpeaker(); // P1
   }
 
-  /** P4 */
-  #start(position: TrainPosition): void {
-    this.#saving = this.#save(position)
+  /** P4. Resolves when the cut is made, or when there will be none. */
+  #start(position: TrainPosition): Promise<void> {
+    const cut = Promise.withResolvers<void>();
+    this.#saving = this.#save(position, cut.resolve)
       .catch(this.#options.onFailed)
       .finally(() => {
         this.#saving = undefined;
+        cut.resolve();
       });
+    return cut.promise;
   }
 
-  async #save(position: TrainPosition): Promise<void> {
+  async #save(position: TrainPosition, atCut: () => void = () => {}): Promise<void> {
     const { plan, session, isWhole, onSaved } = this.#options;
     const onCut = (): void => {
-      if (position.step === 0 || isWhole()) return;
-      throw new WeighbridgeError("NODE_DEAD", "a worker died before its part of all batches was in"); // P3: nothing is kept of it
+      if (position.step !== 0 && !isWhole()) {
+        throw new WeighbridgeError("NODE_DEAD", "a worker died before its part of all batches was in"); // P3: nothing is kept of it
+      }
+      atCut();
     };
     const { path } = await session.checkpoint({ job: plan.task, keep: KEPT, note: progressNote(plan, position), onCut });
     this.#saved = position;
-    onSaved(path);
+    onSaved(path, position);
   }
 }

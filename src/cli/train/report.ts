@@ -6,7 +6,8 @@ export type Report =
   /** A line for people: of some steps, the loss of this worker's part. Epochs and steps count from 1 here. */
   | { readonly kind: "loss"; readonly epoch: number; readonly step: number; readonly loss: number }
   | ({ readonly kind: "progress"; readonly rank: number } & Progress)
-  | { readonly kind: "checkpoint"; readonly path: string }
+  /** Saved at the end of this epoch, or in the middle of the one after it. */
+  | { readonly kind: "checkpoint"; readonly path: string; readonly epoch: number }
   | ({
       readonly kind: "done";
       readonly rank: number;

@@ -5,9 +5,9 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import {
   consistencyText,
-  flagsOf,
   parseConsistency,
   planTraining,
+  resumeCommand,
   samplesToVisit,
   stepOfEpoch,
   stepsPerEpoch,
@@ -76,11 +76,26 @@ test("steps are those of the epoch, also of one that was begun before, and never
   assert.equal(stepOfEpoch(plan, { epoch: 3, step: 14 }), 10);
 });
 
-test("a plan's flags are those that are not its task's defaults", () => {
-  assert.equal(flagsOf(planTraining("lenet", FLAGS)), "");
-  const flags = { limit: 640, seed: 3, consistency: "asp", learningRate: 0.1, batchSize: 32, checkpointDir: "here" };
+test("how to go on is told with all flags that are not the task's defaults", () => {
+  assert.equal(resumeCommand(planTraining("lenet", FLAGS)), "npx weighbridge train lenet --resume");
+  const flags = {
+    limit: 640,
+    seed: 3,
+    consistency: "asp",
+    learningRate: 0.1,
+    batchSize: 32,
+    checkpointDir: "here",
+    workers: 4,
+    servers: 1,
+  };
   assert.equal(
-    flagsOf(planTraining("lenet", { ...FLAGS, ...flags })),
-    "--consistency asp --batch-size 32 --limit 640 --learning-rate 0.1 --seed 3 --checkpoint-dir here",
+    resumeCommand(planTraining("lenet", { ...FLAGS, ...flags, epochs: 2, overlap: false, data: "it's mine" })),
+    "npx weighbridge train lenet --resume --epochs 2 -s 1 -w 4 --consistency asp --batch-size 32 --limit 640 --learning-rate 0.1 --seed 3 " +
+      "--data 'it'\\''s mine' --no-overlap --checkpoint-dir here",
+  );
+  assert.equal(resumeCommand(planTraining("mf", { ...FLAGS, cacheRows: 100 })), "npx weighbridge train mf --resume --cache-rows 100");
+  assert.equal(
+    resumeCommand(planTraining("mf", { ...FLAGS, checkpointEvery: 5 })),
+    "npx weighbridge train mf --resume --checkpoint-every 5",
   );
 });

@@ -120,6 +120,8 @@ export type TrainPlan = {
 
 export const EVERY_DEFAULT = 100;
 export const SEED_DEFAULT = 1;
+/** Servers, and workers. */
+export const NODES_DEFAULT = 2;
 
 /** Throws BAD_CONFIG with every contradiction there is, one a line. */
 export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
@@ -219,21 +221,49 @@ export function stepOfEpoch(plan: TrainPlan, { epoch, step }: { readonly epoch: 
   return Math.min(stepsPerEpoch(plan), epoch === startsAt.epoch + 1 ? startsAt.step + step : step);
 }
 
-/** The flags that make a plan what it is, where they are not the task's defaults: for whoever goes on with it. */
-export function flagsOf(plan: TrainPlan): string {
-  const { task, batchSize, sampleCount, learningRate, seed, checkpointDir } = plan;
+/** A place to go on from, as people count. */
+export function positionText({ epoch, step }: TrainPosition): string {
+  return `epoch ${epoch + 1} step ${step + 1}`;
+}
+
+/** When a job saves, for people. */
+export function savesText({ checkpointEvery }: TrainPlan): string {
+  return checkpointEvery === undefined ? "after each epoch" : `every ${checkpointEvery} steps, and after each epoch`;
+}
+
+/** The command that goes on with a plan from what it saved, for people to copy. */
+export function resumeCommand(plan: TrainPlan): string {
+  const { task, epochs } = plan;
+  return ["npx weighbridge train", task, "--resume", ...(epochs === TASKS[task].epochs ? [] : ["--epochs", epochs]), ...flagsOf(plan)].join(
+    " ",
+  );
+}
+
+/** The flags that make a plan what it is, where they are not its task's defaults. */
+export function flagsOf(plan: TrainPlan): string[] {
+  const { task, servers, workers, batchSize, sampleCount, learningRate, seed, checkpointDir, checkpointEvery, cacheRows, data } = plan;
   const defaults = TASKS[task];
-  const consistency = consistencyText(plan.consistency);
+  const unless = (standard: unknown, flag: string, value: string | number | undefined): string[] =>
+    value === undefined || value === standard ? [] : [flag, shellWord(String(value))];
   return [
-    consistency === defaults.consistency ? [] : ["--consistency", consistency],
-    batchSize === defaults.batchSize ? [] : ["--batch-size", batchSize],
-    sampleCount === defaults.sampleCount ? [] : ["--limit", sampleCount],
-    learningRate === defaults.learningRate ? [] : ["--learning-rate", learningRate],
-    seed === SEED_DEFAULT ? [] : ["--seed", seed],
-    checkpointDir === defaultDirectory(task) ? [] : ["--checkpoint-dir", checkpointDir ?? ""],
-  ]
-    .flat()
-    .join(" ");
+    ...unless(NODES_DEFAULT, "-s", servers),
+    ...unless(NODES_DEFAULT, "-w", workers),
+    ...unless(defaults.consistency, "--consistency", consistencyText(plan.consistency)),
+    ...unless(defaults.batchSize, "--batch-size", batchSize),
+    ...unless(defaults.sampleCount, "--limit", sampleCount),
+    ...unless(defaults.learningRate, "--learning-rate", learningRate),
+    ...unless(SEED_DEFAULT, "--seed", seed),
+    ...unless(undefined, "--data", data),
+    ...unless(0, "--cache-rows", cacheRows),
+    ...(plan.overlap ? [] : ["--no-overlap"]),
+    ...unless(defaultDirectory(task), "--checkpoint-dir", checkpointDir),
+    ...unless(undefined, "--checkpoint-every", checkpointEvery),
+  ];
+}
+
+/** As a shell takes it for one word. */
+function shellWord(text: string): string {
+  return /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 function defaultDirectory(task: TaskName): string {

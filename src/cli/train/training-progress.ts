@@ -3,8 +3,8 @@
 import { resolve } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { CheckpointReader } from "../../node/checkpoint/checkpoint-reader.ts";
-import { findCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
 import type { JsonObject } from "../../store/snapshot/json-value.ts";
+import { newestCheckpoint } from "./run-directory.ts";
 import { consistencyText, stepsPerEpoch, type TrainPlan, type TrainPosition } from "./train-plan.ts";
 
 /** What has to be as it was, or steps would not be the same ones. */
@@ -19,13 +19,13 @@ export function progressNote(plan: TrainPlan, { epoch, step }: TrainPosition): J
   return { ...fixedOf(plan), epoch, step };
 }
 
-/** Where to go on. Throws CHECKPOINT_MISSING, _FOREIGN, _TORN or _IO, and BAD_CONFIG when the plan is not that of the checkpoint. */
-export async function findProgress(plan: TrainPlan): Promise<TrainPosition> {
-  const path = await findCheckpoint(resolve(plan.checkpointDir ?? ""));
+/** Where to go on, and from which checkpoint. Throws CHECKPOINT_MISSING, _FOREIGN, _TORN or _IO, and BAD_CONFIG when the plan is not that of the checkpoint. */
+export async function findProgress(plan: TrainPlan): Promise<{ readonly position: TrainPosition; readonly path: string }> {
+  const path = await newestCheckpoint(resolve(plan.checkpointDir ?? ""));
   const reader = await CheckpointReader.open(path);
   const { note } = reader.manifest.state;
   await reader.close();
-  return positionOf(plan, note, path);
+  return { position: positionOf(plan, note, path), path };
 }
 
 export function positionOf(plan: TrainPlan, note: unknown, path: string): TrainPosition {

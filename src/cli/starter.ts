@@ -1,0 +1,42 @@
+// starter — ends this command when whoever started it on somebody's behalf is gone: bin/weighbridge.mjs on an old Node, or npm. Killed without mercy they
+// cannot pass it on, and a job would run on that nobody sees and nobody ends. A shell may go: that is how jobs are left running on purpose.
+
+import { writeSync } from "node:fs";
+import { GRACE_MS } from "../node/launcher/watch-pipe.ts";
+
+const POLL_MS = 1000;
+/** `npm start` and `npx`. Scripts that people run with `npm run` may start something and leave. */
+const NPM_COMMANDS: ReadonlySet<string> = new Set(["start", "exec"]);
+
+export type Surroundings = {
+  readonly npmCommand: string | undefined;
+  readonly parentPid: () => number;
+  readonly onGone: (starter: string) => void;
+};
+
+/** Does not keep the process alive. */
+export function watchStarter(surroundings: Partial<Surroundings> = {}): void {
+  const { npmCommand = process.env.npm_command, parentPid = () => process.ppid, onGone = endSoon } = surroundings;
+  if (process.channel !== undefined && process.channel !== null) {
+    process.once("disconnect", () => onGone("the command that started this one"));
+    process.channel.unref(); // The listener holds the process otherwise.
+  }
+  if (npmCommand === undefined || !NPM_COMMANDS.has(npmCommand)) return;
+  const before = parentPid();
+  const timer = setInterval(() => {
+    if (parentPid() === before) return;
+    clearInterval(timer);
+    onGone("npm");
+  }, POLL_MS).unref();
+}
+
+/** As if the starter had passed a signal on; a command that does not heed it ends all the same. */
+function endSoon(starter: string): void {
+  try {
+    writeSync(process.stderr.fd, `weighbridge: ${starter} is gone, so this ends\n`);
+  } catch {
+    // Whoever read it is gone, too.
+  }
+  setTimeout(() => process.kill(process.pid, "SIGKILL"), 2 * GRACE_MS).unref();
+  process.kill(process.pid, "SIGTERM");
+}

@@ -1,0 +1,63 @@
+// closing-lines — how the end of a training job is told that did not end well: one line of each process (truthful-end.ts), with the cause in short where it
+// is another's, then one of the job with the cause in full, and one that says how to go on. Pure.
+
+import type { JobOutcome } from "../../node/launcher/job.ts";
+import { endText, type ProcessEnd } from "../../node/launcher/node-process.ts";
+import { resumeCommand, type TrainPlan } from "./train-plan.ts";
+
+const PREFIX = "weighbridge: ";
+/** A cause of ours, up to its code. */
+const CODED = /^\S+(?: [\d-]+)? stopped[^:]*: [A-Z][A-Z_]+(?=: )/;
+const SHORT_CHARS_MAX = 160;
+
+/** What the process of this name says at its end, without its name; undefined for any other line. */
+export function closingOf(name: string, line: string): string | undefined {
+  const head = `${PREFIX}${name} `;
+  return line.startsWith(`${head}stopped`) ? line.slice(head.length) : undefined;
+}
+
+/** Why the job ended: what the first that failed said itself, or how it ended. `position` is how far the job was. */
+export function causeText(culprit: ProcessEnd, position: string): string {
+  const own = culprit.reason?.startsWith(PREFIX) === true ? culprit.reason.slice(PREFIX.length) : undefined;
+  return own?.startsWith(`${culprit.plan.name} stopped`) === true ? own : `${endText(culprit)} ${position}`;
+}
+
+/** The same for the other processes: who, where, and the code. */
+export function shortCause(cause: string): string {
+  const coded = CODED.exec(cause)?.[0];
+  if (coded !== undefined) return coded;
+  return cause.length <= SHORT_CHARS_MAX ? cause : `${cause.slice(0, SHORT_CHARS_MAX)} …`;
+}
+
+export type JobEnd = {
+  readonly outcome: JobOutcome;
+  /** Whether what the model is worth was told. */
+  readonly hasResult: boolean;
+  readonly position: string;
+  readonly plan: TrainPlan;
+  /** The last that was saved, or what the job went on from. */
+  readonly checkpoint: string | undefined;
+  /** Whether a step was made. */
+  readonly isTraining: boolean;
+};
+
+/** Nothing when the job is done. */
+export function endLines(end: JobEnd): string[] {
+  const { outcome, hasResult, position, plan, checkpoint, isTraining } = end;
+  if (outcome.kind === "done" && hasResult) return [];
+  const lines = [`${PREFIX}${howText(outcome, position)}`];
+  if (checkpoint !== undefined) lines.push(`${PREFIX}to go on from ${checkpoint}: ${resumeCommand(plan)}`);
+  else if (plan.checkpointDir !== undefined && isTraining) lines.push(`${PREFIX}nothing of it was saved yet`);
+  return lines;
+}
+
+function howText(outcome: JobOutcome, position: string): string {
+  switch (outcome.kind) {
+    case "done":
+      return `the job failed: nobody was left to tell its result, ${position}`;
+    case "failed":
+      return `the job failed: ${causeText(outcome.culprit, position)}`;
+    case "interrupted":
+      return `the job was ended by ${outcome.signal} ${position}`;
+  }
+}

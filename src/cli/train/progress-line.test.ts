@@ -1,0 +1,53 @@
+// Goal: how far a training is fits any width; what is missed least goes first.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fitProgress, progressFacts, type Standing } from "./progress-line.ts";
+
+const STANDING: Standing = {
+  sampleCount: 6_400,
+  sampleTotal: 180_000,
+  batchSize: 64,
+  seconds: 1.1,
+  waitShare: 0.248,
+  loss: 0.0432,
+  epoch: 1,
+  epochs: 3,
+};
+
+function line(columns: number, changes: Partial<Standing> = {}): string {
+  const { bar, text } = fitProgress(0.04, progressFacts({ ...STANDING, ...changes }), columns);
+  return bar + text;
+}
+
+test("a wide terminal shows all of it", () => {
+  assert.match(
+    line(120),
+    /^ {2}[━╸─]{24} {2}step {3}100\/2,813 {2}30 s left {2}91 steps\/s {2}waiting 24\.8 % {2}loss 0\.043 {2}epoch 1\/3$/,
+  );
+});
+
+test("of 80 columns the loss goes first, which has lines of its own; steps, time left, rate and waiting stay", () => {
+  assert.match(line(80), /^ {2}[━╸─]{8,} {2}step {3}100\/2,813 {2}30 s left {2}91 steps\/s {2}waiting 24\.8 %/);
+  assert.doesNotMatch(line(80), /loss/);
+});
+
+test("it is narrower than its terminal, whatever that is", () => {
+  for (let columns = 1; columns <= 200; columns++) {
+    assert.ok(line(columns).length < columns, `${line(columns).length} of ${columns}`);
+    if (columns > 25) assert.match(line(columns), / {2}step {3}100\/2,813/);
+  }
+});
+
+test("time that is left is told in what people count it in", () => {
+  const left = (seconds: number): string | undefined =>
+    / {2}(\S.*) left/
+      .exec(line(200, { sampleCount: 90_000, seconds }))?.[1]
+      ?.split("  ")
+      .at(-1);
+  assert.equal(left(99.5), "100 s");
+  assert.equal(left(600), "10 min");
+  assert.equal(left(9_000), "2 h 30 min");
+  assert.match(line(200, { sampleCount: 0 }), / {2}\? left/);
+  assert.match(line(200, { sampleCount: 180_000 }), / {2}done {2}/);
+});

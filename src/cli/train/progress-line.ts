@@ -1,0 +1,64 @@
+// progress-line — how far a training is, in one line: a bar and facts. Where there is no room for all of it the bar becomes shorter first, then the facts
+// go that are missed least. Pure.
+
+import { barText, number, percent } from "./figures.ts";
+
+/** What all workers have done together. */
+export type Standing = {
+  readonly sampleCount: number;
+  readonly sampleTotal: number;
+  readonly batchSize: number;
+  readonly seconds: number;
+  readonly waitShare: number;
+  readonly loss: number;
+  readonly epoch: number;
+  readonly epochs: number;
+};
+
+const BAR_CHARS: readonly number[] = [24, 16, 8, 0];
+const MARGIN = "  ";
+const SECONDS_MAX = 100;
+
+/** In the order in which they are shown; of two, the one of the higher rank goes first. */
+type Fact = { readonly text: string; readonly rank: number };
+
+export function progressFacts(standing: Standing): readonly Fact[] {
+  const { sampleCount, sampleTotal, batchSize, seconds, waitShare, loss, epoch, epochs } = standing;
+  const [step, stepCount] = [Math.ceil(sampleCount / batchSize), Math.ceil(sampleTotal / batchSize)];
+  const left = ((sampleTotal - sampleCount) / sampleCount) * seconds;
+  return [
+    { text: `step ${number(step).padStart(number(stepCount).length)}/${number(stepCount)}`, rank: 0 },
+    { text: sampleCount === sampleTotal ? "done" : `${durationText(left)} left`, rank: 1 },
+    { text: `${rateText(sampleCount / batchSize / seconds)} steps/s`, rank: 3 },
+    { text: `waiting ${percent(waitShare)}`, rank: 2 },
+    { text: `loss ${lossText(loss, 3)}`, rank: 5 },
+    ...(epochs > 1 ? [{ text: `epoch ${epoch}/${epochs}`, rank: 4 }] : []),
+  ];
+}
+
+/** Less than `columns` characters. `bar` is empty where there is no room for one. */
+export function fitProgress(share: number, facts: readonly Fact[], columns: number): { readonly bar: string; readonly text: string } {
+  let kept = facts;
+  for (;;) {
+    const text = kept.map((fact) => MARGIN + fact.text).join("");
+    const barChars = BAR_CHARS.find((chars) => (chars === 0 ? 0 : MARGIN.length + chars) + text.length < columns);
+    if (barChars !== undefined) return { bar: barChars === 0 ? "" : MARGIN + barText(share, barChars), text };
+    const least = Math.max(...kept.map(({ rank }) => rank));
+    kept = kept.filter(({ rank }) => rank !== least);
+  }
+}
+
+export function lossText(loss: number, digits = 6): string {
+  return loss < 1e6 ? loss.toFixed(digits) : loss.toExponential(digits);
+}
+
+export function rateText(perSecond: number): string {
+  return perSecond >= 100 ? number(Math.round(perSecond)) : perSecond.toPrecision(2);
+}
+
+function durationText(seconds: number): string {
+  if (!Number.isFinite(seconds)) return "?";
+  if (seconds < SECONDS_MAX) return `${Math.ceil(seconds)} s`;
+  const minutes = Math.ceil(seconds / 60);
+  return minutes < SECONDS_MAX ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}

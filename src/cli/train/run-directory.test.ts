@@ -1,0 +1,67 @@
+// Goal: each run has its own place for checkpoints, and the newest that has one is found.
+
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createRun, newestCheckpoint, tidyRun } from "./run-directory.ts";
+
+class Place implements Disposable {
+  readonly path: string = mkdtempSync(join(tmpdir(), "runs-"));
+
+  [Symbol.dispose](): void {
+    rmSync(this.path, { recursive: true });
+  }
+
+  /** A directory, as far as the search for checkpoints looks at it. */
+  checkpoint(...names: string[]): string {
+    const path = join(this.path, ...names);
+    mkdirSync(path, { recursive: true });
+    return path;
+  }
+}
+
+test("runs are numbered, from the highest there is (R1)", () => {
+  using place = new Place();
+  const directory = join(place.path, "lenet");
+  assert.equal(createRun(directory), join(directory, "run-1"));
+  assert.equal(createRun(directory), join(directory, "run-2"));
+  mkdirSync(join(directory, "run-10"));
+  mkdirSync(join(directory, "run-x"));
+  assert.equal(createRun(directory), join(directory, "run-11"));
+});
+
+test("a place where no run can be is refused with the reason", () => {
+  using place = new Place();
+  writeFileSync(join(place.path, "file"), "");
+  assert.throws(() => createRun(join(place.path, "file")), { code: "BAD_CONFIG", message: /file: nothing can be saved there: / });
+});
+
+test("the newest checkpoint is that of the newest run that has one", async () => {
+  using place = new Place();
+  place.checkpoint("run-2", "step-000100");
+  const newest = place.checkpoint("run-10", "step-000020");
+  place.checkpoint("run-10", "step-000010");
+  place.checkpoint("run-11", "step-000005.pending-00ff");
+  place.checkpoint("run-12");
+  assert.equal(await newestCheckpoint(place.path), newest);
+  assert.equal(await newestCheckpoint(join(place.path, "run-2")), join(place.path, "run-2", "step-000100"), "a run may be named");
+});
+
+test("where no run has one, that is said", async () => {
+  using place = new Place();
+  place.checkpoint("run-1");
+  await assert.rejects(newestCheckpoint(place.path), { code: "CHECKPOINT_MISSING" });
+  await assert.rejects(newestCheckpoint(join(place.path, "nowhere")), { code: "CHECKPOINT_MISSING" });
+});
+
+test("a run that saved nothing leaves nothing, another what it saved (R3)", async () => {
+  using place = new Place();
+  place.checkpoint("run-1", "step-000005.pending-00ff");
+  place.checkpoint("run-2", "step-000005");
+  place.checkpoint("run-2", "step-000006.pending-00ff");
+  for (const run of ["run-1", "run-2", "run-3"]) await tidyRun(join(place.path, run));
+  assert.equal(existsSync(join(place.path, "run-1")), false);
+  assert.deepEqual(readdirSync(join(place.path, "run-2")), ["step-000005"]);
+});

@@ -1,0 +1,122 @@
+// training-job — runs a training: the processes of its cluster, what they say on the screen, and how it ended.
+
+import { dirname, resolve } from "node:path";
+import type { NodeConfig } from "../../node/config/node-config.ts";
+import { freePort } from "../../node/launcher/free-port.ts";
+import { Job } from "../../node/launcher/job.ts";
+import { type JobPlan, type Program, planJob } from "../../node/launcher/job-plan.ts";
+import { LineStream } from "../../node/launcher/line-stream.ts";
+import { modulePath } from "../../node/launcher/module-path.ts";
+import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
+import { tagLines } from "../../node/launcher/node-tag.ts";
+import { exitCodeOf, forwardInterrupts } from "../launch.ts";
+import { prepareCheckpointPlace } from "./checkpoint-place.ts";
+import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
+import { parseReport } from "./report.ts";
+import { createRun, tidyRun } from "./run-directory.ts";
+import { requireData } from "./task-data.ts";
+import type { TrainPlan } from "./train-plan.ts";
+import { findProgress } from "./training-progress.ts";
+import { nearPath, TrainingScreen } from "./training-screen.ts";
+
+const LOOPBACK = "127.0.0.1";
+const FAILED_EXIT_CODE = 1;
+
+/** A plan, and where its checkpoints lie. */
+type Run = {
+  readonly plan: TrainPlan;
+  /** Where it saves, absolute; left out when it does not. */
+  readonly directory?: string;
+  /** The checkpoint that it goes on from. */
+  readonly resumedFrom?: string;
+};
+
+/** Returns the exit code. Throws, before anything starts, what is wrong with the plan, the place for checkpoints, or the data. */
+export async function runTraining(wanted: TrainPlan, isResumed: boolean): Promise<number> {
+  requireData(wanted);
+  const run = isResumed ? await resumedRun(wanted) : newRun(wanted);
+  const { processes, scheduler } = await planProcesses(run);
+  const { plan, directory, resumedFrom } = run;
+  const where = { runDirectory: directory, resumedFrom, scheduler: schedulerText(scheduler), statusCommand: statusCommand(scheduler) };
+  const screen = new TrainingScreen({ out: process.stdout, plan, ...where });
+  screen.open();
+  const job = new Job({
+    processes,
+    attach: (node) => showOutput(node, screen),
+    isDispensable: (end, running) => isDispensable(end, running, screen),
+    wordFor: (culprit) => shortCause(causeText(culprit, screen.position)),
+  });
+  const release = forwardInterrupts(job);
+  const outcome = await job.outcome;
+  release();
+  if (directory !== undefined) await tidyRun(directory);
+  const hasResult = screen.close();
+  const { position, isTraining } = screen;
+  const checkpoint = screen.checkpoint ?? (resumedFrom === undefined ? undefined : nearPath(resumedFrom));
+  for (const line of endLines({ outcome, hasResult, position, plan, checkpoint, isTraining })) process.stderr.write(`${line}\n`);
+  return outcome.kind === "done" && !hasResult ? FAILED_EXIT_CODE : exitCodeOf(outcome);
+}
+
+function newRun(plan: TrainPlan): Run {
+  return plan.checkpointDir === undefined ? { plan } : { plan, directory: resolve(createRun(plan.checkpointDir)) };
+}
+
+/** Where --checkpoint-dir names a checkpoint, what follows lies beside it. */
+async function resumedRun(plan: TrainPlan): Promise<Run> {
+  const { position, path } = await findProgress(plan);
+  const given = plan.checkpointDir ?? "";
+  const checkpointDir = resolve(given) === path ? dirname(given) : given;
+  prepareCheckpointPlace(dirname(path));
+  return { plan: { ...plan, startsAt: position, checkpointDir }, directory: dirname(path), resumedFrom: path };
+}
+
+async function planProcesses({ plan, directory, resumedFrom }: Run): Promise<JobPlan> {
+  return planJob({
+    commandLine: {
+      serverCount: plan.servers,
+      workerCount: plan.workers,
+      ...(directory === undefined ? {} : { checkpointDir: directory }),
+      ...(resumedFrom === undefined ? {} : { restore: resumedFrom }),
+    },
+    env: process.env,
+    defaults: { schedulerPort: await freePort(LOOPBACK), logLevel: "error" },
+    programOf: () => programOf(plan),
+  });
+}
+
+/** Without `launched`: a training process watches its launcher itself. */
+function programOf(plan: TrainPlan): Program {
+  return [process.execPath, modulePath(import.meta.url, "./training-node"), JSON.stringify(plan)];
+}
+
+function schedulerText({ schedulerHost, schedulerPort }: NodeConfig): string {
+  return `${schedulerHost}:${schedulerPort}`;
+}
+
+/** What somebody types who asks the scheduler. */
+function statusCommand({ transport, schedulerHost, schedulerPort }: NodeConfig): string {
+  const host = schedulerHost === LOOPBACK ? "" : ` --scheduler-host ${schedulerHost}`;
+  return `npx weighbridge status${host} --scheduler-port ${schedulerPort}${transport === "unix" ? " --transport unix" : ""}`;
+}
+
+/** A worker that was killed is done without while others are there. One that ended itself says what is wrong with the job. */
+function isDispensable({ plan, signal }: ProcessEnd, running: readonly NodeProcess["plan"][], screen: TrainingScreen): boolean {
+  const others = running.filter(({ role }) => role === "worker").length;
+  if (plan.role !== "worker" || signal === null || others === 0 || !screen.isTraining) return false;
+  screen.note(`${plan.name} was ended by ${signal}; the job goes on with ${others} worker${others === 1 ? "" : "s"}`);
+  return true;
+}
+
+/** Reports go to the screen, and so does, with its tag, what is none; what the scheduler says of the others needs none. */
+function showOutput({ plan, stdout, stderr }: NodeProcess, screen: TrainingScreen): void {
+  const tagged = tagLines(plan, process.stdout);
+  const take = (line: string): undefined => {
+    const report = parseReport(line);
+    const closing = closingOf(plan.name, line);
+    if (report !== undefined) screen.show(report);
+    else if (closing !== undefined) screen.note(tagged(closing));
+    else screen.note(plan.role === "scheduler" ? line : tagged(line));
+  };
+  stdout.pipe(new LineStream(take)).resume();
+  stderr.pipe(new LineStream(take)).resume();
+}

@@ -1,0 +1,82 @@
+// training-summary — what a training that got to its end came to, in lines: what the model is worth, what it took, where it lies, and what to try next. Pure.
+
+import type { styleText } from "node:util";
+import { columnsText, compactNumber, number, percent } from "./figures.ts";
+import { rateText } from "./progress-line.ts";
+import type { Report, Result } from "./report.ts";
+import { resumeCommand, samplesToVisit, TASKS, type TrainPlan } from "./train-plan.ts";
+
+export type Done = Report & { readonly kind: "done" };
+
+export type Styler = (style: Parameters<typeof styleText>[0], text: string) => string;
+
+export type Summary = {
+  readonly plan: TrainPlan;
+  /** One of each worker that got to the end. */
+  readonly done: readonly Done[];
+  readonly result: Result;
+  readonly checkpoint: string | undefined;
+};
+
+const LABEL_CHARS = 13;
+
+/** The mark of success is for those who reached what they were there for. */
+export function summaryLines({ plan, done, result, checkpoint }: Summary, style: Styler): string[] {
+  const samples = samplesToVisit(plan);
+  const steps = Math.ceil(samples / plan.batchSize);
+  const seconds = Math.max(...done.map((report) => report.seconds));
+  const mark = result.objective.isReached ? style("green", "✓") : style("yellow", "•");
+  const repeated = Math.max(...done.map(({ repeatedCount }) => repeatedCount));
+  const bytes = done.reduce((sum, { byteCount }) => sum + byteCount, 0);
+  const waiting = done.reduce((sum, { waitShare }) => sum + waitShare, 0) / done.length;
+  return [
+    `  ${mark} ${number(steps)} steps in ${seconds.toFixed(1)} s`,
+    "",
+    ...resultLines(result, style),
+    "",
+    labelled("throughput", `${number(Math.round(samples / seconds))} samples/s, ${rateText(steps / seconds)} steps/s`),
+    labelled("moved", `${compactNumber(bytes)}B of gradients and values between workers and servers`),
+    labelled("waiting", `${percent(waiting)} of the workers' time, for parameters`),
+    ...cacheLines(done),
+    ...(repeated > 0 ? [labelled("repeated", `${number(repeated)} parts of batches, begun by workers that died`)] : []),
+    ...(checkpoint === undefined ? [] : [labelled("checkpoint", checkpoint)]),
+    "",
+    ...nextLines(plan, checkpoint !== undefined, style),
+    "",
+  ];
+}
+
+function labelled(label: string, text: string): string {
+  return `  ${label.padEnd(LABEL_CHARS)}${text}`;
+}
+
+function resultLines({ facts, table, objective }: Result, style: Styler): string[] {
+  const reached = objective.isReached ? style("green", "reached") : style("yellow", "not reached");
+  const lines = facts.map(([name, text]) => labelled(name, style("bold", text)));
+  lines.push(labelled("objective", `${objective.text}: ${reached}`));
+  if (table !== undefined)
+    lines.push("", ...columnsText(table).map((line, index) => (index === 0 ? `  ${style("dim", line)}` : `  ${line}`)));
+  return lines;
+}
+
+/** Of workers that keep rows. */
+function cacheLines(done: readonly Done[]): string[] {
+  const hits = done.flatMap(({ cache }) => cache ?? []);
+  if (hits.length === 0) return [];
+  const [device = 0, host = 0, server = 0] = (["device", "host", "server"] as const).map((tier) =>
+    hits.reduce((sum, of) => sum + of[tier], 0),
+  );
+  const share = (count: number): string => percent(count / Math.max(1, device + host + server));
+  return [labelled("row cache", `found ${share(device)} on the device, ${share(host)} on the host, ${share(server)} on the servers`)];
+}
+
+function nextLines(plan: TrainPlan, isSaved: boolean, style: Styler): string[] {
+  const { task, epochs } = plan;
+  const other = task === "wide-deep" ? "logistic" : "wide-deep";
+  const next: readonly (readonly [what: readonly string[], command: string])[] = [
+    ...(isSaved ? [[["two epochs more, from this checkpoint"], resumeCommand({ ...plan, epochs: epochs + 2 })] as const] : []),
+    [[TASKS[other].title, `its data: npm install ${TASKS[other].dataPackages.join(" ")}`], `npx weighbridge train ${other}`],
+    [["how fast this machine pushes and pulls"], "npx weighbridge bench --quick"],
+  ];
+  return [`  ${style("bold", "Try next")}`, ...next.flatMap(([what, command]) => [`    ${style("dim", `# ${what}`)}`, `    ${command}`])];
+}
