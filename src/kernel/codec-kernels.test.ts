@@ -1,31 +1,13 @@
-// Goal: every implementation of CodecKernels is right on its own, against the engine's own conversions or by the bound that the test names.
-// That they are equal is plain-codec-kernels.test.ts. No bytes of a peer make a decoder read or write where it should not.
+// Goal: every implementation of CodecKernels brings values back right on its own, against the engine's own conversions or by the bound that the test
+// names. That they are equal is plain-codec-kernels.test.ts; top-k and keys have tests of their own.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { Random } from "../base/random.ts";
-import { Arena } from "./arena.ts";
-import { guardedSpan, putBytes, putFloats, putKeys, putWords, readBytes, readFloats, readKey, readKeys } from "./arena-lists.ts";
-import {
-  type CodecKernels,
-  DeltaStatus,
-  deltaKeysBound,
-  INT8_MAGNITUDE_MAX,
-  packedWordsBound,
-  simdCodecKernels,
-  topKScratchBytes,
-} from "./codec-kernels.ts";
-import { PlainCodecKernels } from "./plain-codec-kernels.ts";
-
-const MIB = 2 ** 20;
-const KEY_MAX = 2n ** 64n - 1n;
-
-const IMPLEMENTATIONS: readonly { readonly name: string; readonly shared: boolean; readonly open: (arena: Arena) => CodecKernels }[] = [
-  { name: "PlainCodecKernels", shared: true, open: (arena) => new PlainCodecKernels(arena) },
-  { name: "simdCodecKernels", shared: true, open: simdCodecKernels },
-  { name: "simdCodecKernels on plain memory", shared: false, open: simdCodecKernels },
-];
+import { CODEC_IMPLEMENTATIONS } from "../testing/codec-implementations.ts";
+import { guardedSpan, putBytes, putFloats, putWords, readBytes, readFloats } from "./arena-lists.ts";
+import { INT8_MAGNITUDE_MAX, packedWordsBound } from "./codec-kernels.ts";
 
 /** The engine's own binary16. */
 type HalfView = DataView & {
@@ -37,24 +19,8 @@ function isNanBits(bits: number): boolean {
   return (bits & 0x7fff_ffff) > 0x7f80_0000;
 }
 
-const ascendingArbitrary: fc.Arbitrary<bigint[]> = fc
-  .array(
-    fc.oneof(
-      fc.bigInt({ min: 0n, max: 300n }),
-      fc.bigInt({ min: 0n, max: KEY_MAX }),
-      fc.constantFrom(0n, KEY_MAX, KEY_MAX - 1n, 2n ** 63n),
-    ),
-    { maxLength: 60 },
-  )
-  .map((keys) => [...new Set(keys)].sort((a, b) => (a < b ? -1 : 1)));
-
-for (const { name, shared, open } of IMPLEMENTATIONS) {
+for (const { name, fresh } of CODEC_IMPLEMENTATIONS) {
   describe(name, () => {
-    const fresh = (): { arena: Arena; kernels: CodecKernels } => {
-      const arena = new Arena({ bytesMax: 8 * MIB, shared });
-      return { arena, kernels: open(arena) };
-    };
-
     test("words that are not 0 are packed behind a mask and come back, for every number of words around 64 and any density", () => {
       const random = new Random(8);
       for (const wordCount of [0, 1, 7, 63, 64, 65, 127, 128, 200, 1000]) {
@@ -269,196 +235,6 @@ for (const { name, shared, open } of IMPLEMENTATIONS) {
           `-128 in column ${column}`,
         );
       }
-    });
-
-    test("selects the largest by magnitude, of equal ones those of lower index, and keeps the rest", () => {
-      const { arena, kernels } = fresh();
-      const gradient = putFloats(arena, [1, -3, 2, 3, 0, -2, 2, 0.5]);
-      const residual = putFloats(arena, [0, 0, 0, 0, 1, 0, 0, 0]);
-      const indices = arena.allocate(8 * 8);
-      const values = arena.allocate(8 * 4);
-      const scratch = arena.allocate(topKScratchBytes(512));
-      assert.equal(kernels.selectTopK(gradient, residual, 8, 4, indices, values, scratch), -1);
-      assert.deepEqual(readKeys(arena, indices, 4), [1n, 2n, 3n, 5n]);
-      assert.deepEqual([...readFloats(arena, values, 4)], [-3, 2, 3, -2]);
-      assert.deepEqual([...readFloats(arena, residual, 8)], [1, 0, 0, 0, 1, 0, 2, 0.5]);
-    });
-
-    test("changes nothing when a sum is not finite, and names the first", () => {
-      const { arena, kernels } = fresh();
-      const scratch = arena.allocate(topKScratchBytes(512));
-      for (const [wrong, kept] of [
-        [Number.NaN, 0],
-        [Number.POSITIVE_INFINITY, 1],
-        [3e38, 3e38],
-      ] as const) {
-        const gradient = putFloats(arena, [1, 2, 3, 4, 5, wrong, wrong]);
-        const residual = putFloats(arena, [1, 1, 1, 1, 1, kept, 0]);
-        const before = readFloats(arena, residual, 7);
-        assert.equal(kernels.selectTopK(gradient, residual, 7, 2, arena.allocate(64), arena.allocate(64), scratch), 5);
-        assert.deepEqual(readFloats(arena, residual, 7), before);
-      }
-    });
-
-    test("loses nothing of whole gradients: what was sent and what is kept add up exactly, after every step", () => {
-      const { arena, kernels } = fresh();
-      const count = 301;
-      const random = new Random(7);
-      const residual = putFloats(arena, new Float32Array(count));
-      const gradient = arena.allocate(count * 4);
-      const indices = arena.allocate(count * 8 + 8);
-      const values = arena.allocate(count * 4 + 4);
-      const scratch = arena.allocate(topKScratchBytes(512));
-      const pushed = new Float64Array(count);
-      const sent = new Float64Array(count);
-      for (let step = 0; step < 60; step++) {
-        for (let i = 0; i < count; i++) {
-          const value = random.below(2001) - 1000;
-          arena.floats[gradient / 4 + i] = value;
-          pushed[i]! += value;
-        }
-        const keepCount = 1 + random.below(20);
-        assert.equal(kernels.selectTopK(gradient, residual, count, keepCount, indices, values, scratch), -1);
-        for (let i = 0; i < keepCount; i++) sent[Number(readKey(arena, indices + i * 8))]! += arena.floats[values / 4 + i]!;
-        for (let i = 0; i < count; i++) assert.equal(sent[i]! + arena.floats[residual / 4 + i]!, pushed[i], `step ${step}, value ${i}`);
-      }
-    });
-
-    test("loses no more of any gradients than 2^-24 of each sum that was made", () => {
-      const { arena, kernels } = fresh();
-      const count = 64;
-      const random = new Random(8);
-      const residual = putFloats(arena, new Float32Array(count));
-      const gradient = arena.allocate(count * 4);
-      const indices = arena.allocate(count * 8 + 8);
-      const values = arena.allocate(count * 4 + 4);
-      const scratch = arena.allocate(topKScratchBytes(512));
-      const missing = new Float64Array(count); // pushed, not sent yet
-      const bounds = new Float64Array(count);
-      for (let step = 0; step < 200; step++) {
-        for (let i = 0; i < count; i++) {
-          const value = Math.fround((random.fraction() - 0.5) * 2 ** (random.below(40) - 20));
-          arena.floats[gradient / 4 + i] = value;
-          missing[i]! += value;
-          bounds[i]! += 2 ** -24 * Math.abs(value + arena.floats[residual / 4 + i]!) + 2 ** -50 * Math.abs(missing[i]!);
-        }
-        kernels.selectTopK(gradient, residual, count, 3, indices, values, scratch);
-        for (let i = 0; i < 3; i++) missing[Number(readKey(arena, indices + i * 8))]! -= arena.floats[values / 4 + i]!;
-        for (let i = 0; i < count; i++) assert.ok(Math.abs(missing[i]! - arena.floats[residual / 4 + i]!) <= bounds[i]!, `step ${step}`);
-      }
-    });
-
-    test("delta-codes any ascending keys in no more than the bound, and brings them back", () => {
-      fc.assert(
-        fc.property(ascendingArbitrary, (keys) => {
-          const { arena, kernels } = fresh();
-          const target = guardedSpan(arena, deltaKeysBound(keys.length));
-          const back = guardedSpan(arena, keys.length * 8);
-          const byteCount = kernels.encodeDeltaKeys(putKeys(arena, keys), keys.length, target.address);
-          assert.ok(target.isIntact());
-          assert.ok(byteCount >= Math.ceil(keys.length / 2) && byteCount <= deltaKeysBound(keys.length));
-          assert.equal(kernels.decodeDeltaKeys(target.address, byteCount, keys.length, back.address), DeltaStatus.DONE);
-          assert.ok(back.isIntact());
-          assert.deepEqual(readKeys(arena, back.address, keys.length), keys);
-        }),
-      );
-    });
-
-    test("needs half a byte for a key that follows the one before", () => {
-      const { arena, kernels } = fresh();
-      const keys = putKeys(
-        arena,
-        Array.from({ length: 1000 }, (_, i) => BigInt(i)),
-      );
-      assert.equal(kernels.encodeDeltaKeys(keys, 1000, arena.allocate(9000)), 500);
-    });
-
-    test("refuses to encode keys that do not ascend, wherever", () => {
-      const { arena, kernels } = fresh();
-      const target = arena.allocate(200);
-      for (const keys of [
-        [1n, 1n],
-        [2n, 1n],
-        [0n, 0n],
-        [KEY_MAX, KEY_MAX],
-        [1n, 2n, 2n],
-        [5n, 6n, 7n, 3n],
-        [KEY_MAX, 0n, 1n],
-      ]) {
-        assert.equal(kernels.encodeDeltaKeys(putKeys(arena, keys), keys.length, target), -1, keys.join());
-      }
-    });
-
-    test("refuses delta-coded keys that are cut, too long, not the shortest or past 2^64 - 1, each for its reason", () => {
-      const { arena, kernels } = fresh();
-      const keys = arena.allocate(1000);
-      const decode = (keyCount: number, bytes: readonly number[]): number =>
-        kernels.decodeDeltaKeys(putBytes(arena, bytes), bytes.length, keyCount, keys);
-      const ff = Array.from({ length: 8 }, () => 0xff);
-      assert.equal(decode(0, []), DeltaStatus.DONE);
-      assert.equal(decode(1, [0x08, ...ff]), DeltaStatus.DONE);
-      assert.equal(decode(2, [0x21, 7, 0, 1]), DeltaStatus.DONE);
-      assert.equal(decode(1, []), DeltaStatus.TOO_SHORT);
-      assert.equal(decode(2, [0x21, 7, 0]), DeltaStatus.TOO_SHORT);
-      assert.equal(decode(2, [0x21, 7, 0, 1, 0]), DeltaStatus.TOO_LONG);
-      assert.equal(decode(0, [0]), DeltaStatus.TOO_LONG);
-      assert.equal(decode(2, [0x21, 7, 1, 0]), DeltaStatus.WRONG_LENGTH, "a leading zero");
-      assert.equal(decode(1, [0x10]), DeltaStatus.WRONG_LENGTH, "half a byte that is not used");
-      assert.equal(decode(1, [0x09, ...ff, 1]), DeltaStatus.WRONG_LENGTH, "nine bytes");
-      assert.equal(decode(2, [0x08, ...ff]), DeltaStatus.NOT_ASCENDING);
-      assert.equal(decode(2, [0x88, ...ff, ...ff]), DeltaStatus.NOT_ASCENDING);
-    });
-
-    test("whatever bytes are given as delta-coded keys, reads and writes only its own", () => {
-      const { arena, kernels } = fresh();
-      const back = guardedSpan(arena, 40 * 8);
-      let done = 0;
-      const bytesArbitrary = fc.oneof(
-        fc.uint8Array({ maxLength: 120 }),
-        fc
-          .tuple(fc.array(fc.constantFrom(0, 1, 0x11, 0x10, 0x18, 0x88), { maxLength: 20 }), fc.uint8Array({ maxLength: 120 }))
-          .map((parts) => Uint8Array.from(parts.flatMap((part) => [...part]))),
-      );
-      fc.assert(
-        fc.property(bytesArbitrary, fc.nat(40), fc.nat(255), (bytes, keyCount, behind) => {
-          // What lies behind the bytes must not matter (E2).
-          const source = arena.allocate(256);
-          arena.bytes.fill(behind, source, source + 256);
-          arena.bytes.set(bytes, source);
-          const status = kernels.decodeDeltaKeys(source, bytes.length, keyCount, back.address);
-          arena.bytes.fill(behind ^ 0xff, source + bytes.length, source + 256);
-          assert.equal(kernels.decodeDeltaKeys(source, bytes.length, keyCount, back.address), status);
-          arena.release(source, 256);
-          assert.ok(back.isIntact());
-          if (status !== DeltaStatus.DONE) return;
-          done++;
-          const keys = readKeys(arena, back.address, keyCount);
-          for (let i = 1; i < keyCount; i++) assert.ok(keys[i]! > keys[i - 1]!);
-          const again = arena.allocate(400);
-          assert.equal(kernels.encodeDeltaKeys(back.address, keyCount, again), bytes.length, "D1: one encoding for a list");
-          assert.deepEqual(readBytes(arena, again, bytes.length), Uint8Array.from(bytes));
-          arena.release(again, 400);
-        }),
-        { numRuns: 3000 },
-      );
-      assert.ok(done > 0, "some bytes are legal");
-    });
-
-    test("signs lists so that order, length and every bit of every key count", () => {
-      const { arena, kernels } = fresh();
-      const signature = arena.allocate(8);
-      const sign = (keys: readonly bigint[]): bigint => {
-        const address = putKeys(arena, keys);
-        kernels.signKeys(address, keys.length, signature);
-        arena.release(address, Math.max(8, keys.length * 8));
-        return readKey(arena, signature);
-      };
-      const keys = Array.from({ length: 11 }, (_, i) => BigInt(i * i));
-      const seen = new Set([sign(keys), sign([]), sign([0n]), sign([0n, 0n]), sign([...keys].reverse()), sign(keys.slice(1))]);
-      for (let at = 0; at < keys.length; at++) {
-        for (let bit = 0n; bit < 64n; bit++) seen.add(sign(keys.with(at, keys[at]! ^ (1n << bit))));
-      }
-      assert.equal(seen.size, 6 + 11 * 64);
     });
   });
 }

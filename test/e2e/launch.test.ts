@@ -31,15 +31,17 @@ suite("launch", { concurrency: 2 }, () => {
     await allGone(pids);
   });
 
-  test("one worker is killed: the job ends and names the signal", async () => {
-    await using processes = new Processes();
-    const job = launch(processes);
-    const pids = await pidsOf(job);
-    const [, victim] = await job.says(/^\[worker 0\] pid (\d+)$/);
-    process.kill(Number(victim), "SIGKILL");
-    await job.fails(/^weighbridge: worker 0 was ended by SIGKILL/m);
-    await allGone(pids);
-  });
+  for (const name of ["scheduler", "server 0", "worker 0"]) {
+    test(`the ${name} is killed: the job ends and names it and the signal, and nobody is left`, async () => {
+      await using processes = new Processes();
+      const job = launch(processes);
+      const pids = await pidsOf(job);
+      const [, victim] = await job.says(new RegExp(`^\\[${name}\\] pid (\\d+)$`));
+      process.kill(Number(victim), "SIGKILL");
+      await job.fails(new RegExp(`^weighbridge: ${name} was ended by SIGKILL`, "m"));
+      await allGone(pids);
+    });
+  }
 
   for (const [signal, exitCode] of [
     ["SIGINT", 130],

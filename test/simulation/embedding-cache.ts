@@ -5,12 +5,11 @@
 // gave before a lookup, the lookup may miss by its bound at most.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
-import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { POLICY_NAMES } from "../../src/worker/cache/eviction-policy.ts";
 import type { CacheOptions } from "../../src/worker/cache/row-cache.ts";
+import { stormyCluster } from "./stormy-cluster.ts";
 
 const KEYS = 24;
 const OPERATIONS = 30;
@@ -90,21 +89,7 @@ export async function runEmbeddingCache(seed: number): Promise<void> {
   const random = new Random(seed);
   const [serverCount, workerCount] = [1 + random.below(3), 2 + random.below(2)];
   const settings = settingsOf(seed, workerCount);
-  const cluster = new SimCluster({
-    seed,
-    serverCount,
-    workerCount,
-    faults: {
-      dropPercent: random.below(3) * 4,
-      duplicatePercent: random.below(3) * 4,
-      reorderPercent: random.below(3) * 4,
-      delayMs: 20,
-    },
-    network: { latencyMsMin: 0, latencyMsMax: 1 + random.below(20), breakChance: random.below(3) * 0.01 },
-    heartbeatTimeoutMs: 20_000,
-    settle: () => setImmediate(),
-  });
-  await cluster.start();
+  const cluster = await stormyCluster(random, { seed, serverCount, workerCount });
   const ranks = Array.from({ length: workerCount }, (_, rank) => rank);
   const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank), DEADLINE))));
   const made = await cluster.run(Promise.all(sessions.map((session, rank) => work(session, new Random(seed * 31 + rank), settings))));

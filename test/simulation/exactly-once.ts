@@ -2,11 +2,10 @@
 // once and every worker reads its own writes at once.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
 import { KVWorker } from "../../src/kv/kv-worker.ts";
-import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { stormyCluster } from "./stormy-cluster.ts";
 
 const SERVERS = 2;
 const WORKERS = 2;
@@ -56,21 +55,7 @@ async function work(kv: KVWorker, rank: number, random: Random, seed: number): P
 /** Throws when something was lost, counted twice, or read too early. */
 export async function runExactlyOnce(seed: number): Promise<void> {
   const random = new Random(seed);
-  const cluster = new SimCluster({
-    seed,
-    serverCount: SERVERS,
-    workerCount: WORKERS,
-    faults: {
-      dropPercent: random.below(3) * 4,
-      duplicatePercent: random.below(3) * 4,
-      reorderPercent: random.below(3) * 4,
-      delayMs: 20,
-    },
-    network: { latencyMsMin: 0, latencyMsMax: 1 + random.below(20), breakChance: random.below(3) * 0.01 },
-    heartbeatTimeoutMs: 20_000,
-    settle: () => setImmediate(),
-  });
-  await cluster.start();
+  const cluster = await stormyCluster(random, { seed, serverCount: SERVERS, workerCount: WORKERS });
   for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
   const workers = Array.from({ length: WORKERS }, (_, rank) => new KVWorker(cluster.worker(rank), 0));
   if (random.chance(0.5)) {

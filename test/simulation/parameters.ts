@@ -2,12 +2,11 @@
 // worker reads its own writes, no read is staler than its bound, and BSP gives the same bits in every run.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
-import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { KeysAndGradients } from "../../src/worker/table-client.ts";
+import { stormyCluster } from "./stormy-cluster.ts";
 
 const SERVERS = 2;
 const WORKERS = 3;
@@ -76,21 +75,7 @@ async function work(session: Session, random: Random, seed: number): Promise<Rep
 /** Returns what the BSP tensor came to. Throws when something was lost, counted twice, or read too early. */
 export async function runParameters(seed: number, networkSeed: number = seed): Promise<Float32Array> {
   const random = new Random(networkSeed);
-  const cluster = new SimCluster({
-    seed: networkSeed,
-    serverCount: SERVERS,
-    workerCount: WORKERS,
-    faults: {
-      dropPercent: random.below(3) * 4,
-      duplicatePercent: random.below(3) * 4,
-      reorderPercent: random.below(3) * 4,
-      delayMs: 20,
-    },
-    network: { latencyMsMin: 0, latencyMsMax: 1 + random.below(20), breakChance: random.below(3) * 0.01 },
-    heartbeatTimeoutMs: 20_000,
-    settle: () => setImmediate(),
-  });
-  await cluster.start();
+  const cluster = await stormyCluster(random, { seed: networkSeed, serverCount: SERVERS, workerCount: WORKERS });
   const ranks = Array.from({ length: WORKERS }, (_, rank) => rank);
   const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank), DEADLINE))));
   const reports = await cluster.run(Promise.all(sessions.map((session, rank) => work(session, new Random(seed * 31 + rank), seed))));
