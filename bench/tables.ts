@@ -1,13 +1,15 @@
 // tables — what the embedding table does in process, on one thread, without a network: pulls and AdaGrad pushes of random rows, growth under
 // new keys, and the worker's work on key lists. Figures for comparison within one run; the machine decides the rest.
 //
-//   node bench/tables.ts [speed] [growth] [lists]      all of them when none is named; growth takes about a minute and 3 GB
+//   node bench/tables.ts [huge] [speed] [growth] [lists]      all of them when none is named; growth takes about a minute and 3 GB
 //
 // speed    1 M rows, 10,240 keys a call, uniform and Zipf 1.05; a push takes gradients as they come, duplicates not summed
 // growth   1 to 20 M rows of 16 floats with their AdaGrad sums, 1,024 new keys a call; then the rates of `speed` at 20 M rows. Between the calls
 //          up to 64 pages ahead are touched, as a server does in its idle turns; `growth-cold` is without
 // lists    duplicates and partition of 10,240 keys
+// huge     asks the system for large pages first, as a server does where koffi is installed
 
+import { SILENT_LOG } from "../src/base/log.ts";
 import { Random } from "../src/base/random.ts";
 import { Arena } from "../src/kernel/arena.ts";
 import { duplicateScratchBytes, simdDuplicateKernels } from "../src/kernel/duplicate-kernels.ts";
@@ -19,6 +21,7 @@ import { simdRowKernels } from "../src/kernel/row-kernels.ts";
 import { SimdKernels } from "../src/kernel/simd-kernels.ts";
 import { PART_BITS } from "../src/keys/placement.ts";
 import { rangePlacement } from "../src/keys/range-placement.ts";
+import { hugePages } from "../src/node/huge-pages.ts";
 import { Initializer } from "../src/store/initializers/initializer.ts";
 import { resolveInitializer } from "../src/store/initializers/initializer-spec.ts";
 import { TableStore } from "../src/store/table-store.ts";
@@ -33,11 +36,21 @@ const NEW_KEYS = 1_024;
 const AHEAD_BYTES = 8 * 2 ** 20;
 const AHEAD_PAGES = 64;
 const ZIPF_EXPONENT = 1.05;
+const HUGE = "huge";
 
 type Distribution = "uniform" | "Zipf 1.05";
 
+/** What a server does with a new memory, or nothing. */
+const advise = process.argv.includes(HUGE) ? await hugePages({ log: SILENT_LOG }) : undefined;
+
+function newArena(): Arena {
+  const arena = new Arena();
+  advise?.(arena.memory);
+  return arena;
+}
+
 class Stage {
-  readonly arena = new Arena();
+  readonly arena = newArena();
   readonly store: TableStore;
   readonly keys: number;
   readonly values: number;
@@ -207,7 +220,8 @@ const CASES: Readonly<Record<string, () => void>> = {
   "growth-cold": () => growth(false),
   lists,
 };
-const asked = process.argv.slice(2);
+if (process.argv.includes(HUGE) && advise === undefined) console.error("no huge pages: not Linux, or koffi is not installed");
+const asked = process.argv.slice(2).filter((word) => word !== HUGE);
 const unknown = asked.filter((name) => CASES[name] === undefined);
 if (unknown.length > 0) {
   console.error(`no such case: ${unknown.join(", ")}; there are ${Object.keys(CASES).join(", ")}`);

@@ -33,6 +33,7 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "type KeyList",
     "type KeysAndGradients",
     "type LinkEncoding",
+    "type NonFiniteCounts",
     "type OptimizerSpec",
     "type ParameterSettings",
     "type ParameterSpec",

@@ -330,6 +330,7 @@ test("gradients that are not finite are refused, skipped or zeroed before they a
   const refusing = await stageOf(cluster.session, { pushBound: 5 });
   await assert.rejects(refusing.cache.update([1], bad), (error) => isWeighbridgeError(error, "NOT_FINITE"));
   assert.deepEqual([...(await refusing.cache.lookup([1]))], [0, 0]);
+  assert.equal((await refusing.table.nonFinite()).refusedPushes, 1);
   for (const [nonFinite, expected] of [
     ["skip", [0, 0]],
     ["zero", [1, 0]],
@@ -339,7 +340,8 @@ test("gradients that are not finite are refused, skipped or zeroed before they a
     await cache.lookup([1]);
     await cache.update([1], bad);
     assert.deepEqual([...(await cache.lookup([1]))], expected);
-    assert.equal(cache.statistics().rowsPending, nonFinite === "skip" ? 0 : 1);
+    const { rowsPending, skippedPushes, zeroedElements } = cache.statistics();
+    assert.deepEqual([rowsPending, skippedPushes, zeroedElements], nonFinite === "skip" ? [0, 1, 0] : [1, 0, 1]);
   }
 });
 

@@ -5,6 +5,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
+import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import { type CacheOptions, RowCache } from "../worker/cache/row-cache.ts";
 import type { KeyList } from "../worker/key-lists.ts";
 import { RawRows } from "../worker/raw-rows.ts";
@@ -98,6 +99,14 @@ export class Embedding {
   /** Changes the learning rate, its schedule or the consistency bound, for all workers, while training goes on. */
   async configure(settings: ParameterSettings, options: WaitOptions = {}): Promise<void> {
     await this.#control.configure(settings, options);
+  }
+
+  /**
+   * What was pushed and not finite, since the parameter was made: on the servers by all workers, counted by frame, and what this handle has refused
+   * before it was sent. What became of it the optimizer's `nonFinite` says.
+   */
+  async nonFinite(options: WaitOptions = {}): Promise<NonFiniteCounts> {
+    return await this.#control.nonFinite(options);
   }
 
   /** Removes the parameter from the servers. */

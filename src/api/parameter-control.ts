@@ -2,10 +2,11 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { parameterClear, parameterConfigure } from "../functions/parameters/parameter-functions.ts";
+import { parameterClear, parameterConfigure, parameterNonFinite } from "../functions/parameters/parameter-functions.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import type { ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
+import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { CallSubject } from "../worker/call-subject.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import { checkOptions } from "./known-options.ts";
@@ -33,6 +34,8 @@ export class ParameterControl {
   readonly #options: ParameterControlOptions;
   readonly #clipNorm: number | null;
   readonly #subject: CallSubject;
+  /** Pushes that were refused before anything of them was sent. */
+  #refusedCount = 0;
 
   constructor(options: ParameterControlOptions) {
     this.#options = options;
@@ -60,6 +63,7 @@ export class ParameterControl {
     let total = 0; // of at most 2^18 floats: it is finite exactly when all of them are
     for (let i = 0; i < gradient.length; i++) total += gradient[i] as number;
     if (Number.isFinite(total)) return;
+    this.#refusedCount++;
     const index = gradient.findIndex((value) => !Number.isFinite(value));
     throw new WeighbridgeError("NOT_FINITE", `${name}: element ${index} of the gradient is ${gradient[index]}; nothing of it was pushed`);
   }
@@ -88,6 +92,17 @@ export class ParameterControl {
       { parameter, settings: JSON.stringify(body) },
       { ...wait, scope: parameter, subject: this.#subject },
     );
+  }
+
+  async nonFinite(wait: WaitOptions): Promise<NonFiniteCounts> {
+    const { functions, parameter } = this.#options;
+    const counts = await functions.callAll(parameterNonFinite, { parameter }, { ...wait, scope: parameter, subject: this.#subject });
+    const sum = (of: keyof NonFiniteCounts): number => counts.reduce((total, count) => total + count[of], 0);
+    return {
+      refusedPushes: this.#refusedCount + sum("refusedPushes"),
+      skippedPushes: sum("skippedPushes"),
+      zeroedElements: sum("zeroedElements"),
+    };
   }
 
   async clear(wait: WaitOptions): Promise<void> {

@@ -2,6 +2,7 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import type { TensorSpec } from "../store/parameter-spec.ts";
+import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { RowList } from "../worker/block-rows.ts";
 import type { RowsAndGradients, TensorClient } from "../worker/tensor-client.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
@@ -115,6 +116,14 @@ export class Tensor {
   /** Changes the learning rate, its schedule or the consistency bound, for all workers, while training goes on. */
   async configure(settings: ParameterSettings, options: WaitOptions = {}): Promise<void> {
     await this.#control.configure(settings, options);
+  }
+
+  /**
+   * What was pushed and not finite, since the parameter was made: on the servers by all workers, counted by frame, and what this handle has refused
+   * before it was sent. What became of it the optimizer's `nonFinite` says.
+   */
+  async nonFinite(options: WaitOptions = {}): Promise<NonFiniteCounts> {
+    return await this.#control.nonFinite(options);
   }
 
   /** Removes the parameter from the servers. */

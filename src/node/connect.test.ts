@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import type { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../functions/ps-function.ts";
 import { EmbeddedCluster } from "./connect.ts";
@@ -140,6 +141,43 @@ test("an optimizer is applied to what is pushed", async () => {
   assert.deepEqual([...(await w.pull())], [0.25, 2.5]);
 });
 
+for (const consistency of ["asp", "bsp"] as const) {
+  test(`a schedule goes by the clocks of the pushes, and what one worker sets holds for all (${consistency})`, async () => {
+    await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+    const optimizer = { type: "sgd", learningRate: 1, schedule: { type: "step", every: 2, factor: 0.5 } } as const;
+    const workers = await Promise.all(
+      cluster.sessions.map(async (session) => ({
+        session,
+        tensor: await session.tensor("tensor", { shape: [3], optimizer, consistency }),
+        rows: await session.tensor("rows", { shape: [4, 2], optimizer, consistency }),
+        table: await session.embedding("table", { dim: 1, optimizer, consistency }),
+      })),
+    );
+    const train = async (): Promise<void> => {
+      for (const { session, tensor, rows, table } of workers) {
+        await Promise.all([tensor.push(ONES), rows.pushRows([1], ONES.subarray(1)), table.push([9], ONES.subarray(2))]);
+        session.clock();
+      }
+    };
+    const ONES = new Float32Array(3).fill(1);
+    const [one, two] = workers;
+    assert.ok(one !== undefined && two !== undefined);
+    const values = async (): Promise<number[]> => [
+      (await one.tensor.pull())[0] as number,
+      (await one.rows.pullRows([1]))[0] as number,
+      (await one.table.pull([9]))[0] as number,
+    ];
+    for (let clock = 0; clock < 6; clock++) await train();
+    const expected = -2 * (1 + 1 + 0.5 + 0.5 + 0.25 + 0.25);
+    assert.deepEqual(await values(), [expected, expected, expected]);
+    for (const parameter of [two.tensor, two.rows, two.table]) {
+      await parameter.configure({ learningRate: 2, schedule: { type: "step", every: 3, factor: 0.5 } });
+    }
+    await train(); // the clock is 6
+    assert.deepEqual(await values(), [expected - 1, expected - 1, expected - 1]);
+  });
+}
+
 test("a tensor begins with the values of the first worker, over blocks and servers, and one restored or trained keeps its own", async () => {
   const checkpointDir = mkdtempSync(join(tmpdir(), "wb-"));
   try {
@@ -210,6 +248,31 @@ test("a gradient that is not finite is refused, and nothing of it is stored", as
   const w = await cluster.session.tensor("w", { shape: [3] });
   await assert.rejects(w.push(Float32Array.of(1, Number.NaN, 1)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
   assert.deepEqual([...(await w.pull())], [0, 0, 0]);
+});
+
+test("what was not finite is counted, whatever became of it: refused here or on a server, skipped, or zeroed", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+  const [one, two] = cluster.sessions as [Session, Session];
+  const long = 300_000; // beyond what a worker looks through
+  const bad = new Float32Array(long).fill(1);
+  bad[7] = Number.NaN;
+  bad[9] = Number.NEGATIVE_INFINITY;
+  const refusing = await one.tensor("refusing", { shape: [long] });
+  await assert.rejects(refusing.push(bad), (error) => isWeighbridgeError(error, "NOT_FINITE"));
+  const same = await two.tensor("refusing", { shape: [long] });
+  assert.deepEqual(await same.nonFinite(), { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 });
+  const table = await one.embedding("table", { dim: 2 });
+  await assert.rejects(table.push([1], bad.subarray(7, 9)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
+  assert.equal((await table.nonFinite()).refusedPushes, 1);
+  for (const [nonFinite, counts, values] of [
+    ["skip", { refusedPushes: 0, skippedPushes: 1, zeroedElements: 0 }, [0, 0, 0, 0]],
+    ["zero", { refusedPushes: 0, skippedPushes: 0, zeroedElements: 2 }, [1, 0, 1, 0]],
+  ] as const) {
+    const rows = await one.embedding(nonFinite, { dim: 4, optimizer: { type: "sum", nonFinite } });
+    await rows.push([5], bad.subarray(6, 10));
+    assert.deepEqual(await rows.nonFinite(), counts);
+    assert.deepEqual([...(await rows.pull([5]))], values);
+  }
 });
 
 test("a NaN anywhere in a gradient is found before any server has a part of it", async () => {

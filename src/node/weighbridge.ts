@@ -15,6 +15,7 @@ export type { InitializerSpec } from "../store/initializers/initializer-spec.ts"
 export type { ParameterSpec } from "../store/parameter-spec.ts";
 export type { ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 export type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
+export type { NonFiniteCounts } from "../store/updaters/updater.ts";
 export type { LinkEncoding, ValueCodecChoice } from "../wire/codecs/link-encoding.ts";
 export type { Fields, FieldType, FieldValues } from "../wire/function-schema.ts";
 export type { RowList } from "../worker/block-rows.ts";

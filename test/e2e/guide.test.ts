@@ -1,4 +1,4 @@
-// guide — Goal: the scripts of the guides to training run as they stand there, and do what they are said to do.
+// guide — Goal: the scripts of the guides run as they stand there, and do what they are said to do.
 
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -26,6 +26,37 @@ class GuideScript implements Disposable {
     rmSync(this.directory, { recursive: true, force: true });
   }
 }
+
+/** Lays the files of a guide down side by side: the scripts that begin with their name. */
+class GuideFiles implements Disposable {
+  readonly directory: string;
+
+  constructor(guide: string, names: readonly string[]) {
+    this.directory = join(ROOT, ".weighbridge", `${guide}-${process.pid}`);
+    mkdirSync(this.directory, { recursive: true });
+    const text = readFileSync(join(ROOT, "docs/guides", guide), "utf8");
+    for (const name of names) {
+      const script = new RegExp(`\`\`\`ts\n// ${name}\n(.*?)\`\`\``, "s").exec(text)?.[1];
+      assert.ok(script !== undefined, `${guide} has ${name}`);
+      writeFileSync(join(this.directory, name), script);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}
+
+test("the guide's function is loaded by the servers, and its script calls it on all of them", async () => {
+  using files = new GuideFiles("functions.md", ["functions.ts", "train.ts"]);
+  await using processes = new Processes();
+  const functions = join(files.directory, "functions.ts");
+  const script = join(files.directory, "train.ts");
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--functions", functions, "--", script]);
+  await job.succeeds(RUN_MS);
+  const norm = 2 * Math.sqrt(1000);
+  for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: ${norm}$`));
+});
 
 test("the guide's own model trains on two servers and two workers", async () => {
   using script = new GuideScript("train-your-own-model.md");

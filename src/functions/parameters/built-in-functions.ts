@@ -14,7 +14,7 @@ import {
   tensorPushRowsEncoded,
 } from "./encoded-tensor-functions.ts";
 import { partialReducePartners, sspInit, sspSync } from "./group-functions.ts";
-import { parameterClear, parameterConfigure, parameterCreate, parameterList } from "./parameter-functions.ts";
+import { parameterClear, parameterConfigure, parameterCreate, parameterList, parameterNonFinite } from "./parameter-functions.ts";
 import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "./raw-rows-functions.ts";
 import { rowsPull } from "./rows-pull.ts";
 import { rowsPush } from "./rows-push.ts";
@@ -42,6 +42,7 @@ export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   parameterConfigure,
   parameterCreate,
   parameterList,
+  parameterNonFinite,
   partialReducePartners,
   rawRowsClaim,
   rawRowsRead,

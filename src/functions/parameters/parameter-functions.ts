@@ -41,6 +41,17 @@ export const parameterConfigure: PsFunction<typeof parameterConfigureRequest, ty
   },
 });
 
+const nonFiniteRequest = { parameter: "u32" } as const;
+const nonFiniteResponse = { refusedPushes: "f64", skippedPushes: "f64", zeroedElements: "f64" } as const;
+/** What was pushed to the parameter on this server and was not finite, since it was made there. */
+export const parameterNonFinite: PsFunction<typeof nonFiniteRequest, typeof nonFiniteResponse> = psFunction({
+  name: "wb/parameter/non-finite",
+  request: nonFiniteRequest,
+  response: nonFiniteResponse,
+  reads: true,
+  handler: ({ parameters }, { parameter }) => ({ ...parameters.get(parameter).nonFinite }),
+});
+
 const parameterListRequest = {} as const;
 const parameterListResponse = { specs: "string" } as const;
 /** The specs of all parameters of this server as a JSON list. */

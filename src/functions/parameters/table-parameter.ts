@@ -14,7 +14,7 @@ import { firstKeyFrom } from "../../keys/key-bound.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { TableStore } from "../../store/table-store.ts";
-import type { Updater } from "../../store/updaters/updater.ts";
+import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
 import { Freshness, type Reading } from "./freshness.ts";
 import { GatheredRows, RoundMemories, type RowsRound } from "./gathered-rows.ts";
 import { checkScale, type Holder, type Kept, keepKeys, type ParameterHost, roomFor } from "./parameter-host.ts";
@@ -262,6 +262,11 @@ export class TableParameter {
   /** A copy that outlives its frame. */
   keep(keys: BigUint64Array): Kept<BigUint64Array> {
     return keepKeys(this.#host.arena, keys);
+  }
+
+  /** What was pushed here and not finite. */
+  get nonFinite(): Readonly<NonFiniteCounts> {
+    return this.#updater.counts;
   }
 
   /** Throws BAD_ARGUMENT. */

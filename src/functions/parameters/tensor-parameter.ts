@@ -13,7 +13,7 @@ import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TensorSpec } from "../../store/parameter-spec.ts";
 import { TensorShape } from "../../store/tensor-shape.ts";
 import { type BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
-import type { Updater } from "../../store/updaters/updater.ts";
+import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { Freshness, type Reading } from "./freshness.ts";
@@ -181,6 +181,11 @@ export class TensorParameter {
   /** A copy that outlives its frame. */
   keep(rows: Uint32Array): Kept<Uint32Array> {
     return keepRows(this.#host.arena, rows);
+  }
+
+  /** What was pushed here and not finite. */
+  get nonFinite(): Readonly<NonFiniteCounts> {
+    return this.#updater.counts;
   }
 
   /** Throws BAD_ARGUMENT. */

@@ -19,7 +19,7 @@ import { verifyCheckpoint } from "./verify-checkpoint.ts";
 const SIZE = 300_000;
 const KEYS = Array.from({ length: 500 }, (_, i) => (BigInt(i) * 0x9e37_79b9_7f4a_7c15n) & (2n ** 64n - 1n));
 
-type Model = { readonly dense: Tensor; readonly sync: Tensor; readonly rows: Tensor; readonly users: Embedding; readonly items: Embedding };
+type Model = Readonly<Record<"dense" | "sync" | "rows", Tensor>> & Readonly<Record<"users" | "items" | "tags", Embedding>>;
 
 async function modelOf(session: Session): Promise<Model> {
   const schedule = { type: "cosine", steps: 40 } as const;
@@ -29,11 +29,12 @@ async function modelOf(session: Session): Promise<Model> {
     rows: await session.tensor("rows", { shape: [40_000, 16], optimizer: { type: "rmsprop", momentum: 0.5 }, init: { type: "he" } }),
     users: await session.embedding("users", { dim: 6, optimizer: { type: "adam" }, versions: true, init: { type: "uniform", seed: 9 } }),
     items: await session.embedding("items", { dim: 3, optimizer: { type: "rowWiseAdagrad" }, consistency: "bsp" }),
+    tags: await session.embedding("tags", { dim: 2, optimizer: { type: "lazyAdam" } }), // one count of steps for the whole table
   };
 }
 
 /** One iteration of one worker, the same whenever and wherever it is done. */
-async function train({ dense, sync, rows, users, items }: Model, rank: number, clock: number): Promise<void> {
+async function train({ dense, sync, rows, users, items, tags }: Model, rank: number, clock: number): Promise<void> {
   const wave = (length: number, of: number): Float32Array => Float32Array.from({ length }, (_, i) => Math.sin(i * 0.37 + clock + of));
   const some = KEYS.filter((_, i) => (i + clock) % 3 === 0);
   await Promise.all([
@@ -42,6 +43,7 @@ async function train({ dense, sync, rows, users, items }: Model, rank: number, c
     rows.pushRows([clock, 39_999, 17], wave(48, 2)),
     users.push(some, wave(some.length * 6, 3)),
     items.push(some, wave(some.length * 3, rank)),
+    tags.push(some, wave(some.length * 2, 4)),
   ]);
 }
 
@@ -57,8 +59,8 @@ async function trainAll(sessions: readonly Session[], models: readonly Model[], 
   }
 }
 
-async function stateOf({ dense, sync, rows, users, items }: Model): Promise<readonly Float32Array[]> {
-  return await Promise.all([dense.pull(), sync.pull(), rows.pull(), users.pull(KEYS), items.pull(KEYS)]);
+async function stateOf({ dense, sync, rows, users, items, tags }: Model): Promise<readonly Float32Array[]> {
+  return await Promise.all([dense.pull(), sync.pull(), rows.pull(), users.pull(KEYS), items.pull(KEYS), tags.pull(KEYS)]);
 }
 
 async function start(servers: number, folder: string, restore?: string): Promise<{ cluster: EmbeddedCluster; models: Model[] }> {
@@ -128,7 +130,7 @@ test("every worker restores a running cluster by its session; a changed rate and
       { step: 3, clock: 3 },
     ],
   );
-  assert.deepEqual(restored[0]?.parameters, ["dense", "layer/sync", "rows", "users", "items"]);
+  assert.deepEqual(restored[0]?.parameters, ["dense", "layer/sync", "rows", "users", "items", "tags"]);
   assert.equal(cluster.sessions[1]?.clocks, 3);
   const taken = await cluster.session.checkpoint();
   await using second = await CheckpointReader.open(taken.path);

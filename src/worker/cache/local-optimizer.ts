@@ -10,7 +10,7 @@ import type { Arena } from "../../kernel/arena.ts";
 import type { OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { CONSTANT_SCHEDULE } from "../../store/updaters/learning-rate-schedule.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
-import { Updater } from "../../store/updaters/updater.ts";
+import { type NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
 
 export class LocalOptimizer {
   /** Whether own updates can be applied to copies of rows. */
@@ -27,6 +27,11 @@ export class LocalOptimizer {
   /** Whether gradients may count, as the server would decide: throws NOT_FINITE for "refuse", gives false for "skip", zeroes for "zero". */
   admit(gradients: number, floatCount: number): boolean {
     return this.#updater.admit(gradients, floatCount);
+  }
+
+  /** What was not finite so far. */
+  get nonFinite(): Readonly<NonFiniteCounts> {
+    return this.#updater.counts;
   }
 
   /** What servers multiply gradients with now. */

@@ -93,9 +93,9 @@ export class RowCache {
   }
 
   get statistics(): CacheStatistics {
-    const { counters, cached, pending } = this.#state;
+    const { counters, cached, pending, optimizer } = this.#state;
     const [rowsCached, rowsPending] = this.#isClosed ? [0, 0] : [cached.rowCount, pending.rowCount];
-    return { ...counters, rowsCached, rowsPending };
+    return { ...counters, ...optimizer.nonFinite, rowsCached, rowsPending };
   }
 
   /** Fills `into`, a row for each of `keys` (H1). */
