@@ -10,6 +10,9 @@ import { type Options, parseOptions, USAGE } from "./options.ts";
 import { formatLine, formatTable, type Line } from "./report.ts";
 import { groupsOf, runGroup, runMemoryCase } from "./session.ts";
 
+/** As of every command of ours. */
+const USAGE_EXIT_CODE = 2;
+
 async function run({ effort, caseNames, regimes, rawOnly, jsonFile }: Options): Promise<void> {
   const startedAt = performance.now();
   const lines: Line[] = [];
@@ -43,11 +46,30 @@ function progress(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
-try {
-  const args = process.argv.slice(2);
-  if (args.includes("--help") || args.includes("-h")) console.log(USAGE);
-  else await run(parseOptions(args));
-} catch (error) {
-  progress(`bench: ${reason(error)}`);
-  process.exitCode = 1;
+/** Undefined when they make no sense, which was said then. */
+function readOptions(args: readonly string[]): Options | undefined {
+  try {
+    return parseOptions(args);
+  } catch (error) {
+    progress(`bench: ${reason(error)}`);
+    return undefined;
+  }
 }
+
+async function main(args: readonly string[]): Promise<number> {
+  if (args.includes("--help") || args.includes("-h")) {
+    console.log(USAGE);
+    return 0;
+  }
+  const options = readOptions(args);
+  if (options === undefined) return USAGE_EXIT_CODE;
+  try {
+    await run(options);
+    return 0;
+  } catch (error) {
+    progress(`bench: ${reason(error)}`);
+    return 1;
+  }
+}
+
+process.exitCode = await main(process.argv.slice(2));

@@ -9,26 +9,39 @@ const POLL_MS = 1000;
 const NPM_COMMANDS: ReadonlySet<string> = new Set(["start", "exec"]);
 
 export type Surroundings = {
+  /** Under which of npm's commands this one runs. */
   readonly npmCommand: string | undefined;
   readonly parentPid: () => number;
   readonly onGone: (starter: string) => void;
+  /** Calls `poll` now and then; returns what ends that. */
+  readonly every: (poll: () => void) => () => void;
 };
 
 /** Does not keep the process alive. */
 export function watchStarter(surroundings: Partial<Surroundings> = {}): void {
-  const { npmCommand = process.env.npm_command, parentPid = () => process.ppid, onGone = endSoon } = surroundings;
+  const { npmCommand, parentPid, onGone, every } = { ...REAL, ...surroundings };
   if (process.channel !== undefined && process.channel !== null) {
     process.once("disconnect", () => onGone("the command that started this one"));
     process.channel.unref(); // The listener holds the process otherwise.
   }
   if (npmCommand === undefined || !NPM_COMMANDS.has(npmCommand)) return;
   const before = parentPid();
-  const timer = setInterval(() => {
+  const stop = every(() => {
     if (parentPid() === before) return;
-    clearInterval(timer);
+    stop();
     onGone("npm");
-  }, POLL_MS).unref();
+  });
 }
+
+const REAL: Surroundings = {
+  npmCommand: process.env.npm_command,
+  parentPid: () => process.ppid,
+  onGone: endSoon,
+  every: (poll) => {
+    const timer = setInterval(poll, POLL_MS).unref();
+    return () => clearInterval(timer);
+  },
+};
 
 /** As if the starter had passed a signal on; a command that does not heed it ends all the same. */
 function endSoon(starter: string): void {

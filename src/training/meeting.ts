@@ -43,13 +43,14 @@ export class Meeting {
 
   /** This worker is there from now on; it may leave, and come again. `idleMs`: how long one ask waits for the others. */
   static async open(session: Session, meeting: MeetingName, wait: WaitOptions, idleMs: number = IDLE_MS): Promise<Meeting> {
-    const { clocks, rank, workerCount: rows } = session;
+    const { clocks, rank, workerCount: partCount } = session;
     const { name, epoch } = meeting;
-    const options = { dim: ROW_FLOATS, rows, optimizer: { type: "assign" }, consistency: "asp" } as const;
+    // Not as many rows as there are workers: a training may go on from its checkpoint with more or fewer of them.
+    const options = { dim: ROW_FLOATS, optimizer: { type: "assign" }, consistency: "asp" } as const;
     const presence = await session.embedding(`${name}.meeting`, options, wait);
     await presence.push([rank], Float32Array.of(epoch + 1, Math.floor(clocks / HALF), clocks % HALF), wait); // A1
     const { deadlineMs = Infinity } = wait;
-    const units = { epoch, batchCount: 1, partCount: rows, assignment: "even", idleMs: Math.min(idleMs, deadlineMs / 4) } as const;
+    const units = { epoch, batchCount: 1, partCount, assignment: "even", idleMs: Math.min(idleMs, deadlineMs / 4) } as const;
     const feed = await session.units(`${name}.meeting`, units, wait);
     return new Meeting(session, meeting, wait, { presence, feed });
   }

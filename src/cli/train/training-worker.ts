@@ -61,7 +61,7 @@ export class TrainingWorker implements TrainingRole {
       session,
       isSpeaker,
       isWhole: () => aliveRanks(office).length === this.#plan.workers,
-      meet: (epoch) => alignClocks(session, { name: "saved", epoch: epoch - 1 }, { deadlineMs: END_MS }),
+      meet: (name, epoch) => alignClocks(session, { name, epoch: epoch - 1 }, { deadlineMs: END_MS }),
       onSaved: (path, { epoch }) => sendReport({ kind: "checkpoint", path, epoch }),
       onFailed: (error) => process.stderr.write(`no checkpoint was saved ${this.#position}: ${causeOf(error)}\n`),
     });
