@@ -4,7 +4,7 @@
 //         0      64   zeros that are never written: address 0 means "nowhere"
 //        64      16   frontier u32, end u32, used bytes u64
 //        80      40   the update in hand (optimizers/job.as.ts)
-//       120       4   up to where pages ahead of the frontier were touched
+//       120       8   up to where pages ahead of the frontier were touched; what was loaded only to be in the cache
 //       128     400   heads of the allocator's free lists, u32 for each size class
 //       576     128   masks of 0 to 15 bytes, u64 each, for keys that are decoded
 //      1024    2560   hashes (u64), buckets, rows of the batch in hand and the indexes that are still open (u32), BATCH of each
@@ -20,6 +20,8 @@ export const USED: usize = 72;
 export const UPDATE_JOB: usize = 80;
 /** Everything below is in memory, as far as the allocator knows. */
 export const TOUCHED: usize = 120;
+/** Only written, so that no compiler drops the loads that bring lines into the cache. */
+export const LISTED_TOUCHED: usize = 124;
 export const FREE_LISTS: usize = 128;
 
 export const BYTE_MASKS: usize = 576;

@@ -12,8 +12,8 @@ export { scatterFloats, selectTopK } from "./codec-top-k.as";
 export { packWords, unpackWords } from "./codec-words.as";
 export { createTable, destroyTable } from "./table.as";
 export {
-  addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherRows, hasCertainRoom, insertRows, keysAhead, listRows,
-  removeRows, rowCount, setWords, tableBytes,
+  addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherListedRows, gatherRows, hasCertainRoom, insertRows, keysAhead,
+  listRows, removeRows, rowCount, setWords, tableBytes,
 } from "./rows.as";
 export { findDuplicates, sumDuplicates } from "./duplicates.as";
 export { gatherByIndex, mixKeys, partitionKeys, scatterByIndex } from "./partition.as";

@@ -9,7 +9,7 @@
 // R2. The scratch lists in the first page serve one call at a time; nothing in them outlives it.
 
 import { certainRoom } from "./allocator.as";
-import { BATCH, BATCH_BUCKETS, BATCH_HASHES, BATCH_OPEN, BATCH_ROWS, DONE, KEY_MISSING, NO_ROOM } from "./layout.as";
+import { BATCH, BATCH_BUCKETS, BATCH_HASHES, BATCH_OPEN, BATCH_ROWS, DONE, KEY_MISSING, LISTED_TOUCHED, NO_ROOM } from "./layout.as";
 import {
   CHUNK_BYTES, KEY_BYTES, SLAB_BYTES_MAX, SLOT_LAST, Segment, Table,
   find, hashOf, homeBucket, insert, listSegment, nextSegmentIndex, remove, rowInSlot, secondBucket, segmentOf, slotsWithTag, tagOf,
@@ -285,6 +285,18 @@ export function gatherRows(t: Table, keys: usize, n: u32, out: usize): u32 {
     out += <usize>count * payloadBytes;
   }
   return missing;
+}
+
+export function gatherListedRows(rows: usize, keys: usize, n: u32, payloadBytes: u32, out: usize): i32 {
+  let touched: u32 = 0;
+  for (let from: u32 = 0; from < n; from += BATCH, rows += BATCH << 2, keys += BATCH << 3) {
+    const count = min(BATCH, n - from);
+    touched += touchRows(rows, count, KEY_BYTES + payloadBytes);
+    for (let i: usize = 0; i < count; i++) if (load<u64>(<usize>load<u32>(rows + (i << 2))) != keyAt(keys, i)) return <i32>(from + <u32>i);
+    for (let i: usize = 0; i < count; i++, out += payloadBytes) copyPayload(out, <usize>load<u32>(rows + (i << 2)), payloadBytes);
+  }
+  store<u32>(LISTED_TOUCHED, touched);
+  return -1;
 }
 
 export function setWords(t: Table, keys: usize, n: u32, word: u32): void {

@@ -171,6 +171,7 @@ test("answers by reference are held until they have left, then all memory is bac
   await ask(block(1));
   const rows = Array.from({ length: 2000 }, (_, i) => BigInt(1000 + i));
   await ask(push(rows, new Array<number>(2000).fill(4)));
+  for (let times = 0; times < 2; times++) await ask(pull(rows, 1)); // from then on the store remembers where they lie
   const used = arena.usedBytes;
   await asker.request({ functionId: KV_PULL, flags: PIECE, args: [1, BLOCK_FLOATS, 0], payload: payload([5n]) });
   await asker.request(pull(rows, 1));

@@ -228,6 +228,31 @@ for (const { name, shared, open } of IMPLEMENTATIONS) {
       assert.equal(check([0xffff_ffffn, 0x1_0000_0000n]), -1);
     });
 
+    test("gatherListedRows gathers what gatherRows does, and says which row is not its key's", () => {
+      const arena = new Arena({ bytesMax: 4 * MIB, shared });
+      const kernels = open(arena);
+      for (const width of [1, 3, 16, 64, 65, 200]) {
+        const payloadBytes = width * 4;
+        const table = kernels.createTable({ payloadBytes, secret: SECRET });
+        const keys = putKeys(arena, [...consecutive(5, 400), 0n, 2n ** 64n - 1n]);
+        const keyCount = 402;
+        const values = putFloats(arena, randomFloats(width, keyCount * width));
+        kernels.addRows(table, keys, keyCount, values);
+        const rows = arena.allocate(keyCount * 4);
+        kernels.findRows(table, keys, keyCount, rows);
+        const out = putFloats(arena, randomFloats(1, keyCount * width));
+        assert.equal(kernels.gatherListedRows(rows, keys, keyCount, payloadBytes, out), -1);
+        assert.deepEqual(readWords(arena, out, keyCount * width), readWords(arena, values, keyCount * width));
+        assert.equal(kernels.gatherListedRows(rows, keys, 0, payloadBytes, out), -1);
+        for (const wrong of [0, 1, 127, 128, 301, 401]) {
+          const [row, other] = [arena.words[rows / 4 + wrong]!, arena.words[rows / 4 + ((wrong + 1) % keyCount)]!];
+          arena.words[rows / 4 + wrong] = other;
+          assert.equal(kernels.gatherListedRows(rows, keys, keyCount, payloadBytes, out), wrong);
+          arena.words[rows / 4 + wrong] = row;
+        }
+      }
+    });
+
     test("findOtherWord and setWords see the first word of a payload only where there is a row", () => {
       const arena = new Arena({ bytesMax: MIB, shared });
       const kernels = open(arena);

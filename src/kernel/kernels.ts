@@ -78,6 +78,11 @@ export interface Kernels {
   addKnownRows(table: number, keys: number, keyCount: number, values: number): Status;
   /** out = the payloads one after the other, zeros for a key without a row. Inserts nothing. Returns how many have none. */
   gatherRows(table: number, keys: number, keyCount: number, out: number): number;
+  /**
+   * `gatherRows` of keys whose rows are listed, as `findRows` listed them: all are live rows of one table with this payload, but perhaps other
+   * keys'. Returns the index of the first that is, and leaves `out` half written; -1 when all were right.
+   */
+  gatherListedRows(rows: number, keys: number, keyCount: number, payloadBytes: number, out: number): number;
   /** Sets the first u32 of the payload of every key that has a row. */
   setWords(table: number, keys: number, keyCount: number, word: number): void;
   /** The index of the first key whose row's first payload u32 is not `word`; keys without a row pass. -1 when there is none. */

@@ -142,6 +142,15 @@ export class PlainKernels implements Kernels {
     return missing;
   }
 
+  gatherListedRows(rows: number, keys: number, keyCount: number, payloadBytes: number, out: number): number {
+    for (let i = 0; i < keyCount; i++) {
+      const row = this.#arena.words[rows / 4 + i]!;
+      if (this.#key(row, 0) !== this.#key(keys, i)) return i;
+      this.copy(out + i * payloadBytes, row + ROW_KEY_BYTES, payloadBytes);
+    }
+    return -1;
+  }
+
   setWords(table: number, keys: number, keyCount: number, word: number): void {
     for (let i = 0; i < keyCount; i++) {
       const row = this.findRow(table, keys + i * KEY_BYTES);

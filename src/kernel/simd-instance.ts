@@ -85,6 +85,7 @@ export type SimdExports = {
   addRows(table: number, keys: number, keyCount: number, values: number): number;
   addKnownRows(table: number, keys: number, keyCount: number, values: number): number;
   gatherRows(table: number, keys: number, keyCount: number, out: number): number;
+  gatherListedRows(rows: number, keys: number, keyCount: number, payloadBytes: number, out: number): number;
   setWords(table: number, keys: number, keyCount: number, word: number): void;
   findOtherWord(table: number, keys: number, keyCount: number, word: number): number;
   removeRows(table: number, keys: number, keyCount: number): number;

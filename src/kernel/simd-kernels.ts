@@ -21,6 +21,7 @@ export class SimdKernels implements Kernels {
   readonly addRows: Kernels["addRows"];
   readonly addKnownRows: Kernels["addKnownRows"];
   readonly gatherRows: Kernels["gatherRows"];
+  readonly gatherListedRows: Kernels["gatherListedRows"];
   readonly setWords: Kernels["setWords"];
   readonly findOtherWord: Kernels["findOtherWord"];
   readonly removeRows: Kernels["removeRows"];
@@ -47,6 +48,7 @@ export class SimdKernels implements Kernels {
     this.addRows = module.addRows as Kernels["addRows"];
     this.addKnownRows = module.addKnownRows as Kernels["addKnownRows"];
     this.gatherRows = module.gatherRows;
+    this.gatherListedRows = module.gatherListedRows;
     this.setWords = module.setWords;
     this.findOtherWord = module.findOtherWord;
     this.removeRows = module.removeRows;

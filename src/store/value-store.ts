@@ -17,6 +17,7 @@ import { DONE, type Kernels, NO_ROOM, ROW_KEY_BYTES } from "../kernel/kernels.ts
 import { copyKeys } from "./copy-keys.ts";
 import { type BlockHold, blockCountOf, blockFloatsOf, type LargeValue } from "./large-value.ts";
 import { LargeValues } from "./large-values.ts";
+import { LISTED_KEYS_MIN, RowMemory } from "./row-memory.ts";
 import { checkLengths, FLOAT_BYTES, KEY_BYTES, keyText, runEnd, type ValueBatch, widthAt, withoutZeroLengths } from "./value-batch.ts";
 import type { Pull, PullVariable, Push, PushBlock, PushVariable } from "./value-requests.ts";
 
@@ -43,11 +44,13 @@ export class ValueStore {
   #soleTable = 0;
   #widths = 0;
   #large: LargeValues | undefined;
+  readonly #rows: RowMemory;
   #closed = false;
 
   constructor(options: ValueStoreOptions) {
     this.#arena = options.arena;
     this.#kernels = options.kernels;
+    this.#rows = new RowMemory(options.arena, options.kernels);
     this.#secret = options.secret ?? crypto.getRandomValues(new BigUint64Array(1))[0]!;
   }
 
@@ -58,7 +61,7 @@ export class ValueStore {
 
   /** Arena bytes of all keys, values and indexes. */
   get usedBytes(): number {
-    let bytes = this.#large?.usedBytes ?? 0;
+    let bytes = (this.#large?.usedBytes ?? 0) + this.#rows.usedBytes;
     for (const table of this.#tables.values()) bytes += this.#kernels.tableBytes(table);
     return this.#widths === 0 ? bytes : bytes + this.#kernels.tableBytes(this.#widths);
   }
@@ -106,6 +109,7 @@ export class ValueStore {
   /** Writes `width` floats for each key. Throws VALUE_LENGTH. */
   pull(pull: Pull): void {
     const { keys, keyCount, width, out } = pull;
+    if (keyCount >= LISTED_KEYS_MIN && this.#pullListed(pull)) return;
     if (width === this.#soleWidth) this.#kernels.gatherRows(this.#soleTable, keys, keyCount, out);
     else this.#pullRun(keys, keyCount, width, out);
   }
@@ -160,6 +164,7 @@ export class ValueStore {
 
   /** Frees everything; blocks that are held stay readable until their release. The store is of no use afterwards. */
   close(): void {
+    this.#rows.forget();
     for (const table of this.#tables.values()) this.#kernels.destroyTable(table);
     if (this.#widths !== 0) this.#kernels.destroyTable(this.#widths);
     this.#large?.close();
@@ -286,6 +291,7 @@ export class ValueStore {
 
   /** Undoes `#insertKeys` and `#reserveBlocks`, as far as they came: the new keys are those whose width is still 0. */
   #takeBack(batch: ValueBatch): void {
+    this.#rows.forget();
     for (let i = 0; i < batch.keyCount; i++) {
       const key = batch.keys + i * KEY_BYTES;
       const row = this.#kernels.findRow(this.#widths, key);
@@ -343,6 +349,12 @@ export class ValueStore {
     if (value === undefined) this.#requireWidth(key, 1, width);
     else if (value.width !== width) throw this.#otherWidth(key, 0, value.width, width);
     return value;
+  }
+
+  /** A list that was pulled before: its rows are known. */
+  #pullListed({ keys, keyCount, width, out }: Pull): boolean {
+    const table = this.#tables.get(width);
+    return table !== undefined && this.#rows.pull({ table, payloadBytes: width * FLOAT_BYTES, keys, keyCount, out });
   }
 
   #pullRun(keys: number, keyCount: number, width: number, out: number): void {

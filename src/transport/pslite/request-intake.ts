@@ -7,16 +7,16 @@ import { dtypeBits, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTE
 import { variableSpans } from "../../wire/kv-spans.ts";
 import type { PartFate, PartSink } from "../../wire/pslite/zmtp-reader.ts";
 import type { Envoy } from "./envoy.ts";
+import type { KnownList, ListMemory } from "./list-memory.ts";
 import { COPY_BYTES_MAX } from "./message-batch.ts";
 import type { Served } from "./serves.ts";
-import { type KnownWidth, listNumber, type WidthMemory } from "./width-memory.ts";
 
 /** So many keys of a pull fit a frame. */
 export const PULL_KEYS_MAX: number = PAYLOAD_BYTES_MAX / KEY_BYTES;
 
 export class RequestIntake implements PartSink {
   readonly #envoy: Envoy;
-  readonly #widths: WidthMemory;
+  readonly #lists: ListMemory;
   #served: Served | undefined;
   #hasLens = false;
   #partIndex = 0;
@@ -25,6 +25,8 @@ export class RequestIntake implements PartSink {
   #keys: Uint8Array = new Uint8Array(KEY_BYTES);
   #scratch: Uint8Array = new Uint8Array(KEY_BYTES);
   #keyCount = 0;
+  /** Of a pull: its list, if it was pulled before. */
+  #known: KnownList | undefined;
   /** With lens: the values. */
   #values: Uint8Array = new Uint8Array(0);
   /** Values per key, and what of them the next frame begins with. */
@@ -33,9 +35,9 @@ export class RequestIntake implements PartSink {
   #offset = 0;
   #frameIndex = 0;
 
-  constructor(envoy: Envoy, widths: WidthMemory) {
+  constructor(envoy: Envoy, lists: ListMemory) {
     this.#envoy = envoy;
-    this.#widths = widths;
+    this.#lists = lists;
   }
 
   begun(served: Served, hasLens: boolean): this {
@@ -94,15 +96,14 @@ export class RequestIntake implements PartSink {
   #takeKeys(served: Served, bytes: Uint8Array, at: number, byteCount: number): void {
     this.#keyCount = byteCount / KEY_BYTES;
     served.keyCount = this.#keyCount;
-    if (served.pull) {
-      served.keys = bytes.slice(at, at + byteCount);
-      this.#keys = served.keys;
-      return;
-    }
     if (this.#scratch.length < byteCount) this.#scratch = new Uint8Array(byteCount);
     this.#keys = this.#scratch;
     if (byteCount === KEY_BYTES) for (let i = 0; i < KEY_BYTES; i++) this.#keys[i] = bytes[at + i] as number;
     else this.#keys.set(bytes.subarray(at, at + byteCount));
+    if (!served.pull) return;
+    const keys = this.#keys.subarray(0, byteCount);
+    this.#known = this.#lists.find(keys, served);
+    served.keys = this.#known?.keys ?? keys.slice(); // arrays of this size are dear: collecting them stops the node and takes a core from others
   }
 
   /** Opens the request: so many frames are to be answered. */
@@ -124,8 +125,7 @@ export class RequestIntake implements PartSink {
   }
 
   #pull(served: Served): void {
-    served.list = listNumber(served.keys, served.app, served.dtype);
-    const known = this.#widths.find(served.list);
+    const known = this.#known;
     if (known === undefined || (known.width === 1 && this.#keyCount > keysPerFrame(served.elementBytes))) this.pullUnknown(served);
     else this.#pullKnown(served, known);
   }
@@ -145,7 +145,7 @@ export class RequestIntake implements PartSink {
   }
 
   /** As a worker of ours would pull: it knows how long the values are. */
-  #pullKnown(served: Served, { width, lens }: KnownWidth): void {
+  #pullKnown(served: Served, { width, lens }: KnownList): void {
     const { keyCount, keys, elementBytes } = served;
     const valueBytes = width * elementBytes;
     const isLong = valueBytes >= LARGE_VALUE_BYTES;

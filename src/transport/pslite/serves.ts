@@ -16,9 +16,9 @@ import { dtypeOfPsType, PsType } from "../../wire/pslite/data-type.ts";
 import type { PsMeta } from "../../wire/pslite/ps-meta.ts";
 import type { PartSink } from "../../wire/pslite/zmtp-reader.ts";
 import type { Awaiting, Envoy } from "./envoy.ts";
+import { ListMemory } from "./list-memory.ts";
 import { COPY_BYTES_MAX } from "./message-batch.ts";
 import { bad, PULL_KEYS_MAX, RequestIntake } from "./request-intake.ts";
-import { WidthMemory } from "./width-memory.ts";
 import type { WrittenFrame } from "./written-frames.ts";
 
 const ID_MAX = 0xffff;
@@ -26,7 +26,7 @@ const TWO_32 = 2 ** 32;
 
 export class Serves {
   readonly envoy: Envoy;
-  readonly widths: WidthMemory = new WidthMemory();
+  readonly lists: ListMemory = new ListMemory();
   readonly #intake: RequestIntake;
   /** The response that is being written (S3), and what waits for its end. */
   #current: Served | undefined;
@@ -34,7 +34,7 @@ export class Serves {
 
   constructor(envoy: Envoy) {
     this.envoy = envoy;
-    this.#intake = new RequestIntake(envoy, this.widths);
+    this.#intake = new RequestIntake(envoy, this.lists);
   }
 
   /** A request of the node. Returns what takes its parts. */
@@ -61,7 +61,7 @@ export class Serves {
 
   /** The guess was wrong: asks again without one. */
   pullAgain(served: Served): void {
-    this.widths.forget(served.list);
+    this.lists.forget(served.keys, served);
     this.#intake.pullUnknown(served);
     this.envoy.flushSoon();
   }
@@ -108,7 +108,7 @@ export class Served implements Awaiting {
   readonly dtype: number;
   readonly elementBytes: number;
   readonly functionId: number;
-  /** Of a pull; needed for the response. */
+  /** Of a pull; needed for the response, and the same until it has left. */
   keys: Uint8Array = NOTHING;
   keyCount = 0;
   /** Lens that came with the request, to be given back with it. */
@@ -118,8 +118,6 @@ export class Served implements Awaiting {
   left = 0;
   /** Number of the first frame. */
   first = 0;
-  /** Of a pull: which list of keys it is about. */
-  list = 0;
   readonly #serves: Serves;
   readonly #simple: boolean;
   #failure: Uint8Array | undefined;
@@ -328,7 +326,7 @@ export class Served implements Awaiting {
     if (this.#seenLens === undefined) return;
     this.#seenLens.set(lens, this.#seenBytes);
     this.#seenBytes += lens.length;
-    if (this.#seenBytes === this.#seenLens.length) this.#serves.widths.learn(this.list, this.#seenLens);
+    if (this.#seenBytes === this.#seenLens.length) this.#serves.lists.learn(this.keys, this.#seenLens, this);
   }
 
   /** Keeps a copy of a frame of the answer until all are there. */
