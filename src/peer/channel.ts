@@ -132,8 +132,8 @@ export class Channel {
   // Links.
 
   /** A link with this node is open: what was not answered leaves again on it (N2). */
-  attach(link: Link): void {
-    this.#writer.attach(link);
+  attach(link: Link, takesRuns = false): void {
+    this.#writer.attach(link, takesRuns);
   }
 
   /** The link is gone. Calls stay; answers are dropped, since the other side asks again. */

@@ -164,7 +164,7 @@ export class Connection implements LinkReader, FrameSink {
       this.#buffer = this.#host.readBuffers.take();
       this.#reader.moveTo(this.#buffer); // H3
       if (reply !== undefined) this.sendHello(reply);
-      channel.attach(this.link);
+      channel.attach(this.link, hello.takesRuns === true);
     } catch (thrown) {
       this.#host.metrics.badHellos++;
       this.#problem = thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });

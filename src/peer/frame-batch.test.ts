@@ -4,7 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { StubLink } from "../testing/stub-link.ts";
-import { FRAME_ALIGN, FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
+import { FRAME_ALIGN, FrameHeader, HEADER_BYTES, Kind, RUN_MORE_MAX } from "../wire/frame.ts";
+import { FrameReader, READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import { FrameBatch, PagePool } from "./frame-batch.ts";
 
 function headerOf(request: number, payloadBytes: number): FrameHeader {
@@ -102,4 +103,94 @@ test("the pool keeps a few pages and lets the rest go", () => {
   for (const page of pages) pool.give(page);
   const kept = Array.from({ length: 40 }, () => pool.take()).filter((page) => pages.includes(page));
   assert.equal(kept.length, 16);
+});
+
+type Seen = { readonly header: FrameHeader; readonly payload: Uint8Array };
+
+/** What a reader makes of the batch. */
+function readBack(batch: FrameBatch): Seen[] {
+  const seen: Seen[] = [];
+  const reader = new FrameReader(
+    {
+      destination: () => undefined,
+      frame: (header, bytes, at) => {
+        const copy = new FrameHeader();
+        copy.copyFrom(header);
+        seen.push({ header: copy, payload: bytes.slice(at, at + header.payloadBytes) });
+      },
+    },
+    new Uint8Array(READ_BUFFER_BYTES),
+  );
+  const taken = batch.take();
+  for (const chunk of taken.chunks) {
+    reader.view().set(chunk);
+    reader.received(chunk.length);
+  }
+  taken.flushed();
+  return seen;
+}
+
+function runningBatch(): FrameBatch {
+  const batch = new FrameBatch(new PagePool());
+  batch.takesRuns = true;
+  return batch;
+}
+
+test("small frames that are alike share a header where the reader takes runs (B3)", () => {
+  const batch = runningBatch();
+  for (let i = 0; i < 300; i++) {
+    const header = headerOf(i + 1, 12);
+    header.stamp = 50 + i;
+    header.arg3 = i;
+    const at = batch.begin(header, 12);
+    batch.page.bytes.set(bytesFrom(i, 12), at);
+  }
+  assert.equal(batch.byteCount, HEADER_BYTES + 300 * 16);
+  const seen = readBack(batch);
+  assert.deepEqual(
+    seen.map(({ header: { request, stamp, arg3 } }) => [request, stamp, arg3]),
+    Array.from({ length: 300 }, (_, i) => [i + 1, 50 + i, i]),
+  );
+  for (const [i, { payload }] of seen.entries()) assert.deepEqual(payload, bytesFrom(i, 12));
+});
+
+test("a run ends with what is not like it: another number, size or kind, and what is attached", () => {
+  const batch = runningBatch();
+  const sizes = [12, 12, 8, 8, 200, 200, 0, 0, 12];
+  for (const [i, size] of sizes.entries()) {
+    const header = headerOf(i + 1, size);
+    header.arg3 = i;
+    const at = batch.begin(header, size);
+    batch.page.bytes.set(bytesFrom(i, size), at);
+  }
+  appendAttached(batch, sizes.length + 1, bytesFrom(9, 12));
+  for (const kind of [Kind.FAILURE, Kind.FAILURE, Kind.NOTICE, Kind.NOTICE]) {
+    const header = headerOf(batch.byteCount, 0);
+    header.kind = kind;
+    batch.begin(header, 0);
+  }
+  const payloadBytes = 16 + 16 + 8 + 8 + 200 + 200 + 16 + 16;
+  assert.equal(batch.byteCount, payloadBytes + (6 + 1 + 4) * HEADER_BYTES, "runs of 12, 8 and 0 bytes; 200 bytes are not small");
+  assert.deepEqual(
+    readBack(batch).map(({ header }) => header.payloadBytes),
+    [...sizes, 12, 0, 0, 0, 0],
+  );
+});
+
+test("the longest run is followed by another one, and so is one at the end of a page or of a batch", () => {
+  for (const size of [0, 128]) {
+    const batch = runningBatch();
+    const count = 2 * (RUN_MORE_MAX + 1) + 1;
+    for (let i = 0; i < count; i++) {
+      const header = headerOf(i + 1, size);
+      header.arg3 = i;
+      batch.begin(header, size);
+    }
+    assert.deepEqual(
+      readBack(batch).map(({ header }) => header.request),
+      Array.from({ length: count }, (_, i) => i + 1),
+    );
+    batch.begin(Object.assign(headerOf(count + 1, 0), { arg3: count }), 0);
+    assert.equal(batch.byteCount, HEADER_BYTES);
+  }
 });

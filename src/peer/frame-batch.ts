@@ -4,14 +4,26 @@
 // Invariants:
 //   B1. Frames start at multiples of 8 in the page, and in the stream.
 //   B2. A page is written to again only after the write that carried it was flushed.
+//   B3. Where the reader takes runs, a small frame that is like the one right before it joins it in a run (wire/frame-run.ts).
 
 import { assert } from "../base/assert.ts";
-import { encodeHeader, type FrameHeader, HEADER_BYTES, paddedBytes } from "../wire/frame.ts";
+import {
+  encodeHeader,
+  FrameHeader,
+  HEADER_BYTES,
+  Kind,
+  lengthenRun,
+  paddedBytes,
+  RUN_MORE_MAX,
+  RUN_PAYLOAD_BYTES_MAX,
+} from "../wire/frame.ts";
+import { continuesRun, stepRun } from "../wire/frame-run.ts";
 
 const PAGE_BYTES = 128 * 1024;
 /** Payloads up to this size are copied into the page: cheaper than one more chunk in the write. */
 export const INLINE_BYTES_MAX: number = 4 * 1024;
 const PADDING = new Uint8Array(8);
+const NOWHERE = -1;
 
 /** Staging memory, seen as every type that is copied into it. */
 export class Page {
@@ -96,6 +108,12 @@ export class FrameBatch {
   /** Bytes of the page that are in use, and from where on they are not yet a chunk. */
   #fill = 0;
   #sealed = 0;
+  /** The header of the last frame, as long as another one may join it in a run; and where it lies in the page. */
+  readonly #last = new FrameHeader();
+  #lastAt = NOWHERE;
+  #lastMore = 0;
+  /** Whether whoever reads this takes runs. */
+  takesRuns = false;
 
   constructor(pool: PagePool) {
     this.#pool = pool;
@@ -112,18 +130,43 @@ export class FrameBatch {
   }
 
   /**
-   * Writes the header and reserves `inlineBytes` behind it in the page. Returns their byte offset: a multiple of 8.
+   * Writes the header, unless the frame joins a run, and reserves `inlineBytes` behind it in the page. Returns their byte offset: a multiple of 8.
    * That is the whole payload, or a multiple of 8 bytes and the rest is attached right away and padded.
    */
   begin(header: FrameHeader, inlineBytes: number): number {
     const padded = paddedBytes(inlineBytes);
+    if (this.takesRuns && this.#joinsRun(header, inlineBytes, padded)) {
+      const joined = this.#fill;
+      this.#fill = joined + padded;
+      this.#taken.byteCount += padded;
+      return joined;
+    }
     assert(HEADER_BYTES + padded <= PAGE_BYTES, "what is inline fits a page");
     if (this.#fill + HEADER_BYTES + padded > this.#page.bytes.length) this.#turnPage();
     const at = this.#fill;
     encodeHeader(header, this.#page.words, at >> 2);
+    if (this.takesRuns) this.#mayOpenRun(header, inlineBytes, at);
     this.#fill = at + HEADER_BYTES + padded;
     this.#taken.byteCount += HEADER_BYTES + padded;
     return at + HEADER_BYTES;
+  }
+
+  /** Whether the frame needs no header, because it joins the last one in a run (B3). */
+  #joinsRun(header: FrameHeader, inlineBytes: number, padded: number): boolean {
+    const last = this.#last;
+    if (this.#lastAt === NOWHERE || inlineBytes !== header.payloadBytes || !continuesRun(last, header)) return false;
+    if (this.#lastMore === RUN_MORE_MAX || this.#fill + padded > this.#page.bytes.length) return false;
+    this.#lastMore++;
+    lengthenRun(this.#page.words, this.#lastAt >> 2);
+    stepRun(last);
+    return true;
+  }
+
+  #mayOpenRun(header: FrameHeader, inlineBytes: number, at: number): void {
+    const isSmall = inlineBytes === header.payloadBytes && inlineBytes <= RUN_PAYLOAD_BYTES_MAX;
+    this.#lastAt = isSmall && (header.kind === Kind.REQUEST || header.kind === Kind.REPLY) ? at : NOWHERE;
+    this.#lastMore = 0;
+    this.#last.copyFrom(header);
   }
 
   /** Appends part of the payload by reference. The caller keeps the bytes unchanged until the write is flushed. */
@@ -152,6 +195,7 @@ export class FrameBatch {
     this.#page = NO_PAGE;
     this.#fill = 0;
     this.#sealed = 0;
+    this.#lastAt = NOWHERE;
     this.#taken = new TakenBatch(this.#pool);
     return taken;
   }
@@ -162,6 +206,7 @@ export class FrameBatch {
     this.#page = this.#pool.take();
     this.#fill = 0;
     this.#sealed = 0;
+    this.#lastAt = NOWHERE;
   }
 
   #seal(): void {

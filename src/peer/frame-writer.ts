@@ -75,9 +75,10 @@ export class FrameWriter {
   }
 
   /** N2 */
-  attach(link: Link): void {
+  attach(link: Link, takesRuns = false): void {
     assert(this.#link === undefined, "the old link was detached first");
     this.#link = link;
+    this.#batch.takesRuns = takesRuns;
     this.#pending.resendFrom(0);
     this.flushSoon();
   }

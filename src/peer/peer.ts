@@ -296,7 +296,7 @@ export class Peer implements ChannelHost, ConnectionHost {
   }
 
   #hello(channel: Channel): Hello {
-    return { job: this.job, node: this.id, incarnation: this.incarnation, expects: channel.expects };
+    return { job: this.job, node: this.id, incarnation: this.incarnation, expects: channel.expects, takesRuns: true };
   }
 
   /** The channel for a node that dialed us. */

@@ -32,7 +32,12 @@ const UNITS = { ...EPOCH, done: [0, 3], held: [3, 4], unused: [], want: 2, waitM
 const ACCOUNT = { ...EPOCH, done: [0, 3], held: [3, 4], suspect: [], repeatedCount: 1 };
 
 const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<string, unknown>; optional?: readonly string[] }[] = [
-  { name: "a hello", shape: helloShape, body: { job: "j", node: 9, incarnation: 1, expects: 1 } },
+  {
+    name: "a hello",
+    shape: helloShape,
+    body: { job: "j", node: 9, incarnation: 1, expects: 1, takesRuns: true },
+    optional: ["takesRuns"],
+  },
   { name: "REGISTER", shape: registerRequestShape, body: { ...REGISTER, resume: RESUME }, optional: ["rank", "resume"] },
   {
     name: "the answer to REGISTER",

@@ -9,13 +9,16 @@
 // Invariants:
 //   R1. `view()` is never empty.
 //   R2. `start` is a multiple of 8, so that headers and payloads are aligned wherever they lie in the buffer.
-//   R3. `destination` is asked exactly once per frame with a payload, then `frame` is called exactly once, with the bytes there.
+//   R3. `destination` is asked exactly once per frame with a payload that is not in a run, then `frame` is called exactly once, with the bytes there.
 //   R4. After a throw the reader is finished: the link's owner closes it.
 //   R5. While `isHeld` whole frames wait in the buffer, unless it is full: R1 comes first.
 //   R6. A view that was given stays where the next bytes go until they are `received`: between two reads nothing moves.
+//   R7. A run is handed over as the frames it stands for, in order, in place. If the reader is held in between, the rest becomes a run of its
+//       own, whose header takes the place of what is handled.
 
 import { assert } from "../base/assert.ts";
-import { decodeHeader, FRAME_ALIGN, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
+import { decodeHeader, encodeHeader, FRAME_ALIGN, FrameHeader, HEADER_BYTES, malformed, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
+import { stepRun } from "./frame-run.ts";
 
 /** While payloads go to destinations, a header is read with at most this much behind it: what is over is copied, what is under costs a read. */
 const EARLY_BYTES = 32 * 1024;
@@ -111,9 +114,10 @@ export class FrameReader {
       if (this.isHeld && this.#hasRoom()) return;
       decodeHeader(this.#words, this.#start >> 2, header);
       const at = this.#start + HEADER_BYTES;
-      const end = at + paddedBytes(header.payloadBytes);
+      const end = at + paddedBytes(header.payloadBytes) * (1 + header.more);
+      if (header.more > 0 && end - this.#start > this.#bytes.length) throw malformed(`a run of ${header.more + 1} frames before its hello`);
       if (isBetweenReads && this.#fill < end) return; // R6
-      if (header.payloadBytes > 0 && !this.#inPlace) {
+      if (header.payloadBytes > 0 && !this.#inPlace && header.more === 0) {
         const destination = this.#sink.destination(header);
         if (destination !== undefined && header.payloadBytes > this.#copyBytesMax) {
           if (!this.#land(destination, at, end)) return;
@@ -129,10 +133,29 @@ export class FrameReader {
       this.#bulk = false;
       this.#start = end; // before the call: the sink may throw or look at the reader
       const copyTo = this.#copyTo;
-      if (copyTo === undefined) this.#sink.frame(header, this.#bytes, at);
+      if (header.more > 0) this.#deliverRun(at);
+      else if (copyTo === undefined) this.#sink.frame(header, this.#bytes, at);
       else this.#deliverCopy(copyTo, at);
     }
     if (!isBetweenReads) this.#makeRoom();
+  }
+
+  /** Hands over the frames of a run one by one (R7). */
+  #deliverRun(first: number): void {
+    const header = this.#header;
+    const bytes = this.#bytes;
+    const stride = paddedBytes(header.payloadBytes);
+    for (let at = first; ; at += stride) {
+      this.#sink.frame(header, bytes, at);
+      if (header.more === 0) return;
+      header.more--;
+      stepRun(header);
+      if (!this.isHeld) continue;
+      assert(bytes === this.#bytes, "only the hello moves a reader, and a hello is in no run");
+      this.#start = at + stride - HEADER_BYTES;
+      encodeHeader(header, this.#words, this.#start >> 2);
+      return;
+    }
   }
 
   #deliverCopy(destination: Uint8Array, at: number): void {
@@ -199,7 +222,8 @@ export class FrameReader {
       this.#fill = 0;
       return;
     }
-    const needed = this.#inPlace ? HEADER_BYTES + paddedBytes(this.#header.payloadBytes) : HEADER_BYTES;
+    const { payloadBytes, more } = this.#header;
+    const needed = this.#inPlace ? HEADER_BYTES + paddedBytes(payloadBytes) * (1 + more) : HEADER_BYTES;
     if (start + needed <= length) return;
     this.#bytes.copyWithin(0, start, this.#fill);
     this.#fill -= start;

@@ -5,7 +5,18 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { AssertionError } from "../base/assert.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { decodeHeader, encodeHeader, FrameHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
+import {
+  decodeHeader,
+  encodeHeader,
+  FrameHeader,
+  HEADER_BYTES,
+  Kind,
+  lengthenRun,
+  PAYLOAD_BYTES_MAX,
+  paddedBytes,
+  RUN_MORE_MAX,
+  RUN_PAYLOAD_BYTES_MAX,
+} from "./frame.ts";
 
 const WORDS = HEADER_BYTES / 4;
 
@@ -20,6 +31,7 @@ const headerFields = fc.record({
   payloadBytes: fc.integer({ min: 0, max: PAYLOAD_BYTES_MAX }),
   priority: i32,
   request: u53,
+  more: fc.constant(0),
   stamp: u53,
   settled: u53,
   app: u16,
@@ -62,7 +74,16 @@ test("every header comes out as it went in, wherever it lies", () => {
 });
 
 test("decoding overwrites all that an earlier frame left in the header", () => {
-  const header = Object.assign(new FrameHeader(), { kind: 5, functionId: 1, flags: 2, payloadBytes: 3, priority: 4, request: 5, stamp: 6 });
+  const header = Object.assign(new FrameHeader(), {
+    kind: 5,
+    functionId: 1,
+    flags: 2,
+    payloadBytes: 3,
+    priority: 4,
+    request: 5,
+    more: 4,
+    stamp: 6,
+  });
   Object.assign(header, { settled: 7, app: 8, customer: 9, command: 10, arg0: 11, arg1: 12, arg2: 13, arg3: 14 });
   decodeHeader(encoded({}), 0, header);
   assert.deepEqual(header, new FrameHeader());
@@ -118,7 +139,7 @@ test("a payload may be as long as the limit and not longer", () => {
 });
 
 test("u64 fields stay below 2^53 (F1)", () => {
-  for (const at of [4, 6, 8]) {
+  for (const at of [6, 8]) {
     const words = encoded({});
     words[at] = 0xffffffff;
     words[at + 1] = 2 ** 21 - 1;
@@ -130,6 +151,29 @@ test("u64 fields stay below 2^53 (F1)", () => {
       assert.throws(() => decoded(words), isBadFrame(/over 2\^53/));
     }
   }
+});
+
+test("a run says how many frames follow its first one, for requests and replies of a few bytes (F2)", () => {
+  fc.assert(
+    fc.property(u53, fc.integer({ min: 1, max: RUN_MORE_MAX }), fc.constantFrom(Kind.REQUEST, Kind.REPLY), (number, more, kind) => {
+      const request = Math.min(number, Number.MAX_SAFE_INTEGER - more);
+      const words = encoded({ kind, request, more, payloadBytes: RUN_PAYLOAD_BYTES_MAX });
+      assert.deepEqual([decoded(words).request, decoded(words).more], [request, more]);
+    }),
+  );
+  const words = encoded({ request: 2 ** 40 + 1 });
+  for (let more = 1; more <= RUN_MORE_MAX; more++) {
+    lengthenRun(words, 0);
+    assert.deepEqual([decoded(words).request, decoded(words).more], [2 ** 40 + 1, more]);
+  }
+});
+
+test("what cannot be a run is refused (F1, F2)", () => {
+  for (const kind of [Kind.HELLO, Kind.FAILURE, Kind.NOTICE])
+    assert.throws(() => decoded(encoded({ kind, more: 1 })), isBadFrame(new RegExp(`a run of frames of kind ${kind}`)));
+  assert.throws(() => decoded(encoded({ more: 1, payloadBytes: RUN_PAYLOAD_BYTES_MAX + 1 })), isBadFrame(/a run of payloads of 129 bytes/));
+  assert.throws(() => decoded(encoded({ more: 1, request: Number.MAX_SAFE_INTEGER })), isBadFrame(/beyond 2\^53/));
+  assert.equal(decoded(encoded({ more: 0, request: Number.MAX_SAFE_INTEGER })).request, Number.MAX_SAFE_INTEGER);
 });
 
 test("random bytes are refused or give a header in range, and nothing else", () => {

@@ -8,7 +8,8 @@
 //        6  u16   flags          by function
 //        8  u32   payloadBytes   without the padding, at most PAYLOAD_BYTES_MAX
 //       12  i32   priority       higher overtakes lower between frames; a reply repeats it
-//       16  u64   request        number of the request on this channel, 1, 2, 3 …; a reply repeats it
+//       16  u53   request        number of the request on this channel, 1, 2, 3 …; a reply repeats it
+//           u11   more           a run: so many further frames of this kind follow as payloads alone, see frame-run.ts
 //       24  u64   stamp          number of the update in the sender's own sequence; 0: not an update
 //       32  u64   settled        every request below this number has its answer at the sender
 //       40  u16   app
@@ -18,6 +19,7 @@
 //
 // Invariants:
 //   F1. u64 fields stay below 2^53, so that they are exact as JavaScript numbers. A peer that sends more breaks the protocol.
+//   F2. Only requests and replies come in runs, and only those of at most RUN_PAYLOAD_BYTES_MAX: whole runs fit every read buffer.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -29,6 +31,11 @@ export const BLOCK_BYTES: number = 512 * 1024;
 /** A block with its keys fits, with room to spare; nothing legal is larger. */
 export const PAYLOAD_BYTES_MAX: number = 1024 * 1024;
 
+/** Payloads of frames in a run are at most this long, each padded to 8 bytes; what is larger gains nothing by it. */
+export const RUN_PAYLOAD_BYTES_MAX = 128;
+/** The most a header can say. */
+export const RUN_MORE_MAX: number = 2 ** 11 - 1;
+
 /** How many requests a node may have open on a channel, from the first unsettled one on: what the other side may have to remember of it. */
 export const REQUESTS_OPEN_MAX: number = 1 << 20;
 
@@ -36,6 +43,7 @@ const MAGIC = 0x4257;
 const VERSION = 1;
 const TWO_32 = 2 ** 32;
 const HIGH_MAX = 2 ** 21;
+const MORE_SHIFT = 21;
 
 export const Kind = { HELLO: 1, REQUEST: 2, REPLY: 3, FAILURE: 4, NOTICE: 5 } as const;
 export type Kind = (typeof Kind)[keyof typeof Kind];
@@ -48,6 +56,7 @@ export class FrameHeader {
   payloadBytes = 0;
   priority = 0;
   request = 0;
+  more = 0;
   stamp = 0;
   settled = 0;
   app = 0;
@@ -66,6 +75,7 @@ export class FrameHeader {
     this.payloadBytes = 0;
     this.priority = 0;
     this.request = 0;
+    this.more = 0;
     this.stamp = 0;
     this.settled = 0;
     this.app = 0;
@@ -78,11 +88,30 @@ export class FrameHeader {
     return this;
   }
 
+  copyFrom(other: FrameHeader): void {
+    this.kind = other.kind;
+    this.functionId = other.functionId;
+    this.flags = other.flags;
+    this.payloadBytes = other.payloadBytes;
+    this.priority = other.priority;
+    this.request = other.request;
+    this.more = other.more;
+    this.stamp = other.stamp;
+    this.settled = other.settled;
+    this.app = other.app;
+    this.customer = other.customer;
+    this.command = other.command;
+    this.arg0 = other.arg0;
+    this.arg1 = other.arg1;
+    this.arg2 = other.arg2;
+    this.arg3 = other.arg3;
+  }
+
   /** The header as one line, for log lines and failing tests. */
   toString(): string {
     const kind = Object.entries(Kind).find(([, value]) => value === this.kind)?.[0] ?? `kind ${this.kind}`;
     return (
-      `${kind} function=${this.functionId} flags=${this.flags} payload=${this.payloadBytes} priority=${this.priority} request=${this.request} ` +
+      `${kind} function=${this.functionId} flags=${this.flags} payload=${this.payloadBytes} priority=${this.priority} request=${this.request} more=${this.more} ` +
       `stamp=${this.stamp} settled=${this.settled} app=${this.app}/${this.customer} command=${this.command} ` +
       `args=${this.arg0},${this.arg1},${this.arg2},${this.arg3}`
     );
@@ -102,7 +131,7 @@ export function encodeHeader(header: FrameHeader, words: Uint32Array, at: number
   words[at + 2] = header.payloadBytes;
   words[at + 3] = header.priority;
   words[at + 4] = header.request;
-  words[at + 5] = highOf(header.request);
+  words[at + 5] = highOf(header.request) | (header.more << MORE_SHIFT);
   words[at + 6] = header.stamp;
   words[at + 7] = highOf(header.stamp);
   words[at + 8] = header.settled;
@@ -113,6 +142,11 @@ export function encodeHeader(header: FrameHeader, words: Uint32Array, at: number
   words[at + 13] = header.arg1;
   words[at + 14] = header.arg2;
   words[at + 15] = header.arg3;
+}
+
+/** One more frame belongs to the header at word index `at`. */
+export function lengthenRun(words: Uint32Array, at: number): void {
+  (words[at + 5] as number) += 1 << MORE_SHIFT;
 }
 
 /** Reads the header at word index `at` into `header`. Throws BAD_FRAME when it is none of ours. */
@@ -129,7 +163,10 @@ export function decodeHeader(words: Uint32Array, at: number, header: FrameHeader
   if (header.payloadBytes > PAYLOAD_BYTES_MAX)
     throw malformed(`a payload of ${header.payloadBytes} bytes is over the limit of ${PAYLOAD_BYTES_MAX}`);
   header.priority = (words[at + 3] as number) | 0;
-  header.request = u64At(words, at + 4);
+  const requestHigh = words[at + 5] as number;
+  header.request = words[at + 4] as number;
+  header.more = 0;
+  if (requestHigh !== 0) addRequestHigh(header, requestHigh);
   header.stamp = u64At(words, at + 6);
   header.settled = u64At(words, at + 8);
   const apps = words[at + 10] as number;
@@ -140,6 +177,17 @@ export function decodeHeader(words: Uint32Array, at: number, header: FrameHeader
   header.arg1 = words[at + 13] as number;
   header.arg2 = words[at + 14] as number;
   header.arg3 = words[at + 15] as number;
+}
+
+/** The upper half of `request`, which is 0 but for runs and for very old channels. */
+function addRequestHigh(header: FrameHeader, high: number): void {
+  header.request += (high % HIGH_MAX) * TWO_32;
+  header.more = high >>> MORE_SHIFT;
+  const { kind, more, payloadBytes, request } = header;
+  if (more === 0) return;
+  if (kind !== Kind.REQUEST && kind !== Kind.REPLY) throw malformed(`a run of frames of kind ${kind}`);
+  if (payloadBytes > RUN_PAYLOAD_BYTES_MAX) throw malformed(`a run of payloads of ${payloadBytes} bytes, over ${RUN_PAYLOAD_BYTES_MAX}`); // F2
+  if (request + more > Number.MAX_SAFE_INTEGER) throw malformed("a run reaches beyond 2^53"); // F1
 }
 
 /** A division costs as much as a small frame's other words together, and almost all numbers are small. */

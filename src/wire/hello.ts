@@ -1,6 +1,6 @@
 // hello — the first frame on every link, both ways: who speaks, in which life, and where the conversation stood.
 
-import { type Check, count, object, text } from "./json-body.ts";
+import { type Check, count, flag, object, optional, text } from "./json-body.ts";
 
 export type Hello = {
   /** The job both belong to; empty before the scheduler has said. */
@@ -11,6 +11,8 @@ export type Hello = {
   readonly incarnation: number;
   /** The next request number the sender expects from the receiver: 1 when it has never heard of it. */
   readonly expects: number;
+  /** Whether the sender reads runs of frames; left out: it does not. */
+  readonly takesRuns?: boolean | undefined;
 };
 
-export const helloShape: Check<Hello> = object({ job: text, node: count, incarnation: count, expects: count });
+export const helloShape: Check<Hello> = object({ job: text, node: count, incarnation: count, expects: count, takesRuns: optional(flag) });

@@ -19,6 +19,7 @@ import { dtypeOf, KvFlag, type Values } from "../../src/wire/kv-message.ts";
 import type { PartLabel } from "../../src/worker/collective/operation.ts";
 import { PartCall } from "../../src/worker/collective/part-call.ts";
 import { functionCalls } from "../../src/worker/function-call.ts";
+import type { KvCall } from "../../src/worker/kv-call.ts";
 import { cutPart } from "../../src/worker/kv-cut.ts";
 import { FloatWindow, type KvArrays, type KvFunctionId, KvRequest } from "../../src/worker/kv-request.ts";
 import { frameBytes, type HeaderFields, joinBytes, kvPayload } from "../hostile/raw-frame.ts";
@@ -79,14 +80,18 @@ function helloVectors(): GoldenVector[] {
   );
   connection.sendHello({ job: "", node: 0, incarnation: 0, expects: 1 });
   const first = link.takeFrames();
-  connection.sendHello({ ...PLACE, expects: 7 });
+  connection.sendHello({ ...PLACE, expects: 7, takesRuns: true });
   const second = link.takeFrames();
   const bytes = joinBytes(second);
   connection.view().set(bytes);
   connection.received(bytes.length);
   return [
     { name: "hello-newcomer", about: "the first frame of a node that has no place yet", frames: first },
-    { name: "hello-node", about: "the first frame of worker 0 in its first life, which expects request 7 next", frames: second },
+    {
+      name: "hello-node",
+      about: "the first frame of worker 0 in its first life, which expects request 7 next and reads runs",
+      frames: second,
+    },
     {
       name: "hello-refused",
       about: "a failure in place of the hello; the link closes after it",
@@ -201,6 +206,21 @@ type KvInput = {
 
 /** The frames of a kv request, cut as a worker cuts them. */
 async function kvFrames(functionId: KvFunctionId, input: KvInput): Promise<Uint8Array[]> {
+  const { asker, clock } = new RecordedExchange();
+  for (const call of kvCalls(functionId, input)) asker.channel.send(call);
+  await clock.run();
+  return asker.link.takeFrames();
+}
+
+/** Three requests that leave together. */
+async function runVector(name: string, about: string, functionId: KvFunctionId, inputs: readonly KvInput[]): Promise<GoldenVector> {
+  const { asker, clock } = new RecordedExchange();
+  for (const [i, input] of inputs.entries()) for (const call of kvCalls(functionId, input, 12 + i)) asker.channel.send(call);
+  await clock.run();
+  return { name, about, frames: asker.link.takeFrames() };
+}
+
+function kvCalls(functionId: KvFunctionId, input: KvInput, timestamp = 12): KvCall[] {
   const { app = 1, keys, sent, received, lens, wantsLens = false, priority = 0 } = input;
   const values = (sent ?? received) as Values;
   const arrays: KvArrays = {
@@ -215,13 +235,10 @@ async function kvFrames(functionId: KvFunctionId, input: KvInput): Promise<Uint8
   const owner = { app, customer: 2, window: new FloatWindow(), ended: () => {} };
   const options = { command: -3, priority, callback: undefined, ...(wantsLens ? { fill: () => {} } : {}) };
   const request = new KvRequest(owner, functionId, arrays, options);
-  request.timestamp = 12;
+  request.timestamp = timestamp;
   const calls = cutPart(request, { keyFrom: 0, keyTo: keys.length, valueFrom: 0, valueTo: wantsLens ? 0 : values.length });
   request.open(calls.length);
-  const { asker, clock } = new RecordedExchange();
-  for (const call of calls) asker.channel.send(call);
-  await clock.run();
-  return asker.link.takeFrames();
+  return calls;
 }
 
 async function kvVectors(): Promise<GoldenVector[]> {
@@ -239,7 +256,20 @@ async function kvVectors(): Promise<GoldenVector[]> {
   const pullLens = await request("kv-pull-lens", "the values of two keys, and how many each has", KV_PULL, wanting);
   const whole = await request("kv-pull-whole", "the same, of a handle that wants whole requests", KV_PULL, { ...wanting, app: 2 });
   const pushPull = await request("kv-push-pull", "adds to two keys and reads them", KV_PUSH_PULL, { keys: KEYS, sent, received });
+  const one = Float32Array.of(1);
+  const pushes = [7n, 9n, 7n].map((key) => ({ keys: [key], sent: one }));
+  const pulls = [1n, 7n, 2n ** 64n - 1n].map((key) => ({ keys: [key], received: received.subarray(2) }));
   return [
+    ...(await answered(
+      await runVector("kv-push-run", "three pushes of one key and one float each, in one run", KV_PUSH, pushes),
+      "kv-push-run-answer",
+      "all three were applied",
+    )),
+    ...(await answered(
+      await runVector("kv-pull-run", "three pulls of one key and two floats each, in one run", KV_PULL, pulls),
+      "kv-pull-run-answer",
+      "their values; nobody pushed the second key",
+    )),
     ...(await answered(push, "kv-push-answer", "it was applied")),
     await request("kv-push-lens", "three keys of one, no and three floats", KV_PUSH, { keys: [1n, 2n, 3n], sent, lens: [1, 0, 3] }),
     await request("kv-push-float64", "one double, at priority 5", KV_PUSH, { keys: [7n], sent: Float64Array.of(Math.PI), priority: 5 }),

@@ -22,8 +22,9 @@ export class RecordingLink implements Link {
     flushed();
     this.#undelivered.push(bytes);
     for (let at = 0; at < bytes.length; ) {
-      const payloadBytes = new DataView(bytes.buffer).getUint32(at + 8, true);
-      const end = at + HEADER_BYTES + paddedBytes(payloadBytes);
+      const header = new DataView(bytes.buffer, at, HEADER_BYTES);
+      const more = header.getUint32(20, true) >>> 21;
+      const end = at + HEADER_BYTES + paddedBytes(header.getUint32(8, true)) * (1 + more);
       this.#frames.push(bytes.slice(at, end));
       at = end;
     }
@@ -62,7 +63,7 @@ class End {
     this.peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers() });
     this.channel = new Channel(this.peer, otherNode, 1);
     this.#reader = new FrameReader(this.channel, buffer);
-    this.channel.attach(this.link);
+    this.channel.attach(this.link, true);
   }
 
   take(bytes: Uint8Array): void {

@@ -2,6 +2,8 @@
 // spec/protocol.md. Knows none of the code under test, so that it can contradict it.
 
 const HEADER_BYTES = 64;
+/** Request numbers are the lower 53 bits of their field. */
+const REQUESTS_END = 2n ** 53n;
 const KIND_NAMES = ["", "HELLO", "REQUEST", "REPLY", "FAILURE", "NOTICE"];
 const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   1: "REGISTER",
@@ -34,6 +36,8 @@ export type VectorHeader = {
   readonly payloadBytes: number;
   readonly priority: number;
   readonly request: number;
+  /** Left out when the frame is not a run. */
+  readonly more?: number;
   readonly stamp: number;
   readonly settled: number;
   readonly app: number;
@@ -70,6 +74,7 @@ export function describeFrame(bytes: Uint8Array, lensCount: number): VectorFrame
   const u16 = (at: number): number => view.getUint16(at, true);
   const u32 = (at: number): number => view.getUint32(at, true);
   const u64 = (at: number): number => Number(view.getBigUint64(at, true));
+  const more = Number(view.getBigUint64(16, true) / REQUESTS_END);
   const header: VectorHeader = {
     magic: String.fromCharCode(view.getUint8(0), view.getUint8(1)),
     version: view.getUint8(2),
@@ -78,7 +83,8 @@ export function describeFrame(bytes: Uint8Array, lensCount: number): VectorFrame
     flags: u16(6),
     payloadBytes: u32(8),
     priority: view.getInt32(12, true),
-    request: u64(16),
+    request: Number(view.getBigUint64(16, true) % REQUESTS_END),
+    ...(more === 0 ? {} : { more }),
     stamp: u64(24),
     settled: u64(32),
     app: u16(40),
@@ -89,8 +95,14 @@ export function describeFrame(bytes: Uint8Array, lensCount: number): VectorFrame
     arg2: u32(56),
     arg3: u32(60),
   };
-  const body = bytes.subarray(HEADER_BYTES, HEADER_BYTES + header.payloadBytes);
-  return { header, payload: describePayload(header, body, lensCount), hex: toHex(bytes) };
+  const payloads = payloadsOf(bytes, header).map((body) => describePayload(header, body, lensCount));
+  return { header, payload: more === 0 ? (payloads[0] ?? {}) : { run: payloads }, hex: toHex(bytes) };
+}
+
+/** The payload, or those of the frames of a run. */
+export function payloadsOf(bytes: Uint8Array, { payloadBytes, more = 0 }: VectorHeader): Uint8Array[] {
+  const stride = Math.ceil(payloadBytes / 8) * 8;
+  return Array.from({ length: 1 + more }, (_, i) => bytes.subarray(HEADER_BYTES + i * stride, HEADER_BYTES + i * stride + payloadBytes));
 }
 
 function describePayload(header: VectorHeader, body: Uint8Array, lensCount: number): Record<string, unknown> {

@@ -15,6 +15,7 @@ import { assert } from "../../base/assert.ts";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { RingQueue } from "../../base/ring-queue.ts";
 import type { Link, LinkReader } from "../../transport/transport.ts";
+import { HandleWriter } from "./handle-writer.ts";
 import type { WakefulLoop } from "./wakeful-loop.ts";
 
 /** How long a closed link waits for the other side's end after its own last byte was handed to the system. */
@@ -46,6 +47,7 @@ export class SocketLink implements Link {
   /** The chunk written last, and the same bytes as the Buffer that Node would make of it anew: small writes repeat themselves. */
   #chunk: Uint8Array = EMPTY;
   #buffer: Buffer = EMPTY;
+  #handleWriter: HandleWriter | undefined;
   #reader: LinkReader | undefined;
   #state: "open" | "closing" | "closed" = "open";
   /** Where the next read goes. */
@@ -74,6 +76,13 @@ export class SocketLink implements Link {
   start(reader: LinkReader): void {
     assert(this.#reader === undefined, "a link has one reader");
     this.#reader = reader;
+    HandleWriter.watch(
+      this.socket,
+      () => this.#written(),
+      (writer) => {
+        this.#handleWriter = writer;
+      },
+    );
   }
 
   write(chunks: readonly Uint8Array[], flushed: () => void): void {
@@ -119,6 +128,12 @@ export class SocketLink implements Link {
     if (chunk !== this.#chunk) {
       this.#chunk = chunk;
       this.#buffer = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
+    }
+    const writer = this.#handleWriter;
+    if (writer?.isFree === true) {
+      if (writer.write(this.#buffer)) flushed();
+      else this.#unflushed.push(flushed);
+      return;
     }
     socket.write(this.#buffer);
     if (socket.writableLength === 0) {
