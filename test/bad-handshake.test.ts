@@ -6,7 +6,7 @@ import { test } from "node:test";
 import type { Postoffice } from "../src/kv/postoffice.ts";
 import type { PeerMetrics } from "../src/peer/metrics.ts";
 import type { Address } from "../src/transport/transport.ts";
-import { HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX } from "../src/wire/frame.ts";
+import { HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, RUN_MORE_MAX } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";
 import { idOf, SCHEDULER_ID } from "../src/wire/node-id.ts";
 import { failureOf, type RawClient } from "./hostile/raw-client.ts";
@@ -54,9 +54,21 @@ const CASES: readonly Case[] = [
   },
   {
     name: "a number of 2^53",
-    bytes: patched(helloBytes(), (view) => view.setBigUint64(16, 2n ** 53n, true)),
+    bytes: patched(helloBytes(), (view) => view.setBigUint64(24, 2n ** 53n, true)),
     counts: "badFrames",
     says: /2\^53/,
+  },
+  {
+    name: "a run of hellos",
+    bytes: patched(helloBytes(), (view) => view.setBigUint64(16, 2n ** 53n, true)),
+    counts: "badFrames",
+    says: /a run of frames of kind 1/,
+  },
+  {
+    name: "the header of a long run before the hello",
+    bytes: frameBytes(Kind.REQUEST, { functionId: FunctionId.KV_PULL, request: 1, more: RUN_MORE_MAX }, new Uint8Array(8)),
+    counts: "badFrames",
+    says: /a run of 2048 frames before its hello/,
   },
   {
     name: "a request before the hello",

@@ -13,7 +13,7 @@ import type { KVWorker } from "../src/kv/kv-worker.ts";
 import type { PeerMetrics } from "../src/peer/metrics.ts";
 import type { Address } from "../src/transport/transport.ts";
 import { Kind } from "../src/wire/frame.ts";
-import { FrameFuzzer, headerText, legalityOf, takesNumber } from "./hostile/frame-fuzzer.ts";
+import { FrameFuzzer, headerText, legalityOf, numbersTaken } from "./hostile/frame-fuzzer.ts";
 import { failureOf, type RawClient } from "./hostile/raw-client.ts";
 import { joinBytes } from "./hostile/raw-frame.ts";
 import { simulatedWorld, socketWorld, TargetCluster, type World } from "./hostile/target-cluster.ts";
@@ -107,7 +107,7 @@ class Assault {
       let bytes: Uint8Array;
       do bytes = isServer ? this.#fuzzer.serverRequest(nextRequest) : this.#fuzzer.schedulerRequest(nextRequest);
       while (legalityOf(bytes) !== "legal" && !random.chance(DEADLY_CHANCE));
-      if (takesNumber(bytes, nextRequest)) client.nextRequest++;
+      client.nextRequest += numbersTaken(bytes, nextRequest);
       frames.push(bytes);
     }
     if (random.chance(0.1)) client.pause();

@@ -2,18 +2,18 @@
 // bits flipped, fields took extreme values, and bytes went missing or came in addition.
 
 import type { Random } from "../../src/base/random.ts";
-import { FrameHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX } from "../../src/wire/frame.ts";
+import { FrameHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, RUN_MORE_MAX, RUN_PAYLOAD_BYTES_MAX } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import { encodeJson } from "../../src/wire/json-body.ts";
 import { dtypeBits, KvFlag } from "../../src/wire/kv-message.ts";
-import { frameBytes, type HeaderFields, kvPayload } from "./raw-frame.ts";
+import { frameBytes, type HeaderFields, joinBytes, kvPayload } from "./raw-frame.ts";
 import { registration } from "./target-cluster.ts";
 
 const U32_EXTREMES = [0, 1, 2, 7, 8, 9, 255, 4095, 4096, 65_535, 131_071, 131_072, 2 ** 20, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1];
 const U64_EXTREMES = [0, 1, 2, 2 ** 20, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** 52, 2 ** 53 - 1];
 const FUNCTION_IDS: readonly number[] = [...Object.values(FunctionId), 0, 6, 7, 10, 15, 17, 31, 35, 1023, 1024, 65_535];
-/** Where a header's u32 fields lie, but for the opening word. */
-const U32_OFFSETS = [4, 8, 12, 40, 44, 48, 52, 56, 60];
+/** Where a header's u32 fields lie, but for the opening word; 20 is the upper half of the request number, which says whether it is a run. */
+const U32_OFFSETS = [4, 8, 12, 20, 40, 44, 48, 52, 56, 60];
 const U64_OFFSETS = [16, 24, 32];
 const MUTATION_PERCENT = 45;
 
@@ -47,6 +47,7 @@ export class FrameFuzzer {
       () => this.#kvRequest(request),
       () => this.#kvRequest(request),
       () => this.#kvRequest(request),
+      () => this.#run(this.#kvRequest(request)),
       () => this.#simple(request),
       () => this.#control(request),
       () => this.#stray(request),
@@ -94,6 +95,18 @@ export class FrameFuzzer {
     const fields = { ...common, arg0: keyCount, arg1: width, flags: random.chance(0.2) ? flags | KvFlag.WANT_LENS : flags };
     const payload = kvPayload(keys, this.#values(sends ? keyCount * width : 0));
     return payload.length > PAYLOAD_BYTES_MAX ? this.garbage() : frameBytes(Kind.REQUEST, fields, payload);
+  }
+
+  /** The same request several times, in a run, if it is short enough for one. */
+  #run(bytes: Uint8Array): Uint8Array {
+    if (legalityOf(bytes) !== "legal" || bytes.length > HEADER_BYTES + RUN_PAYLOAD_BYTES_MAX) return bytes;
+    const more = 1 + this.#random.below(this.#random.chance(0.05) ? RUN_MORE_MAX : 8);
+    const payload = bytes.subarray(HEADER_BYTES);
+    const run = joinBytes([bytes, ...Array.from({ length: more }, () => payload)]);
+    new DataView(run.buffer).setUint16(22, more << 5, true);
+    this.#stamp += more;
+    this.#timestamp += more;
+    return run;
   }
 
   /** One block of a long value: a whole one, or the last and short one of a value of up to 16 GiB. */
@@ -273,14 +286,18 @@ export class FrameFuzzer {
   }
 }
 
-/** Whether a node would take these bytes for the request with this number. */
-export function takesNumber(bytes: Uint8Array, request: number): boolean {
+/** How many numbers these bytes take, from this one on: 0 unless a node would take them for that request. */
+export function numbersTaken(bytes: Uint8Array, request: number): number {
+  if (bytes.length < HEADER_BYTES) return 0;
   const view = new DataView(bytes.buffer, bytes.byteOffset);
-  return (
-    bytes.length >= HEADER_BYTES &&
-    view.getUint32(0, true) === (0x4257 | (1 << 16) | (Kind.REQUEST << 24)) &&
-    view.getBigUint64(16, true) === BigInt(request)
-  );
+  const { number, more } = requestField(view);
+  const isRequest = view.getUint32(0, true) === (0x4257 | (1 << 16) | (Kind.REQUEST << 24));
+  return isRequest && number === BigInt(request) ? 1 + Number(more) : 0;
+}
+
+function requestField(view: DataView): { readonly number: bigint; readonly more: bigint } {
+  const field = view.getBigUint64(16, true);
+  return { number: field % 2n ** 53n, more: field / 2n ** 53n };
 }
 
 /** legal: answered or ignored. illegal: costs its sender the link. missized: what follows is taken for its payload, so nobody can tell. */
@@ -291,17 +308,22 @@ export function legalityOf(bytes: Uint8Array): Legality {
   if (bytes.length < HEADER_BYTES) return "missized";
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const payloadBytes = view.getUint32(8, true);
-  const [request, stamp, settled] = U64_OFFSETS.map((at) => view.getBigUint64(at, true)) as [bigint, bigint, bigint];
+  const { number, more } = requestField(view);
+  const [stamp, settled] = [view.getBigUint64(24, true), view.getBigUint64(32, true)];
+  const kind = view.getUint8(3);
+  const isRunReadable = (kind === Kind.REQUEST || kind === Kind.REPLY) && payloadBytes <= 128 && number + more < 2n ** 53n;
   const isReadable =
     view.getUint16(0, true) === 0x4257 &&
     view.getUint8(2) === 1 &&
-    view.getUint8(3) >= Kind.HELLO &&
-    view.getUint8(3) <= Kind.NOTICE &&
+    kind >= Kind.HELLO &&
+    kind <= Kind.NOTICE &&
     payloadBytes <= PAYLOAD_BYTES_MAX &&
-    [request, stamp, settled].every((number) => number < 2n ** 53n);
+    stamp < 2n ** 53n &&
+    settled < 2n ** 53n &&
+    (more === 0n || isRunReadable);
   if (!isReadable) return "illegal";
-  if (bytes.length !== HEADER_BYTES + Math.ceil(payloadBytes / 8) * 8) return "missized";
-  return view.getUint8(3) === Kind.REQUEST && request > 0n && request - settled <= 2n ** 20n ? "legal" : "illegal";
+  if (bytes.length !== HEADER_BYTES + Math.ceil(payloadBytes / 8) * 8 * (1 + Number(more))) return "missized";
+  return kind === Kind.REQUEST && number > 0n && number + more - settled <= 2n ** 20n ? "legal" : "illegal";
 }
 
 function flipBit(bytes: Uint8Array, bit: number): void {
@@ -317,7 +339,8 @@ export function headerText(bytes: Uint8Array): string {
   header.functionId = view.getUint16(4, true);
   header.flags = view.getUint16(6, true);
   header.payloadBytes = view.getUint32(8, true);
-  header.request = Number(view.getBigUint64(16, true));
+  header.request = Number(requestField(view).number);
+  header.more = Number(requestField(view).more);
   header.app = view.getUint16(40, true);
   [header.arg0, header.arg1, header.arg2, header.arg3] = [48, 52, 56, 60].map((at) => view.getUint32(at, true)) as [
     number,

@@ -52,6 +52,7 @@ test("a server that was restarted is told the lists of its new life", async () =
     cluster.kill(idOf("server", rank));
     await cluster.run(cluster.startNode(idOf("server", rank)));
   }
+  await cluster.clock.advance(100); // the worker has heard of the new lives: a push to an old one may fail with NODE_DEAD
   const table = await cluster.run(session.embedding("e", OPTIONS));
   for (let pushes = 1; pushes <= 3; pushes++) {
     const isTaken = await cluster.run(
