@@ -161,6 +161,31 @@ test("the largest frames fit, in place and direct, behind any small ones, for lo
   }
 });
 
+test("large frames that follow each other are read to the end of a frame where the next would not fit, and so never moved (R8)", () => {
+  const payload = new Uint8Array(300 * 1024).fill(7);
+  const stream = streamOf(Array.from({ length: 20 }, () => ({ payload, direct: false })));
+  const frameBytes = HEADER_BYTES + payload.length;
+  const buffer = new Uint8Array(4 * frameBytes - 8);
+  let frameCount = 0;
+  const sink: FrameSink = {
+    destination: () => undefined,
+    frame: (_, bytes, at) => {
+      assert.deepEqual(bytes.subarray(at, at + payload.length), payload);
+      frameCount++;
+    },
+  };
+  const reader = new FrameReader(sink, buffer);
+  buffer.copyWithin = () => assert.fail("a frame was moved");
+  for (let at = 0; at < stream.length; ) {
+    const view = reader.view();
+    const count = Math.min(view.length, stream.length - at, at === 0 ? 1000 : Number.POSITIVE_INFINITY); // the first read tells how long frames are
+    view.set(stream.subarray(at, at + count));
+    reader.received(count);
+    at += count;
+  }
+  assert.equal(frameCount, 20);
+});
+
 test("a stream of small frames may be longer than the buffer", () => {
   const frames = Array.from({ length: 40_000 }, (_, i) => ({ payload: randomPayload(i % 24, i), direct: false }));
   const random = new Random(7);

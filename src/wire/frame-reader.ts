@@ -15,6 +15,8 @@
 //   R6. A view that was given stays where the next bytes go until they are `received`: between two reads nothing moves.
 //   R7. A run is handed over as the frames it stands for, in order, in place. If the reader is held in between, the rest becomes a run of its
 //       own, whose header takes the place of what is handled.
+//   R8. Large frames that follow each other are not moved: a read ends where another frame as long as the last would not fit, and the next
+//       one begins at the front.
 
 import { assert } from "../base/assert.ts";
 import { decodeHeader, encodeHeader, FRAME_ALIGN, FrameHeader, HEADER_BYTES, malformed, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
@@ -24,7 +26,10 @@ import { stepRun } from "./frame-run.ts";
 const EARLY_BYTES = 32 * 1024;
 
 /** Payloads up to this size are copied to their destination rather than read there. */
-const COPY_BYTES_MAX = 128 * 1024;
+export const COPY_BYTES_MAX: number = 128 * 1024;
+
+/** From here on a frame is dear to move. */
+const LARGE_BYTES = 64 * 1024;
 
 /** The smallest buffer in which every legal frame fits. */
 export const READ_BUFFER_BYTES: number = HEADER_BYTES + PAYLOAD_BYTES_MAX;
@@ -86,9 +91,18 @@ export class FrameReader {
 
   view(): Uint8Array {
     if (this.#direct !== undefined) return this.#direct.subarray(this.#directFill);
-    if (this.#fill === 0 && !this.#bulk) return this.#bytes;
-    const end = this.#bulk ? Math.min(this.#bytes.length, this.#fill + EARLY_BYTES) : this.#bytes.length;
+    if (this.#fill === 0 && !this.#bulk && this.#header.payloadBytes < LARGE_BYTES) return this.#bytes;
+    const end = this.#bulk ? Math.min(this.#bytes.length, this.#fill + EARLY_BYTES) : this.#roomEnd();
     return this.#bytes.subarray(this.#fill, end);
+  }
+
+  /** R8 */
+  #roomEnd(): number {
+    const { length } = this.#bytes;
+    const { payloadBytes } = this.#header; // of the frame that is being read, or the one before
+    if (payloadBytes < LARGE_BYTES) return length;
+    const end = length - ((length - this.#start) % (HEADER_BYTES + paddedBytes(payloadBytes)));
+    return end > this.#fill ? end : length;
   }
 
   received(byteCount: number): void {

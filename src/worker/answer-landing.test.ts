@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { setExtent } from "../peer/answer.ts";
 import { FrameHeader, Kind } from "../wire/frame.ts";
+import { COPY_BYTES_MAX } from "../wire/frame-reader.ts";
 import { AnswerLanding } from "./answer-landing.ts";
 
 const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
@@ -28,6 +29,26 @@ test("answers of one frame land in the caller's array, small and large", () => {
     assert.deepEqual(into, filled(length, 7));
     assert.deepEqual(take(new AnswerLanding(undefined, false), filled(length, 7)), filled(length, 7));
   }
+});
+
+test("a passing answer of one frame is handed on where it was read, up to what is read with its neighbours; a larger one lands (L4)", () => {
+  for (const length of [4, 129, COPY_BYTES_MAX, COPY_BYTES_MAX + 1]) {
+    const into = new Uint8Array(length);
+    const sent = filled(length, 7);
+    const whole = take(new AnswerLanding(into, false, true), sent);
+    assert.deepEqual(whole, sent);
+    const isHandedOn = length <= COPY_BYTES_MAX;
+    assert.equal(whole?.buffer, isHandedOn ? sent.buffer : into.buffer);
+    assert.equal(into[0], isHandedOn ? 0 : 7);
+  }
+});
+
+test("a passing answer of several frames lands, and one of another length than the caller's array is refused (L1, L4)", () => {
+  const into = new Uint8Array(400);
+  const landing = new AnswerLanding(into, false, true);
+  assert.equal(take(landing, filled(200, 1), { total: 400, offset: 0 }), undefined);
+  assert.equal(take(landing, filled(200, 2), { total: 400, offset: 200 }), into);
+  assert.throws(() => take(new AnswerLanding(into, false, true), filled(300, 7)), throwsCode("VALUE_LENGTH"));
 });
 
 test("an answer of another length than the caller's array is refused, and nothing is written (L1)", () => {

@@ -5,11 +5,13 @@
 //   L2. An answer in several frames is never put together of two: when the call left again, a new one is made and the frames so far do not
 //       count, unless the server keeps its answers and sends the same bytes again.
 //   L3. Room for an answer of unknown length is made as it comes, at most twice what has come: what a server announces costs nothing.
+//   L4. A passing answer of one frame, small enough to be read with its neighbours, does not land: it is handed on where it was read.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { offsetBytesOf, totalBytesOf } from "../peer/answer.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import type { FrameHeader } from "../wire/frame.ts";
+import { COPY_BYTES_MAX } from "../wire/frame-reader.ts";
 
 /** Up to here the room for an answer of unknown length is made at once. */
 const ROOM_BYTES_MIN = 64 * 1024 * 1024;
@@ -18,16 +20,21 @@ const NO_BYTES = new Uint8Array(0);
 export class AnswerLanding {
   readonly #into: Uint8Array | undefined;
   readonly #isKept: boolean;
+  readonly #isPassing: boolean;
   #room: Uint8Array | undefined;
   #total = -1;
   #sendCount = 0;
   #arrivedBytes = 0;
   readonly #offsets = new Set<number>();
 
-  /** `into` is the caller's array, if it gave one; `isKept` says that the server answers a repeated call with the same bytes. */
-  constructor(into: Uint8Array | undefined, isKept: boolean) {
+  /**
+   * `into` is the caller's array, if it gave one; `isKept` says that the server answers a repeated call with the same bytes; `isPassing` that
+   * whoever gets the answer copies it on at once.
+   */
+  constructor(into: Uint8Array | undefined, isKept: boolean, isPassing = false) {
     this.#into = into;
     this.#isKept = isKept;
+    this.#isPassing = isPassing;
   }
 
   /** Where the payload of this frame belongs; undefined leaves it in the read buffer. */
@@ -37,7 +44,7 @@ export class AnswerLanding {
     const end = offset + payloadBytes;
     const total = totalBytesOf(header);
     if (payloadBytes <= IN_PLACE_BYTES_MAX || end > total) return undefined; // `take` says what is wrong with it
-    return this.#roomFor(total, end)?.subarray(offset, end);
+    return this.#staysWhereRead(payloadBytes, total) ? undefined : this.#roomFor(total, end)?.subarray(offset, end);
   }
 
   /** Takes a frame. Returns the whole answer when it was the last one. Throws BAD_FRAME or VALUE_LENGTH for one that cannot be. */
@@ -52,11 +59,17 @@ export class AnswerLanding {
     }
     if (total === 0) return this.#into ?? NO_BYTES;
     if (payloadBytes === 0) throw new WeighbridgeError("BAD_FRAME", "a part of an answer is empty");
+    if (this.#staysWhereRead(payloadBytes, total)) return bytes.subarray(at, at + payloadBytes);
     const room = this.#roomFor(total, end);
     if (room === undefined)
       throw new WeighbridgeError("BAD_FRAME", `a part of an answer begins at byte ${offset} of ${total}, far ahead of those before it`);
     if (payloadBytes <= IN_PLACE_BYTES_MAX) room.set(bytes.subarray(at, at + payloadBytes), offset);
     return this.#isComplete(total, offset, payloadBytes, sendCount) ? room : undefined;
+  }
+
+  /** L4 */
+  #staysWhereRead(payloadBytes: number, total: number): boolean {
+    return this.#isPassing && payloadBytes === total && payloadBytes <= COPY_BYTES_MAX;
   }
 
   /** L2 */

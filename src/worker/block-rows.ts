@@ -48,6 +48,11 @@ export class BlockRows {
     this.groups = groupsOf(unique, shape);
   }
 
+  /** Whether the caller's arrays can be sent and filled as they are. */
+  get isAsGiven(): boolean {
+    return this.#positions === undefined;
+  }
+
   /** A row of gradients for each unique row: the caller's own array where nothing had to be done (B1). Throws ARENA_FULL. */
   gradients(values: Float32Array, width: number): Float32Array {
     if (this.#positions === undefined) return values;
@@ -61,13 +66,14 @@ export class BlockRows {
     return this.#positions === undefined ? into : this.#spans.takeFloats(this.rowCount * width);
   }
 
-  /** Brings the rows of a group that has landed to wherever the caller named them in `into`. */
-  deliver({ from, to }: RowGroup, landed: Float32Array, into: Float32Array, width: number): void {
+  /** Brings the rows of a group, one after the other in `rows`, to wherever the caller named them in `into`. */
+  deliver({ from, to }: RowGroup, rows: Float32Array, into: Float32Array, width: number): void {
     const positions = this.#positions;
     if (positions === undefined) return;
     for (let row = from; row < to; row++) {
       const end = this.#starts[row + 1] as number;
-      for (let i = this.#starts[row] as number; i < end; i++) copyRow(landed, row * width, width, into, (positions[i] as number) * width);
+      for (let i = this.#starts[row] as number; i < end; i++)
+        copyRow(rows, (row - from) * width, width, into, (positions[i] as number) * width);
     }
   }
 }

@@ -28,6 +28,8 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
   readonly scope: number;
   /** Where the response lands, for a function whose response is one array. */
   readonly into?: Uint8Array | undefined;
+  /** Whether `answered` copies the response on: then a small one is shown to it where it was read, and does not land. */
+  readonly passing?: boolean | undefined;
   /** Told how many bytes the response took. */
   readonly answered: (response: FieldValues<R>, byteCount: number) => void;
   readonly failed: (error: WeighbridgeError) => void;
@@ -62,7 +64,7 @@ class FunctionCall<Q extends Fields, R extends Fields> {
     this.options = options;
     this.encoded = encoded;
     const isKept = options.fn.keepsAnswers || encoded.byteCount > PAYLOAD_BYTES_MAX; // function-host's H4
-    this.landing = new AnswerLanding(options.into, isKept);
+    this.landing = new AnswerLanding(options.into, isKept, options.passing);
   }
 
   answered(bytes: Uint8Array): void {

@@ -17,6 +17,8 @@ export type FunctionCallSettings = {
   readonly scope?: number | undefined;
   /** Where a response lands that is one array. */
   readonly into?: ArrayBufferView | undefined;
+  /** `answered` copies the response on at once: a small one is shown where it was read, void when that returns, and never lands in `into`. */
+  readonly passing?: boolean | undefined;
 };
 
 /** One call of a group, to one server. */
@@ -136,7 +138,7 @@ export class FunctionClient {
       else done.reject(failure);
     };
     const callsOf: Call[][] = Array.from({ length: this.serverCount }, () => []);
-    for (const { server, request, priority = 0, scope = 0, into, answered } of requests) {
+    for (const { server, request, priority = 0, scope = 0, into, passing, answered } of requests) {
       const calls = functionCalls({
         fn,
         request,
@@ -144,6 +146,7 @@ export class FunctionClient {
         priority,
         scope,
         into: into === undefined ? undefined : new Uint8Array(into.buffer, into.byteOffset, into.byteLength),
+        passing,
         answered: (response, byteCount) => {
           this.#count(fn.name, 0, byteCount);
           answered?.(response);

@@ -169,18 +169,20 @@ export class TensorClient {
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
       const landed = named.landing(into, width);
+      const landingOf = ({ from, to }: RowGroup): Float32Array => landed.subarray(from * width, to * width);
       if (this.#encoded?.encodesPull) {
         await this.#encoded.pullRows(named.groups, landed, { clock, priority });
-        for (const group of named.groups) named.deliver(group, landed, into, width);
+        for (const group of named.groups) named.deliver(group, landingOf(group), into, width);
         return;
       }
       const requests = named.groups.map((group) => {
-        const { block, rows: own, from, to } = group;
+        const { block, rows: own } = group;
         return this.#to(block, {
           request: { parameter: this.#parameter, block, clock, rows: own },
           priority,
-          into: landed.subarray(from * width, to * width),
-          answered: () => named.deliver(group, landed, into, width), // while the others are on their way
+          into: landingOf(group),
+          passing: !named.isAsGiven,
+          answered: ({ values }: { readonly values: Float32Array }) => named.deliver(group, values, into, width), // while the others are on their way
         });
       });
       await this.#functions.callEach(tensorPullRows, requests, { subject: this.#subject });
@@ -256,7 +258,7 @@ export class TensorClient {
           }),
         ),
       ]);
-      for (const group of pulled.groups) pulled.deliver(group, landed, into, width);
+      for (const group of pulled.groups) pulled.deliver(group, landingOf(group), into, width);
     });
   }
 
