@@ -277,6 +277,28 @@ for (const type of ["adam", "adagrad", "momentum", "ftrl"] as const) {
   });
 }
 
+for (const type of ["adam", "adagrad"] as const) {
+  test(`under ${type} a copy counts for nothing once its worker's updates were pushed: at once, by a flush, or with a lookup of others`, async () => {
+    await using cluster = await EmbeddedCluster.start();
+    const { session } = cluster;
+    const plain = await session.embedding("plain", { dim: 2, optimizer: { type } });
+    const atOnce = await stageOf(session, { pushBound: 0, pullBound: 5 }, { optimizer: { type } });
+    const table = await session.embedding("flushed", { dim: 2, versions: true, optimizer: { type } });
+    const flushed = table.cached({ rows: 8, pushBound: 5, pullBound: 5 });
+    for (let i = 1; i <= 4; i++) {
+      for (const cache of [atOnce.cache, flushed]) await cache.lookup([1]);
+      const gradient = rowsOf([1], i / 4);
+      await plain.push([1], gradient);
+      await atOnce.cache.update([1], gradient); // and pushed
+      await flushed.pushPull([2], new Float32Array(2), [1], gradient);
+      await flushed.flush();
+      const expected = await plain.pull([1]);
+      assert.deepEqual(await atOnce.cache.lookup([1]), expected, `pushed at once, update ${i}`);
+      assert.deepEqual(await flushed.lookup([1]), expected, `flushed, update ${i}`);
+    }
+  });
+}
+
 test("bypassed, every read and update goes to the servers, and afterwards the cache still knows its own", async () => {
   await using cluster = await EmbeddedCluster.start({ workers: 2 });
   const [one, two] = cluster.sessions;

@@ -9,6 +9,7 @@ import { Session } from "../../src/api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { type ClusterRequest, withServers } from "../../src/cli/checkpoint/cluster-client.ts";
+import { checkpointFunction } from "../../src/functions/checkpoint/checkpoint-function.ts";
 import type { FileLayer } from "../../src/node/checkpoint/file-layer.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { systemError } from "../../src/node/checkpoint/testing-files.ts";
@@ -20,10 +21,12 @@ const ROOT = "/checkpoints";
 const createdAt = new Date(0).toISOString();
 const rejectsCode = (code: ErrorCode, text: RegExp) => (error: unknown) => isWeighbridgeError(error, code) && text.test(error.message);
 
+let clusterCount = 0;
+
 class Stage {
-  readonly disk = new SimDisk(new Random(1), ROOT);
+  readonly disk: SimDisk;
   readonly cluster: SimCluster = new SimCluster({
-    seed: 1,
+    seed: ++clusterCount,
     serverCount: 2,
     workerCount: 2,
     settle: () => setImmediate(),
@@ -33,10 +36,19 @@ class Stage {
   /** What becomes of the servers' file layers. */
   faulty: (layer: FileLayer) => FileLayer = (layer) => layer;
 
+  constructor(disk: SimDisk = new SimDisk(new Random(1), ROOT)) {
+    this.disk = disk;
+  }
+
   async start(): Promise<void> {
+    await this.open();
+    for (const session of this.sessions) await this.run(session.tensor("w", { shape: [4] }));
+  }
+
+  /** Without a parameter. */
+  async open(): Promise<void> {
     await this.cluster.start();
     this.sessions = await this.run(Promise.all([0, 1].map((rank) => Session.open(this.cluster.worker(rank)))));
-    for (const session of this.sessions) await this.run(session.tensor("w", { shape: [4] }));
   }
 
   run<T>(promise: Promise<T>): Promise<T> {
@@ -172,4 +184,31 @@ test("a checkpoint is taken whether or not older ones can be removed, and says s
   assert.match(warning ?? "", /older checkpoints were to be removed: .*permission denied/);
   assert.deepEqual(await stage.names(), ["latest", "step-000000", "step-000001"]);
   await stage.cluster.finalize();
+});
+
+test("a worker that gives its restore up, or dies over it, takes nothing from one that has loaded the same", async () => {
+  for (const how of ["gives up", "dies"] as const) {
+    const first = new Stage();
+    await first.start();
+    const { step } = await first.run(first.session(0).checkpoint());
+    await first.cluster.finalize();
+    const stage = new Stage(first.disk);
+    await stage.open();
+    const ask = async (rank: number, op: string, body: object): Promise<void> => {
+      for (const server of [0, 1]) {
+        await stage.run(stage.session(rank).call(checkpointFunction, { server }, { op, body: JSON.stringify(body) }));
+      }
+    };
+    await ask(0, "load", {});
+    await ask(1, "load", { step });
+    if (how === "gives up") await ask(0, "discard", {});
+    else stage.cluster.kill(idOf("worker", 0));
+    await stage.sleep(5000);
+    await ask(1, "activate", { step });
+    assert.deepEqual(
+      (await stage.run(stage.session(1).parameters())).map(({ name }) => name),
+      ["w"],
+      how,
+    );
+  }
 });

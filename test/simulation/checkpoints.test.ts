@@ -7,7 +7,7 @@ import { Checkpoints, type Tally, undisturbed } from "./checkpoints.ts";
 import { LARGE_MODEL_PARAMETERS, saveLargeManifest } from "./large-manifest.ts";
 import { forSeeds } from "./seeds.ts";
 
-const SEEDS = 12;
+const SEEDS = 10;
 let reference: readonly (readonly number[])[];
 const totals: Partial<Tally> = {};
 
@@ -31,7 +31,7 @@ test("everything that can happen to a checkpoint happened", () => {
 
 test("the command line, which asks through the scheduler in control frames, saves and restores a model whose manifest is larger than those", async () => {
   const { manifestBytes, saved, restored } = await saveLargeManifest();
-  assert.ok(manifestBytes > 2 * PAYLOAD_BYTES_MAX, `${manifestBytes} bytes`);
+  assert.ok(manifestBytes > PAYLOAD_BYTES_MAX, `${manifestBytes} bytes`);
   assert.equal(restored.clock, saved.clock);
   assert.equal(restored.parameters.length, LARGE_MODEL_PARAMETERS);
 });

@@ -272,10 +272,10 @@ export class Checkpoints {
   /** A disk that is full for a while, and often the death of a server, early or late, for a while or for good. */
   async #storm(): Promise<void> {
     const random = this.#random;
-    const isEarly = random.chance(0.3);
-    await this.#sleep(random.below(isEarly ? 60 : 300));
+    const isEarly = random.chance(0.5);
+    await this.#sleep(random.below(isEarly ? 100 : 300));
     if (random.chance(0.3)) this.#disk.roomBytes = random.below(4000);
-    await this.#sleep(random.below(isEarly ? 60 : 600));
+    await this.#sleep(random.below(isEarly ? 100 : 600));
     this.#disk.roomBytes = Infinity;
     if (random.chance(0.3)) return;
     const servers = this.#cluster.nodes().filter((node) => roleOf(node) === "server");

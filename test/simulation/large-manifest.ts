@@ -11,7 +11,7 @@ import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { SimDisk } from "./sim-disk.ts";
 
-export const LARGE_MODEL_PARAMETERS = 1500;
+export const LARGE_MODEL_PARAMETERS = 900;
 const ROOT = "/checkpoints";
 const SCHEDULER = "sim://scheduler:1";
 
@@ -42,7 +42,7 @@ export async function saveLargeManifest(): Promise<{
     clock: cluster.clock,
   });
   const session = await first.run(Session.open(first.worker(0)));
-  const names = Array.from({ length: LARGE_MODEL_PARAMETERS }, (_, i) => `layers/${i}/${"of a model with long names/".repeat(6)}weights`);
+  const names = Array.from({ length: LARGE_MODEL_PARAMETERS }, (_, i) => `layers/${i}/${"of a model with long names/".repeat(8)}weights`);
   await first.run(Promise.all(names.map((name) => session.tensor(name, { shape: [2] }))));
   session.clock();
   const createdAt = new Date(0).toISOString();

@@ -17,7 +17,7 @@ import { parseBody } from "./checkpoint-messages.ts";
 
 /** Escaped twice, as text within JSON within JSON, this is still shorter than a frame. */
 export const PIECE_CHARS: number = 64 * 1024;
-const REQUEST_CHARS_MAX = 256 * 1024 * 1024;
+const REQUEST_CHARS_MAX = 64 * 1024 * 1024;
 const ANSWERS_MAX = 4;
 const ID_LENGTH_MAX = 64;
 
