@@ -9,6 +9,7 @@ import type { Unit, UnitFeed } from "./unit-feed.ts";
 /** Part 1 of 2 of each of four batches. */
 class CountingFeed implements UnitFeed {
   readonly repeatedCount = 0;
+  readonly isStocked = true;
   readonly doneUnits: number[] = [];
   #batch = 0;
 

@@ -22,6 +22,10 @@ class LateFeed implements UnitFeed {
     return this.#feed.repeatedCount;
   }
 
+  get isStocked(): boolean {
+    return this.#feed.isStocked;
+  }
+
   async next(wait?: WaitOptions): Promise<Unit | "idle" | "over"> {
     for (;;) {
       const unit = await this.#feed.next(wait);

@@ -3,7 +3,7 @@
 //   give (gradient final) ──► … ──► acknowledged ──► settle (values of the next step are there) ──► forward …
 //
 // Invariants:
-//   R1. `give` is called once in each step, when the `backward` of its stage has returned. It does not wait.
+//   R1. `give` is called once in each step, when the `backward` of its stage has returned, or that of one before it. It does not wait.
 //   R2. The gradient is the route's from `give` until `settle` has resolved; the values are from then until `give` whoever computes.
 //   R3. `acknowledged` resolves when whoever applies the gradient has it: a step whose gradients are acknowledged need not be made again.
 
@@ -16,7 +16,9 @@ export interface ParameterRoute {
   readonly updater?: LocalUpdater | undefined;
   /** Whether workers sum the gradient among themselves: then its step is over when it is settled. */
   readonly isReduced?: boolean | undefined;
-  /** Of those: resolves when the sum is there, and only `settle` is left. */
+  /** Whether values are on their way here, so that `settle` has to wait for a link. */
+  readonly isComing?: boolean | undefined;
+  /** Of those that are reduced: resolves when the sum is there, and only `settle` is left. */
   summed?(): Promise<void>;
   /** Brings the values here as they are now, before the first step and after a failure. */
   open(): Promise<void>;

@@ -19,6 +19,7 @@ export class ServerRoute implements ParameterRoute {
   readonly #options: ServerRouteOptions;
   #push: Promise<void> = Promise.resolve();
   #pull: Promise<unknown> | undefined;
+  #isComing = false;
 
   constructor(options: ServerRouteOptions) {
     this.parameter = options.parameter;
@@ -27,6 +28,10 @@ export class ServerRoute implements ParameterRoute {
 
   get acknowledged(): Promise<void> {
     return this.#push;
+  }
+
+  get isComing(): boolean {
+    return this.#isComing;
   }
 
   async open(): Promise<void> {
@@ -74,7 +79,12 @@ export class ServerRoute implements ParameterRoute {
 
   async #startPull(clocksAhead: number): Promise<void> {
     const { tensor, priority, wait } = this.#options;
-    await tensor.pull(this.parameter.values, { ...wait(), priority, clocksAhead });
+    this.#isComing = true;
+    try {
+      await tensor.pull(this.parameter.values, { ...wait(), priority, clocksAhead });
+    } finally {
+      this.#isComing = false;
+    }
   }
 
   async #landed(pull: Promise<unknown>): Promise<void> {

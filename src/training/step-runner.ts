@@ -1,6 +1,6 @@
 // step-runner — computes one unit: forward, loss, backward, and hands every gradient to its route. It does not know where parameters live.
 //
-//   with overlap      a stage's gradients are given when they are final, its values are waited for just before its forward
+//   with overlap      gradients are given when they are final, small ones together (give-order.ts); the values of a stage are waited for just before its forward
 //   without           gradients are given after backward, in the same order, and everything is waited for before the next step
 //
 // Invariants:
@@ -15,11 +15,15 @@ import type { Activations } from "../nn/activations.ts";
 import { findNotFinite } from "../nn/layer.ts";
 import type { EmbeddingLookup, IdBatch } from "./embedding-lookup.ts";
 import { nextTurn } from "./event-loop.ts";
-import { type Loss, lookupsOf, type Network, type Stage } from "./network.ts";
+import { type Given, giveOrder } from "./give-order.ts";
+import { type Loss, lookupsOf, type Network } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 import type { ParameterRoute } from "./parameter-route.ts";
 import type { UnitSamples } from "./unit-reader.ts";
 import type { WaitMeter } from "./wait-meter.ts";
+
+/** Values of fewer bytes have room in the links while this worker computes, and are read when they are waited for. */
+const COMING_BYTES_MIN = 1024 * 1024;
 
 export type StepRunnerOptions = {
   readonly network: Network;
@@ -42,6 +46,8 @@ export class StepRunner {
   readonly #options: StepRunnerOptions;
   readonly #routes: readonly ParameterRoute[];
   readonly #lookups: readonly EmbeddingLookup[];
+  /** By stage. */
+  readonly #order: readonly (readonly Given[])[];
   readonly #outputs: Activations[] = [];
   #gives: Promise<void>[] = [];
   #hasGiven = false;
@@ -52,6 +58,7 @@ export class StepRunner {
     this.#options = options;
     this.#routes = [...options.open.routes.values()];
     this.#lookups = lookupsOf(options.network);
+    this.#order = giveOrder(options.network.stages);
   }
 
   /** Computes a unit whose values and labels are in place. Returns the mean loss of its samples. Throws NOT_FINITE (S2). */
@@ -78,9 +85,9 @@ export class StepRunner {
       await meter.wait(take);
     }
     if (nextIds !== undefined) for (const lookup of this.#lookups) lookup.announce(nextIds);
-    for (const { lookup, parameters } of network.stages.toReversed()) {
-      if (lookup !== undefined) this.#gives.push(tolerated(lookup.giveNothing(open.patience.wait)));
-      for (const parameter of parameters) open.routeOf(parameter).skip();
+    for (const given of this.#order.toReversed().flat()) {
+      if ("lookup" in given) this.#gives.push(tolerated(given.lookup.giveNothing(open.patience.wait)));
+      else open.routeOf(given.parameter).skip();
     }
     this.#hasGiven = true;
     this.#hasGradients = false;
@@ -134,9 +141,21 @@ export class StepRunner {
       for (const parameter of stage.parameters) await this.#ready(open.routeOf(parameter));
       activations = stage.forward(activations, isTraining);
       this.#outputs[i] = activations;
-      if (overlaps && travels(stage)) await nextTurn();
+      if (overlaps && this.#comingBytes(i + 1) >= COMING_BYTES_MIN) await nextTurn();
     }
     return activations!;
+  }
+
+  /** What is under way for the stages from this one on, in bytes: what has come lies with the link until this worker pauses. */
+  #comingBytes(from: number): number {
+    const { network, open } = this.#options;
+    let byteCount = 0;
+    for (let i = from; i < network.stages.length; i++) {
+      for (const parameter of network.stages[i]!.parameters) {
+        if (open.routeOf(parameter).isComing === true) byteCount += parameter.values.byteLength;
+      }
+    }
+    return byteCount;
   }
 
   /** Begins to take the rows of all lookups. Each is awaited at its stage. */
@@ -146,27 +165,21 @@ export class StepRunner {
     return new Map(this.#lookups.map((lookup) => [lookup, tolerated(open.persist(async () => await lookup.take(ids, wait)))]));
   }
 
-  /** What a stage gives is given when its backward has returned: nothing leaves before this worker lets go of its thread. */
+  /** What stages give is given when their backward has returned: nothing leaves before this worker lets go of its thread. */
   async #backward(lossGradient: Activations): Promise<void> {
     const { network, overlaps } = this.#options;
     this.#hasGiven = true;
     this.#hasGradients = true;
     let gradient: Activations | undefined = lossGradient;
-    let from = network.stages.length;
-    while (from > 0 && gradient !== undefined) {
-      const stage: Stage = network.stages[--from]!;
-      gradient = stage.backward(gradient, () => {});
-      if (!overlaps) continue;
-      this.#giveStage(stage);
-      if (travels(stage)) await nextTurn();
+    let i = network.stages.length;
+    while (i > 0 && gradient !== undefined) {
+      gradient = network.stages[--i]!.backward(gradient, () => {});
+      if (!overlaps || this.#order[i]!.length === 0) continue;
+      for (const given of this.#order[i]!) this.#give(given);
+      if (i > 0) await nextTurn();
     }
-    if (!overlaps) for (const stage of network.stages.slice(from).toReversed()) this.#giveStage(stage);
+    for (const given of overlaps ? this.#order.slice(0, i).toReversed().flat() : this.#order.toReversed().flat()) this.#give(given);
     await this.#reduce();
-  }
-
-  #giveStage({ lookup, parameters }: Stage): void {
-    if (lookup !== undefined) this.#give(lookup);
-    for (const parameter of parameters) this.#options.open.routeOf(parameter).give();
   }
 
   /** S4 */
@@ -177,7 +190,12 @@ export class StepRunner {
     for (const route of reduced) await route.settle();
   }
 
-  #give(lookup: EmbeddingLookup): void {
+  #give(given: Given): void {
+    if ("lookup" in given) this.#giveRows(given.lookup);
+    else this.#options.open.routeOf(given.parameter).give();
+  }
+
+  #giveRows(lookup: EmbeddingLookup): void {
     this.#gives.push(tolerated(lookup.give(this.#options.open.patience.wait))); // `acknowledge` tells
   }
 
@@ -185,7 +203,7 @@ export class StepRunner {
     if (!this.#hasGradients) return;
     for (const route of this.#routes) route.repeat();
     this.#gives = [];
-    for (const lookup of this.#lookups) if (this.#options.open.pushesRows(lookup)) this.#give(lookup);
+    for (const lookup of this.#lookups) if (this.#options.open.pushesRows(lookup)) this.#giveRows(lookup);
   }
 
   async #ready(route: ParameterRoute): Promise<void> {
@@ -206,11 +224,6 @@ export class StepRunner {
 function tolerated(promise: Promise<void>): Promise<void> {
   promise.catch(() => {}); // as said
   return promise;
-}
-
-/** Whether something of the stage may be under way. */
-function travels({ parameters, lookup }: Stage): boolean {
-  return parameters.length > 0 || lookup !== undefined;
 }
 
 /** Waits for all, also when one fails: afterwards nothing reads the gradients any more. */

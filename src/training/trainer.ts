@@ -125,7 +125,7 @@ export class Trainer {
     const { overlaps, runner, open } = this.#options;
     let isBehind = false;
     for (let unit = await this.#nextUnit(); unit !== "over"; unit = await this.#nextUnit()) {
-      await this.#acknowledge();
+      if (isBehind || unit === "idle") await this.#acknowledge();
       if (unit === "idle") {
         open.endClock(); // the others may wait for it; this worker waits for nobody, as they may be done
         isBehind = true;
@@ -185,12 +185,14 @@ export class Trainer {
     const takesIds = network.idsPerSample > 0;
     const nextIds = takesIds && next !== undefined ? reader.readIds(epoch, next) : undefined;
     if (reader.sizeOf(epoch, unit) === 0) {
+      await this.#acknowledge();
       await this.#skip(nextIds); // the others announce theirs too
       this.#feed?.done(unit.unit);
       return;
     }
     const ids = takesIds ? reader.readIds(epoch, unit) : undefined;
     const samples = reader.read(epoch, unit);
+    await this.#acknowledge(); // of the unit before: it had the time in which these were read
     const where = `epoch ${epoch + 1}, step ${unit.batch + 1}`;
     const loss = await runner.run({ ...samples, ids, nextIds, where });
     open.endClock();
@@ -229,9 +231,7 @@ export class Trainer {
     this.#ahead = undefined;
     if (ahead !== undefined) return ahead;
     const feed = this.#feed!;
-    const first = await feed.next(this.#options.wait);
-    if (typeof first !== "string" || this.#unacknowledged === undefined) return first;
-    await this.#acknowledge(); // perhaps it waits for this worker's own last unit
+    if (!feed.isStocked) await this.#acknowledge(); // the end of the epoch may wait for this worker's own last unit
     return await feed.next(this.#options.wait);
   }
 

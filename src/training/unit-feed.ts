@@ -21,6 +21,8 @@ export type FeedOptions = {
 export interface UnitFeed {
   /** "idle": nothing for this worker now, but the epoch is not over. */
   next(wait?: WaitOptions): Promise<Unit | "idle" | "over">;
+  /** Whether `next` has a unit at hand. If not it asks, and what was done should have been told before. */
+  readonly isStocked: boolean;
   /** Its updates are acknowledged. */
   done(unit: number): void;
   /** Units that had been begun by a worker that died. */
@@ -55,6 +57,10 @@ class WholeFeed implements UnitFeed {
 
   constructor(batchCount: number) {
     this.#batchCount = batchCount;
+  }
+
+  get isStocked(): boolean {
+    return this.#batch < this.#batchCount;
   }
 
   async next(): Promise<Unit | "over"> {

@@ -93,6 +93,11 @@ export class UnitFeed {
     return this.#repeatedCount;
   }
 
+  /** Whether `next` gives a unit at once; if not, it waits for the scheduler. */
+  get isStocked(): boolean {
+    return this.#stock.length > 0;
+  }
+
   get isOver(): boolean {
     return this.#isOver;
   }

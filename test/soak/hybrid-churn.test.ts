@@ -1,5 +1,4 @@
-// Hybrid trainings whose workers die and come back, again and again: who comes back has to meet the others before they are done, and many rounds find what one does
-// not.
+// Hybrid trainings whose workers die and come back, again and again: many rounds find what one does not (test/training/churn.test.ts has one of each).
 
 import { test } from "node:test";
 import { workerComesBack, workerDies } from "../training/churn-cases.ts";

@@ -1,17 +1,21 @@
 // churn-cases — trainings whose workers die and come back, for churn.test.ts (all on servers) and the soak (hybrid, cached).
 
 import assert from "node:assert/strict";
+import { setTimeout } from "node:timers/promises";
 import type { Session } from "../../src/api/session.ts";
+import type { WaitOptions } from "../../src/base/deferred.ts";
 import { Random } from "../../src/base/random.ts";
 import { dense } from "../../src/nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.ts";
 import { Workspace } from "../../src/nn/workspace.ts";
+import type { TrainingCallback } from "../../src/training/callbacks/callback.ts";
 import { ArrayDataset } from "../../src/training/dataset.ts";
 import { Accuracy } from "../../src/training/metrics.ts";
 import { Model, type TrainOptions } from "../../src/training/model.ts";
 import { type Network, parametersOf } from "../../src/training/network.ts";
 import { EmbeddingNetwork } from "../../src/training/networks/embedding-network.ts";
 import { setParamPs } from "../../src/training/set-param-ps.ts";
+import type { Collective } from "../../src/worker/collective.ts";
 import { RestartableCluster } from "./restartable-cluster.ts";
 
 const [VOCAB, IDS, CLASSES, BATCH, SAMPLES, EPOCHS] = [30, 2, 3, 12, 240, 3];
@@ -106,7 +110,7 @@ export async function workerDies(place: Place): Promise<void> {
   assert.deepEqual(weightsOf(first), weightsOf(third), "those who are left have the same values");
 }
 
-/** A worker is killed in the first epoch and started again: it takes part in what is left. */
+/** A worker is killed in the first epoch and started again: it takes part in what is left. The others end that epoch without it, and begin the next one when it is there. */
 export async function workerComesBack(place: Place): Promise<void> {
   await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
   const [one, victim, three] = cluster.sessions as [Session, Session, Session];
@@ -117,11 +121,16 @@ export async function workerComesBack(place: Place): Promise<void> {
     cluster.startWorker(1).then(restarted.resolve, restarted.reject);
   };
   const dying = assert.rejects(train(victim, place, { callbacks: [{ stepEnd }] }));
-  const isBack = { epochEnd: async (): Promise<void> => void (await restarted.promise) }; // nobody is done before it comes
+  const isBack = ({ rank }: Session): TrainingCallback => ({
+    epochEnd: async ({ epoch }) => {
+      await restarted.promise;
+      if (epoch === 1 && place.isHybrid) await cluster.listens(1, { as: rank });
+    },
+  });
   const coming = restarted.promise.then((session) => train(session, place));
   const [first, third, second] = await Promise.all([
-    train(one, place, { callbacks: [isBack] }),
-    train(three, place, { callbacks: [isBack] }),
+    train(one, place, { callbacks: [isBack(one)] }),
+    train(three, place, { callbacks: [isBack(three)] }),
     coming,
   ]);
   await dying;
@@ -131,4 +140,45 @@ export async function workerComesBack(place: Place): Promise<void> {
   assert.deepEqual(weightsOf(first), weightsOf(second), "the one that came has the same values");
   const { accuracy } = await second.model.eval(dataset);
   assert.ok(accuracy! > 0.9, `accuracy ${accuracy}`);
+}
+
+/**
+ * A worker dies over the word that the epoch is over: one of the others has heard it, the other has not. Both go on, and nobody waits for anybody until a deadline.
+ */
+export async function workerDiesAtTheEnd(place: Place, epoch: number): Promise<void> {
+  await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
+  const [one, victim, three] = cluster.sessions as [Session, Session, Session];
+  const dying = assert.rejects(train(victim, place));
+  const deaf = deafAtEnd(three, epoch, async () => await cluster.kill("worker", 1));
+  const [first, third] = await Promise.all([train(one, place, { deadlineMs: 10_000 }), train(deaf, place, { deadlineMs: 10_000 })]);
+  await dying;
+  for (let later = epoch; later < EPOCHS; later++) assert.deepEqual(countVisits([first, third], later), { missed: 0, again: 0 });
+  assert.deepEqual(weightsOf(first), weightsOf(third), "those who are left have the same values");
+}
+
+/** A session whose collective fails once with the death of another worker, in place of the word that this epoch, from 1 on, is over; the others get its vote. */
+function deafAtEnd(session: Session, epoch: number, kill: () => Promise<void>): Session {
+  let overs = 0;
+  const deaf = (collective: Collective): Collective =>
+    over(collective, {
+      allReduce: async (votes: Float32Array, wait?: WaitOptions) => {
+        const isEnd = votes.length === 4 && votes[1] === 1;
+        await collective.allReduce(votes, wait);
+        if (!isEnd || votes[1] !== collective.members.length || ++overs !== epoch) return;
+        await kill();
+        while (collective.failure === undefined) await setTimeout(5);
+        throw collective.failure;
+      },
+    });
+  return over(session, { collective: async (wait?: WaitOptions) => deaf(await session.collective(wait)) });
+}
+
+/** The same object, but for some of its methods. */
+function over<T extends object>(target: T, methods: Partial<T>): T {
+  return new Proxy(target, {
+    get: (_, name) => {
+      const value: unknown = Reflect.get(name in methods ? methods : target, name, name in methods ? methods : target);
+      return typeof value === "function" && !(name in methods) ? (value.bind(target) as unknown) : value;
+    },
+  });
 }

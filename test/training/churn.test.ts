@@ -1,5 +1,5 @@
 // Goal: a training survives its nodes. A worker that dies gives its units to the others, who do every unit that is left; a server that comes back from its checkpoint
-// lets training go on; a worker that is started again is lent units again. Nobody hangs, and what was repeated is counted. More of hybrid trainings is in test/soak.
+// lets training go on; a worker that is started again is lent units again. Nobody hangs, and what was repeated is counted. Many rounds of the hybrid ones are in test/soak.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -7,20 +7,32 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Session } from "../../src/api/session.ts";
-import { dataset, train, UNITS, workerComesBack, workerDies } from "./churn-cases.ts";
+import { dataset, type Place, train, UNITS, workerComesBack, workerDies, workerDiesAtTheEnd } from "./churn-cases.ts";
 import { RestartableCluster } from "./restartable-cluster.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 
-for (const isHybrid of [false, true]) {
-  test(`a worker that dies leaves its units to the others, ${isHybrid ? "hybrid" : "all on servers"}`, TIMEOUT, async () => {
-    await workerDies({ isHybrid });
+const PLACES: readonly (readonly [string, Place])[] = [
+  ["all on servers", { isHybrid: false }],
+  ["hybrid", { isHybrid: true }],
+  ["hybrid, cached", { isHybrid: true, vocabCacheSize: 10 }],
+];
+
+for (const [name, place] of PLACES) {
+  test(`a worker that dies leaves its units to the others, ${name}`, TIMEOUT, async () => {
+    await workerDies(place);
+  });
+
+  test(`a worker that is started again takes part in what is left, ${name}`, TIMEOUT, async () => {
+    await workerComesBack(place);
   });
 }
 
-test("a worker that is started again takes part in what is left", TIMEOUT, async () => {
-  await workerComesBack({ isHybrid: false });
-});
+for (const epoch of [1, 3]) {
+  test(`a worker that dies over the word that epoch ${epoch} of 3 is over holds nobody up`, TIMEOUT, async () => {
+    await workerDiesAtTheEnd({ isHybrid: true }, epoch);
+  });
+}
 
 test("a server that is restarted from its checkpoint lets training go on", { timeout: 60_000 }, async () => {
   const checkpointDir = mkdtempSync(join(tmpdir(), "weighbridge-churn-"));

@@ -1,6 +1,7 @@
 // restartable-cluster — a cluster in this process, over memory links and the real clock, whose nodes can be ended at any moment and started again.
 
 import { randomUUID } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Postoffice } from "../../src/kv/postoffice.ts";
@@ -14,6 +15,7 @@ export type RestartableOptions = { readonly servers: number; readonly workers: n
 
 const HEARTBEAT_MS = 100;
 const DEAD_AFTER_MS = 600;
+const POLL_MS = 5;
 
 export class RestartableCluster {
   readonly sessions: Session[] = [];
@@ -21,6 +23,8 @@ export class RestartableCluster {
   readonly #hub = new MemoryHub();
   readonly #job = randomUUID();
   readonly #offices = new Map<string, Postoffice>();
+  /** By rank, of the life that was started last. */
+  readonly #meshAddresses = new Map<number, string>();
   #lives = Date.now();
 
   private constructor(options: RestartableOptions) {
@@ -49,6 +53,14 @@ export class RestartableCluster {
     return await Session.open(await this.#start("worker", rank));
   }
 
+  /** Resolves when a worker knows that another one, in the life that this cluster started last, lives and waits to reduce with it. */
+  async listens(rank: number, { as }: { readonly as: number }): Promise<void> {
+    const own = this.#offices.get(`worker ${as}`);
+    const meshAddress = this.#meshAddresses.get(rank);
+    const isKnown = (): boolean | undefined => own?.roster.nodes.some(({ state, address }) => state === "alive" && address === meshAddress);
+    while (isKnown() !== true) await setTimeout(POLL_MS);
+  }
+
   /** As if its process had been killed. */
   async kill(role: Role, rank: number): Promise<void> {
     await this.#offices.get(`${role} ${rank}`)?.close();
@@ -60,10 +72,13 @@ export class RestartableCluster {
 
   async #start(role: Role, rank: number, rest: Partial<PostofficeOptions> = {}): Promise<Postoffice> {
     const clock = realClock();
+    const incarnation = ++this.#lives;
+    const meshAddress = `memory://worker-${rank}-${incarnation}`;
+    if (role === "worker") this.#meshAddresses.set(rank, meshAddress);
     const office = await Postoffice.start({
       role,
       ...(role === "scheduler" ? {} : { rank }),
-      ...(role === "worker" ? { meshAddress: `memory://worker-${rank}-${++this.#lives}` } : {}),
+      ...(role === "worker" ? { meshAddress } : {}),
       serverCount: this.#options.servers,
       workerCount: this.#options.workers,
       schedulerAddress: "memory://scheduler",
@@ -71,7 +86,7 @@ export class RestartableCluster {
       clock,
       log: SILENT_LOG,
       jobId: this.#job,
-      incarnation: ++this.#lives,
+      incarnation,
       heartbeatIntervalMs: HEARTBEAT_MS,
       heartbeatTimeoutMs: DEAD_AFTER_MS,
       ...rest,
