@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 import { findOldNode } from "./find-old-node.ts";
-import { Processes, ROOT } from "./processes.ts";
+import { isAlive, Processes, ROOT, script, until } from "./processes.ts";
 
 const oldNode = findOldNode();
 const skip = oldNode === undefined ? "there is no Node before 24 on this machine to try it with" : false;
@@ -39,4 +39,22 @@ test("goes on with the Node that npm installed", {
   await version.succeeds();
   assert.match(version.stdout, /^\d+\.\d+\.\d+\n$/);
   assert.equal((await mistake.ends()).code, 2);
+});
+
+test("what it handed over to ends when it is killed", {
+  skip: skip || (existsSync(join(ROOT, "node_modules/.bin/node")) ? false : "npm installed none"),
+}, async () => {
+  await using processes = new Processes();
+  const launch = ["launch", "-s", 1, "-w", 1, "--", script("member")];
+  const job = processes.weighbridge(launch, { node: String(oldNode) });
+  await job.says(/ pid \d+$/, 3);
+  const pids = [...job.stdout.matchAll(/ pid (\d+)$/gm)].map(([, pid]) => Number(pid));
+  try {
+    await job.kill();
+    await until(() => !pids.some(isAlive), "every process of the job to end");
+    await job.ends(); // its output is whole then
+    assert.match(job.stderr, /^weighbridge: the command that started this one is gone, so this ends$/m);
+  } finally {
+    for (const pid of pids) if (isAlive(pid)) process.kill(pid, "SIGKILL"); // nobody else would, where this fails
+  }
 });
