@@ -161,6 +161,23 @@ test("a member that dies inside a barrier fails the others within the detection 
   await cluster.clock.runUntil(Promise.all([waiting, again.barrier(Group.WORKERS, 0)]));
 });
 
+test("a member that dies inside a barrier and is back before anybody noticed has to enter it again", async () => {
+  const cluster = new ControlCluster();
+  const { workers } = await cluster.formed();
+  workers[0]?.barrier(Group.WORKERS, 0).catch(() => {}); // dies with its process
+  await cluster.clock.advance(100);
+  cluster.network.crash("w0");
+  await cluster.clock.advance(10);
+  const again = await cluster.restarted("worker", "w0", { rank: 0 });
+  let isPast = false;
+  const passing = (workers[1] as Membership).barrier(Group.WORKERS, 0).then(() => {
+    isPast = true;
+  });
+  await cluster.clock.advance(2000);
+  assert.equal(isPast, false, "the entry of the life that is over was counted");
+  await cluster.clock.runUntil(Promise.all([passing, again.barrier(Group.WORKERS, 0)]), { untilMs: 10_000 });
+});
+
 test("a barrier survives broken links, and a caller that gave up comes back to the same barrier", async () => {
   const cluster = new ControlCluster();
   const { workers } = await cluster.formed();
