@@ -54,7 +54,11 @@ export const USAGE: string = `npm run bench -- [--json FILE] [--quick] [--case N
   --regime NAME  only this one; pinned puts every process on core 1
   --raw-only     only the raw ceilings
 
-Cases: ${CASE_NAMES.join(" ")}`;
+Cases: ${CASE_NAMES.join(" ")}
+
+Training and workers among themselves have benches of their own:
+  node bench/training.ts                                                       steps/s and the share of waiting, with and without overlap
+  weighbridge launch -s 1 -w 2 --worker-only -- bench/all-reduce.ts            sums among two workers, and the link's own ceiling`;
 
 /** Throws with a message for the user. Names may follow one `--case` or have one each. */
 export function parseOptions(args: readonly string[]): Options {
