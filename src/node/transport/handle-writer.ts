@@ -17,7 +17,7 @@ type WriteRequestConstructor = new () => WriteRequest;
 
 type WritingHandle = {
   /** 0, or a system error. Bytes that are not taken at once are queued, and `oncomplete` of the request is called when they are. */
-  writeBuffer(request: WriteRequest, bytes: Uint8Array): number;
+  writeBuffer: (this: WritingHandle, request: WriteRequest, bytes: Uint8Array) => number;
   readonly writeQueueSize: number;
 };
 
@@ -42,13 +42,12 @@ export class HandleWriter {
     const { _handle: handle } = socket as unknown as { _handle: Partial<WritingHandle> | null };
     if (handle === null || typeof handle.writeBuffer !== "function" || typeof handle.writeQueueSize !== "number") return;
     const watched = handle as WritingHandle;
-    const own = { configurable: true, writable: true };
-    const writeBuffer = (request: WriteRequest, bytes: Uint8Array): number => {
-      Reflect.deleteProperty(watched, "writeBuffer"); // from here on it is the prototype's again
+    const { writeBuffer } = watched;
+    watched.writeBuffer = (request, bytes) => {
+      watched.writeBuffer = writeBuffer;
       made(new HandleWriter(socket, watched, request.constructor as WriteRequestConstructor, done));
       return watched.writeBuffer(request, bytes);
     };
-    Object.defineProperty(watched, "writeBuffer", { ...own, value: writeBuffer });
   }
 
   /** Whether the stream holds nothing back that would have to leave first (W1). */
