@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { StubLink } from "../testing/stub-link.ts";
-import { FRAME_ALIGN, FrameHeader, HEADER_BYTES, Kind, RUN_MORE_MAX } from "../wire/frame.ts";
+import { FRAME_ALIGN, FrameHeader, HEADER_BYTES, Kind, paddedBytes, RUN_MORE_MAX } from "../wire/frame.ts";
 import { FrameReader, READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import { FrameBatch, PagePool } from "./frame-batch.ts";
 
@@ -82,6 +82,29 @@ test("a page is used again only after the write that carried it was flushed (B2)
   appendInline(batch, 3, bytesFrom(3, 8));
   assert.equal(batch.page, first);
   two.flushed();
+});
+
+test("what pads a payload is 0, also in a page that was used before, alone and in a run (B4)", () => {
+  for (const takesRuns of [false, true]) {
+    for (let size = 1; size < 24; size++) {
+      const pool = new PagePool();
+      const used = pool.take();
+      used.bytes.fill(0xff);
+      pool.give(used);
+      const batch = new FrameBatch(pool);
+      batch.takesRuns = takesRuns;
+      for (let i = 0; i < 3; i++) {
+        const at = batch.begin(Object.assign(headerOf(i + 1, size), { arg3: i }), size);
+        assert.equal(batch.page, used);
+        batch.page.bytes.fill(0xee, at, at + size);
+        const padding = batch.page.bytes.subarray(at + size, at + paddedBytes(size));
+        assert.ok(
+          padding.every((byte) => byte === 0),
+          `behind ${size} bytes`,
+        );
+      }
+    }
+  }
 });
 
 test("a hold is let go when its batch was flushed, not before", () => {

@@ -5,6 +5,7 @@
 //   B1. Frames start at multiples of 8 in the page, and in the stream.
 //   B2. A page is written to again only after the write that carried it was flushed.
 //   B3. Where the reader takes runs, a small frame that is like the one right before it joins it in a run (wire/frame-run.ts).
+//   B4. The bytes behind a payload are 0, whatever the page held before: nobody reads what others were sent.
 
 import { assert } from "../base/assert.ts";
 import {
@@ -137,6 +138,7 @@ export class FrameBatch {
     const padded = paddedBytes(inlineBytes);
     if (this.takesRuns && this.#joinsRun(header, inlineBytes, padded)) {
       const joined = this.#fill;
+      if (padded !== inlineBytes) this.#clearLast(joined + padded);
       this.#fill = joined + padded;
       this.#taken.byteCount += padded;
       return joined;
@@ -146,9 +148,17 @@ export class FrameBatch {
     const at = this.#fill;
     encodeHeader(header, this.#page.words, at >> 2);
     if (this.takesRuns) this.#mayOpenRun(header, inlineBytes, at);
+    if (padded !== inlineBytes) this.#clearLast(at + HEADER_BYTES + padded);
     this.#fill = at + HEADER_BYTES + padded;
     this.#taken.byteCount += HEADER_BYTES + padded;
     return at + HEADER_BYTES;
+  }
+
+  /** Clears the last 8 bytes of a payload that is yet to be written (B4). */
+  #clearLast(end: number): void {
+    const { words } = this.#page;
+    words[(end >> 2) - 2] = 0;
+    words[(end >> 2) - 1] = 0;
   }
 
   /** Whether the frame needs no header, because it joins the last one in a run (B3). */
