@@ -38,7 +38,12 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     body: { job: "j", node: 9, incarnation: 1, expects: 1, takesRuns: true },
     optional: ["takesRuns"],
   },
-  { name: "REGISTER", shape: registerRequestShape, body: { ...REGISTER, resume: RESUME }, optional: ["rank", "resume"] },
+  {
+    name: "REGISTER",
+    shape: registerRequestShape,
+    body: { ...REGISTER, resume: RESUME, failure: { code: "PORT_IN_USE", message: "taken" } },
+    optional: ["rank", "resume", "failure"],
+  },
   {
     name: "the answer to REGISTER",
     shape: registerReplyShape,
