@@ -192,11 +192,13 @@ test("our scheduler replaces a server of theirs as theirs did, and a second and 
     serverListens = await RawListener.at(cluster, port);
     (await dialed(cluster, 9600, "")).write(registration(serverAt(port)));
     await cluster.clock.advance(100);
+    const isAdded = ({ command }: { readonly command: number }): boolean => command === PsCommand.ADD_NODE;
+    assert.equal(controlsTo(workerListens).slice(before).some(isAdded), false, "a node that does not know its id must not be asked (N1)");
     server = await dialed(cluster, 9600, "ps8");
     await live(1);
     assert.deepEqual(office.deadNodes(), [], `after the server at ${port} came`);
     const told = controlsTo(workerListens).slice(before);
-    const added = told.filter(({ command }) => command === PsCommand.ADD_NODE);
+    const added = told.filter(isAdded);
     assert.deepEqual(added, [{ command: PsCommand.ADD_NODE, nodes: [serverAt(port, { id: 8, isRecovery: true })] }]);
     const [list] = controlsTo(serverListens);
     const scheduler = { ...serverAt(9600, { id: 1 }), role: PsRole.SCHEDULER };

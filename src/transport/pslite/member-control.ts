@@ -10,7 +10,7 @@ import { decodeFailure } from "../../wire/failure.ts";
 import { FunctionId } from "../../wire/function-id.ts";
 import { GROUP_MAX, inGroup } from "../../wire/node-id.ts";
 import { PsCommand, type PsMeta } from "../../wire/pslite/ps-meta.ts";
-import { rosterShape } from "../../wire/roster.ts";
+import { type RosterEntry, type RosterView, rosterShape } from "../../wire/roster.ts";
 import { type Control, type Envoy, unsupported } from "./envoy.ts";
 import type { Registrar } from "./registrar.ts";
 import type { WrittenFrame } from "./written-frames.ts";
@@ -67,6 +67,11 @@ export class MemberControl implements Control {
     }
   }
 
+  /** The process is told these lives with its list. */
+  knows({ nodes }: RosterView): void {
+    for (const entry of nodes) this.#noteLife(entry);
+  }
+
   /** The node stands at a barrier. */
   enter(group: number): void {
     const registration = this.#registrar.registrationOf(this.#envoy);
@@ -105,16 +110,20 @@ export class MemberControl implements Control {
       });
   }
 
-  /** A node with a new life is told to the process; what the first list said is known. */
+  /** A node with a new life is told to the process, once it has its place: until then its list will say so. */
   #takeRoster(payload: Uint8Array): void {
     const { nodes } = this.#envoy.decode(rosterShape, "ROSTER", payload);
     const registration = this.#registrar.registrationOf(this.#envoy);
-    for (const entry of nodes) {
-      const known = this.#known.get(entry.node) ?? 1;
-      this.#known.set(entry.node, Math.max(known, entry.incarnation));
-      if (entry.incarnation <= known || entry.node === this.#envoy.node || registration === undefined) continue;
-      if (registration.neighbour.primary === this.#envoy) this.#registrar.tell(registration, [this.#registrar.psNodeOf(entry)]);
-    }
+    const isTold = this.#envoy.node > 0 && registration?.neighbour.primary === this.#envoy;
+    for (const entry of nodes)
+      if (this.#noteLife(entry) && isTold && entry.node !== this.#envoy.node) this.#registrar.tellOfNewLife(registration, entry);
+  }
+
+  /** Returns whether this life was not known until now. */
+  #noteLife({ node, incarnation }: RosterEntry): boolean {
+    const known = this.#known.get(node) ?? 1;
+    this.#known.set(node, Math.max(known, incarnation));
+    return incarnation > known;
   }
 
   #takeAbort(payload: Uint8Array): void {

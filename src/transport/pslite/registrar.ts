@@ -7,6 +7,7 @@
 //   G3. A node whose connections are all gone has no link; when everybody is leaving, it has left.
 //   G4. Servers hear that a barrier is over before workers do: a server of ps-lite that gets a request while it still stands there, and has
 //       no application yet, waits for that one with all its ears shut, and ends after 5 seconds.
+//   G5. A process learns of those that are there when it is admitted from its list alone, and of later lives as newcomers.ts has it.
 
 import type { CancelTimer } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -20,6 +21,7 @@ import { Envoy } from "./envoy.ts";
 import type { Inlet } from "./inlet.ts";
 import { MemberControl } from "./member-control.ts";
 import type { Neighbour } from "./neighbour.ts";
+import { Newcomers } from "./newcomers.ts";
 import { decodeOwnNote, encodeOwnNote, type OwnNote } from "./own-note.ts";
 import { formatPlace, keyOf, type Place, placeOf } from "./place.ts";
 import type { PsliteVan } from "./van.ts";
@@ -46,6 +48,7 @@ export class Registrar {
   #registrations: Registration[] = [];
   /** Who has its place, and has not been told who is there. */
   readonly #untold = new Map<Registration, RosterView>();
+  readonly #newcomers: Newcomers;
   #released: { readonly registration: Registration; readonly group: number }[] = [];
   #isFormed = false;
   #cancelHeartbeats: CancelTimer = () => {};
@@ -53,6 +56,7 @@ export class Registrar {
 
   constructor(van: PsliteVan) {
     this.van = van;
+    this.#newcomers = new Newcomers(van.clock);
   }
 
   /** A process registers. Throws BAD_REQUEST when it cannot be one. */
@@ -75,6 +79,11 @@ export class Registrar {
 
   present(neighbour: Neighbour): void {
     for (const envoy of neighbour.envoys.values()) if (envoy.node > 0 && !envoy.isLinked) this.van.accept(envoy);
+  }
+
+  /** A node has called us by its name: it knows it. */
+  called(envoy: Envoy): void {
+    this.#newcomers.called(envoy);
   }
 
   /** G3 */
@@ -108,6 +117,7 @@ export class Registrar {
 
   close(): void {
     this.#cancelHeartbeats();
+    this.#newcomers.close();
   }
 
   registrationOf(envoy: Envoy): Registration | undefined {
@@ -149,10 +159,17 @@ export class Registrar {
     this.send(registration, PsCommand.ADD_NODE, { nodes, ...body });
   }
 
+  /** Tells the process of this registration of a node in a new life, as soon as that can be asked. */
+  tellOfNewLife(registration: Registration, entry: RosterEntry): void {
+    this.#newcomers.whenThere(entry, () => {
+      if (this.#registrations.includes(registration)) this.tell(registration, [this.psNodeOf(entry)]);
+    });
+  }
+
   /** An entry of our roster as ps-lite writes it: all customers of a process have the id of its first. */
   psNodeOf(entry: RosterEntry): PsNode {
     const place = placeOf(entry.address);
-    const registration = this.#registrations.find(({ envoy }) => envoy?.node === entry.node);
+    const registration = this.#registrations.findLast(({ envoy }) => envoy?.node === entry.node); // those of earlier lives are still listed
     const id = registration?.neighbour.primary?.node ?? entry.node;
     const role = entry.role === "server" ? PsRole.SERVER : PsRole.WORKER;
     return { role, id, ...place, isRecovery: entry.incarnation > 1, customerId: registration?.customerId ?? 0 };
@@ -236,6 +253,7 @@ export class Registrar {
     envoy.node = node;
     envoy.incarnation = incarnation;
     this.van.addEnvoy(envoy);
+    if (envoy.control instanceof MemberControl) envoy.control.knows(roster);
     if (neighbour.primary === envoy) {
       neighbour.keep();
       this.#untold.set(registration, roster);

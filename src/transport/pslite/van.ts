@@ -243,7 +243,9 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
 
   inletOpen(inlet: Inlet): void {
     const envoy = this.#envoys.get(inlet.node);
-    if (envoy !== undefined) this.#assign(inlet, envoy);
+    if (envoy === undefined) return;
+    this.#assign(inlet, envoy);
+    this.#registrar?.called(envoy);
   }
 
   mayTake(inlet: Inlet): boolean {
