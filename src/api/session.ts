@@ -121,6 +121,11 @@ export class Session {
     return this.#node.numServers;
   }
 
+  /** Where its node says what is worth knowing. */
+  get log(): Log {
+    return this.#node.log;
+  }
+
   /** How many clocks this worker has finished. */
   get clocks(): number {
     return this.#clock;

@@ -169,6 +169,31 @@ test("another seed gives other values, the same seed the same", async () => {
   assert.notDeepEqual(await train(1, 2), first);
 });
 
+test("alone, too, a training lets the process handle its events, and ends when its signal says so", async () => {
+  const { model } = built();
+  const stop = new AbortController();
+  setImmediate(() => stop.abort());
+  let stepCount = 0;
+  const callbacks = [{ stepEnd: () => void stepCount++ }];
+  const training = model.train(20, dataset, { batchSize: BATCH, callbacks, signal: stop.signal });
+  await assert.rejects(training, isError("ABORTED", /step/));
+  assert.ok(stepCount < 7, `${stepCount} steps`);
+});
+
+test("between two batches of an evaluation events are handled, so that a large one does not keep heartbeats waiting, and its signal is heard", async () => {
+  const { model } = built();
+  let turnCount = 0;
+  const turn = (): void => {
+    turnCount++;
+    next = setImmediate(turn);
+  };
+  let next = setImmediate(turn);
+  await model.eval(dataset);
+  clearImmediate(next);
+  assert.ok(turnCount >= SAMPLES / BATCH - 1, `${turnCount} turns`);
+  await assert.rejects(model.eval(dataset, { signal: AbortSignal.abort() }), isError("ABORTED", /sample/));
+});
+
 test("a second training of a session has another name, or later epochs", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 1, workers: 1 });
   const [session] = cluster.sessions;

@@ -10,7 +10,7 @@ import { checkOptions } from "../api/known-options.ts";
 import type { Session } from "../api/session.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { type Log, SILENT_LOG } from "../base/log.ts";
+import type { Log } from "../base/log.ts";
 import type { Activations } from "../nn/activations.ts";
 import { initializeParameters } from "../nn/parameter.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
@@ -18,6 +18,7 @@ import type { TrainingCallback, TrainingView } from "./callbacks/callback.ts";
 import { alignClocks } from "./clock-alignment.ts";
 import { checkDataset, type Dataset } from "./dataset.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
+import { nextTurnOf } from "./event-loop.ts";
 import { checkFirstStep, lateFeed } from "./late-feed.ts";
 import { Meeting } from "./meeting.ts";
 import type { Metric } from "./metrics.ts";
@@ -38,7 +39,7 @@ export type ModelOptions = {
   readonly metrics?: Readonly<Record<string, Metric>>;
   /** Of first values; 1 by default. All workers have the same. */
   readonly seed?: number;
-  /** For what is worth knowing and no error. */
+  /** For what is worth knowing and no error; the session's by default. */
   readonly log?: Log;
 };
 
@@ -89,7 +90,7 @@ const MEETING_IDLE_MS = 100;
 
 export class Model {
   readonly network: Network;
-  readonly #options: Required<ModelOptions>;
+  readonly #options: Required<Omit<ModelOptions, "log">> & { readonly log: Log | undefined };
   readonly #meter = new WaitMeter();
   #opened: OpenNetwork | undefined;
   /** As JSON: how it is open. */
@@ -99,7 +100,7 @@ export class Model {
   /** Gives the network's parameters their first values. Throws BAD_ARGUMENT. */
   constructor(network: Network, options: ModelOptions) {
     checkOptions(options, ["loss", "optimizer", "metrics", "seed", "log"], "the options of a Model");
-    const { loss, optimizer, metrics = {}, seed = 1, log = SILENT_LOG } = options;
+    const { loss, optimizer, metrics = {}, seed = 1, log } = options;
     checkNames(network);
     for (const { name } of parametersOf(network)) resolveOptimizer(typeof optimizer === "function" ? optimizer(name) : optimizer);
     this.network = network;
@@ -196,6 +197,7 @@ export class Model {
       await runner.settle();
       await open.reading(async () => {
         for (let from = 0; from < dataset.sampleCount; from += this.network.sampleCountMax) {
+          await nextTurnOf(`before sample ${from}`, options.signal); // parameters that are here are not waited for
           const { labels, ids } = this.#readFrom(dataset, from);
           take(await runner.predict(ids), labels);
         }
@@ -242,7 +244,10 @@ export class Model {
     await this.close();
     const { optimizer, seed, log } = this.#options;
     const optimizerOf = (name: string): OptimizerSpec => (typeof optimizer === "function" ? optimizer(name) : optimizer);
-    const open = await OpenNetwork.open({ network: this.network, session, optimizerOf, seed, consistency, log }, patience);
+    const open = await OpenNetwork.open(
+      { network: this.network, session, optimizerOf, seed, consistency, log: log ?? session?.log },
+      patience,
+    );
     this.#opened = open;
     this.#consistency = wanted;
     return open;

@@ -4,6 +4,7 @@
 import type { Session } from "../api/session.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { nextTurnOf } from "./event-loop.ts";
 
 /** Part `part` of global batch `batch`. */
 export type Unit = { readonly unit: number; readonly batch: number; readonly part: number };
@@ -49,7 +50,7 @@ export function checkNotEnded(
   throw new WeighbridgeError("BAD_ARGUMENT", text);
 }
 
-/** All batches, whole, in their order. */
+/** All batches, whole, in their order. Nobody is waited for, so it is here that the process comes to its other events. */
 class WholeFeed implements UnitFeed {
   readonly repeatedCount = 0;
   readonly #batchCount: number;
@@ -63,8 +64,9 @@ class WholeFeed implements UnitFeed {
     return this.#batch < this.#batchCount;
   }
 
-  async next(): Promise<Unit | "over"> {
-    if (this.#batch >= this.#batchCount) return await Promise.resolve("over");
+  async next({ signal }: WaitOptions = {}): Promise<Unit | "over"> {
+    await nextTurnOf(`before step ${this.#batch + 1} of the epoch`, signal);
+    if (this.#batch >= this.#batchCount) return "over";
     const batch = this.#batch++;
     return { unit: batch, batch, part: 0 };
   }

@@ -345,6 +345,22 @@ test("a worker that was away while the others came and went reforms alone", asyn
   assert.deepEqual(workers.at(1).members, [1]);
 });
 
+test("a worker that is alone lets its node breathe in every operation: heartbeats do not wait for a loop of them", async () => {
+  const workers = await Workers.start(1);
+  const operations = {
+    "a small sum": () => workers.at(0).allReduce(valuesOf(0, 4)),
+    "a large sum": () => workers.at(0).allReduce(valuesOf(0, DIRECT_FLOATS + 1)),
+    "an exchange": () => workers.at(0).exchange([new Uint8Array(4)]),
+    "a broadcast": () => workers.at(0).broadcast(valuesOf(0, 4), 0),
+  };
+  for (const [name, call] of Object.entries(operations)) {
+    const order: string[] = [];
+    workers.cluster.clock.afterInput(() => order.push("input"));
+    await workers.cluster.run(call().then(() => order.push("done")));
+    assert.deepEqual(order, ["input", "done"], name);
+  }
+});
+
 test("where workers are not joined with each other it says so, and what would join them", async () => {
   const cluster = await MemoryCluster.start({ serverCount: 0, workerCount: 1, meshAddress: "" });
   const { mesh } = cluster.worker();

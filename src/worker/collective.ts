@@ -277,7 +277,7 @@ export class Collective implements MeshUser {
     const position = members.findIndex((member) => member.node === node);
     const channels = members.map((member) => (member.node === node ? undefined : mesh.channel(member)));
     this.#previous = this.#circle;
-    const circle = new Circle({ generation, members, position, channels, early: this.#early });
+    const circle = new Circle({ generation, members, position, channels, early: this.#early, clock: mesh.clock });
     this.#circle = circle;
     const over = this.#previous?.failure ?? new WeighbridgeError("NODE_DEAD", `generation ${generation} has begun`, { retryable: true });
     this.#early.refuse({ generation: generation - 1, from: 0 }, over);

@@ -129,6 +129,15 @@ test("Wide & Deep learns the same with rows that workers keep as without", async
   await cached.says(/^ {2}row cache +found \d+\.\d % on the device/);
 });
 
+test("a cache with fewer rows than a batch has is told of, and the training goes on", async () => {
+  await using processes = new Processes();
+  const job = processes.weighbridge(["train", "wide-deep", "--limit", 2_048, "--quiet", "--no-checkpoint", "--cache-rows", 20]);
+  await job.succeeds(TRAIN_MS);
+  await job.says(
+    /\[worker 1\] .*warn .*: a step needs more rows of \S+ than the cache has.*vocabCacheSize rowCount=\d+ vocabCacheSize=20$/,
+  );
+});
+
 test("Wide & Deep with rows that workers keep goes on from its checkpoint as if it had not been interrupted", async () => {
   await using processes = new Processes();
   const common = ["train", "wide-deep", "--limit", 10_000, "--quiet", "--cache-rows", 2_500];

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
+import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
 import { BinaryCrossEntropy } from "../../src/nn/losses/binary-cross-entropy.ts";
 import { Workspace } from "../../src/nn/workspace.ts";
@@ -27,10 +28,12 @@ type Trained = { readonly weights: readonly Float32Array[]; readonly predictions
 async function train(
   { workers, vocabCacheSize }: { readonly workers: number; readonly vocabCacheSize: number },
   options: Partial<TrainOptions> = {},
-): Promise<Trained & { readonly statistics: RowSourceStatistics | undefined }> {
+): Promise<Trained & { readonly statistics: RowSourceStatistics | undefined; readonly warnings: readonly string[] }> {
   await using cluster = await EmbeddedCluster.start({ servers: 2, workers });
   const trained = await Promise.all(
     cluster.sessions.map(async (session) => {
+      const warnings: string[] = [];
+      Object.defineProperty(session, "log", { value: { ...SILENT_LOG, warn: (text: string) => void warnings.push(text) } });
       const workspace = new Workspace();
       const shape = { vocabSize: VOCAB, idsPerSample: IDS, sampleCountMax: BATCH, width: 4, hidden: [8] };
       const network = new WideDeepNetwork(workspace, { ...shape, target: "DEVICE", vocabCacheSize });
@@ -44,7 +47,7 @@ async function train(
       const weights = parametersOf(network).map(({ values }) => values.slice());
       const predictions = await model.predict(dataset);
       const { auc } = await model.eval(dataset);
-      return { weights, predictions, auc: auc!, statistics };
+      return { weights, predictions, auc: auc!, statistics, warnings };
     }),
   );
   const [first] = trained;
@@ -65,6 +68,11 @@ for (const workers of [1, 2]) {
       assert.deepEqual(cached.predictions, predictions, `a cache of ${vocabCacheSize}`);
       const { deviceHits, serverReads, idCount, directBatches } = cached.statistics!;
       assert.ok(idCount > 0 && serverReads > 0);
+      assert.equal(
+        cached.warnings.length,
+        vocabCacheSize === VOCAB ? 0 : 2,
+        "the session's node tells once of each table whose cache is too small",
+      );
       if (vocabCacheSize === VOCAB) assert.ok(deviceHits > serverReads && directBatches === 0, JSON.stringify(cached.statistics));
       else assert.ok(directBatches > 0, `batches that do not fit go past the cache: ${JSON.stringify(cached.statistics)}`);
     }

@@ -51,6 +51,25 @@ test("parts that are made up for, for a worker that died, tell no loss", () => {
   assert.deepEqual(lossSteps(run({ plan, globalStepOf: (step) => Math.ceil(step / 2) })), ["1.1", "1.2", "1.4", "2.2", "2.4"]);
 });
 
+test("a worker that takes some batches and not others tells the loss of the first that it takes from every n-th on", () => {
+  assert.deepEqual(lossSteps(run({ globalStepOf: (step) => 3 * step })), [
+    "1.3",
+    "1.6",
+    "1.9",
+    "1.12",
+    "1.15",
+    "1.21",
+    "1.27",
+    "1.30",
+    "2.6",
+    "2.12",
+    "2.15",
+    "2.21",
+    "2.27",
+    "2.30",
+  ]);
+});
+
 test("who does not speak for all tells its progress alone", () => {
   const reports = run({ isSpeaker: false });
   assert.deepEqual(lossSteps(reports), []);

@@ -5,6 +5,7 @@ import { Session } from "../../api/session.ts";
 import type { Postoffice } from "../../kv/postoffice.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
 import { startNode } from "../../node/start.ts";
+import { textLog } from "../../node/text-log.ts";
 import type { StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
 import { alignClocks } from "../../training/clock-alignment.ts";
 import { Model } from "../../training/model.ts";
@@ -46,7 +47,9 @@ export class TrainingWorker implements TrainingRole {
     const office = await startNode(this.#config);
     const session = await Session.open(office);
     session.startRecord();
-    const model = new Model(task.network, { loss: task.loss, optimizer: task.optimizer, metrics: task.metrics, seed: this.#plan.seed });
+    const { network, loss, optimizer, metrics } = task;
+    const log = textLog({ level: "warn", who: () => "training" }); // also where the nodes tell errors alone
+    const model = new Model(network, { loss, optimizer, metrics, seed: this.#plan.seed, log });
     await this.#train({ task, office, session, model });
     await model.close();
     await session.close({ barrier: false }); // the others may have died, and the servers see who is left

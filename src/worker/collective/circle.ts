@@ -6,8 +6,10 @@
 //       other member: who finds out tells the others. A member that was taken for dead, and that nobody tells, learns it from the scheduler.
 //   R2. A member that leaves says from which operation on. Those before are not concerned: it has done its share of them.
 //   R3. An operation that has failed touches the caller's memory no more: links that may be reading it or writing to it are cut.
+//   R4. No operation ends in the turn in which it was called, also of a member that is alone: whoever calls one after the other lets its node handle what comes.
 
 import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
 import { type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
 import type { Channel } from "../../peer/channel.ts";
 import { CollectiveKind, OPERATIONS_OPEN_MAX, overShape } from "../../wire/collective-frame.ts";
@@ -29,6 +31,7 @@ export type CircleOptions = {
   /** By position; undefined for this member itself. */
   readonly channels: readonly (Channel | undefined)[];
   readonly early: EarlyParts;
+  readonly clock: Clock;
 };
 
 /** Operations from `from` on cannot be. */
@@ -41,6 +44,7 @@ export class Circle implements OperationPlace {
   readonly memberCount: number;
   readonly #channels: readonly (Channel | undefined)[];
   readonly #early: EarlyParts;
+  readonly #clock: Clock;
   /** Called and not ended, in order. */
   readonly #operations = new Map<number, Operation>();
   /** The last ones that ended, for whoever sends parts of something else under their number. */
@@ -54,13 +58,14 @@ export class Circle implements OperationPlace {
   #next = 1;
   #end: End | undefined;
 
-  constructor({ generation, members, position, channels, early }: CircleOptions) {
+  constructor({ generation, members, position, channels, early, clock }: CircleOptions) {
     this.generation = generation;
     this.members = members;
     this.position = position;
     this.memberCount = members.length;
     this.#channels = channels;
     this.#early = early;
+    this.#clock = clock;
     this.#leavesAt = members.map(() => Infinity);
   }
 
@@ -253,7 +258,7 @@ export class Circle implements OperationPlace {
   #begin(operation: Operation): void {
     operation.hasBegun = true;
     if (this.memberCount === 1) {
-      this.finished(operation);
+      this.#clock.afterInput(() => this.finished(operation)); // R4
       return;
     }
     operation.begin(this);
