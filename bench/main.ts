@@ -46,12 +46,15 @@ function progress(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
+/** What Node's parser adds about an option that it does not know, of use to nobody here. */
+const NODE_ADVICE = /\. To specify a positional argument.*/;
+
 /** Undefined when they make no sense, which was said then. */
 function readOptions(args: readonly string[]): Options | undefined {
   try {
     return parseOptions(args);
   } catch (error) {
-    progress(`bench: ${reason(error)}`);
+    progress(`bench: ${reason(error).replace(NODE_ADVICE, "; --help tells what there is")}`);
     return undefined;
   }
 }

@@ -131,7 +131,9 @@ async function askAll<Q, R>(servers: CheckpointServers, message: messages.Checkp
     if (outcome.status === "fulfilled") return outcome.value;
     const { reason } = outcome as { readonly reason: unknown };
     if (!(reason instanceof WeighbridgeError)) throw reason;
-    throw new WeighbridgeError(reason.code, `server ${server}: ${reasonOf(reason)}`, { cause: reason, retryable: reason.retryable });
+    const [name, text] = [`server ${server}: `, reasonOf(reason)];
+    const message = text.startsWith(name) ? text : `${name}${text}`; // a remote one says itself who it is
+    throw new WeighbridgeError(reason.code, message, { cause: reason, retryable: reason.retryable });
   });
 }
 

@@ -103,7 +103,7 @@ test("two workers that describe a parameter differently: the second is told in w
     (error) =>
       isWeighbridgeError(error, "SPEC_MISMATCH") &&
       /learningRate is 0.1 and 0.2/.test(error.message) &&
-      /shape.0 is 4 and 5/.test(error.message),
+      /shape is \[4\] and \[5\]/.test(error.message),
   );
   assert.equal((await w.pull()).length, 4);
 });

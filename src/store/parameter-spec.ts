@@ -2,12 +2,13 @@
 //
 // Invariants:
 //   P1. A spec that came over the wire is checked whole before anything is made of it.
-//   P2. Two specs are alike when every field is; the difference is told field by field.
+//   P2. Two specs are alike when every field is; the difference is told field by field, in the words of the options that say them.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { hashText } from "../keys/hash-text.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
+import { consistencyText } from "./consistency-text.ts";
 import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "./updaters/optimizer-spec.ts";
 
@@ -40,6 +41,7 @@ export type TableSpec = CommonSpec & {
 export type ParameterSpec = TensorSpec | TableSpec;
 
 const NAME_LENGTH_MAX = 256;
+const KIND_WORDS = { tensor: "tensor", table: "embedding" } as const;
 
 const common = {
   name: shortText(NAME_LENGTH_MAX),
@@ -77,14 +79,28 @@ export function decodeParameterSpec(json: string): ParameterSpec {
 
 /** P2. One sentence part for each field in which they differ: "optimizer.learningRate is 0.1 and 0.2". */
 export function specDifferences(one: ParameterSpec, other: ParameterSpec): readonly string[] {
-  return differences(one, other, "");
+  const [{ kind }, { kind: otherKind }] = [one, other];
+  if (kind !== otherKind) return [`kind is ${KIND_WORDS[kind]} and ${KIND_WORDS[otherKind]}`];
+  const [words, otherWords] = [consistencyText(one), consistencyText(other)];
+  const consistency = words === otherWords ? [] : [`consistency is ${words} and ${otherWords}`];
+  return [...consistency, ...differences(inOptions(one), inOptions(other), "")];
+}
+
+/** What is left beside kind and consistency, by the names that options have for it. */
+function inOptions(spec: ParameterSpec): Readonly<Record<string, unknown>> {
+  const { kind: _kind, updates: _updates, reduce: _reduce, staleness: _staleness, initializer: init, ...rest } = spec;
+  if (!("width" in rest)) return { ...rest, init };
+  const { width: dim, ...others } = rest;
+  return { ...others, init, dim };
 }
 
 function differences(one: unknown, other: unknown, path: string): string[] {
   if (Object.is(one, other)) return [];
   if (isRecord(one) && isRecord(other)) {
+    const isWhole = Array.isArray(one) && Array.isArray(other);
     const names = new Set([...Object.keys(one), ...Object.keys(other)]);
-    return [...names].sort().flatMap((name) => differences(one[name], other[name], path === "" ? name : `${path}.${name}`));
+    const parts = [...names].sort().flatMap((name) => differences(one[name], other[name], path === "" ? name : `${path}.${name}`));
+    if (!isWhole || parts.length === 0) return parts;
   }
   return [`${path} is ${show(one)} and ${show(other)}`];
 }

@@ -106,7 +106,8 @@ suite("bad input", () => {
   test("settings that contradict what is there are told field by field, and what is there stays", async () => {
     await assert.rejects(
       worker.initTensor("vector", { length: ROWS + 1, opt: OptType.SGD, optArgs: [0.5] }),
-      (error) => isWeighbridgeError(error, "SPEC_MISMATCH") && /shape\.0 is 10 and 11/.test(error.message) && /sgd/.test(error.message),
+      (error) =>
+        isWeighbridgeError(error, "SPEC_MISMATCH") && /shape is \[10\] and \[11\]/.test(error.message) && /sgd/.test(error.message),
     );
     await refuses("SPEC_MISMATCH", () => worker.initTensor("tensor", { paramType: ParamType.kCacheTable, length: ROWS, width: WIDTH }));
     await worker.pull("vector", floats(ROWS));

@@ -32,7 +32,7 @@ export class KeyLists {
     if (values.length === expected) return;
     throw new WeighbridgeError(
       "VALUE_LENGTH",
-      `${this.#name}: ${what} must have ${expected} elements, ${width} for each of ${keyCount} keys, but has ${values.length}`,
+      `${this.#name}: ${expected} elements are wanted for ${what}, ${width} for each of ${keyCount} keys, not ${values.length}`,
     );
   }
 

@@ -306,6 +306,6 @@ export class TensorClient {
   #checkLength(values: Float32Array, expected: number, what: string): void {
     if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", `${this.#name}: ${what} must be a Float32Array`);
     if (values.length === expected) return;
-    throw new WeighbridgeError("VALUE_LENGTH", `${this.#name}: ${what} must have ${expected} elements, but has ${values.length}`);
+    throw new WeighbridgeError("VALUE_LENGTH", `${this.#name}: ${expected} elements are wanted for ${what}, not ${values.length}`);
   }
 }

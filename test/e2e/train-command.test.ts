@@ -64,7 +64,7 @@ suite("what is saved", () => {
     await processes.weighbridge(["train", "lenet", ...common]).succeeds(TRAIN_MS);
     const job = processes.weighbridge([...LONG, "--checkpoint-dir", directory, "--batch-size", 32, "-w", 3, "--checkpoint-every", 3]);
     await job.says(/^ {2}saves {4}every 3 steps, and after each epoch, in \S+run-2$/, 1, TRAIN_MS);
-    await job.says(/^ {2}saved \S+run-2\/step-\d+$/, 1, TRAIN_MS);
+    await job.says(/^ {2}saved \S+run-2\/step-\d+\b/, 1, TRAIN_MS);
     await interrupt(job);
     assert.deepEqual(readdirSync(join(directory, "run-1")), ["latest", "step-000010"]);
     const resumed = processes.weighbridge(toldArguments(job));
@@ -89,12 +89,12 @@ suite("what is saved", () => {
   test("asp saves after each epoch, and goes on from there", async () => {
     await using processes = new Processes();
     const job = processes.weighbridge([...LONG, "--consistency", "asp", "--checkpoint-dir", emptyDirectory()]);
-    await job.says(/^ {2}saved \S+run-1\/step-\d+$/, 2, TRAIN_MS);
+    await job.says(/^ {2}saved \S+run-1\/step-\d+\b/, 2, TRAIN_MS);
     await interrupt(job);
     const resumed = processes.weighbridge(toldArguments(job));
     const [, epoch] = await resumed.says(/^ {2}resumed {2}at epoch (\d+) step 1, from /, 1, TRAIN_MS);
     assert.ok(Number(epoch) >= 2, resumed.transcript);
-    await resumed.says(/^ {2}saved \S+run-1\/step-\d+$/, 1, TRAIN_MS);
+    await resumed.says(/^ {2}saved \S+run-1\/step-\d+\b/, 1, TRAIN_MS);
   });
 
   test("a run that is ended before it saved says so, and leaves nothing", async () => {

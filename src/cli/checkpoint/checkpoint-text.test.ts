@@ -28,6 +28,22 @@ server-000-000.safetensors       0  3.0 GiB  0123abcd
   );
 });
 
+test("consistencies are shown in the words that parameters are made with", () => {
+  const manifest = sampleManifest({ root: "/data", step: 12 }, []);
+  const [weights, users] = manifest.parameters;
+  assert.ok(weights !== undefined && users !== undefined);
+  const parameters = [
+    { ...weights, consistency: { kind: "sync", reduce: "sum", staleness: 0 } },
+    { ...users, consistency: { kind: "async", reduce: "sum", staleness: 4 } },
+    { ...users, consistency: { kind: "async", reduce: "sum", staleness: "any" } },
+  ];
+  const text = checkpointText("/data", { ...manifest, parameters });
+  assert.deepEqual(
+    text.match(/ (bsp|ssp:4|asp) /g)?.map((word) => word.trim()),
+    ["bsp", "ssp:4", "asp"],
+  );
+});
+
 test("a checkpoint of nothing is shown as well", () => {
   const manifest = { ...sampleManifest({ root: "/data", step: 0 }, []), parameters: [], workers: [] };
   assert.match(checkpointText("/data", manifest), /workers: none\n\nno parameters\n\nfile/);

@@ -1,5 +1,6 @@
 // checkpoint-text — what is in a checkpoint, for people. Pure.
 
+import { consistencyText } from "../../store/consistency-text.ts";
 import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
 import { columnBytesPerRow, type ParameterRecord } from "../../store/snapshot/parameter-record.ts";
 import { type TextRow, textTable } from "../text-table.ts";
@@ -42,7 +43,17 @@ function parameterRow(parameter: ParameterRecord): TextRow {
   const shown = kind === "tensor" ? shape.join(" × ") || "scalar" : `keys × ${width}`;
   const rowBytes = columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
   const names = columns.map((column) => column.name).join(", ");
-  return [name, kind, shown, String(rowCount), bytesText(rowCount * rowBytes), optimizer.kind, consistency.kind, names];
+  return [name, kind, shown, String(rowCount), bytesText(rowCount * rowBytes), optimizer.kind, consistencyWords(consistency), names];
+}
+
+/** Another writer's words are shown as they are. */
+function consistencyWords({ kind, reduce, staleness }: ParameterRecord["consistency"]): string {
+  if (kind !== "async" && kind !== "sync") return kind;
+  return consistencyText({
+    updates: kind,
+    reduce: reduce === "mean" ? "mean" : "sum",
+    staleness: staleness === "any" ? undefined : Number(staleness),
+  });
 }
 
 function fileRows({ rank, files }: ServerRecord): TextRow[] {

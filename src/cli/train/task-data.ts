@@ -18,7 +18,7 @@ export function requireData({ task, data }: TrainPlan, has: (packageName: string
   throw new WeighbridgeError("DATASET_MISSING", message);
 }
 
-function isInstalled(packageName: string): boolean {
+export function isInstalled(packageName: string): boolean {
   try {
     packageFile(packageName, "");
     return true;

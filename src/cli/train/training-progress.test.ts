@@ -45,7 +45,7 @@ test("without bsp the servers count the workers' updates: their number has to st
 });
 
 test("a training that is over wants more epochs", () => {
-  assert.throws(() => positionOf(PLAN, progressNote(PLAN, { epoch: 3, step: 0 }), "here"), refused("BAD_CONFIG", /after 3 epochs/));
+  assert.throws(() => positionOf(PLAN, progressNote(PLAN, { epoch: 3, step: 0 }), "here"), refused("BAD_CONFIG", /after epoch 3/));
 });
 
 test("a checkpoint of somebody else is foreign, a directory without one says so", async () => {

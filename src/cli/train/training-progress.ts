@@ -46,7 +46,7 @@ export function positionOf(plan: TrainPlan, note: unknown, path: string): TrainP
   if (position.epoch >= plan.epochs) {
     throw new WeighbridgeError(
       "BAD_CONFIG",
-      `${path} is after ${position.epoch} epochs: to go on, ask for more than --epochs ${plan.epochs}`,
+      `${path} is after epoch ${position.epoch}: to go on, ask for more than --epochs ${plan.epochs}`,
     );
   }
   return position;

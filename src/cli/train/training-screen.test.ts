@@ -18,9 +18,10 @@ type Circumstances = {
   readonly plan?: TrainPlan;
   readonly now?: () => number;
   readonly resumedFrom?: string;
+  readonly has?: (packageName: string) => boolean;
 };
 
-function show({ isTTY, columns = 80, plan = PLAN, now = () => 5000, resumedFrom }: Circumstances): Shown {
+function show({ isTTY, columns = 80, plan = PLAN, now = () => 5000, resumedFrom, has = () => false }: Circumstances): Shown {
   let written = "";
   const stream = new Writable({
     write(chunk: Buffer, _encoding, done) {
@@ -35,7 +36,7 @@ function show({ isTTY, columns = 80, plan = PLAN, now = () => 5000, resumedFrom 
     runDirectory: "/here/run-3",
     resumedFrom,
   };
-  const screen = new TrainingScreen({ out: out as unknown as NodeJS.WriteStream, plan, now, ...where });
+  const screen = new TrainingScreen({ out: out as unknown as NodeJS.WriteStream, plan, now, has, ...where });
   return { screen, text: () => stripVTControlCharacters(written), out };
 }
 
@@ -70,11 +71,15 @@ test("progress sums up the workers: steps, rate, time left, waiting, loss", () =
   assert.match(line, /━ *─*.* step {2}5\/10 {2}1 s left {2}5\.0 steps\/s {2}waiting 30\.0 % {2}loss 0\.750$/);
 });
 
-test("what to try next says what to install for it", () => {
+test("what to try next says what to install for it, where it is not there", () => {
   const { screen, text } = show({ isTTY: false });
   for (const report of [progress(0), DONE, RESULT]) screen.show(report);
   screen.close();
   assert.match(text(), /its data: npm install vega-datasets hyparquet\n {4}npx weighbridge train wide-deep$/m);
+  const equipped = show({ isTTY: false, has: () => true });
+  for (const report of [progress(0), DONE, RESULT]) equipped.screen.show(report);
+  equipped.screen.close();
+  assert.match(equipped.text(), /will be late\n {4}npx weighbridge train wide-deep$/m);
 });
 
 test("what runs, where it can be asked, and where it saves are told first", () => {
@@ -117,7 +122,7 @@ test("what is saved on the way is told, not each time where that is often, and n
   now += 10_000;
   screen.show({ kind: "checkpoint", path: "/here/run-3/step-4", epoch: 1 });
   screen.show({ kind: "checkpoint", path: "/here/run-3/step-5", epoch: 2 });
-  assert.deepEqual(text().match(/saved .*/g), ["saved /here/run-3/step-1", "saved /here/run-3/step-4"]);
+  assert.deepEqual(text().match(/saved .*/g), ["saved /here/run-3/step-1", "saved /here/run-3/step-4, and 2 before it"]);
   assert.equal(screen.checkpoint, "/here/run-3/step-5");
   const quiet = show({ isTTY: false, plan: { ...PLAN, every: 0, epochs: 2 } });
   quiet.screen.show({ kind: "checkpoint", path: "/here/run-3/step-1", epoch: 0 });

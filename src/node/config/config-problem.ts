@@ -21,10 +21,11 @@ export function quote(value: unknown): string {
   return text.length <= QUOTE_CHARS_MAX ? text : `${text.slice(0, QUOTE_CHARS_MAX)}… (${text.length} characters)`;
 }
 
-export function badConfig(problems: readonly ConfigProblem[]): WeighbridgeError {
+/** `hint`: what mends more than one of them. */
+export function badConfig(problems: readonly ConfigProblem[], hint = ""): WeighbridgeError {
   const count = problems.length === 1 ? "1 problem" : `${problems.length} problems`;
   const lines = problems.map((problem, index) => `  ${index + 1}. ${sentence(problem)}`);
-  return new WeighbridgeError("BAD_CONFIG", `${count} with the configuration:\n${lines.join("\n")}`);
+  return new WeighbridgeError("BAD_CONFIG", `${count} with the configuration:\n${[...lines, ...(hint === "" ? [] : [hint])].join("\n")}`);
 }
 
 function sentence({ subject, origin, expected, found, fix }: ConfigProblem): string {

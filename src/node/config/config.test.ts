@@ -94,7 +94,7 @@ test("takes undefined, null and the empty text for nothing, everywhere", () => {
 test("asks for every missing key at once, and names all that would set it", () => {
   const problems = problemsOf({});
   assert.deepEqual(
-    problems.map((line) => /\d\. (\w+)/.exec(line)?.[1]),
+    problems.flatMap((line) => /^ *\d\. (\w+)/.exec(line)?.[1] ?? []),
     ["role", "serverCount", "workerCount", "schedulerPort"],
   );
   for (const name of ["--role", "WEIGHBRIDGE_ROLE", "DMLC_ROLE", "MS_ROLE", "option role", "config file"])
@@ -252,4 +252,13 @@ test("what a command prefers is weaker than everything that is said, and stronge
   assert.equal(load({ options: counts, defaults, env: { DMLC_PS_ROOT_PORT: "9900" } }).schedulerPort, 9900);
   const file = { path: "a.yaml", text: "schedulerPort: 9901" };
   assert.equal(load({ options: counts, defaults, file }).schedulerPort, 9901);
+});
+
+test("a script that is run by itself is told what starts a cluster for it; a node that knows its role is not", () => {
+  const hint = /weighbridge launch .* -- script\.ts.*--worker-only.*EmbeddedCluster/;
+  assert.throws(() => loadConfig({}), hint);
+  assert.throws(
+    () => loadConfig({ options: { role: "server" } }),
+    (error: Error) => !hint.test(error.message),
+  );
 });

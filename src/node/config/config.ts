@@ -13,6 +13,10 @@ import type { NetworkInterfaces } from "./network-interface.ts";
 import { type FlatConfig, type KeyName, type NodeConfig, type NodeConfigOptions, nestConfig } from "./node-config.ts";
 import { resolveKey } from "./resolve-key.ts";
 
+const LAUNCH_HINT =
+  "A script that is run by itself is told of no cluster. `npx weighbridge launch -s 2 -w 2 -- script.ts` starts one and tells it all of this " +
+  "(with --worker-only for a script that calls connect()); an EmbeddedCluster needs none of it.";
+
 export type ConfigSources = {
   readonly options?: NodeConfigOptions;
   /** commander's `opts()`: the flags of `describeKeys`, by their `flagKey`. */
@@ -48,11 +52,16 @@ export function loadConfig(sources: ConfigSources): NodeConfig {
   problems.push(...given.problems, ...missingKeys(given, file, section));
   const known = withDefaults(given);
   problems.push(...brokenRules(known, (name) => given.whereFrom.get(name) ?? { subject: name, origin: "default" }));
-  if (problems.length > 0) throw badConfig(problems);
+  if (problems.length > 0) throw badConfig(problems, isAlone(problems) ? LAUNCH_HINT : "");
 
   const config = known as FlatConfig; // Nothing was missing or broken.
   for (const warning of [...given.warnings, ...suspicions(config)]) warn(warning);
   return nestConfig(config);
+}
+
+/** Whether nothing told this process what it is: no command of ours started it. */
+function isAlone(problems: readonly ConfigProblem[]): boolean {
+  return problems.some(({ subject, origin }) => subject === "role" && origin === "required");
 }
 
 function warnProcess(warning: string): void {
