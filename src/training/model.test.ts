@@ -126,6 +126,12 @@ test("a loss that is no number stops the training before anything is learned fro
   assert.deepEqual(weightsOf(network), good, "the values are those of the last good step");
 });
 
+test("an evaluation whose loss is no number tells no metrics, but where numbers stopped being finite", async () => {
+  const { model, network } = built();
+  network.parameters[0]!.values[3] = Number.NaN;
+  await assert.rejects(model.eval(dataset), isError("NOT_FINITE", /^samples 0 to 9: the loss is NaN; not finite: hidden\.weight$/));
+});
+
 test("an optimizer that diverges is stopped at the parameter that overflowed", async () => {
   const { model } = built({ optimizer: { type: "sgd", learningRate: 1e38 } });
   await assert.rejects(

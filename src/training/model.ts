@@ -72,6 +72,9 @@ export type TrainOptions = OpenOptions & {
   readonly firstStep?: number;
 };
 
+/** `notFinite`: the error of these samples. */
+type TakeOutputs = (outputs: Activations, labels: Float32Array, notFinite: (what: string) => WeighbridgeError) => void;
+
 const OPEN_OPTIONS: readonly (keyof OpenOptions)[] = ["session", "consistency", "deadlineMs", "patienceMs", "signal"];
 const TRAIN_OPTIONS: readonly (keyof TrainOptions)[] = [
   ...OPEN_OPTIONS,
@@ -137,14 +140,16 @@ export class Model {
     });
   }
 
-  /** What the metrics say about a data set, with the parameters as they are now; and the mean "loss". */
+  /** What the metrics say about a data set, with the parameters as they are now; and the mean "loss". Rejects with NOT_FINITE where that is no number. */
   async eval(dataset: Dataset, options: OpenOptions = {}): Promise<Readonly<Record<string, number>>> {
     const { loss, metrics } = this.#options;
     checkDataset(dataset, this.network, loss);
     let lossSum = 0;
     for (const metric of Object.values(metrics)) metric.clear();
-    await this.#predict(dataset, options, (outputs, labels) => {
-      lossSum += loss.compute(outputs, labels, 1);
+    await this.#predict(dataset, options, (outputs, labels, notFinite) => {
+      const value = loss.compute(outputs, labels, 1);
+      if (!Number.isFinite(value)) throw notFinite(`the loss is ${value}`); // a class that is the greatest of no numbers is no answer
+      lossSum += value;
       for (const metric of Object.values(metrics)) metric.update(outputs, labels);
     });
     const values = Object.entries(metrics).map(([name, metric]) => [name, metric.value] as const);
@@ -190,7 +195,7 @@ export class Model {
     await this.close();
   }
 
-  async #predict(dataset: Dataset, options: OpenOptions, take: (outputs: Activations, labels: Float32Array) => void): Promise<void> {
+  async #predict(dataset: Dataset, options: OpenOptions, take: TakeOutputs): Promise<void> {
     await this.#alone(async () => {
       const open = await this.#openAgain(options);
       const runner = this.#runnerOf(open, false);
@@ -199,7 +204,8 @@ export class Model {
         for (let from = 0; from < dataset.sampleCount; from += this.network.sampleCountMax) {
           await nextTurnOf(`before sample ${from}`, options.signal); // parameters that are here are not waited for
           const { labels, ids } = this.#readFrom(dataset, from);
-          take(await runner.predict(ids), labels);
+          const outputs = await runner.predict(ids);
+          take(outputs, labels, (what) => runner.notFinite(what, `samples ${from} to ${from + labels.length - 1}`));
         }
       });
     });

@@ -67,12 +67,12 @@ export class StepRunner {
     const outputs = await this.#forward(input.ids);
     if (input.nextIds !== undefined) for (const lookup of this.#lookups) lookup.announce(input.nextIds);
     const value = loss.compute(outputs, input.labels, input.globalSize);
-    if (!Number.isFinite(value)) throw this.#notFinite(`the loss is ${value}`, input.where);
+    if (!Number.isFinite(value)) throw this.notFinite(`the loss is ${value}`, input.where);
     try {
       await this.#backward(loss.gradient);
     } catch (thrown) {
       if (!(thrown instanceof WeighbridgeError) || thrown.code !== "NOT_FINITE") throw thrown;
-      throw this.#notFinite(thrown.message, input.where, thrown);
+      throw this.notFinite(thrown.message, input.where, thrown);
     }
     return (value * input.globalSize) / input.sampleCount;
   }
@@ -129,6 +129,12 @@ export class StepRunner {
   /** What the network gives for samples that are in place, with the parameters as they are. */
   async predict(ids: IdBatch | undefined): Promise<Activations> {
     return await this.#forward(ids, false);
+  }
+
+  /** The error of a batch that led to `what`, with the first parameter or output that is no number. */
+  notFinite(what: string, where: string, cause?: unknown): WeighbridgeError {
+    const culprit = findNotFinite(this.#options.network.stages, this.#outputs) ?? "no parameter and no output of a layer";
+    return new WeighbridgeError("NOT_FINITE", `${where}: ${what}; not finite: ${culprit}`, { cause });
   }
 
   async #forward(ids: IdBatch | undefined, isTraining = true): Promise<Activations> {
@@ -212,11 +218,6 @@ export class StepRunner {
     const { meter, open } = this.#options;
     if (route.isReduced === true) return await meter.wait(settling);
     await meter.wait(open.persist(async (isFirst) => (isFirst ? await settling : await route.open())));
-  }
-
-  #notFinite(what: string, where: string, cause?: unknown): WeighbridgeError {
-    const culprit = findNotFinite(this.#options.network.stages, this.#outputs) ?? "no parameter and no output of a layer";
-    return new WeighbridgeError("NOT_FINITE", `${where}: ${what}; not finite: ${culprit}`, { cause });
   }
 }
 

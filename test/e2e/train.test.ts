@@ -240,6 +240,17 @@ suite("a training that cannot go on", () => {
   });
 });
 
+test("a model that its last update made useless is not saved, and not told as a result", async () => {
+  await using processes = new Processes();
+  const directory = emptyDirectory();
+  const job = processes.weighbridge(["train", "lenet", "--limit", 64, "--learning-rate", 1e20, "--checkpoint-dir", directory]);
+  await job.fails(
+    /the job failed: worker \d stopped at epoch 1 step 1: NOT_FINITE: samples 0 to \d+: the loss is \S+; not finite: .*(fc|conv)/,
+    TRAIN_MS,
+  );
+  assert.deepEqual(readdirSync(directory), [], "nothing was saved of it");
+});
+
 suite("what makes no sense is said before anything starts", () => {
   const bad: readonly (readonly [readonly (string | number)[], RegExp])[] = [
     [["lenet", "--quiet", "--every", 5], /BAD_CONFIG: --quiet and --every 5 contradict/],

@@ -11,6 +11,7 @@
 //   P4. A save that fails is told at once and ends nothing: the next one that is due is tried. The last one has to succeed.
 //   P5. Rows that workers keep are on the servers at the end of an epoch and do not change until it is saved.
 //   P6. Where updates count as they arrive, nobody goes on after an epoch before the cut is made: what is saved would have some of the next one's.
+//   P7. The end of the training is saved when what it came to is known: a model that gives no numbers any more does not take the place of one that does.
 
 import type { Session } from "../../api/session.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -54,23 +55,24 @@ export class ProgressCheckpoint implements TrainingCallback {
 
   async epochEnd({ epoch }: EpochEvent): Promise<void> {
     const { plan } = this.#options;
-    const isLast = epoch === plan.epochs;
-    if (plan.checkpointDir === undefined) return;
-    if (plan.consistency !== "bsp") {
-      if (!isLast) await this.#saveTogether(epoch);
-    } else if (this.#maySave) {
+    if (plan.checkpointDir === undefined || epoch === plan.epochs) return; // P7
+    if (plan.consistency !== "bsp") await this.#saveTogether(epoch);
+    else if (this.#maySave) {
       await this.#saving;
       void this.#start({ epoch, step: 0 });
-      if (isLast || plan.cacheRows > 0) await this.#saving; // P5: nobody goes on without this worker
+      if (plan.cacheRows > 0) await this.#saving; // P5: nobody goes on without this worker
     }
   }
 
-  /** At the end of the training, by one worker, where it has not saved it yet. Throws what session.checkpoint throws. */
+  /** At the end of the training, by one worker (P7). Throws what session.checkpoint throws, the second time. */
   async saveLast(): Promise<void> {
     const { plan } = this.#options;
     await this.#saving;
-    if (plan.checkpointDir === undefined || this.#saved?.epoch === plan.epochs) return;
-    await this.#save({ epoch: plan.epochs, step: 0 });
+    if (plan.checkpointDir === undefined) return;
+    const end = { epoch: plan.epochs, step: 0 };
+    void this.#start(end);
+    await this.#saving;
+    if (this.#saved?.epoch !== plan.epochs) await this.#save(end); // P4
   }
 
   /** P6. A cut is made at a clock that all have come to. */

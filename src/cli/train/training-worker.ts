@@ -84,7 +84,7 @@ export class TrainingWorker implements TrainingRole {
     const wait = { deadlineMs: END_MS };
     await alignClocks(session, { name: "end", epoch: 0 }, wait); // a checkpoint is cut at a clock that all have come to
     const tell = async (): Promise<void> => {
-      sendReport({ kind: "result", result: task.resultOf(await model.eval(task.test)) });
+      sendReport({ kind: "result", result: task.resultOf(await model.eval(task.test)) }); // NOT_FINITE: nothing is saved
       await checkpoint.saveLast();
     };
     await farewell(session, tell, wait);
