@@ -7,6 +7,7 @@ import { PsliteVan } from "../transport/pslite/van.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { formatTcpAddress } from "./transport/socket-address.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
+import type { WakefulLoop } from "./transport/wakeful-loop.ts";
 
 /**
  * A message there is one message: nothing urgent can pass the rest of a long one, so it is handed over in larger pieces than our own protocol's
@@ -23,12 +24,12 @@ export function speaksPslite({ van }: NodeConfig): boolean {
 /** What a node needs instead of our own transport: every role listens, and what is lost is sent again by the van. */
 export function psliteOptions(
   config: NodeConfig,
-  { clock, log }: { readonly clock: Clock; readonly log: Log },
+  { clock, log, loop }: { readonly clock: Clock; readonly log: Log; readonly loop: WakefulLoop | undefined },
 ): Pick<PostofficeOptions, "transport" | "schedulerAddress" | "listenAddress" | "resendTimeoutMs" | "faults" | "limits"> {
   const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, port, faults, resendTimeoutMs } = config;
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
   const transport = new PsliteVan({
-    transport: new SocketTransport({ clock, log }),
+    transport: new SocketTransport({ clock, log, loop }),
     clock,
     log,
     role,

@@ -41,6 +41,7 @@ export async function startNode(
   const { role, serverCount, workerCount, rank, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, resendTimeoutMs } = config;
   inlineDeeply();
   const clock = realClock();
+  const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;
   let office: Postoffice | undefined;
   const log = textLog({ level: config.logLevel, who: () => (office === undefined || office.nodeId === 0 ? role : nameOf(office.nodeId)) });
   office = await Postoffice.start({
@@ -53,7 +54,7 @@ export async function startNode(
     advertise: (bound: Address) => advertised(config, bound),
     rank,
     label: config.nodeId ?? `${hostname()}:${process.pid}`,
-    transport: new SocketTransport({ clock, log, loop: config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined }),
+    transport: new SocketTransport({ clock, log, loop }),
     clock,
     log,
     heartbeatIntervalMs,
@@ -73,7 +74,7 @@ export async function startNode(
     jobId: randomUUID(),
     incarnation: Date.now(),
     ...(speaksPslite(config)
-      ? { ...psliteOptions(config, { clock, log }), advertise: (bound: Address) => advertisedTcp(config, bound) }
+      ? { ...psliteOptions(config, { clock, log, loop }), advertise: (bound: Address) => advertisedTcp(config, bound) }
       : {}),
     ...options,
   });
