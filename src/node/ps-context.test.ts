@@ -50,6 +50,7 @@ test("means the same as the environment's MS_*", () => {
 
 test("names the nearest key for one that does not exist", () => {
   refuses({ enable_ps: true }, "BAD_CONFIG", /no "enable_ps"; did you mean enablePs\?/);
+  refuses({ constructor: 1 }, "BAD_CONFIG", /no "constructor"; did you mean/);
   refuses({ workerNumber: 2 }, "BAD_CONFIG", /did you mean workerNum\?/);
   assert.throws(
     () => new PsContext().get("enablePS" as "enablePs"),

@@ -120,7 +120,7 @@ export class PsContext {
 
 /** P2 */
 function checkValue(key: string, value: unknown): void {
-  const reason = REFUSED[key] ?? (FEDERATED.test(key) ? NO_FEDERATION : undefined);
+  const reason = Object.hasOwn(REFUSED, key) ? REFUSED[key] : FEDERATED.test(key) ? NO_FEDERATION : undefined;
   if (reason !== undefined) throw new WeighbridgeError("UNSUPPORTED", `setPsContext: ${key} is MindSpore's, and not offered: ${reason}`);
   if (!Object.hasOwn(DEFAULTS, key)) throw unknownKey(key);
   const expected = expectedOf(key as PsContextKey, value);
