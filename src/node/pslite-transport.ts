@@ -29,7 +29,8 @@ export function psliteOptions(
   const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, port, faults, resendTimeoutMs } = config;
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
   const transport = new PsliteVan({
-    transport: new SocketTransport({ clock, log, loop }),
+    // A worker of ps-lite has several threads that want the core on which a server of ours would stay awake: there its long pulls became slower.
+    transport: new SocketTransport({ clock, log, loop: role === "worker" ? loop : undefined }),
     clock,
     log,
     role,
