@@ -87,7 +87,7 @@ suite("a training that ends well", () => {
       assert.equal((await resumed.says(line))[1], (await whole.says(line))[1], "the same numbers to the last bit");
     }
     const again = processes.weighbridge([...common, ...saved, "--resume", "--epochs", 2]);
-    await again.refuses(/BAD_CONFIG: .*after 2 epochs/, TRAIN_MS);
+    await again.refuses(/BAD_CONFIG: .*after epoch 2:/, TRAIN_MS);
     const other = processes.weighbridge([...common, ...saved, "--resume", "--epochs", 3, "--batch-size", 32]);
     await other.refuses(/BAD_CONFIG: .*batchSize was 64, and is 32 now/, TRAIN_MS);
   });
