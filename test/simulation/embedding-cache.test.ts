@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { runEmbeddingCache } from "./embedding-cache.ts";
 import { forSeeds } from "./seeds.ts";
 
-const SEEDS = 60;
+const SEEDS = 30;
 
 test(`no cached row is staler than its bound, own updates show, and every update counts once, for ${SEEDS} seeds`, async () => {
   await forSeeds({ from: 1, count: SEEDS }, runEmbeddingCache);
