@@ -1,10 +1,7 @@
 // simd-instance — turns the inlined kernel module into an instance on a given memory. Only the Arena and SimdKernels know it.
 
-import { assert } from "../base/assert.ts";
+import { InlinedModule } from "./inlined-module.ts";
 import { MEMORY_FLAG_OFFSET, SIMD_MODULE } from "./simd-module.ts";
-
-const FLAG_SHARED = 3;
-const FLAG_PLAIN = 1;
 
 /** What the module exports, as it comes: addresses above 2 GiB are negative until `>>> 0`. See Kernels for what each does. */
 export type SimdExports = {
@@ -129,10 +126,8 @@ export type SimdExports = {
   standIn(rows: number, rowCount: number, keys: number, indexes: number, spares: number, spareBytes: number, sparesOut: number): number;
 };
 
+const MODULE = new InlinedModule({ base64: SIMD_MODULE, memoryFlagOffset: MEMORY_FLAG_OFFSET });
+
 export function instantiateSimdModule(memory: WebAssembly.Memory): SimdExports {
-  const binary = Uint8Array.from(atob(SIMD_MODULE), (character) => character.charCodeAt(0));
-  assert(binary[MEMORY_FLAG_OFFSET] === FLAG_SHARED, "the kernel module is built for shared memory");
-  if (memory.buffer instanceof ArrayBuffer) binary[MEMORY_FLAG_OFFSET] = FLAG_PLAIN;
-  const instance = new WebAssembly.Instance(new WebAssembly.Module(binary), { env: { memory } });
-  return instance.exports as SimdExports;
+  return MODULE.instantiate(memory) as SimdExports;
 }

@@ -6,9 +6,9 @@
 //   K2. Without fusing, every kernel equals the reference bit for bit. With it, `multiply` and `multiplyTransposed` round once where the
 //       reference rounds twice; all others are still equal.
 
-import { assert } from "../base/assert.ts";
 import type { Arena } from "../kernel/arena.ts";
-import { FUSED_NN_MODULE, type NnModule, PLAIN_NN_MODULE } from "./nn-module.ts";
+import { InlinedModule } from "../kernel/inlined-module.ts";
+import { FUSED_NN_MODULE, PLAIN_NN_MODULE } from "./nn-module.ts";
 
 /** Flags of the products, the same numbers as in kernels/nn/matrix-product.as.ts. */
 export const PRODUCT = { accumulate: 1, firstTransposed: 2 } as const;
@@ -75,24 +75,15 @@ export interface LayerKernels {
   addToRows(gradient: number, width: number, ids: number, bagCount: number, bagSize: number, rowCount: number, table: number): void;
 }
 
-const FLAG_SHARED = 3;
-const FLAG_PLAIN = 1;
+const FUSED = new InlinedModule(FUSED_NN_MODULE);
+const PLAIN = new InlinedModule(PLAIN_NN_MODULE);
 
 /** True when this engine has relaxed SIMD. */
 export function canFuse(): boolean {
-  return WebAssembly.validate(decode(FUSED_NN_MODULE));
+  return FUSED.isValid;
 }
 
 /** The module on this arena's memory: the fused build where the engine has relaxed SIMD, unless told otherwise. */
 export function openLayerKernels(arena: Arena, isFused: boolean = canFuse()): LayerKernels {
-  const module = isFused ? FUSED_NN_MODULE : PLAIN_NN_MODULE;
-  const binary = decode(module);
-  assert(binary[module.memoryFlagOffset] === FLAG_SHARED, "the nn module is built for shared memory");
-  if (arena.memory.buffer instanceof ArrayBuffer) binary[module.memoryFlagOffset] = FLAG_PLAIN;
-  const instance = new WebAssembly.Instance(new WebAssembly.Module(binary), { env: { memory: arena.memory } });
-  return instance.exports as unknown as LayerKernels;
-}
-
-function decode(module: NnModule): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(atob(module.base64), (character) => character.charCodeAt(0));
+  return (isFused ? FUSED : PLAIN).instantiate(arena.memory) as unknown as LayerKernels;
 }

@@ -1,0 +1,57 @@
+// inlined-module — a WebAssembly module that stands in the sources as text, and its instances on given memories. It knows nothing of what
+// the module does: simd-instance and nn/layer-kernels do.
+//
+// Invariants:
+//   W1. A module is compiled at most once for each kind of memory, shared and plain, at its first use: a process may open many arenas (a
+//       simulated cluster opens thousands). A compiled module has no state; that of an instance lies in its memory and its globals.
+
+import { assert } from "../base/assert.ts";
+
+const FLAG_SHARED = 3;
+const FLAG_PLAIN = 1;
+
+export type InlinedModuleSource = {
+  /** WebAssembly in base64, built for shared memory that it imports as env.memory. */
+  readonly base64: string;
+  /** Where the flag byte of the imported memory lies: 3 for shared memory, 1 for plain memory. */
+  readonly memoryFlagOffset: number;
+};
+
+export class InlinedModule {
+  readonly #source: InlinedModuleSource;
+  #shared: WebAssembly.Module | undefined;
+  #plain: WebAssembly.Module | undefined;
+  #isValid: boolean | undefined;
+
+  constructor(source: InlinedModuleSource) {
+    this.#source = source;
+  }
+
+  /** False when the engine lacks something that the module needs. */
+  get isValid(): boolean {
+    this.#isValid ??= WebAssembly.validate(this.#binary(FLAG_SHARED));
+    return this.#isValid;
+  }
+
+  /** The exports of a new instance on this memory. */
+  instantiate(memory: WebAssembly.Memory): WebAssembly.Exports {
+    return new WebAssembly.Instance(this.#compiledFor(memory), { env: { memory } }).exports;
+  }
+
+  #compiledFor({ buffer }: WebAssembly.Memory): WebAssembly.Module {
+    if (buffer instanceof ArrayBuffer) {
+      this.#plain ??= new WebAssembly.Module(this.#binary(FLAG_PLAIN));
+      return this.#plain;
+    }
+    this.#shared ??= new WebAssembly.Module(this.#binary(FLAG_SHARED));
+    return this.#shared;
+  }
+
+  #binary(memoryFlag: number): Uint8Array<ArrayBuffer> {
+    const { base64, memoryFlagOffset } = this.#source;
+    const binary = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    assert(binary[memoryFlagOffset] === FLAG_SHARED, "an inlined module is built for shared memory");
+    binary[memoryFlagOffset] = memoryFlag;
+    return binary;
+  }
+}
