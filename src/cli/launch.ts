@@ -1,9 +1,12 @@
 // launch — a whole cluster on this machine: starts the processes, shows their output, ends them together.
 
 import { constants } from "node:os";
+import { resolve } from "node:path";
 import { Command } from "commander";
-import { WeighbridgeError } from "../base/errors.ts";
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { findCheckpoint } from "../node/checkpoint/find-checkpoint.ts";
 import type { NodeConfig } from "../node/config/node-config.ts";
+import { functionModulePath } from "../node/function-module.ts";
 import { freePort } from "../node/launcher/free-port.ts";
 import { Job, type JobOutcome } from "../node/launcher/job.ts";
 import { type JobPlan, type Program, planJob } from "../node/launcher/job-plan.ts";
@@ -48,6 +51,7 @@ export function launchCommand(invocation: Invocation): Command {
     .addHelpText("after", HELP)
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
       const plan = await plannedJob(script, args, flags);
+      await checkFiles(plan.scheduler);
       if (script === undefined && plan.scheduler.workerCount > 0) tellHowToJoin(plan.scheduler);
       invocation.exitCode = await runJob(plan);
     });
@@ -62,6 +66,17 @@ async function plannedJob(script: string | undefined, args: readonly string[], f
     defaults: { ...DEFAULTS, schedulerPort: await freePort(LOOPBACK) },
     programOf: (config) => programFor(config, script, args, flags.workerOnly === true),
   });
+}
+
+/** What all servers will read, looked for once and before any of them starts. Throws BAD_CONFIG. */
+async function checkFiles({ functions, restore }: NodeConfig): Promise<void> {
+  if (functions !== undefined) functionModulePath(functions);
+  if (restore === undefined) return;
+  try {
+    await findCheckpoint(resolve(restore));
+  } catch (cause) {
+    throw new WeighbridgeError("BAD_CONFIG", `--restore: ${reasonOf(cause)}`, { cause });
+  }
 }
 
 function programFor(

@@ -6,29 +6,22 @@ import { inspect } from "node:util";
 import { Command, CommanderError } from "commander";
 import packageJson from "weighbridge/package.json" with { type: "json" };
 import { errorText, isOurs } from "../node/launcher/error-text.ts";
-import { benchCommand } from "./bench.ts";
-import { checkpointCommand } from "./checkpoint.ts";
 import type { Invocation } from "./invocation.ts";
-import { launchCommand } from "./launch.ts";
-import { schedulerCommand } from "./scheduler.ts";
-import { serverCommand } from "./server.ts";
 import { watchStarter } from "./starter.ts";
-import { statusCommand } from "./status.ts";
-import { trainCommand } from "./train.ts";
-import { workerCommand } from "./worker.ts";
 
 const USAGE_EXIT_CODE = 2;
 const VERBOSE = "tell of errors with their stacks";
-const COMMANDS = [
-  trainCommand,
-  launchCommand,
-  schedulerCommand,
-  serverCommand,
-  workerCommand,
-  statusCommand,
-  checkpointCommand,
-  benchCommand,
-];
+/** Each is loaded when it is asked for: a process that starts others need not load what they run. */
+const COMMANDS: Readonly<Record<string, () => Promise<(invocation: Invocation) => Command>>> = {
+  train: async () => (await import("./train.ts")).trainCommand,
+  launch: async () => (await import("./launch.ts")).launchCommand,
+  scheduler: async () => (await import("./scheduler.ts")).schedulerCommand,
+  server: async () => (await import("./server.ts")).serverCommand,
+  worker: async () => (await import("./worker.ts")).workerCommand,
+  status: async () => (await import("./status.ts")).statusCommand,
+  checkpoint: async () => (await import("./checkpoint.ts")).checkpointCommand,
+  bench: async () => (await import("./bench.ts")).benchCommand,
+};
 
 const MORE_HELP = `
 Exit codes: 0 done; 1 it failed, and the last line says why; 2 the command line or the configuration makes no sense, nothing was started;
@@ -46,7 +39,8 @@ export async function main(args: readonly string[]): Promise<number> {
   process.stdout.on("error", () => {}); // Whoever read it (`| head`) has seen enough.
   const invocation: Invocation = { exitCode: 0, isVerbose: process.env.WEIGHBRIDGE_LOG_LEVEL === "debug" };
   try {
-    await program(invocation).parseAsync([...args], { from: "user" });
+    const root = await program(invocation, args[0]);
+    await root.parseAsync([...args], { from: "user" });
     return invocation.exitCode;
   } catch (thrown) {
     if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : USAGE_EXIT_CODE;
@@ -55,7 +49,8 @@ export async function main(args: readonly string[]): Promise<number> {
   }
 }
 
-function program(invocation: Invocation): Command {
+/** The whole command, or, where the first word is the name of a subcommand, with that one alone. */
+async function program(invocation: Invocation, firstWord = ""): Promise<Command> {
   const root = new Command("weighbridge")
     .description("A parameter server: starts clusters of schedulers, servers and workers, and looks after them.")
     .version(packageJson.version)
@@ -63,9 +58,10 @@ function program(invocation: Invocation): Command {
     .exitOverride()
     .configureOutput({ outputError: (message, write) => write(message.replace(/^error: /, "weighbridge: ")) })
     .addHelpText("after", MORE_HELP);
-  for (const make of COMMANDS) {
+  for (const name of Object.hasOwn(COMMANDS, firstWord) ? [firstWord] : Object.keys(COMMANDS)) {
+    const make = await COMMANDS[name]!();
     const command = make(invocation).copyInheritedSettings(root);
-    if (make === benchCommand) command.helpOption(false); // Copied with the rest, but the bench explains itself.
+    if (name === "bench") command.helpOption(false); // Copied with the rest, but the bench explains itself.
     for (const inner of command.commands) inner.copyInheritedSettings(command).option("--verbose", VERBOSE);
     root.addCommand(command.option("--verbose", VERBOSE));
   }

@@ -2,6 +2,8 @@
 // runs, with LeNet-5.
 
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
+import { WeighbridgeError } from "../base/errors.ts";
+import { nearestName } from "../node/config/nearest-name.ts";
 import type { Invocation } from "./invocation.ts";
 import { number } from "./train/figures.ts";
 import { EVERY_DEFAULT, NODES_DEFAULT, planTraining, SEED_DEFAULT, TASKS, type TaskName, type TrainFlags } from "./train/train-plan.ts";
@@ -40,7 +42,7 @@ export function trainCommand(invocation: Invocation): Command {
   return new Command("train")
     .summary("train a model on a local cluster, and watch")
     .description("Starts a cluster on this machine, trains a model whose weights live on its servers, and shows how that goes.")
-    .addArgument(new Argument("[task]", "what is learned").choices(Object.keys(TASKS)).default("lenet"))
+    .addArgument(new Argument("[task]", "what is learned").choices(Object.keys(TASKS)).argParser(taskName).default("lenet"))
     .option("-s, --servers <count>", "servers", wholeNumber({ min: 1, max: NODES_MAX }), NODES_DEFAULT)
     .option("-w, --workers <count>", "workers", wholeNumber({ min: 1, max: NODES_MAX }), NODES_DEFAULT)
     .option("--epochs <count>", "how often every sample is visited", count)
@@ -63,6 +65,14 @@ export function trainCommand(invocation: Invocation): Command {
     .action(async (task: TaskName, flags: TrainFlags) => {
       invocation.exitCode = await runTraining(planTraining(task, flags), flags.resume === true);
     });
+}
+
+/** Throws BAD_CONFIG. */
+function taskName(text: string): TaskName {
+  const names = Object.keys(TASKS);
+  if (names.includes(text)) return text as TaskName;
+  const nearest = nearestName(text, names);
+  throw new WeighbridgeError("BAD_CONFIG", `there is no task "${text}" to train; did you mean ${nearest}? There are ${names.join(", ")}`);
 }
 
 function positiveNumber(text: string): number {

@@ -1,15 +1,21 @@
 // function-module — PS functions from a user's module: everything it exports that `psFunction` made.
 
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { isPsFunction, type PsFunction } from "../functions/ps-function.ts";
 
+/** The absolute path of a module with functions. Throws BAD_CONFIG when there is no such file; loads nothing. */
+export function functionModulePath(module: string): string {
+  const path = resolve(module);
+  if (existsSync(path) && statSync(path).isFile()) return path;
+  throw new WeighbridgeError("BAD_CONFIG", `there is no module ${module} with functions (looked for ${path})`);
+}
+
 /** Throws BAD_CONFIG, naming the module, when it is not there, cannot be loaded, or has no functions. */
 export async function loadFunctions(module: string): Promise<readonly PsFunction[]> {
-  const path = resolve(module);
-  if (!existsSync(path)) throw new WeighbridgeError("BAD_CONFIG", `there is no module ${module} with functions (looked for ${path})`);
+  const path = functionModulePath(module);
   let exports: Readonly<Record<string, unknown>>;
   try {
     exports = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;

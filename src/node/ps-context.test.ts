@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
+import { loadConfig } from "./config/config.ts";
 import { PsContext } from "./ps-context.ts";
 
 function refuses(values: object, code: ErrorCode, message: RegExp): void {
@@ -46,6 +47,17 @@ test("means the same as the environment's MS_*", () => {
     schedulerPort: 8118,
     checkpointDir: "ckpt",
   });
+});
+
+test("a management port that is set to 0 is off, whatever the environment says; one that is not set is the environment's", () => {
+  const context = new PsContext();
+  const env = { MS_ROLE: "MS_SCHED", MS_WORKER_NUM: "1", MS_SERVER_NUM: "1", MS_SCHED_PORT: "8118", WEIGHBRIDGE_MANAGE_PORT: "11202" };
+  const managePort = (): number => loadConfig({ options: context.nodeOptions, env }).managePort;
+  assert.equal(managePort(), 11_202);
+  context.set({ schedulerManagePort: 0 });
+  assert.equal(managePort(), 0);
+  context.reset();
+  assert.equal(managePort(), 11_202);
 });
 
 test("names the nearest key for one that does not exist", () => {

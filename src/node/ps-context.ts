@@ -14,7 +14,7 @@ export type PsContextValues = {
   readonly enablePs: boolean;
   /** A file of ours, YAML or JSON; empty: none. */
   readonly configFilePath: string;
-  /** Where the scheduler serves HTTP; 0: nowhere. */
+  /** Where the scheduler serves HTTP; 0: nowhere, whatever the environment says. */
   readonly schedulerManagePort: number;
   readonly enableSsl: boolean;
   /** "PARAMETER_SERVER" is all there is. */
@@ -81,7 +81,8 @@ const REFUSED: Readonly<Record<string, string>> = {
 const FEDERATED = /^(fl|dp|sign)[A-Z]/;
 
 export class PsContext {
-  #values: PsContextValues = DEFAULTS;
+  /** Only what was set. */
+  #values: Partial<PsContextValues> = {};
 
   /** P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for a value that cannot be; UNSUPPORTED for what is known and not offered. */
   set(values: Partial<PsContextValues>): void {
@@ -94,20 +95,21 @@ export class PsContext {
 
   /** Throws BAD_CONFIG for a key that does not exist. */
   get<K extends PsContextKey>(key: K): PsContextValues[K] {
-    if (Object.hasOwn(DEFAULTS, key)) return this.#values[key];
+    if (Object.hasOwn(DEFAULTS, key)) return this.#values[key] ?? DEFAULTS[key];
     throw unknownKey(key);
   }
 
   reset(): void {
-    this.#values = DEFAULTS;
+    this.#values = {};
   }
 
   /** What `connect` is to be told: only what was set. */
   get nodeOptions(): NodeConfigOptions {
-    const { configFilePath, schedulerManagePort, msRole, workerNum, serverNum, schedulerIp, schedulerPort, checkpointDir } = this.#values;
+    const { configFilePath, msRole, workerNum, serverNum, schedulerIp, schedulerPort, checkpointDir } = { ...DEFAULTS, ...this.#values };
+    const { schedulerManagePort } = this.#values;
     return {
       ...(configFilePath === "" ? {} : { config: configFilePath }),
-      ...(schedulerManagePort === 0 ? {} : { managePort: schedulerManagePort }),
+      ...(schedulerManagePort === undefined ? {} : { managePort: schedulerManagePort }),
       ...(msRole === "" ? {} : { role: ROLES[msRole] }),
       ...(workerNum === 0 ? {} : { workerCount: workerNum }),
       ...(serverNum === 0 ? {} : { serverCount: serverNum }),

@@ -329,7 +329,8 @@ export class Channel {
     const failure = toFailure(thrown);
     const { code, message: reason, retryable } = failure;
     const fields = { node: this.name, function: label.functionId, request: label.request, code, reason };
-    this.#host.complaints.tell(retryable ? "info" : "warn", "a request failed", fields);
+    if (code === "UNKNOWN_FUNCTION") this.#host.complaints.tellOnce(code, "warn", "a request failed", fields);
+    else this.#host.complaints.tell(retryable ? "info" : "warn", "a request failed", fields);
     const payload = encodeJson({ ...failure, message: failure.message.slice(0, PAYLOAD_BYTES_MAX / 8) });
     this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);
   }

@@ -35,3 +35,10 @@ test("the level decides who hears of it", () => {
   complaints.tell("debug", "link broken", {});
   assert.deepEqual(lines, []);
 });
+
+test("a mistake that every node makes alike is told once, whoever makes it", () => {
+  const { lines, complaints } = stage();
+  for (const node of ["worker 0", "worker 1", "worker 0"]) complaints.tellOnce("UNKNOWN_FUNCTION", "warn", "a request failed", { node });
+  complaints.tellOnce("UNKNOWN_KEY_LIST", "warn", "a request failed", { node: "worker 1" });
+  assert.deepEqual(lines, ['a request failed {"node":"worker 0"}', 'a request failed {"node":"worker 1"}']);
+});

@@ -15,6 +15,8 @@ export class Complaints {
   readonly #clock: Clock;
   /** By message; those are ours, so there are only a few. */
   readonly #windows = new Map<string, Window>();
+  /** What `tellOnce` has told. */
+  readonly #told = new Set<string>();
 
   constructor(log: Log, clock: Clock) {
     this.#log = log;
@@ -33,5 +35,11 @@ export class Complaints {
     }
     window.lineCount++;
     if (window.lineCount <= LINES_PER_WINDOW) this.#log[level](message, { ...fields, ...leftOut });
+  }
+
+  /** For a mistake that all nodes make alike, as they run one script: only the first line of its kind is above debug. Kinds are ours, and few. */
+  tellOnce(kind: string, level: "info" | "warn", message: string, fields: LogFields): void {
+    this.tell(this.#told.has(kind) ? "debug" : level, message, fields);
+    this.#told.add(kind);
   }
 }

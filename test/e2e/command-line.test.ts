@@ -63,6 +63,15 @@ for (const [args, message] of [
   [["worker", "-s", "1"], /missing required argument 'script'/],
   [["server", "--apps", "0,x"], /--apps <ids>.*0,x.*numbers from 0 to 65535/],
   [["train", "lenet", "--epochs", "none"], /whole number/],
+  [["train", "lenett"], /no task "lenett" to train; did you mean lenet\? There are lenet, /],
+  [
+    ["launch", "-s", "1", "-w", "1", "--functions", "no-such.ts"],
+    /BAD_CONFIG: there is no module no-such\.ts with functions \(looked for \/.*\)\n$/,
+  ],
+  [
+    ["launch", "-s", "1", "-w", "1", "--restore", "/no/such"],
+    /BAD_CONFIG: --restore: cannot read \/no\/such: there is no such file or directory\n$/,
+  ],
 ] as const) {
   test(`exits with 2: weighbridge ${args.join(" ")}`, async () => {
     await using processes = new Processes();

@@ -1,10 +1,13 @@
 // file-document — reads a YAML or JSON file into one mapping, or says what is wrong with it. Knows nothing about keys.
 
 import { readFileSync } from "node:fs";
-import { parseDocument } from "yaml";
+import { createRequire } from "node:module";
 import { reasonOf } from "../../base/errors.ts";
 import { type ConfigProblem, quote } from "./config-problem.ts";
 import { isMapping } from "./node-config.ts";
+
+/** Loaded with the first YAML file: most processes are configured without one, and the library's 70 modules take a while. */
+const require = createRequire(import.meta.url);
 
 export type ConfigFile = { readonly path: string; readonly text: string };
 
@@ -53,6 +56,7 @@ function parseJson(text: string): unknown {
 }
 
 function parseYaml(text: string): unknown {
+  const { parseDocument } = require("yaml") as typeof import("yaml");
   const document = parseDocument(text, { merge: true });
   const [error] = document.errors;
   if (error !== undefined) throw error;
