@@ -18,6 +18,7 @@ import { MemoryHub, MemoryTransport } from "../src/transport/memory-transport.ts
 import type { Role } from "../src/wire/node-id.ts";
 import { POLICY_NAMES, type PolicyName } from "../src/worker/cache/eviction-policy.ts";
 import { CountingTransport } from "./counting-transport.ts";
+import { shuffledPositions, zipfDraws } from "./zipf.ts";
 
 const ROWS = 100_000;
 const WIDTH = 128;
@@ -52,25 +53,9 @@ const serverCount = Number(values.servers);
 /** The ids of each batch. Which id is how frequent is shuffled. */
 function batchesOf({ exponent, iterations }: Work): BigUint64Array[] {
   const random = new Random(SEED);
-  const sums = new Float64Array(ROWS);
-  let sum = 0;
-  for (let rank = 0; rank < ROWS; rank++) sums[rank] = sum += (rank + 1) ** -exponent;
-  const ids = Uint32Array.from({ length: ROWS }, (_, i) => i);
-  for (let i = ROWS - 1; i > 0; i--) {
-    const other = random.below(i + 1);
-    [ids[i], ids[other]] = [ids[other] as number, ids[i] as number];
-  }
-  const draw = (): bigint => {
-    const share = random.fraction() * sum;
-    let [low, high] = [0, ROWS - 1];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((sums[middle] as number) <= share) low = middle + 1;
-      else high = middle;
-    }
-    return BigInt(ids[low] as number);
-  };
-  return Array.from({ length: iterations }, () => BigUint64Array.from({ length: BATCH }, draw));
+  const draw = zipfDraws(random, { positionCount: ROWS, exponent });
+  const ids = shuffledPositions(random, ROWS);
+  return Array.from({ length: iterations }, () => BigUint64Array.from({ length: BATCH }, () => BigInt(ids[draw()]!)));
 }
 
 /** A cluster in this process whose worker's bytes are counted, with a new table. */

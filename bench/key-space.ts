@@ -4,6 +4,7 @@
 import { assert } from "../src/base/assert.ts";
 import { Random } from "../src/base/random.ts";
 import type { BenchCase } from "./cases.ts";
+import { shuffledPositions, zipfDraws } from "./zipf.ts";
 
 export type KeyRange = { readonly begin: bigint; readonly end: bigint };
 
@@ -79,29 +80,7 @@ function randomChoices(keyCount: number, universeKeyCount: number): Uint32Array[
 /** Draws by Zipf: position i with a weight of (i + 1)^-1.05, but scattered over the universe. In the order they were drawn, duplicates and all. */
 function zipfChoices(keyCount: number, universeKeyCount: number): Uint32Array[] {
   const random = new Random(SEED);
-  const sums = new Float64Array(universeKeyCount);
-  let sum = 0;
-  for (let i = 0; i < universeKeyCount; i++) sums[i] = sum += (i + 1) ** -ZIPF_EXPONENT;
-  const positions = Uint32Array.from({ length: universeKeyCount }, (_, i) => i);
-  for (let i = universeKeyCount - 1; i > 0; i--) {
-    const other = random.below(i + 1);
-    const taken = positions[other]!;
-    positions[other] = positions[i]!;
-    positions[i] = taken;
-  }
-  return Array.from({ length: RANDOM_SET_COUNT }, () =>
-    Uint32Array.from({ length: keyCount }, () => positions[firstAtLeast(sums, random.fraction() * sum)]!),
-  );
-}
-
-/** The first index whose sum is at least `target`. */
-function firstAtLeast(sums: Float64Array, target: number): number {
-  let low = 0;
-  let high = sums.length - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sums[middle]! < target) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  const draw = zipfDraws(random, { positionCount: universeKeyCount, exponent: ZIPF_EXPONENT });
+  const positions = shuffledPositions(random, universeKeyCount);
+  return Array.from({ length: RANDOM_SET_COUNT }, () => Uint32Array.from({ length: keyCount }, () => positions[draw()]!));
 }

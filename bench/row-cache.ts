@@ -17,6 +17,7 @@ import { CachedRows } from "../src/training/cached-rows.ts";
 import { RowMembers } from "../src/training/row-members.ts";
 import type { RowSourceStatistics } from "../src/training/row-source.ts";
 import { quantile } from "./statistics.ts";
+import { zipfDraws } from "./zipf.ts";
 
 const ROWS = 200_000;
 const WIDTH = 64;
@@ -38,25 +39,9 @@ const batches = batchesOf(session.rank + 1);
 
 /** Ids, shuffled so that neighbours are not of like frequency, and the distinct ones of each batch. */
 function batchesOf(seed: number): { readonly ids: Float64Array; readonly keys: BigUint64Array }[] {
-  const random = new Random(seed);
-  const sums = new Float64Array(ROWS);
-  let sum = 0;
-  for (let rank = 0; rank < ROWS; rank++) {
-    sum += (rank + 1) ** -EXPONENT;
-    sums[rank] = sum;
-  }
-  const draw = (): number => {
-    const share = random.fraction() * sum;
-    let [low, high] = [0, ROWS - 1];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((sums[middle] as number) <= share) low = middle + 1;
-      else high = middle;
-    }
-    return (low * 7919) % ROWS;
-  };
+  const draw = zipfDraws(new Random(seed), { positionCount: ROWS, exponent: EXPONENT });
   return Array.from({ length: BATCHES }, () => {
-    const ids = Float64Array.from({ length: IDS }, draw);
+    const ids = Float64Array.from({ length: IDS }, () => (draw() * 7919) % ROWS);
     return { ids, keys: BigUint64Array.from(new Set(ids), (id) => BigInt(id)) };
   });
 }
