@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { KVServer } from "../kv/kv-server.ts";
 import { KVWorker } from "../kv/kv-worker.ts";
-import type { Postoffice } from "../kv/postoffice.ts";
+import { Postoffice } from "../kv/postoffice.ts";
 import { loadConfig } from "./config/config.ts";
 import { freePort } from "./launcher/free-port.ts";
 import { startNode } from "./start.ts";
@@ -31,8 +31,9 @@ class Trio implements AsyncDisposable {
   static async start(common: Environment, own: { readonly server?: Environment; readonly worker?: Environment } = {}): Promise<Trio> {
     const port = String(await freePort("127.0.0.1"));
     const where = { DMLC_PS_ROOT_URI: "127.0.0.1", DMLC_PS_ROOT_PORT: port, DMLC_NUM_SERVER: "1", DMLC_NUM_WORKER: "1" };
+    const quiet = common.PS_VERBOSE === undefined ? { WEIGHBRIDGE_LOG_LEVEL: "silent" } : {};
     const node = async (env: Environment): Promise<Postoffice> =>
-      await startNode(loadConfig({ env: { ...where, WEIGHBRIDGE_LOG_LEVEL: "silent", ...common, ...env } }));
+      await startNode(loadConfig({ env: { ...where, ...quiet, ...common, ...env } }));
     return new Trio(
       await Promise.all([
         node({ DMLC_ROLE: "scheduler" }),
@@ -109,6 +110,32 @@ test("DMLC_PS_WATER_MARK bounds the calls that wait for a node", async () => {
     }
     assert.equal(open.length, taken);
     for (const timestamp of open) await kv.wait(timestamp);
+  }
+});
+
+test("WEIGHBRIDGE_OUTBOX_BYTES_MAX is the engine's bound on the bytes in flight, in both directions", async (t) => {
+  const { mock } = t.mock.method(Postoffice, "start"); // what a bound does is peer/frame-writer's; here, that it gets there
+  await using trio = await Trio.start({ WEIGHBRIDGE_OUTBOX_BYTES_MAX: "64KiB" });
+  assert.equal(trio.worker.roster.nodes.length, 2);
+  assert.deepEqual(
+    mock.calls.map(({ arguments: [{ limits }] }) => limits?.inFlightBytesMax),
+    [65_536, 65_536, 65_536],
+  );
+});
+
+test("PS_VERBOSE decides what a node tells of itself", async (t) => {
+  for (const [level, tells] of [
+    ["0", false],
+    ["1", true],
+  ] as const) {
+    const { mock } = t.mock.method(process.stderr, "write", () => true);
+    {
+      await using trio = await Trio.start({ PS_VERBOSE: level });
+      assert.equal(trio.worker.roster.nodes.length, 2);
+    }
+    const lines = mock.calls.map(({ arguments: [line] }) => String(line)).filter((line) => / info {2}(scheduler|server|worker)/.test(line));
+    mock.restore();
+    assert.equal(lines.length > 0, tells, `${level}: ${lines.join("")}`);
   }
 });
 
