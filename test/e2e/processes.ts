@@ -174,6 +174,6 @@ export class Processes implements AsyncDisposable {
 
 /** Nothing of whoever runs the tests may configure the nodes. */
 function cleanEnvironment(): Record<string, string> {
-  const { PATH = "", HOME = "" } = process.env;
-  return { PATH, HOME, TMPDIR: tmpdir(), NODE_COMPILE_CACHE: join(tmpdir(), "node-compile-cache") };
+  const { PATH = "", HOME = "", NODE_COMPILE_CACHE = join(tmpdir(), "node-compile-cache") } = process.env;
+  return { PATH, HOME, TMPDIR: tmpdir(), NODE_COMPILE_CACHE };
 }

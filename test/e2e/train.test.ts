@@ -53,10 +53,13 @@ async function endsWithTheTruth(job: Running, cause: RegExp, survivors: readonly
 }
 
 suite("a training that ends well", () => {
+  const common = ["train", "lenet", "--limit", 1920, "--every", 10];
+  /** What the first test saves there, the second goes on from. */
+  const saved = ["--checkpoint-dir", emptyDirectory()];
+
   test("registers, tells losses and progress, and says at the end what the model is worth and where it lies", async () => {
     await using processes = new Processes();
-    const directory = emptyDirectory();
-    const job = processes.weighbridge(["train", "lenet", "--limit", 1920, "--every", 10, "--checkpoint-dir", directory]);
+    const job = processes.weighbridge([...common, ...saved]);
     await job.succeeds(TRAIN_MS);
     await job.says(/^ {2}The server node id:\S+, node ip: 127\.0\.0\.1, node port:\d+ assign rank id:1$/);
     await job.says(/^ {2}The worker node id:\S+ assign rank id:1$/);
@@ -74,16 +77,12 @@ suite("a training that ends well", () => {
 
   test("goes on from its checkpoint on another number of servers as if it had not been interrupted", async () => {
     await using processes = new Processes();
-    const directory = emptyDirectory();
-    const common = ["train", "lenet", "--limit", 640, "--every", 10];
-    const saved = ["--checkpoint-dir", directory];
-    await processes.weighbridge([...common, ...saved]).succeeds(TRAIN_MS);
     const resumed = processes.weighbridge([...common, ...saved, "--resume", "--epochs", 2, "-s", 3]);
     await resumed.succeeds(TRAIN_MS);
-    const whole = processes.weighbridge([...common, "--epochs", 2, "--no-checkpoint"]);
+    const whole = processes.weighbridge([...common, "--epochs", 2, "--no-checkpoint", "-s", 1]);
     await whole.succeeds(TRAIN_MS);
     await resumed.says(/^ {2}resumed {2}at epoch 2 step 1, from \S+run-1\/step-\d+$/);
-    for (const line of [/^ {2}epoch: 2 step: 10, loss is (\S+)$/, /^ {2}accuracy +(\S+) %/]) {
+    for (const line of [/^ {2}epoch: 2 step: 30, loss is (\S+)$/, /^ {2}accuracy +(\S+) %/]) {
       assert.equal((await resumed.says(line))[1], (await whole.says(line))[1], "the same numbers to the last bit");
     }
     const again = processes.weighbridge([...common, ...saved, "--resume", "--epochs", 2]);
@@ -118,15 +117,31 @@ suite("a training that ends well", () => {
   }
 });
 
-test("Wide & Deep learns the same with rows that workers keep as without", async () => {
-  await using processes = new Processes();
-  const common = ["train", "wide-deep", "--limit", 20_000, "--quiet", "--no-checkpoint"];
-  const [plain, cached] = [processes.weighbridge(common), processes.weighbridge([...common, "--cache-rows", 2_500])];
-  await Promise.all([plain.succeeds(TRAIN_MS), cached.succeeds(TRAIN_MS)]);
-  for (const line of [/^ {2}AUC +(\d\.\d{4})/, /^ {2}log loss +(\d\.\d{4})/]) {
-    assert.equal((await cached.says(line))[1], (await plain.says(line))[1]);
+suite("Wide & Deep with rows that workers keep", () => {
+  const common = ["train", "wide-deep", "--limit", 10_000, "--quiet"];
+  const cache = ["--cache-rows", 2_500];
+  /** What the first test saves there, the second goes on from. */
+  const saved = ["--checkpoint-dir", emptyDirectory()];
+
+  async function haveTheSameFigures(one: Running, other: Running): Promise<void> {
+    await Promise.all([one.succeeds(TRAIN_MS), other.succeeds(TRAIN_MS)]);
+    for (const line of [/^ {2}AUC +(\d\.\d{4})/, /^ {2}log loss +(\d\.\d{4})/]) {
+      assert.equal((await one.says(line))[1], (await other.says(line))[1]);
+    }
   }
-  await cached.says(/^ {2}row cache +found \d+\.\d % on the device/);
+
+  test("learns the same as without", async () => {
+    await using processes = new Processes();
+    const cached = processes.weighbridge([...common, ...cache, ...saved]);
+    await haveTheSameFigures(cached, processes.weighbridge([...common, "--no-checkpoint"]));
+    await cached.says(/^ {2}row cache +found \d+\.\d % on the device/);
+  });
+
+  test("goes on from its checkpoint as if it had not been interrupted", async () => {
+    await using processes = new Processes();
+    const resumed = processes.weighbridge([...common, ...cache, ...saved, "--resume", "--epochs", 2]);
+    await haveTheSameFigures(resumed, processes.weighbridge([...common, ...cache, "--epochs", 2, "--no-checkpoint"]));
+  });
 });
 
 test("a cache with fewer rows than a batch has is told of, and the training goes on", async () => {
@@ -136,21 +151,6 @@ test("a cache with fewer rows than a batch has is told of, and the training goes
   await job.says(
     /\[worker 1\] .*warn .*: a step needs more rows of \S+ than the cache has.*vocabCacheSize rowCount=\d+ vocabCacheSize=20$/,
   );
-});
-
-test("Wide & Deep with rows that workers keep goes on from its checkpoint as if it had not been interrupted", async () => {
-  await using processes = new Processes();
-  const common = ["train", "wide-deep", "--limit", 10_000, "--quiet", "--cache-rows", 2_500];
-  const saved = ["--checkpoint-dir", emptyDirectory()];
-  await processes.weighbridge([...common, ...saved]).succeeds(TRAIN_MS);
-  const [resumed, whole] = [
-    processes.weighbridge([...common, ...saved, "--resume", "--epochs", 2]),
-    processes.weighbridge([...common, "--epochs", 2, "--no-checkpoint"]),
-  ];
-  await Promise.all([resumed.succeeds(TRAIN_MS), whole.succeeds(TRAIN_MS)]);
-  for (const line of [/^ {2}AUC +(\d\.\d{4})/, /^ {2}log loss +(\d\.\d{4})/]) {
-    assert.equal((await resumed.says(line))[1], (await whole.says(line))[1]);
-  }
 });
 
 suite("a training that cannot go on", () => {
@@ -224,7 +224,7 @@ suite("a training that cannot go on", () => {
   test("a loss that is no number any more stops at the step, names the layer, and keeps the last good checkpoint", async () => {
     await using processes = new Processes();
     const directory = emptyDirectory();
-    const common = ["train", "lenet", "--limit", 640, "--checkpoint-dir", directory];
+    const common = ["train", "lenet", "--limit", 640, "--checkpoint-dir", directory, "-s", 1, "-w", 1];
     await processes.weighbridge([...common, "--learning-rate", 0.05, "--quiet"]).succeeds(TRAIN_MS);
     const good = readFileSync(join(directory, "run-1/latest"), "utf8");
     const job = processes.weighbridge([...common, "--learning-rate", 1e6]);
