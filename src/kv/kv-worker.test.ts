@@ -208,22 +208,6 @@ test("what is wrong with the arguments throws at once and sends nothing (U1)", a
   await cluster.finalize();
 });
 
-test("apps and customers are whole numbers of 16 bits, each pair once per node, and a KVWorker lives on a worker", async () => {
-  const { cluster } = await stage();
-  const office = cluster.worker();
-  for (const id of [-1, 65_536, 1.5, Number.NaN]) {
-    assert.throws(() => new KVWorker(office, id), hasCode("BAD_ARGUMENT", /app id/), `${id}`);
-    assert.throws(() => new KVWorker(office, 1, id), hasCode("BAD_ARGUMENT", /customer id/), `${id}`);
-  }
-  assert.throws(() => new KVWorker(office, 0), hasCode("BAD_ARGUMENT", /application 0 for customer 0/));
-  assert.throws(() => new KVWorker(cluster.server(), 5), hasCode("BAD_ARGUMENT", /this is the server/));
-  assert.throws(() => new KVServer(office, 5), hasCode("BAD_ARGUMENT", /this is the worker/));
-  assert.throws(() => new KVServer(cluster.server(), 0), hasCode("BAD_ARGUMENT", /application 0/));
-  const last = new KVWorker(office, 65_535, 65_535);
-  new KVServer(cluster.server(), 65_535);
-  await cluster.run(last.wait(last.push(keysOf(1n), floats(1))));
-});
-
 test("a key keeps its number of values: another one is refused, naming the key and both lengths, and changes nothing", async () => {
   const { cluster, kv, pulled } = await stage();
   kv.push(keysOf(5n), floats(1, 2));
@@ -344,59 +328,6 @@ test("several workers add to the same keys", async () => {
   const keys = keysOf(1n, KEY_LAST);
   await cluster.run(Promise.all(workers.map((kv, rank) => kv.wait(kv.push(keys, floats(rank + 1, 10 * (rank + 1)))))));
   assert.deepEqual(await pulled([...keys]), [6, 60]);
-});
-
-test("several customers of an app on one node have their own numbers and share the server's values", async () => {
-  const { cluster, kv } = await stage();
-  const second = new KVWorker(cluster.worker(), 0, 1);
-  const third = new KVWorker(cluster.worker(), 0, 2);
-  assert.deepEqual([kv.push(keysOf(1n), floats(1)), second.push(keysOf(1n), floats(10)), second.push(keysOf(1n), floats(100))], [0, 0, 1]);
-  const out = new Float32Array(1);
-  await cluster.run(third.wait(third.pull(keysOf(1n), out)));
-  assert.equal(out[0], 111);
-  await cluster.run(Promise.all([kv.wait(0), second.wait(0), second.wait(1)]));
-});
-
-test("several apps on one node keep their values apart", async () => {
-  const { cluster, kv } = await stage();
-  new KVServer(cluster.server(), 7);
-  const other = new KVWorker(cluster.worker(), 7);
-  kv.push(keysOf(1n), floats(1));
-  other.push(keysOf(1n), floats(5, 6));
-  const [mine, theirs] = [new Float32Array(1), new Float32Array(2)];
-  await cluster.run(Promise.all([kv.wait(kv.pull(keysOf(1n), mine)), other.wait(other.pull(keysOf(1n), theirs))]));
-  assert.deepEqual([...mine, ...theirs], [1, 5, 6]);
-});
-
-test("requests that come before their KVServer wait for it, in order", async () => {
-  const cluster = await MemoryCluster.start();
-  const kv = new KVWorker(cluster.worker(), 0);
-  const out = new Float32Array(1);
-  kv.push(keysOf(1n), floats(2));
-  kv.push(keysOf(2n), new Float32Array(200_000).fill(3));
-  const pull = kv.pull(keysOf(1n), out);
-  await cluster.clock.advance(9000);
-  new KVServer(cluster.server(), 0);
-  kv.push(keysOf(1n), floats(40));
-  const late = new Float32Array(1);
-  await cluster.run(Promise.all([kv.wait(pull), kv.wait(kv.pull(keysOf(1n), late))]));
-  assert.deepEqual([out[0], late[0]], [2, 42]);
-  const long = new Float32Array(200_000);
-  await cluster.run(kv.wait(kv.pull(keysOf(2n), long)));
-  assert.ok(long.every((value) => value === 3));
-});
-
-test("requests for an app that nobody creates fail with UNKNOWN_APP after the time, and name it", async () => {
-  const cluster = await MemoryCluster.start();
-  const kv = new KVWorker(cluster.worker(), 3);
-  const beginMs = cluster.clock.nowMs();
-  const push = kv.push(keysOf(1n), floats(2));
-  await assert.rejects(cluster.run(kv.wait(push)), hasCode("UNKNOWN_APP", /no application 3.*10000 ms/));
-  assert.equal(cluster.clock.nowMs() - beginMs, 10_000);
-  new KVServer(cluster.server(), 3);
-  const out = floats(-1);
-  await cluster.run(kv.wait(kv.pull(keysOf(1n), out)));
-  assert.equal(out[0], 0, "what failed was not applied later");
 });
 
 test("after the node was closed requests fail with CLOSED", async () => {

@@ -8,6 +8,7 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
 import { FrameReader, type FrameSink, READ_BUFFER_BYTES } from "./frame-reader.ts";
+import { feed, randomPayload } from "./testing-reads.ts";
 
 /** A frame to send: its payload, and whether the receiver names a destination for it. */
 type Sent = { readonly payload: Uint8Array; readonly direct: boolean };
@@ -63,25 +64,6 @@ class CheckingSink implements FrameSink {
     assert.equal(Buffer.compare(bytes.subarray(at, at + header.payloadBytes), sent.payload), 0, `payload of frame ${this.frameCount}`);
     this.#asked = undefined;
   }
-}
-
-/** Feeds `stream` to the reader as a socket does: the read at `at` is as long as the view, or as `nextReadBytes(at)` if that is less. */
-function feed(reader: FrameReader, stream: Uint8Array, nextReadBytes: (at: number) => number): number {
-  let readCount = 0;
-  for (let at = 0; at < stream.length; readCount++) {
-    const view = reader.view();
-    assert.ok(view.length > 0, "R1");
-    const byteCount = Math.min(view.length, nextReadBytes(at), stream.length - at);
-    view.set(stream.subarray(at, at + byteCount));
-    reader.received(byteCount);
-    at += byteCount;
-  }
-  return readCount;
-}
-
-function randomPayload(length: number, seed: number): Uint8Array {
-  const random = new Random(seed);
-  return Uint8Array.from({ length }, () => random.below(256));
 }
 
 /** One buffer for all tests of this file, at an odd place of a larger one, dirty. */
@@ -384,118 +366,4 @@ test("frames that waited are handled between two reads, and the view given befor
     }
     assert.deepEqual(seen, [1, 2, 3, 4, 5], `cut at ${cut}`);
   }
-});
-
-/** A run of `count` requests of `payloadBytes` each, from request `first` on; every payload differs. */
-function runOf(first: number, count: number, payloadBytes: number): Uint8Array {
-  const stride = paddedBytes(payloadBytes);
-  const bytes = new Uint8Array(HEADER_BYTES + stride * count);
-  const header = new FrameHeader().reset(Kind.REQUEST, 0);
-  Object.assign(header, { request: first, more: count - 1, payloadBytes, stamp: 100 + first, arg3: 200 + first });
-  encodeHeader(header, new Uint32Array(bytes.buffer), 0);
-  for (let i = 0; i < count; i++) bytes.set(randomPayload(payloadBytes, first + i), HEADER_BYTES + i * stride);
-  return bytes;
-}
-
-/** Runs and single frames, requests 1 to 18 in all. */
-const RUNS: Uint8Array = Buffer.concat([runOf(1, 5, 12), runOf(6, 1, 12), runOf(7, 3, 0), runOf(10, 1, 0), runOf(11, 8, 16)]);
-const RUN_PAYLOADS: readonly number[] = [12, 12, 12, 12, 12, 12, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16];
-
-/** Checks that the frames of RUNS come one by one, each with a header of its own. */
-class RunSink implements FrameSink {
-  frameCount = 0;
-  /** Called with the number of each frame. */
-  taken: (request: number) => void = () => {};
-
-  destination(): Uint8Array | undefined {
-    return undefined;
-  }
-
-  frame(header: FrameHeader, bytes: Uint8Array, at: number): void {
-    const request = ++this.frameCount;
-    const payloadBytes = RUN_PAYLOADS[request - 1];
-    assert.deepEqual(
-      [header.request, header.stamp, header.arg3, header.payloadBytes],
-      [request, 100 + request, 200 + request, payloadBytes],
-    );
-    assert.deepEqual(bytes.slice(at, at + header.payloadBytes), randomPayload(header.payloadBytes, request), `payload ${request}`);
-    this.taken(request);
-  }
-}
-
-test("the frames of runs come one by one, at every split point (R7)", () => {
-  for (let split = 1; split <= RUNS.length; split++) {
-    const sink = new RunSink();
-    feed(new FrameReader(sink, BUFFER), RUNS, (at) => (at < split ? split - at : RUNS.length));
-    assert.equal(sink.frameCount, RUN_PAYLOADS.length, `split at ${split}`);
-  }
-  for (let step = 1; step < 80; step++) {
-    const sink = new RunSink();
-    feed(new FrameReader(sink, BUFFER), RUNS, () => step);
-    assert.equal(sink.frameCount, RUN_PAYLOADS.length, `in steps of ${step}`);
-  }
-});
-
-test("of a truncated run nothing comes, and the reader knows that it is inside a frame", () => {
-  const run = runOf(1, 5, 12);
-  for (let length = 0; length < run.length; length++) {
-    const sink = new RunSink();
-    const reader = new FrameReader(sink, BUFFER);
-    feed(reader, run.subarray(0, length), () => run.length);
-    assert.equal(sink.frameCount, 0, `of ${length} bytes`);
-    assert.equal(reader.isInsideFrame, length > 0);
-  }
-});
-
-test("a reader that is held inside a run keeps the rest of it, whatever comes behind, and goes on where it stood (R5, R7)", () => {
-  for (const isRead of [false, true]) {
-    for (let step = 1; step <= RUNS.length; step += 7) {
-      const sink = new RunSink();
-      const reader = new FrameReader(sink, BUFFER);
-      let taken = 0;
-      sink.taken = () => {
-        taken++;
-        reader.isHeld = true;
-      };
-      for (let at = 0; at < RUNS.length; at += step) {
-        const part = RUNS.subarray(at, at + step);
-        reader.view().set(part);
-        reader.received(part.length);
-        if (isRead) continue;
-        for (let before = -1; before !== taken; ) {
-          before = taken;
-          reader.isHeld = false;
-          reader.goOn();
-          assert.ok(taken <= before + 1, "one frame, then it is held again");
-        }
-        reader.isHeld = false;
-      }
-      while (taken < RUN_PAYLOADS.length) {
-        const before = taken;
-        reader.isHeld = false;
-        reader.goOn();
-        assert.equal(taken, before + 1);
-      }
-      assert.equal(reader.isInsideFrame, false);
-    }
-  }
-});
-
-test("a run that does not fit the buffer is refused at its header: only a handshake's is that small", () => {
-  const sink = new RunSink();
-  const reader = new FrameReader(sink, new Uint8Array(8192));
-  const run = runOf(1, 2048, 128);
-  reader.view().set(run.subarray(0, HEADER_BYTES));
-  assert.throws(
-    () => reader.received(HEADER_BYTES),
-    (error) => isWeighbridgeError(error, "BAD_FRAME") && /2048 frames before its hello/.test(error.message),
-  );
-});
-
-test("the longest run fits the buffer", () => {
-  const run = runOf(1, 2048, 128);
-  let count = 0;
-  const reader = new FrameReader({ destination: () => undefined, frame: () => count++ }, BUFFER);
-  feed(reader, run, () => 10_000);
-  assert.equal(count, 2048);
 });

@@ -1,0 +1,37 @@
+// testing-cache-stage — a table with a cache over it, and the few things that tests of caches do with both.
+
+import { assert } from "../base/assert.ts";
+import type { CacheOptions } from "../worker/cache/row-cache.ts";
+import type { CachedEmbedding } from "./cached-embedding.ts";
+import type { Embedding } from "./embedding.ts";
+import type { EmbeddingOptions } from "./parameter-options.ts";
+import type { Session } from "./session.ts";
+
+export type Stage = { readonly table: Embedding; readonly cache: CachedEmbedding };
+
+export async function stageOf(
+  session: Session | undefined,
+  cache: Partial<CacheOptions> = {},
+  options: Partial<EmbeddingOptions> = {},
+): Promise<Stage> {
+  assert(session !== undefined, "the cluster has this worker");
+  const table = await session.embedding("e", { dim: 2, versions: true, ...options });
+  return { table, cache: table.cached({ rows: 8, ...cache }) };
+}
+
+/** A row of `dim` elements, all `value`, for each key. */
+export function rowsOf(keys: readonly (number | bigint)[], value: number, dim = 2): Float32Array {
+  return new Float32Array(keys.length * dim).fill(value);
+}
+
+export async function read({ cache }: Stage, key: number): Promise<number | undefined> {
+  return (await cache.lookup([key]))[0];
+}
+
+export async function stored({ table }: Stage, key: number): Promise<number | undefined> {
+  return (await table.pull([key]))[0];
+}
+
+export async function add({ cache }: Stage, key: number, value = 1): Promise<void> {
+  await cache.update([key], rowsOf([key], value));
+}
