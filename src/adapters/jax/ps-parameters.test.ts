@@ -8,6 +8,7 @@ import type { Session } from "../../api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { EmbeddedCluster } from "../../node/connect.ts";
+import { assertClose } from "../testing-close.ts";
 import { PsParameters } from "./ps-parameters.ts";
 
 const { numpy: np, tree, grad } = jax;
@@ -68,12 +69,6 @@ async function trainedAlone(): Promise<number[]> {
     weights = tree.map((w: jax.Array, g: jax.Array) => w.sub(g.mul(RATE)), weights as never, gradients as never) as unknown as Weights;
   }
   return await valuesOf(weights);
-}
-
-function assertClose(actual: readonly number[], expected: readonly number[], bound: number): void {
-  assert.equal(actual.length, expected.length);
-  for (const [i, value] of actual.entries())
-    assert.ok(Math.abs(value - (expected[i] as number)) <= bound, `${i}: ${value}, ${expected[i]}`);
 }
 
 const half = (step: number, rank: number) => batch(step, (rank * BATCH) / 2, ((rank + 1) * BATCH) / 2);

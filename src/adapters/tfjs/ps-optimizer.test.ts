@@ -11,6 +11,7 @@ import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { EmbeddedCluster } from "../../node/connect.ts";
 import type { GroupOptions } from "../parameter-group.ts";
+import { assertClose } from "../testing-close.ts";
 import { type PsOptimizer, psOptimizer } from "./ps-optimizer.ts";
 
 const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
@@ -63,12 +64,6 @@ function trainedAlone(optimizer: tf.Optimizer): number[] {
 
 const opened = (session: Session, network: Network, options: GroupOptions) =>
   psOptimizer(tf, session, { variables: network.variables, nameOf: (_, index) => `layer/${index}`, ...options });
-
-function assertClose(actual: readonly number[], expected: readonly number[], bound: number): void {
-  assert.equal(actual.length, expected.length);
-  for (const [i, value] of actual.entries())
-    assert.ok(Math.abs(value - (expected[i] as number)) <= bound, `${i}: ${value}, ${expected[i]}`);
-}
 
 test("two BSP workers on halves of each batch have the weights of one process on whole batches, within 1e-6 after 20 steps", async () => {
   const optimizers = [
