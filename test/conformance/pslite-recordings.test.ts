@@ -4,12 +4,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
-import { KVWorker } from "../../src/kv/kv-worker.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { decodeMeta, encodeMeta, metaBytesMax, PsMeta } from "../../src/wire/pslite/ps-meta.ts";
 import { ZmtpReader } from "../../src/wire/pslite/zmtp-reader.ts";
 import { feed, messagesOf, Notes } from "./pslite-notes.ts";
 import { bytesOf, hexOf, hexText, RawDialer, RawListener, RECORDINGS, readRecording, sentBy } from "./pslite-recording.ts";
+import { workerOfOurs } from "./pslite-worker.ts";
 
 function* streams(): Iterable<{ readonly name: string; readonly bytes: Uint8Array }> {
   for (const recordingName of RECORDINGS) {
@@ -107,22 +107,7 @@ test("our server, in place of theirs, sends what theirs sent, byte for byte", as
 
 test("our worker, in place of theirs, sends what theirs sent", async () => {
   const recording = readRecording("full");
-  const cluster = new PsliteCluster({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
-  await RawListener.at(cluster, 9600);
-  const server = await RawListener.at(cluster, 9601);
-  await cluster
-    .transport("port")
-    .listen("tcp://127.0.0.1:0", () => assert.fail("nobody dials it"))
-    .catch(() => {}); // takes 9601 out of the way
-  const starting = cluster.startNode("worker", "worker-0");
-  await cluster.clock.advance(200);
-  const fromScheduler = sentBy(recording, "53290", "WORKER:9602");
-  const schedulerDials = await RawDialer.to(cluster, 9602);
-  schedulerDials.write(...fromScheduler.slice(0, 3));
-  await cluster.clock.advance(200);
-  schedulerDials.write(...fromScheduler.slice(3, 4));
-  const office = await cluster.run(starting);
-  const kv = new KVWorker(office, 0);
+  const { cluster, office, kv, server } = await workerOfOurs();
   const keys = BigUint64Array.of(1n, 3n, 7n);
   const lens = Int32Array.of(1, 2, 3);
   const vals = Float32Array.of(1, 2, 3, 4, 5, 6);

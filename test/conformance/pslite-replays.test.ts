@@ -5,12 +5,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
-import { KVWorker } from "../../src/kv/kv-worker.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { Group } from "../../src/wire/node-id.ts";
 import { EMPTY, PsCommand, type PsMeta, type PsNode, PsRole } from "../../src/wire/pslite/ps-meta.ts";
 import { messageBytes, messagesOf, metasOf } from "./pslite-notes.ts";
 import { hexOf, RawDialer, RawListener, readRecording, sentBy } from "./pslite-recording.ts";
+import { type WorkerOfOurs, workerOfOurs } from "./pslite-worker.ts";
 
 /** The order in which nodes of a role are told is nobody's promise, nor what ps-lite does not initialise. */
 function maskControl(meta: PsMeta): void {
@@ -254,30 +254,14 @@ test("a process with two customers is two workers under the id of the first, and
   await cluster.run(office.close());
 });
 
-/** A worker of ours with a server that a test plays. */
-async function workerOfOurs(): Promise<{ cluster: PsliteCluster; kv: KVWorker; server: RawListener; answers: RawDialer }> {
-  const recording = readRecording("full");
-  const cluster = new PsliteCluster({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
-  await RawListener.at(cluster, 9600);
-  const server = await RawListener.at(cluster, 9601);
-  await cluster
-    .transport("port")
-    .listen("tcp://127.0.0.1:0", () => assert.fail("nobody dials it"))
-    .catch(() => {}); // 9601 is taken
-  const starting = cluster.startNode("worker", "worker-0");
-  await cluster.clock.advance(200);
-  const schedulerDials = await RawDialer.to(cluster, 9602);
-  const fromScheduler = sentBy(recording, "53290", "WORKER:9602");
-  schedulerDials.write(...fromScheduler.slice(0, 3));
-  await cluster.clock.advance(200);
-  schedulerDials.write(...fromScheduler.slice(3, 4)); // the barrier of the start is over
-  const kv = new KVWorker(await cluster.run(starting), 0);
-  const answers = await dialed(cluster, 9602, "ps8");
-  return { cluster, kv, server, answers };
+/** A worker of ours with a server that a test plays, which has dialed it. */
+async function workerWithServer(): Promise<WorkerOfOurs & { readonly answers: RawDialer }> {
+  const worker = await workerOfOurs();
+  return { ...worker, answers: await dialed(worker.cluster, 9602, "ps8") };
 }
 
 test("an answer that does not fit its request fails it with a reason, and the next one is answered", async () => {
-  const { cluster, kv, answers } = await workerOfOurs();
+  const { cluster, kv, answers } = await workerWithServer();
   const keys = BigUint64Array.of(1n, 2n);
   const keyBytes = new Uint8Array(keys.buffer);
   const floats = new Uint8Array(Float32Array.of(1, 2).buffer);
@@ -304,7 +288,7 @@ test("an answer that does not fit its request fails it with a reason, and the ne
 });
 
 test("what waits behind a large push leaves by priority, the highest first, and in its order within one (p3)", async () => {
-  const { cluster, kv, server } = await workerOfOurs();
+  const { cluster, kv, server } = await workerWithServer();
   const key = BigUint64Array.of(1n);
   kv.push(key, new Float32Array(2 ** 21));
   for (const priority of [0, 0, 5, -3, 5, 1]) kv.push(key, Float32Array.of(1), { priority });

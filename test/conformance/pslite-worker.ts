@@ -1,0 +1,34 @@
+// pslite-worker — a worker of ours in the place of theirs in the recording "full": scheduler and server are the test's to play. It has started.
+
+import assert from "node:assert/strict";
+import { KVWorker } from "../../src/kv/kv-worker.ts";
+import type { Postoffice } from "../../src/kv/postoffice.ts";
+import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
+import { RawDialer, RawListener, readRecording, sentBy } from "./pslite-recording.ts";
+
+export type WorkerOfOurs = {
+  readonly cluster: PsliteCluster;
+  readonly office: Postoffice;
+  readonly kv: KVWorker;
+  /** What the worker sends to its server. */
+  readonly server: RawListener;
+};
+
+export async function workerOfOurs(): Promise<WorkerOfOurs> {
+  const cluster = new PsliteCluster({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
+  await RawListener.at(cluster, 9600);
+  const server = await RawListener.at(cluster, 9601);
+  await cluster
+    .transport("port")
+    .listen("tcp://127.0.0.1:0", () => assert.fail("nobody dials it"))
+    .catch(() => {}); // takes 9601 out of the way
+  const starting = cluster.startNode("worker", "worker-0");
+  await cluster.clock.advance(200);
+  const fromScheduler = sentBy(readRecording("full"), "53290", "WORKER:9602");
+  const schedulerDials = await RawDialer.to(cluster, 9602);
+  schedulerDials.write(...fromScheduler.slice(0, 3));
+  await cluster.clock.advance(200);
+  schedulerDials.write(...fromScheduler.slice(3, 4)); // the barrier of the start is over
+  const office = await cluster.run(starting);
+  return { cluster, office, kv: new KVWorker(office, 0), server };
+}
