@@ -16,11 +16,6 @@ import type { WakefulLoop } from "./transport/wakeful-loop.ts";
 const WRITE_BYTES_MAX = 2 * 1024 * 1024;
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 
-/** Whether this node speaks ps-lite's protocol. */
-export function speaksPslite({ van }: NodeConfig): boolean {
-  return van !== "weighbridge";
-}
-
 /** What a node needs instead of our own transport: every role listens, and what is lost is sent again by the van. */
 export function psliteOptions(
   config: NodeConfig,

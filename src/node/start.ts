@@ -16,7 +16,6 @@ import { loadFunctions } from "./function-module.ts";
 import { hugePages } from "./huge-pages.ts";
 import { inlineDeeply } from "./inlining.ts";
 import { serveManagement } from "./manage-server.ts";
-import { psliteOptions, speaksPslite } from "./pslite-transport.ts";
 import { realClock } from "./real-clock.ts";
 import { textLog } from "./text-log.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
@@ -40,6 +39,7 @@ export async function startNode(
 ): Promise<Postoffice> {
   const { role, serverCount, workerCount, rank, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, resendTimeoutMs } = config;
   inlineDeeply();
+  const pslite = config.van === "weighbridge" ? undefined : await import("./pslite-transport.ts"); // 29 modules that few nodes need
   const clock = realClock();
   const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;
   let office: Postoffice | undefined;
@@ -50,7 +50,7 @@ export async function startNode(
     workerCount,
     schedulerAddress: schedulerAddress(config),
     ...(role === "server" ? { listenAddress: listenAddress(config, config.port) } : {}),
-    ...(role === "worker" && !speaksPslite(config) ? { meshAddress: listenAddress(config, config.port) } : {}),
+    ...(role === "worker" && pslite === undefined ? { meshAddress: listenAddress(config, config.port) } : {}),
     advertise: (bound: Address) => advertised(config, bound),
     rank,
     label: config.nodeId ?? `${hostname()}:${process.pid}`,
@@ -73,9 +73,9 @@ export async function startNode(
       : {}),
     jobId: randomUUID(),
     incarnation: Date.now(),
-    ...(speaksPslite(config)
-      ? { ...psliteOptions(config, { clock, log, loop }), advertise: (bound: Address) => advertisedTcp(config, bound) }
-      : {}),
+    ...(pslite === undefined
+      ? {}
+      : { ...pslite.psliteOptions(config, { clock, log, loop }), advertise: (bound: Address) => advertisedTcp(config, bound) }),
     ...options,
   });
   return office;
