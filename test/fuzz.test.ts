@@ -19,7 +19,7 @@ import { joinBytes } from "./hostile/raw-frame.ts";
 import { simulatedWorld, socketWorld, TargetCluster, type World } from "./hostile/target-cluster.ts";
 
 const SEED = Number(process.env.WEIGHBRIDGE_FUZZ_SEED ?? 1);
-const FRAME_COUNT = Number(process.env.WEIGHBRIDGE_FUZZ_FRAMES ?? 110_000);
+const FRAME_COUNT = Number(process.env.WEIGHBRIDGE_FUZZ_FRAMES ?? 100_000);
 const SOCKET_FRAME_COUNT = 5_000;
 /** From so many frames on, every kind of mistake is among them. */
 const FRAME_COUNT_FOR_ALL = 50_000;
