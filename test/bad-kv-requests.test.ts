@@ -93,15 +93,6 @@ const KV_CASES: readonly Case[] = [
     payload: kvPayload(KEYS, VALUES),
     code: "BAD_REQUEST",
     says: /type 77/,
-    apps: [HANDLE_APP],
-  },
-  {
-    name: "values that the default handle cannot sum",
-    fields: { ...PUSH, flags: WHOLE | dtypeBits(6) },
-    payload: kvPayload(KEYS, VALUES),
-    code: "UNSUPPORTED",
-    says: /Int32Array/,
-    apps: [SUMMING_APP],
   },
   {
     name: "a pull of more than a frame",

@@ -9,7 +9,7 @@ import { ValueStore } from "../store/value-store.ts";
 import { StubAsker, type StubRequest } from "../testing/stub-asker.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { dtypeBits, KvFlag } from "../wire/kv-message.ts";
+import { KvFlag } from "../wire/kv-message.ts";
 import { StoreHandle } from "./store-handle.ts";
 
 const { KV_PUSH, KV_PULL, KV_PUSH_PULL } = FunctionId;
@@ -147,8 +147,6 @@ test("what makes no sense is refused, changes nothing and keeps no memory (H3)",
     ["VALUE_LENGTH", push([2n, 3n], [1, 2, 3, 4])],
     ["VALUE_LENGTH", pull([1n], 2)],
     ["VALUE_LENGTH", { functionId: KV_PULL, flags: PIECE, args: [1, 5000, 0], payload: payload([1n]) }],
-    ["UNSUPPORTED", { ...push([3n], [1]), flags: dtypeBits(1) }],
-    ["UNSUPPORTED", { ...push([3n], [1]), flags: dtypeBits(99) }],
   ];
   const used = arena.usedBytes;
   for (const [code, request] of wrong) {

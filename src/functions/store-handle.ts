@@ -6,7 +6,6 @@
 //   H4. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
 
 import { assert } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import { Answer, labelOf } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
@@ -16,7 +15,7 @@ import { checkLengths } from "../store/value-batch.ts";
 import type { ValueStore } from "../store/value-store.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { dtypeConstructor, dtypeOfFlags, FLOAT32, KEY_BYTES, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
+import { dtypeOfFlags, FLOAT32, KEY_BYTES, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
 import { checkKvFrame, doNotAddUp } from "./kv-frame.ts";
 
 const FLOAT_BYTES = 4;
@@ -201,14 +200,10 @@ class ArenaHold implements Held {
   }
 }
 
-/** Lengths that do not add up, and what the default handle cannot do, are refused before anything is touched (H3). */
+/** Lengths that do not add up are refused before anything is touched (H3). */
 function checkFrame(header: FrameHeader): void {
   const { arg0: keyCount, arg1: width, flags } = header;
-  const dtype = dtypeOfFlags(flags);
-  if (dtype !== FLOAT32) {
-    const name = dtypeConstructor(dtype)?.name ?? `type ${dtype}`;
-    throw new WeighbridgeError("UNSUPPORTED", `the default handle sums Float32Array values, not ${name}: set a request handle for those`);
-  }
+  assert(dtypeOfFlags(flags) === FLOAT32, "the caller serves other types elsewhere");
   checkKvFrame(header, FLOAT_BYTES);
   const isPiece = (flags & KvFlag.PIECE) !== 0;
   const isLarge = width * FLOAT_BYTES >= LARGE_VALUE_BYTES;

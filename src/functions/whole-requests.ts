@@ -28,6 +28,8 @@ export type WholeRequest = {
   /** Values per key, when they differ. */
   readonly lens: Int32Array | undefined;
   readonly wantsLens: boolean;
+  /** Values per key that a pull expects, with lens those of a key that nobody knows; 0 when it does not say. */
+  readonly width: number;
 };
 
 /** The frames so far. */
@@ -227,6 +229,7 @@ function wholeOf(channel: Channel, header: FrameHeader, gathering: Gathering): W
     values,
     lens,
     wantsLens: (header.flags & KvFlag.WANT_LENS) !== 0,
+    width: header.arg1,
   };
 }
 

@@ -1,8 +1,8 @@
 // kv-server — an application on a server: keys and values behind a request handle (ps-lite: KVServer). Without a handle of the user's own,
-// values are summed in the arena, any number of them per key.
+// values are summed, any number of them per key, floats in the arena.
 
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { StoreHandle } from "../functions/store-handle.ts";
+import { SumHandle } from "../functions/sum-handle.ts";
 import { answerWhole, type WholeRequest, WholeRequests } from "../functions/whole-requests.ts";
 import type { FunctionHandler } from "../peer/channel.ts";
 import { ValueStore } from "../store/value-store.ts";
@@ -25,7 +25,7 @@ export class KVServer {
   readonly office: Postoffice;
   /** Requests with a head and a body to this application. */
   readonly simple: SimpleApp;
-  readonly #store: StoreHandle;
+  readonly #sums: SumHandle;
   #handler: FunctionHandler;
   readonly #unanswered = new WeakMap<KVMeta, WholeRequest>();
 
@@ -35,8 +35,8 @@ export class KVServer {
     if (server === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a KVServer needs a server node, but this is the ${office.role}`);
     this.office = office;
     this.simple = new SimpleApp(office, appId, 0); // so that its requests reach KVWorkers, whose customer is 0 unless they say otherwise
-    this.#store = new StoreHandle(server.arena, new ValueStore({ arena: server.arena, kernels: server.kernels }));
-    this.#handler = this.#store;
+    this.#sums = new SumHandle(server.arena, new ValueStore({ arena: server.arena, kernels: server.kernels }));
+    this.#handler = this.#sums;
     server.apps.add(appId, {
       destination: (channel, header) => this.#handler.destination?.(channel, header),
       handle: (channel, header, bytes, at, fresh) => this.#handler.handle(channel, header, bytes, at, fresh),
@@ -45,7 +45,7 @@ export class KVServer {
 
   /** Serves requests with `handle` from now on; `undefined` goes back to summing. */
   setRequestHandle(handle: KVRequestHandle | undefined): void {
-    this.#handler = handle === undefined ? this.#store : new WholeRequests((request) => this.#serve(handle, request));
+    this.#handler = handle === undefined ? this.#sums : new WholeRequests((request) => this.#serve(handle, request));
   }
 
   /**

@@ -27,7 +27,7 @@ export const KvFlag = {
 
 const DTYPE_SHIFT = 8;
 
-/** The types a value can have. Float32Array is the one the default handle sums. */
+/** The types a value can have. */
 export type Values =
   | Float32Array
   | Float64Array

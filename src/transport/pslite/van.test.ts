@@ -144,6 +144,23 @@ test("what the default handle refuses fails at the caller, by its code", async (
   await cluster.finalize();
 });
 
+test("double and 32-bit integers are summed without a handle, with lens too", async () => {
+  for (const vals of [Float64Array.of(0.25, -3, 1e300, 4), Int32Array.of(1, -3, 2, 4)]) {
+    const { cluster, kv } = await started({ serverCount: 2 });
+    const keys = keysOf(1n, 2n, KEY_LAST);
+    const lens = Int32Array.of(1, 2, 1);
+    for (let i = 0; i < 2; i++) await cluster.run(kv.wait(kv.push(keys, vals, { lens })));
+    const outs = vals.slice();
+    await cluster.run(kv.wait(kv.pushPull(keys, vals, outs, { lens })));
+    const sums = vals.map((value) => 3 * value);
+    assert.deepEqual(outs, sums);
+    const [pulled, pulledLens] = [vals.slice(), new Int32Array(3)];
+    await cluster.run(kv.wait(kv.pull(keys, pulled, { lens: pulledLens })));
+    assert.deepEqual([pulled, pulledLens], [sums, lens]);
+    await cluster.finalize();
+  }
+});
+
 test("a key that nobody pushed reads as one zero, as ps-lite has it, and as its value once somebody did", async () => {
   const { cluster, kv } = await started();
   const out = Float32Array.of(5);
