@@ -3,9 +3,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
+import { SETTLE_MS } from "../../src/transport/pslite/newcomers.ts";
+import { SERVERS_FIRST_MS } from "../../src/transport/pslite/registrar.ts";
 import { Group } from "../../src/wire/node-id.ts";
 import { EMPTY, PsCommand, type PsMeta, type PsNode, PsRole } from "../../src/wire/pslite/ps-meta.ts";
 import { messageBytes, messagesOf, metasOf } from "./pslite-notes.ts";
@@ -212,6 +215,43 @@ test("our scheduler replaces a server of theirs as theirs did, and a second and 
   await cluster.run(office.close());
 });
 
+test("a server and a worker of theirs that come at one time in new lives hear of each other when they can be asked (G5)", async () => {
+  for (const order of [
+    ["server", "worker"],
+    ["worker", "server"],
+  ]) {
+    const cluster = new PsliteCluster({ heartbeatIntervalMs: 1000, heartbeatTimeoutMs: 3000, startBarrier: false });
+    const listeners = [await RawListener.at(cluster, 9601), await RawListener.at(cluster, 9602)];
+    const starting = cluster.startNode("scheduler", "scheduler");
+    await cluster.clock.advance(10);
+    for (const node of [serverAt(9601), workerAt(9602)]) (await dialed(cluster, 9600, "")).write(registration(node));
+    const office = await cluster.run(starting);
+    await cluster.clock.advance(100);
+    for (const listener of listeners) await listener.kill();
+    await cluster.clock.advance(5000);
+    assert.deepEqual(new Set(office.deadNodes()), new Set([8, 9]));
+
+    const [server, worker] = [await RawListener.at(cluster, 9603), await RawListener.at(cluster, 9604)];
+    for (const role of order) {
+      (await dialed(cluster, 9600, "")).write(registration(role === "server" ? serverAt(9603) : workerAt(9604)));
+      await cluster.clock.advance(20);
+    }
+    const [newServer, newWorker] = [serverAt(9603, { id: 8, isRecovery: true }), workerAt(9604, { id: 9, isRecovery: true })];
+    const knows = (listener: RawListener, node: PsNode): boolean =>
+      controlsTo(listener).some(({ nodes }) => nodes.some((other) => isDeepStrictEqual(other, node)));
+    assert.ok(knows(server, newWorker), "the server knows where to answer before the worker asks");
+    assert.deepEqual(controlsTo(server)[0]?.nodes.length, 3, "its own list comes first");
+    assert.deepEqual(controlsTo(worker), [], "who would ask a dead server, or one that has not settled, has no list (G6)");
+    await dialed(cluster, 9600, "ps8");
+    await cluster.clock.advance(SETTLE_MS - 50);
+    assert.ok(!knows(worker, newServer), "the worker does not ask before the server has settled (N4)");
+    await cluster.clock.advance(100);
+    assert.ok(knows(worker, newServer));
+    assert.deepEqual(controlsTo(worker)[0]?.nodes.length, 3);
+    await cluster.run(office.close());
+  }
+});
+
 test("a process with two customers is two workers under the id of the first, and its barriers count both", async () => {
   const cluster = new PsliteCluster({ serverCount: 1, workerCount: 2, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
   const serverListens = await RawListener.at(cluster, 9601);
@@ -245,12 +285,12 @@ test("a process with two customers is two workers under the id of the first, and
   assert.equal(controlsTo(serverListens).length, 1, "one customer is missing, however often the other says that it is there");
   worker.write(barrier(1));
   const office = await cluster.run(starting);
-  await cluster.clock.advance(100);
-  for (const listener of [serverListens, workerListens])
-    assert.deepEqual(
-      controlsTo(listener).map(({ command }) => command),
-      [PsCommand.ADD_NODE, PsCommand.BARRIER],
-    );
+  const commandsTo = (listener: RawListener): number[] => controlsTo(listener).map(({ command }) => command);
+  const both = [PsCommand.ADD_NODE, PsCommand.BARRIER];
+  await cluster.clock.advance(SERVERS_FIRST_MS / 2);
+  assert.deepEqual([commandsTo(serverListens), commandsTo(workerListens)], [both, [PsCommand.ADD_NODE]], "servers hear it first (G4)");
+  await cluster.clock.advance(SERVERS_FIRST_MS);
+  assert.deepEqual([commandsTo(serverListens), commandsTo(workerListens)], [both, both]);
   await cluster.run(office.close());
 });
 
@@ -259,6 +299,26 @@ async function workerWithServer(): Promise<WorkerOfOurs & { readonly answers: Ra
   const worker = await workerOfOurs();
   return { ...worker, answers: await dialed(worker.cluster, 9602, "ps8") };
 }
+
+test("under their scheduler our worker gives their servers time to set their handles, at the start and in a new life (C4)", async () => {
+  const { cluster, kv, server, scheduler, answers, beginMs } = await workerWithServer();
+  assert.ok(beginMs >= SERVERS_FIRST_MS, `it began after ${beginMs} ms`);
+  await server.kill();
+  answers.destroy();
+  const newcomer = await RawListener.at(cluster, 9603);
+  scheduler.write(messageBytes({ command: PsCommand.ADD_NODE, nodes: [serverAt(9603, { id: 8, isRecovery: true })], timestamp: 9 }));
+  const push = async (): Promise<void> => await kv.wait(kv.push(BigUint64Array.of(1n), Float32Array.of(1)), { deadlineMs: 1000 });
+  const pushes = [push()];
+  await cluster.clock.advance(SETTLE_MS - 50);
+  assert.equal(newcomer.connections.length, 0);
+  await cluster.clock.advance(200);
+  pushes.push(push());
+  await cluster.clock.advance(20);
+  const metas = newcomer.connections.flatMap(({ hex }) => metasOf(hex));
+  assert.ok(metas.some(({ push: isPush }) => isPush));
+  await cluster.run(kv.office.close());
+  await cluster.run(Promise.allSettled(pushes));
+});
 
 test("an answer that does not fit its request fails it with a reason, and the next one is answered", async () => {
   const { cluster, kv, answers } = await workerWithServer();

@@ -6,7 +6,7 @@
 //   G2. Every process that registered is known to the scheduler from then on, so that it can tell who is missing.
 //   G3. A node whose connections are all gone has no link; when everybody is leaving, it has left.
 //   G4. Servers hear that a barrier is over before workers do: a server of ps-lite that gets a request while it still stands there, and has
-//       no application yet, waits for that one with all its ears shut, and ends after 5 seconds.
+//       no application yet, waits for that one with all its ears shut, and ends after 5 seconds. So they hear it SERVERS_FIRST_MS before.
 //   G5. A process learns of those that are there when it is admitted from its list alone, and of later lives as newcomers.ts has it.
 
 import type { CancelTimer } from "../../base/clock.ts";
@@ -39,6 +39,10 @@ export type Registration = {
   envoy: Envoy | undefined;
 };
 
+type Release = { readonly registration: Registration; readonly group: number };
+
+/** From the end of a barrier to an application with its handle is no wait in a server of ps-lite; on a machine with much to do it takes time. */
+export const SERVERS_FIRST_MS = 100;
 const PORT_MAX = 65_535;
 const HOSTNAME_CHARS_MAX = 255;
 
@@ -49,7 +53,9 @@ export class Registrar {
   /** Who has its place, and has not been told who is there. */
   readonly #untold = new Map<Registration, RosterView>();
   readonly #newcomers: Newcomers;
-  #released: { readonly registration: Registration; readonly group: number }[] = [];
+  #released: Release[] = [];
+  /** Releases of workers that wait for those of servers (G4). */
+  readonly #late: Release[] = [];
   #isFormed = false;
   #cancelHeartbeats: CancelTimer = () => {};
   #tokenCount = 0;
@@ -83,7 +89,7 @@ export class Registrar {
 
   /** A node has called us by its name: it knows it. */
   called(envoy: Envoy): void {
-    this.#newcomers.called(envoy);
+    this.#newcomers.called(envoy, this.registrationOf(envoy)?.note !== undefined);
   }
 
   /** G3 */
@@ -103,6 +109,7 @@ export class Registrar {
 
   leaving(): void {
     this.#cancelHeartbeats();
+    this.#sendLate();
     for (const { neighbour, envoy } of this.#registrations) if (envoy !== undefined && !neighbour.isPresent) this.leave(envoy);
   }
 
@@ -143,9 +150,20 @@ export class Registrar {
   #sendReleases(): void {
     const released = this.#released;
     this.#released = [];
-    released.sort((a, b) => Number(a.registration.role === "worker") - Number(b.registration.role === "worker"));
-    for (const { registration, group } of released)
-      this.send(registration, PsCommand.BARRIER, { appId: 0, customerId: 0, barrierGroup: group });
+    const [workers, servers] = [released.filter(isWorker), released.filter((each) => !isWorker(each))];
+    for (const each of servers) this.#sendRelease(each);
+    this.#late.push(...workers);
+    if (this.van.isLeaving || servers.every(({ registration }) => registration.note !== undefined)) this.#sendLate();
+    else this.van.clock.after(SERVERS_FIRST_MS, () => this.#sendLate());
+  }
+
+  /** Workers whose servers have had their time, or need none any more. */
+  #sendLate(): void {
+    for (const each of this.#late.splice(0)) this.#sendRelease(each);
+  }
+
+  #sendRelease({ registration, group }: Release): void {
+    this.send(registration, PsCommand.BARRIER, { appId: 0, customerId: 0, barrierGroup: group });
   }
 
   self(): PsNode {
@@ -290,6 +308,10 @@ export class Registrar {
       this.#watchHeartbeats();
     });
   }
+}
+
+function isWorker({ registration }: Release): boolean {
+  return registration.role === "worker";
 }
 
 function encodeFailure({ code, message }: { readonly code: string; readonly message: string }): Uint8Array {

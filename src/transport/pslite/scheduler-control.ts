@@ -8,6 +8,8 @@
 //   C1. A barrier is entered with one message, however often our node asks: ps-lite's scheduler counts messages.
 //   C2. A node whose connections are all gone for `deathMs` is dead in our roster; one that is heard of again is alive.
 //   C3. A node that the scheduler lists again has a new life, and a new envoy.
+//   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SERVERS_FIRST_MS after the barrier of the start,
+//       SETTLE_MS when one has a new life. A request that comes before their handle is there ends them (registrar.ts, G4; newcomers.ts, N4).
 
 import type { CancelTimer } from "../../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
@@ -20,8 +22,10 @@ import { registerRequestShape } from "../../wire/register.ts";
 import type { NodeState, RosterView } from "../../wire/roster.ts";
 import { type Control, Envoy, unsupported } from "./envoy.ts";
 import type { Neighbour } from "./neighbour.ts";
+import { SETTLE_MS } from "./newcomers.ts";
 import { decodeOwnNote, encodeOwnNote } from "./own-note.ts";
 import { formatPlace, type Place, placeOf } from "./place.ts";
+import { SERVERS_FIRST_MS } from "./registrar.ts";
 import type { PsliteVan } from "./van.ts";
 import type { WrittenFrame } from "./written-frames.ts";
 
@@ -51,6 +55,8 @@ export class SchedulerControl implements Control {
   #registering: number | undefined;
   #heartbeat: number | undefined;
   #standings: Standing[] = [];
+  /** We are past the barrier of the start, or came when it was over. */
+  #hasPassed = false;
   /** The scheduler is one of ours. */
   #isOurs = false;
 
@@ -96,7 +102,7 @@ export class SchedulerControl implements Control {
   message(meta: PsMeta): void {
     switch (meta.command) {
       case PsCommand.ADD_NODE:
-        this.#takeList(meta);
+        this.#takeNodes(meta);
         break;
       case PsCommand.BARRIER:
         if (!meta.request) this.#release(meta.barrierGroup);
@@ -212,11 +218,19 @@ export class SchedulerControl implements Control {
     this.#send(PsCommand.ADD_NODE, { nodes: [this.#own], body: encodeOwnNote({ rank, label, serverCount, workerCount }) });
   }
 
-  #takeList(meta: PsMeta): void {
+  /** C4: of our own scheduler we hear of a new life when it can be asked. */
+  #takeNodes(meta: PsMeta): void {
     const isFirst = this.#van.selfId === 0;
     if (isFirst && !this.#findSelf(meta)) return;
+    const nodes = [...meta.nodes];
+    const isCalledAtOnce = isFirst || this.#isOurs || this.#van.options.role !== "worker";
+    if (isCalledAtOnce) this.#takeList(nodes, isFirst);
+    else this.#van.clock.after(SETTLE_MS, () => this.#takeList(nodes, false));
+  }
+
+  #takeList(nodes: readonly PsNode[], isFirst: boolean): void {
     const changed: Member[] = [];
-    for (const node of meta.nodes) {
+    for (const node of nodes) {
       if (node.role === PsRole.SCHEDULER || node.id === EMPTY) continue;
       const known = this.#members.get(node.id);
       if (known !== undefined && !(node.isRecovery && !isFirst)) continue; // a second customer of a process, or nothing new
@@ -242,6 +256,7 @@ export class SchedulerControl implements Control {
     }
     this.#van.selfId = self.id;
     this.#isOurs = decodeOwnNote(body) !== undefined;
+    this.#hasPassed = self.isRecovery;
     return true;
   }
 
@@ -335,9 +350,18 @@ export class SchedulerControl implements Control {
     const open = this.#standings.filter(({ isOver }) => !isOver);
     const meant = open.filter((standing) => standing.group === group);
     for (const standing of meant.length > 0 ? meant : open.slice(0, 1)) {
-      standing.isOver = true;
-      if (standing.request !== undefined) this.#pass(standing);
+      const isStart = !this.#hasPassed && !this.#isOurs && this.#van.options.role === "worker";
+      this.#hasPassed = true;
+      if (isStart)
+        this.#van.clock.after(SERVERS_FIRST_MS, () => this.#over(standing)); // C4
+      else this.#over(standing);
     }
+  }
+
+  #over(standing: Standing): void {
+    if (standing.isOver) return;
+    standing.isOver = true;
+    if (standing.request !== undefined) this.#pass(standing);
   }
 
   #pass(standing: Standing): void {
