@@ -110,12 +110,13 @@ export class MemberControl implements Control {
       });
   }
 
-  /** A node with a new life is told to the process, once it has its place: until then its list will say so. */
+  /** A node with a new life is told to the process, once it has its list: until then that will say so. */
   #takeRoster(payload: Uint8Array): void {
-    const { nodes } = this.#envoy.decode(rosterShape, "ROSTER", payload);
+    const roster = this.#envoy.decode(rosterShape, "ROSTER", payload);
     const registration = this.#registrar.registrationOf(this.#envoy);
-    const isTold = this.#envoy.node > 0 && registration?.neighbour.primary === this.#envoy;
-    for (const entry of nodes)
+    const hasList = registration !== undefined && !this.#registrar.renewList(registration, roster);
+    const isTold = hasList && this.#envoy.node > 0 && registration.neighbour.primary === this.#envoy;
+    for (const entry of roster.nodes)
       if (this.#noteLife(entry) && isTold && entry.node !== this.#envoy.node) this.#registrar.tellOfNewLife(registration, entry);
   }
 

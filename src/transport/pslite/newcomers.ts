@@ -36,10 +36,17 @@ export class Newcomers {
     else newcomer.kept.push(tell);
   }
 
+  /** As `whenThere`, of several lives. */
+  whenAllThere([first, ...others]: readonly Life[], tell: () => void): void {
+    if (first === undefined) tell();
+    else this.whenThere(first, () => this.whenAllThere(others, tell));
+  }
+
   /** A node called by its name; `isOurs`: it takes requests from then on. */
-  called({ node, incarnation }: Life, isOurs: boolean): void {
-    const newcomer = this.#newest.get(node);
-    if (newcomer === undefined || newcomer.incarnation > incarnation || newcomer.hasCalled) return; // an earlier life may still dial
+  called(life: Life, isOurs: boolean): void {
+    if (life.incarnation <= 1) return; // it has taken nobody's place
+    const newcomer = this.#expect(life);
+    if (newcomer.incarnation > life.incarnation || newcomer.hasCalled) return; // an earlier life may still dial
     newcomer.hasCalled = true;
     if (isOurs) arrive(newcomer);
     else {

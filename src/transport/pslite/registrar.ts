@@ -7,7 +7,8 @@
 //   G3. A node whose connections are all gone has no link; when everybody is leaving, it has left.
 //   G4. Servers hear that a barrier is over before workers do: a server of ps-lite that gets a request while it still stands there, and has
 //       no application yet, waits for that one with all its ears shut, and ends after 5 seconds. So they hear it SERVERS_FIRST_MS before.
-//   G5. A process learns of those that are there when it is admitted from its list alone, and of later lives as newcomers.ts has it.
+//   G5. A process learns of those that are there when it is admitted from its list alone. Of a later life of a server it hears as newcomers.ts
+//       has it, and has no list before; of a worker's at once, so that servers know where to answer when its first request comes.
 
 import type { CancelTimer } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -57,6 +58,7 @@ export class Registrar {
   /** Releases of workers that wait for those of servers (G4). */
   readonly #late: Release[] = [];
   #isFormed = false;
+  #isTellDue = false;
   #cancelHeartbeats: CancelTimer = () => {};
   #tokenCount = 0;
 
@@ -177,11 +179,21 @@ export class Registrar {
     this.send(registration, PsCommand.ADD_NODE, { nodes, ...body });
   }
 
-  /** Tells the process of this registration of a node in a new life, as soon as that can be asked. */
+  /** Tells the process of this registration of a node in a new life (G5). */
   tellOfNewLife(registration: Registration, entry: RosterEntry): void {
-    this.#newcomers.whenThere(entry, () => {
+    const tell = (): void => {
       if (this.#registrations.includes(registration)) this.tell(registration, [this.psNodeOf(entry)]);
-    });
+    };
+    if (entry.role === "worker") tell();
+    else this.#newcomers.whenThere(entry, tell);
+  }
+
+  /** The roster changed. True when the process of this registration has no list yet: it will have this one. */
+  renewList(registration: Registration, roster: RosterView): boolean {
+    if (!this.#untold.has(registration)) return false;
+    this.#untold.set(registration, roster);
+    this.#tellSoon();
+    return true;
   }
 
   /** An entry of our roster as ps-lite writes it: all customers of a process have the id of its first. */
@@ -194,6 +206,7 @@ export class Registrar {
   }
 
   #forget(neighbour: Neighbour): void {
+    for (const registration of this.#untold.keys()) if (registration.neighbour === neighbour) this.#untold.delete(registration);
     this.#registrations = this.#registrations.filter((other) => other.neighbour !== neighbour);
     this.van.forgetNeighbour(neighbour);
   }
@@ -276,18 +289,34 @@ export class Registrar {
       neighbour.keep();
       this.#untold.set(registration, roster);
     } else this.van.log.info("a further customer of a process has its place", { node: nameOf(node), process: neighbour.primary?.name });
-    if (this.#untold.size === 1) this.van.clock.afterInput(() => this.#tellAll());
-    else if (neighbour.primary !== envoy) this.#tellAll();
+    this.#tellSoon();
+  }
+
+  #tellSoon(): void {
+    if (this.#isTellDue) return;
+    this.#isTellDue = true;
+    this.van.clock.afterInput(() => {
+      this.#isTellDue = false;
+      this.#tellAll();
+    });
   }
 
   /** The list names every customer of a process by the id of its first: nobody is told before those are known. */
   #tellAll(): void {
     const isShared = ({ neighbour }: Registration): boolean => neighbour.envoys.size > 1;
     if (this.#registrations.some((registration) => isShared(registration) && registration.envoy?.node === 0)) return;
-    const untold = [...this.#untold];
-    this.#untold.clear();
-    for (const [registration, roster] of untold.sort(([a], [b]) => Number(a.role === "server") - Number(b.role === "server")))
-      this.tell(registration, this.#listOf(roster));
+    const untold = [...this.#untold].sort(([a], [b]) => Number(a.role === "server") - Number(b.role === "server"));
+    for (const [registration, roster] of untold) {
+      if (registration.role === "server") this.#tellList(registration);
+      else this.#newcomers.whenAllThere(roster.nodes.filter(isNewServer), () => this.#tellList(registration)); // G5
+    }
+  }
+
+  #tellList(registration: Registration): void {
+    const roster = this.#untold.get(registration);
+    if (roster === undefined) return;
+    this.#untold.delete(registration);
+    this.tell(registration, this.#listOf(roster));
   }
 
   #listOf({ nodes }: RosterView): PsNode[] {
@@ -308,6 +337,10 @@ export class Registrar {
       this.#watchHeartbeats();
     });
   }
+}
+
+function isNewServer({ role, incarnation, state }: RosterEntry): boolean {
+  return role === "server" && incarnation > 1 && state === "alive";
 }
 
 function isWorker({ registration }: Release): boolean {
