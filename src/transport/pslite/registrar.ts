@@ -9,6 +9,7 @@
 //       no application yet, waits for that one with all its ears shut, and ends after 5 seconds. So they hear it SERVERS_FIRST_MS before.
 //   G5. A process learns of those that are there when it is admitted from its list alone. Of a later life of a server it hears as newcomers.ts
 //       has it, and has no list before; of a worker's at once, so that servers know where to answer when its first request comes.
+//   G6. A worker of ps-lite has no list while a server is dead: what it sent there would be lost when that has a new life, and waited for for ever.
 
 import type { CancelTimer } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -307,7 +308,10 @@ export class Registrar {
     if (this.#registrations.some((registration) => isShared(registration) && registration.envoy?.node === 0)) return;
     const untold = [...this.#untold].sort(([a], [b]) => Number(a.role === "server") - Number(b.role === "server"));
     for (const [registration, roster] of untold) {
+      const dead = registration.note === undefined ? roster.nodes.find(isDeadServer) : undefined;
       if (registration.role === "server") this.#tellList(registration);
+      else if (dead !== undefined)
+        this.van.log.warn("a worker waits for a server", { at: keyOf(registration.place), server: nameOf(dead.node) }); // G6
       else this.#newcomers.whenAllThere(roster.nodes.filter(isNewServer), () => this.#tellList(registration)); // G5
     }
   }
@@ -337,6 +341,10 @@ export class Registrar {
       this.#watchHeartbeats();
     });
   }
+}
+
+function isDeadServer({ role, state }: RosterEntry): boolean {
+  return role === "server" && state === "dead";
 }
 
 function isNewServer({ role, incarnation, state }: RosterEntry): boolean {
