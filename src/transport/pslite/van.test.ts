@@ -262,6 +262,21 @@ test("a server that dies fails what waits for it, at once if it was sent, and na
   await assert.rejects(cluster.run(kv.wait(kv.push(keysOf(KEY_LAST), Float32Array.of(1)))), isDead);
 });
 
+test("without its scheduler a job pushes on, and a barrier fails once that has been away for the start's time", async () => {
+  const { cluster, kv } = await started({ workerCount: 2, startTimeoutMs: 8000 });
+  const waiting = cluster.office("worker-1").barrier(0, Group.WORKERS);
+  waiting.catch(() => {}); // looked at below
+  await cluster.clock.advance(100);
+  cluster.kill("scheduler");
+  const killedAtMs = cluster.clock.nowMs();
+  await cluster.run(kv.wait(kv.push(keysOf(1n, KEY_LAST), Float32Array.of(1, 2))));
+  await assert.rejects(cluster.run(waiting), (error) => isWeighbridgeError(error, "SCHEDULER_UNREACHABLE"));
+  assert.ok(cluster.clock.nowMs() - killedAtMs < 10_000, "in time");
+  const out = new Float32Array(2);
+  await cluster.run(kv.wait(kv.pull(keysOf(1n, KEY_LAST), out)));
+  assert.deepEqual([...out], [1, 2]);
+});
+
 test("a server is replaced under its old id, a second time too, and is used again", async () => {
   const { cluster, kv } = await started({ serverCount: 2, heartbeatIntervalMs: 500, heartbeatTimeoutMs: 2000 });
   let name = cluster.office("server-0").nodeId === 10 ? "server-0" : "server-1";
