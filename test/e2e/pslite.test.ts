@@ -75,6 +75,15 @@ for (const roles of ALL_ROLES) {
   }
 }
 
+for (const scheduler of SIDES) {
+  test(`sums are right with a server and a worker of each side in one cluster, scheduler ${scheduler}`, { skip }, async () => {
+    await using cluster = await MixedCluster.create({ count: 2 });
+    const nodes = [cluster.node("scheduler", scheduler)];
+    for (const side of SIDES) nodes.push(cluster.node("server", side), cluster.node("worker", side));
+    await Promise.all(nodes.map((node) => node.succeeds(DEADLINE_MS)));
+  });
+}
+
 const SETTINGS: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
   ["acknowledgements (PS_RESEND)", { PS_RESEND: "1", PS_RESEND_TIMEOUT: "1000" }],
   ["heartbeats", { PS_HEARTBEAT_INTERVAL: "1", PS_HEARTBEAT_TIMEOUT: "10" }],
