@@ -170,6 +170,7 @@ test("answers by reference are held until they have left, then all memory is bac
   const rows = Array.from({ length: 2000 }, (_, i) => BigInt(1000 + i));
   await ask(push(rows, new Array<number>(2000).fill(4)));
   for (let times = 0; times < 2; times++) await ask(pull(rows, 1)); // from then on the store remembers where they lie
+  await ask(push([999n], [1])); // and keeps nothing of what they were
   const used = arena.usedBytes;
   await asker.request({ functionId: KV_PULL, flags: PIECE, args: [1, BLOCK_FLOATS, 0], payload: payload([5n]) });
   await asker.request(pull(rows, 1));
@@ -182,6 +183,26 @@ test("answers by reference are held until they have left, then all memory is bac
   assert.equal(variable?.header.payloadBytes, 2000 * 8);
   await asker.clock.run();
   asker.frames();
+  assert.equal(arena.usedBytes, used);
+});
+
+test("an answer from kept values stays as it was when a push comes before it has left, then their memory is back (H4)", async () => {
+  const { asker, arena, ask } = stage();
+  const rows = Array.from({ length: 2000 }, (_, i) => BigInt(1000 + i));
+  const pushAll = push(rows, new Array<number>(2000).fill(1));
+  await ask(pushAll);
+  for (let times = 0; times < 2; times++) await ask(pull(rows, 1));
+  const kept = arena.usedBytes;
+  await ask(pushAll);
+  const used = arena.usedBytes;
+  assert.ok(kept > used, "the second pull without a push in between kept the values");
+  for (let times = 0; times < 2; times++) await ask(pull(rows, 1));
+  await asker.request(pull(rows, 1));
+  asker.receive(pushAll);
+  const [answer] = asker.frames();
+  assert.deepEqual(new Set(new Float32Array(answer?.payload.buffer ?? assert.fail())), new Set([2]));
+  assert.deepEqual(new Set(await ask(pull(rows, 1))), new Set([3]));
+  await ask(pushAll);
   assert.equal(arena.usedBytes, used);
 });
 

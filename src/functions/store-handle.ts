@@ -11,6 +11,7 @@ import { Answer, labelOf } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { type Held, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import { BLOCK_FLOATS } from "../store/large-value.ts";
+import { SharedSpan } from "../store/shared-span.ts";
 import { checkLengths } from "../store/value-batch.ts";
 import type { ValueStore } from "../store/value-store.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
@@ -98,14 +99,8 @@ export class StoreHandle implements FunctionHandler {
       channel.answerCopy(header, bytes, this.#scratch, byteCount);
       return;
     }
-    const out = this.#arena.allocate(byteCount);
-    try {
-      this.#store.pull({ keys, keyCount, width, out });
-    } catch (thrown) {
-      this.#arena.release(out, byteCount);
-      throw thrown;
-    }
-    channel.answerHeld(header, bytes.subarray(out, out + byteCount), new ArenaHold(this.#arena, out, byteCount));
+    const hold = this.#store.holdRows({ keys, keyCount, width });
+    channel.answerHeld(header, bytes.subarray(hold.address, hold.address + byteCount), hold);
   }
 
   /** The values of keys that were just pushed, each of the length it was pushed with. */
@@ -119,7 +114,7 @@ export class StoreHandle implements FunctionHandler {
       return;
     }
     const out = this.#arena.allocate(byteCount);
-    const hold = new ArenaHold(this.#arena, out, byteCount);
+    const hold = new FreshSpan(this.#arena, { address: out, byteCount });
     try {
       this.#store.pullVariable({ keys, keyCount, lens, out });
     } catch (thrown) {
@@ -148,7 +143,7 @@ export class StoreHandle implements FunctionHandler {
       const floatCount = width === 0 ? knownCount : knownCount + lengthenUnknown(arena.words, lens >>> 2, keyCount, width);
       const totalBytes = floatCount * FLOAT_BYTES + lensBytes;
       const out = arena.allocate(totalBytes);
-      const hold = new ArenaHold(arena, out, totalBytes, Math.ceil(totalBytes / BLOCK_BYTES));
+      const hold = new FreshSpan(arena, { address: out, byteCount: totalBytes, users: Math.ceil(totalBytes / BLOCK_BYTES) });
       this.#store.pullVariable({ keys, keyCount, lens, out }); // cannot fail: `lengths` found every key
       arena.bytes.copyWithin(out + floatCount * FLOAT_BYTES, lens, lens + lensBytes);
       const label = labelOf(header);
@@ -180,24 +175,9 @@ function lengthenUnknown(words: Uint32Array, from: number, keyCount: number, wid
   return added;
 }
 
-/** A span of the arena that is given back when the last of its users lets go. */
-class ArenaHold implements Held {
+/** What was put together for one answer, in as many frames as it has users. */
+class FreshSpan extends SharedSpan implements Held {
   readonly isFresh = true;
-  readonly #arena: Arena;
-  readonly #address: number;
-  readonly #byteCount: number;
-  #users: number;
-
-  constructor(arena: Arena, address: number, byteCount: number, users = 1) {
-    this.#arena = arena;
-    this.#address = address;
-    this.#byteCount = byteCount;
-    this.#users = users;
-  }
-
-  release(): void {
-    if (--this.#users === 0) this.#arena.release(this.#address, this.#byteCount);
-  }
 }
 
 /** Lengths that do not add up are refused before anything is touched (H3). */

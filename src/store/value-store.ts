@@ -9,15 +9,18 @@
 //   V2. A push is applied whole or not at all; what it inserted before it met a full arena it takes back.
 //   V3. Either `widths` is 0 and at most one table exists, the sole one, or every key is in `widths` and in the table of its width.
 //   V4. A pull creates nothing: an unknown key reads as zeros.
+//   V5. Every push tells what is kept of earlier pulls (kept-values, K1) before it changes anything, or takes memory.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import { DONE, type Kernels, NO_ROOM, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { copyKeys } from "./copy-keys.ts";
+import { KeptValues, type KeyList } from "./kept-values.ts";
 import { type BlockHold, blockCountOf, blockFloatsOf, type LargeValue } from "./large-value.ts";
 import { LargeValues } from "./large-values.ts";
 import { LISTED_KEYS_MIN, RowMemory } from "./row-memory.ts";
+import { SharedSpan } from "./shared-span.ts";
 import { checkLengths, FLOAT_BYTES, KEY_BYTES, keyText, runEnd, type ValueBatch, widthAt, withoutZeroLengths } from "./value-batch.ts";
 import type { Pull, PullVariable, Push, PushBlock, PushVariable } from "./value-requests.ts";
 
@@ -34,6 +37,15 @@ export type ValueStoreOptions = {
   readonly secret?: bigint | undefined;
 };
 
+/** Values at rest in the arena. */
+export type RowsHold = {
+  readonly address: number;
+  /** Whether they were gathered for this one. */
+  readonly isFresh: boolean;
+  /** To be called exactly once; the address is void afterwards. */
+  release(): void;
+};
+
 export class ValueStore {
   readonly #arena: Arena;
   readonly #kernels: Kernels;
@@ -45,12 +57,14 @@ export class ValueStore {
   #widths = 0;
   #large: LargeValues | undefined;
   readonly #rows: RowMemory;
+  readonly #kept: KeptValues;
   #closed = false;
 
   constructor(options: ValueStoreOptions) {
     this.#arena = options.arena;
     this.#kernels = options.kernels;
     this.#rows = new RowMemory(options.arena, options.kernels);
+    this.#kept = new KeptValues(options.arena);
     this.#secret = options.secret ?? crypto.getRandomValues(new BigUint64Array(1))[0]!;
   }
 
@@ -61,7 +75,7 @@ export class ValueStore {
 
   /** Arena bytes of all keys, values and indexes. */
   get usedBytes(): number {
-    let bytes = (this.#large?.usedBytes ?? 0) + this.#rows.usedBytes;
+    let bytes = (this.#large?.usedBytes ?? 0) + this.#rows.usedBytes + this.#kept.usedBytes;
     for (const table of this.#tables.values()) bytes += this.#kernels.tableBytes(table);
     return this.#widths === 0 ? bytes : bytes + this.#kernels.tableBytes(this.#widths);
   }
@@ -70,6 +84,7 @@ export class ValueStore {
   push(push: Push): void {
     const { keys, keyCount, width, values } = push;
     this.requireAscending(keys, keyCount);
+    this.#kept.changed(); // V5
     if (width === this.#soleWidth) {
       if (this.#kernels.addRows(this.#soleTable, keys, keyCount, values) === NO_ROOM) throw this.#full(keyCount);
       return;
@@ -86,6 +101,7 @@ export class ValueStore {
     const { keys, keyCount, lens, values, valueCount } = push;
     const zeroCount = checkLengths(this.#arena, lens, keyCount, valueCount);
     this.requireAscending(keys, keyCount);
+    this.#kept.changed();
     if (keyCount === 0) return;
     const batch = { keys, keyCount, lens, width: 0, values };
     if (zeroCount !== 0) withoutZeroLengths(this.#arena, batch, keyCount - zeroCount, (kept) => this.#pushBatch(kept));
@@ -101,6 +117,7 @@ export class ValueStore {
     if (floatCount !== floatCountDue) {
       throw new WeighbridgeError("BAD_REQUEST", `block ${blockIndex} of ${width} floats has ${floatCountDue} floats, not ${floatCount}`);
     }
+    this.#kept.changed();
     const value = this.#largeValue(key, width) ?? this.#createLarge(key, width, blockIndex);
     if (!value.reserve(blockIndex)) throw this.#full(1);
     value.add(blockIndex, values);
@@ -112,6 +129,18 @@ export class ValueStore {
     if (keyCount >= LISTED_KEYS_MIN && this.#pullListed(pull)) return;
     if (width === this.#soleWidth) this.#kernels.gatherRows(this.#soleTable, keys, keyCount, out);
     else this.#pullRun(keys, keyCount, width, out);
+  }
+
+  /**
+   * The values of the keys, `width` floats for each, in memory that stays as it is until the hold's `release`, whatever is pushed meanwhile.
+   * Throws VALUE_LENGTH, or ARENA_FULL.
+   */
+  holdRows(list: KeyList): RowsHold {
+    const kept = this.#kept.find(list);
+    if (kept !== undefined) return { address: kept.address, isFresh: false, release: () => kept.release() };
+    const span = this.#gather(list);
+    this.#kept.gathered(list, span);
+    return { address: span.address, isFresh: true, release: () => span.release() };
   }
 
   /** lensOut[i] (i32) = the width of key i, 0 when it is unknown. Returns their sum. */
@@ -165,6 +194,7 @@ export class ValueStore {
   /** Frees everything; blocks that are held stay readable until their release. The store is of no use afterwards. */
   close(): void {
     this.#rows.forget();
+    this.#kept.drop();
     for (const table of this.#tables.values()) this.#kernels.destroyTable(table);
     if (this.#widths !== 0) this.#kernels.destroyTable(this.#widths);
     this.#large?.close();
@@ -349,6 +379,24 @@ export class ValueStore {
     if (value === undefined) this.#requireWidth(key, 1, width);
     else if (value.width !== width) throw this.#otherWidth(key, 0, value.width, width);
     return value;
+  }
+
+  /** The list's values in memory of their own; what is kept makes room for them if it must. */
+  #gather(list: KeyList): SharedSpan {
+    const byteCount = this.#kept.byteCountFor(list);
+    let address = this.#arena.tryAllocate(byteCount);
+    if (address === 0) {
+      this.#kept.drop();
+      address = this.#arena.allocate(byteCount);
+    }
+    const span = new SharedSpan(this.#arena, { address, byteCount });
+    try {
+      this.pull({ ...list, out: address });
+    } catch (thrown) {
+      span.release();
+      throw thrown;
+    }
+    return span;
   }
 
   /** A list that was pulled before: its rows are known. */

@@ -1,0 +1,123 @@
+// kept-values — the values of key lists as they were last pulled, to answer the same pull again without gathering them: after a round of pushes
+// all workers pull the same lists, and while a model is only used nothing changes at all.
+//
+// Invariants:
+//   K1. What is kept is what the store holds: it calls `changed` before it changes anything, and nothing is kept past that.
+//   K2. A list is kept when it comes the second time without a change in between. Where a push comes before every pull nothing is.
+//   K3. A list is found by its width and all of its keys.
+//   K4. At most LISTS lists of together `bytesMax` are kept, and `drop` gives all of it back but what somebody holds still: that stays as it is
+//       until it is let go.
+
+import type { Arena } from "../kernel/arena.ts";
+import type { SharedSpan } from "./shared-span.ts";
+import { FLOAT_BYTES, KEY_BYTES } from "./value-batch.ts";
+
+const LISTS = 256;
+const KEPT_BYTES_MAX = 16 * 1024 * 1024;
+/** Of a small arena no more than this part. */
+const ARENA_SHARE = 1 / 16;
+const KEY_WORDS = 2;
+
+/** Keys and the width of their values, as in a Pull. */
+export type KeyList = { readonly keys: number; readonly keyCount: number; readonly width: number };
+
+type Entry = {
+  readonly keyCount: number;
+  readonly width: number;
+  readonly firstKey: number;
+  /** How many changes there were when it was pulled last. */
+  readonly seenAt: number;
+  /** The values, and behind them the keys. */
+  readonly span: SharedSpan | undefined;
+};
+
+export class KeptValues {
+  readonly #arena: Arena;
+  readonly #bytesMax: number;
+  readonly #entries: (Entry | undefined)[] = new Array<Entry | undefined>(LISTS).fill(undefined);
+  #changes = 0;
+  #usedBytes = 0;
+
+  constructor(arena: Arena) {
+    this.#arena = arena;
+    this.#bytesMax = Math.min(KEPT_BYTES_MAX, Math.floor(arena.bytesMax * ARENA_SHARE));
+  }
+
+  /** Arena bytes of all that is kept. */
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  /** K1 */
+  changed(): void {
+    this.#changes++;
+    if (this.#usedBytes > 0) this.drop();
+  }
+
+  /** The list's values; the caller's to release. */
+  find(list: KeyList): SharedSpan | undefined {
+    const entry = this.#entries[this.#slotOf(list)];
+    if (entry?.span === undefined || entry.keyCount !== list.keyCount || entry.width !== list.width) return undefined;
+    const keptKeys = entry.span.address + valueBytesOf(list);
+    return isSame(this.#arena.words, keptKeys >>> 2, list.keys >>> 2, list.keyCount * KEY_WORDS) ? entry.span.share() : undefined; // K3
+  }
+
+  /** How much memory the list's values are to be gathered into: with room behind them for the keys if they are going to be kept (K2). */
+  byteCountFor(list: KeyList): number {
+    const valueBytes = valueBytesOf(list);
+    const keptBytes = valueBytes + list.keyCount * KEY_BYTES;
+    return this.#isRepeated(list) && this.#usedBytes + keptBytes <= this.#bytesMax ? keptBytes : valueBytes;
+  }
+
+  /** The list's values are in the span, which was made as long as `byteCountFor` said: keeps it as well, or notes that the list was pulled. */
+  gathered(list: KeyList, span: SharedSpan): void {
+    const { keys, keyCount, width } = list;
+    const slot = this.#slotOf(list);
+    const valueBytes = valueBytesOf(list);
+    const isKept = span.byteCount > valueBytes;
+    this.#remove(slot);
+    if (isKept) {
+      this.#arena.bytes.copyWithin(span.address + valueBytes, keys, keys + keyCount * KEY_BYTES);
+      this.#usedBytes += span.byteCount;
+    }
+    const firstKey = this.#arena.words[keys >>> 2] as number;
+    this.#entries[slot] = { keyCount, width, firstKey, seenAt: this.#changes, span: isKept ? span.share() : undefined };
+  }
+
+  /** K4 */
+  drop(): void {
+    if (this.#usedBytes > 0) for (let slot = 0; slot < LISTS; slot++) this.#remove(slot);
+  }
+
+  #isRepeated(list: KeyList): boolean {
+    const entry = this.#entries[this.#slotOf(list)];
+    if (entry === undefined || entry.seenAt !== this.#changes) return false;
+    return entry.keyCount === list.keyCount && entry.width === list.width && entry.firstKey === this.#arena.words[list.keys >>> 2];
+  }
+
+  #slotOf({ keys, keyCount, width }: KeyList): number {
+    const { words } = this.#arena;
+    const first = keys >>> 2;
+    const mixed = Math.imul((words[first] as number) ^ Math.imul((words[first + 1] as number) ^ keyCount, 0x85ebca6b), 0x9e3779b1) ^ width;
+    return ((mixed >>> 24) ^ mixed) & (LISTS - 1);
+  }
+
+  #remove(slot: number): void {
+    const span = this.#entries[slot]?.span;
+    this.#entries[slot] = undefined;
+    if (span === undefined) return;
+    this.#usedBytes -= span.byteCount;
+    span.release();
+  }
+}
+
+function valueBytesOf({ keyCount, width }: KeyList): number {
+  return keyCount * width * FLOAT_BYTES;
+}
+
+/** Whether so many words, an even number, are the same in both places. */
+function isSame(words: Uint32Array, first: number, second: number, count: number): boolean {
+  for (let i = 0; i < count; i += 2)
+    if (((words[first + i]! ^ words[second + i]!) | (words[first + i + 1]! ^ words[second + i + 1]!)) !== 0) return false;
+  return true;
+}
