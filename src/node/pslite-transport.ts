@@ -10,10 +10,11 @@ import { SocketTransport } from "./transport/socket-transport.ts";
 import type { WakefulLoop } from "./transport/wakeful-loop.ts";
 
 /**
- * A message there is one message: nothing urgent can pass the rest of a long one, so it is handed over in larger pieces than our own protocol's
- * blocks, and its node is not kept from asking for the next one in the middle. It saves some of the system's time for each long pull.
+ * A message there is one message: nothing urgent can pass the rest of a long one, so a server hands it over in larger pieces than our own
+ * protocol's blocks, and its node is not kept from asking for the next one in the middle. It saves some of the system's time for each long pull.
+ * A worker's pushes are read by a server of ours while they come: there smaller pieces are better, which are still in a cache then.
  */
-const WRITE_BYTES_MAX = 2 * 1024 * 1024;
+const WRITE_BYTES_MAX = { server: 2 * 1024 * 1024, worker: 1024 * 1024, scheduler: 1024 * 1024 };
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 
 /** What a node needs instead of our own transport: every role listens, and what is lost is sent again by the van. */
@@ -25,7 +26,8 @@ export function psliteOptions(
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
   const transport = new PsliteVan({
     // A worker of ps-lite has several threads that want the core on which a server of ours would stay awake: there its long pulls became slower.
-    transport: new SocketTransport({ clock, log, loop: role === "worker" ? loop : undefined }),
+    // So a server stays awake for long pushes only.
+    transport: new SocketTransport({ clock, log, loop: role === "scheduler" ? undefined : loop, isSleepy: role === "server" }),
     clock,
     log,
     role,
@@ -49,7 +51,7 @@ export function psliteOptions(
     limits: {
       queuedMax: config.outboxMessagesMax,
       inFlightBytesMax: config.outboxBytesMax,
-      writeBytesMax: WRITE_BYTES_MAX,
+      writeBytesMax: WRITE_BYTES_MAX[role],
       answerBytesMax: ANSWER_BYTES_MAX,
     },
   };

@@ -30,6 +30,8 @@ export type Link = {
   /** Stops asking for input until `resume`; input already under way may still arrive. */
   pause(): void;
   resume(): void;
+  /** Whether what comes next is near, and worth staying awake for. Left out where nobody stays awake. */
+  setWakeful?(isWakeful: boolean): void;
   /** Closes both directions after what was written has been handed to the system. */
   close(): void;
   /** Closes at once and drops what was not sent; the other side sees an abrupt end. */

@@ -32,8 +32,9 @@ type ReadingHandle = { useUserBuffer(view: Uint8Array): void };
 export type SocketLinkOptions = {
   readonly remote: string;
   readonly clock: Clock;
-  /** Hears of every read. */
+  /** Hears of every read; of a sleepy link only while it is set wakeful. */
   readonly loop?: WakefulLoop | undefined;
+  readonly isSleepy?: boolean | undefined;
   /** Makes the socket, with this `onread`. */
   readonly open: (onread: net.OnReadOpts) => net.Socket;
 };
@@ -42,6 +43,8 @@ export class SocketLink implements Link {
   readonly remote: string;
   readonly socket: net.Socket;
   readonly #clock: Clock;
+  readonly #loop: WakefulLoop | undefined;
+  #isSleepy: boolean;
   /** One per write not yet flushed; the system takes writes in order, so one shared callback serves all. */
   readonly #unflushed = new RingQueue<() => void>();
   /** The chunk written last, and the same bytes as the Buffer that Node would make of it anew: small writes repeat themselves. */
@@ -56,13 +59,15 @@ export class SocketLink implements Link {
   #cause: Error | undefined;
   #cancelLinger: CancelTimer | undefined;
 
-  constructor({ remote, clock, loop, open }: SocketLinkOptions) {
+  constructor({ remote, clock, loop, isSleepy = false, open }: SocketLinkOptions) {
     this.remote = remote;
     this.#clock = clock;
+    this.#loop = loop;
+    this.#isSleepy = isSleepy;
     this.socket = open({
       buffer: () => this.#view,
       callback: (byteCount) => {
-        loop?.input();
+        if (!this.#isSleepy) this.#loop?.input();
         this.#take(byteCount);
         return true;
       },
@@ -150,6 +155,10 @@ export class SocketLink implements Link {
 
   resume(): void {
     if (this.#state === "open") this.socket.resume();
+  }
+
+  setWakeful(isWakeful: boolean): void {
+    this.#isSleepy = !isWakeful;
   }
 
   close(): void {

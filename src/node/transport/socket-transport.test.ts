@@ -13,6 +13,7 @@ import { isWeighbridgeError } from "../../base/errors.ts";
 import type { Link, LinkReader, Listener } from "../../transport/transport.ts";
 import { realClock } from "../real-clock.ts";
 import { SocketTransport } from "./socket-transport.ts";
+import { WakefulLoop } from "./wakeful-loop.ts";
 
 const DEADLINE_MS = 5000;
 const transport: SocketTransport = new SocketTransport({ clock: realClock() });
@@ -52,6 +53,43 @@ const hasCode =
     assert.match(error.message, pattern);
     return true;
   };
+
+class HearingLoop extends WakefulLoop {
+  inputCount = 0;
+
+  override input(): void {
+    this.inputCount++;
+  }
+}
+
+test("a loop hears of every read, but of a sleepy link only while it is set wakeful", async (context) => {
+  for (const isSleepy of [false, true]) {
+    const loop = new HearingLoop({ clock: realClock(), cpuMs: () => 0 });
+    const sleepy = new SocketTransport({ clock: realClock(), loop, isSleepy });
+    const arrived: (() => void)[] = [];
+    const accepted = Promise.withResolvers<Link>();
+    const listener = await sleepy.listen("tcp://127.0.0.1:0", (link) => {
+      accepted.resolve(link);
+      return { ...counter(), received: () => arrived.shift()?.() };
+    });
+    context.after(() => listener.close());
+    const near = await transport.connect(listener.address, () => counter(), { deadlineMs: DEADLINE_MS });
+    const send = async (): Promise<number> => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      arrived.push(resolve);
+      near.write([new Uint8Array(8)], () => {});
+      await promise;
+      return loop.inputCount;
+    };
+    assert.equal(await send(), isSleepy ? 0 : 1);
+    const far = await accepted.promise;
+    far.setWakeful?.(true);
+    assert.equal(await send(), isSleepy ? 1 : 2);
+    far.setWakeful?.(false);
+    assert.equal(await send(), isSleepy ? 1 : 2);
+    near.destroy();
+  }
+});
 
 test("listens on IPv4, IPv6 and host names, and tells the real port", async (context) => {
   const addresses = ["tcp://127.0.0.1:0", "tcp://localhost:0", "tcp://0.0.0.0:0"];

@@ -19,17 +19,21 @@ export type SocketTransportOptions = {
   readonly log?: Log;
   /** Left out: the event loop sleeps whenever there is no input. */
   readonly loop?: WakefulLoop | undefined;
+  /** Whether links are not worth staying awake for unless somebody says so (Link.setWakeful). */
+  readonly isSleepy?: boolean | undefined;
 };
 
 export class SocketTransport implements Transport {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #loop: WakefulLoop | undefined;
+  readonly #isSleepy: boolean;
 
-  constructor({ clock, log = SILENT_LOG, loop }: SocketTransportOptions) {
+  constructor({ clock, log = SILENT_LOG, loop, isSleepy = false }: SocketTransportOptions) {
     this.#clock = clock;
     this.#log = log;
     this.#loop = loop;
+    this.#isSleepy = isSleepy;
   }
 
   /** The directory of a unix socket is created. Closing the listener leaves accepted links alone, and removes a unix socket's file. */
@@ -55,6 +59,7 @@ export class SocketTransport implements Transport {
       remote: address,
       clock: this.#clock,
       loop: this.#loop,
+      isSleepy: this.#isSleepy,
       open: (onread) => net.connect(connectOptions(target, onread)),
     });
     const { socket } = link;
@@ -79,7 +84,13 @@ export class SocketTransport implements Transport {
   #accept(accepted: net.Socket, accept: (link: Link) => LinkReader, unixName: string): void {
     const { remoteAddress, remotePort } = accepted;
     const remote = remoteAddress === undefined || remotePort === undefined ? unixName : formatTcpAddress(remoteAddress, remotePort);
-    const link = new SocketLink({ remote, clock: this.#clock, loop: this.#loop, open: (onread) => adopt(accepted, onread) });
+    const link = new SocketLink({
+      remote,
+      clock: this.#clock,
+      loop: this.#loop,
+      isSleepy: this.#isSleepy,
+      open: (onread) => adopt(accepted, onread),
+    });
     try {
       link.start(accept(link));
     } catch (thrown) {

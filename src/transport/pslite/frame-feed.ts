@@ -103,10 +103,11 @@ export class FrameFeed {
     this.#deliver(frame);
   }
 
-  /** Where the next bytes of the open frame go. */
-  view(): Uint8Array {
+  /** Where the next bytes of the open frame go, and up to `aheadBytes` behind them if there is room: nothing of those stays after `streamed`. */
+  view(aheadBytes: number): Uint8Array {
     const view = this.#reader.view();
-    return view.length > this.#openBytes ? view.subarray(0, this.#openBytes) : view;
+    const byteCount = this.#openBytes + aheadBytes;
+    return view.length > byteCount ? view.subarray(0, byteCount) : view;
   }
 
   /** So many bytes are there. Returns how many of the frame are still to come; after the last the frame is closed. */

@@ -49,6 +49,9 @@ export class Inlet implements LinkReader {
   #isLast = true;
   #partLeft = 0;
   #isInside = false;
+  /** Whether the message has a long part, and whether the one before had one: while they come we stay awake, if the link can. */
+  #isStreamed = false;
+  #isWakeful = false;
   #problem: WeighbridgeError | undefined;
 
   constructor(host: InletHost, link: Link, handshakeMs: number) {
@@ -104,7 +107,7 @@ export class Inlet implements LinkReader {
       mayBegin: () => this.#mayBegin(),
       begin: (index, byteCount, isLast) => this.#begin(index, byteCount, isLast),
       whole: (bytes, at, byteCount) => this.#whole(bytes, at, byteCount),
-      view: () => this.#partView(),
+      view: (aheadBytes) => this.#partView(aheadBytes),
       streamed: (byteCount) => this.#streamed(byteCount),
     };
   }
@@ -135,6 +138,7 @@ export class Inlet implements LinkReader {
     }
     if (index >= PARTS_MAX) throw badZmtp(`a message of more than ${PARTS_MAX} parts`);
     const fate = this.#parts?.begin(index, byteCount, isLast) ?? "skip";
+    if (fate === "stream") this.#isStreamed = true;
     if (fate === "skip" && isLast) this.#ended();
     return fate;
   }
@@ -159,8 +163,8 @@ export class Inlet implements LinkReader {
     }
   }
 
-  #partView(): Uint8Array {
-    return this.#parts?.view() ?? new Uint8Array(1024);
+  #partView(aheadBytes: number): Uint8Array {
+    return this.#parts?.view(aheadBytes) ?? new Uint8Array(1024);
   }
 
   #streamed(byteCount: number): void {
@@ -172,6 +176,11 @@ export class Inlet implements LinkReader {
   #ended(): void {
     this.#isInside = false;
     this.#parts = undefined;
+    if (this.#isWakeful !== this.#isStreamed) {
+      this.#isWakeful = this.#isStreamed;
+      this.link.setWakeful?.(this.#isWakeful);
+    }
+    this.#isStreamed = false;
     this.#host.messageEnded(this);
   }
 }

@@ -75,8 +75,9 @@ export class RequestIntake implements PartSink {
     if (this.#isLastPart) this.#served = undefined;
   }
 
-  view(): Uint8Array {
-    return this.#envoy.feed?.view() ?? new Uint8Array(COPY_BYTES_MAX); // without a link what comes is dropped
+  view(aheadBytes: number): Uint8Array {
+    const isLastFrame = this.#key >= this.#keyCount;
+    return this.#envoy.feed?.view(isLastFrame ? aheadBytes : 0) ?? new Uint8Array(COPY_BYTES_MAX); // without a link what comes is dropped
   }
 
   streamed(byteCount: number): void {

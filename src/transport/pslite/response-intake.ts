@@ -93,7 +93,7 @@ export class ResponseIntake implements PartSink {
   }
 
   view(): Uint8Array {
-    return this.#envoy.feed?.view() ?? new Uint8Array(COPY_BYTES_MAX); // without a link what comes is dropped
+    return this.#envoy.feed?.view(0) ?? new Uint8Array(COPY_BYTES_MAX); // without a link what comes is dropped
   }
 
   streamed(byteCount: number): void {

@@ -15,6 +15,9 @@ class Sink implements ZmtpSink {
   readonly #fateOf: (index: number, byteCount: number) => PartFate;
   #target = new Uint8Array(0);
   #fill = 0;
+  /** Streamed parts are read into memory that is longer than they are, and taken out of it. */
+  hasRoomBehind = false;
+  #room = new Uint8Array(0);
 
   constructor(fateOf: (index: number, byteCount: number) => PartFate) {
     this.#fateOf = fateOf;
@@ -42,12 +45,18 @@ class Sink implements ZmtpSink {
     this.parts.push(sumOf(bytes.subarray(at, at + byteCount)));
   }
 
-  view(): Uint8Array {
-    return this.#target.subarray(this.#fill, this.#fill + 5000);
+  view(aheadBytes: number): Uint8Array {
+    const { length } = this.#target;
+    if (!this.hasRoomBehind) return this.#target.subarray(this.#fill, this.#fill + 5000);
+    this.#room = new Uint8Array(Math.min(5000, length - this.#fill + aheadBytes));
+    return this.#room;
   }
 
   streamed(byteCount: number): void {
+    if (this.hasRoomBehind) this.#target.set(this.#room.subarray(0, byteCount), this.#fill);
+    this.#room.fill(0xff); // it is the sink's again
     this.#fill += byteCount;
+    assert.ok(this.#fill <= this.#target.length, "nothing of what follows is taken for the part");
     if (this.#fill === this.#target.length) this.parts.push(sumOf(this.#target));
   }
 }
@@ -88,11 +97,31 @@ test("parts of every length arrive whole, streamed or not at all", () => {
     for (let seed = 1; seed <= 6; seed++) {
       const chance = new Random(seed);
       const sink = new Sink((_index, byteCount) => (fate === "stream" && byteCount === 0 ? "whole" : fate));
+      sink.hasRoomBehind = seed % 2 === 0; // Z6
       feed(new ZmtpReader(sink), bytes, () => 1 + chance.below(chance.chance(0.5) ? 64 : 200_000));
       assert.deepEqual(sink.parts, fate === "skip" ? bodies.map(() => "skipped") : bodies.map(sumOf), `${fate}, seed ${seed}`);
       assert.deepEqual(sink.commands, ["READY"]);
     }
   }
+});
+
+test("the header of the next message is read with the end of a streamed part, where there is room behind it (Z6)", () => {
+  const bodies = Array.from({ length: 12 }, (_, i) => new Uint8Array(i % 2 === 0 ? 50 : 4000).fill(i + 1));
+  const bytes = Buffer.concat(bodies.map((body, i) => frame(body, i % 2 === 1)));
+  const readsOf = (hasRoomBehind: boolean): number => {
+    const sink = new Sink((index) => (index === 1 ? "stream" : "whole"));
+    sink.hasRoomBehind = hasRoomBehind;
+    const reader = new ZmtpReader(sink);
+    feed(reader, HANDSHAKE, () => 1000);
+    let reads = 0;
+    feed(reader, bytes, () => {
+      reads++;
+      return 4500;
+    });
+    assert.deepEqual(sink.parts, bodies.map(sumOf));
+    return reads;
+  };
+  assert.deepEqual([readsOf(false), readsOf(true)], [12, 7]);
 });
 
 test("a held reader begins no message, keeps what comes, and goes on", () => {

@@ -9,6 +9,8 @@
 //   Z3. While `isHeld` no message begins; bytes that come wait in the buffer, which grows if it must. `goOn` goes on.
 //   Z4. A view that was given stays where the next bytes go until they are `received`.
 //   Z5. What a peer announces costs nothing: room for a long whole part grows with what has come.
+//   Z6. Where the sink has room behind the end of a part, the beginning of what follows is read there too, and moved out before the sink hears
+//       of the part's end: it saves a read for each message.
 
 import { assert } from "../../base/assert.ts";
 import { badZmtp, checkGreeting, decodeCommand, FRAME_HEADER_BYTES_MAX, GREETING_BYTES, readLongLength, ZmtpFlag } from "./zmtp.ts";
@@ -17,6 +19,8 @@ import { badZmtp, checkGreeting, decodeCommand, FRAME_HEADER_BYTES_MAX, GREETING
 const BUFFER_BYTES = 128 * 1024;
 /** While parts are streamed, a header is read with at most this much behind it: what is over is copied, what is under costs a read. */
 const EARLY_BYTES = 32 * 1024;
+/** So much of what follows a streamed part is read with its end, if there is room: the header of the next message, and little more to be moved. */
+const AHEAD_BYTES = 512;
 const GATHER_STEP_BYTES = 1024 * 1024;
 const COMMAND_BYTES_MAX = 4096;
 const EMPTY = new Uint8Array(0);
@@ -29,8 +33,11 @@ export type PartSink = {
   begin(index: number, byteCount: number, isLast: boolean): PartFate;
   /** The part lies at `bytes[at … at + byteCount)`, valid until this returns. */
   whole(bytes: Uint8Array, at: number, byteCount: number): void;
-  /** Where the next bytes of a streamed part go. Never empty. */
-  view(): Uint8Array;
+  /**
+   * Where the next bytes of a streamed part go. Never empty. Longer than what is left of the part by up to `aheadBytes` where that much memory
+   * behind it may be written (Z6).
+   */
+  view(aheadBytes: number): Uint8Array;
   streamed(byteCount: number): void;
 };
 
@@ -59,6 +66,7 @@ export class ZmtpReader {
   #gathered: Uint8Array = EMPTY;
   /** What the view that was given last belongs to (Z4). */
   #given: "buffer" | "gather" | "stream" = "buffer";
+  #streamView: Uint8Array = EMPTY;
   /** True while messages with long streamed parts follow each other. */
   #bulk = false;
   #hasStreamed = false;
@@ -81,7 +89,8 @@ export class ZmtpReader {
     if (this.#fill === this.#start) {
       if (this.#state === "stream") {
         this.#given = "stream";
-        return limited(this.#sink.view(), this.#left);
+        this.#streamView = limited(this.#sink.view(AHEAD_BYTES), this.#left + AHEAD_BYTES);
+        return this.#streamView;
       }
       if (this.#state === "gather") {
         this.#given = "gather";
@@ -98,9 +107,11 @@ export class ZmtpReader {
 
   received(byteCount: number): void {
     if (this.#given === "stream") {
-      this.#left -= byteCount;
+      const partBytes = Math.min(byteCount, this.#left);
+      if (byteCount > partBytes) this.#takeAhead(partBytes, byteCount);
+      this.#left -= partBytes;
       if (this.#left === 0) this.#endPart();
-      this.#sink.streamed(byteCount);
+      this.#sink.streamed(partBytes);
     } else if (this.#given === "gather") {
       this.#left -= byteCount;
       if (this.#left === 0) this.#endWhole(this.#gathered, 0);
@@ -108,6 +119,14 @@ export class ZmtpReader {
       this.#fill += byteCount;
     }
     this.#cut();
+  }
+
+  /** Z6 */
+  #takeAhead(from: number, to: number): void {
+    if (this.#buffer.length < AHEAD_BYTES) this.#buffer = new Uint8Array(AHEAD_BYTES);
+    this.#buffer.set(this.#streamView.subarray(from, to));
+    this.#start = 0;
+    this.#fill = to - from;
   }
 
   /** Handles what waited while the reader was held. */
@@ -204,7 +223,7 @@ export class ZmtpReader {
   }
 
   #copyStream(available: number): boolean {
-    const view = limited(this.#sink.view(), Math.min(available, this.#left));
+    const view = limited(this.#sink.view(0), Math.min(available, this.#left));
     view.set(this.#buffer.subarray(this.#start, this.#start + view.length));
     this.#start += view.length;
     this.#left -= view.length;

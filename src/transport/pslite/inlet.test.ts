@@ -1,0 +1,75 @@
+// What an inlet tells its link about the messages that come.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SimClock } from "../../testing/sim-clock.ts";
+import { encodeMeta, metaBytesMax, PsMeta } from "../../wire/pslite/ps-meta.ts";
+import { encodeGreeting, encodeReady, writeFrameHeader } from "../../wire/pslite/zmtp.ts";
+import type { PartSink } from "../../wire/pslite/zmtp-reader.ts";
+import type { Link } from "../transport.ts";
+import { Inlet, type InletHost } from "./inlet.ts";
+
+const STREAMED_BYTES_MIN = 1000;
+
+function frame(body: Uint8Array, isLast: boolean): Uint8Array {
+  const bytes = new Uint8Array(9 + body.length);
+  const at = writeFrameHeader(bytes, 0, body.length, isLast);
+  bytes.set(body, at);
+  return bytes.subarray(0, at + body.length);
+}
+
+/** A message with these many bytes of values. */
+function message(valueBytes: number): Uint8Array {
+  const meta = new PsMeta();
+  const bytes = new Uint8Array(metaBytesMax(meta));
+  const end = encodeMeta(meta, bytes, 0);
+  return Buffer.concat([frame(bytes.subarray(0, end), false), frame(new Uint8Array(8), false), frame(new Uint8Array(valueBytes), true)]);
+}
+
+test("a link is wakeful while messages with long parts come, and only then", () => {
+  const told: boolean[] = [];
+  const link: Link = {
+    remote: "a node",
+    write: (_chunks, flushed) => flushed(),
+    pause: () => {},
+    resume: () => {},
+    close: () => {},
+    destroy: () => {},
+    setWakeful: (isWakeful) => told.push(isWakeful),
+  };
+  let messageCount = 0;
+  const parts: PartSink = {
+    begin: (_index, byteCount) => (byteCount >= STREAMED_BYTES_MIN ? "stream" : "whole"),
+    whole: () => {},
+    view: () => new Uint8Array(STREAMED_BYTES_MIN),
+    streamed: () => {},
+  };
+  const host: InletHost = {
+    clock: new SimClock(),
+    inletOpen: () => {},
+    mayTake: () => true,
+    message: () => parts,
+    messageEnded: () => {
+      messageCount++;
+    },
+    inletClosed: () => {},
+  };
+  const inlet = new Inlet(host, link, 1000);
+  const receive = (bytes: Uint8Array): void => {
+    for (let at = 0; at < bytes.length; ) {
+      const view = inlet.view();
+      const piece = bytes.subarray(at, at + view.length);
+      view.set(piece);
+      inlet.received(piece.length);
+      at += piece.length;
+    }
+  };
+  receive(Buffer.concat([encodeGreeting("ps9"), encodeReady("DEALER", "ps9")]));
+  for (const valueBytes of [0, 4, 0]) receive(message(valueBytes));
+  assert.deepEqual(told, []);
+  for (const valueBytes of [5000, 5000, 70_000]) receive(message(valueBytes));
+  assert.deepEqual(told, [true]);
+  for (const valueBytes of [0, 4]) receive(message(valueBytes));
+  assert.deepEqual(told, [true, false]);
+  assert.equal(messageCount, 8);
+});
