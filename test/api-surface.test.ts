@@ -100,10 +100,8 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "type OptimizerSpec",
     "type RowNames",
     "type Session",
-    "type TensorFiles",
     "type TensorName",
     "type TensorSettings",
-    "type TensorWorkerOptions",
     "type WaitOptions",
   ],
   "./training": [

@@ -39,6 +39,9 @@ export type CheckpointOptions = {
   readonly onCut?: (() => void) | undefined;
 };
 
+/** One parameter, saved apart from the job's checkpoints, in a directory below the servers' place for them. */
+export type SaveOptions = { readonly parameter: string; readonly directory: string };
+
 export type TakenCheckpoint = {
   readonly step: number;
   readonly clock: number;
@@ -58,7 +61,7 @@ const AHEAD_MAX = 1000;
 /** Throws what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO, ARENA_FULL, UNSUPPORTED without a place for it. */
 export async function takeCheckpoint(
   servers: CheckpointServers,
-  options: CheckpointOptions & { readonly createdAt: string },
+  options: CheckpointOptions & Partial<SaveOptions> & { readonly createdAt: string },
 ): Promise<TakenCheckpoint> {
   if (options.clock !== undefined) return await takeAt(servers, options.clock, options);
   for (let ahead = 0; ; ahead = 2 * ahead + 1) {
@@ -76,16 +79,20 @@ export async function takeCheckpoint(
 async function takeAt(
   servers: CheckpointServers,
   clock: number,
-  { step: wanted, job = JOB_DEFAULT, note, keep, onCut, createdAt }: CheckpointOptions & { readonly createdAt: string },
+  options: CheckpointOptions & Partial<SaveOptions> & { readonly createdAt: string },
 ): Promise<TakenCheckpoint> {
+  const { step: wanted, job = JOB_DEFAULT, note, keep, onCut, createdAt, parameter, directory } = options;
   const id = `${createdAt}@${clock}`;
   let pending: string | undefined;
   try {
     const cuts = await askAll(servers, messages.CUT, { id, clock }); // C2
     onCut?.();
-    const parameters = commonNames(cuts);
-    if (cuts.some(({ names }) => names.length !== parameters.length)) await requireSameParameters(servers); // C4
-    const begun = await ask(servers, COMMITTER, messages.BEGIN, { step: wanted, stepMin: clock });
+    const common = commonNames(cuts);
+    if (cuts.some(({ names }) => names.length !== common.length)) await requireSameParameters(servers); // C4
+    const parameters = parameter === undefined ? common : common.filter((name) => name === parameter);
+    if (parameter !== undefined && parameters.length === 0)
+      throw new WeighbridgeError("UNKNOWN_PARAMETER", `there is no parameter ${JSON.stringify(parameter)} to save`);
+    const begun = await ask(servers, COMMITTER, messages.BEGIN, { step: wanted, stepMin: clock, directory });
     pending = begun.pending;
     const reports = await askAll(servers, messages.WRITE, { ...begun, id, job, parameters });
     const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
@@ -112,6 +119,19 @@ export async function restoreCheckpoint(servers: CheckpointServers, step?: numbe
   }
 }
 
+/** Brings one parameter back to where it was saved. Throws as `restoreCheckpoint`, and UNKNOWN_PARAMETER, UNSUPPORTED; it is then as it was. */
+export async function loadParameter(servers: CheckpointServers, { parameter: name, directory }: SaveOptions): Promise<void> {
+  try {
+    const { step } = await ask(servers, COMMITTER, messages.STAGE, { name, directory, step: undefined });
+    const others = ranksOf(servers).filter((server) => server !== COMMITTER);
+    await askEach(servers, others, messages.STAGE, { name, directory, step }); // all take the same
+    await askAll(servers, messages.REPLACE, { step });
+  } catch (thrown) {
+    await Promise.allSettled(ranksOf(servers).map((server) => ask(servers, server, messages.UNSTAGE, {}))); // C3
+    throw thrown;
+  }
+}
+
 async function abandon(servers: CheckpointServers, what: messages.Abandon): Promise<void> {
   // The servers first, then the one that removes the directory. Whoever cannot be asked gives up by itself (V1 of checkpoint-service.ts).
   const ranks = ranksOf(servers).filter((server) => server !== COMMITTER);
@@ -126,8 +146,18 @@ async function ask<Q, R>(servers: CheckpointServers, server: number, message: me
 
 /** Waits for all, also when one fails, and throws the first failure, naming the server. */
 async function askAll<Q, R>(servers: CheckpointServers, message: messages.CheckpointMessage<Q, R>, body: Q): Promise<R[]> {
-  const outcomes = await Promise.allSettled(ranksOf(servers).map((server) => ask(servers, server, message, body)));
-  return outcomes.map((outcome, server) => {
+  return await askEach(servers, ranksOf(servers), message, body);
+}
+
+async function askEach<Q, R>(
+  servers: CheckpointServers,
+  ranks: readonly number[],
+  message: messages.CheckpointMessage<Q, R>,
+  body: Q,
+): Promise<R[]> {
+  const outcomes = await Promise.allSettled(ranks.map((server) => ask(servers, server, message, body)));
+  return outcomes.map((outcome, i) => {
+    const server = ranks[i];
     if (outcome.status === "fulfilled") return outcome.value;
     const { reason } = outcome as { readonly reason: unknown };
     if (!(reason instanceof WeighbridgeError)) throw reason;

@@ -11,7 +11,7 @@ import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { checkpointFunction } from "../functions/checkpoint/checkpoint-function.ts";
+import { type CheckpointFunction, checkpointFunction, parameterLoad, parameterSave } from "../functions/checkpoint/checkpoint-function.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../functions/parameters/clock-functions.ts";
 import { parameterCreate, parameterList } from "../functions/parameters/parameter-functions.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
@@ -46,6 +46,7 @@ import {
 import { Embedding } from "./embedding.ts";
 import { checkOptions } from "./known-options.ts";
 import { ParameterControl } from "./parameter-control.ts";
+import { ParameterFiles } from "./parameter-files.ts";
 import { type EmbeddingOptions, embeddingSpec, type TensorOptions, tensorSpec } from "./parameter-options.ts";
 import { Tensor } from "./tensor.ts";
 
@@ -81,6 +82,7 @@ export class Session {
   readonly #caches = new Set<CachedEmbedding>();
   readonly #units: UnitClient;
   readonly #links: WorkerLinks;
+  readonly #files = new ParameterFiles();
   #collective: Collective | undefined;
   #openingCollective: Promise<Collective> | undefined;
   #clock = 0;
@@ -243,6 +245,22 @@ export class Session {
   }
 
   /**
+   * Saves one parameter, apart from the checkpoints of the job: in a directory below the servers' place for checkpoints, where it takes the place of what was saved
+   * there before. Rejects as `checkpoint` does, and with UNKNOWN_PARAMETER.
+   */
+  async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
+    await this.#files.save(this.#checkpointServers(wait, parameterSave), name, directory);
+  }
+
+  /**
+   * Brings a parameter to where `saveParameter` saved it, for all workers, while training goes on; by any number of servers. Rejects with CHECKPOINT_MISSING, _TORN,
+   * _FOREIGN or _IO, which name the file, and with UNSUPPORTED for one whose consistency is not "asp"; it is then as it was.
+   */
+  async loadParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
+    await this.#files.load(this.#checkpointServers(wait, parameterLoad), name, directory);
+  }
+
+  /**
    * Brings servers without parameters to where a checkpoint (the newest, or that of `step`) left off, however many servers took it, and this worker
    * to its clock. Every worker of the cluster calls it. Rejects with CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, which name the file.
    */
@@ -333,12 +351,11 @@ export class Session {
     }
   }
 
-  #checkpointServers(wait: WaitOptions): CheckpointServers {
+  #checkpointServers(wait: WaitOptions, fn: CheckpointFunction = checkpointFunction): CheckpointServers {
     return {
       serverCount: this.serverCount,
       // Behind everything else that was asked: what was pushed before is there before the cut.
-      ask: async (server, op, body) =>
-        (await this.#functions.call(checkpointFunction, server, { op, body }, { ...wait, priority: LAST_PRIORITY })).body,
+      ask: async (server, op, body) => (await this.#functions.call(fn, server, { op, body }, { ...wait, priority: LAST_PRIORITY })).body,
     };
   }
 

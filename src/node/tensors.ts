@@ -4,7 +4,7 @@
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Postoffice } from "../kv/postoffice.ts";
-import { TensorWorker, type TensorWorkerOptions } from "../tensors/tensor-worker.ts";
+import { TensorWorker } from "../tensors/tensor-worker.ts";
 import { loadConfig } from "./config/config.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 import { connect } from "./connect.ts";
@@ -14,8 +14,8 @@ import { startNode } from "./start.ts";
 export type TensorNode = Pick<Postoffice, "role" | "myRank" | "failure" | "finalize" | "close">;
 
 /** Joins as a worker (Hetu: worker_init). Throws BAD_CONFIG in a process of another role, and what starting a node throws. */
-export async function workerInit({ files, ...options }: NodeConfigOptions & TensorWorkerOptions = {}): Promise<TensorWorker> {
-  return new TensorWorker(await connect(options), files === undefined ? {} : { files });
+export async function workerInit(options: NodeConfigOptions = {}): Promise<TensorWorker> {
+  return new TensorWorker(await connect(options));
 }
 
 /** Leaves together with all others (Hetu: worker_finish). */

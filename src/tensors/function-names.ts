@@ -16,6 +16,8 @@ const HETU_NAMES: Readonly<Record<string, string>> = {
   "wb/rows/push-pull": "SSPushPull",
   "wb/parameter/create": "ParamInit",
   "wb/parameter/clear": "ParamClear",
+  "wb/parameter/save": "ParamSave",
+  "wb/parameter/load": "ParamLoad",
   "wb/cache/sync": "SyncEmbedding",
   "wb/cache/push": "PushEmbedding",
   "wb/cache/push-sync": "PushSyncEmbedding",

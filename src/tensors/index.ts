@@ -12,4 +12,4 @@ export type { FunctionLoad } from "../worker/function-client.ts";
 export type { IndexList } from "./data-store.ts";
 export type { RowNames } from "./named-tensor.ts";
 export { InitType, OptType, ParamType, type TensorSettings } from "./tensor-settings.ts";
-export { type TensorFiles, type TensorName, TensorWorker, type TensorWorkerOptions } from "./tensor-worker.ts";
+export { type TensorName, TensorWorker } from "./tensor-worker.ts";

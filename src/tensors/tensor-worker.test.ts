@@ -279,24 +279,6 @@ test("PReduceGetPartner: who finds nobody in its time goes alone", async () => {
   assert.deepEqual(await all[1]?.preduceGetPartner(1, { want: 2, waitMs: 1 }), [1]);
 });
 
-test("ParamSave, ParamLoad: go to the files that the worker was started with", async () => {
-  await using cluster = await EmbeddedCluster.start();
-  const asked: string[] = [];
-  const files = {
-    save: async (name: string, directory: string) => void asked.push(`save ${name} ${directory}`),
-    load: async (name: string, directory: string) => void asked.push(`load ${name} ${directory}`),
-  };
-  const worker = new TensorWorker(cluster.session, { files });
-  await worker.initTensor(7, { length: 3 });
-  void worker.save(7, "models");
-  void worker.load("7", "models");
-  await worker.wait(7);
-  assert.deepEqual(asked, ["save 7 models", "load 7 models"]);
-  const without = new TensorWorker(cluster.session);
-  await without.initTensor(7, { length: 3 });
-  await assert.rejects(without.save(7, "models"), (error) => isWeighbridgeError(error, "UNSUPPORTED"));
-});
-
 test("rank and nrank say who and how many, and a barrier lets nobody through before all are there", async () => {
   const { cluster, all } = await start(1, 3);
   await using _ = cluster;

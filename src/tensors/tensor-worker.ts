@@ -23,28 +23,15 @@ import { dimensionsOf, initializerOf, optimizerOf, ParamType, type TensorSetting
 /** A tensor's name: Hetu's are whole numbers. 7 and "7" are one name. */
 export type TensorName = number | string;
 
-/** Writes a parameter to a directory and reads it back, as whoever started the worker has it. */
-export interface TensorFiles {
-  save(name: string, directory: string, wait: WaitOptions): Promise<void>;
-  load(name: string, directory: string, wait: WaitOptions): Promise<void>;
-}
-
-export type TensorWorkerOptions = {
-  /** Without it `save` and `load` are UNSUPPORTED. */
-  readonly files?: TensorFiles;
-};
-
 const KEY_MAX = 2n ** 64n - 1n;
 
 export class TensorWorker {
   readonly #session: Session;
-  readonly #files: TensorFiles | undefined;
   readonly #tensors = new Map<string, NamedTensor>();
   readonly #data: DataStore;
 
-  constructor(session: Session, { files }: TensorWorkerOptions = {}) {
+  constructor(session: Session) {
     this.#session = session;
-    this.#files = files;
     this.#data = new DataStore(session);
   }
 
@@ -154,14 +141,17 @@ export class TensorWorker {
     this.#tensors.delete(tensor.name);
   }
 
-  /** Writes the tensor to a directory, optimizer state included. Throws UNSUPPORTED when the worker was started without files. */
+  /**
+   * Has the servers write the tensor to a directory below their place for checkpoints, optimizer state included, in the place of what was saved there before.
+   * Throws UNSUPPORTED when they were started without such a place, BAD_ARGUMENT for a path that leads elsewhere.
+   */
   save(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
-    return this.#begin(name, async (tensor) => await this.#filesOrThrow().save(tensor.name, directory, wait));
+    return this.#begin(name, async (tensor) => await this.#session.saveParameter(tensor.name, directory, wait));
   }
 
-  /** Reads what `save` wrote. */
+  /** Has them read what `save` wrote, whatever their number was; for all workers. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and nothing is changed. */
   load(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
-    return this.#begin(name, async (tensor) => await this.#filesOrThrow().load(tensor.name, directory, wait));
+    return this.#begin(name, async (tensor) => await this.#session.loadParameter(tensor.name, directory, wait));
   }
 
   /**
@@ -231,11 +221,6 @@ export class TensorWorker {
     const tensor = this.#tensors.get(key);
     if (tensor !== undefined) return tensor;
     throw new WeighbridgeError("UNKNOWN_PARAMETER", `tensor ${key} was not initialised on this worker, or was cleared`);
-  }
-
-  #filesOrThrow(): TensorFiles {
-    if (this.#files !== undefined) return this.#files;
-    throw new WeighbridgeError("UNSUPPORTED", "this worker was started without a place for files");
   }
 }
 

@@ -10,6 +10,9 @@
 //   load       every server    answers when this server holds what it owns of a checkpoint; nobody sees it yet
 //   activate   every server    everybody sees it
 //   discard    every server    forgets what was loaded
+//   stage      every server    answers when this server holds what it owns of one saved parameter, beside the one there is; nobody sees it yet
+//   replace    every server    it takes the place of the one there is
+//   unstage    every server    forgets what was staged
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { type ServerRecord, serverRecordShape } from "../../store/snapshot/checkpoint-manifest.ts";
@@ -41,12 +44,12 @@ export const CUT: CheckpointMessage<Cut, Frozen> = {
   answer: object({ names: list(text), run: text }),
 };
 
-/** `step` left out: the next number, and at least `stepMin`. */
-export type Begin = { readonly step: number | undefined; readonly stepMin: number };
+/** `step` left out: the next number, and at least `stepMin`. `directory` left out: among the job's own checkpoints. */
+export type Begin = { readonly step: number | undefined; readonly stepMin: number; readonly directory: string | undefined };
 export type Begun = { readonly pending: string; readonly step: number };
 export const BEGIN: CheckpointMessage<Begin, Begun> = {
   op: "begin",
-  request: object({ step: optional(count), stepMin: count }),
+  request: object({ step: optional(count), stepMin: count, directory: optional(shortText(NAME_LENGTH_MAX)) }),
   answer: object({ pending: text, step: count }),
 };
 
@@ -98,6 +101,16 @@ export const LOAD: CheckpointMessage<Load, Loaded> = {
 export type Step = { readonly step: number };
 export const ACTIVATE: CheckpointMessage<Step, Nothing> = { op: "activate", request: object({ step: count }), answer: nothing };
 export const DISCARD: CheckpointMessage<Nothing, Nothing> = { op: "discard", request: nothing, answer: nothing };
+
+/** One parameter that was saved by itself. The newest, when `step` is left out. */
+export type Stage = { readonly name: string; readonly directory: string; readonly step: number | undefined };
+export const STAGE: CheckpointMessage<Stage, Step> = {
+  op: "stage",
+  request: object({ name: shortText(NAME_LENGTH_MAX), directory: shortText(NAME_LENGTH_MAX), step: optional(count) }),
+  answer: object({ step: count }),
+};
+export const REPLACE: CheckpointMessage<Step, Nothing> = { op: "replace", request: object({ step: count }), answer: nothing };
+export const UNSTAGE: CheckpointMessage<Nothing, Nothing> = { op: "unstage", request: nothing, answer: nothing };
 
 /** Throws BAD_REQUEST. */
 export function parseBody<T>(check: Check<T>, json: string, what: string): T {

@@ -19,6 +19,7 @@ import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifes
 import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import * as messages from "./checkpoint-messages.ts";
+import { ParameterLoads } from "./parameter-loads.ts";
 import type { ServerPlace } from "./server-place.ts";
 import { restoreServer } from "./server-restore.ts";
 import { ServerSnapshot } from "./server-snapshot.ts";
@@ -61,6 +62,7 @@ type Handler = (body: string, owner: string) => Promise<unknown>;
 export class CheckpointService {
   readonly #options: CheckpointServiceOptions;
   readonly #handlers: ReadonlyMap<string, Handler>;
+  readonly #loads: ParameterLoads;
   #place: ServerPlace | undefined;
   #saving: Saving | undefined;
   #begun: { pending: string; owner: string } | undefined;
@@ -68,6 +70,7 @@ export class CheckpointService {
 
   constructor(options: CheckpointServiceOptions) {
     this.#options = options;
+    this.#loads = new ParameterLoads(options.parameters);
     this.#handlers = new Map(
       [
         handler(messages.SURVEY, () => this.#survey()),
@@ -79,9 +82,13 @@ export class CheckpointService {
         handler(messages.LOAD, ({ step }, owner) => this.load(async () => this.#files.open(step), { step, owner })),
         handler(messages.ACTIVATE, async ({ step }) => this.activate(step)),
         handler(messages.DISCARD, (_, owner) => this.#discard(owner)),
+        handler(messages.STAGE, (request, owner) => this.#stage(request, owner)),
+        handler(messages.REPLACE, async ({ step }, owner) => this.#loads.replace(step, owner)),
+        handler(messages.UNSTAGE, async (_, owner) => this.#loads.unstage(owner)),
       ].map(({ op, handle }) => [op, handle]),
     );
-    options.parameters.onClear = (name) => this.#lose(new WeighbridgeError("UNKNOWN_PARAMETER", `${name} was cleared while it was saved`));
+    options.parameters.onClear = (name) =>
+      this.#lose(new WeighbridgeError("UNKNOWN_PARAMETER", `${name} was cleared or loaded while it was saved`));
     options.parameters.host.arena.onFull = () =>
       this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
   }
@@ -104,6 +111,7 @@ export class CheckpointService {
     if (this.#saving?.owner === owner) this.#lose(gone);
     if (this.#begun?.owner === owner) void this.#removeBegun();
     void this.#discard(owner);
+    this.#loads.unstage(owner);
   }
 
   /** Loads what `open` opens, for `activate` to show it (V3). `step` tells checkpoints apart. */
@@ -147,13 +155,13 @@ export class CheckpointService {
     return { clockMin: parameters.pacer.clockMin, names: parameters.specs.map(({ name }) => name) };
   }
 
-  async #begin({ step, stepMin }: messages.Begin, owner: string): Promise<messages.Begun> {
+  async #begin({ step, stepMin, directory }: messages.Begin, owner: string): Promise<messages.Begun> {
     if (this.#begun !== undefined && this.#begun.owner !== owner) throw busy(this.#begun.owner);
     await this.#removeBegun(); // one of its own that it forgot
     const begun = { pending: "", owner };
     this.#begun = begun;
     try {
-      const made = await this.#files.begin(stepMin, step);
+      const made = await this.#files.begin(stepMin, step, directory);
       begun.pending = made.pending;
       if (this.#begun === begun) return made;
       await this.#remove(made.pending); // it was given up meanwhile
@@ -238,13 +246,13 @@ export class CheckpointService {
     if (this.#begun?.pending !== pending || this.#begun.owner !== owner) throw unknown(pending); // V2
     const { path, warning } = await this.#files.commit(pending, manifest as unknown as CheckpointManifest);
     this.#begun = undefined;
-    return { path, warning: (await this.#keep(keep)) ?? warning };
+    return { path, warning: (await this.#keep(keep, pending)) ?? warning };
   }
 
   /** The checkpoint is complete, whatever becomes of older ones: what goes wrong is returned. */
-  async #keep(keep: number | undefined): Promise<string | undefined> {
+  async #keep(keep: number | undefined, pending: string): Promise<string | undefined> {
     try {
-      if (keep !== undefined) await this.#files.keep(keep);
+      if (keep !== undefined) await this.#files.keep(keep, pending);
       return undefined;
     } catch (thrown) {
       return `older checkpoints were to be removed: ${reasonOf(thrown)}`;
@@ -296,6 +304,11 @@ export class CheckpointService {
       parameters.isRestoring = false;
       throw thrown;
     }
+  }
+
+  async #stage(request: messages.Stage, owner: string): Promise<messages.Step> {
+    const { step, directory } = request;
+    return await this.#loads.stage(async () => this.#files.open(step, directory), request, owner, this.#seat);
   }
 
   /** Forgets what nobody has seen and nobody else wants: another worker may be about to activate it. */

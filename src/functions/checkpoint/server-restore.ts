@@ -61,7 +61,8 @@ function clockSources({ servers, serverCount, state }: CheckpointManifest, place
   return serverCount === place.serverCount ? servers.filter(({ rank }) => rank === place.rank) : servers;
 }
 
-function trainingOf(
+/** What training had made of a parameter. Throws CHECKPOINT_FOREIGN. */
+export function trainingOf(
   record: ParameterRecord,
   { servers, serverCount }: CheckpointManifest,
   place: ServerPlace,

@@ -1,6 +1,6 @@
 // built-in-functions — the PS functions that every server has.
 
-import { checkpointFunction } from "../checkpoint/checkpoint-function.ts";
+import { checkpointFunction, parameterLoad, parameterSave } from "../checkpoint/checkpoint-function.ts";
 import type { PsFunction } from "../ps-function.ts";
 import { cachePush, cachePushSync, cacheSync } from "./cache-functions.ts";
 import { clockAdvance, clockJoin, clockLeave } from "./clock-functions.ts";
@@ -42,7 +42,9 @@ export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   parameterConfigure,
   parameterCreate,
   parameterList,
+  parameterLoad,
   parameterNonFinite,
+  parameterSave,
   partialReducePartners,
   rawRowsClaim,
   rawRowsRead,

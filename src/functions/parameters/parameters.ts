@@ -86,9 +86,29 @@ export class Parameters {
   /** Makes a parameter whose number nobody has. Throws ARENA_FULL. */
   add(spec: ParameterSpec): Parameter {
     const number = parameterNumber(spec.name);
-    const made = spec.kind === "tensor" ? new TensorParameter(this.#host, number, spec) : new TableParameter(this.#host, number, spec);
+    const made = this.#make(number, spec);
     this.#byNumber.set(number, made);
     return made;
+  }
+
+  /** Makes a parameter that nobody finds, to `replace` the one of its name, or to be closed. Throws ARENA_FULL. */
+  beside(spec: ParameterSpec): Parameter {
+    return this.#make(this.#host.nextUnit(), spec); // the pace of the other's reads is none of its business
+  }
+
+  /** Puts one that was made beside in the place of the one of its name. Throws UNKNOWN_PARAMETER, or SPEC_MISMATCH when that was made anew (P1). */
+  replace(made: Parameter): void {
+    const { name } = made.spec;
+    const number = this.#numberOf(name);
+    const differences = specDifferences(this.get(number).spec, made.spec);
+    if (differences.length > 0)
+      throw new WeighbridgeError("SPEC_MISMATCH", `${name} was made anew meanwhile, and described differently: ${differences.join("; ")}`);
+    this.clear(number);
+    this.#byNumber.set(number, made);
+  }
+
+  #make(id: number, spec: ParameterSpec): Parameter {
+    return spec.kind === "tensor" ? new TensorParameter(this.#host, id, spec) : new TableParameter(this.#host, id, spec);
   }
 
   /** Throws UNKNOWN_PARAMETER, or UNSUPPORTED for a table. */

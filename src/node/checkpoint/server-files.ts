@@ -1,65 +1,102 @@
-// server-files — ServerFiles keeps a server's checkpoints in the directory that its configuration names, and in no other: requests name numbers
-// and what `begin` gave, never a path.
+// server-files — ServerFiles keeps a server's checkpoints in the directory that its configuration names, and in no other: requests name numbers,
+// what `begin` gave, and directories below that one, never a path.
+//
+//   <root>/step-000120/                  the job's checkpoints
+//   <root>/models/7/step-000003/         what was saved under the directory "models/7"
+//
+// Invariants:
+//   F1. A name that came over the wire leads nowhere but below the root, and to no file of the job's own checkpoints.
 
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { ParameterRecord } from "../../store/snapshot/parameter-record.ts";
 import type { ShardOwner } from "../../store/snapshot/shard-header.ts";
 import type { CommittedSnapshot, ShardSink, SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import { CheckpointDirectory } from "./checkpoint-directory.ts";
-import { type FileLayer, realFiles } from "./file-layer.ts";
+import { attempt, type FileLayer, realFiles } from "./file-layer.ts";
 import { openCheckpoint } from "./open-checkpoint.ts";
 import { ShardWriter } from "./shard-writer.ts";
 
-const PENDING_NAME = /^step-(\d{6,16})\.pending-[0-9a-f]+$/;
+const PENDING_NAME = /^(?:(.+)\/)?(step-(\d{6,16})\.pending-[0-9a-f]+)$/;
+/** F1. Nothing hidden, and at the top nothing that is a checkpoint's. */
+const DIRECTORY_NAME = /^(?!step-\d|latest(?:\.tmp)?(?:\/|$))[A-Za-z0-9_%-][A-Za-z0-9._%-]*(?:\/[A-Za-z0-9_%-][A-Za-z0-9._%-]*)*$/;
+const DIRECTORY_LENGTH_MAX = 200;
+
+/** What a name that `begin` gave says. */
+type Pending = { readonly directory: string; readonly leaf: string; readonly step: number };
 
 export class ServerFiles implements SnapshotFiles {
-  readonly #directory: CheckpointDirectory;
+  readonly #root: string;
   readonly #layer: FileLayer;
 
   constructor(root: string, layer: FileLayer = realFiles) {
-    this.#directory = new CheckpointDirectory({ root, layer });
+    this.#root = root;
     this.#layer = layer;
   }
 
-  async begin(stepMin = 0, step?: number): Promise<{ readonly step: number; readonly pending: string }> {
-    const newest = (await this.#directory.list()).at(-1)?.step ?? -1;
-    const begun = await this.#directory.begin(step ?? Math.max(stepMin, newest + 1));
-    return { step: begun.step, pending: begun.path.slice(this.#directory.root.length).replace(/^[/\\]+/, "") };
+  async begin(stepMin = 0, step?: number, directory = ""): Promise<{ readonly step: number; readonly pending: string }> {
+    checkDirectory(directory);
+    const place = this.#placeOf(directory);
+    const newest = (await place.list()).at(-1)?.step ?? -1;
+    const begun = await place.begin(step ?? Math.max(stepMin, newest + 1));
+    const leaf = basename(begun.path);
+    return { step: begun.step, pending: directory === "" ? leaf : `${directory}/${leaf}` };
   }
 
   shard(pending: string, owner: ShardOwner, parameters: readonly ParameterRecord[]): ShardSink {
-    return new ShardWriter({ directory: this.#pathOf(pending), owner, parameters, layer: this.#layer });
+    return new ShardWriter({ directory: this.#pathOf(parsed(pending)), owner, parameters, layer: this.#layer });
   }
 
   async commit(pending: string, manifest: CheckpointManifest): Promise<CommittedSnapshot> {
-    const path = this.#pathOf(pending);
-    return await this.#directory.commit({ step: stepOf(pending), path }, manifest);
+    const { directory, step, ...name } = parsed(pending);
+    const committed = await this.#placeOf(directory).commit({ step, path: this.#pathOf({ directory, step, ...name }) }, manifest);
+    await this.#syncAbove(directory);
+    return committed;
   }
 
   async abandon(pending: string): Promise<void> {
-    await this.#directory.abandon({ step: stepOf(pending), path: this.#pathOf(pending) });
+    const name = parsed(pending);
+    await this.#placeOf(name.directory).abandon({ step: name.step, path: this.#pathOf(name) });
   }
 
-  async keep(count: number): Promise<void> {
-    await this.#directory.keep(count);
+  async keep(count: number, pending: string): Promise<void> {
+    await this.#placeOf(parsed(pending).directory).keep(count);
   }
 
-  async open(step?: number): Promise<SnapshotSource> {
-    return await openCheckpoint(this.#directory.root, { step, layer: this.#layer });
+  async open(step?: number, directory = ""): Promise<SnapshotSource> {
+    checkDirectory(directory);
+    return await openCheckpoint(join(this.#root, directory), { step, layer: this.#layer });
   }
 
-  #pathOf(pending: string): string {
-    stepOf(pending);
-    return join(this.#directory.root, pending);
+  #placeOf(directory: string): CheckpointDirectory {
+    return new CheckpointDirectory({ root: join(this.#root, directory), layer: this.#layer });
+  }
+
+  #pathOf({ directory, leaf }: Pending): string {
+    return join(this.#root, directory, leaf);
+  }
+
+  /** Directories that `begin` has made are on the disk with what is in them, or a power failure takes all of it. */
+  async #syncAbove(directory: string): Promise<void> {
+    const names = directory === "" ? [] : directory.split("/");
+    for (let depth = names.length - 1; depth >= 0; depth--) {
+      const path = join(this.#root, ...names.slice(0, depth));
+      await attempt(`cannot sync ${path}`, () => this.#layer.syncDirectory(path));
+    }
   }
 }
 
-/** Throws BAD_REQUEST for what is no name of a pending checkpoint: it came over the wire. */
-function stepOf(pending: string): number {
-  const digits = PENDING_NAME.exec(pending)?.[1];
-  if (digits === undefined)
-    throw new WeighbridgeError("BAD_REQUEST", `${JSON.stringify(pending)} names no checkpoint that is being written`);
-  return Number(digits);
+/** F1. Throws BAD_ARGUMENT. */
+function checkDirectory(directory: string): void {
+  if (directory === "" || (DIRECTORY_NAME.test(directory) && directory.length <= DIRECTORY_LENGTH_MAX)) return;
+  const what = `names of letters, digits and "._%-" with "/" in between, below the servers' own place for checkpoints`;
+  throw new WeighbridgeError("BAD_ARGUMENT", `a directory for files is ${what}, not ${JSON.stringify(directory)}`);
+}
+
+/** F1. Throws BAD_REQUEST for what is no name of a pending checkpoint: it came over the wire. */
+function parsed(pending: string): Pending {
+  const [, directory = "", leaf, digits] = PENDING_NAME.exec(pending) ?? [];
+  if (leaf !== undefined && (directory === "" || DIRECTORY_NAME.test(directory))) return { directory, leaf, step: Number(digits) };
+  throw new WeighbridgeError("BAD_REQUEST", `${JSON.stringify(pending)} names no checkpoint that is being written`);
 }

@@ -1,5 +1,6 @@
 // snapshot-files — what a server asks of whoever keeps checkpoints: where shards are written and read. An interface, because files are Node's
-// business (node/checkpoint) and servers know none. No request says a path: a checkpoint has a number, and lies where the server was told.
+// business (node/checkpoint) and servers know none. No request says a path: a checkpoint has a number, and lies where the server was told. What is
+// saved apart from the job's checkpoints (one parameter, Hetu's ParamSave) has a directory of its own below that place, and a number in it.
 
 import type { CheckpointManifest, ShardFileRecord } from "./checkpoint-manifest.ts";
 import type { ParameterRecord } from "./parameter-record.ts";
@@ -35,14 +36,21 @@ export type SnapshotSource = {
 export type CommittedSnapshot = { readonly path: string; readonly warning: string | undefined };
 
 export interface SnapshotFiles {
-  /** Makes the place for a new checkpoint, newer than all: of this step, or of the next number above it. Returns its number and a name for it. */
-  begin(stepMin: number | undefined, step: number | undefined): Promise<{ readonly step: number; readonly pending: string }>;
+  /**
+   * Makes the place for a new checkpoint, newer than all beside it: of this step, or of the next number above it. Returns its number and a name for it.
+   * Throws BAD_ARGUMENT for a directory that is none, or not below the place.
+   */
+  begin(
+    stepMin: number | undefined,
+    step: number | undefined,
+    directory?: string,
+  ): Promise<{ readonly step: number; readonly pending: string }>;
   /** Throws BAD_REQUEST for a name that `begin` gives nobody. */
   shard(pending: string, owner: ShardOwner, parameters: readonly ParameterRecord[]): ShardSink;
   commit(pending: string, manifest: CheckpointManifest): Promise<CommittedSnapshot>;
   abandon(pending: string): Promise<void>;
-  /** Removes all but the newest `count`. */
-  keep(count: number): Promise<void>;
-  /** The checkpoint of this step, or the newest. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO. */
-  open(step?: number): Promise<SnapshotSource>;
+  /** Removes all but the newest `count`, of those beside the one that was begun under this name. */
+  keep(count: number, pending: string): Promise<void>;
+  /** The checkpoint of this step, or the newest. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and BAD_ARGUMENT as `begin`. */
+  open(step?: number, directory?: string): Promise<SnapshotSource>;
 }

@@ -1,0 +1,56 @@
+// parameter-files — ParameterFiles saves and loads single parameters, apart from the checkpoints of the job: what Hetu calls ParamSave and ParamLoad. The servers write
+// and read (functions/checkpoint); this says where, and one after the other.
+//
+//   <the servers' place for checkpoints>/<directory>/<the parameter's name>/step-000003/     what was saved last, a checkpoint of one parameter
+//
+// Invariants:
+//   F1. One name, one place: two parameters never share one, whatever letters they have.
+//   F2. What was saved before stays until what is saved now is whole.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { hashText } from "../keys/hash-text.ts";
+import { type CheckpointServers, loadParameter, takeCheckpoint } from "./checkpoint.ts";
+
+/** Longer names are cut, and told apart by what the whole name hashes to: no two parameters of a server share that. */
+const FILE_NAME_LENGTH_MAX = 80;
+
+export class ParameterFiles {
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** Throws BAD_ARGUMENT for a directory that is none, and what `takeCheckpoint` throws. */
+  async save(servers: CheckpointServers, parameter: string, directory: string): Promise<void> {
+    const place = `${checked(directory)}/${fileNameOf(parameter)}`;
+    const createdAt = new Date().toISOString();
+    await this.#inTurn(() => takeCheckpoint(servers, { parameter, directory: place, keep: 1, createdAt }));
+  }
+
+  /** Throws BAD_ARGUMENT as `save`, and what `loadParameter` throws. */
+  async load(servers: CheckpointServers, parameter: string, directory: string): Promise<void> {
+    const place = `${checked(directory)}/${fileNameOf(parameter)}`;
+    await this.#inTurn(() => loadParameter(servers, { parameter, directory: place }));
+  }
+
+  /** Servers take one save of a worker at a time. */
+  async #inTurn<T>(operation: () => Promise<T>): Promise<T> {
+    const turn = this.#last.then(operation);
+    this.#last = turn.catch(() => {}); // its caller is told
+    return await turn;
+  }
+}
+
+function checked(directory: string): string {
+  if (typeof directory === "string" && directory !== "") return directory;
+  throw new WeighbridgeError("BAD_ARGUMENT", `a directory below the servers' place for checkpoints has a name, not ${String(directory)}`);
+}
+
+/** F1 */
+function fileNameOf(parameter: string): string {
+  const escaped = [...new TextEncoder().encode(parameter)].map((byte) => letterOf(byte)).join("");
+  if (escaped.length <= FILE_NAME_LENGTH_MAX && parameter.isWellFormed()) return escaped;
+  return `${escaped.slice(0, FILE_NAME_LENGTH_MAX)}.${hashText(parameter).toString(16)}`;
+}
+
+function letterOf(byte: number): string {
+  const letter = String.fromCharCode(byte);
+  return /[A-Za-z0-9_-]/.test(letter) ? letter : `%${byte.toString(16).padStart(2, "0")}`;
+}
