@@ -5,7 +5,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import type { Embedding } from "../api/embedding.ts";
 import type { Session } from "../api/session.ts";
+import type { Tensor } from "../api/tensor.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../functions/ps-function.ts";
 import { EmbeddedCluster } from "./connect.ts";
@@ -273,6 +275,39 @@ test("what was not finite is counted, whatever became of it: refused here or on 
     assert.deepEqual(await rows.nonFinite(), counts);
     assert.deepEqual([...(await rows.pull([5]))], values);
   }
+});
+
+for (const [nonFinite, counts, values] of [
+  ["refuse", { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 }, [0, 0]],
+  ["skip", { refusedPushes: 0, skippedPushes: 1, zeroedElements: 0 }, [0, 0]],
+  ["zero", { refusedPushes: 0, skippedPushes: 0, zeroedElements: 1 }, [0, 2]],
+] as const) {
+  test(`under BSP a sum that is more than a float holds is not stored, and counted (${nonFinite})`, async () => {
+    await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+    const large = Float32Array.of(3e38, 1);
+    const options = { consistency: "bsp", optimizer: { type: "sum", nonFinite } } as const;
+    const tensors = await Promise.all(cluster.sessions.map((session) => session.tensor("tensor", { shape: [2], ...options })));
+    const tables = await Promise.all(cluster.sessions.map((session) => session.embedding("table", { dim: 2, ...options })));
+    await Promise.all(tensors.map((tensor) => tensor.push(large)));
+    await Promise.all(tables.map((table) => table.push([7], large)));
+    for (const session of cluster.sessions) session.clock();
+    const [tensor, table] = [tensors[0] as Tensor, tables[0] as Embedding];
+    assert.deepEqual([...(await tensor.pull())], values);
+    assert.deepEqual([...(await table.pull([7]))], values);
+    assert.deepEqual(await tensor.nonFinite(), counts);
+    assert.deepEqual(await table.nonFinite(), counts);
+  });
+}
+
+test("one worker's two pushes of a clock that are too much together are not stored either", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const tensor = await cluster.session.tensor("tensor", { shape: [2], consistency: "bsp" });
+  for (let i = 0; i < 2; i++) await tensor.push(Float32Array.of(3e38, 1));
+  cluster.session.clock();
+  assert.deepEqual([...(await tensor.pull())], [0, 0]);
+  await tensor.push(Float32Array.of(3e38, 1)); // alone it is fine
+  cluster.session.clock();
+  assert.deepEqual([...(await tensor.pull())], [Math.fround(3e38), 1]);
 });
 
 test("a NaN anywhere in a gradient is found before any server has a part of it", async () => {

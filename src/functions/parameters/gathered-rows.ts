@@ -21,7 +21,13 @@ const KEY_BYTES = 8;
 const INDEX_BYTES = 4;
 
 /** All gradients of one clock, summed by key. */
-export type RowsRound = { readonly gradients: number; readonly gradientScale: number; readonly clock: number };
+export type RowsRound = {
+  readonly gradients: number;
+  readonly gradientScale: number;
+  readonly clock: number;
+  /** Whether a key was named more than once. */
+  readonly isSum: boolean;
+};
 
 /** What gathered rows are applied to. */
 type RoundTarget = {
@@ -195,7 +201,8 @@ export class GatheredRows implements GatheredUpdate {
     if (uniqueCount < keyCount) duplicates.sumDuplicates(gradients, keyCount, width, indexes, 0, 0, gradients);
     const gradientScale = reduce === "mean" ? 1 / contributions.length : 1;
     this.#memory.releaseList();
-    this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#memory.clock });
+    const isSum = uniqueCount < keyCount;
+    this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#memory.clock, isSum });
     for (const one of gathered) one.free();
   }
 

@@ -298,8 +298,9 @@ export class TableParameter {
     this.#link?.close();
   }
 
-  /** A round, summed: one step. */
-  applyRound(keys: number, keyCount: number, { gradients, gradientScale, clock }: RowsRound): void {
+  /** A round, summed: one step. A sum that is not finite is none. */
+  applyRound(keys: number, keyCount: number, { gradients, gradientScale, clock, isSum }: RowsRound): void {
+    if (isSum && !this.#updater.admitSum(gradients, keyCount * this.spec.width)) return;
     this.#step++;
     this.#apply(keys, keyCount, { gradients, gradientScale, scheduleStep: clock });
   }

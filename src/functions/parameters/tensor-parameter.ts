@@ -223,6 +223,7 @@ export class TensorParameter {
     const known = pacer.gathered(stamp);
     if (known instanceof GatheredBlock) {
       kernels.axpy(known.address, gradients.byteOffset, scale, gradients.length);
+      known.isSum = true;
       return;
     }
     pacer.checkRoom(stamp, byteCount);
@@ -234,6 +235,13 @@ export class TensorParameter {
       kernels.axpy(address, gradients.byteOffset, scale, gradients.length);
     }
     pacer.gather(stamp, new GatheredBlock(this, this.#host, { block, clock, address, byteCount }), byteCount);
+  }
+
+  /** A round: one step, with a gradient whose memory is given away. A sum that is not finite is none. */
+  applyRound(block: number, update: BlockUpdate, isSum: boolean): void {
+    const floatCount = this.store.shape.floatsOf(block);
+    if (!isSum || this.#updater.admitSum(update.gradients, floatCount)) this.store.updateOwned(block, update);
+    else this.#host.arena.release(update.gradients, floatCount * FLOAT_BYTES);
   }
 
   #unitOf(block: number): number {
@@ -280,6 +288,8 @@ function updateOf({ life, clock, gradients, scale }: BlockPush): BlockUpdate {
 /** One worker's gradient for a block, at one clock. */
 class GatheredBlock implements GatheredUpdate {
   readonly address: number;
+  /** Whether more than one push went into it. */
+  isSum = false;
   readonly #tensor: TensorParameter;
   readonly #host: ParameterHost;
   readonly #block: number;
@@ -304,7 +314,8 @@ class GatheredBlock implements GatheredUpdate {
       handle.free();
     }
     const gradientScale = this.#tensor.spec.reduce === "mean" ? 1 / contributions.length : 1;
-    this.#tensor.store.updateOwned(this.#block, { gradients: this.address, gradientScale, scheduleStep: this.#clock, workerRank: 0 });
+    const update = { gradients: this.address, gradientScale, scheduleStep: this.#clock, workerRank: 0 };
+    this.#tensor.applyRound(this.#block, update, this.isSum || contributions.length > 1);
   }
 
   free(): void {

@@ -8,7 +8,7 @@
 //   P3. The updater owns the spans of the hyper-parameters and of Adam's powers until `close`.
 
 import { assert } from "../../base/assert.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { BETA_POWERS_BYTES, writeBetaPowers } from "../../kernel/beta-powers.ts";
 import {
@@ -139,6 +139,19 @@ export class Updater {
     this.counts.refusedPushes++;
     const value = this.#arena.floats[gradients / FLOAT_BYTES + index]!;
     throw new WeighbridgeError("NOT_FINITE", `element ${index} of ${floatCount} pushed is ${value}: expected finite numbers`);
+  }
+
+  /**
+   * As `admit`, for the sum of a clock: each of its gradients was admitted, and together they may still be more than a float holds. Nobody is there to be told, so that
+   * "refuse" leaves it out and counts it, as "skip" does.
+   */
+  admitSum(gradients: number, floatCount: number): boolean {
+    try {
+      return this.admit(gradients, floatCount);
+    } catch (thrown) {
+      if (isWeighbridgeError(thrown, "NOT_FINITE")) return false;
+      throw thrown;
+    }
   }
 
   /** Updates table rows; `rows` lists the addresses of their first values. */
