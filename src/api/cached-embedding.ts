@@ -4,7 +4,7 @@
 import type { WaitOptions } from "../base/deferred.ts";
 import type { CacheStatistics } from "../worker/cache/cache-statistics.ts";
 import type { RowCache } from "../worker/cache/row-cache.ts";
-import type { KeyList } from "../worker/key-lists.ts";
+import { type KeyList, listLength } from "../worker/key-lists.ts";
 import type { ParameterControl } from "./parameter-control.ts";
 import type { CallOptions } from "./tensor.ts";
 
@@ -29,7 +29,7 @@ export class CachedEmbedding {
    * are missing, and none of those made through this cache.
    */
   async lookup(keys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
-    const values = into ?? new Float32Array(keys.length * this.dim);
+    const values = into ?? new Float32Array(listLength(keys, this.name) * this.dim);
     await this.#cache.lookup(keys, values, this.#call(options));
     return values;
   }

@@ -11,11 +11,13 @@
 //       must not take the place of a checkpoint that is whole. A parameter that is just being made is left out: it is in the next one.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import * as messages from "../functions/checkpoint/checkpoint-messages.ts";
 import { PART_COUNT } from "../keys/placement.ts";
 import type { CheckpointManifest } from "../store/snapshot/checkpoint-manifest.ts";
 import type { JsonObject } from "../store/snapshot/json-value.ts";
 import type { ParameterRecord } from "../store/snapshot/parameter-record.ts";
+import { checkOptions } from "./known-options.ts";
 
 /** The way to the servers' checkpoint services. */
 export type CheckpointServers = {
@@ -57,6 +59,19 @@ const JOB_DEFAULT = "weighbridge";
 const COMMITTER = 0;
 /** How many clocks ahead of the slowest somebody without a clock looks, before it gives up. */
 const AHEAD_MAX = 1000;
+
+/** What is wrong about them is said before the servers stop for a cut. Throws BAD_ARGUMENT. */
+export function checkCheckpointOptions(options: CheckpointOptions): void {
+  checkOptions(options, ["step", "clock", "job", "note", "keep", "onCut"], "the options of a checkpoint");
+  checkStep("step", options.step);
+  checkStep("keep", options.keep);
+}
+
+/** A whole number from 0 up, or nothing. Throws BAD_ARGUMENT. */
+export function checkStep(what: string, step: number | undefined): void {
+  if (step === undefined || (Number.isSafeInteger(step) && step >= 0)) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `${what} is a whole number from 0 up, not ${showValue(step)}`);
+}
 
 /** Throws what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO, ARENA_FULL, UNSUPPORTED without a place for it. */
 export async function takeCheckpoint(

@@ -6,6 +6,7 @@
 //   "asp"           updates count when they arrive; reads take what is there
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 
 export type Consistency =
   | "bsp"
@@ -33,6 +34,6 @@ export function engineConsistency(consistency: Consistency): EngineConsistency {
   }
   throw new WeighbridgeError(
     "BAD_ARGUMENT",
-    `consistency is "bsp", "asp", { bsp: true, reduce: "sum" | "mean" }, { ssp: clocks } or { delay: clocks }, not ${JSON.stringify(consistency)}`,
+    `consistency is "bsp", "asp", { bsp: true, reduce: "sum" | "mean" }, { ssp: clocks } or { delay: clocks }, not ${showValue(consistency)}`,
   );
 }

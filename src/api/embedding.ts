@@ -7,10 +7,11 @@ import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import { type CacheOptions, RowCache } from "../worker/cache/row-cache.ts";
-import type { KeyList } from "../worker/key-lists.ts";
+import { type KeyList, listLength } from "../worker/key-lists.ts";
 import { RawRows } from "../worker/raw-rows.ts";
 import type { KeysAndGradients, TableClient } from "../worker/table-client.ts";
 import { CachedEmbedding } from "./cached-embedding.ts";
+import { checkOptions } from "./known-options.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 import type { CallOptions, ReadOptions } from "./tensor.ts";
 
@@ -44,7 +45,7 @@ export class Embedding {
   /** The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
   async pull(keys: KeyList, into?: Float32Array, options: ReadOptions = {}): Promise<Float32Array> {
     const { clocksAhead = 0, ...call } = options;
-    const values = into ?? new Float32Array(keys.length * this.dim);
+    const values = into ?? new Float32Array(listLength(keys, this.name) * this.dim);
     await this.#client.pull(keys, values, { ...call, clock: this.#control.clockAhead(clocksAhead) });
     return values;
   }
@@ -52,7 +53,7 @@ export class Embedding {
   /** A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip. */
   async pushPull(push: KeysAndGradients, pullKeys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
     const scale = this.#control.gradientScale(push.gradients);
-    const values = into ?? new Float32Array(pullKeys.length * this.dim);
+    const values = into ?? new Float32Array(listLength(pullKeys, this.name) * this.dim);
     await this.#client.pushPull(push, pullKeys, values, { ...options, clock: this.#control.clock, scale });
     return values;
   }
@@ -63,6 +64,7 @@ export class Embedding {
    * min and max.
    */
   cached(options: CacheOptions): CachedEmbedding {
+    checkOptions(options, ["rows", "policy", "pullBound", "pushBound"], `the options of a cache of ${this.name}`);
     const { versions, updates, staleness, optimizer } = this.#spec;
     if (!versions) throw new WeighbridgeError("UNSUPPORTED", `${this.name} counts no versions of its rows: create it with versions: true`);
     if (updates !== "async" || staleness !== undefined)

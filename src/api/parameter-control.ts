@@ -3,9 +3,10 @@
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { parameterClear, parameterConfigure, parameterNonFinite } from "../functions/parameters/parameter-functions.ts";
+import { badField } from "../store/bad-field.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
-import type { ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
+import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { CallSubject } from "../worker/call-subject.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
@@ -85,8 +86,15 @@ export class ParameterControl {
   async configure(settings: ParameterSettings, wait: WaitOptions): Promise<void> {
     const { functions, parameter } = this.#options;
     checkOptions(settings, ["learningRate", "schedule", "staleness"], `the settings of ${this.#options.spec.name}`);
-    const { staleness, ...rest } = settings;
-    const body = { ...rest, ...(staleness === undefined ? {} : { staleness: staleness === Infinity ? "any" : staleness }) };
+    const { learningRate, schedule, staleness } = settings;
+    if (!(learningRate === undefined || Number.isFinite(learningRate))) throw badField("learningRate", "a finite number", learningRate);
+    if (!(staleness === undefined || staleness === Infinity || (Number.isSafeInteger(staleness) && staleness >= 0)))
+      throw badField("staleness", "a whole number of clocks, or Infinity", staleness);
+    const body = {
+      learningRate,
+      schedule: schedule === undefined ? undefined : resolveSchedule(schedule, "schedule"),
+      staleness: staleness === Infinity ? "any" : staleness,
+    };
     await functions.callAll(
       parameterConfigure,
       { parameter, settings: JSON.stringify(body) },

@@ -1,6 +1,7 @@
 // parameter-options — what a user says of a tensor or an embedding, checked, and made the spec that all nodes share. Sends nothing.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import type { TableSpec, TensorSpec } from "../store/parameter-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
@@ -34,23 +35,35 @@ const COMMON_OPTIONS: readonly string[] = ["init", "optimizer", "consistency", "
 
 /** Throws BAD_ARGUMENT. */
 export function tensorSpec(name: string, options: TensorOptions): TensorSpec {
+  checkName(name);
   checkOptions(options, ["shape", ...COMMON_OPTIONS], `the options of tensor ${name}`);
   const { shape } = options;
   if (!Array.isArray(shape)) throw new WeighbridgeError("BAD_ARGUMENT", `tensor ${name} needs a shape: a list of whole numbers`);
+  const wrong = shape.findIndex((size: unknown) => !Number.isSafeInteger(size));
+  if (wrong >= 0) throw new WeighbridgeError("BAD_ARGUMENT", `tensor ${name} has a shape of whole numbers, not ${showValue(shape)}`);
   return { kind: "tensor", name, shape, ...commonSpec(options, "tensor") };
 }
 
 /** Throws BAD_ARGUMENT. */
 export function embeddingSpec(name: string, options: EmbeddingOptions): TableSpec {
+  checkName(name);
   checkOptions(options, ["dim", "rows", "versions", ...COMMON_OPTIONS], `the options of embedding ${name}`);
   const { dim, rows, versions = false } = options;
   if (!(Number.isSafeInteger(dim) && dim >= 1)) {
     throw new WeighbridgeError(
       "BAD_ARGUMENT",
-      `embedding ${name} needs a dim, the elements of a row: a whole number from 1 up, not ${dim}`,
+      `embedding ${name} needs a dim, the elements of a row: a whole number from 1 up, not ${showValue(dim)}`,
     );
   }
+  if (!(rows === undefined || (Number.isSafeInteger(rows) && rows >= 1)))
+    throw new WeighbridgeError("BAD_ARGUMENT", `embedding ${name}: rows is a whole number from 1 up, or left out, not ${showValue(rows)}`);
+  if (typeof versions !== "boolean")
+    throw new WeighbridgeError("BAD_ARGUMENT", `embedding ${name}: versions is true or false, not ${showValue(versions)}`);
   return { kind: "table", name, width: dim, rows, versions, ...commonSpec(options, "table") };
+}
+
+function checkName(name: string): void {
+  if (typeof name !== "string") throw new WeighbridgeError("BAD_ARGUMENT", `a parameter's name is a string, not ${showValue(name)}`);
 }
 
 function commonSpec(options: CommonOptions, kind: "tensor" | "table"): Omit<TensorSpec, "kind" | "name" | "shape"> {

@@ -11,6 +11,7 @@ import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { showValue } from "../base/show-value.ts";
 import { type CheckpointFunction, checkpointFunction, parameterLoad, parameterSave } from "../functions/checkpoint/checkpoint-function.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../functions/parameters/clock-functions.ts";
 import { parameterCreate, parameterList } from "../functions/parameters/parameter-functions.ts";
@@ -38,6 +39,8 @@ import type { CachedEmbedding } from "./cached-embedding.ts";
 import {
   type CheckpointOptions,
   type CheckpointServers,
+  checkCheckpointOptions,
+  checkStep,
   type RestoredCheckpoint,
   restoreCheckpoint,
   type TakenCheckpoint,
@@ -229,8 +232,12 @@ export class Session {
    */
   async checkpoint(options: CheckpointOptions = {}, wait: WaitOptions = {}): Promise<TakenCheckpoint> {
     const { clock = this.#clock } = options;
+    checkCheckpointOptions(options);
     if (!(Number.isSafeInteger(clock) && clock >= this.#clock)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `a checkpoint at clock ${clock}: this worker has finished ${this.#clock} already`);
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `a checkpoint at clock ${showValue(clock)}: this worker has finished ${this.#clock} already`,
+      );
     }
     if (this.#isSaving) {
       throw new WeighbridgeError("QUEUE_FULL", "this worker is taking a checkpoint; there is one at a time", { retryable: true });
@@ -265,6 +272,7 @@ export class Session {
    * to its clock. Every worker of the cluster calls it. Rejects with CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, which name the file.
    */
   async restore({ step }: { readonly step?: number } = {}, wait: WaitOptions = {}): Promise<RestoredCheckpoint> {
+    checkStep("step", step);
     const restored = await restoreCheckpoint(this.#checkpointServers(wait), step);
     this.#clock = Math.max(this.#clock, restored.clock);
     return restored;
@@ -385,12 +393,16 @@ export class Session {
   }
 
   #serverOf(target: FunctionTarget): number {
-    if ("server" in target) {
+    if (typeof target === "object" && target !== null && "server" in target) {
       const { server } = target;
       if (Number.isInteger(server) && server >= 0 && server < this.serverCount) return server;
-      throw new WeighbridgeError("NO_ROUTE", `there are servers 0 to ${this.serverCount - 1}, and no server ${server}`);
+      throw new WeighbridgeError("NO_ROUTE", `there are servers 0 to ${this.serverCount - 1}, and no server ${showValue(server)}`);
     }
-    const { key } = target;
+    const key: unknown = target?.key;
+    if (typeof key !== "bigint" || BigInt.asUintN(64, key) !== key) {
+      const what = "{ server: its number } or { key: a bigint from 0 to 2^64 - 1 }";
+      throw new WeighbridgeError("BAD_ARGUMENT", `a function is called at ${what}, not ${showValue(target)}`);
+    }
     return this.#placement.ownerOf(partOf(Number(key & 0xffff_ffffn), Number((key >> 32n) & 0xffff_ffffn)));
   }
 }

@@ -4,6 +4,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import type { TensorSpec } from "../store/parameter-spec.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { RowList } from "../worker/block-rows.ts";
+import { listLength } from "../worker/key-lists.ts";
 import type { RowsAndGradients, TensorClient } from "../worker/tensor-client.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 
@@ -80,7 +81,7 @@ export class Tensor {
 
   /** Some rows, in the order of the list. Throws OUT_OF_RANGE. */
   async pullRows(rows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
-    const values = into ?? new Float32Array(rows.length * this.#client.shape.width);
+    const values = into ?? new Float32Array(listLength(rows, this.name) * this.#client.shape.width);
     await this.#client.pullRows(rows, values, { ...options, clock: this.#control.clock });
     return values;
   }
@@ -100,7 +101,7 @@ export class Tensor {
   /** A push of some rows, and other rows as they are right after that, block by block in one round trip. Throws OUT_OF_RANGE. */
   async pushPullRows(push: RowsAndGradients, pullRows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
     const scale = this.#control.gradientScale(push.gradients);
-    const values = into ?? new Float32Array(pullRows.length * this.#client.shape.width);
+    const values = into ?? new Float32Array(listLength(pullRows, this.name) * this.#client.shape.width);
     await this.#client.pushPullRows(push, pullRows, values, { ...options, clock: this.#control.clock, scale });
     return values;
   }

@@ -2,6 +2,7 @@
 
 import type { Clock } from "./clock.ts";
 import { WeighbridgeError } from "./errors.ts";
+import { showValue } from "./show-value.ts";
 
 export class Deferred<T> {
   readonly promise: Promise<T>;
@@ -24,13 +25,21 @@ export type WaitOptions = {
   readonly signal?: AbortSignal | undefined;
 };
 
+/** For who sends something before it waits: what is wrong about the wait is said before. Throws BAD_ARGUMENT. */
+export function checkWait({ deadlineMs, signal }: WaitOptions): void {
+  if (deadlineMs !== undefined && !(typeof deadlineMs === "number" && deadlineMs >= 0))
+    throw new WeighbridgeError("BAD_ARGUMENT", `a deadline of ${showValue(deadlineMs)} ms`);
+  if (signal !== undefined && typeof signal?.addEventListener !== "function")
+    throw new WeighbridgeError("BAD_ARGUMENT", `a signal is an AbortSignal, not ${showValue(signal)}`);
+}
+
 /**
  * Waits for `promise`; rejects with DEADLINE or ABORTED first if those come first, and with BAD_ARGUMENT for a deadline that is no time.
  * `what` completes "waiting for …".
  */
 export async function waitFor<T>(promise: Promise<T>, what: string, clock: Clock, options: WaitOptions = {}): Promise<T> {
   const { deadlineMs, signal } = options;
-  if (deadlineMs !== undefined && !(deadlineMs >= 0)) throw new WeighbridgeError("BAD_ARGUMENT", `a deadline of ${deadlineMs} ms`);
+  checkWait(options);
   if (signal?.aborted) throw aborted(what, signal);
   if (deadlineMs === undefined && signal === undefined) return await promise;
   const early = new Deferred<never>();

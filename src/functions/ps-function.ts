@@ -13,6 +13,7 @@
 //   P2. One that only reads may run again when its answer was lost.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import { hashText } from "../keys/hash-text.ts";
 import { type Fields, type FieldValues, FunctionSchema } from "../wire/function-schema.ts";
 import type { FunctionContext } from "./function-context.ts";
@@ -59,12 +60,14 @@ const NAME_PATTERN = /^[A-Za-z][A-Za-z0-9._/-]{0,127}$/;
 /** Throws BAD_ARGUMENT for a name or a field type that cannot be. */
 export function psFunction<const Q extends Fields, const R extends Fields>(options: PsFunctionOptions<Q, R>): PsFunction<Q, R> {
   const { name, reads = false, inPlace = false, handler, again } = options;
-  if (!NAME_PATTERN.test(name)) {
+  if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
     throw new WeighbridgeError(
       "BAD_ARGUMENT",
-      `a function's name begins with a letter and has up to 128 letters, digits, ".", "_", "/" and "-"; ${JSON.stringify(name)} does not`,
+      `a function's name begins with a letter and has up to 128 letters, digits, ".", "_", "/" and "-"; ${showValue(name)} does not`,
     );
   }
+  if (typeof handler !== "function")
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a handler is a function, not ${showValue(handler)}`);
   const request = new FunctionSchema(options.request, `the request of ${name}`);
   const response = new FunctionSchema(options.response, `the response of ${name}`);
   const signature = `${name}${request.signature} → ${response.signature}`;

@@ -33,6 +33,8 @@ export type PostofficeOptions = {
   readonly heartbeatIntervalMs?: number;
   readonly heartbeatTimeoutMs?: number;
   readonly startTimeoutMs?: number;
+  /** Gives the start up; a node that has started goes on. */
+  readonly signal?: AbortSignal | undefined;
   readonly resendTimeoutMs?: number;
   /** How long a wait for a request lasts when its caller sets no deadline; left out, as long as the request. */
   readonly requestTimeoutMs?: number | undefined;

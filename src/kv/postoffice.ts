@@ -83,11 +83,9 @@ export class Postoffice {
     checkCount("serverCount", options.serverCount);
     checkCount("workerCount", options.workerCount);
     const office = new Postoffice(options);
+    const { clock, signal } = options;
     try {
-      if (options.role === "scheduler") await office.#startScheduler();
-      else await office.#join();
-      const { startBarrier = true } = options;
-      if (startBarrier && !office.isRecovery) await office.barrier(0, Group.ALL);
+      await waitFor(office.#start(), "the start of the cluster", clock, { signal });
     } catch (thrown) {
       await office.#closeAll();
       throw office.#failure ?? thrown;
@@ -238,6 +236,13 @@ export class Postoffice {
       throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} is of this node's own role; those are not connected`);
     if (entry !== undefined && entry.state !== "alive") throw goneError(node, entry.state);
     return this.#peer.channel(node) ?? this.#peer.expect(node, entry?.incarnation ?? 0);
+  }
+
+  async #start(): Promise<void> {
+    const { role, startBarrier = true } = this.#options;
+    if (role === "scheduler") await this.#startScheduler();
+    else await this.#join();
+    if (startBarrier && !this.isRecovery) await this.barrier(0, Group.ALL);
   }
 
   async #startScheduler(): Promise<void> {

@@ -5,7 +5,8 @@ import { checkOptions } from "../api/known-options.ts";
 import { Session } from "../api/session.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
-import type { PsFunction } from "../functions/ps-function.ts";
+import { showValue } from "../base/show-value.ts";
+import { isPsFunction, type PsFunction } from "../functions/ps-function.ts";
 import { Postoffice } from "../kv/postoffice.ts";
 import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
@@ -70,10 +71,15 @@ export class EmbeddedCluster {
       "the options of a cluster inside the process",
     );
     const { servers = 1, workers = 1, functions = [], arenaBytesMax } = options;
+    checkCount("servers", servers, 1);
+    checkCount("workers", workers, 0);
+    if (!(Array.isArray(functions) && functions.every(isPsFunction)))
+      throw new WeighbridgeError("BAD_ARGUMENT", "functions are a list of what psFunction() makes");
     const { checkpointFiles } = options;
     const checkpoints = { ...checkpointOptions(options), ...(checkpointFiles === undefined ? {} : { checkpointFiles }) };
     const hub = new MemoryHub();
     const clock = realClock();
+    const giveUp = new AbortController();
     const node = (role: Role, rank: number, rest: Partial<PostofficeOptions> = {}): Promise<Postoffice> =>
       Postoffice.start({
         role,
@@ -87,16 +93,18 @@ export class EmbeddedCluster {
         jobId: randomUUID(),
         incarnation: Date.now(),
         compression: zstd(),
+        signal: giveUp.signal,
         ...rest,
       });
     const range = (count: number): number[] => Array.from({ length: count }, (_, rank) => rank);
-    const offices = await Promise.all([
+    const starting = [
       node("scheduler", 0),
       ...range(servers).map((rank) =>
         node("server", rank, { listenAddress: `memory://server-${rank}`, functions, arenaBytesMax, ...checkpoints }),
       ),
       ...range(workers).map((rank) => node("worker", rank, { meshAddress: `memory://worker-${rank}` })),
-    ]);
+    ];
+    const offices = await allOrNone(starting, giveUp);
     for (const office of offices) if (!office.isWorker) office.finalize().catch(() => {}); // they stay until the last worker has closed
     const sessions = await Promise.all(offices.filter(({ isWorker }) => isWorker).map((office) => Session.open(office)));
     return new EmbeddedCluster(offices, sessions);
@@ -116,4 +124,23 @@ export class EmbeddedCluster {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+/** When one does not start, the others wait for it in vain: they give up, and those that have started are closed. Throws what the first one threw. */
+async function allOrNone(starting: readonly Promise<Postoffice>[], giveUp: AbortController): Promise<readonly Postoffice[]> {
+  try {
+    return await Promise.all(starting);
+  } catch (thrown) {
+    giveUp.abort();
+    for (const outcome of await Promise.allSettled(starting)) if (outcome.status === "fulfilled") await outcome.value.close();
+    throw thrown;
+  }
+}
+
+function checkCount(what: string, count: number, countMin: number): void {
+  if (Number.isSafeInteger(count) && count >= countMin) return;
+  throw new WeighbridgeError(
+    "BAD_ARGUMENT",
+    `a cluster inside the process has a whole number of ${what} from ${countMin} up, not ${showValue(count)}`,
+  );
 }

@@ -4,9 +4,11 @@ import type { Session } from "../api/session.ts";
 import type { CallOptions } from "../api/tensor.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import { dataPull, dataPush } from "../functions/parameters/data-functions.ts";
 import { hashText } from "../keys/hash-text.ts";
 import { allEnded } from "../worker/function-client.ts";
+import { listLength } from "../worker/key-lists.ts";
 
 /** Indexes of data: whole numbers, as bigint up to 2^64 - 1. */
 export type IndexList = BigUint64Array | readonly (number | bigint)[];
@@ -117,6 +119,9 @@ function namesOf(
 /** Where each array begins in `values`, and at the end where they all end. */
 function startsOf(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>): Float64Array {
   if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", "the values of data must be a Float32Array");
+  listLength(indexes, "data");
+  if (!Array.isArray(lengths) && !ArrayBuffer.isView(lengths))
+    throw new WeighbridgeError("BAD_ARGUMENT", `the lengths of data are a list of whole numbers, not ${showValue(lengths)}`);
   const starts = new Float64Array(lengths.length + 1);
   for (let i = 0; i < lengths.length; i++) {
     const length = lengths[i] as number;
@@ -130,7 +135,7 @@ function startsOf(indexes: IndexList, values: Float32Array, lengths: ArrayLike<n
   }
   for (const index of indexes) {
     if (typeof index === "bigint" ? BigInt.asUintN(64, index) === index : Number.isSafeInteger(index) && index >= 0) continue;
-    throw new WeighbridgeError("BAD_ARGUMENT", `indexes of data are whole numbers from 0 to 2^64 - 1, not ${String(index)}`);
+    throw new WeighbridgeError("BAD_ARGUMENT", `indexes of data are whole numbers from 0 to 2^64 - 1, not ${showValue(index)}`);
   }
   return starts;
 }

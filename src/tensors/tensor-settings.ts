@@ -7,7 +7,9 @@
 //
 // Arguments that are left out have the defaults of Hetu's Python classes.
 
+import { checkOptions } from "../api/known-options.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 
@@ -37,6 +39,8 @@ export type TensorSettings = {
   readonly opt?: OptType | OptimizerSpec;
   readonly optArgs?: ArrayLike<number>;
 };
+
+const SETTING_NAMES: readonly string[] = ["paramType", "length", "width", "init", "a", "b", "seed", "opt", "optArgs"];
 
 /** Names and defaults of an optimizer's arguments, in Hetu's order. */
 const OPTIMIZERS: readonly (readonly [type: OptimizerSpec["type"], settings: readonly (readonly [name: string, initial: number])[]])[] = [
@@ -77,12 +81,13 @@ const OPTIMIZERS: readonly (readonly [type: OptimizerSpec["type"], settings: rea
 
 /** The optimizer of a tensor. Throws BAD_ARGUMENT for a number that is none, and for more arguments than it has. */
 export function optimizerOf({ opt = OptType.None, optArgs = [] }: TensorSettings): OptimizerSpec {
+  if (!Array.isArray(optArgs) && !ArrayBuffer.isView(optArgs)) throw bad(`optArgs are a list of numbers, not ${showValue(optArgs)}`);
   if (typeof opt === "object") {
     if (optArgs.length > 0) throw bad("optArgs belong to Hetu's numbers; an optimizer of ours has them in its own fields");
     return opt;
   }
-  const known = OPTIMIZERS[opt];
-  if (known === undefined) throw bad(`opt is 0 to ${OPTIMIZERS.length - 1}, or an optimizer of ours, not ${String(opt)}`);
+  const known = typeof opt === "number" ? OPTIMIZERS[opt] : undefined;
+  if (known === undefined) throw bad(`opt is 0 to ${OPTIMIZERS.length - 1}, or an optimizer of ours, not ${showValue(opt)}`);
   const [type, settings] = known;
   if (optArgs.length > settings.length) {
     const names = settings.map(([name]) => name).join(", ") || "no arguments";
@@ -104,19 +109,21 @@ export function initializerOf({ init = InitType.constant, a = 0, b = 1, seed = 0
     case InitType.truncatedNormal:
       return { type: "truncatedNormal", mean: a, std: b, seed };
     default:
-      throw bad(`init is 0 to 3, or an initializer of ours, not ${String(init)}`);
+      throw bad(`init is 0 to 3, or an initializer of ours, not ${showValue(init)}`);
   }
 }
 
-/** Checks type, length and width. Throws BAD_ARGUMENT. */
-export function dimensionsOf({ paramType = ParamType.kParam, length, width = 1 }: TensorSettings): {
+/** Checks type, length and width, and that there is no other setting. Throws BAD_ARGUMENT. */
+export function dimensionsOf(settings: TensorSettings): {
   readonly paramType: ParamType;
   readonly length: number;
   readonly width: number;
 } {
-  if (!Object.values(ParamType).includes(paramType)) throw bad(`paramType is 0, 1 or 2, not ${String(paramType)}`);
+  checkOptions(settings, SETTING_NAMES, "the settings of a tensor");
+  const { paramType = ParamType.kParam, length, width = 1 } = settings;
+  if (!Object.values(ParamType).includes(paramType)) throw bad(`paramType is 0, 1 or 2, not ${showValue(paramType)}`);
   for (const [what, size] of Object.entries({ length, width })) {
-    if (!(Number.isSafeInteger(size) && size >= 1)) throw bad(`${what} is a whole number from 1 up, not ${String(size)}`);
+    if (!(Number.isSafeInteger(size) && size >= 1)) throw bad(`${what} is a whole number from 1 up, not ${showValue(size)}`);
   }
   if (paramType === ParamType.kParam && width !== 1) throw bad(`a kParam has one dimension; width ${width} makes it a kParam2D`);
   return { paramType, length, width };

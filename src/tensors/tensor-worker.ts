@@ -12,6 +12,7 @@ import type { Session } from "../api/session.ts";
 import type { CallOptions } from "../api/tensor.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import { partialReducePartners, sspInit, sspSync } from "../functions/parameters/group-functions.ts";
 import type { CacheOptions } from "../worker/cache/row-cache.ts";
 import type { FunctionLoad } from "../worker/function-client.ts";
@@ -227,10 +228,10 @@ export class TensorWorker {
 function nameOf(name: TensorName): string {
   if (typeof name === "string" && name !== "") return name;
   if (typeof name === "number" && Number.isSafeInteger(name) && name >= 0) return String(name);
-  throw new WeighbridgeError("BAD_ARGUMENT", `a tensor's name is a whole number from 0 up or a string, not ${JSON.stringify(name)}`);
+  throw new WeighbridgeError("BAD_ARGUMENT", `a tensor's name is a whole number from 0 up or a string, not ${showValue(name)}`);
 }
 
 function keyOf(key: number | bigint): bigint {
   if (typeof key === "bigint" ? key >= 0n && key <= KEY_MAX : Number.isSafeInteger(key) && key >= 0) return BigInt(key);
-  throw new WeighbridgeError("BAD_ARGUMENT", `a key is a whole number from 0 to 2^64 - 1, not ${key}`);
+  throw new WeighbridgeError("BAD_ARGUMENT", `a key is a whole number from 0 to 2^64 - 1, not ${showValue(key)}`);
 }

@@ -10,6 +10,7 @@
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import { paddedBytes } from "./frame.ts";
 
 /** Which TypeScript type a field has, by its name in a schema. */
@@ -70,11 +71,13 @@ export class FunctionSchema<F extends Fields> {
   /** Throws BAD_ARGUMENT for a type that does not exist; `what` is "the request of push". */
   constructor(fields: F, what: string) {
     this.#what = what;
+    if (typeof fields !== "object" || fields === null)
+      throw new WeighbridgeError("BAD_ARGUMENT", `${what}: its fields are an object of names and types, not ${showValue(fields)}`);
     this.#fields = Object.entries(fields).map(([name, type]) => {
       const Elements = ARRAYS[type];
       if (Elements === undefined && !SCALARS.has(type)) {
         const known = [...SCALARS, ...Object.keys(ARRAYS)].join(", ");
-        throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${name} is of type ${JSON.stringify(type)}; there are ${known}`);
+        throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${name} is of type ${showValue(type)}; there are ${known}`);
       }
       return { name, type, Elements };
     });
@@ -98,6 +101,8 @@ export class FunctionSchema<F extends Fields> {
 
   /** Throws BAD_ARGUMENT for a field that is missing or of another type. The arrays are referred to, not copied (S1). */
   encode(values: FieldValues<F>): EncodedFields {
+    if (typeof values !== "object" || values === null)
+      throw new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: an object with its fields is expected, not ${showValue(values)}`);
     if (this.#only !== undefined) {
       const bytes = this.#arrayBytes(this.#only, values[this.#only.name]);
       return { chunks: [bytes], byteCount: bytes.length };
@@ -199,7 +204,7 @@ export class FunctionSchema<F extends Fields> {
   }
 
   #wrong({ name, type }: Field, value: unknown): WeighbridgeError {
-    const given = typeof value === "object" && value !== null ? value.constructor.name : `${typeof value} ${String(value).slice(0, 40)}`;
+    const given = typeof value === "object" && value !== null ? showValue(value) : `${typeof value} ${showValue(value)}`;
     const expected = ARRAYS[type]?.name ?? type;
     return new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: ${name} must be ${expected}, but is ${given}`);
   }

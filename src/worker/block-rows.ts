@@ -10,8 +10,10 @@
 //       every call would cost more page faults than its rows take to travel.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
 import type { ArenaSpans } from "./arena-spans.ts";
+import { listLength } from "./key-lists.ts";
 
 /** Rows of a tensor, as a caller may name them. */
 export type RowList = Uint32Array | BigUint64Array | readonly number[];
@@ -80,11 +82,13 @@ export class BlockRows {
 
 /** B2 */
 function checkedRows(rows: RowList, { rowCount }: TensorShape, name: string): Float64Array {
-  const checked = new Float64Array(rows.length);
-  for (let i = 0; i < rows.length; i++) {
-    const row = Number(rows[i]);
-    if (!(row >= 0 && row < rowCount && Number.isInteger(row))) {
-      throw new WeighbridgeError("OUT_OF_RANGE", `${name} has rows 0 to ${rowCount - 1}; there is no row ${String(rows[i])}`);
+  const length = listLength(rows, name);
+  const checked = new Float64Array(length);
+  for (let i = 0; i < length; i++) {
+    const given: unknown = rows[i];
+    const row = typeof given === "bigint" ? Number(given) : given;
+    if (!(typeof row === "number" && row >= 0 && row < rowCount && Number.isInteger(row))) {
+      throw new WeighbridgeError("OUT_OF_RANGE", `${name} has rows 0 to ${rowCount - 1}; there is no row ${showValue(given)}`);
     }
     checked[i] = row;
   }

@@ -1,8 +1,9 @@
 // function-client — calls PS functions of the servers. Calls return promises; the frames leave through the worker's channels.
 
 import type { Clock } from "../base/clock.ts";
-import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
+import { checkWait, Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
 import type { Call } from "../peer/call.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
@@ -128,6 +129,7 @@ export class FunctionClient {
     { subject, ...wait }: CallWait = {},
   ): Promise<void> {
     if (requests.length === 0) return;
+    checkWait(wait);
     const done = new Deferred<void>();
     let open = requests.length;
     let failure: WeighbridgeError | undefined;
@@ -139,6 +141,7 @@ export class FunctionClient {
     };
     const callsOf: Call[][] = Array.from({ length: this.serverCount }, () => []);
     for (const { server, request, priority = 0, scope = 0, into, passing, answered } of requests) {
+      if (!Number.isFinite(priority)) throw new WeighbridgeError("BAD_ARGUMENT", `a priority is a number, not ${showValue(priority)}`);
       const calls = functionCalls({
         fn,
         request,

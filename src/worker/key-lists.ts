@@ -1,10 +1,18 @@
 // key-lists — the keys and rows of a table as callers give them, checked before anything is done with them.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import { firstKeyFrom } from "../keys/key-bound.ts";
 
 /** Keys of a table, as a caller may name them. Only a BigUint64Array is sent as it is; the others are copied into one. */
 export type KeyList = BigUint64Array | Uint32Array | readonly (number | bigint)[];
+
+/** How many keys or rows a list names. Throws BAD_ARGUMENT for what is no list: one key alone, or floats, which cannot name every row. */
+export function listLength(list: KeyList, name: string): number {
+  if (Array.isArray(list) || list instanceof BigUint64Array || list instanceof Uint32Array) return list.length;
+  const what = "a BigUint64Array, a Uint32Array or an array of whole numbers";
+  throw new WeighbridgeError("BAD_ARGUMENT", `${name}: keys and rows are named by ${what}, not by ${showValue(list)}`);
+}
 
 export class KeyLists {
   readonly #name: string;
@@ -18,6 +26,7 @@ export class KeyLists {
 
   /** Throws BAD_ARGUMENT for what is no key, OUT_OF_RANGE. */
   arrayOf(keys: KeyList): BigUint64Array {
+    if (!(keys instanceof BigUint64Array)) listLength(keys, this.#name);
     const list =
       keys instanceof BigUint64Array ? keys : BigUint64Array.from(keys as readonly (number | bigint)[], (key) => this.#keyOf(key));
     const beyond = this.#rowCountMax === undefined ? -1 : firstKeyFrom(this.#rowCountMax, list);
@@ -37,11 +46,12 @@ export class KeyLists {
   }
 
   #keyOf(key: number | bigint): bigint {
-    if (typeof key === "number" ? Number.isSafeInteger(key) && key >= 0 : BigInt.asUintN(64, key) === key) return BigInt(key);
-    if (this.#rowCountMax !== undefined) throw this.#outOfRange(key);
+    if (typeof key === "number" && Number.isSafeInteger(key) && key >= 0) return BigInt(key);
+    if (typeof key === "bigint" && BigInt.asUintN(64, key) === key) return key;
+    if (this.#rowCountMax !== undefined && (typeof key === "number" || typeof key === "bigint")) throw this.#outOfRange(key);
     throw new WeighbridgeError(
       "BAD_ARGUMENT",
-      `${this.#name}: keys are whole numbers from 0 to 2^64 - 1 (as bigint above 2^53), not ${key}`,
+      `${this.#name}: keys are whole numbers from 0 to 2^64 - 1 (as bigint above 2^53), not ${showValue(key)}`,
     );
   }
 

@@ -24,6 +24,7 @@ import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
 import type { CallSubject } from "./call-subject.ts";
 import type { EncodedTensor } from "./encoded-tensor.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
+import { listLength } from "./key-lists.ts";
 
 /** How a call of a parameter is sent. */
 export type ParameterCall = WaitOptions & {
@@ -149,7 +150,7 @@ export class TensorClient {
   /** `gradients` has a row for each of `rows`. */
   async pushRows(rows: RowList, gradients: Float32Array, call: PushCall): Promise<void> {
     const { priority, clock, scale, ...wait } = call;
-    this.#checkLength(gradients, rows.length * this.shape.width, "gradients");
+    this.#checkLength(gradients, listLength(rows, this.#name) * this.shape.width, "gradients");
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
       if (this.#encoded?.encodesPushOfRows)
@@ -165,7 +166,7 @@ export class TensorClient {
   async pullRows(rows: RowList, into: Float32Array, call: ParameterCall): Promise<void> {
     const { clock, priority, ...wait } = call;
     const { width } = this.shape;
-    this.#checkLength(into, rows.length * width, "the array to pull into");
+    this.#checkLength(into, listLength(rows, this.#name) * width, "the array to pull into");
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
       const landed = named.landing(into, width);
@@ -202,7 +203,7 @@ export class TensorClient {
   /** Pushes gradients for some rows and fills `into` with the whole tensor: of each block what it is right after the push. */
   async pushRowsPull(rows: RowList, gradients: Float32Array, into: Float32Array, call: PushCall): Promise<void> {
     const { clock, priority, scale, ...wait } = call;
-    this.#checkLength(gradients, rows.length * this.shape.width, "gradients");
+    this.#checkLength(gradients, listLength(rows, this.#name) * this.shape.width, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
@@ -227,7 +228,7 @@ export class TensorClient {
   async pushPullRows(rows: RowsAndGradients, pullRows: RowList, into: Float32Array, call: PushCall): Promise<void> {
     const { clock, priority, scale, ...wait } = call;
     const { width } = this.shape;
-    this.#checkLength(rows.gradients, rows.rows.length * width, "gradients");
+    this.#checkLength(rows.gradients, listLength(rows.rows, this.#name) * width, "gradients");
     this.#checkLength(into, pullRows.length * width, "the array to pull into");
     await this.#withSpans(wait, async (spans) => {
       const pushed = new BlockRows(rows.rows, this.shape, this.#name, spans);

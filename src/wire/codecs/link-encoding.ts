@@ -2,6 +2,7 @@
 // pushes and in pulls, how keys do, and whether payloads are compressed.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue } from "../../base/show-value.ts";
 import { Int8Codec } from "./int8-codec.ts";
 import { TopKCodec } from "./top-k-codec.ts";
 import { type CodecContext, FloatCodec, type ValueCodec } from "./value-codec.ts";
@@ -25,6 +26,7 @@ const DEFAULTS: LinkEncoding = { push: "f32", pull: "f32", keys: "delta", keyCac
 
 /** Fills in defaults. Throws BAD_ARGUMENT, naming what is wrong and what is possible. */
 export function linkEncoding(kind: "tensor" | "table", choices: Partial<LinkEncoding> = {}): LinkEncoding {
+  if (typeof choices !== "object" || choices === null) throw wrong(`an object is expected, not ${showValue(choices)}`);
   const encoding = { ...DEFAULTS, ...choices };
   const unknown = Object.keys(choices).find((name) => !(name in DEFAULTS));
   if (unknown !== undefined) throw wrong(`there is no "${unknown}"; there are ${Object.keys(DEFAULTS).join(", ")}`);
@@ -58,12 +60,14 @@ export function encodesRows(link: LinkEncoding, direction: "push" | "pull"): boo
 
 function checkValueCodec(direction: string, choice: ValueCodecChoice): void {
   if (typeof choice === "object" && choice !== null) {
-    if (!(choice.topK > 0 && choice.topK <= 1)) throw wrong(`top-k sends a fraction above 0 and at most 1, not ${choice.topK}`);
+    const { topK } = choice;
+    if (!(typeof topK === "number" && topK > 0 && topK <= 1))
+      throw wrong(`top-k sends a fraction above 0 and at most 1, not ${showValue(topK)}`);
   } else checkOneOf(direction, choice, VALUE_CODEC_NAMES);
 }
 
 function checkOneOf(what: string, choice: unknown, possible: readonly unknown[]): void {
-  if (!possible.includes(choice)) throw wrong(`${what} is one of ${possible.join(", ")}, not ${String(choice)}`);
+  if (!possible.includes(choice)) throw wrong(`${what} is one of ${possible.join(", ")}, not ${showValue(choice)}`);
 }
 
 function wrong(what: string): WeighbridgeError {

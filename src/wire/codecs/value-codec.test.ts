@@ -181,14 +181,14 @@ describe("linkEncoding", () => {
 
   test("refuses what does not, and says what would", () => {
     const cases: readonly (readonly [() => unknown, RegExp])[] = [
-      [() => linkEncoding("tensor", { push: "fp8" as "fp16" }), /push is one of f32, fp16, bf16, int8, int8-centred, not fp8/],
+      [() => linkEncoding("tensor", { push: "fp8" as "fp16" }), /push is one of f32, fp16, bf16, int8, int8-centred, not "fp8"/],
       [() => linkEncoding("tensor", { pull: { topK: 0.1 } }), /pull cannot be top-k/],
       [() => linkEncoding("table", { push: { topK: 0.1 } }), /table cannot be top-k/],
       [() => linkEncoding("tensor", { push: { topK: 0 } }), /above 0 and at most 1, not 0/],
       [() => linkEncoding("tensor", { push: { topK: Number.NaN } }), /not NaN/],
       [() => linkEncoding("tensor", { push: null as unknown as "f32" }), /not null/],
       [() => linkEncoding("tensor", { keys: "sorted" as "raw" }), /keys is one of raw, delta/],
-      [() => linkEncoding("tensor", { compression: "snappy" as "zstd" }), /none, zstd, not snappy/],
+      [() => linkEncoding("tensor", { compression: "snappy" as "zstd" }), /none, zstd, not "snappy"/],
       [() => linkEncoding("tensor", { cache: true } as object), /there is no "cache"/],
     ];
     for (const [call, message] of cases) {

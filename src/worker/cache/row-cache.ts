@@ -14,6 +14,7 @@
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue } from "../../base/show-value.ts";
 import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { simdRowKernels } from "../../kernel/row-kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
@@ -350,11 +351,12 @@ function joined(lists: readonly BigUint64Array[]): BigUint64Array {
 function checkOptions(name: string, options: CacheOptions): Required<CacheOptions> {
   const { rows, policy = "lru", pullBound = 0, pushBound = 0 } = options;
   const bad = (what: string): WeighbridgeError => new WeighbridgeError("BAD_ARGUMENT", `the cache of ${name}: ${what}`);
-  if (!(Number.isInteger(rows) && rows >= 1 && rows <= ROWS_MAX)) throw bad(`rows is a whole number from 1 to ${ROWS_MAX}, not ${rows}`);
-  if (!POLICY_NAMES.includes(policy)) throw bad(`policy is one of ${POLICY_NAMES.join(", ")}, not ${JSON.stringify(policy)}`);
+  if (!(Number.isInteger(rows) && rows >= 1 && rows <= ROWS_MAX))
+    throw bad(`rows is a whole number from 1 to ${ROWS_MAX}, not ${showValue(rows)}`);
+  if (!POLICY_NAMES.includes(policy)) throw bad(`policy is one of ${POLICY_NAMES.join(", ")}, not ${showValue(policy)}`);
   for (const [what, bound] of Object.entries({ pullBound, pushBound })) {
     const isBound = bound === Infinity || (Number.isInteger(bound) && bound >= 0 && bound < WORD_MAX);
-    if (!isBound) throw bad(`${what} is a whole number from 0, or Infinity, not ${bound}`);
+    if (!isBound) throw bad(`${what} is a whole number from 0, or Infinity, not ${showValue(bound)}`);
   }
   return { rows, policy, pullBound, pushBound };
 }

@@ -1,0 +1,157 @@
+// bad-arguments — Goal: what TypeScript would have refused, and JavaScript lets through, is a typed error before anything is sent: never a default in
+// its place, never an answer to another question.
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { after, before, suite, test } from "node:test";
+import type { Embedding } from "../api/embedding.ts";
+import type { Tensor } from "../api/tensor.ts";
+import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
+import { psFunction } from "../functions/ps-function.ts";
+import { TensorWorker } from "../tensors/tensor-worker.ts";
+import { EmbeddedCluster } from "./connect.ts";
+
+/** What somebody without types may give. */
+const anything = (value: unknown): never => value as never;
+const one = Float32Array.of(1, 1);
+const sizeOf = psFunction({
+  name: "sizeOf",
+  request: { list: "f32[]" },
+  response: { count: "u32" },
+  handler: (_, { list }) => ({ count: list.length }),
+});
+
+async function refuses(call: () => unknown, text: RegExp, code: ErrorCode = "BAD_ARGUMENT"): Promise<void> {
+  await assert.rejects(
+    async () => await call(),
+    (error) => {
+      assert.ok(isWeighbridgeError(error, code), `${text}: ${String(error)}`);
+      assert.match(error.message, text);
+      return true;
+    },
+  );
+}
+
+test("a cluster inside the process that cannot start says why", async () => {
+  for (const servers of [0, -1, 1.5, NaN, 5n])
+    await refuses(() => EmbeddedCluster.start({ servers: anything(servers) }), /whole number of servers from 1 up/);
+  await refuses(() => EmbeddedCluster.start({ functions: anything([undefined]) }), /what psFunction\(\) makes/);
+  await refuses(() => EmbeddedCluster.start({ arenaBytesMax: 5 }), /an arena has/);
+});
+
+test("a cluster of which one node cannot start is closed: nothing waits for it and keeps the process alive", () => {
+  const script = `
+    import { EmbeddedCluster, psFunction } from "weighbridge";
+    const twice = psFunction({ name: "twice", request: {}, response: {}, handler: () => ({}) });
+    await EmbeddedCluster.start({ servers: 2, functions: [twice, twice] }).catch((error) => console.log(error.message));
+  `;
+  const limitMs = 30_000; // half of what a node waits for others
+  const { status, stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", script], { timeout: limitMs, encoding: "utf8" });
+  assert.equal(stdout, "the function twice is there already\n");
+  assert.equal(status, 0);
+});
+
+suite("bad arguments", () => {
+  let cluster: EmbeddedCluster;
+  let tensor: Tensor;
+  let table: Embedding;
+  before(async () => {
+    cluster = await EmbeddedCluster.start({ servers: 2, functions: [sizeOf] });
+    tensor = await cluster.session.tensor("tensor", { shape: [4, 2] });
+    table = await cluster.session.embedding("table", { dim: 2, versions: true });
+  });
+  after(async () => await cluster.close());
+
+  test("a key or a row that is no list of them reads nothing, and nothing is pushed to row 0 for a null", async () => {
+    await using cache = table.cached({ rows: 4 });
+    for (const keys of [17, 17n, "17", {}, undefined, null, Float32Array.of(17)]) {
+      await refuses(() => table.pull(anything(keys)), /table: keys and rows are named by/);
+      await refuses(() => table.push(anything(keys), one), /table: keys and rows are named by/);
+      await refuses(() => cache.lookup(anything(keys)), /table: keys and rows are named by/);
+      await refuses(() => tensor.pullRows(anything(keys)), /tensor: keys and rows are named by/);
+      await refuses(() => tensor.pushRows(anything(keys), one), /tensor: keys and rows are named by/);
+    }
+    for (const key of [null, undefined, "1", true]) {
+      await refuses(() => table.push(anything([key]), one), /table: keys are whole numbers/);
+      await refuses(() => tensor.pushRows(anything([key]), one), /there is no row/, "OUT_OF_RANGE");
+    }
+    assert.deepEqual(await tensor.pull(), new Float32Array(8));
+  });
+
+  test("a table's number of rows is one or left out: NaN is not every key", async () => {
+    for (const rows of [NaN, Infinity, 0, -1, 1.5, 10n, null, "10"])
+      await refuses(() => cluster.session.embedding("rows", { dim: 2, rows: anything(rows) }), /rows is a whole number from 1 up/);
+    await refuses(() => cluster.session.embedding("dim", { dim: anything(16n) }), /not 16n/);
+    await refuses(() => cluster.session.embedding("versions", { dim: 2, versions: anything(1) }), /versions is true or false, not 1/);
+  });
+
+  test("bigints where numbers belong are shown, not a TypeError about JSON", async () => {
+    const { session } = cluster;
+    await refuses(() => session.tensor(anything(7n), { shape: [4] }), /name is a string, not 7n/);
+    await refuses(() => session.tensor("t", { shape: anything([4n]) }), /shape of whole numbers, not \["4n"\]/);
+    await refuses(
+      () => session.tensor("t", { shape: [4], optimizer: { type: "sgd", learningRate: anything(1n) } }),
+      /learningRate.*not 1n/,
+    );
+    await refuses(() => session.tensor("t", { shape: [4], init: { type: "uniform", seed: anything(1n) } }), /seed.*not 1n/);
+    await refuses(() => session.tensor("t", { shape: [4], consistency: { ssp: anything(1n) } }), /consistency is .*"1n"/);
+    await refuses(() => tensor.configure({ learningRate: anything(1n) }), /learningRate.*not 1n/);
+    await refuses(() => tensor.configure({ staleness: NaN }), /staleness.*not NaN/);
+    await refuses(() => tensor.configure({ staleness: anything("2") }), /staleness.*not "2"/);
+  });
+
+  test("a wait or a priority that makes no sense sends nothing", async () => {
+    const gradient = new Float32Array(8).fill(1);
+    for (const options of [
+      { deadlineMs: NaN },
+      { deadlineMs: -1 },
+      { deadlineMs: "100" },
+      { signal: 5 },
+      { signal: null },
+      { priority: NaN },
+      { priority: "x" },
+    ]) {
+      await refuses(() => tensor.push(gradient, anything(options)), /a deadline of|a signal is|a priority is/);
+      await refuses(() => tensor.pull(undefined, anything(options)), /a deadline of|a signal is|a priority is/);
+    }
+    assert.deepEqual(await tensor.pull(), new Float32Array(8));
+  });
+
+  test("a function has a name, fields and a handler, and is called somewhere", async () => {
+    const { session } = cluster;
+    const shape = { request: {}, response: {}, handler: () => ({}) };
+    for (const name of [undefined, null, 5, 5n, "", "1x"])
+      await refuses(() => psFunction({ ...shape, name: anything(name) }), /name begins with a letter/);
+    for (const handler of [undefined, null, {}])
+      await refuses(() => psFunction({ ...shape, name: "f", handler: anything(handler) }), /a handler is a function/);
+    for (const request of [undefined, null, 5])
+      await refuses(() => psFunction({ ...shape, name: "f", request: anything(request) }), /fields are an object/);
+    for (const target of [undefined, null, 0, {}, { key: 5 }, { key: -5n }, { key: 2n ** 64n }])
+      await refuses(() => session.call(sizeOf, anything(target), { list: one }), /a function is called at/);
+    for (const request of [undefined, null, 5])
+      await refuses(() => session.call(sizeOf, { server: 0 }, anything(request)), /an object with its fields/);
+    await refuses(() => session.call(sizeOf, { server: 0 }, { list: anything(Object.create(null)) }), /list must be Float32Array, but is/);
+  });
+
+  test("options that do not exist, or are no numbers, are refused before a checkpoint stops anybody", async () => {
+    const { session } = cluster;
+    await refuses(() => session.checkpoint(anything({ kep: 3 })), /"kep".*keep/);
+    for (const keep of [-1, 1.5, NaN, "3", 3n]) await refuses(() => session.checkpoint({ keep: anything(keep) }), /keep is a whole number/);
+    for (const step of [-1, 1.5, NaN, "3", 3n]) {
+      await refuses(() => session.checkpoint({ step: anything(step) }), /step is a whole number/);
+      await refuses(() => session.restore({ step: anything(step) }), /step is a whole number/);
+    }
+    await refuses(() => table.cached(anything({ rows: 4, pull_bound: 10 })), /"pull_bound".*pullBound/);
+  });
+
+  test("Hetu's numbers are numbers, its arguments a list: a rate without brackets is not the default", async () => {
+    const worker = new TensorWorker(cluster.session);
+    await refuses(() => worker.initTensor(1, { length: 4, opt: 0, optArgs: anything(0.5) }), /optArgs are a list of numbers, not 0.5/);
+    await refuses(() => worker.initTensor(1, { length: 4, opt: anything("0") }), /opt is 0 to 5, .* not "0"/);
+    await refuses(() => worker.initTensor(1, anything("four")), /the settings of a tensor are an object/);
+    await refuses(() => worker.initTensor(1, anything({ length: 4, lr: 1 })), /"lr"/);
+    await refuses(() => worker.initTensor(anything(7n), { length: 4 }), /a tensor's name .* not 7n/);
+    await refuses(() => worker.pushData(anything(3), one, [2]), /data: keys and rows are named by/);
+    await refuses(() => worker.pushData([3], one, anything(undefined)), /lengths of data are a list/);
+  });
+});
