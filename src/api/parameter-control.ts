@@ -2,7 +2,7 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { parameterClear, parameterConfigure, parameterNonFinite } from "../functions/parameters/parameter-functions.ts";
+import { parameterClear, parameterConfigure, parameterCreate, parameterNonFinite } from "../functions/parameters/parameter-functions.ts";
 import { badField } from "../store/bad-field.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
@@ -81,6 +81,18 @@ export class ParameterControl {
     if (this.#clipNorm === null) return 1;
     const norm = gradientNorm(gradient);
     return clipScale(Number.isFinite(norm) ? norm : gradientNorm(gradient.filter(Number.isFinite)), this.#clipNorm);
+  }
+
+  /** Makes the parameter, unless it is there. Throws SPEC_MISMATCH. One server is asked before the others: of two workers that differ one has it, on all of them. */
+  async create(wait: WaitOptions): Promise<void> {
+    const { functions, parameter, spec } = this.#options;
+    const request = { spec: JSON.stringify(spec) };
+    const judge = parameter % functions.serverCount;
+    await functions.call(parameterCreate, judge, request, wait);
+    const others = Array.from({ length: functions.serverCount }, (_, server) => ({ server, request })).filter(
+      ({ server }) => server !== judge,
+    );
+    await functions.callEach(parameterCreate, others, wait);
   }
 
   async configure(settings: ParameterSettings, wait: WaitOptions): Promise<void> {

@@ -14,7 +14,7 @@ import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
 import { type CheckpointFunction, checkpointFunction, parameterLoad, parameterSave } from "../functions/checkpoint/checkpoint-function.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../functions/parameters/clock-functions.ts";
-import { parameterCreate, parameterList } from "../functions/parameters/parameter-functions.ts";
+import { parameterList } from "../functions/parameters/parameter-functions.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import { hashText } from "../keys/hash-text.ts";
@@ -388,8 +388,9 @@ export class Session {
     const checked = decodeParameterSpec(JSON.stringify(spec));
     this.#links.check(checked);
     const parameter = parameterNumber(checked.name);
-    await this.#functions.callAll(parameterCreate, { spec: JSON.stringify(checked) }, wait);
-    return { parameter, control: new ParameterControl({ functions: this.#functions, parameter, spec: checked, clock: () => this.#clock }) };
+    const control = new ParameterControl({ functions: this.#functions, parameter, spec: checked, clock: () => this.#clock });
+    await control.create(wait);
+    return { parameter, control };
   }
 
   #serverOf(target: FunctionTarget): number {
