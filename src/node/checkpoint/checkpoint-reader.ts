@@ -31,6 +31,8 @@ export type ReaderOptions = {
   readonly layer?: FileLayer | undefined;
   /** Only a checkpoint of this job will do. */
   readonly job?: string | undefined;
+  /** Makes of what goes wrong while data is read what is thrown instead. */
+  readonly explain?: ((thrown: unknown) => Promise<unknown>) | undefined;
 };
 
 /** Some rows of a chunk. The bytes are valid until the callback's promise is fulfilled; then the next batch is read into the same memory. */
@@ -50,23 +52,27 @@ export class CheckpointReader implements AsyncDisposable {
   readonly manifest: CheckpointManifest;
   readonly #chunks: ReadonlyMap<string, readonly Chunk[]>;
   readonly #shards: ReadonlyMap<string, OpenShard>;
+  readonly #explain: (thrown: unknown) => Promise<unknown>;
 
-  private constructor(opened: OpenedShards & { readonly path: string; readonly manifest: CheckpointManifest }) {
+  private constructor(
+    opened: OpenedShards & Pick<ReaderOptions, "explain"> & { readonly path: string; readonly manifest: CheckpointManifest },
+  ) {
     this.path = opened.path;
     this.manifest = opened.manifest;
     this.#shards = opened.shards;
     this.#chunks = chunksByParameter(opened.chunks);
+    this.#explain = opened.explain ?? ((thrown) => Promise.resolve(thrown));
   }
 
   /** `path` is the checkpoint's own directory (find-checkpoint.ts). Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO. */
-  static async open(path: string, { layer = realFiles, job }: ReaderOptions = {}): Promise<CheckpointReader> {
+  static async open(path: string, { layer = realFiles, job, explain }: ReaderOptions = {}): Promise<CheckpointReader> {
     const manifest = await readManifest(path, layer);
     if (job !== undefined && manifest.job !== job) {
       const whose = `${JSON.stringify(manifest.job)}, not ${JSON.stringify(job)}`;
       throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${join(path, MANIFEST_FILE)} is of job ${whose}`);
     }
     const opened = await openShards(path, manifest, layer);
-    const reader = new CheckpointReader({ path, manifest, ...opened });
+    const reader = new CheckpointReader({ path, manifest, explain, ...opened });
     const [problem] = coverageProblems(manifest, reader.#chunks);
     if (problem === undefined) return reader;
     await reader.close();
@@ -80,6 +86,23 @@ export class CheckpointReader implements AsyncDisposable {
 
   /** Reads a whole column of a chunk into `into`, which may lie in an arena and must have its length. On an error it holds anything. */
   async readColumn(chunk: Chunk, column: string, into: Uint8Array): Promise<void> {
+    await this.#explained(() => this.#readColumn(chunk, column, into));
+  }
+
+  /** Reads the rows of a chunk, all columns side by side, and hands them out batch by batch; waits for each to be taken. */
+  async readRows(chunk: Chunk, take: (batch: RowBatch) => void | Promise<void>): Promise<void> {
+    await this.#explained(() => this.#readRows(chunk, take));
+  }
+
+  async #explained(read: () => Promise<void>): Promise<void> {
+    try {
+      await read();
+    } catch (thrown) {
+      throw await this.#explain(thrown);
+    }
+  }
+
+  async #readColumn(chunk: Chunk, column: string, into: Uint8Array): Promise<void> {
     const section = sectionOf(chunk, column);
     assert(
       into.byteLength === section.bytes,
@@ -95,8 +118,7 @@ export class CheckpointReader implements AsyncDisposable {
     requireChecksum(counted, { chunk, section, path });
   }
 
-  /** Reads the rows of a chunk, all columns side by side, and hands them out batch by batch; waits for each to be taken. */
-  async readRows(chunk: Chunk, take: (batch: RowBatch) => void | Promise<void>): Promise<void> {
+  async #readRows(chunk: Chunk, take: (batch: RowBatch) => void | Promise<void>): Promise<void> {
     const columns = [...chunk.sections.keys()].map((name) => ({ name, section: sectionOf(chunk, name), counted: 0 }));
     const rowBytes = columns.reduce((sum, { section }) => sum + columnBytesPerRow(section.column), 0);
     const batchRows = Math.max(1, Math.min(chunk.rowCount, Math.floor(BATCH_BYTES / rowBytes)));
