@@ -16,12 +16,23 @@ const FILE_NAME_LENGTH_MAX = 80;
 
 export class ParameterFiles {
   #last: Promise<unknown> = Promise.resolve();
+  #saveCount = 0;
+
+  /** Whether something is being saved, or waits for its turn. */
+  get isSaving(): boolean {
+    return this.#saveCount > 0;
+  }
 
   /** Throws BAD_ARGUMENT for a directory that is none, and what `takeCheckpoint` throws. */
   async save(servers: CheckpointServers, parameter: string, directory: string): Promise<void> {
     const place = `${checked(directory)}/${fileNameOf(parameter)}`;
     const createdAt = new Date().toISOString();
-    await this.#inTurn(() => takeCheckpoint(servers, { parameter, directory: place, keep: 1, createdAt }));
+    this.#saveCount++;
+    try {
+      await this.#inTurn(() => takeCheckpoint(servers, { parameter, directory: place, keep: 1, createdAt }));
+    } finally {
+      this.#saveCount--;
+    }
   }
 
   /** Throws BAD_ARGUMENT as `save`, and what `loadParameter` throws. */

@@ -239,9 +239,7 @@ export class Session {
         `a checkpoint at clock ${showValue(clock)}: this worker has finished ${this.#clock} already`,
       );
     }
-    if (this.#isSaving) {
-      throw new WeighbridgeError("QUEUE_FULL", "this worker is taking a checkpoint; there is one at a time", { retryable: true });
-    }
+    if (this.#isSaving || this.#files.isSaving) throw isSavingAlready();
     this.#isSaving = true;
     try {
       const createdAt = new Date().toISOString();
@@ -256,6 +254,7 @@ export class Session {
    * there before. Rejects as `checkpoint` does, and with UNKNOWN_PARAMETER.
    */
   async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
+    if (this.#isSaving) throw isSavingAlready(); // the servers would give that one up for this
     await this.#files.save(this.#checkpointServers(wait, parameterSave), name, directory);
   }
 
@@ -406,4 +405,8 @@ export class Session {
     }
     return this.#placement.ownerOf(partOf(Number(key & 0xffff_ffffn), Number((key >> 32n) & 0xffff_ffffn)));
   }
+}
+
+function isSavingAlready(): WeighbridgeError {
+  return new WeighbridgeError("QUEUE_FULL", "this worker is taking a checkpoint; there is one at a time", { retryable: true });
 }

@@ -151,6 +151,21 @@ test("servers without a place for files say so, and a parameter that is bound by
   await assert.rejects(cluster.session.loadParameter("bsp", "models"), rejects("UNSUPPORTED", /"asp"/));
 });
 
+test("a checkpoint that is being taken is not given up for a save, nor a save for a checkpoint", async () => {
+  const { cluster } = await start(2, join(root, "both"));
+  await using _ = cluster;
+  const { session } = cluster;
+  await session.tensor("w", { shape: [4] });
+  const checkpoint = session.checkpoint({ clock: 1 }); // waits for it
+  await assert.rejects(session.saveParameter("w", "models"), rejects("QUEUE_FULL", /one at a time/));
+  session.clock();
+  assert.equal((await checkpoint).clock, 1);
+  const save = session.saveParameter("w", "models");
+  await assert.rejects(session.checkpoint(), rejects("QUEUE_FULL", /one at a time/));
+  await save;
+  assert.equal((await session.checkpoint()).step, 2);
+});
+
 test("names of any letters have a place each, and what is moved is counted under Hetu's names", async () => {
   const { cluster, worker } = await start(2, join(root, "names"));
   await using _ = cluster;
