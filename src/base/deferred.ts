@@ -47,7 +47,7 @@ export async function waitFor<T>(promise: Promise<T>, what: string, clock: Clock
     deadlineMs === undefined
       ? undefined
       : clock.after(deadlineMs, () =>
-          early.reject(new WeighbridgeError("DEADLINE", `waited ${deadlineMs} ms for ${what}`, { retryable: true })),
+          early.reject(new WeighbridgeError("DEADLINE", `waited ${Math.round(deadlineMs)} ms for ${what}`, { retryable: true })),
         );
   const onAbort = (): void => early.reject(aborted(what, signal));
   signal?.addEventListener("abort", onAbort, { once: true });
