@@ -38,8 +38,8 @@ export class Embedding {
 
   /** Hands gradients, a row for each key, to the optimizer; those of a key that is named twice are added first. */
   async push(keys: KeyList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
-    const scale = this.#control.gradientScale(gradients);
-    await this.#client.push(keys, gradients, { ...options, clock: this.#control.clock, scale });
+    const admitted = this.#control.admit(gradients);
+    await this.#client.push(keys, gradients, { ...options, clock: this.#control.clock, ...admitted });
   }
 
   /** The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
@@ -52,9 +52,9 @@ export class Embedding {
 
   /** A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip. */
   async pushPull(push: KeysAndGradients, pullKeys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
-    const scale = this.#control.gradientScale(push.gradients);
+    const admitted = this.#control.admit(push.gradients);
     const values = into ?? new Float32Array(listLength(pullKeys, this.name) * this.dim);
-    await this.#client.pushPull(push, pullKeys, values, { ...options, clock: this.#control.clock, scale });
+    await this.#client.pushPull(push, pullKeys, values, { ...options, clock: this.#control.clock, ...admitted });
     return values;
   }
 
@@ -105,7 +105,7 @@ export class Embedding {
 
   /**
    * What was pushed and not finite, since the parameter was made: on the servers by all workers, counted by frame, and what this handle has refused
-   * before it was sent. What became of it the optimizer's `nonFinite` says.
+   * or skipped before it was sent. What became of it the optimizer's `nonFinite` says.
    */
   async nonFinite(options: WaitOptions = {}): Promise<NonFiniteCounts> {
     return await this.#control.nonFinite(options);

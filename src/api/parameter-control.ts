@@ -9,6 +9,7 @@ import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { CallSubject } from "../worker/call-subject.ts";
+import type { FiniteScan } from "../worker/finite-scan.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import { checkOptions } from "./known-options.ts";
 
@@ -20,13 +21,11 @@ export type ParameterSettings = {
   readonly staleness?: number;
 };
 
-/** A pass over so many floats takes about a quarter of a millisecond. */
-const WHOLE_CHECK_FLOATS = 262_144;
-
 export type ParameterControlOptions = {
   readonly functions: FunctionClient;
   readonly parameter: number;
   readonly spec: ParameterSpec;
+  readonly scan: FiniteScan;
   /** The worker's clock. */
   readonly clock: () => number;
 };
@@ -35,8 +34,9 @@ export class ParameterControl {
   readonly #options: ParameterControlOptions;
   readonly #clipNorm: number | null;
   readonly #subject: CallSubject;
-  /** Pushes that were refused before anything of them was sent. */
+  /** Pushes that were refused or skipped before anything of them was sent. */
   #refusedCount = 0;
+  #skippedCount = 0;
 
   constructor(options: ParameterControlOptions) {
     this.#options = options;
@@ -55,30 +55,35 @@ export class ParameterControl {
   }
 
   /**
-   * Refuses a gradient of up to WHOLE_CHECK_FLOATS that is not finite before anything of it is sent, where the optimizer asks for that. Of longer
-   * ones the servers refuse the blocks it concerns.
+   * How a gradient is pushed. One that is not finite is refused or skipped here, before anything of it is sent, where the optimizer asks for that: whole,
+   * however many servers and frames it would go to. Throws NOT_FINITE.
    */
-  #checkFinite(gradient: Float32Array): void {
+  admit(gradient: Float32Array): { readonly scale: number; readonly skips: boolean } {
+    const scale = this.gradientScale(gradient);
+    const skips = this.#options.spec.optimizer.nonFinite === "skip" && this.#firstNotFinite(gradient) >= 0;
+    if (skips) this.#skippedCount++;
+    return { scale, skips };
+  }
+
+  /**
+   * What a gradient is multiplied with so that its norm is at most what the optimizer allows. What is not finite does not count there: whoever takes it sees
+   * to it. Throws NOT_FINITE where it is to be refused, nothing of it sent.
+   */
+  gradientScale(gradient: Float32Array): number {
     const { name, optimizer } = this.#options.spec;
-    if (optimizer.nonFinite !== "refuse" || gradient.length > WHOLE_CHECK_FLOATS) return;
-    let total = 0; // of at most 2^18 floats: it is finite exactly when all of them are
-    for (let i = 0; i < gradient.length; i++) total += gradient[i] as number;
-    if (Number.isFinite(total)) return;
+    const index = optimizer.nonFinite === "refuse" ? this.#firstNotFinite(gradient) : -1;
+    if (index < 0) return this.clipScaleOf(gradient);
     this.#refusedCount++;
-    const index = gradient.findIndex((value) => !Number.isFinite(value));
     throw new WeighbridgeError("NOT_FINITE", `${name}: element ${index} of the gradient is ${gradient[index]}; nothing of it was pushed`);
   }
 
-  /** What a gradient is multiplied with so that its norm is at most what the optimizer allows. What is not finite does not count: the servers see to it. */
-  gradientScale(gradient: Float32Array): number {
-    if (!(gradient instanceof Float32Array)) return 1; // whoever sends it says what is wrong with it
-    this.#checkFinite(gradient);
-    return this.clipScaleOf(gradient);
+  #firstNotFinite(gradient: Float32Array): number {
+    return gradient instanceof Float32Array ? this.#options.scan.firstNotFinite(gradient) : -1; // whoever sends it says what is wrong with it
   }
 
   /** The same, for whoever checks itself whether it is finite. */
   clipScaleOf(gradient: Float32Array): number {
-    if (this.#clipNorm === null) return 1;
+    if (this.#clipNorm === null || !(gradient instanceof Float32Array)) return 1;
     const norm = gradientNorm(gradient);
     return clipScale(Number.isFinite(norm) ? norm : gradientNorm(gradient.filter(Number.isFinite)), this.#clipNorm);
   }
@@ -120,7 +125,7 @@ export class ParameterControl {
     const sum = (of: keyof NonFiniteCounts): number => counts.reduce((total, count) => total + count[of], 0);
     return {
       refusedPushes: this.#refusedCount + sum("refusedPushes"),
-      skippedPushes: sum("skippedPushes"),
+      skippedPushes: this.#skippedCount + sum("skippedPushes"),
       zeroedElements: sum("zeroedElements"),
     };
   }

@@ -26,6 +26,7 @@ import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
 import { Collective } from "../worker/collective.ts";
+import { FiniteScan } from "../worker/finite-scan.ts";
 import { type FunctionCallSettings, FunctionClient, type FunctionLoad } from "../worker/function-client.ts";
 import { RowPlanner } from "../worker/row-plan.ts";
 import { TableClient } from "../worker/table-client.ts";
@@ -82,6 +83,7 @@ export class Session {
   readonly #functions: FunctionClient;
   readonly #placement: Placement;
   readonly #planner: RowPlanner;
+  readonly #scan: FiniteScan;
   readonly #caches = new Set<CachedEmbedding>();
   readonly #units: UnitClient;
   readonly #links: WorkerLinks;
@@ -98,6 +100,7 @@ export class Session {
     this.#functions = new FunctionClient(worker, node.clock);
     this.#placement = rangePlacement({ servers: Array.from({ length: node.numServers }, (_, rank) => rank), epoch: 0 });
     this.#planner = new RowPlanner(new Arena({ shared: false }), this.#placement, hashText(`${node.myRank}`));
+    this.#scan = new FiniteScan(this.#planner.arena);
     const { compression } = node;
     this.#links = new WorkerLinks({ functions: this.#functions, planner: this.#planner, placement: this.#placement, compression });
   }
@@ -387,7 +390,8 @@ export class Session {
     const checked = decodeParameterSpec(JSON.stringify(spec));
     this.#links.check(checked);
     const parameter = parameterNumber(checked.name);
-    const control = new ParameterControl({ functions: this.#functions, parameter, spec: checked, clock: () => this.#clock });
+    const clock = (): number => this.#clock;
+    const control = new ParameterControl({ functions: this.#functions, parameter, spec: checked, scan: this.#scan, clock });
     await control.create(wait);
     return { parameter, control };
   }

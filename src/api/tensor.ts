@@ -51,8 +51,8 @@ export class Tensor {
 
   /** Hands a gradient to the optimizer. Throws VALUE_LENGTH, NOT_FINITE. */
   async push(gradient: Float32Array, options: CallOptions = {}): Promise<void> {
-    const scale = this.#control.gradientScale(gradient);
-    await this.#client.push(gradient, { ...options, clock: this.#control.clock, scale });
+    const admitted = this.#control.admit(gradient);
+    await this.#client.push(gradient, { ...options, clock: this.#control.clock, ...admitted });
   }
 
   /** The values: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
@@ -68,15 +68,15 @@ export class Tensor {
     into: Float32Array = new Float32Array(this.size),
     options: CallOptions = {},
   ): Promise<Float32Array> {
-    const scale = this.#control.gradientScale(gradient);
-    await this.#client.pushPull(gradient, into, { ...options, clock: this.#control.clock, scale });
+    const admitted = this.#control.admit(gradient);
+    await this.#client.pushPull(gradient, into, { ...options, clock: this.#control.clock, ...admitted });
     return into;
   }
 
   /** Gradients for some rows; those of a row that is named twice are added first. Throws OUT_OF_RANGE. */
   async pushRows(rows: RowList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
-    const scale = this.#control.gradientScale(gradients);
-    await this.#client.pushRows(rows, gradients, { ...options, clock: this.#control.clock, scale });
+    const admitted = this.#control.admit(gradients);
+    await this.#client.pushRows(rows, gradients, { ...options, clock: this.#control.clock, ...admitted });
   }
 
   /** Some rows, in the order of the list. Throws OUT_OF_RANGE. */
@@ -93,16 +93,16 @@ export class Tensor {
     into: Float32Array = new Float32Array(this.size),
     options: CallOptions = {},
   ): Promise<Float32Array> {
-    const scale = this.#control.gradientScale(gradients);
-    await this.#client.pushRowsPull(rows, gradients, into, { ...options, clock: this.#control.clock, scale });
+    const admitted = this.#control.admit(gradients);
+    await this.#client.pushRowsPull(rows, gradients, into, { ...options, clock: this.#control.clock, ...admitted });
     return into;
   }
 
   /** A push of some rows, and other rows as they are right after that, block by block in one round trip. Throws OUT_OF_RANGE. */
   async pushPullRows(push: RowsAndGradients, pullRows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
-    const scale = this.#control.gradientScale(push.gradients);
+    const admitted = this.#control.admit(push.gradients);
     const values = into ?? new Float32Array(listLength(pullRows, this.name) * this.#client.shape.width);
-    await this.#client.pushPullRows(push, pullRows, values, { ...options, clock: this.#control.clock, scale });
+    await this.#client.pushPullRows(push, pullRows, values, { ...options, clock: this.#control.clock, ...admitted });
     return values;
   }
 
@@ -121,7 +121,7 @@ export class Tensor {
 
   /**
    * What was pushed and not finite, since the parameter was made: on the servers by all workers, counted by frame, and what this handle has refused
-   * before it was sent. What became of it the optimizer's `nonFinite` says.
+   * or skipped before it was sent. What became of it the optimizer's `nonFinite` says.
    */
   async nonFinite(options: WaitOptions = {}): Promise<NonFiniteCounts> {
     return await this.#control.nonFinite(options);

@@ -5,9 +5,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { Embedding } from "../api/embedding.ts";
-import type { Session } from "../api/session.ts";
-import type { Tensor } from "../api/tensor.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../functions/ps-function.ts";
 import { EmbeddedCluster } from "./connect.ts";
@@ -245,84 +242,6 @@ test("SSP: a worker may be ahead by the bound and no further; a raised bound let
   assert.deepEqual([...(await waiting)], [0]);
 });
 
-test("a gradient that is not finite is refused, and nothing of it is stored", async () => {
-  await using cluster = await EmbeddedCluster.start();
-  const w = await cluster.session.tensor("w", { shape: [3] });
-  await assert.rejects(w.push(Float32Array.of(1, Number.NaN, 1)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
-  assert.deepEqual([...(await w.pull())], [0, 0, 0]);
-});
-
-test("what was not finite is counted, whatever became of it: refused here or on a server, skipped, or zeroed", async () => {
-  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
-  const [one, two] = cluster.sessions as [Session, Session];
-  const long = 300_000; // beyond what a worker looks through
-  const bad = new Float32Array(long).fill(1);
-  bad[7] = Number.NaN;
-  bad[9] = Number.NEGATIVE_INFINITY;
-  const refusing = await one.tensor("refusing", { shape: [long] });
-  await assert.rejects(refusing.push(bad), (error) => isWeighbridgeError(error, "NOT_FINITE"));
-  const same = await two.tensor("refusing", { shape: [long] });
-  assert.deepEqual(await same.nonFinite(), { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 });
-  const table = await one.embedding("table", { dim: 2 });
-  await assert.rejects(table.push([1], bad.subarray(7, 9)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
-  assert.equal((await table.nonFinite()).refusedPushes, 1);
-  for (const [nonFinite, counts, values] of [
-    ["skip", { refusedPushes: 0, skippedPushes: 1, zeroedElements: 0 }, [0, 0, 0, 0]],
-    ["zero", { refusedPushes: 0, skippedPushes: 0, zeroedElements: 2 }, [1, 0, 1, 0]],
-  ] as const) {
-    const rows = await one.embedding(nonFinite, { dim: 4, optimizer: { type: "sum", nonFinite } });
-    await rows.push([5], bad.subarray(6, 10));
-    assert.deepEqual(await rows.nonFinite(), counts);
-    assert.deepEqual([...(await rows.pull([5]))], values);
-  }
-});
-
-for (const [nonFinite, counts, values] of [
-  ["refuse", { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 }, [0, 0]],
-  ["skip", { refusedPushes: 0, skippedPushes: 1, zeroedElements: 0 }, [0, 0]],
-  ["zero", { refusedPushes: 0, skippedPushes: 0, zeroedElements: 1 }, [0, 2]],
-] as const) {
-  test(`under BSP a sum that is more than a float holds is not stored, and counted (${nonFinite})`, async () => {
-    await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
-    const large = Float32Array.of(3e38, 1);
-    const options = { consistency: "bsp", optimizer: { type: "sum", nonFinite } } as const;
-    const tensors = await Promise.all(cluster.sessions.map((session) => session.tensor("tensor", { shape: [2], ...options })));
-    const tables = await Promise.all(cluster.sessions.map((session) => session.embedding("table", { dim: 2, ...options })));
-    await Promise.all(tensors.map((tensor) => tensor.push(large)));
-    await Promise.all(tables.map((table) => table.push([7], large)));
-    for (const session of cluster.sessions) session.clock();
-    const [tensor, table] = [tensors[0] as Tensor, tables[0] as Embedding];
-    assert.deepEqual([...(await tensor.pull())], values);
-    assert.deepEqual([...(await table.pull([7]))], values);
-    assert.deepEqual(await tensor.nonFinite(), counts);
-    assert.deepEqual(await table.nonFinite(), counts);
-  });
-}
-
-test("one worker's two pushes of a clock that are too much together are not stored either", async () => {
-  await using cluster = await EmbeddedCluster.start();
-  const tensor = await cluster.session.tensor("tensor", { shape: [2], consistency: "bsp" });
-  for (let i = 0; i < 2; i++) await tensor.push(Float32Array.of(3e38, 1));
-  cluster.session.clock();
-  assert.deepEqual([...(await tensor.pull())], [0, 0]);
-  await tensor.push(Float32Array.of(3e38, 1)); // alone it is fine
-  cluster.session.clock();
-  assert.deepEqual([...(await tensor.pull())], [Math.fround(3e38), 1]);
-});
-
-test("a NaN anywhere in a gradient is found before any server has a part of it", async () => {
-  await using cluster = await EmbeddedCluster.start({ servers: 2 });
-  const table = await cluster.session.embedding("e", { dim: 1 });
-  const keys = BigUint64Array.from({ length: 20 }, (_, i) => BigInt(i));
-  const gradients = new Float32Array(20).fill(1);
-  gradients[19] = Number.NaN;
-  await assert.rejects(
-    table.push(keys, gradients),
-    (error) => isWeighbridgeError(error, "NOT_FINITE") && /e: element 19/.test(error.message),
-  );
-  assert.deepEqual(await table.pull(keys), new Float32Array(20));
-});
-
 test("an option that does not exist is refused, with those that do", async () => {
   await using cluster = await EmbeddedCluster.start();
   const misspelt = { shape: [4], consistancy: "bsp" } as unknown as { shape: number[] };
@@ -413,15 +332,4 @@ test("a push and pull of rows larger than frames and blocks gives what it pushed
     assert.equal(whole.length, 55_000 * 8);
     assert.deepEqual([whole[54_999 * 8], whole[3 * 8 + 7], whole[7]], [5, (counts.get(3) ?? 0) + 5, counts.get(0) ?? 0]);
   }
-});
-
-test("a NaN among gradients that are clipped by their norm is treated by the policy, and the others are clipped by theirs", async () => {
-  await using cluster = await EmbeddedCluster.start();
-  const { session } = cluster;
-  const w = await session.tensor("w", { shape: [3], optimizer: { type: "sum", clipNorm: 5, nonFinite: "zero" } });
-  const values = await w.pushPull(Float32Array.of(6, NaN, 8));
-  assert.ok(Math.abs((values[0] as number) - 3) < 1e-5 && values[1] === 0 && Math.abs((values[2] as number) - 4) < 1e-5, values.join());
-  const refusing = await session.tensor("refusing", { shape: [2], optimizer: { type: "sum", clipNorm: 5 } });
-  await assert.rejects(refusing.push(Float32Array.of(1, Infinity)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
-  assert.deepEqual([...(await refusing.pull())], [0, 0]);
 });

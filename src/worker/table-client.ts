@@ -66,9 +66,10 @@ export class TableClient {
   }
 
   /** `gradients` has a row for each of `keys`. */
-  async push(keys: KeyList, gradients: Float32Array, { clock, priority, scale = 1, ...wait }: PushCall): Promise<void> {
+  async push(keys: KeyList, gradients: Float32Array, { clock, priority, scale = 1, skips, ...wait }: PushCall): Promise<void> {
     const list = this.#keys.arrayOf(keys);
     this.#keys.checkRows(gradients, { keyCount: list.length, width: this.width }, "gradients");
+    if (skips) return;
     const encoded = this.#encoded?.encodesPush ? this.#encoded : undefined;
     await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
       const rows = plan.gradients(gradients, this.width);
@@ -116,13 +117,13 @@ export class TableClient {
 
   /** Pushes gradients for some rows, and fills `into` with the rows of `pullKeys` as they are right after that (B3). */
   async pushPull(push: KeysAndGradients, pullKeys: KeyList, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, scale = 1, ...wait } = call;
+    const { clock, priority, scale = 1, skips, ...wait } = call;
     const pushList = this.#keys.arrayOf(push.keys);
     const pullList = this.#keys.arrayOf(pullKeys);
     this.#keys.checkRows(push.gradients, { keyCount: pushList.length, width: this.width }, "gradients");
     this.#keys.checkRows(into, { keyCount: pullList.length, width: this.width }, "the array to pull into");
     if (pullList.length === 0) return await this.push(pushList, push.gradients, call);
-    if (pushList.length === 0) return await this.pull(pullList, into, { clock, priority, ...wait });
+    if (pushList.length === 0 || skips) return await this.pull(pullList, into, { clock, priority, ...wait });
     const settings = { priority, scope: this.#parameter };
     await this.#withPlan({ keys: pushList }, wait, (pushPlan) =>
       this.#withPlan({ keys: pullList }, {}, async (pullPlan) => {

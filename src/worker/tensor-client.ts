@@ -37,6 +37,8 @@ export type ParameterCall = WaitOptions & {
 export type PushCall = ParameterCall & {
   /** Times every gradient, on the server. */
   readonly scale?: number | undefined;
+  /** Checks everything and pushes nothing: its optimizer leaves out what is not finite. */
+  readonly skips?: boolean | undefined;
 };
 
 /** Some rows, and a row of gradients for each. */
@@ -102,8 +104,9 @@ export class TensorClient {
   }
 
   async push(gradients: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, scale = 1, ...wait } = call;
+    const { clock, priority, scale = 1, skips, ...wait } = call;
     this.#checkLength(gradients, this.shape.floatCount, "gradients");
+    if (skips) return;
     if (this.#encoded?.encodesPush) return await this.#encoded.push(gradients, call);
     await this.#functions.callEach(
       tensorPush,
@@ -132,9 +135,10 @@ export class TensorClient {
   }
 
   async pushPull(gradients: Float32Array, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, scale = 1, ...wait } = call;
+    const { clock, priority, scale = 1, skips, ...wait } = call;
     this.#checkLength(gradients, this.shape.floatCount, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
+    if (skips) return await this.pull(into, { clock, priority, ...wait });
     if (this.#encoded?.encodesPush || this.#encoded?.encodesPull) return await this.#encoded.pushPull(gradients, into, call);
     await this.#functions.callEach(
       tensorPushPull,
@@ -149,10 +153,11 @@ export class TensorClient {
 
   /** `gradients` has a row for each of `rows`. */
   async pushRows(rows: RowList, gradients: Float32Array, call: PushCall): Promise<void> {
-    const { priority, clock, scale, ...wait } = call;
+    const { priority, clock, scale, skips, ...wait } = call;
     this.#checkLength(gradients, listLength(rows, this.#name) * this.shape.width, "gradients");
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
+      if (skips) return;
       if (this.#encoded?.encodesPushOfRows)
         return await this.#encoded.pushRows(named.groups, named.gradients(gradients, this.shape.width), { priority, clock, scale });
       const requests = this.#rowsRequests(named, gradients, { clock, scale }).map((request) =>
@@ -202,11 +207,12 @@ export class TensorClient {
 
   /** Pushes gradients for some rows and fills `into` with the whole tensor: of each block what it is right after the push. */
   async pushRowsPull(rows: RowList, gradients: Float32Array, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, scale, ...wait } = call;
+    const { clock, priority, scale, skips, ...wait } = call;
     this.#checkLength(gradients, listLength(rows, this.#name) * this.shape.width, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
+      if (skips) return await this.pull(into, { clock, priority });
       const pushes = new Map(this.#rowsRequests(named, gradients, { clock, scale }).map((request) => [request.block, request]));
       const blocks = this.#blocks((block, from, to) => ({ block, priority, into: into.subarray(from, to) }));
       const both = blocks.flatMap(({ block, ...call }) => {
@@ -226,12 +232,13 @@ export class TensorClient {
 
   /** Pushes gradients for some rows, and fills `into` with other rows: of each block what they are right after the push. */
   async pushPullRows(rows: RowsAndGradients, pullRows: RowList, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, scale, ...wait } = call;
+    const { clock, priority, scale, skips, ...wait } = call;
     const { width } = this.shape;
     this.#checkLength(rows.gradients, listLength(rows.rows, this.#name) * width, "gradients");
     this.#checkLength(into, pullRows.length * width, "the array to pull into");
     await this.#withSpans(wait, async (spans) => {
       const pushed = new BlockRows(rows.rows, this.shape, this.#name, spans);
+      if (skips) return await this.pullRows(pullRows, into, { clock, priority });
       const pulled = new BlockRows(pullRows, this.shape, this.#name, spans);
       const landed = pulled.landing(into, width);
       const pushes = new Map(this.#rowsRequests(pushed, rows.gradients, { clock, scale }).map((request) => [request.block, request]));
