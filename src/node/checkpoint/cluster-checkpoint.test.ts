@@ -2,8 +2,9 @@
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import type { Embedding } from "../../api/embedding.ts";
 import type { Session } from "../../api/session.ts";
 import type { Tensor } from "../../api/tensor.ts";
@@ -380,3 +381,42 @@ test("a note of the job's own comes back word for word, and is left out where th
     assert.deepEqual(reader.manifest.state.note, wanted);
   }
 });
+
+test("a session that closes over its own checkpoint gets a whole one or a typed error, never hangs, and nobody takes the rest for a checkpoint", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 4, checkpointDir: folder.path });
+  const staying = cluster.sessions[3] as Session;
+  const complete = (): string[] => readdirSync(folder.path).filter((name) => /^step-\d+$/.test(name));
+  const w = await staying.tensor("w", { shape: [SIZE] });
+  await w.push(new Float32Array(SIZE).fill(1));
+  for (const [rank, moment] of ["at once", "at the cut", "while it waits for another worker"].entries()) {
+    const closing = cluster.sessions[rank] as Session;
+    const before = complete();
+    const cut = Promise.withResolvers<void>();
+    const outcome = closing.checkpoint({ clock: moment.startsWith("while") ? 1 : 0, onCut: cut.resolve }).then(
+      ({ path }) => basename(path),
+      (error: unknown) => error,
+    );
+    if (moment === "at the cut") await cut.promise;
+    await closing.close({ barrier: false });
+    const ended = await outcome;
+    if (typeof ended !== "string") {
+      assert.ok(isWeighbridgeError(ended) && ["CLOSED", "NODE_DEAD"].includes(ended.code), `${moment}: ${String(ended)}`);
+    }
+    assert.deepEqual(complete(), typeof ended === "string" ? [...before, ended] : before, moment);
+    const { path } = await untilTaken(staying);
+    assert.deepEqual((await verifyCheckpoint(path)).problems, [], moment);
+  }
+});
+
+/** What the one before left is given up as soon as the servers know that it is gone. */
+async function untilTaken(session: Session): Promise<{ readonly path: string }> {
+  for (;;) {
+    try {
+      return await session.checkpoint();
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown, "QUEUE_FULL")) throw thrown;
+      await setImmediate();
+    }
+  }
+}
