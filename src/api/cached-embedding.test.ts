@@ -280,7 +280,7 @@ test("rows set back between two frames of one lookup: versions of the first fram
   for (let update = 0; update < 3; update++) await stage.table.push(keys, rowsOf(keys, 1, dim));
   await cluster.session.call(setBackBetween, { server: 0 }, { keys: BigUint64Array.of(1n, 2n) });
   const mixed = await stage.cache.lookup(keys);
-  assert.deepEqual([mixed[0], mixed[dim]].sort(), [0, 3], "one frame before, one after");
+  assert.deepEqual(new Set([mixed[0], mixed[dim]]), new Set([0, 3]), "one frame before, one after");
   for (let update = 0; update < 4; update++) await stage.table.push(keys, rowsOf(keys, 10, dim));
   for (const key of keys) {
     const value = await read(stage, key); // version 4 is one ahead of version 3, which was another generation's

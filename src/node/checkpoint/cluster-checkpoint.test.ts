@@ -370,6 +370,26 @@ test("a worker cannot name a path: only what was begun is written or committed",
   assert.equal((await cluster.session.checkpoint()).step, 0);
 });
 
+test("what one worker is saving no other writes, commits or gives up", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ workers: 2, checkpointDir: folder.path });
+  const [owner, other] = cluster.sessions as [Session, Session];
+  await owner.tensor("w", { shape: [4] });
+  const ask = (session: Session, op: string, body: object) =>
+    session.call(checkpointFunction, { server: 0 }, { op, body: JSON.stringify(body) });
+  await ask(owner, "cut", { id: "x", clock: 0 });
+  const { pending, step } = JSON.parse((await ask(owner, "begin", { stepMin: 0 })).body) as { pending: string; step: number };
+  const write = { id: "x", pending, step, job: "j", parameters: ["w"] };
+  const notYours = { code: "BAD_REQUEST", message: /of yours/ };
+  await assert.rejects(ask(other, "write", write), notYours);
+  await assert.rejects(ask(other, "commit", { pending, manifest: {} }), notYours);
+  await ask(other, "abandon", { id: "x", pending });
+  assert.deepEqual(readdirSync(folder.path), [pending]);
+  await ask(owner, "write", write);
+  await ask(owner, "abandon", { id: "x", pending });
+  assert.deepEqual(readdirSync(folder.path), []);
+});
+
 test("a note of the job's own comes back word for word, and is left out where there is none", async () => {
   using folder = temporaryFolder();
   await using cluster = await EmbeddedCluster.start({ checkpointDir: folder.path });
