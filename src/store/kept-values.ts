@@ -9,7 +9,7 @@
 //       until it is let go.
 
 import type { Arena } from "../kernel/arena.ts";
-import type { SharedSpan } from "./shared-span.ts";
+import { SharedSpan } from "./shared-span.ts";
 import { FLOAT_BYTES, KEY_BYTES } from "./value-batch.ts";
 
 const LISTS = 256;
@@ -20,6 +20,15 @@ const KEY_WORDS = 2;
 
 /** Keys and the width of their values, as in a Pull. */
 export type KeyList = { readonly keys: number; readonly keyCount: number; readonly width: number };
+
+/** Values at rest in the arena. */
+export type RowsHold = {
+  readonly address: number;
+  /** Whether they were gathered for this one. */
+  readonly isFresh: boolean;
+  /** To be called exactly once; the address is void afterwards. */
+  release(): void;
+};
 
 type Entry = {
   readonly keyCount: number;
@@ -54,23 +63,48 @@ export class KeptValues {
     if (this.#usedBytes > 0) this.drop();
   }
 
-  /** The list's values; the caller's to release. */
-  find(list: KeyList): SharedSpan | undefined {
+  /** The list's values, kept or written by `gather` where it is told. Throws what `gather` throws, or ARENA_FULL. */
+  hold(list: KeyList, gather: (out: number) => void): RowsHold {
+    const kept = this.#find(list);
+    if (kept !== undefined) return { address: kept.address, isFresh: false, release: () => kept.release() };
+    const span = this.#spanFor(list);
+    try {
+      gather(span.address);
+    } catch (thrown) {
+      span.release();
+      throw thrown;
+    }
+    this.#gathered(list, span);
+    return { address: span.address, isFresh: true, release: () => span.release() };
+  }
+
+  /** K4 */
+  drop(): void {
+    if (this.#usedBytes > 0) for (let slot = 0; slot < LISTS; slot++) this.#remove(slot);
+  }
+
+  #find(list: KeyList): SharedSpan | undefined {
     const entry = this.#entries[this.#slotOf(list)];
     if (entry?.span === undefined || entry.keyCount !== list.keyCount || entry.width !== list.width) return undefined;
     const keptKeys = entry.span.address + valueBytesOf(list);
     return isSame(this.#arena.words, keptKeys >>> 2, list.keys >>> 2, list.keyCount * KEY_WORDS) ? entry.span.share() : undefined; // K3
   }
 
-  /** How much memory the list's values are to be gathered into: with room behind them for the keys if they are going to be kept (K2). */
-  byteCountFor(list: KeyList): number {
+  /** Memory for the list's values: with room behind them for the keys if they are going to be kept (K2). What is kept makes room if it must. */
+  #spanFor(list: KeyList): SharedSpan {
     const valueBytes = valueBytesOf(list);
     const keptBytes = valueBytes + list.keyCount * KEY_BYTES;
-    return this.#isRepeated(list) && this.#usedBytes + keptBytes <= this.#bytesMax ? keptBytes : valueBytes;
+    const byteCount = this.#isRepeated(list) && this.#usedBytes + keptBytes <= this.#bytesMax ? keptBytes : valueBytes;
+    let address = this.#arena.tryAllocate(byteCount);
+    if (address === 0) {
+      this.drop();
+      address = this.#arena.allocate(byteCount);
+    }
+    return new SharedSpan(this.#arena, { address, byteCount });
   }
 
-  /** The list's values are in the span, which was made as long as `byteCountFor` said: keeps it as well, or notes that the list was pulled. */
-  gathered(list: KeyList, span: SharedSpan): void {
+  /** The list's values are in the span: keeps it as well, if it has room for the keys, or notes that the list was pulled. */
+  #gathered(list: KeyList, span: SharedSpan): void {
     const { keys, keyCount, width } = list;
     const slot = this.#slotOf(list);
     const valueBytes = valueBytesOf(list);
@@ -82,11 +116,6 @@ export class KeptValues {
     }
     const firstKey = this.#arena.words[keys >>> 2] as number;
     this.#entries[slot] = { keyCount, width, firstKey, seenAt: this.#changes, span: isKept ? span.share() : undefined };
-  }
-
-  /** K4 */
-  drop(): void {
-    if (this.#usedBytes > 0) for (let slot = 0; slot < LISTS; slot++) this.#remove(slot);
   }
 
   #isRepeated(list: KeyList): boolean {

@@ -16,11 +16,10 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import { DONE, type Kernels, NO_ROOM, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { copyKeys } from "./copy-keys.ts";
-import { KeptValues, type KeyList } from "./kept-values.ts";
+import { KeptValues, type KeyList, type RowsHold } from "./kept-values.ts";
 import { type BlockHold, blockCountOf, blockFloatsOf, type LargeValue } from "./large-value.ts";
 import { LargeValues } from "./large-values.ts";
 import { LISTED_KEYS_MIN, RowMemory } from "./row-memory.ts";
-import { SharedSpan } from "./shared-span.ts";
 import { checkLengths, FLOAT_BYTES, KEY_BYTES, keyText, runEnd, type ValueBatch, widthAt, withoutZeroLengths } from "./value-batch.ts";
 import type { Pull, PullVariable, Push, PushBlock, PushVariable } from "./value-requests.ts";
 
@@ -35,15 +34,6 @@ export type ValueStoreOptions = {
   readonly kernels: Kernels;
   /** Keys the hash of the tables (a u64). Random when left out. */
   readonly secret?: bigint | undefined;
-};
-
-/** Values at rest in the arena. */
-export type RowsHold = {
-  readonly address: number;
-  /** Whether they were gathered for this one. */
-  readonly isFresh: boolean;
-  /** To be called exactly once; the address is void afterwards. */
-  release(): void;
 };
 
 export class ValueStore {
@@ -136,11 +126,7 @@ export class ValueStore {
    * Throws VALUE_LENGTH, or ARENA_FULL.
    */
   holdRows(list: KeyList): RowsHold {
-    const kept = this.#kept.find(list);
-    if (kept !== undefined) return { address: kept.address, isFresh: false, release: () => kept.release() };
-    const span = this.#gather(list);
-    this.#kept.gathered(list, span);
-    return { address: span.address, isFresh: true, release: () => span.release() };
+    return this.#kept.hold(list, (out) => this.pull({ ...list, out }));
   }
 
   /** lensOut[i] (i32) = the width of key i, 0 when it is unknown. Returns their sum. */
@@ -379,24 +365,6 @@ export class ValueStore {
     if (value === undefined) this.#requireWidth(key, 1, width);
     else if (value.width !== width) throw this.#otherWidth(key, 0, value.width, width);
     return value;
-  }
-
-  /** The list's values in memory of their own; what is kept makes room for them if it must. */
-  #gather(list: KeyList): SharedSpan {
-    const byteCount = this.#kept.byteCountFor(list);
-    let address = this.#arena.tryAllocate(byteCount);
-    if (address === 0) {
-      this.#kept.drop();
-      address = this.#arena.allocate(byteCount);
-    }
-    const span = new SharedSpan(this.#arena, { address, byteCount });
-    try {
-      this.pull({ ...list, out: address });
-    } catch (thrown) {
-      span.release();
-      throw thrown;
-    }
-    return span;
   }
 
   /** A list that was pulled before: its rows are known. */
