@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
+import { psFunction } from "../functions/ps-function.ts";
 import { EmbeddedCluster } from "../node/connect.ts";
 import { POLICY_NAMES } from "../worker/cache/eviction-policy.ts";
 import type { CacheOptions } from "../worker/cache/row-cache.ts";

@@ -12,6 +12,10 @@ export type WorkerOfOurs = {
   readonly kv: KVWorker;
   /** What the worker sends to its server. */
   readonly server: RawListener;
+  /** What the scheduler sends to the worker. */
+  readonly scheduler: RawDialer;
+  /** From the end of the barrier to that of the start. */
+  readonly beginMs: number;
 };
 
 export async function workerOfOurs(): Promise<WorkerOfOurs> {
@@ -29,6 +33,7 @@ export async function workerOfOurs(): Promise<WorkerOfOurs> {
   schedulerDials.write(...fromScheduler.slice(0, 3));
   await cluster.clock.advance(200);
   schedulerDials.write(...fromScheduler.slice(3, 4)); // the barrier of the start is over
+  const overAtMs = cluster.clock.nowMs();
   const office = await cluster.run(starting);
-  return { cluster, office, kv: new KVWorker(office, 0), server };
+  return { cluster, office, kv: new KVWorker(office, 0), server, scheduler: schedulerDials, beginMs: cluster.clock.nowMs() - overAtMs };
 }
