@@ -75,9 +75,11 @@ test("one buffer of small requests cannot ask for gigabytes: what is answered wa
   const client = await cluster.intrude();
   const { arena } = cluster.server.server as Server;
   const usedBefore = arena.usedBytes;
-  const keys = Array.from({ length: 128 }, (_, i) => BigInt(i));
-  const requestCount = 400;
-  for (let i = 0; i < requestCount; i++) client.request({ ...PULL, arg0: keys.length, arg1: 2048 }, kvPayload(keys)); // a mebibyte each
+  const [requestCount, keyCount] = [400, 128];
+  for (let i = 0; i < requestCount; i++) {
+    const keys = Array.from({ length: keyCount }, (_, k) => BigInt(i * keyCount + k)); // other ones each time, so that no answer serves two
+    client.request({ ...PULL, arg0: keyCount, arg1: 2048 }, kvPayload(keys)); // a mebibyte each
+  }
   client.pause();
   client.keptBytesMax = 0;
   await cluster.settle();
