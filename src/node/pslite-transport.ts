@@ -26,7 +26,7 @@ export function psliteOptions(
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
   const transport = new PsliteVan({
     // A worker of ps-lite has several threads that want the core on which a server of ours would stay awake: there its long pulls became slower.
-    // So a server stays awake for long pushes only.
+    // So a server stays awake for long pushes only, unless all nodes are ours.
     transport: new SocketTransport({ clock, log, loop: role === "scheduler" ? undefined : loop, isSleepy: role === "server" }),
     clock,
     log,

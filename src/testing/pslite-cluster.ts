@@ -26,6 +26,8 @@ export class PsliteCluster {
   readonly logLines: string[] = [];
   /** Every connection that a node dialed, by the node's name. */
   readonly links: Map<string, Link[]> = new Map();
+  /** The nodes' transports, by their names. */
+  readonly vans: Map<string, PsliteVan> = new Map();
   readonly options: PsliteClusterOptions;
   readonly #offices = new Map<string, Postoffice>();
   readonly #dead = new Set<string>();
@@ -52,6 +54,7 @@ export class PsliteCluster {
     const common = { serverCount, workerCount, heartbeatIntervalMs, heartbeatTimeoutMs, schedulerAddress: PSLITE_SCHEDULER };
     const log = this.#log(name);
     const transport = new PsliteVan({ ...van, ...common, role, transport: this.transport(name), clock: this.clock, log });
+    this.vans.set(name, transport);
     const office = await Postoffice.start({
       ...common,
       role,

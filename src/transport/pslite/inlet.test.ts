@@ -26,7 +26,7 @@ function message(valueBytes: number): Uint8Array {
   return Buffer.concat([frame(bytes.subarray(0, end), false), frame(new Uint8Array(8), false), frame(new Uint8Array(valueBytes), true)]);
 }
 
-test("a link is wakeful while messages with long parts come, and only then", () => {
+function stage(isAllOurs: boolean) {
   const told: boolean[] = [];
   const link: Link = {
     remote: "a node",
@@ -37,7 +37,7 @@ test("a link is wakeful while messages with long parts come, and only then", () 
     destroy: () => {},
     setWakeful: (isWakeful) => told.push(isWakeful),
   };
-  let messageCount = 0;
+  const counts = { messages: 0 };
   const parts: PartSink = {
     begin: (_index, byteCount) => (byteCount >= STREAMED_BYTES_MIN ? "stream" : "whole"),
     whole: () => {},
@@ -46,11 +46,12 @@ test("a link is wakeful while messages with long parts come, and only then", () 
   };
   const host: InletHost = {
     clock: new SimClock(),
+    isAllOurs,
     inletOpen: () => {},
     mayTake: () => true,
     message: () => parts,
     messageEnded: () => {
-      messageCount++;
+      counts.messages++;
     },
     inletClosed: () => {},
   };
@@ -65,11 +66,22 @@ test("a link is wakeful while messages with long parts come, and only then", () 
     }
   };
   receive(Buffer.concat([encodeGreeting("ps9"), encodeReady("DEALER", "ps9")]));
+  return { told, counts, receive };
+}
+
+test("a link is wakeful while messages with long parts come, and only then", () => {
+  const { told, counts, receive } = stage(false);
   for (const valueBytes of [0, 4, 0]) receive(message(valueBytes));
   assert.deepEqual(told, []);
   for (const valueBytes of [5000, 5000, 70_000]) receive(message(valueBytes));
   assert.deepEqual(told, [true]);
   for (const valueBytes of [0, 4]) receive(message(valueBytes));
   assert.deepEqual(told, [true, false]);
-  assert.equal(messageCount, 8);
+  assert.equal(counts.messages, 8);
+});
+
+test("among nodes of ours a link is wakeful from its first message on", () => {
+  const { told, receive } = stage(true);
+  for (const valueBytes of [0, 4, 5000, 0]) receive(message(valueBytes));
+  assert.deepEqual(told, [true]);
 });

@@ -23,6 +23,8 @@ const PARTS_MAX = 16;
 
 export type InletHost = {
   readonly clock: Clock;
+  /** Whether every node of the job is one of ours, as far as we know. */
+  readonly isAllOurs: boolean;
   /** The other side is a node of ps-lite, with this id (0: it has none yet). */
   inletOpen(inlet: Inlet): void;
   /** Whether the next message of this inlet may be taken now; it is held otherwise, until `goOn`. */
@@ -49,7 +51,7 @@ export class Inlet implements LinkReader {
   #isLast = true;
   #partLeft = 0;
   #isInside = false;
-  /** Whether the message has a long part, and whether the one before had one: while they come we stay awake, if the link can. */
+  /** Whether the message has a long part, and whether we stay awake, if the link can: while such messages come, and always among our own. */
   #isStreamed = false;
   #isWakeful = false;
   #problem: WeighbridgeError | undefined;
@@ -176,8 +178,9 @@ export class Inlet implements LinkReader {
   #ended(): void {
     this.#isInside = false;
     this.#parts = undefined;
-    if (this.#isWakeful !== this.#isStreamed) {
-      this.#isWakeful = this.#isStreamed;
+    const isWakeful = this.#isStreamed || this.#host.isAllOurs;
+    if (this.#isWakeful !== isWakeful) {
+      this.#isWakeful = isWakeful;
       this.link.setWakeful?.(this.#isWakeful);
     }
     this.#isStreamed = false;

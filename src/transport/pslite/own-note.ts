@@ -2,7 +2,7 @@
 // messages): enough to keep ranks, labels, farewells and reasons when both ends are ours. A node of ps-lite sees nothing of it.
 
 import type { Check } from "../../wire/json-body.ts";
-import { decodeJson, encodeJson, object, optional, shortText, count as wholeCount } from "../../wire/json-body.ts";
+import { decodeJson, encodeJson, flag, object, optional, shortText, count as wholeCount } from "../../wire/json-body.ts";
 
 export type OwnNote = {
   readonly weighbridge: number;
@@ -10,6 +10,8 @@ export type OwnNote = {
   readonly label: string | undefined;
   readonly serverCount: number | undefined;
   readonly workerCount: number | undefined;
+  /** From the scheduler: whether every node of the job is ours. */
+  readonly isAllOurs: boolean | undefined;
 };
 
 const ownNoteShape: Check<OwnNote> = object({
@@ -18,6 +20,7 @@ const ownNoteShape: Check<OwnNote> = object({
   label: optional(shortText(256)),
   serverCount: optional(wholeCount),
   workerCount: optional(wholeCount),
+  isAllOurs: optional(flag),
 });
 
 export function encodeOwnNote(note: Partial<OwnNote> = {}): Uint8Array {

@@ -176,7 +176,8 @@ export class Registrar {
 
   /** Tells the process of this registration of nodes. */
   tell(registration: Registration, nodes: readonly PsNode[]): void {
-    const body = registration.note === undefined ? {} : { body: encodeOwnNote() };
+    const isAllOurs = this.#registrations.every(({ note }) => note !== undefined);
+    const body = registration.note === undefined ? {} : { body: encodeOwnNote({ isAllOurs }) };
     this.send(registration, PsCommand.ADD_NODE, { nodes, ...body });
   }
 

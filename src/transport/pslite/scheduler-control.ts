@@ -222,6 +222,7 @@ export class SchedulerControl implements Control {
   #takeNodes(meta: PsMeta): void {
     const isFirst = this.#van.selfId === 0;
     if (isFirst && !this.#findSelf(meta)) return;
+    this.#van.isAllOurs = decodeOwnNote(meta.body)?.isAllOurs === true;
     const nodes = [...meta.nodes];
     const isCalledAtOnce = isFirst || this.#isOurs || this.#van.options.role !== "worker";
     if (isCalledAtOnce) this.#takeList(nodes, isFirst);

@@ -67,6 +67,8 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
   readonly resender: Resender | undefined;
   /** 0 before the scheduler has given us one. */
   selfId: number;
+  /** Whether the scheduler, one of ours, said that everybody else is, too. */
+  isAllOurs = false;
   /** We are done: connections that end now are nobody's worry. */
   isLeaving = false;
   readonly #pages = new MessagePages();
