@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Log, SILENT_LOG } from "../base/log.ts";
-import { hugePages, type NativeCalls, SMALL_BYTES } from "./huge-pages.ts";
+import { hugePages, SMALL_BYTES } from "./huge-pages.ts";
+import type { NativeCalls, NativeFunction } from "./native-calls.ts";
 
 const PAGE_BYTES = 65_536;
 const memory = memoryOf(SMALL_BYTES + 4 * PAGE_BYTES);
@@ -17,10 +18,13 @@ function memoryOf(bytes: number): WebAssembly.Memory {
 function noted(result: number): { readonly calls: unknown[][]; readonly nativeCalls: () => Promise<NativeCalls> } {
   const calls: unknown[][] = [];
   const load = (library: string) => ({
-    func: (declaration: string) => (address: Uint8Array, byteCount: number, advice: number) => {
-      calls.push([library, declaration, address.buffer === memory.buffer, address.byteOffset, byteCount, advice]);
-      return result;
-    },
+    func:
+      (declaration: string): NativeFunction =>
+      (address, byteCount, advice) => {
+        assert.ok(address instanceof Uint8Array);
+        calls.push([library, declaration, address.buffer === memory.buffer, address.byteOffset, byteCount, advice]);
+        return result;
+      },
   });
   return { calls, nativeCalls: () => Promise.resolve({ load }) };
 }

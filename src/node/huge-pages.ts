@@ -8,17 +8,13 @@
 //       one float took 19 MB in small pages and 23 to 25 in large ones, and what is small is in the caches anyway.
 
 import type { Log } from "../base/log.ts";
+import { C_LIBRARY, koffi, type NativeCalls } from "./native-calls.ts";
 
 /** From <sys/mman.h>. */
 const MADV_HUGEPAGE = 14;
 
 /** See H2; a multiple of the large page. */
 export const SMALL_BYTES: number = 32 << 20;
-
-/** What we use of koffi. */
-export type NativeCalls = {
-  load(library: string): { func(declaration: string): (address: Uint8Array, byteCount: number, advice: number) => number };
-};
 
 export type HugePagesOptions = {
   readonly log: Log;
@@ -33,7 +29,7 @@ export async function hugePages(options: HugePagesOptions): Promise<((memory: We
   if (platform !== "linux") return undefined;
   try {
     const { load } = await nativeCalls();
-    const madvise = load("libc.so.6").func("int madvise(void *address, size_t byteCount, int advice)");
+    const madvise = load(C_LIBRARY).func("int madvise(void *address, size_t byteCount, int advice)");
     return ({ buffer }) => {
       if (buffer.byteLength <= SMALL_BYTES) return;
       const advised = new Uint8Array(buffer, SMALL_BYTES);
@@ -43,10 +39,4 @@ export async function hugePages(options: HugePagesOptions): Promise<((memory: We
     log.debug("no huge pages: koffi is not installed, or does not work here", { reason: String(thrown) });
     return undefined;
   }
-}
-
-/** An optional dependency: its types are not there where it is not. */
-async function koffi(): Promise<NativeCalls> {
-  const name = "koffi";
-  return ((await import(name)) as { readonly default: NativeCalls }).default;
 }

@@ -5,6 +5,7 @@ import type { Log } from "../base/log.ts";
 import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import { PsliteVan } from "../transport/pslite/van.ts";
 import type { NodeConfig } from "./config/node-config.ts";
+import type { BoundSendBuffer } from "./transport/send-buffer.ts";
 import { formatTcpAddress } from "./transport/socket-address.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 import type { WakefulLoop } from "./transport/wakeful-loop.ts";
@@ -17,17 +18,30 @@ import type { WakefulLoop } from "./transport/wakeful-loop.ts";
 const WRITE_BYTES_MAX = { server: 2 * 1024 * 1024, worker: 1024 * 1024, scheduler: 1024 * 1024 };
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 
+export type PsliteSurroundings = {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly loop: WakefulLoop | undefined;
+  readonly boundSendBuffer: BoundSendBuffer | undefined;
+};
+
 /** What a node needs instead of our own transport: every role listens, and what is lost is sent again by the van. */
 export function psliteOptions(
   config: NodeConfig,
-  { clock, log, loop }: { readonly clock: Clock; readonly log: Log; readonly loop: WakefulLoop | undefined },
+  { clock, log, loop, boundSendBuffer }: PsliteSurroundings,
 ): Pick<PostofficeOptions, "transport" | "schedulerAddress" | "listenAddress" | "resendTimeoutMs" | "faults" | "limits"> {
   const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, port, faults, resendTimeoutMs } = config;
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
   const transport = new PsliteVan({
     // A worker of ps-lite has several threads that want the core on which a server of ours would stay awake: there its long pulls became slower.
     // So a server stays awake for long pushes only, unless all nodes are ours.
-    transport: new SocketTransport({ clock, log, loop: role === "scheduler" ? undefined : loop, isSleepy: role === "server" }),
+    transport: new SocketTransport({
+      clock,
+      log,
+      loop: role === "scheduler" ? undefined : loop,
+      isSleepy: role === "server",
+      boundSendBuffer,
+    }),
     clock,
     log,
     role,

@@ -18,6 +18,7 @@ import { inlineDeeply } from "./inlining.ts";
 import { serveManagement } from "./manage-server.ts";
 import { realClock } from "./real-clock.ts";
 import { textLog } from "./text-log.ts";
+import { boundSendBuffers } from "./transport/send-buffer.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 import { wakefulLoop } from "./transport/wakeful-loop.ts";
 import { zstd } from "./zstd.ts";
@@ -44,6 +45,7 @@ export async function startNode(
   const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;
   let office: Postoffice | undefined;
   const log = textLog({ level: config.logLevel, who: () => (office === undefined || office.nodeId === 0 ? role : nameOf(office.nodeId)) });
+  const boundSendBuffer = role === "scheduler" ? undefined : await boundSendBuffers({ log });
   office = await Postoffice.start({
     role,
     serverCount,
@@ -54,7 +56,7 @@ export async function startNode(
     advertise: (bound: Address) => advertised(config, bound),
     rank,
     label: config.nodeId ?? `${hostname()}:${process.pid}`,
-    transport: new SocketTransport({ clock, log, loop }),
+    transport: new SocketTransport({ clock, log, loop, boundSendBuffer }),
     clock,
     log,
     heartbeatIntervalMs,
@@ -75,7 +77,10 @@ export async function startNode(
     incarnation: Date.now(),
     ...(pslite === undefined
       ? {}
-      : { ...pslite.psliteOptions(config, { clock, log, loop }), advertise: (bound: Address) => advertisedTcp(config, bound) }),
+      : {
+          ...pslite.psliteOptions(config, { clock, log, loop, boundSendBuffer }),
+          advertise: (bound: Address) => advertisedTcp(config, bound),
+        }),
     ...options,
   });
   return office;

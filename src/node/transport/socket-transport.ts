@@ -10,6 +10,7 @@ import type { Clock } from "../../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../../transport/transport.ts";
+import type { BoundSendBuffer } from "./send-buffer.ts";
 import { badAddress, formatTcpAddress, parseSocketAddress, type SocketAddress } from "./socket-address.ts";
 import { SocketLink } from "./socket-link.ts";
 import type { WakefulLoop } from "./wakeful-loop.ts";
@@ -21,6 +22,8 @@ export type SocketTransportOptions = {
   readonly loop?: WakefulLoop | undefined;
   /** Whether links are not worth staying awake for unless somebody says so (Link.setWakeful). */
   readonly isSleepy?: boolean | undefined;
+  /** Left out: send buffers are as the system has them. */
+  readonly boundSendBuffer?: BoundSendBuffer | undefined;
 };
 
 export class SocketTransport implements Transport {
@@ -28,12 +31,14 @@ export class SocketTransport implements Transport {
   readonly #log: Log;
   readonly #loop: WakefulLoop | undefined;
   readonly #isSleepy: boolean;
+  readonly #boundSendBuffer: BoundSendBuffer | undefined;
 
-  constructor({ clock, log = SILENT_LOG, loop, isSleepy = false }: SocketTransportOptions) {
+  constructor({ clock, log = SILENT_LOG, loop, isSleepy = false, boundSendBuffer }: SocketTransportOptions) {
     this.#clock = clock;
     this.#log = log;
     this.#loop = loop;
     this.#isSleepy = isSleepy;
+    this.#boundSendBuffer = boundSendBuffer;
   }
 
   /** The directory of a unix socket is created. Closing the listener leaves accepted links alone, and removes a unix socket's file. */
@@ -71,6 +76,7 @@ export class SocketTransport implements Transport {
     socket.once("connect", () => {
       cancelDeadline();
       try {
+        this.#boundSendBuffer?.(socket);
         link.start(open(link));
         resolve(link);
       } catch (thrown) {
@@ -92,6 +98,7 @@ export class SocketTransport implements Transport {
       open: (onread) => adopt(accepted, onread),
     });
     try {
+      this.#boundSendBuffer?.(link.socket);
       link.start(accept(link));
     } catch (thrown) {
       this.#log.error("a connection was refused by a failing accept", { remote, reason: reasonOf(thrown) });

@@ -1,0 +1,59 @@
+// send-buffer — bounds how many bytes a connection within one machine may have under way inside the system. Left to itself, Linux lets them grow to
+// megabytes; with half a megabyte both sides spend a quarter to a third less of the processor's time per byte (docs/decisions/0020). Node has no such
+// option for streams; asking takes a native call, which koffi makes where it is installed.
+//
+// Invariants:
+//   B1. It is an optimisation: without Linux, without koffi, or with a system that refuses, a connection works the same, only slower.
+//   B2. A connection to another machine is left alone: there the bytes under way have to cover the way's bandwidth times its delay, which only
+//       the system can know.
+
+import type net from "node:net";
+import type { Log } from "../../base/log.ts";
+import { C_LIBRARY, koffi, type NativeCalls } from "../native-calls.ts";
+
+/** From <sys/socket.h>. */
+const SOL_SOCKET = 1;
+const SO_SNDBUF = 7;
+const INT_BYTES = 4;
+
+/** What is asked for; Linux doubles it, for its own records. The best of eight sizes from 128 KiB to 2 MiB, for TCP and unix sockets alike. */
+export const SEND_BUFFER_BYTES: number = 512 * 1024;
+
+/** Bounds the buffer of a connected socket. */
+export type BoundSendBuffer = (socket: net.Socket) => void;
+
+export type SendBufferOptions = {
+  readonly log: Log;
+  readonly platform?: string;
+  /** Rejects where there is none. For tests. */
+  readonly nativeCalls?: () => Promise<NativeCalls>;
+};
+
+/** What to do with a new socket; undefined where nothing can be done (B1). */
+export async function boundSendBuffers(options: SendBufferOptions): Promise<BoundSendBuffer | undefined> {
+  const { log, platform = process.platform, nativeCalls = koffi } = options;
+  if (platform !== "linux") return undefined;
+  try {
+    const { load } = await nativeCalls();
+    const setsockopt = load(C_LIBRARY).func("int setsockopt(int fd, int level, int name, const int *value, uint32_t byteCount)");
+    return (socket) => {
+      const fd = descriptorOf(socket);
+      if (fd === undefined || !isWithinMachine(socket)) return;
+      if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, [SEND_BUFFER_BYTES], INT_BYTES) !== 0) log.debug("the system bounds no send buffer");
+    };
+  } catch (thrown) {
+    log.debug("no bounded send buffers: koffi is not installed, or does not work here", { reason: String(thrown) });
+    return undefined;
+  }
+}
+
+/** The two ends of a connection within one machine have the same address, whichever of the machine's it is; those of a unix socket have none. */
+function isWithinMachine({ localAddress, remoteAddress }: net.Socket): boolean {
+  return localAddress === remoteAddress;
+}
+
+/** Node has it on every socket's handle, but does not list it. */
+function descriptorOf(socket: net.Socket): number | undefined {
+  const { _handle: handle } = socket as unknown as { readonly _handle: { readonly fd?: number } | null };
+  return handle?.fd !== undefined && handle.fd >= 0 ? handle.fd : undefined;
+}
