@@ -8,9 +8,9 @@ import type { ParameterSpec } from "../store/parameter-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
-import type { CallSubject } from "../worker/call-subject.ts";
 import type { FiniteScan } from "../worker/finite-scan.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
+import { HeldParameter } from "../worker/held-parameter.ts";
 import { checkOptions } from "./known-options.ts";
 
 /** What may change while training goes on. What is left out stays. */
@@ -36,7 +36,8 @@ export type ParameterControlOptions = {
 export class ParameterControl {
   readonly #options: ParameterControlOptions;
   readonly #clipNorm: number | null;
-  readonly #subject: CallSubject;
+  /** What the handle holds: in which lives of the servers the parameter was found. */
+  readonly held: HeldParameter;
   /** Pushes that were refused or skipped before anything of them was sent. */
   #refusedCount = 0;
   #skippedCount = 0;
@@ -44,7 +45,8 @@ export class ParameterControl {
   constructor(options: ParameterControlOptions) {
     this.#options = options;
     this.#clipNorm = options.spec.optimizer.clipNorm ?? null;
-    this.#subject = { name: options.spec.name, maker: options.spec.kind === "tensor" ? "tensor" : "embedding" };
+    const { spec, parameter } = options;
+    this.held = new HeldParameter(spec.name, spec.kind === "tensor" ? "tensor" : "embedding", parameter);
   }
 
   get clock(): number {
@@ -98,10 +100,17 @@ export class ParameterControl {
     const { functions, parameter, spec } = this.#options;
     const request = { spec: JSON.stringify(spec) };
     const judge = parameter % functions.serverCount;
-    await functions.call(parameterCreate, judge, request, wait);
-    const others = Array.from({ length: functions.serverCount }, (_, server) => ({ server, request })).filter(
-      ({ server }) => server !== judge,
+    const calls = Array.from({ length: functions.serverCount }, (_, server) => ({
+      server,
+      request,
+      answered: () => this.held.found(server, functions.lifeOf(server)), // of the life that answers
+    }));
+    await functions.callEach(
+      parameterCreate,
+      calls.filter(({ server }) => server === judge),
+      wait,
     );
+    const others = calls.filter(({ server }) => server !== judge);
     await functions.callEach(parameterCreate, others, wait);
   }
 
@@ -120,13 +129,13 @@ export class ParameterControl {
     await functions.callAll(
       parameterConfigure,
       { parameter, settings: JSON.stringify(body) },
-      { ...wait, scope: parameter, subject: this.#subject },
+      { ...wait, scope: parameter, subject: this.held },
     );
   }
 
   async nonFinite(wait: WaitOptions): Promise<NonFiniteCounts> {
     const { functions, parameter } = this.#options;
-    const counts = await functions.callAll(parameterNonFinite, { parameter }, { ...wait, scope: parameter, subject: this.#subject });
+    const counts = await functions.callAll(parameterNonFinite, { parameter }, { ...wait, scope: parameter, subject: this.held });
     const sum = (of: keyof NonFiniteCounts): number => counts.reduce((total, count) => total + count[of], 0);
     return {
       refusedPushes: this.#refusedCount + sum("refusedPushes"),
@@ -137,6 +146,6 @@ export class ParameterControl {
 
   async clear(wait: WaitOptions): Promise<void> {
     const { functions, parameter } = this.#options;
-    await functions.callAll(parameterClear, { parameter }, { ...wait, scope: parameter, subject: this.#subject });
+    await functions.callAll(parameterClear, { parameter }, { ...wait, scope: parameter, subject: this.held });
   }
 }

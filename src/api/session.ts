@@ -6,6 +6,8 @@
 //   S2. `clock` never waits. It travels behind everything this worker sent before it.
 //   S3. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
 //       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE, and may be repeated.
+//   S4. A handle never goes on unawares with a parameter that a restarted server has lost and somebody made anew (worker/held-parameter.ts): its calls
+//       fail with UNKNOWN_PARAMETER until it is made again through this session, or restored.
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
@@ -143,17 +145,11 @@ export class Session {
   async tensor(name: string, options: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
     const spec = tensorSpec(name, options);
     const shape = new TensorShape(spec.shape);
-    const { parameter, control } = await this.#create(spec, wait);
-    const encoded = this.#links.tensor(spec);
-    const client = new TensorClient({
-      functions: this.#functions,
-      placement: this.#placement,
-      name,
-      parameter,
-      shape,
-      arena: this.#planner.arena,
-      encoded,
-    });
+    const control = await this.#create(spec, wait);
+    const { held } = control;
+    const encoded = this.#links.tensor(spec, held);
+    const { arena } = this.#planner;
+    const client = new TensorClient({ functions: this.#functions, placement: this.#placement, held, shape, arena, encoded });
     return new Tensor(spec, client, control);
   }
 
@@ -161,8 +157,8 @@ export class Session {
   async embedding(name: string, options: EmbeddingOptions, wait: WaitOptions = {}): Promise<Embedding> {
     const spec = embeddingSpec(name, options);
     const { width, rows: rowCountMax } = spec;
-    const { parameter, control } = await this.#create(spec, wait);
-    const common = { functions: this.#functions, planner: this.#planner, name, parameter };
+    const control = await this.#create(spec, wait);
+    const common = { functions: this.#functions, planner: this.#planner, held: control.held };
     const client = new TableClient({ ...common, width, rowCountMax, encoded: this.#links.table(spec) });
     return new Embedding(spec, client, control, this.#caches);
   }
@@ -386,14 +382,14 @@ export class Session {
     await joining;
   }
 
-  async #create(spec: ParameterSpec, wait: WaitOptions): Promise<{ parameter: number; control: ParameterControl }> {
+  async #create(spec: ParameterSpec, wait: WaitOptions): Promise<ParameterControl> {
     const checked = decodeParameterSpec(JSON.stringify(spec));
     this.#links.check(checked);
     const parameter = parameterNumber(checked.name);
     const clock = (): number => this.#clock;
     const control = new ParameterControl({ functions: this.#functions, parameter, spec: checked, scan: this.#scan, clock });
     await control.create(wait);
-    return { parameter, control };
+    return control;
   }
 
   #serverOf(target: FunctionTarget): number {

@@ -15,6 +15,7 @@ import { encodesRows, type LinkEncoding } from "../wire/codecs/link-encoding.ts"
 import type { CodecContext } from "../wire/codecs/value-codec.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
+import type { HeldParameter } from "./held-parameter.ts";
 import { Landings } from "./landings.ts";
 import type { LinkPayloads } from "./link-payloads.ts";
 
@@ -27,7 +28,12 @@ export type KeyedFrame = {
   readonly opens: boolean;
 };
 
-type FrameCall = { readonly clock: number; readonly priority?: number | undefined };
+type FrameCall = {
+  readonly clock: number;
+  readonly priority?: number | undefined;
+  /** What the handle holds that calls: handles of one table share this. */
+  readonly subject: HeldParameter;
+};
 
 /** What the servers of a session were told, each by itself; one for all tables of the session. */
 export class ServerKeyLists {
@@ -81,7 +87,7 @@ export class EncodedTable {
   /** `rows` has the gradients of all frames. Ends when all calls have. */
   async push(frames: readonly KeyedFrame[], rows: Float32Array, call: FrameCall & { readonly scale: number }): Promise<void> {
     const { functions, payloads, parameter, width } = this.#options;
-    const { clock, scale, priority } = call;
+    const { clock, scale, priority, subject } = call;
     const spans = new ArenaSpans(this.#options.codecs.arena);
     const encoded = spans.guard(() =>
       frames.map((frame) => {
@@ -93,14 +99,14 @@ export class EncodedTable {
     const calls = encoded.map(({ frame, gradients, section }) =>
       this.#withKeys(frame, section, (keys) => {
         const request = { parameter, clock, scale, opens: frame.opens, keys, gradients };
-        return functions.callEach(rowsPushEncoded, [{ server: frame.server, request, priority, scope: parameter }]);
+        return functions.callEach(rowsPushEncoded, [{ server: frame.server, request, priority, scope: parameter }], { subject });
       }),
     );
     await allEnded(calls).finally(() => spans.release());
   }
 
   /** Fills `landed` with the rows of all frames. */
-  async pull(frames: readonly KeyedFrame[], landed: Float32Array, { clock, priority }: FrameCall): Promise<void> {
+  async pull(frames: readonly KeyedFrame[], landed: Float32Array, { clock, priority, subject }: FrameCall): Promise<void> {
     const { functions, payloads, parameter, width } = this.#options;
     const spans = new ArenaSpans(this.#options.codecs.arena);
     const landings = new Landings(payloads, spans);
@@ -114,7 +120,9 @@ export class EncodedTable {
     const calls = opened.map(({ frame, landing, section }) =>
       this.#withKeys(frame, section, (keys) => {
         const request = { parameter, clock, keys };
-        return functions.callEach(rowsPullEncoded, [{ server: frame.server, request, priority, scope: parameter, ...landing }]);
+        return functions.callEach(rowsPullEncoded, [{ server: frame.server, request, priority, scope: parameter, ...landing }], {
+          subject,
+        });
       }),
     );
     await allEnded(calls).finally(() => spans.release());

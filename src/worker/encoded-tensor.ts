@@ -22,13 +22,19 @@ import type { CodecContext, ValueShape } from "../wire/codecs/value-codec.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import type { RowGroup } from "./block-rows.ts";
 import type { FunctionClient } from "./function-client.ts";
+import type { HeldParameter } from "./held-parameter.ts";
 import { Landings } from "./landings.ts";
 import type { KeptPayload, LinkPayloads } from "./link-payloads.ts";
 
 const FLOAT_BYTES = 4;
 
 /** How a call is sent; as ParameterCall and PushCall of tensor-client.ts. */
-type EncodedCall = WaitOptions & { readonly clock: number; readonly priority?: number | undefined };
+type EncodedCall = WaitOptions & {
+  readonly clock: number;
+  readonly priority?: number | undefined;
+  /** What the handle holds that calls: handles of one parameter share this. */
+  readonly subject: HeldParameter;
+};
 type EncodedPushCall = EncodedCall & { readonly scale?: number | undefined };
 
 export type EncodedTensorOptions = {
@@ -68,7 +74,7 @@ export class EncodedTensor {
     this.#residuals = new Residuals(codecs);
   }
 
-  async push(gradients: Float32Array, { clock, priority, scale = 1, ...wait }: EncodedPushCall): Promise<void> {
+  async push(gradients: Float32Array, { clock, priority, scale = 1, subject, ...wait }: EncodedPushCall): Promise<void> {
     const { functions, parameter, payloads } = this.#options;
     const spans = new ArenaSpans(this.#options.codecs.arena);
     const blocks = this.#encode(gradients, scale, spans);
@@ -78,11 +84,11 @@ export class EncodedTensor {
       request: { parameter, block: sent.block, clock, scale: payloads.hasResidual ? 1 : scale, gradients: sent.payload },
       answered: () => void open.delete(sent),
     }));
-    await this.#run(functions.callEach(tensorPushEncoded, requests), open, spans, wait);
+    await this.#run(functions.callEach(tensorPushEncoded, requests, { subject }), open, spans, wait);
   }
 
   /** Fills `into`. */
-  async pull(into: Float32Array, { clock, priority, ...wait }: EncodedCall): Promise<void> {
+  async pull(into: Float32Array, { clock, priority, subject, ...wait }: EncodedCall): Promise<void> {
     const { functions, parameter } = this.#options;
     const spans = new ArenaSpans(this.#options.codecs.arena);
     const landings = new Landings(this.#options.payloads, spans);
@@ -93,12 +99,12 @@ export class EncodedTensor {
         ...landings.open(into.subarray(from, to), shape),
       })),
     );
-    const pulled = functions.callEach(tensorPullEncoded, requests).then(() => landings.check());
+    const pulled = functions.callEach(tensorPullEncoded, requests, { subject }).then(() => landings.check());
     await this.#run(pulled, new Set(), spans, wait);
   }
 
   async pushPull(gradients: Float32Array, into: Float32Array, call: EncodedPushCall): Promise<void> {
-    const { clock, priority, scale = 1, ...wait } = call;
+    const { clock, priority, scale = 1, subject, ...wait } = call;
     const { functions, parameter, payloads } = this.#options;
     const spans = new ArenaSpans(this.#options.codecs.arena);
     const landings = new Landings(payloads, spans);
@@ -114,12 +120,16 @@ export class EncodedTensor {
         opened[sent.block]?.answered(answer);
       },
     }));
-    const done = functions.callEach(tensorPushPullEncoded, requests).then(() => landings.check());
+    const done = functions.callEach(tensorPushPullEncoded, requests, { subject }).then(() => landings.check());
     await this.#run(done, open, spans, wait);
   }
 
   /** `sums` has a row for each row of the groups. */
-  async pushRows(groups: readonly RowGroup[], sums: Float32Array, { clock, priority, scale = 1, ...wait }: EncodedPushCall): Promise<void> {
+  async pushRows(
+    groups: readonly RowGroup[],
+    sums: Float32Array,
+    { clock, priority, scale = 1, subject, ...wait }: EncodedPushCall,
+  ): Promise<void> {
     const { functions, parameter, payloads, shape } = this.#options;
     const { width } = shape;
     const spans = new ArenaSpans(this.#options.codecs.arena);
@@ -136,11 +146,11 @@ export class EncodedTensor {
         },
       })),
     );
-    await this.#run(functions.callEach(tensorPushRowsEncoded, requests), new Set(), spans, wait);
+    await this.#run(functions.callEach(tensorPushRowsEncoded, requests, { subject }), new Set(), spans, wait);
   }
 
   /** Fills `landed`, a row for each row of the groups. */
-  async pullRows(groups: readonly RowGroup[], landed: Float32Array, { clock, priority, ...wait }: EncodedCall): Promise<void> {
+  async pullRows(groups: readonly RowGroup[], landed: Float32Array, { clock, priority, subject, ...wait }: EncodedCall): Promise<void> {
     const { functions, parameter, payloads, shape } = this.#options;
     const { width } = shape;
     const spans = new ArenaSpans(this.#options.codecs.arena);
@@ -152,12 +162,12 @@ export class EncodedTensor {
         ...landings.open(landed.subarray(from * width, to * width), { rowCount: to - from, width }),
       })),
     );
-    const pulled = functions.callEach(tensorPullRowsEncoded, requests).then(() => landings.check());
+    const pulled = functions.callEach(tensorPullRowsEncoded, requests, { subject }).then(() => landings.check());
     await this.#run(pulled, new Set(), spans, wait);
   }
 
   /** Sends what the residuals hold, as it is (E2). What fails stays in them. */
-  async flush({ clock, priority, ...wait }: EncodedCall): Promise<void> {
+  async flush({ clock, priority, subject, ...wait }: EncodedCall): Promise<void> {
     const { functions, parameter, codecs } = this.#options;
     const { arena, kernels } = codecs;
     const spans = new ArenaSpans(arena);
@@ -175,7 +185,7 @@ export class EncodedTensor {
       answered: () => void open.delete(left),
     }));
     const done = functions
-      .callEach(tensorPush, requests)
+      .callEach(tensorPush, requests, { subject })
       .catch((thrown: unknown) => {
         for (const { block, floatCount, copy } of open) kernels.add(this.#residuals.spanOf(block, floatCount), copy, floatCount);
         throw thrown;

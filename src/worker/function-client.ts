@@ -1,14 +1,17 @@
-// function-client — calls PS functions of the servers. Calls return promises; the frames leave through the worker's channels.
+// function-client — calls PS functions of the servers. Calls return promises; the frames leave through the worker's channels. Calls of a parameter that a handle
+// holds leave only for lives of servers that it knows (held-parameter.ts, L1 to L4).
 
 import type { Clock } from "../base/clock.ts";
 import { checkWait, Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
+import { parameterOrigin } from "../functions/parameters/parameter-functions.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
 import type { Call } from "../peer/call.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { type CallSubject, namedFailure, waitText } from "./call-subject.ts";
+import { namedFailure, waitText } from "./call-subject.ts";
 import { functionCalls } from "./function-call.ts";
+import type { HeldParameter } from "./held-parameter.ts";
 import type { Worker } from "./worker.ts";
 
 export type FunctionCallSettings = {
@@ -31,8 +34,18 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
 
 /** Payload bytes of one function since the recording began, both ways; what travels twice counts once. */
 export type FunctionLoad = { sentBytes: number; receivedBytes: number };
-/** How a caller waits, and what for: errors then name the parameter. */
-export type CallWait = WaitOptions & { readonly subject?: CallSubject | undefined };
+/** How a caller waits, and what for: errors then name the parameter, and lives of servers that its handle does not know are not asked. */
+export type CallWait = WaitOptions & { readonly subject?: HeldParameter | undefined };
+
+type CallsOfServers = readonly (readonly Call[])[];
+/** Calls that are ready to be sent. */
+type Prepared<Q extends Fields, R extends Fields> = {
+  readonly callsOf: CallsOfServers;
+  /** Settles when all have ended: rejects with the first failure. */
+  readonly done: Promise<void>;
+  /** Those whose answers came from lives that the handle does not know, and were not taken (L2). */
+  readonly crossed: readonly FunctionRequest<Q, R>[];
+};
 
 const NUMBERS = 2 ** 32;
 
@@ -130,6 +143,17 @@ export class FunctionClient {
   ): Promise<void> {
     if (requests.length === 0) return;
     checkWait(wait);
+    const { callsOf, done, crossed } = this.#prepare(fn, requests, subject);
+    await this.#send(callsOf, subject, wait);
+    await waitFor(done, waitText(fn, subject), this.#clock, wait);
+    if (crossed.length > 0) await this.callEach(fn, crossed, { subject, ...wait }); // with its deadline anew: once for each life of a server
+  }
+
+  #prepare<Q extends Fields, R extends Fields>(
+    fn: PsFunction<Q, R>,
+    requests: readonly FunctionRequest<Q, R>[],
+    subject: HeldParameter | undefined,
+  ): Prepared<Q, R> {
     const done = new Deferred<void>();
     let open = requests.length;
     let failure: WeighbridgeError | undefined;
@@ -139,8 +163,10 @@ export class FunctionClient {
       if (failure === undefined) done.resolve();
       else done.reject(failure);
     };
+    const crossed: FunctionRequest<Q, R>[] = [];
     const callsOf: Call[][] = Array.from({ length: this.serverCount }, () => []);
-    for (const { server, request, priority = 0, scope = 0, into, passing, answered } of requests) {
+    for (const asked of requests) {
+      const { server, request, priority = 0, scope = 0, into, passing, answered } = asked;
       if (!Number.isFinite(priority)) throw new WeighbridgeError("BAD_ARGUMENT", `a priority is a number, not ${showValue(priority)}`);
       const calls = functionCalls({
         fn,
@@ -152,7 +178,8 @@ export class FunctionClient {
         passing,
         answered: (response, byteCount) => {
           this.#count(fn.name, 0, byteCount);
-          answered?.(response);
+          if (this.#isStranger(subject, server)) crossed.push(asked);
+          else answered?.(response);
           ended();
         },
         failed: (error) => {
@@ -166,8 +193,7 @@ export class FunctionClient {
         (callsOf[server] as Call[]).push(call);
       }
     }
-    await this.#send(callsOf, wait);
-    await waitFor(done.promise, waitText(fn, subject), this.#clock, wait);
+    return { callsOf, done: done.promise, crossed };
   }
 
   #count(name: string, sentBytes: number, receivedBytes: number): void {
@@ -178,23 +204,57 @@ export class FunctionClient {
     this.#loads.set(name, load);
   }
 
-  /** Waits for room instead of failing: that is how a caller who awaits its calls is slowed down. Those who wait keep their order. */
-  async #send(callsOf: readonly (readonly Call[])[], wait: WaitOptions): Promise<void> {
-    if (this.#queue === undefined && this.#tryAsk(callsOf)) return;
-    const turn: Promise<void> = (this.#queue ?? Promise.resolve()).then(() => this.#askWhenRoom(callsOf));
-    this.#queue = turn;
-    const done = (): void => {
-      if (this.#queue === turn) this.#queue = undefined;
-    };
-    turn.then(done, done);
+  /** Waits for room, or for what a restarted server says of the parameter, instead of failing. Those who wait keep their order (L4). */
+  async #send(callsOf: CallsOfServers, subject: HeldParameter | undefined, wait: WaitOptions): Promise<void> {
+    if (this.#queue === undefined && this.#strangerAmong(subject, callsOf) < 0 && this.#tryAsk(callsOf)) return;
+    const turn = (this.#queue ?? Promise.resolve()).then(() => this.#askInTurn(callsOf, subject));
+    const queue: Promise<void> = turn
+      .catch(() => {}) // its caller is told; those behind it go on
+      .then(() => {
+        if (this.#queue === queue) this.#queue = undefined;
+      });
+    this.#queue = queue;
     await waitFor(turn, "room in the queues to the servers", this.#clock, wait);
   }
 
-  async #askWhenRoom(callsOf: readonly (readonly Call[])[]): Promise<void> {
-    while (!this.#tryAsk(callsOf)) await this.#worker.room();
+  /** L1: whom it asks is looked at and asked in one step. */
+  async #askInTurn(callsOf: CallsOfServers, subject: HeldParameter | undefined): Promise<void> {
+    for (;;) {
+      const stranger = this.#strangerAmong(subject, callsOf);
+      if (subject !== undefined && stranger >= 0) await this.#meet(subject, stranger);
+      else if (this.#tryAsk(callsOf)) return;
+      else await this.#worker.room();
+    }
   }
 
-  #tryAsk(callsOf: readonly (readonly Call[])[]): boolean {
+  /** Asks the new life of a server where its parameter is from. Throws UNKNOWN_PARAMETER, and what the server throws. */
+  async #meet(held: HeldParameter, server: number): Promise<void> {
+    let lost: WeighbridgeError | undefined;
+    const answered = ({ isRestored }: { readonly isRestored: boolean }): void => {
+      const life = this.lifeOf(server); // of whom this is the answer
+      if (isRestored) held.found(server, life);
+      else lost = held.lost(server, life);
+    };
+    const request = { parameter: held.parameter };
+    const { callsOf, done } = this.#prepare(parameterOrigin, [{ server, request, answered }], undefined);
+    while (!this.#tryAsk(callsOf)) await this.#worker.room();
+    await done.catch((thrown: unknown) => {
+      throw isWeighbridgeError(thrown) ? namedFailure(thrown, parameterOrigin, held) : thrown;
+    });
+    if (lost !== undefined) throw lost;
+  }
+
+  /** The first server that these calls are for and whose life the handle does not know; -1 for none. */
+  #strangerAmong(subject: HeldParameter | undefined, callsOf: CallsOfServers): number {
+    if (subject === undefined) return -1;
+    return callsOf.findIndex((calls, server) => calls.length > 0 && this.#isStranger(subject, server));
+  }
+
+  #isStranger(subject: HeldParameter | undefined, server: number): boolean {
+    return subject !== undefined && !subject.knows(server, this.lifeOf(server));
+  }
+
+  #tryAsk(callsOf: CallsOfServers): boolean {
     try {
       this.#worker.ask(callsOf);
       return true;

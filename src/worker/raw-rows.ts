@@ -14,8 +14,8 @@ import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { type SlotLayout, slotLayoutOf } from "../store/updaters/slot-layout.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
-import type { CallSubject } from "./call-subject.ts";
 import type { FunctionClient } from "./function-client.ts";
+import type { HeldParameter } from "./held-parameter.ts";
 import { type RowPlan, RowPlanner } from "./row-plan.ts";
 import { cutPart, type RowFrame } from "./table-client.ts";
 
@@ -26,7 +26,7 @@ export type RawRowsOptions = {
   readonly functions: FunctionClient;
   /** Who owns which key, and what keys the hash of repeated keys. */
   readonly planner: Pick<RowPlanner, "placement" | "secret">;
-  readonly parameter: number;
+  readonly held: HeldParameter;
   readonly spec: TableSpec;
   /** Where plans are made. */
   readonly arena: Arena;
@@ -45,17 +45,19 @@ export class RawRows {
   /** Floats of a row: values, slots and words. */
   readonly rowFloats: number;
   readonly #options: RawRowsOptions;
-  readonly #subject: CallSubject;
+  readonly #subject: HeldParameter;
+  readonly #parameter: number;
   #claims: readonly number[] = [];
   #lives: readonly number[];
 
   constructor(options: RawRowsOptions) {
-    const { planner, spec, arena, functions } = options;
+    const { planner, spec, arena, functions, held } = options;
     this.#options = options;
     this.spec = spec;
     this.planner = new RowPlanner(arena, planner.placement, planner.secret);
     this.rowFloats = spec.width + extraFloats(slotLayoutOf(spec.optimizer, { kind: "table", width: spec.width, workerCount: 1 }));
-    this.#subject = { name: spec.name, maker: "embedding" };
+    this.#subject = held;
+    this.#parameter = held.parameter;
     this.#lives = Array.from({ length: functions.serverCount }, (_, server) => functions.lifeOf(server));
   }
 
@@ -88,7 +90,8 @@ export class RawRows {
 
   /** Begins a new claim on every server: older ones are void (W2). */
   async claim(): Promise<RawClaim> {
-    const { functions, parameter } = this.#options;
+    const { functions } = this.#options;
+    const parameter = this.#parameter;
     const answers = await functions.callAll(rawRowsClaim, { parameter }, { scope: parameter, subject: this.#subject });
     this.#claims = answers.map(({ claim }) => claim);
     return { claims: this.#claims, training: answers.map(({ training }) => this.#training(training)) };
@@ -101,7 +104,8 @@ export class RawRows {
 
   /** Tells each server how many steps its rows have seen; answers how the optimizer is set there. */
   async sync(steps: readonly number[]): Promise<readonly TrainingState[]> {
-    const { functions, parameter } = this.#options;
+    const { functions } = this.#options;
+    const parameter = this.#parameter;
     const training: TrainingState[] = [];
     const requests = steps.map((step, server) => ({
       server,
@@ -119,7 +123,8 @@ export class RawRows {
   async read(keys: BigUint64Array, into: Float32Array): Promise<void> {
     if (keys.length === 0) return;
     await this.#withPlan(keys, async (plan) => {
-      const { functions, parameter } = this.#options;
+      const { functions } = this.#options;
+      const parameter = this.#parameter;
       const landed = plan.landing(into, this.rowFloats);
       const requests = this.#frames(plan).map(({ server, keys: own, from, to }) => ({
         server,
@@ -136,7 +141,8 @@ export class RawRows {
   async write(keys: BigUint64Array, rows: Float32Array): Promise<void> {
     if (keys.length === 0) return;
     await this.#withPlan(keys, async (plan) => {
-      const { functions, parameter, clock } = this.#options;
+      const { functions, clock } = this.#options;
+      const parameter = this.#parameter;
       const sorted = plan.gradients(rows, this.rowFloats);
       const requests = this.#frames(plan).map(({ server, keys: own, from, to }) => ({
         server,

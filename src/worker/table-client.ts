@@ -12,9 +12,9 @@ import { rowsPull } from "../functions/parameters/rows-pull.ts";
 import { rowsPush } from "../functions/parameters/rows-push.ts";
 import { rowsPushPull } from "../functions/parameters/rows-push-pull.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
-import type { CallSubject } from "./call-subject.ts";
 import type { EncodedTable, KeyedFrame } from "./encoded-table.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
+import type { HeldParameter } from "./held-parameter.ts";
 import { type KeyList, KeyLists } from "./key-lists.ts";
 import type { RowPart, RowPlan, RowPlanner } from "./row-plan.ts";
 import type { ParameterCall, PushCall } from "./tensor-client.ts";
@@ -28,9 +28,7 @@ export type KeysAndGradients = { readonly keys: KeyList; readonly gradients: Flo
 export type TableClientOptions = {
   readonly functions: FunctionClient;
   readonly planner: RowPlanner;
-  readonly name: string;
-  /** The parameter's number on the wire. */
-  readonly parameter: number;
+  readonly held: HeldParameter;
   readonly width: number;
   /** For a table of fixed size: keys are below this. */
   readonly rowCountMax?: number | undefined;
@@ -47,21 +45,21 @@ export class TableClient {
   readonly #functions: FunctionClient;
   readonly #planner: RowPlanner;
   readonly #name: string;
-  readonly #subject: CallSubject;
+  readonly #subject: HeldParameter;
   readonly #parameter: number;
   readonly #keys: KeyLists;
   readonly #encoded: EncodedTable | undefined;
 
   constructor(options: TableClientOptions) {
-    const { functions, planner, name, parameter, width, rowCountMax, encoded } = options;
+    const { functions, planner, held, width, rowCountMax, encoded } = options;
     this.options = options;
     this.width = width;
     this.#functions = functions;
     this.#planner = planner;
-    this.#name = name;
-    this.#subject = { name, maker: "embedding" };
-    this.#parameter = parameter;
-    this.#keys = new KeyLists(name, rowCountMax);
+    this.#name = held.name;
+    this.#subject = held;
+    this.#parameter = held.parameter;
+    this.#keys = new KeyLists(held.name, rowCountMax);
     this.#encoded = encoded;
   }
 
@@ -73,7 +71,7 @@ export class TableClient {
     const encoded = this.#encoded?.encodesPush ? this.#encoded : undefined;
     await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
       const rows = plan.gradients(gradients, this.width);
-      if (encoded !== undefined) return await encoded.push(this.#frames(plan), rows, { clock, priority, scale });
+      if (encoded !== undefined) return await encoded.push(this.#frames(plan), rows, { clock, priority, scale, subject: this.#subject });
       const requests = this.#frames(plan).map(({ server, keys: own, from, to, opens }) => ({
         server,
         request: {
@@ -99,7 +97,7 @@ export class TableClient {
     await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
       const landed = plan.landing(into, this.width);
       if (encoded !== undefined) {
-        await encoded.pull(this.#frames(plan), landed, { clock, priority });
+        await encoded.pull(this.#frames(plan), landed, { clock, priority, subject: this.#subject });
         plan.deliver(landed, into, this.width);
         return;
       }
@@ -140,6 +138,7 @@ export class TableClient {
               const { server, keys, opens } = frame;
               return { ...settings, server, request: { ...common, scale, opens, keys, gradients: gradientsOf(frame) } };
             }),
+            { subject: this.#subject },
           ),
           this.#functions.callEach(
             rowsPushPull,
@@ -156,10 +155,12 @@ export class TableClient {
               },
               into: landingOf(pulled),
             })),
+            { subject: this.#subject },
           ),
           this.#functions.callEach(
             rowsPull,
             pulls.map((frame) => ({ ...settings, server: frame.server, request: { ...common, keys: frame.keys }, into: landingOf(frame) })),
+            { subject: this.#subject },
           ),
         ]);
         pullPlan.deliver(landed, into, this.width);

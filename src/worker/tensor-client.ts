@@ -21,9 +21,9 @@ import { type Placement, partOf } from "../keys/placement.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
-import type { CallSubject } from "./call-subject.ts";
 import type { EncodedTensor } from "./encoded-tensor.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
+import type { HeldParameter } from "./held-parameter.ts";
 import { listLength } from "./key-lists.ts";
 
 /** How a call of a parameter is sent. */
@@ -47,9 +47,7 @@ export type RowsAndGradients = { readonly rows: RowList; readonly gradients: Flo
 export type TensorClientOptions = {
   readonly functions: FunctionClient;
   readonly placement: Placement;
-  readonly name: string;
-  /** The parameter's number on the wire. */
-  readonly parameter: number;
+  readonly held: HeldParameter;
   readonly shape: TensorShape;
   /** Where rows are put in order. */
   readonly arena: Arena;
@@ -71,19 +69,19 @@ export class TensorClient {
   readonly shape: TensorShape;
   readonly #functions: FunctionClient;
   readonly #name: string;
-  readonly #subject: CallSubject;
+  readonly #subject: HeldParameter;
   readonly #parameter: number;
   readonly #placement: Placement;
   readonly #encoded: EncodedTensor | undefined;
   readonly #arena: Arena;
 
-  constructor({ functions, placement, name, parameter, shape, arena, encoded }: TensorClientOptions) {
+  constructor({ functions, placement, held, shape, arena, encoded }: TensorClientOptions) {
     this.#arena = arena;
     this.shape = shape;
     this.#functions = functions;
-    this.#name = name;
-    this.#subject = { name, maker: "tensor" };
-    this.#parameter = parameter;
+    this.#name = held.name;
+    this.#subject = held;
+    this.#parameter = held.parameter;
     this.#placement = placement;
     this.#encoded = encoded;
   }
@@ -107,7 +105,7 @@ export class TensorClient {
     const { clock, priority, scale = 1, skips, ...wait } = call;
     this.#checkLength(gradients, this.shape.floatCount, "gradients");
     if (skips) return;
-    if (this.#encoded?.encodesPush) return await this.#encoded.push(gradients, call);
+    if (this.#encoded?.encodesPush) return await this.#encoded.push(gradients, { ...call, subject: this.#subject });
     await this.#functions.callEach(
       tensorPush,
       this.#blocks((block, from, to) => ({
@@ -122,7 +120,7 @@ export class TensorClient {
   async pull(into: Float32Array, call: ParameterCall): Promise<void> {
     const { clock, priority, ...wait } = call;
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
-    if (this.#encoded?.encodesPull) return await this.#encoded.pull(into, call);
+    if (this.#encoded?.encodesPull) return await this.#encoded.pull(into, { ...call, subject: this.#subject });
     await this.#functions.callEach(
       tensorPull,
       this.#blocks((block, from, to) => ({
@@ -139,7 +137,8 @@ export class TensorClient {
     this.#checkLength(gradients, this.shape.floatCount, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
     if (skips) return await this.pull(into, { clock, priority, ...wait });
-    if (this.#encoded?.encodesPush || this.#encoded?.encodesPull) return await this.#encoded.pushPull(gradients, into, call);
+    if (this.#encoded?.encodesPush || this.#encoded?.encodesPull)
+      return await this.#encoded.pushPull(gradients, into, { ...call, subject: this.#subject });
     await this.#functions.callEach(
       tensorPushPull,
       this.#blocks((block, from, to) => ({
@@ -159,7 +158,12 @@ export class TensorClient {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
       if (skips) return;
       if (this.#encoded?.encodesPushOfRows)
-        return await this.#encoded.pushRows(named.groups, named.gradients(gradients, this.shape.width), { priority, clock, scale });
+        return await this.#encoded.pushRows(named.groups, named.gradients(gradients, this.shape.width), {
+          priority,
+          clock,
+          scale,
+          subject: this.#subject,
+        });
       const requests = this.#rowsRequests(named, gradients, { clock, scale }).map((request) =>
         this.#to(request.block, { request, priority }),
       );
@@ -177,7 +181,7 @@ export class TensorClient {
       const landed = named.landing(into, width);
       const landingOf = ({ from, to }: RowGroup): Float32Array => landed.subarray(from * width, to * width);
       if (this.#encoded?.encodesPull) {
-        await this.#encoded.pullRows(named.groups, landed, { clock, priority });
+        await this.#encoded.pullRows(named.groups, landed, { clock, priority, subject: this.#subject });
         for (const group of named.groups) named.deliver(group, landingOf(group), into, width);
         return;
       }
@@ -197,7 +201,7 @@ export class TensorClient {
 
   /** Sends what top-k has kept for later. */
   async flushResidual(call: ParameterCall): Promise<void> {
-    await this.#encoded?.flush(call);
+    await this.#encoded?.flush({ ...call, subject: this.#subject });
   }
 
   /** The parameter is gone, and with it what was kept for it. */
@@ -221,10 +225,11 @@ export class TensorClient {
       });
       const pulls = blocks.filter(({ block }) => !pushes.has(block));
       await allEnded([
-        this.#functions.callEach(tensorPushRowsPull, both),
+        this.#functions.callEach(tensorPushRowsPull, both, { subject: this.#subject }),
         this.#functions.callEach(
           tensorPull,
           pulls.map(({ block, ...call }) => ({ ...call, request: { parameter: this.#parameter, block, clock } })),
+          { subject: this.#subject },
         ),
       ]);
     });
@@ -256,14 +261,16 @@ export class TensorClient {
         this.#functions.callEach(
           tensorPushRows,
           single.map((request) => this.#to(request.block, { request, priority })),
+          { subject: this.#subject },
         ),
-        this.#functions.callEach(tensorPushPullRows, both),
+        this.#functions.callEach(tensorPushPullRows, both, { subject: this.#subject }),
         this.#functions.callEach(
           tensorPullRows,
           reads.map((group) => {
             const { block, rows: own } = group;
             return this.#to(block, { request: { parameter: this.#parameter, block, clock, rows: own }, priority, into: landingOf(group) });
           }),
+          { subject: this.#subject },
         ),
       ]);
       for (const group of pulled.groups) pulled.deliver(group, landingOf(group), into, width);

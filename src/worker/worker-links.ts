@@ -14,6 +14,7 @@ import type { CodecContext } from "../wire/codecs/value-codec.ts";
 import { EncodedTable, ServerKeyLists } from "./encoded-table.ts";
 import { EncodedTensor } from "./encoded-tensor.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
+import type { HeldParameter } from "./held-parameter.ts";
 import { LinkPayloads } from "./link-payloads.ts";
 import type { RowPlanner } from "./row-plan.ts";
 
@@ -30,7 +31,8 @@ export class WorkerLinks {
   readonly #options: WorkerLinksOptions;
   readonly #codecs: CodecContext;
   readonly #keyLists: ServerKeyLists;
-  readonly #tensors = new Map<string, { readonly spec: TensorSpec; readonly tensor: EncodedTensor }>();
+  /** `held` by the handle that was opened last. */
+  readonly #tensors = new Map<string, { readonly spec: TensorSpec; readonly tensor: EncodedTensor; held: HeldParameter }>();
   readonly #tables = new Map<string, { readonly spec: TableSpec; readonly table: EncodedTable; readonly payloads: LinkPayloads }>();
 
   constructor(options: WorkerLinksOptions) {
@@ -46,20 +48,23 @@ export class WorkerLinks {
   }
 
   /** Undefined for a tensor whose values travel as they are. */
-  tensor(spec: TensorSpec): EncodedTensor | undefined {
+  tensor(spec: TensorSpec, held: HeldParameter): EncodedTensor | undefined {
     const { link, name } = spec;
     const known = this.#tensors.get(name);
-    if (known !== undefined && specDifferences(known.spec, spec).length === 0) return known.tensor;
+    if (known !== undefined && specDifferences(known.spec, spec).length === 0) {
+      known.held = held;
+      return known.tensor;
+    }
     known?.tensor.close(); // cleared, and made anew in another way
     this.#tensors.delete(name);
     if (link === undefined) return undefined;
     const { functions, placement } = this.#options;
-    const parameter = parameterNumber(name);
+    const { parameter } = held;
     const payloads = this.#payloads(link, name);
     const shape = new TensorShape(spec.shape);
     const ownerOf = (block: number): number => placement.ownerOf(partOf(block, parameter));
     const tensor = new EncodedTensor({ functions, codecs: this.#codecs, payloads, name, parameter, shape, link, ownerOf });
-    this.#tensors.set(name, { spec, tensor });
+    this.#tensors.set(name, { spec, tensor, held });
     return tensor;
   }
 
@@ -84,11 +89,11 @@ export class WorkerLinks {
     this.#keyLists.clear();
   }
 
-  /** Sends what top-k has kept of all tensors. Of one that was cleared nothing is left to send to. */
+  /** Sends what top-k has kept of all tensors. Of one that was cleared, or lost with its server, nothing is left to send to. */
   async flush(clock: number, wait: WaitOptions): Promise<void> {
     await allEnded(
-      [...this.#tensors.values()].map(({ tensor }) =>
-        tensor.flush({ clock, ...wait }).catch((thrown: unknown) => {
+      [...this.#tensors.values()].map(({ tensor, held }) =>
+        tensor.flush({ clock, ...wait, subject: held }).catch((thrown: unknown) => {
           if (!isWeighbridgeError(thrown, "UNKNOWN_PARAMETER")) throw thrown;
         }),
       ),

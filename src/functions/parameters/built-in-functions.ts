@@ -14,7 +14,14 @@ import {
   tensorPushRowsEncoded,
 } from "./encoded-tensor-functions.ts";
 import { partialReducePartners, sspInit, sspSync } from "./group-functions.ts";
-import { parameterClear, parameterConfigure, parameterCreate, parameterList, parameterNonFinite } from "./parameter-functions.ts";
+import {
+  parameterClear,
+  parameterConfigure,
+  parameterCreate,
+  parameterList,
+  parameterNonFinite,
+  parameterOrigin,
+} from "./parameter-functions.ts";
 import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "./raw-rows-functions.ts";
 import { rowsPull } from "./rows-pull.ts";
 import { rowsPush } from "./rows-push.ts";
@@ -44,6 +51,7 @@ export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   parameterList,
   parameterLoad,
   parameterNonFinite,
+  parameterOrigin,
   parameterSave,
   partialReducePartners,
   rawRowsClaim,

@@ -16,6 +16,17 @@ export const parameterCreate: PsFunction<typeof parameterCreateRequest, typeof p
   },
 });
 
+const parameterOriginRequest = { parameter: "u32" } as const;
+const parameterOriginResponse = { isRestored: "bool" } as const;
+/** Whether this server has the parameter from a checkpoint, or from what was saved of it; otherwise somebody has made it here. */
+export const parameterOrigin: PsFunction<typeof parameterOriginRequest, typeof parameterOriginResponse> = psFunction({
+  name: "wb/parameter/origin",
+  request: parameterOriginRequest,
+  response: parameterOriginResponse,
+  reads: true,
+  handler: ({ parameters }, { parameter }) => ({ isRestored: parameters.get(parameter).isRestored }),
+});
+
 const parameterClearRequest = { parameter: "u32" } as const;
 const parameterClearResponse = {} as const;
 export const parameterClear: PsFunction<typeof parameterClearRequest, typeof parameterClearResponse> = psFunction({

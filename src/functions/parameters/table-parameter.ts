@@ -102,6 +102,7 @@ export class TableParameter {
   readonly #link: ParameterLink | undefined;
   #step = 0;
   #claim = 0;
+  #isRestored = false;
 
   constructor(host: ParameterHost, id: number, spec: TableSpec) {
     this.spec = spec;
@@ -282,8 +283,14 @@ export class TableParameter {
     return { learningRate, schedule, staleness: this.freshness.staleness, step: this.#step };
   }
 
+  /** Whether it is from a checkpoint, or from what was saved of it alone. */
+  get isRestored(): boolean {
+    return this.#isRestored;
+  }
+
   /** Takes it up again where a checkpoint left it. */
   resume({ learningRate, schedule, staleness, step }: TrainingState): void {
+    this.#isRestored = true;
     this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
     this.#step = step;
   }

@@ -49,6 +49,7 @@ export class TensorParameter {
   readonly #link: ParameterLink | undefined;
   /** By block: its number among all that is reduced as one. */
   readonly #units = new Map<number, number>();
+  #isRestored = false;
 
   constructor(host: ParameterHost, id: number, spec: TensorSpec) {
     const { arena, kernels, pacer } = host;
@@ -201,8 +202,14 @@ export class TensorParameter {
     return { learningRate, schedule, staleness: this.freshness.staleness, step: 0 };
   }
 
+  /** Whether it is from a checkpoint, or from what was saved of it alone. */
+  get isRestored(): boolean {
+    return this.#isRestored;
+  }
+
   /** Takes it up again where a checkpoint left it. */
   resume({ learningRate, schedule, staleness }: TrainingState): void {
+    this.#isRestored = true;
     this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
   }
 

@@ -68,8 +68,8 @@ export class RowCache {
 
   /** Throws BAD_ARGUMENT, ARENA_FULL. */
   constructor(options: RowCacheOptions) {
-    const { functions, planner, parameter, width, name, rowCountMax } = options;
-    const { rows, policy, pullBound, pushBound } = checkOptions(name, options.cache);
+    const { functions, planner, held, width, rowCountMax } = options;
+    const { rows, policy, pullBound, pushBound } = checkOptions(held.name, options.cache);
     const { arena } = planner;
     const kernels = {
       arena,
@@ -79,7 +79,7 @@ export class RowCache {
     };
     const secret = BigInt(planner.secret);
     this.#options = options;
-    this.#keys = new KeyLists(name, rowCountMax);
+    this.#keys = new KeyLists(held.name, rowCountMax);
     this.#pushBound = pushBound;
     this.#state = {
       ...kernels,
@@ -90,7 +90,7 @@ export class RowCache {
       optimizer: new LocalOptimizer(arena, kernels.optimizers, options.optimizer, width),
       counters: new CacheCounters(),
     };
-    this.#exchange = new RowExchange({ functions, parameter, width, pullBound: Math.min(pullBound, WORD_MAX) });
+    this.#exchange = new RowExchange({ functions, held, width, pullBound: Math.min(pullBound, WORD_MAX) });
   }
 
   get statistics(): CacheStatistics {
@@ -175,10 +175,10 @@ export class RowCache {
     wait: WaitOptions,
     run: (operation: Operation) => Promise<void>,
     whenClosed: () => void = () => {
-      throw new WeighbridgeError("CLOSED", `the cache of ${this.#options.name} was closed`);
+      throw new WeighbridgeError("CLOSED", `the cache of ${this.#options.held.name} was closed`);
     },
   ): Promise<void> {
-    const { functions, name } = this.#options;
+    const { functions, held } = this.#options;
     const turn = this.#last.then(async () => {
       if (this.#isClosed) {
         whenClosed();
@@ -192,7 +192,7 @@ export class RowCache {
       }
     });
     this.#last = turn.catch(() => {}); // its caller hears of it
-    await functions.wait(turn, `the cache of ${name}`, wait);
+    await functions.wait(turn, `the cache of ${held.name}`, wait);
   }
 }
 

@@ -12,6 +12,7 @@ import { cachePush, cachePushSync, cacheSync } from "../../functions/parameters/
 import type { FreshRows } from "../../functions/parameters/table-parameter.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FunctionClient } from "../function-client.ts";
+import type { HeldParameter } from "../held-parameter.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -48,7 +49,7 @@ export type Exchanged = {
 
 export type ExchangeOptions = {
   readonly functions: FunctionClient;
-  readonly parameter: number;
+  readonly held: HeldParameter;
   readonly width: number;
   readonly pullBound: number;
 };
@@ -159,7 +160,7 @@ class Calls {
 
   /** X1. Resolves with the first failure, if any. */
   async send(): Promise<unknown> {
-    const { functions } = this.#options;
+    const { functions, held: subject } = this.#options;
     const sent = await Promise.allSettled([
       functions.callEach(
         cachePush,
@@ -168,6 +169,7 @@ class Calls {
           request: { ...this.#common, ...this.#pushFields(pushed, opens) },
           answered: ({ rate }) => this.#acknowledge(pushed, rate),
         })),
+        { subject },
       ),
       functions.callEach(
         cachePushSync,
@@ -179,6 +181,7 @@ class Calls {
             this.answers.push({ asked, fresh });
           },
         })),
+        { subject },
       ),
       functions.callEach(
         cacheSync,
@@ -187,17 +190,18 @@ class Calls {
           request: { ...this.#common, ...this.#askFields(asked) },
           answered: (fresh) => this.answers.push({ asked, fresh }),
         })),
+        { subject },
       ),
     ]);
     return sent.find((result): result is PromiseRejectedResult => result.status === "rejected")?.reason as WeighbridgeError | undefined;
   }
 
   get #common(): { readonly parameter: number; readonly clock: number } {
-    return { parameter: this.#options.parameter, clock: this.#given.clock };
+    return { parameter: this.#options.held.parameter, clock: this.#given.clock };
   }
 
   #to({ server }: Span): { readonly server: number; readonly priority: number | undefined; readonly scope: number } {
-    return { server, priority: this.#given.priority, scope: this.#options.parameter };
+    return { server, priority: this.#given.priority, scope: this.#options.held.parameter };
   }
 
   #acknowledge(pushed: Span, rate: number): void {

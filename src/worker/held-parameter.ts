@@ -1,0 +1,51 @@
+// held-parameter — what a handle (a tensor, an embedding, and all that is made of them) holds of its parameter: its name and number, and for every server the
+// life in which the parameter was found or made there. A server that is started again has a new life and nothing of what was pushed to the one before, unless
+// it was restored; somebody else may have made the parameter anew there, with its initial values, before this handle asks again. Not the asking: that is
+// function-client.ts.
+//
+//   handle opened ──► knows life 1 of server s ──► s is restarted ──► its next call asks life 2 where its parameter is from
+//                                                     restored from a checkpoint, or loaded   knows life 2: the call leaves
+//                                                     made anew                               UNKNOWN_PARAMETER, nothing was sent; asked again next time
+//                                                     not there                               UNKNOWN_PARAMETER, as the server says it
+//
+// Invariants:
+//   L1. A call of a handle leaves for lives of servers that the handle knows, and for no others: for all its servers or for none.
+//   L2. What a life that the handle does not know answers is not given to the caller: reads that were under way when a server was restarted travel to its new
+//       life by themselves (peer/channel.ts), and are asked again behind L1.
+//   L3. A link that breaks and comes back is no new life: what was sent over it is resent as ever, and nothing here is asked.
+//   L4. While a new life is being asked, all later calls of the worker wait behind: reads follow own pushes, and CLOCK what was pushed before it.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { idOf, nameOf } from "../wire/node-id.ts";
+import type { CallSubject } from "./call-subject.ts";
+
+export class HeldParameter implements CallSubject {
+  readonly name: string;
+  readonly maker: CallSubject["maker"];
+  /** Its number on the wire. */
+  readonly parameter: number;
+  /** By rank; undefined for a server where it was never found. */
+  readonly #lives: (number | undefined)[] = [];
+
+  constructor(name: string, maker: CallSubject["maker"], parameter: number) {
+    this.name = name;
+    this.maker = maker;
+    this.parameter = parameter;
+  }
+
+  knows(server: number, life: number): boolean {
+    return this.#lives[server] === life;
+  }
+
+  /** The parameter was found or made there, in this life. */
+  found(server: number, life: number): void {
+    this.#lives[server] = life;
+  }
+
+  /** Why nothing is sent to a life in which somebody else made the parameter. */
+  lost(server: number, life: number): WeighbridgeError {
+    const what = `${nameOf(idOf("server", server))} was restarted (life ${life}) and has lost all that was pushed to it, and somebody has made the parameter anew there`;
+    const then = `nothing was sent; restore a checkpoint, or make it again with ${this.maker}() to go on with what is there now`;
+    return new WeighbridgeError("UNKNOWN_PARAMETER", `no parameter ${JSON.stringify(this.name)} as this worker knew it: ${what}; ${then}`);
+  }
+}
