@@ -33,13 +33,28 @@ test("is a headline and an aligned table", () => {
   assert.deepEqual(statusText(REPLY, "tcp://s:9").split("\n"), [
     "job j1 is running: 2 of 3 nodes are there (1 of 1 server, 1 of 2 workers), 1 is dead; scheduler up 1 min 1 s",
     "",
-    "node  role       rank  address    state           incarnation  heartbeat  label",
-    "   1  scheduler     0  tcp://s:9  alive                     -          -  -",
-    "   8  server        0  tcp://h:1  alive                     3  1.5 s ago  a:1",
-    "   9  worker        0  -          alive, no link            1  20 ms ago  b:2",
-    "  11  worker        1  -          dead                      1          -  -",
-    "   -  worker        -  -          waiting                   -          -  c:3",
+    "node  role       rank  address    state           life  heartbeat  label",
+    "   1  scheduler     0  tcp://s:9  alive              -          -  -",
+    "   8  server        0  tcp://h:1  alive              3  1.5 s ago  a:1",
+    "   9  worker        0  -          alive, no link     1  20 ms ago  b:2",
+    "  11  worker        1  -          dead               1          -  -",
+    "   -  worker        -  -          waiting            -          -  c:3",
   ]);
+});
+
+test("nodes of ps-lite fit into 80 columns: what their label says of where they are is in the column for it", () => {
+  const [server, worker] = REPLY.nodes as [StatusReply["nodes"][number], StatusReply["nodes"][number]];
+  const nodes = [
+    { ...server, address: "tcp://127.0.0.1:45499", label: "ps-lite at 127.0.0.1:45499" },
+    { ...worker, address: "tcp://127.0.0.1:45500", label: "ps-lite at 127.0.0.1:45500", linked: true },
+  ];
+  const lines = statusText({ ...REPLY, nodes, waiting: [] }, "tcp://127.0.0.1:45498")
+    .split("\n")
+    .slice(2);
+  assert.equal(lines[2], "   8  server        0  tcp://127.0.0.1:45499  alive     3  1.5 s ago  ps-lite");
+  for (const line of lines) assert.ok(line.length <= 80, `${line.length} columns: ${line}`);
+  const elsewhere = { ...server, address: "", label: "ps-lite at 127.0.0.1:45499" };
+  assert.match(statusText({ ...REPLY, nodes: [elsewhere] }, "tcp://s:9"), /ps-lite at 127\.0\.0\.1:45499$/m, "said nowhere else");
 });
 
 test("says how many have left, and nothing of deaths when nobody died", () => {

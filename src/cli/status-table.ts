@@ -4,9 +4,9 @@ import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts"
 import { SCHEDULER_ID } from "../wire/node-id.ts";
 import { type TextRow, textTable } from "./text-table.ts";
 
-const HEAD: TextRow = ["node", "role", "rank", "address", "state", "incarnation", "heartbeat", "label"];
+const HEAD: TextRow = ["node", "role", "rank", "address", "state", "life", "heartbeat", "label"];
 /** Columns of numbers, which end together. */
-const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "incarnation", "heartbeat"]);
+const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "life", "heartbeat"]);
 const NOTHING = "-";
 
 export function statusText(reply: StatusReply, schedulerAddress: string): string {
@@ -37,11 +37,27 @@ function goneText(count: number, state: "dead" | "left"): string[] {
 function nodeRow({ node, role, rank, address, state, incarnation, heartbeatAgeMs, linked, label }: StatusEntry): TextRow {
   const told = state === "alive" && !linked ? "alive, no link" : state;
   const age = heartbeatAgeMs === undefined ? NOTHING : `${durationText(heartbeatAgeMs)} ago`;
-  return [String(node), role, String(rank), address || NOTHING, told, String(incarnation), age, label || NOTHING];
+  return [String(node), role, String(rank), address || NOTHING, told, String(incarnation), age, labelText(label, address)];
 }
 
 function waitingRow({ role, rank, address, label }: WaitingEntry): TextRow {
-  return [NOTHING, role, rank === undefined ? NOTHING : String(rank), address || NOTHING, "waiting", NOTHING, NOTHING, label || NOTHING];
+  return [
+    NOTHING,
+    role,
+    rank === undefined ? NOTHING : String(rank),
+    address || NOTHING,
+    "waiting",
+    NOTHING,
+    NOTHING,
+    labelText(label, address),
+  ];
+}
+
+/** Nodes of ps-lite have no name of their own: theirs is where they are, which has a column already. */
+function labelText(label: string, address: string): string {
+  const [what, place] = label.split(" at ");
+  const isSaidTwice = what !== undefined && place !== undefined && address.endsWith(`/${place}`);
+  return (isSaidTwice ? what : label) || NOTHING;
 }
 
 export function durationText(ms: number): string {
