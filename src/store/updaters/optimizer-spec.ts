@@ -18,6 +18,10 @@
 //
 // All but assign, min and max take clipValue and clipNorm; those with a learningRate take a schedule; all take nonFinite.
 //
+// ftrl takes no schedule. Its values are not moved by steps that a rate could make smaller: they are computed anew from z and n at every update, as
+// (sign(z)·l1 - z) / ((beta + √n)/alpha + l2). With half the alpha a row that is touched becomes about half of what it was, even by a gradient of 0, and
+// with 0 it becomes 0. To keep what was learned z would have to change with alpha in every row at once, touched or not. Its rate declines by itself, with √n.
+//
 // Invariants:
 //   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON, and resolving is idempotent.
 //   S2. What a spec says is checked before any memory is taken; an unknown field is an error.

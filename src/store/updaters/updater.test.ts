@@ -90,6 +90,30 @@ describe("a step", () => {
     assert.deepEqual(updater.schedule, { type: "step", every: 10, factor: 0.5 });
   });
 
+  test("refuses a schedule for an optimizer without a learning rate: FTRL's alpha is in the values themselves", () => {
+    for (const type of ["ftrl", "sum", "assign"] as const) {
+      const { updater } = open({ type });
+      const before = updater.learningRateAt(50);
+      const cosine = { type: "cosine", steps: 10, floor: 0 } as const;
+      assert.throws(() => updater.setSchedule(cosine), { code: "BAD_ARGUMENT", message: new RegExp(`no schedule of ${type}`) });
+      assert.equal(updater.learningRateAt(50), before);
+      updater.setSchedule({ type: "constant" }); // as a checkpoint has it
+    }
+  });
+
+  test("of two FTRL rows with one state the one whose alpha is halved becomes half the other for the same gradient: what a schedule would do", () => {
+    const { arena, updater } = open({ type: "ftrl", alpha: 0.1, beta: 0 }, "table");
+    const half = open({ type: "ftrl", alpha: 0.05, beta: 0 }, "table");
+    const state = [0, 0, 0, 0, -2, -2, -2, -2, 4, 4, 4, 4]; // values 0: sigma adds nothing; z and n
+    const became = [{ arena, updater }, half].map((one) => {
+      const row = putFloats(one.arena, state);
+      one.updater.begin(AT);
+      one.updater.updateRows(putWords(one.arena, [row]), 1, putFloats(one.arena, [0, 0, 0, 0]));
+      return readFloats(one.arena, row, 4)[0]!;
+    });
+    assert.ok(Math.abs(became[0]! - 0.1) < 1e-6 && Math.abs(became[1]! - 0.05) < 1e-6, String(became));
+  });
+
   test("without bounds leaves the gradient as it is", () => {
     const { arena, updater } = open({ type: "sum" });
     const values = putFloats(arena, [1, 2, 3, 4]);

@@ -85,8 +85,10 @@ export class Updater {
     return this.#learningRate;
   }
 
-  /** From the next `begin` on. */
+  /** From the next `begin` on. Throws BAD_ARGUMENT for an optimizer without a learning rate, unless it is constant. */
   setSchedule(schedule: ResolvedSchedule): void {
+    if (this.spec.learningRate === undefined && schedule.type !== "constant")
+      throw badField("schedule", `no schedule of ${this.spec.type}, which has no learning rate`, schedule);
     this.#schedule = schedule;
   }
 
