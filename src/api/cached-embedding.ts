@@ -2,6 +2,8 @@
 // same worker beside it counts as somebody else's. Arrays given to a call belong to it until its promise settles.
 
 import type { WaitOptions } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import type { CacheStatistics } from "../worker/cache/cache-statistics.ts";
 import type { RowCache } from "../worker/cache/row-cache.ts";
 import { type KeyList, listLength } from "../worker/key-lists.ts";
@@ -29,7 +31,7 @@ export class CachedEmbedding {
    * are missing, and none of those made through this cache.
    */
   async lookup(keys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
-    const values = into ?? new Float32Array(listLength(keys, this.name) * this.dim);
+    const values = into !== undefined ? into : new Float32Array(listLength(keys, this.name) * this.dim);
     await this.#cache.lookup(keys, values, this.#call(options));
     return values;
   }
@@ -63,6 +65,7 @@ export class CachedEmbedding {
 
   /** On: pushes everything that is pending, then all reads and updates go to the servers. Off: the cache serves again. */
   async bypass(on: boolean, options: CallOptions = {}): Promise<void> {
+    if (typeof on !== "boolean") throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: bypass is true or false, not ${showValue(on)}`);
     await this.#cache.bypass(on, this.#call(options));
   }
 
@@ -81,6 +84,6 @@ export class CachedEmbedding {
   }
 
   #call(options: CallOptions): CallOptions & WaitOptions & { readonly clock: number } {
-    return { ...options, clock: this.#control.clock };
+    return this.#control.callNow(options);
   }
 }

@@ -39,22 +39,23 @@ export class Embedding {
   /** Hands gradients, a row for each key, to the optimizer; those of a key that is named twice are added first. */
   async push(keys: KeyList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
     const admitted = this.#control.admit(gradients);
-    await this.#client.push(keys, gradients, { ...options, clock: this.#control.clock, ...admitted });
+    await this.#client.push(keys, gradients, { ...this.#control.callNow(options), ...admitted });
   }
 
   /** The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
   async pull(keys: KeyList, into?: Float32Array, options: ReadOptions = {}): Promise<Float32Array> {
-    const { clocksAhead = 0, ...call } = options;
-    const values = into ?? new Float32Array(listLength(keys, this.name) * this.dim);
-    await this.#client.pull(keys, values, { ...call, clock: this.#control.clockAhead(clocksAhead) });
+    const call = this.#control.readAhead(options);
+    const values = into !== undefined ? into : new Float32Array(listLength(keys, this.name) * this.dim);
+    await this.#client.pull(keys, values, call);
     return values;
   }
 
   /** A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip. */
   async pushPull(push: KeysAndGradients, pullKeys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
+    checkOptions(push, ["keys", "gradients"], `the rows to push to ${this.name}`);
     const admitted = this.#control.admit(push.gradients);
-    const values = into ?? new Float32Array(listLength(pullKeys, this.name) * this.dim);
-    await this.#client.pushPull(push, pullKeys, values, { ...options, clock: this.#control.clock, ...admitted });
+    const values = into !== undefined ? into : new Float32Array(listLength(pullKeys, this.name) * this.dim);
+    await this.#client.pushPull(push, pullKeys, values, { ...this.#control.callNow(options), ...admitted });
     return values;
   }
 

@@ -1,7 +1,8 @@
 // parameter-control — what a parameter's handle needs of its session: the worker's clock, the clipping of gradients, and changes for everybody.
 
-import type { WaitOptions } from "../base/deferred.ts";
+import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import { parameterClear, parameterConfigure, parameterCreate, parameterNonFinite } from "../functions/parameters/parameter-functions.ts";
 import { badField } from "../store/bad-field.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
@@ -53,10 +54,19 @@ export class ParameterControl {
     return this.#options.clock();
   }
 
-  /** The clock that this worker will have after so many more. Throws BAD_ARGUMENT. */
-  clockAhead(clocks: number): number {
-    if (Number.isSafeInteger(clocks) && clocks >= 0) return this.clock + clocks;
-    throw new WeighbridgeError("BAD_ARGUMENT", `clocksAhead of ${this.#options.spec.name}: a whole number from 0 on, not ${clocks}`);
+  /** How a call is sent at this worker's clock. Throws BAD_ARGUMENT. */
+  callNow<T extends WaitOptions>(options: T): T & { readonly clock: number } {
+    checkWait(options);
+    return { ...options, clock: this.clock };
+  }
+
+  /** The same for a read that is to be as of the clock that this worker will have after so many more. Throws BAD_ARGUMENT. */
+  readAhead<T extends WaitOptions & { readonly clocksAhead?: number }>(options: T): Omit<T, "clocksAhead"> & { readonly clock: number } {
+    checkWait(options);
+    const { clocksAhead = 0, ...call } = options;
+    if (Number.isSafeInteger(clocksAhead) && clocksAhead >= 0) return { ...call, clock: this.clock + clocksAhead };
+    const { name } = this.#options.spec;
+    throw new WeighbridgeError("BAD_ARGUMENT", `clocksAhead of ${name}: a whole number from 0 on, not ${showValue(clocksAhead)}`);
   }
 
   /**
@@ -116,6 +126,7 @@ export class ParameterControl {
 
   async configure(settings: ParameterSettings, wait: WaitOptions): Promise<void> {
     const { functions, parameter } = this.#options;
+    checkWait(wait);
     checkOptions(settings, ["learningRate", "schedule", "staleness"], `the settings of ${this.#options.spec.name}`);
     const { learningRate, schedule, staleness } = settings;
     if (!(learningRate === undefined || Number.isFinite(learningRate))) throw badField("learningRate", "a finite number", learningRate);
@@ -135,6 +146,7 @@ export class ParameterControl {
 
   async nonFinite(wait: WaitOptions): Promise<NonFiniteCounts> {
     const { functions, parameter } = this.#options;
+    checkWait(wait);
     const counts = await functions.callAll(parameterNonFinite, { parameter }, { ...wait, scope: parameter, subject: this.held });
     const sum = (of: keyof NonFiniteCounts): number => counts.reduce((total, count) => total + count[of], 0);
     return {
@@ -146,6 +158,7 @@ export class ParameterControl {
 
   async clear(wait: WaitOptions): Promise<void> {
     const { functions, parameter } = this.#options;
+    checkWait(wait);
     await functions.callAll(parameterClear, { parameter }, { ...wait, scope: parameter, subject: this.held });
   }
 }

@@ -8,6 +8,7 @@
 //   F2. What was saved before stays until what is saved now is whole.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import { hashText } from "../keys/hash-text.ts";
 import { type CheckpointServers, loadParameter, takeCheckpoint } from "./checkpoint.ts";
 
@@ -54,8 +55,10 @@ function checked(directory: string): string {
   throw new WeighbridgeError("BAD_ARGUMENT", `a directory below the servers' place for checkpoints has a name, not ${String(directory)}`);
 }
 
-/** F1 */
+/** F1. Throws BAD_ARGUMENT. */
 function fileNameOf(parameter: string): string {
+  if (typeof parameter !== "string")
+    throw new WeighbridgeError("BAD_ARGUMENT", `a parameter's name is a string, not ${showValue(parameter)}`);
   const escaped = [...new TextEncoder().encode(parameter)].map((byte) => letterOf(byte)).join("");
   if (escaped.length <= FILE_NAME_LENGTH_MAX && parameter.isWellFormed()) return escaped;
   return `${escaped.slice(0, FILE_NAME_LENGTH_MAX)}.${hashText(parameter).toString(16)}`;

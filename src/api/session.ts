@@ -10,7 +10,7 @@
 //       fail with UNKNOWN_PARAMETER until it is made again through this session, or restored.
 
 import type { Clock } from "../base/clock.ts";
-import type { WaitOptions } from "../base/deferred.ts";
+import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
@@ -216,6 +216,7 @@ export class Session {
    * done again after a failure. Never moves this worker's clock back.
    */
   async rejoin(wait: WaitOptions = {}): Promise<void> {
+    checkWait(wait);
     await this.wait(this.#joining ?? this.#startJoining(), "the clock set", wait);
   }
 
@@ -230,8 +231,8 @@ export class Session {
    * it, CHECKPOINT_IO, ARENA_FULL; earlier checkpoints stay as they are.
    */
   async checkpoint(options: CheckpointOptions = {}, wait: WaitOptions = {}): Promise<TakenCheckpoint> {
-    const { clock = this.#clock } = options;
     checkCheckpointOptions(options);
+    const { clock = this.#clock } = options;
     if (!(Number.isSafeInteger(clock) && clock >= this.#clock)) {
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
@@ -269,7 +270,9 @@ export class Session {
    * Brings servers without parameters to where a checkpoint (the newest, or that of `step`) left off, however many servers took it, and this worker
    * to its clock. Every worker of the cluster calls it. Rejects with CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, which name the file.
    */
-  async restore({ step }: { readonly step?: number } = {}, wait: WaitOptions = {}): Promise<RestoredCheckpoint> {
+  async restore(options: { readonly step?: number } = {}, wait: WaitOptions = {}): Promise<RestoredCheckpoint> {
+    checkOptions(options, ["step"], "the options of a restore");
+    const { step } = options;
     checkStep("step", step);
     const restored = await restoreCheckpoint(this.#checkpointServers(wait), step);
     this.#clock = Math.max(this.#clock, restored.clock);
@@ -301,6 +304,7 @@ export class Session {
    */
   async collective(wait: WaitOptions = {}): Promise<Collective> {
     const { mesh } = this.#node;
+    checkWait(wait);
     if (mesh === undefined) throw new WeighbridgeError("UNSUPPORTED", "this worker is not joined with the others");
     if (this.#collective?.isClosed === false) return this.#collective;
     this.#openingCollective ??= Collective.open(mesh, wait).finally(() => {
@@ -328,6 +332,7 @@ export class Session {
    * servers stay until the last worker is done.
    */
   async close(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
+    checkWait(options);
     try {
       await this.#units.close(options);
       await this.#collective?.close();

@@ -1,11 +1,12 @@
 // tensor — a dense parameter as a user meets it. Arrays given to a call belong to it until its promise settles.
 
-import type { WaitOptions } from "../base/deferred.ts";
+import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import type { TensorSpec } from "../store/parameter-spec.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { RowList } from "../worker/block-rows.ts";
 import { listLength } from "../worker/key-lists.ts";
 import type { RowsAndGradients, TensorClient } from "../worker/tensor-client.ts";
+import { checkOptions } from "./known-options.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 
 export type CallOptions = WaitOptions & {
@@ -46,19 +47,19 @@ export class Tensor {
    * were taken. Throws VALUE_LENGTH, NOT_FINITE.
    */
   async start(values: Float32Array, options: WaitOptions = {}): Promise<boolean> {
+    checkWait(options);
     return (await this.#client.start(values, options)) === this.#client.shape.blockCount;
   }
 
   /** Hands a gradient to the optimizer. Throws VALUE_LENGTH, NOT_FINITE. */
   async push(gradient: Float32Array, options: CallOptions = {}): Promise<void> {
     const admitted = this.#control.admit(gradient);
-    await this.#client.push(gradient, { ...options, clock: this.#control.clock, ...admitted });
+    await this.#client.push(gradient, { ...this.#control.callNow(options), ...admitted });
   }
 
   /** The values: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
   async pull(into: Float32Array = new Float32Array(this.size), options: ReadOptions = {}): Promise<Float32Array> {
-    const { clocksAhead = 0, ...call } = options;
-    await this.#client.pull(into, { ...call, clock: this.#control.clockAhead(clocksAhead) });
+    await this.#client.pull(into, this.#control.readAhead(options));
     return into;
   }
 
@@ -69,20 +70,20 @@ export class Tensor {
     options: CallOptions = {},
   ): Promise<Float32Array> {
     const admitted = this.#control.admit(gradient);
-    await this.#client.pushPull(gradient, into, { ...options, clock: this.#control.clock, ...admitted });
+    await this.#client.pushPull(gradient, into, { ...this.#control.callNow(options), ...admitted });
     return into;
   }
 
   /** Gradients for some rows; those of a row that is named twice are added first. Throws OUT_OF_RANGE. */
   async pushRows(rows: RowList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
     const admitted = this.#control.admit(gradients);
-    await this.#client.pushRows(rows, gradients, { ...options, clock: this.#control.clock, ...admitted });
+    await this.#client.pushRows(rows, gradients, { ...this.#control.callNow(options), ...admitted });
   }
 
   /** Some rows, in the order of the list. Throws OUT_OF_RANGE. */
   async pullRows(rows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
-    const values = into ?? new Float32Array(listLength(rows, this.name) * this.#client.shape.width);
-    await this.#client.pullRows(rows, values, { ...options, clock: this.#control.clock });
+    const values = into !== undefined ? into : new Float32Array(listLength(rows, this.name) * this.#client.shape.width);
+    await this.#client.pullRows(rows, values, this.#control.callNow(options));
     return values;
   }
 
@@ -94,15 +95,16 @@ export class Tensor {
     options: CallOptions = {},
   ): Promise<Float32Array> {
     const admitted = this.#control.admit(gradients);
-    await this.#client.pushRowsPull(rows, gradients, into, { ...options, clock: this.#control.clock, ...admitted });
+    await this.#client.pushRowsPull(rows, gradients, into, { ...this.#control.callNow(options), ...admitted });
     return into;
   }
 
   /** A push of some rows, and other rows as they are right after that, block by block in one round trip. Throws OUT_OF_RANGE. */
   async pushPullRows(push: RowsAndGradients, pullRows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
+    checkOptions(push, ["rows", "gradients"], `the rows to push to ${this.name}`);
     const admitted = this.#control.admit(push.gradients);
-    const values = into ?? new Float32Array(listLength(pullRows, this.name) * this.#client.shape.width);
-    await this.#client.pushPullRows(push, pullRows, values, { ...options, clock: this.#control.clock, ...admitted });
+    const values = into !== undefined ? into : new Float32Array(listLength(pullRows, this.name) * this.#client.shape.width);
+    await this.#client.pushPullRows(push, pullRows, values, { ...this.#control.callNow(options), ...admitted });
     return values;
   }
 
@@ -111,7 +113,7 @@ export class Tensor {
    * is kept.
    */
   async flushResidual(options: CallOptions = {}): Promise<void> {
-    await this.#client.flushResidual({ ...options, clock: this.#control.clock });
+    await this.#client.flushResidual(this.#control.callNow(options));
   }
 
   /** Changes the learning rate, its schedule or the consistency bound, for all workers, while training goes on. */

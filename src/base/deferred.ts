@@ -26,7 +26,13 @@ export type WaitOptions = {
 };
 
 /** For who sends something before it waits: what is wrong about the wait is said before. Throws BAD_ARGUMENT. */
-export function checkWait({ deadlineMs, signal }: WaitOptions): void {
+export function checkWait(options: WaitOptions): void {
+  if (typeof options !== "object" || options === null)
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `how to wait is an object, such as { deadlineMs: 1000 }, or left out, not ${showValue(options)}`,
+    );
+  const { deadlineMs, signal } = options;
   if (deadlineMs !== undefined && !(typeof deadlineMs === "number" && deadlineMs >= 0))
     throw new WeighbridgeError("BAD_ARGUMENT", `a deadline of ${showValue(deadlineMs)} ms`);
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
@@ -38,9 +44,14 @@ export function checkWait({ deadlineMs, signal }: WaitOptions): void {
  * `what` completes "waiting for …".
  */
 export async function waitFor<T>(promise: Promise<T>, what: string, clock: Clock, options: WaitOptions = {}): Promise<T> {
+  try {
+    checkWait(options);
+    if (options.signal?.aborted) throw aborted(what, options.signal);
+  } catch (thrown) {
+    Promise.resolve(promise).catch(() => {}); // nobody waits for it
+    throw thrown;
+  }
   const { deadlineMs, signal } = options;
-  checkWait(options);
-  if (signal?.aborted) throw aborted(what, signal);
   if (deadlineMs === undefined && signal === undefined) return await promise;
   const early = new Deferred<never>();
   const cancelTimer =

@@ -59,6 +59,11 @@ const NAME_PATTERN = /^[A-Za-z][A-Za-z0-9._/-]{0,127}$/;
 
 /** Throws BAD_ARGUMENT for a name or a field type that cannot be. */
 export function psFunction<const Q extends Fields, const R extends Fields>(options: PsFunctionOptions<Q, R>): PsFunction<Q, R> {
+  if (typeof options !== "object" || options === null)
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `a function is described by an object with a name, fields and a handler, not ${showValue(options)}`,
+    );
   const { name, reads = false, inPlace = false, handler, again } = options;
   if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
     throw new WeighbridgeError(

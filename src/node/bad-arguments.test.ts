@@ -9,7 +9,7 @@ import type { Tensor } from "../api/tensor.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../functions/ps-function.ts";
 import { TensorWorker } from "../tensors/tensor-worker.ts";
-import { EmbeddedCluster } from "./connect.ts";
+import { connect, EmbeddedCluster } from "./connect.ts";
 
 /** What somebody without types may give. */
 const anything = (value: unknown): never => value as never;
@@ -131,6 +131,92 @@ suite("bad arguments", () => {
     for (const request of [undefined, null, 5])
       await refuses(() => session.call(sizeOf, { server: 0 }, anything(request)), /an object with its fields/);
     await refuses(() => session.call(sizeOf, { server: 0 }, { list: anything(Object.create(null)) }), /list must be Float32Array, but is/);
+  });
+
+  test("null in the place of options is said to be none, by every call that takes some, and nothing is sent", async () => {
+    const { session } = cluster;
+    const none = anything(null);
+    const worker = new TensorWorker(session);
+    await worker.initTensor(1, { length: 8 });
+    await using cache = table.cached({ rows: 4 });
+    const ones = new Float32Array(8).fill(1);
+    const calls: readonly (() => unknown)[] = [
+      () => session.tensor("none", none),
+      () => session.tensor("none", { shape: [2] }, none),
+      () => session.embedding("none", none),
+      () => session.embedding("none", { dim: 2 }, none),
+      () => session.call(none, { server: 0 }, {}),
+      () => session.call(sizeOf, { server: 0 }, { list: one }, none),
+      () => session.callAll(none, {}),
+      () => session.callAll(sizeOf, { list: one }, none),
+      () => session.rejoin(none),
+      () => session.checkpoint(none),
+      () => session.restore(none),
+      () => session.saveParameter(none, "here"),
+      () => session.saveParameter("tensor", none),
+      () => session.barrier(none),
+      () => session.units("units", none),
+      () => session.units("units", { epoch: 0, batchCount: 1, partCount: 1, assignment: "even" }, none),
+      () => session.collective(none),
+      () => session.parameters(none),
+      () => session.close(none),
+      () => tensor.start(ones, none),
+      () => tensor.push(ones, none),
+      () => tensor.pull(none),
+      () => tensor.pull(undefined, none),
+      () => tensor.pushPull(ones, none),
+      () => tensor.pushPull(ones, undefined, none),
+      () => tensor.pushRows([0], one, none),
+      () => tensor.pullRows([0], none),
+      () => tensor.pullRows([0], undefined, none),
+      () => tensor.pushRowsPull([0], one, undefined, none),
+      () => tensor.pushPullRows(none, [0]),
+      () => tensor.pushPullRows({ rows: [0], gradients: one }, none, one),
+      () => tensor.pushPullRows({ rows: [0], gradients: one }, [0], undefined, none),
+      () => tensor.flushResidual(none),
+      () => tensor.configure(none),
+      () => tensor.configure({}, none),
+      () => tensor.nonFinite(none),
+      () => tensor.clear(none),
+      () => table.push([1], one, none),
+      () => table.pull([1], none),
+      () => table.pull([1], undefined, none),
+      () => table.pushPull(none, [1]),
+      () => table.pushPull({ keys: [1], gradients: one }, [1], undefined, none),
+      () => table.cached(none),
+      () => cache.lookup([1], none),
+      () => cache.lookup([1], undefined, none),
+      () => cache.update([1], one, none),
+      () => cache.flush(none),
+      () => cache.bypass(none),
+      () => cache.bypass(false, none),
+      () => worker.initTensor(2, none),
+      () => worker.initTensor(2, { length: 4 }, none),
+      () => worker.push(1, ones, none),
+      () => worker.pull(1, ones, none),
+      () => worker.sparsePull(1, [0], Float32Array.of(0), none),
+      () => worker.ssPushPull(1, [0], Float32Array.of(1), none, one),
+      () => worker.wait(1, none),
+      () => worker.pushData([1], one, [2], none),
+      () => worker.pullData([1], one, [2], none),
+      () => worker.sspInit(1, none),
+      () => worker.sspInit(1, { size: 1, tolerance: 0 }, none),
+      () => worker.sspSync(1, 0, none),
+      () => worker.preduceGetPartner(1, none),
+      () => psFunction(none),
+      () => EmbeddedCluster.start(none),
+      () => connect(none),
+    ];
+    for (const call of calls) await refuses(call, /object|is a string|has a name|named by|Float32Array|true or false|psFunction/);
+    assert.deepEqual(await tensor.pull(), new Float32Array(8));
+    assert.deepEqual(await table.pull([1]), new Float32Array(2));
+  });
+
+  test("a wait that fails for how to wait is told, and what it would have waited for crashes nobody", async () => {
+    const worker = new TensorWorker(cluster.session);
+    await worker.initTensor(3, { length: 8 });
+    worker.push(3, new Float32Array(7)).catch(() => {}); // whoever waits for the name hears of it
+    await refuses(() => worker.wait(3, { signal: AbortSignal.abort() }), /3/, "ABORTED");
   });
 
   test("options that do not exist, or are no numbers, are refused before a checkpoint stops anybody", async () => {

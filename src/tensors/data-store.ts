@@ -2,7 +2,7 @@
 
 import type { Session } from "../api/session.ts";
 import type { CallOptions } from "../api/tensor.ts";
-import type { WaitOptions } from "../base/deferred.ts";
+import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { dataPull, dataPush } from "../functions/parameters/data-functions.ts";
@@ -35,6 +35,7 @@ export class DataStore {
 
   /** Throws VALUE_LENGTH or BAD_ARGUMENT before anything is sent. Returns the number of the query. */
   push(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
+    checkWait(options);
     const starts = startsOf(indexes, values, lengths);
     return this.#begin(
       this.#sharesOf(indexes, lengths).map(async ({ server, positions, floatCount }) => {
@@ -53,6 +54,7 @@ export class DataStore {
 
   /** As `push`. `into` is filled when the query has ended. */
   pull(indexes: IndexList, into: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
+    checkWait(options);
     const starts = startsOf(indexes, into, lengths);
     return this.#begin(
       this.#sharesOf(indexes, lengths).map(async ({ server, positions }) => {

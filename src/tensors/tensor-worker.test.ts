@@ -373,6 +373,8 @@ test("a failed call tells whoever awaits it and the next wait, once; later calls
 test("a wait has a deadline", async () => {
   const { cluster, all } = await start(1, 2);
   await using _ = cluster;
-  await all[0]?.sspInit(1, { size: 2, tolerance: 0 });
+  await assert.rejects(all[0]!.sspInit(1, { size: 2, tolerance: 0 }, { signal: AbortSignal.abort() }), { code: "ABORTED" });
+  await assert.rejects(all[0]!.sspInit(1, { size: 2, tolerance: 0 }, { deadlineMs: -1 }), { code: "BAD_ARGUMENT" });
+  await all[0]?.sspInit(1, { size: 2, tolerance: 0 }, { deadlineMs: 30_000 });
   await assert.rejects((async () => await all[0]?.sspSync(1, 0, { deadlineMs: 20 }))(), (error) => isWeighbridgeError(error, "DEADLINE"));
 });

@@ -8,9 +8,10 @@
 //   F2. A call that fails tells whoever awaits it, and the next `wait` of its name; nobody waiting is no crash.
 
 import type { CachedEmbedding } from "../api/cached-embedding.ts";
+import { checkOptions } from "../api/known-options.ts";
 import type { Session } from "../api/session.ts";
 import type { CallOptions } from "../api/tensor.ts";
-import type { WaitOptions } from "../base/deferred.ts";
+import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { partialReducePartners, sspInit, sspSync } from "../functions/parameters/group-functions.ts";
@@ -127,6 +128,7 @@ export class TensorWorker {
   /** Ends when all calls of this name so far have. Rejects with the first that failed since the last wait. */
   async wait(name: TensorName, wait: WaitOptions = {}): Promise<void> {
     const tensor = this.#find(name);
+    checkWait(wait); // a failure that is told is told once
     await this.#session.wait(tensor.allEnded(), `the calls of tensor ${tensor.name}`, wait);
   }
 
@@ -174,9 +176,15 @@ export class TensorWorker {
   }
 
   /** Joins a group of `size` workers that keep within `tolerance` versions of each other. Returns the version to start at. */
-  async sspInit(key: number | bigint, { size, tolerance }: { readonly size: number; readonly tolerance: number }): Promise<number> {
+  async sspInit(
+    key: number | bigint,
+    options: { readonly size: number; readonly tolerance: number },
+    wait: WaitOptions = {},
+  ): Promise<number> {
     const group = keyOf(key);
-    const { version } = await this.#session.call(sspInit, { key: group }, { group, size, tolerance });
+    checkOptions(options, ["size", "tolerance"], "the options of sspInit");
+    const { size, tolerance } = options;
+    const { version } = await this.#session.call(sspInit, { key: group }, { group, size, tolerance }, wait);
     return version;
   }
 
@@ -189,10 +197,12 @@ export class TensorWorker {
   /** The ranks, ascending, of those who are ready under this key: `want` of them, or who has come when the first one's patience ends. */
   async preduceGetPartner(
     key: number | bigint,
-    { want, waitMs }: { readonly want: number; readonly waitMs: number },
+    options: { readonly want: number; readonly waitMs: number },
     wait: WaitOptions = {},
   ): Promise<readonly number[]> {
     const group = keyOf(key);
+    checkOptions(options, ["want", "waitMs"], "the options of preduceGetPartner");
+    const { want, waitMs } = options;
     const { ranks } = await this.#session.call(partialReducePartners, { key: group }, { group, want, patienceMs: waitMs }, wait);
     return [...ranks];
   }

@@ -8,6 +8,7 @@
 //   G1. A read leaves behind every waiting update of the same scope (a parameter), whatever their priorities.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
 import { Call } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
@@ -41,6 +42,8 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
  */
 export function functionCalls<Q extends Fields, R extends Fields>(options: FunctionCallOptions<Q, R>): Call[] {
   const { fn, into } = options;
+  if (typeof fn?.request?.encode !== "function")
+    throw new WeighbridgeError("BAD_ARGUMENT", `a function is what psFunction() makes, not ${showValue(fn)}`);
   if (into !== undefined && !fn.response.isOneArray) {
     throw new WeighbridgeError("BAD_ARGUMENT", `the response of ${fn.name} is not one array, and cannot land in the caller's`);
   }

@@ -139,14 +139,15 @@ export class FunctionClient {
   async callEach<Q extends Fields, R extends Fields>(
     fn: PsFunction<Q, R>,
     requests: readonly FunctionRequest<Q, R>[],
-    { subject, ...wait }: CallWait = {},
+    options: CallWait = {},
   ): Promise<void> {
+    checkWait(options);
     if (requests.length === 0) return;
-    checkWait(wait);
+    const { subject, ...wait } = options;
     const { callsOf, done, crossed } = this.#prepare(fn, requests, subject);
     await this.#send(callsOf, subject, wait);
     await waitFor(done, waitText(fn, subject), this.#clock, wait);
-    if (crossed.length > 0) await this.callEach(fn, crossed, { subject, ...wait }); // with its deadline anew: once for each life of a server
+    if (crossed.length > 0) await this.callEach(fn, crossed, options); // with its deadline anew: once for each life of a server
   }
 
   #prepare<Q extends Fields, R extends Fields>(

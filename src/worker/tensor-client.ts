@@ -240,7 +240,7 @@ export class TensorClient {
     const { clock, priority, scale, skips, ...wait } = call;
     const { width } = this.shape;
     this.#checkLength(rows.gradients, listLength(rows.rows, this.#name) * width, "gradients");
-    this.#checkLength(into, pullRows.length * width, "the array to pull into");
+    this.#checkLength(into, listLength(pullRows, this.#name) * width, "the array to pull into");
     await this.#withSpans(wait, async (spans) => {
       const pushed = new BlockRows(rows.rows, this.shape, this.#name, spans);
       if (skips) return await this.pullRows(pullRows, into, { clock, priority });

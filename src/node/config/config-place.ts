@@ -1,5 +1,7 @@
 // config-place — a place that configuration comes from (options, command line, environment, file), made uniform for `resolveKey`.
 
+import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue } from "../../base/show-value.ts";
 import { flagKeyOf, flagOf, variableOf } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
 import type { ConfigProblem } from "./config-problem.ts";
@@ -28,6 +30,8 @@ export function present(value: unknown): unknown {
 
 export function optionsPlace(options: Readonly<Record<string, unknown>>, origin = "option"): ConfigPlace {
   const spelling = new Map(OPTION_NAMES.map((name) => [name, name]));
+  if (typeof options !== "object" || options === null)
+    throw new WeighbridgeError("BAD_ARGUMENT", `the options of a node are an object, not ${showValue(options)}`);
   return namedPlace({ origin, noun: "option", given: flattenKeys(options), spelling, subjectOf: (name) => name });
 }
 
