@@ -37,6 +37,26 @@ suite("recovery", { concurrency: 2 }, () => {
     for (const node of [worker, first, second, scheduler]) await node.succeeds();
   });
 
+  test("a server that is restarted empty, and on which one worker makes the parameter again: the other is told, and never reads the new values unawares", async () => {
+    await using cluster = await Cluster.create({ servers: 2, workers: 2 });
+    const scheduler = cluster.scheduler();
+    const [first, killed] = [cluster.server(0), cluster.server(1)];
+    const [reader, maker] = [cluster.worker(0, "reader"), cluster.worker(1, "reader", "--remake")];
+    await reader.says(/^reads 1 to 1$/);
+    await maker.says(/^reads 1 to 1$/);
+    await killed.kill();
+    await reader.says(/^read failed: NODE_DEAD: .*server 1/);
+    const restarted = cluster.server(1);
+    await maker.says(/^reads 0 to 1$/);
+    await reader.says(
+      /^read failed: UNKNOWN_PARAMETER: no parameter "e" as this worker knew it: server 1 was restarted \(life 2\) .*embedding\(\)/,
+    );
+    for (const worker of [reader, maker]) worker.endInput();
+    for (const worker of [reader, maker]) await worker.says(/^made again: reads 0 to 1$/);
+    for (const node of [reader, maker, first, restarted, scheduler]) await node.succeeds();
+    assert.equal(reader.count(/^reads 0/), 0);
+  });
+
   test("a server that is stopped for a moment loses nothing", async () => {
     await using cluster = await Cluster.create({ servers: 2, workers: 1 });
     const scheduler = cluster.scheduler();
