@@ -3,6 +3,9 @@
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
+import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
+import { consistencyChange, consistencySurvey } from "../functions/parameters/consistency-functions.ts";
+import { checkChange, encodeMode, encodeStaleness } from "../functions/parameters/consistency-json.ts";
 import { parameterClear, parameterConfigure, parameterCreate, parameterNonFinite } from "../functions/parameters/parameter-functions.ts";
 import { badField } from "../store/bad-field.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
@@ -12,6 +15,7 @@ import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { FiniteScan } from "../worker/finite-scan.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import { HeldParameter } from "../worker/held-parameter.ts";
+import { type Consistency, engineConsistency } from "./consistency.ts";
 import { checkOptions } from "./known-options.ts";
 
 /** What may change while training goes on. What is left out stays. */
@@ -20,7 +24,15 @@ export type ParameterSettings = {
   readonly schedule?: ScheduleSpec;
   /** How many clocks a read may be behind; Infinity: any number. */
   readonly staleness?: number;
+  /** How fresh reads are and when updates count, from a clock on; instead of `staleness`. */
+  readonly consistency?: Consistency;
+  /** The clock before which that change does not begin. Left out, it begins as soon as it can. */
+  readonly fromClock?: number;
 };
+
+/** A change begins so many clocks above the fastest worker: by then every server has heard of it. */
+const CLOCKS_AHEAD = 2;
+const CLOCK_MAX = 2 ** 32 - 1;
 
 /** Longer gradients are not looked through here: it would take a seventh of the time of pushing them. */
 const WHOLE_CHECK_FLOATS = 262_144;
@@ -124,24 +136,46 @@ export class ParameterControl {
     await functions.callEach(parameterCreate, others, wait);
   }
 
-  async configure(settings: ParameterSettings, wait: WaitOptions): Promise<void> {
-    const { functions, parameter } = this.#options;
+  /**
+   * Returns the clock from which on everything holds on every server: this worker's, or for a consistency one that is still to come. When it rejects, some
+   * servers may have changed and others not. Throws BAD_ARGUMENT and UNSUPPORTED, nothing changed.
+   */
+  async configure(settings: ParameterSettings, wait: WaitOptions): Promise<number> {
+    const { spec } = this.#options;
     checkWait(wait);
-    checkOptions(settings, ["learningRate", "schedule", "staleness"], `the settings of ${this.#options.spec.name}`);
-    const { learningRate, schedule, staleness } = settings;
-    if (!(learningRate === undefined || Number.isFinite(learningRate))) throw badField("learningRate", "a finite number", learningRate);
-    if (!(staleness === undefined || staleness === Infinity || (Number.isSafeInteger(staleness) && staleness >= 0)))
-      throw badField("staleness", "a whole number of clocks, or Infinity", staleness);
-    const body = {
-      learningRate,
-      schedule: schedule === undefined ? undefined : resolveSchedule(schedule, "schedule"),
-      staleness: staleness === Infinity ? "any" : staleness,
-    };
-    await functions.callAll(
-      parameterConfigure,
-      { parameter, settings: JSON.stringify(body) },
-      { ...wait, scope: parameter, subject: this.held },
-    );
+    checkOptions(settings, ["learningRate", "schedule", "staleness", "consistency", "fromClock"], `the settings of ${spec.name}`);
+    const { consistency, fromClock = 0, ...others } = settings;
+    if (consistency !== undefined && others.staleness !== undefined)
+      throw new WeighbridgeError("BAD_ARGUMENT", `the settings of ${spec.name}: a consistency has its own staleness; leave the other out`);
+    if (!(Number.isSafeInteger(fromClock) && fromClock >= 0 && fromClock <= CLOCK_MAX)) throw badField("fromClock", "a clock", fromClock);
+    if (settings.fromClock !== undefined && consistency === undefined)
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `the settings of ${spec.name}: fromClock says when a consistency begins, and none is given`,
+      );
+    const mode = consistency === undefined ? undefined : modeOf(consistency);
+    if (mode !== undefined) checkChange(spec, mode);
+    const body = settingsBody(others);
+    if (mode === undefined || Object.values(body).some((value) => value !== undefined)) await this.#set(JSON.stringify(body), wait);
+    return mode === undefined ? this.clock : await this.#change(mode, fromClock, wait);
+  }
+
+  async #set(settings: string, wait: WaitOptions): Promise<void> {
+    const { functions, parameter } = this.#options;
+    await functions.callAll(parameterConfigure, { parameter, settings }, { ...wait, scope: parameter, subject: this.held });
+  }
+
+  /** spec/consistency.md, M4 */
+  async #change(mode: ConsistencyMode, fromClock: number, wait: WaitOptions): Promise<number> {
+    const { functions, parameter } = this.#options;
+    const call = { ...wait, scope: parameter, subject: this.held };
+    const surveys = await functions.callAll(consistencySurvey, { parameter }, call);
+    const fastest = Math.max(this.clock, ...surveys.map((survey) => survey.clock));
+    const clock = Math.max(fromClock, fastest + CLOCKS_AHEAD);
+    const turn = Math.max(...surveys.map((survey) => survey.turn)) + 1;
+    const consistency = JSON.stringify(encodeMode(mode));
+    const changes = await functions.callAll(consistencyChange, { parameter, clock, turn, consistency }, call);
+    return Math.max(...changes.map((change) => change.clock));
   }
 
   async nonFinite(wait: WaitOptions): Promise<NonFiniteCounts> {
@@ -161,4 +195,22 @@ export class ParameterControl {
     checkWait(wait);
     await functions.callAll(parameterClear, { parameter }, { ...wait, scope: parameter, subject: this.held });
   }
+}
+
+/** Throws BAD_ARGUMENT. */
+function modeOf(consistency: Consistency): ConsistencyMode {
+  const { staleness = Infinity, ...mode } = engineConsistency(consistency);
+  return { ...mode, staleness };
+}
+
+/** Throws BAD_ARGUMENT. */
+function settingsBody({ learningRate, schedule, staleness }: ParameterSettings): Readonly<Record<string, unknown>> {
+  if (!(learningRate === undefined || Number.isFinite(learningRate))) throw badField("learningRate", "a finite number", learningRate);
+  if (!(staleness === undefined || staleness === Infinity || (Number.isSafeInteger(staleness) && staleness >= 0)))
+    throw badField("staleness", "a whole number of clocks, or Infinity", staleness);
+  return {
+    learningRate,
+    schedule: schedule === undefined ? undefined : resolveSchedule(schedule, "schedule"),
+    staleness: staleness === undefined ? undefined : encodeStaleness(staleness),
+  };
 }

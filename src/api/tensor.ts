@@ -116,9 +116,13 @@ export class Tensor {
     await this.#client.flushResidual(this.#control.callNow(options));
   }
 
-  /** Changes the learning rate, its schedule or the consistency bound, for all workers, while training goes on. */
-  async configure(settings: ParameterSettings, options: WaitOptions = {}): Promise<void> {
-    await this.#control.configure(settings, options);
+  /**
+   * Changes the learning rate, its schedule, the consistency or only its bound, for all workers, while training goes on. Returns the clock from which on it
+   * holds on every server: this worker's, or for a consistency one shortly ahead of the fastest worker. When it rejects, some servers may have
+   * changed and others not: call it again.
+   */
+  async configure(settings: ParameterSettings, options: WaitOptions = {}): Promise<number> {
+    return await this.#control.configure(settings, options);
   }
 
   /**

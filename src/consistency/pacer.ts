@@ -14,7 +14,7 @@ import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { type ParkedTicket, type Parking, ParkingLot } from "./parking-lot.ts";
+import { type Bound, type ParkedTicket, type Parking, ParkingLot } from "./parking-lot.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
 import { type CompleteRound, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
 import type { WorkerLife } from "./worker-lives.ts";
@@ -84,6 +84,11 @@ export class Pacer<H> {
   /** Who takes part, and where each stands. */
   members(): readonly (WorkerLife & { readonly clock: number })[] {
     return [...this.#clocks.members()].map(([worker, { incarnation, clock }]) => ({ worker, incarnation, clock }));
+  }
+
+  /** The highest clock at which a member stands; the minimum when there is none. */
+  get clockMax(): number {
+    return this.members().reduce((highest, { clock }) => Math.max(highest, clock), this.clockMin);
   }
 
   /** What lies before `clock` is done: a checkpoint was restored, and nothing happened here before. */
@@ -181,8 +186,8 @@ export class Pacer<H> {
   }
 
   /** The parameter has another bound from now on; reads that are parked for it included. Throws BAD_ARGUMENT. */
-  changeStaleness(parameter: number, staleness: number): void {
-    checkStaleness(staleness);
+  changeStaleness(parameter: number, staleness: Bound): void {
+    if (typeof staleness === "number") checkStaleness(staleness);
     this.#lot.changeStaleness({ parameter, staleness, clockMin: this.#clocks.clockMin });
   }
 

@@ -32,6 +32,9 @@ export type Parking = {
   readonly read: ParkedRead;
 };
 
+/** How many clocks a read may be behind: at any clock, or by the reader's. */
+export type Bound = number | ((clock: number) => number);
+
 export type ParkingLotOptions = {
   readonly clock: Clock;
   readonly readsMax: number;
@@ -104,12 +107,13 @@ export class ParkingLot {
   }
 
   /** The parameter has another bound from now on, also for those who wait. A raised one admits at once. */
-  changeStaleness({ parameter, staleness, clockMin }: { parameter: number; staleness: number; clockMin: number }): void {
+  changeStaleness({ parameter, staleness, clockMin }: { parameter: number; staleness: Bound; clockMin: number }): void {
+    const boundAt = typeof staleness === "number" ? () => staleness : staleness;
     const moved = [...this.#entries()].filter(({ parking }) => parking.parameter === parameter);
     if (moved.length === 0) return;
     for (const entry of moved) {
       this.#displace(entry);
-      entry.clockMinNeeded = entry.parking.clock - staleness;
+      entry.clockMinNeeded = entry.parking.clock - boundAt(entry.parking.clock);
     }
     for (const [needed, arrivals] of Map.groupBy(moved, ({ clockMinNeeded }) => clockMinNeeded)) {
       const merged = [...(this.#waiting.get(needed) ?? []), ...arrivals].sort((a, b) => a.sequence - b.sequence);

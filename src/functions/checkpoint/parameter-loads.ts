@@ -85,13 +85,13 @@ export class ParameterLoads {
 
   async #read(name: string, source: SnapshotSource, place: ServerPlace): Promise<Staged> {
     const { manifest, path } = source;
-    const { spec } = this.#find(name);
+    const { spec, pace } = this.#find(name);
     const { host } = this.#parameters;
     requireSameModel(path, manifest.parameters, [describeParameter(spec, host.workerCount)]); // L3
     const parameter = this.#parameters.beside(spec);
     try {
       for (const record of manifest.parameters) {
-        parameter.resume(trainingOf(record, manifest, place, path));
+        parameter.resume({ ...trainingOf(record, manifest, place, path), ...pace.training }); // its consistency stays
         await restoreParameter(parameter, { source, record, host, place });
       }
     } catch (thrown) {
@@ -104,8 +104,7 @@ export class ParameterLoads {
   #find(name: string): Parameter {
     const parameter = this.#parameters.find(name);
     if (parameter === undefined) throw new WeighbridgeError("UNKNOWN_PARAMETER", `this server has no parameter ${JSON.stringify(name)}`);
-    const { updates, staleness } = parameter.spec;
-    if (updates === "async" && staleness === undefined) return parameter;
+    if (parameter.pace.isOnly({ updates: "async", staleness: Infinity })) return parameter;
     const why = "others may be waiting for its clocks; a checkpoint of the whole job can be restored";
     throw new WeighbridgeError("UNSUPPORTED", `${name} is loaded alone only if its consistency is "asp": ${why}`);
   }

@@ -4,6 +4,7 @@ import { checkpointFunction, parameterLoad, parameterSave } from "../checkpoint/
 import type { PsFunction } from "../ps-function.ts";
 import { cachePush, cachePushSync, cacheSync } from "./cache-functions.ts";
 import { clockAdvance, clockJoin, clockLeave } from "./clock-functions.ts";
+import { consistencyChange, consistencySurvey } from "./consistency-functions.ts";
 import { dataPull, dataPush } from "./data-functions.ts";
 import { rowsPullEncoded, rowsPushEncoded } from "./encoded-rows-functions.ts";
 import {
@@ -43,6 +44,8 @@ export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   clockAdvance,
   clockJoin,
   clockLeave,
+  consistencyChange,
+  consistencySurvey,
   dataPull,
   dataPush,
   parameterClear,

@@ -31,7 +31,8 @@ export type RowsRound = {
 
 /** What gathered rows are applied to. */
 type RoundTarget = {
-  readonly spec: { readonly width: number; readonly reduce: "sum" | "mean" };
+  readonly spec: { readonly width: number };
+  readonly pace: { reduceAt(clock: number): "sum" | "mean" };
   applyRound(keys: number, keyCount: number, round: RowsRound): void;
 };
 
@@ -187,7 +188,7 @@ export class GatheredRows implements GatheredUpdate {
   /** Puts all rows together in the order of the contributions, adds up those of one key in that order, and applies the sums. */
   applyRound(contributions: readonly Contribution<GatheredUpdate>[]): void {
     const { kernels, duplicates, secret } = this.#host;
-    const { width, reduce } = this.#target.spec;
+    const { width } = this.#target.spec;
     const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof GatheredRows);
     const keyCount = gathered.reduce((count, { keyCount: more }) => count + more, 0);
     const { keys, gradients, indexes, scratch } = this.#memory.layout(keyCount);
@@ -199,7 +200,7 @@ export class GatheredRows implements GatheredUpdate {
     }
     const uniqueCount = duplicates.findDuplicates(keys, keyCount, Number(secret & 0xffff_ffffn), scratch, keys, indexes);
     if (uniqueCount < keyCount) duplicates.sumDuplicates(gradients, keyCount, width, indexes, 0, 0, gradients);
-    const gradientScale = reduce === "mean" ? 1 / contributions.length : 1;
+    const gradientScale = this.#target.pace.reduceAt(this.#memory.clock) === "mean" ? 1 / contributions.length : 1;
     this.#memory.releaseList();
     const isSum = uniqueCount < keyCount;
     this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#memory.clock, isSum });

@@ -7,6 +7,7 @@
 //   T4. Raw rows of an older claim are refused: whoever computed them was replaced, and must not write over what its heirs have made since.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
@@ -15,10 +16,11 @@ import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
-import { Freshness, type Reading } from "./freshness.ts";
+import { checkChange } from "./consistency-json.ts";
 import { GatheredRows, RoundMemories, type RowsRound } from "./gathered-rows.ts";
 import { checkScale, type Holder, type Kept, keepKeys, type ParameterHost, roomFor } from "./parameter-host.ts";
 import { noLink, ParameterLink } from "./parameter-link.ts";
+import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
 import type { TrainingState } from "./training-state.ts";
 
@@ -92,7 +94,7 @@ type SyncRoom = { readonly indexesOut: number; readonly versionsOut: number; rea
 export class TableParameter {
   readonly spec: TableSpec;
   readonly store: TableStore;
-  readonly freshness: Freshness;
+  readonly pace: ParameterPace;
   readonly #id: number;
   readonly #host: ParameterHost;
   readonly #unit: number;
@@ -109,7 +111,7 @@ export class TableParameter {
     this.#id = id;
     this.#host = host;
     this.#unit = host.nextUnit();
-    this.freshness = new Freshness(host.pacer, id, spec.staleness ?? Infinity);
+    this.pace = new ParameterPace(host.pacer, id, spec);
     this.#memories = new RoundMemories(host.arena, spec.width);
     this.#link = ParameterLink.of(host, spec);
     const cleanups: (() => void)[] = [];
@@ -144,10 +146,10 @@ export class TableParameter {
     const expected = keys.length * this.spec.width;
     if (gradients.length !== expected)
       throw new WeighbridgeError("VALUE_LENGTH", `${gradients.length} gradients came for ${this.spec.name}; ${expected} were expected`);
-    this.#host.pacer.checkUpdate(life, clock);
+    this.pace.take(life, clock);
     if (keys.length === 0) return; // no step
     if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
-    if (this.spec.updates === "sync") {
+    if (this.pace.isSyncAt(clock)) {
       this.#gather(push);
       return;
     }
@@ -202,16 +204,20 @@ export class TableParameter {
     const expected = keys.length * this.rawWidth;
     if (rows.length !== expected)
       throw new WeighbridgeError("VALUE_LENGTH", `${rows.length} floats of raw rows came for ${this.spec.name}; ${expected} were expected`);
-    this.#host.pacer.checkUpdate(life, clock);
+    this.pace.take(life, clock);
     this.#checkClaim(claim);
     const { rowCount } = this.store;
     this.store.restore({ keys: keys.byteOffset, keyCount: keys.length, payloads: rows.byteOffset });
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
   }
 
-  /** From now on only who knows the number that is returned writes raw rows (T4). */
+  /** From now on only who knows the number that is returned writes raw rows (T4). Throws UNSUPPORTED for a table that is "bsp" no more. */
   claim(): number {
-    return ++this.#claim;
+    if (this.spec.updates === "async" || this.pace.isOnly({ updates: "sync" })) return ++this.#claim;
+    throw new WeighbridgeError(
+      "UNSUPPORTED",
+      `the consistency of ${this.spec.name} was changed: only rows of "bsp" tables are held by workers`,
+    );
   }
 
   /** Says how many steps were made of which raw rows are the result; the count never goes back. Throws FENCED (T4). */
@@ -232,11 +238,11 @@ export class TableParameter {
   }
 
   isFresh(clock: number): boolean {
-    return this.freshness.admits(clock);
+    return this.pace.admits(clock);
   }
 
   whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
-    return this.freshness.when(reading, read);
+    return this.pace.when(reading, read);
   }
 
   /** All rows that are here. Those that come or go meanwhile may be missed. */
@@ -274,13 +280,24 @@ export class TableParameter {
   configure({ learningRate, schedule, staleness }: DecodedSettings): void {
     if (learningRate !== undefined) this.#updater.setLearningRate(learningRate);
     if (schedule !== undefined) this.#updater.setSchedule(schedule);
-    if (staleness !== undefined) this.freshness.staleness = staleness;
+    if (staleness !== undefined) this.pace.changeStaleness(staleness);
+  }
+
+  /**
+   * Another consistency, from the clock on that is returned. Throws QUEUE_FULL, and UNSUPPORTED for what caches and raw rows could not be told of: a table that
+   * counts versions stays "asp", one whose rows workers hold themselves "bsp".
+   */
+  change(change: ConsistencyChange): number {
+    checkChange(this.spec, change.mode);
+    if (this.#claim === 0 || change.mode.updates === "sync") return this.pace.change(change);
+    const why = "workers hold rows of it, and apply the updates of a clock together";
+    throw new WeighbridgeError("UNSUPPORTED", `${this.spec.name} stays "bsp": ${why}`);
   }
 
   /** What a checkpoint keeps beside the rows. */
   get training(): TrainingState {
     const { learningRate, schedule } = this.#updater;
-    return { learningRate, schedule, staleness: this.freshness.staleness, step: this.#step };
+    return { learningRate, schedule, ...this.pace.training, step: this.#step };
   }
 
   /** Whether it is from a checkpoint, or from what was saved of it alone. */
@@ -289,9 +306,10 @@ export class TableParameter {
   }
 
   /** Takes it up again where a checkpoint left it. */
-  resume({ learningRate, schedule, staleness, step }: TrainingState): void {
+  resume({ learningRate, schedule, staleness, consistency, step }: TrainingState): void {
     this.#isRestored = true;
     this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
+    if (consistency !== undefined) this.pace.resume(consistency);
     this.#step = step;
   }
 

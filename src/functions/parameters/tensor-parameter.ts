@@ -7,6 +7,7 @@
 //   T3. Applying a round cannot fail: what it needs was taken when its updates came.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
 import type { Contribution } from "../../consistency/update-rounds.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
@@ -16,9 +17,9 @@ import { type BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
 import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { rankOf } from "../../wire/node-id.ts";
-import { Freshness, type Reading } from "./freshness.ts";
 import { checkScale, type Holder, type Kept, keepRows, type ParameterHost, roomFor } from "./parameter-host.ts";
 import { noLink, ParameterLink } from "./parameter-link.ts";
+import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
 import type { GatheredUpdate } from "./server-pacer.ts";
 import type { TrainingState } from "./training-state.ts";
@@ -41,7 +42,7 @@ export type TensorBlock = { readonly first: number; readonly values: Float32Arra
 export class TensorParameter {
   readonly spec: TensorSpec;
   readonly store: TensorStore;
-  readonly freshness: Freshness;
+  readonly pace: ParameterPace;
   readonly #id: number;
   readonly #host: ParameterHost;
   readonly #updater: Updater;
@@ -56,7 +57,7 @@ export class TensorParameter {
     this.spec = spec;
     this.#id = id;
     this.#host = host;
-    this.freshness = new Freshness(pacer, id, spec.staleness ?? Infinity);
+    this.pace = new ParameterPace(pacer, id, spec);
     const shape = new TensorShape(spec.shape);
     this.#link = ParameterLink.of(host, spec);
     this.#initializer = host.initializer(spec);
@@ -87,10 +88,10 @@ export class TensorParameter {
     const { life, clock, block, gradients, scale } = push;
     this.#checkLength(block, gradients.length);
     checkScale(scale, this.spec.name);
-    this.#host.pacer.checkUpdate(life, clock);
+    this.pace.take(life, clock);
     if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
-    if (this.spec.updates === "async") this.store.update(block, updateOf(push));
-    else this.#gather(push);
+    if (this.pace.isSyncAt(clock)) this.#gather(push);
+    else this.store.update(block, updateOf(push));
   }
 
   /** As `push`, for some rows of a block, each named once. Without any it is no step. */
@@ -100,10 +101,10 @@ export class TensorParameter {
     this.#checkRows(block, rows);
     if (gradients.length !== rows.length * width) throw this.#wrongLength(gradients.length, rows.length * width);
     checkScale(scale, this.spec.name);
-    this.#host.pacer.checkUpdate(life, clock);
+    this.pace.take(life, clock);
     if (rows.length === 0) return;
     if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
-    if (this.spec.updates === "async") {
+    if (!this.pace.isSyncAt(clock)) {
       this.store.updateRows(block, { ...updateOf(push), rows: rows.byteOffset, listed: rows.length });
       return;
     }
@@ -162,20 +163,23 @@ export class TensorParameter {
   }
 
   isFresh(clock: number): boolean {
-    return this.freshness.admits(clock);
+    return this.pace.admits(clock);
   }
 
   whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
-    return this.freshness.when(reading, read);
+    return this.pace.when(reading, read);
   }
 
-  /** All blocks that are here. */
-  *blocks(): Iterable<TensorBlock> {
-    for (const block of this.store.blockIndexes) {
-      const held = this.store.hold(block);
+  /** All blocks that are here, and those that `owns` says are this server's and nobody has touched: they have their initial values. Throws ARENA_FULL. */
+  *blocks(owns: (block: number) => boolean): Iterable<TensorBlock> {
+    const { store } = this;
+    const here = new Set(store.blockIndexes);
+    for (let block = 0; block < store.shape.blockCount; block++) {
+      if (!here.has(block) && !owns(block)) continue;
+      const held = here.has(block) ? store.hold(block) : store.initialBlock(block);
       const values = new Float32Array(held.values);
       held.release();
-      yield { first: this.store.shape.firstFloat(block), values };
+      yield { first: store.shape.firstFloat(block), values };
     }
   }
 
@@ -193,13 +197,18 @@ export class TensorParameter {
   configure({ learningRate, schedule, staleness }: DecodedSettings): void {
     if (learningRate !== undefined) this.#updater.setLearningRate(learningRate);
     if (schedule !== undefined) this.#updater.setSchedule(schedule);
-    if (staleness !== undefined) this.freshness.staleness = staleness;
+    if (staleness !== undefined) this.pace.changeStaleness(staleness);
+  }
+
+  /** Another consistency, from the clock on that is returned. Throws QUEUE_FULL. */
+  change(change: ConsistencyChange): number {
+    return this.pace.change(change);
   }
 
   /** What a checkpoint keeps beside the rows. */
   get training(): TrainingState {
     const { learningRate, schedule } = this.#updater;
-    return { learningRate, schedule, staleness: this.freshness.staleness, step: 0 };
+    return { learningRate, schedule, ...this.pace.training, step: 0 };
   }
 
   /** Whether it is from a checkpoint, or from what was saved of it alone. */
@@ -208,9 +217,10 @@ export class TensorParameter {
   }
 
   /** Takes it up again where a checkpoint left it. */
-  resume({ learningRate, schedule, staleness }: TrainingState): void {
+  resume({ learningRate, schedule, staleness, consistency }: TrainingState): void {
     this.#isRestored = true;
     this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
+    if (consistency !== undefined) this.pace.resume(consistency);
   }
 
   close(): void {
@@ -320,7 +330,7 @@ class GatheredBlock implements GatheredUpdate {
       kernels.add(this.address, handle.address, this.#byteCount / FLOAT_BYTES);
       handle.free();
     }
-    const gradientScale = this.#tensor.spec.reduce === "mean" ? 1 / contributions.length : 1;
+    const gradientScale = this.#tensor.pace.reduceAt(this.#clock) === "mean" ? 1 / contributions.length : 1;
     const update = { gradients: this.address, gradientScale, scheduleStep: this.#clock, workerRank: 0 };
     this.#tensor.applyRound(this.#block, update, this.isSum || contributions.length > 1);
   }

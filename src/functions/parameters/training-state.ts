@@ -2,15 +2,19 @@
 // counted. As a checkpoint keeps it.
 
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import type { ConsistencyHistory } from "../../consistency/consistency-phases.ts";
 import type { JsonObject } from "../../store/snapshot/json-value.ts";
 import { type ResolvedSchedule, resolveSchedule } from "../../store/updaters/learning-rate-schedule.ts";
-import { type Check, count, object } from "../../wire/json-body.ts";
+import { type Check, count, object, optional } from "../../wire/json-body.ts";
+import { encodeHistory, encodeStaleness, historyShape, stalenessShape } from "./consistency-json.ts";
 
 export type TrainingState = {
   /** 0 for optimizers without one. */
   readonly learningRate: number;
   readonly schedule: ResolvedSchedule;
   readonly staleness: number;
+  /** Left out: as the parameter was created, but for the bound. */
+  readonly consistency?: ConsistencyHistory | undefined;
   /** Of a table: pushes that were applied on this server. Blocks of tensors count their own. */
   readonly step: number;
 };
@@ -22,12 +26,14 @@ export const trainingShape: Check<TrainingState> = object({
     throw new WeighbridgeError("BAD_REQUEST", `${path} must be a number`);
   }) as Check<number>,
   schedule: (value, path) => resolveSchedule(value, path),
-  staleness: ((value, path) => (value === "any" ? Infinity : count(value, path))) as Check<number>,
+  staleness: stalenessShape,
+  consistency: optional(historyShape),
   step: count,
 });
 
-export function encodeTraining({ learningRate, schedule, staleness, step }: TrainingState): JsonObject {
-  return { learningRate, schedule: { ...schedule } as JsonObject, staleness: staleness === Infinity ? "any" : staleness, step };
+export function encodeTraining({ learningRate, schedule, staleness, consistency, step }: TrainingState): JsonObject {
+  const changed: JsonObject = consistency === undefined ? {} : { consistency: encodeHistory(consistency) };
+  return { learningRate, schedule: { ...schedule } as JsonObject, staleness: encodeStaleness(staleness), ...changed, step };
 }
 
 /** Throws CHECKPOINT_FOREIGN, naming the checkpoint. */

@@ -1,0 +1,129 @@
+// consistency-phases — which consistency a parameter has at which clock, on one server: it may change while the job runs, from one clock on. Pure.
+//
+//   clocks   0 ─────────────────► E₁ ────────────────► E₂ ───────►
+//   phase    as it was created    since a change       since the next one, perhaps still to come
+//
+// Invariants (spec/consistency.md):
+//   M1. Every clock has one consistency. What carries a clock, an update or a read, follows that of its clock, whenever it comes.
+//   M2. A phase begins above every update that was taken before it was known: what was taken stays as it was taken, gathered or applied.
+//   M5. Of two changes the one with the higher (turn, worker) is the last, in whichever order they come.
+//   M6. Bounded: phases that no clock can have any more are forgotten, and of the others there are at most PHASES_MAX.
+
+import { assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+
+export type ConsistencyMode = {
+  /** async: applied when they arrive. sync: gathered for each clock, reduced in rank order and applied once. */
+  readonly updates: "async" | "sync";
+  /** How a sync round becomes one gradient. */
+  readonly reduce: "sum" | "mean";
+  /** How many clocks a read may be behind; Infinity: any number. */
+  readonly staleness: number;
+};
+
+export type ConsistencyPhase = ConsistencyMode & {
+  /** Its first clock. */
+  readonly from: number;
+};
+
+/** What there is to know of the phases: which they are, by rising clocks, and which change was the last. */
+export type ConsistencyHistory = { readonly phases: readonly ConsistencyPhase[]; readonly turn: number; readonly turnWorker: number };
+
+export type ConsistencyChange = {
+  readonly mode: ConsistencyMode;
+  /** No earlier than at this clock. */
+  readonly clock: number;
+  /** Above those of the changes that its maker knew of. */
+  readonly turn: number;
+  /** Who makes it. */
+  readonly worker: number;
+};
+
+/** More than anybody has a use for: so many changes within the clocks by which the fastest worker is ahead of the slowest. */
+export const PHASES_MAX = 64;
+
+export class ConsistencyPhases {
+  /** By rising clocks, never empty. Clocks before the first have it too. */
+  #phases: readonly ConsistencyPhase[];
+  /** The highest clock of an update that was taken; -1 before the first. */
+  #clockTop = -1;
+  #turn = 0;
+  #turnWorker = 0;
+
+  constructor(mode: ConsistencyMode) {
+    this.#phases = [{ ...mode, from: 0 }];
+  }
+
+  /** M1 */
+  at(clock: number): ConsistencyPhase {
+    const phases = this.#phases;
+    let index = phases.length - 1;
+    while (index > 0 && (phases[index] as ConsistencyPhase).from > clock) index--;
+    return phases[index] as ConsistencyPhase;
+  }
+
+  /** The one that holds in the end, perhaps not yet. */
+  get last(): ConsistencyPhase {
+    return this.#phases.at(-1) as ConsistencyPhase;
+  }
+
+  get clockTop(): number {
+    return this.#clockTop;
+  }
+
+  get history(): ConsistencyHistory {
+    return { phases: this.#phases, turn: this.#turn, turnWorker: this.#turnWorker };
+  }
+
+  /** An update with this clock is taken, as `at` says. */
+  take(clock: number): void {
+    if (clock > this.#clockTop) this.#clockTop = clock;
+  }
+
+  /**
+   * Returns the clock at which the last phase begins then: that of the change, unless there was a later one (M5). The same consistency again changes
+   * nothing. Throws QUEUE_FULL, nothing changed (M6).
+   */
+  change({ mode, clock, turn, worker }: ConsistencyChange): number {
+    if (turn < this.#turn || (turn === this.#turn && worker <= this.#turnWorker)) return this.last.from;
+    const from = Math.max(clock, this.#clockTop + 1); // M2
+    const isSame = isAlike(this.last, mode) && this.last.from <= from;
+    const phases = isSame ? this.#phases : [...this.#phases.filter((phase) => phase.from < from), { ...mode, from }];
+    if (phases.length > PHASES_MAX) throw tooMany();
+    this.#phases = phases;
+    this.#turn = turn;
+    this.#turnWorker = worker;
+    return this.last.from;
+  }
+
+  /** Another bound for every clock, from now on. */
+  setStaleness(staleness: number): void {
+    this.#phases = this.#phases.map((phase) => ({ ...phase, staleness }));
+  }
+
+  /** Nothing with a clock below this one comes any more, nor is anything of one gathered (M6). */
+  forgetBefore(clockMin: number): void {
+    const first = this.#phases.indexOf(this.at(clockMin));
+    if (first > 0) this.#phases = this.#phases.slice(first);
+  }
+
+  /** Goes on where another left off. Throws BAD_REQUEST for phases that cannot be. */
+  resume({ phases, turn, turnWorker }: ConsistencyHistory): void {
+    const isRising = phases.every(({ from }, i) => i === 0 || from > (phases[i - 1] as ConsistencyPhase).from);
+    if (phases.length === 0 || phases.length > PHASES_MAX || !isRising)
+      throw new WeighbridgeError("BAD_REQUEST", `${phases.length} phases of a consistency, which do not follow each other`);
+    assert(this.#clockTop < 0, "nothing was taken before");
+    this.#phases = phases;
+    this.#turn = turn;
+    this.#turnWorker = turnWorker;
+  }
+}
+
+function isAlike(one: ConsistencyMode, other: ConsistencyMode): boolean {
+  return one.updates === other.updates && one.reduce === other.reduce && one.staleness === other.staleness;
+}
+
+function tooMany(): WeighbridgeError {
+  const text = `the consistency changed ${PHASES_MAX} times at clocks that the slowest worker has not come to: change it again later`;
+  return new WeighbridgeError("QUEUE_FULL", text, { retryable: true });
+}

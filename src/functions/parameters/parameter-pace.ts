@@ -1,0 +1,133 @@
+// parameter-pace — how one parameter keeps pace with the clocks on a server: whether an update is applied at once or gathered, which reads may be
+// answered now, and which wait for the slowest worker. Who waits and what is gathered is the pacer's; this knows the parameter's own consistency, clock
+// by clock (consistency/consistency-phases).
+//
+// Invariants (spec/consistency.md):
+//   M3. When the consistency changes, reads that wait are judged anew at once.
+
+import { Deferred } from "../../base/deferred.ts";
+import {
+  type ConsistencyChange,
+  type ConsistencyHistory,
+  type ConsistencyMode,
+  ConsistencyPhases,
+} from "../../consistency/consistency-phases.ts";
+import { checkStaleness } from "../../consistency/staleness-controller.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { ServerPacer } from "./server-pacer.ts";
+
+/** Longer than any worker should take for a clock; a caller's own deadline is shorter. */
+const PARKED_MS_MAX = 600_000;
+
+/** A read that may have to wait. */
+export type Reading = {
+  readonly life: WorkerLife;
+  /** The reader's clock. */
+  readonly clock: number;
+  /** What it keeps while it waits. */
+  readonly bytes: number;
+};
+
+/** As specs have it: a staleness that is left out is any number of clocks. */
+type SpecifiedConsistency = Omit<ConsistencyMode, "staleness"> & { readonly staleness: number | undefined };
+
+export class ParameterPace {
+  readonly #pacer: ServerPacer;
+  readonly #parameter: number;
+  readonly #phases: ConsistencyPhases;
+
+  constructor(pacer: ServerPacer, parameter: number, { updates, reduce, staleness = Infinity }: SpecifiedConsistency) {
+    this.#pacer = pacer;
+    this.#parameter = parameter;
+    this.#phases = new ConsistencyPhases({ updates, reduce, staleness });
+  }
+
+  /** Whether an update may be taken; if it may, it is. Throws NOT_JOINED, NODE_DEAD, FENCED, STALE_UPDATE. */
+  take(life: WorkerLife, clock: number): void {
+    this.#pacer.checkUpdate(life, clock);
+    this.#phases.take(clock);
+  }
+
+  /** Whether updates of this clock wait for those of others. */
+  isSyncAt(clock: number): boolean {
+    return this.#phases.at(clock).updates === "sync";
+  }
+
+  reduceAt(clock: number): "sum" | "mean" {
+    return this.#phases.at(clock).reduce;
+  }
+
+  /** Another bound, from now on at every clock, for those who wait as well. Throws BAD_ARGUMENT. */
+  changeStaleness(staleness: number): void {
+    checkStaleness(staleness);
+    this.#phases.setStaleness(staleness);
+    this.#judgeAnew();
+  }
+
+  /** The highest clock of an update that was taken or of a worker, and the last change: who makes the next one is told. */
+  get survey(): { readonly clock: number; readonly turn: number } {
+    return { clock: Math.max(this.#phases.clockTop, this.#pacer.clockMax), turn: this.#phases.history.turn };
+  }
+
+  /** What a checkpoint keeps: the bound that holds in the end; the phases only once there was a change. */
+  get training(): { readonly staleness: number; readonly consistency: ConsistencyHistory | undefined } {
+    const { last, history } = this.#phases;
+    return { staleness: last.staleness, consistency: history.turn === 0 ? undefined : history };
+  }
+
+  /** Whether all clocks that are still to come have this consistency, in each of the fields that are given. */
+  isOnly(fields: Partial<ConsistencyMode>): boolean {
+    this.#phases.forgetBefore(this.#pacer.clockMin);
+    return this.#phases.history.phases.every((phase) =>
+      Object.entries(fields).every(([name, value]) => phase[name as keyof ConsistencyMode] === value),
+    );
+  }
+
+  /** Returns the clock from which on the last change holds here. Throws QUEUE_FULL. */
+  change(change: ConsistencyChange): number {
+    this.#phases.forgetBefore(this.#pacer.clockMin);
+    const from = this.#phases.change(change);
+    this.#judgeAnew();
+    return from;
+  }
+
+  /** Goes on where a checkpoint left off. Throws BAD_REQUEST. */
+  resume(history: ConsistencyHistory): void {
+    this.#phases.resume(history);
+  }
+
+  admits(clock: number): boolean {
+    return this.#pacer.clockMin >= clock - this.#phases.at(clock).staleness;
+  }
+
+  /**
+   * Reads now, or at the very moment when the slowest worker has come far enough: a later frame may clear the parameter before a promise's
+   * callbacks run. Throws QUEUE_FULL; rejects with DEADLINE.
+   */
+  when<T>({ life, clock, bytes }: Reading, read: () => T): T | Promise<T> {
+    if (this.admits(clock)) return read();
+    const answer = new Deferred<T>();
+    const admitted = (): void => {
+      try {
+        answer.resolve(read());
+      } catch (thrown) {
+        answer.reject(thrown);
+      }
+    };
+    this.#pacer.read({
+      ...life,
+      parameter: this.#parameter,
+      clock,
+      staleness: this.#phases.at(clock).staleness,
+      bytes,
+      deadlineMs: PARKED_MS_MAX,
+      read: { admitted, failed: (error) => answer.reject(error) },
+    });
+    return answer.promise;
+  }
+
+  /** M3 */
+  #judgeAnew(): void {
+    this.#pacer.changeStaleness(this.#parameter, (clock) => this.#phases.at(clock).staleness);
+  }
+}
