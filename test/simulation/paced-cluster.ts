@@ -1,11 +1,11 @@
 // paced-cluster — a whole simulated job on the pure pieces of consistency: workers, several servers with clocks of their own, delays, reordering,
-// crashes and restarts, workers wrongly taken for dead, late joins, early leaves, bounds that change. One seed for what the workers do, one
+// crashes and restarts, workers wrongly taken for dead, late joins, early leaves, bounds and consistencies that change. One seed for what the workers do, one
 // for when things happen. Throws at the first broken promise.
 
 import { Random } from "../../src/base/random.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { idOf } from "../../src/wire/node-id.ts";
-import { Life, type Parameter, Record, VALUES } from "./paced-record.ts";
+import { type Era, eraAt, Life, type Parameter, Record, VALUES } from "./paced-record.ts";
 import { PacedServer } from "./paced-server.ts";
 import { PacedWorker } from "./paced-worker.ts";
 
@@ -15,13 +15,13 @@ export type JobOptions = {
   readonly serverCount: number;
   readonly workerCount: number;
   readonly clockTarget: number;
-  /** The bound of each parameter, and how its updates are applied. */
-  readonly parameters: readonly { readonly staleness: number; readonly isSync: boolean }[];
+  /** The bound of each parameter, and how its updates are applied; `later` at later clocks, as is known from the beginning on. */
+  readonly parameters: readonly (Omit<Era, "from"> & { readonly later?: readonly Era[] })[];
   readonly delayMsMax: number;
   readonly readsAll?: boolean;
   readonly parkedReadsMax?: number;
   /** How many of each happen, at random moments. */
-  readonly faults?: { readonly crashes: number; readonly suspicions: number; readonly joins: number; readonly boundChanges: number };
+  readonly faults?: { readonly [name in "crashes" | "suspicions" | "joins" | "boundChanges"]: number } & { readonly modeChanges?: number };
 };
 
 export type JobOutcome = { readonly record: Record; readonly transcript: Transcript };
@@ -51,10 +51,12 @@ class Job {
       const onRound = (parameter: Parameter): void => append(this.transcript.rounds, parameter.id, parameter.values);
       return new PacedServer({ clock: this.#clock, record: this.record, expectedCount: workerCount, parkedReadsMax, onRound });
     });
-    this.#parameters = options.parameters.map(({ staleness, isSync }, id) => {
+    this.#parameters = options.parameters.map(({ staleness, isSync, later = [] }, id) => {
       const values = new Float32Array(VALUES);
-      const parameter = { id, server: id % serverCount, isSync, staleness, promisedClock: -1, values };
+      const eras = [{ from: 0, isSync, staleness }];
+      const parameter: Parameter = { id, server: id % serverCount, eras, clockTop: -1, promisedClock: -1, values };
       this.#servers[parameter.server]?.add(parameter);
+      for (const era of later) this.#servers[parameter.server]?.changeMode(parameter, era);
       return parameter;
     });
   }
@@ -90,8 +92,8 @@ class Job {
       computeMsMax: this.#random.chance(0.2) ? 20 : 2,
       readsAll,
       clockTarget: this.#clockTarget(rank),
-      onRead: ({ id, isSync }, values) => {
-        if (isSync) append(this.transcript.reads, `${life.name} reads ${id}`, values);
+      onRead: (parameter, values) => {
+        if (eraAt(parameter, life.clock).isSync) append(this.transcript.reads, `${life.name} reads ${parameter.id}`, values);
       },
     });
     this.#workers.push(worker);
@@ -115,6 +117,7 @@ class Job {
     plan(faults.suspicions, () => this.#suspect());
     plan(faults.joins, () => this.#start(this.#incarnations.length));
     plan(faults.boundChanges, () => this.#changeBound());
+    plan(faults.modeChanges ?? 0, () => this.#changeMode());
   }
 
   #anyAlive(): PacedWorker | undefined {
@@ -153,6 +156,19 @@ class Job {
     const parameter = this.#parameters[this.#random.below(this.#parameters.length)] as Parameter;
     this.record.counts.boundChanges++;
     this.#servers[parameter.server]?.changeStaleness(parameter, BOUNDS[this.#random.below(BOUNDS.length)] as number);
+  }
+
+  /** Somebody asks how far the workers are, and later names a clock near it; many are past it by then. */
+  #changeMode(): void {
+    const parameter = this.#parameters[this.#random.below(this.#parameters.length)] as Parameter;
+    const server = this.#servers[parameter.server] as PacedServer;
+    const from = server.fastestClock(parameter) + this.#random.below(4);
+    const isSync = this.#random.chance(0.5);
+    const staleness = isSync ? 0 : (BOUNDS[this.#random.below(BOUNDS.length)] as number);
+    this.#clock.after(this.#random.fraction() * this.#options.delayMsMax, () => {
+      this.record.counts.modeChanges++;
+      server.changeMode(parameter, { from, isSync, staleness });
+    });
   }
 }
 

@@ -5,15 +5,24 @@ import assert from "node:assert/strict";
 
 export const VALUES = 3;
 
+/** How a parameter is kept from a clock on. */
+export type Era = { readonly from: number; readonly isSync: boolean; readonly staleness: number };
+
 export type Parameter = {
   readonly id: number;
   readonly server: number;
-  readonly isSync: boolean;
-  staleness: number;
+  /** By rising clocks; the first is the one it began with. */
+  eras: readonly Era[];
+  /** The highest clock of an update that its server took. */
+  clockTop: number;
   /** Reads were answered that count on having seen every update stamped up to this clock. */
   promisedClock: number;
   readonly values: Float32Array;
 };
+
+export function eraAt({ eras }: Parameter, clock: number): Era {
+  return eras.findLast(({ from }) => from <= clock) ?? (eras[0] as Era);
+}
 
 export type PushState = "flying" | "gathered" | "applied" | "refused" | "dropped" | "lost";
 
@@ -102,6 +111,7 @@ export class Record {
     suspicions: 0,
     refused: 0,
     boundChanges: 0,
+    modeChanges: 0,
   };
 
   get operationCount(): number {
@@ -110,24 +120,27 @@ export class Record {
 
   /** The read is answered now: nothing it is owed may be missing (W3). */
   checkRead({ life: reader, parameter, clock, ownCount }: Read): void {
-    const owedClock = clock - parameter.staleness - 1;
+    const { staleness } = eraAt(parameter, clock);
+    const owedClock = clock - staleness - 1;
     parameter.promisedClock = Math.max(parameter.promisedClock, owedClock);
     for (const life of this.lives) {
       if (life.state === "crashed" || !life.isTrusted) continue; // What comes of these later is checked when it is applied.
       const open = life.pushes[parameter.id]?.[life.oldestOpen(parameter)];
       if (open === undefined || open.clock > owedClock) continue;
       assert.fail(
-        `${reader.name} at clock ${clock}, staleness ${parameter.staleness}, misses an update of ${life.name} stamped ${open.clock}: ${open.state}`,
+        `${reader.name} at clock ${clock}, staleness ${staleness}, misses an update of ${life.name} stamped ${open.clock}: ${open.state}`,
       );
     }
-    if (parameter.isSync || !reader.isTrusted) return;
-    assert.ok(reader.oldestOpen(parameter) >= ownCount, `${reader.name} does not see its own update of parameter ${parameter.id}`);
+    if (!reader.isTrusted) return;
+    const own = (reader.pushes[parameter.id] as Push[]).slice(reader.oldestOpen(parameter), ownCount);
+    const missed = own.find((push) => !isSettled(push) && !eraAt(parameter, push.clock).isSync);
+    assert.equal(missed, undefined, `${reader.name} does not see its own update of parameter ${parameter.id}`);
   }
 
   /** The update becomes visible now: no answered read may have counted on it already. */
   apply(push: Push): void {
     const { life, parameter, clock, state } = push;
-    assert.equal(state, parameter.isSync ? "gathered" : "flying", "every update is applied once");
+    assert.equal(state, eraAt(parameter, clock).isSync ? "gathered" : "flying", "every update is applied once, as its clock asks (M1)");
     assert.ok(
       clock > parameter.promisedClock,
       `an update of ${life.name} stamped ${clock} comes after a read that was promised all up to ${parameter.promisedClock}`,

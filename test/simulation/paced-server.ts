@@ -4,9 +4,10 @@
 import assert from "node:assert/strict";
 import type { Clock } from "../../src/base/clock.ts";
 import type { WeighbridgeError } from "../../src/base/errors.ts";
+import { type ConsistencyMode, ConsistencyPhases } from "../../src/consistency/consistency-phases.ts";
 import { Pacer } from "../../src/consistency/pacer.ts";
 import type { CompleteRound } from "../../src/consistency/update-rounds.ts";
-import { type Life, type Parameter, type Push, type Read, type Record, VALUES } from "./paced-record.ts";
+import { type Era, eraAt, type Life, type Parameter, type Push, type Read, type Record, VALUES } from "./paced-record.ts";
 
 /** What one life has pushed to one round so far: the sum, and of what. */
 type Sum = { readonly life: Life; readonly values: Float32Array; readonly pushes: Push[] };
@@ -29,6 +30,7 @@ export class PacedServer {
   readonly #options: PacedServerOptions;
   readonly #pacer: Pacer<Sum>;
   readonly #parameters = new Map<number, Parameter>();
+  readonly #phases = new Map<Parameter, ConsistencyPhases>();
   /** The clocks as told, by worker. */
   readonly #known = new Map<number, { life: Life; clock: number }>();
   /** The clock at which each life was heard of last, gone ones included. */
@@ -38,6 +40,7 @@ export class PacedServer {
   readonly #parked = new Set<Read>();
   #highestClock = 0;
   #minimumBefore = 0;
+  #turn = 0;
 
   constructor(options: PacedServerOptions) {
     this.#options = options;
@@ -59,14 +62,19 @@ export class PacedServer {
     });
   }
 
+  /** It has one era so far. */
   add(parameter: Parameter): void {
     this.#parameters.set(parameter.id, parameter);
+    this.#phases.set(parameter, new ConsistencyPhases(modeOf(eraAt(parameter, 0))));
   }
 
   push(push: Push): void {
     const { life, parameter, clock } = push;
+    const phases = this.#phasesOf(parameter);
     this.#pacer.checkUpdate(life, clock);
-    if (!parameter.isSync) {
+    phases.take(clock);
+    parameter.clockTop = Math.max(parameter.clockTop, clock);
+    if (phases.at(clock).updates === "async") {
       this.#options.record.apply(push);
       return;
     }
@@ -128,9 +136,36 @@ export class PacedServer {
   }
 
   changeStaleness(parameter: Parameter, staleness: number): void {
-    parameter.staleness = staleness;
-    this.#pacer.changeStaleness(parameter.id, staleness);
+    parameter.eras = parameter.eras.map((era) => ({ ...era, staleness }));
+    this.#phasesOf(parameter).setStaleness(staleness);
+    this.#judgeAnew(parameter);
+  }
+
+  /** The clock of the fastest worker, and of the newest update, as this server knows them. */
+  fastestClock(parameter: Parameter): number {
+    return Math.max(this.#phasesOf(parameter).clockTop, this.#pacer.clockMax);
+  }
+
+  /** Another era from `from` on, or from above what was taken (M2). */
+  changeMode(parameter: Parameter, { from, ...asked }: Era): void {
+    const phases = this.#phasesOf(parameter);
+    const era = { ...asked, from: Math.max(from, parameter.clockTop + 1) };
+    const last = parameter.eras.at(-1) as Era;
+    const isSame = last.isSync === era.isSync && last.staleness === era.staleness && last.from <= era.from;
+    if (!isSame) parameter.eras = [...parameter.eras.filter((before) => before.from < era.from), era];
+    phases.forgetBefore(this.#pacer.clockMin);
+    const begins = phases.change({ mode: modeOf(era), clock: from, turn: ++this.#turn, worker: 9 });
+    assert.equal(begins, isSame ? last.from : era.from, "a change begins above every update that was taken (M2)");
+    this.#judgeAnew(parameter);
+  }
+
+  #judgeAnew(parameter: Parameter): void {
+    this.#pacer.changeStaleness(parameter.id, (clock) => this.#phasesOf(parameter).at(clock).staleness);
     this.#checkParked();
+  }
+
+  #phasesOf(parameter: Parameter): ConsistencyPhases {
+    return this.#phases.get(parameter) as ConsistencyPhases;
   }
 
   /** Throws QUEUE_FULL, or that the worker is no member. */
@@ -146,7 +181,7 @@ export class PacedServer {
       incarnation: life.incarnation,
       parameter: parameter.id,
       clock,
-      staleness: parameter.staleness,
+      staleness: this.#phasesOf(parameter).at(clock).staleness,
       bytes: 64,
       deadlineMs: READ_DEADLINE_MS,
       read: {
@@ -217,10 +252,12 @@ export class PacedServer {
   /** P1: nobody waits for what has come. */
   #checkParked(): void {
     for (const { life, parameter, clock } of this.#parked) {
-      assert.ok(
-        clock - parameter.staleness > this.#minimum(),
-        `${life.name} still waits at clock ${clock}, staleness ${parameter.staleness}`,
-      );
+      const { staleness } = eraAt(parameter, clock);
+      assert.ok(clock - staleness > this.#minimum(), `${life.name} still waits at clock ${clock}, staleness ${staleness}`);
     }
   }
+}
+
+function modeOf({ isSync, staleness }: Era): ConsistencyMode {
+  return { updates: isSync ? "sync" : "async", reduce: "sum", staleness };
 }
