@@ -242,6 +242,35 @@ test("SSP: a worker may be ahead by the bound and no further; a raised bound let
   assert.deepEqual([...(await waiting)], [0]);
 });
 
+test("a consistency changes for all workers and servers from a clock on, there and back", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+  const sessions = cluster.sessions;
+  const keys = Array.from({ length: 20 }, (_, i) => i);
+  const ones = new Float32Array(keys.length).fill(1);
+  const tables = await Promise.all(sessions.map((session) => session.embedding("rows", { dim: 1, consistency: "bsp" })));
+  const [first, second] = tables;
+  assert.ok(first !== undefined && second !== undefined);
+  const all = async (of: (typeof tables)[number]): Promise<number[]> => [...new Set(await of.pull(keys))];
+  const clockAll = (): void => sessions.forEach((session) => void session.clock());
+  assert.equal(await first.configure({ consistency: { ssp: 1 } }), 2, "two clocks above the fastest worker");
+  assert.equal(await second.configure({ consistency: { ssp: 1 } }), 2, "whoever says the same changes nothing");
+  await sessions[0]?.embedding("rows", { dim: 1, consistency: "bsp" }); // as it was created
+  await assert.rejects(sessions[1]!.embedding("rows", { dim: 1, consistency: { ssp: 1 } }), (error) =>
+    isWeighbridgeError(error, "SPEC_MISMATCH"),
+  );
+  await first.push(keys, ones);
+  assert.deepEqual(await all(first), [0], "clock 0 is BSP");
+  clockAll();
+  clockAll();
+  await first.push(keys, ones);
+  assert.deepEqual(await all(first), [2], "clock 2 is SSP: all of the clocks before 1, and its own");
+  assert.equal(await second.configure({ consistency: { bsp: true, reduce: "mean" }, fromClock: 5 }), 5);
+  for (let clock = 2; clock < 5; clock++) clockAll();
+  await Promise.all(tables.map((table) => table.push(keys, ones)));
+  clockAll();
+  assert.deepEqual([await all(first), await all(second)], [[3], [3]]);
+});
+
 test("an option that does not exist is refused, with those that do", async () => {
   await using cluster = await EmbeddedCluster.start();
   const misspelt = { shape: [4], consistancy: "bsp" } as unknown as { shape: number[] };

@@ -138,6 +138,37 @@ test("every worker restores a running cluster by its session; a changed rate and
   assert.deepEqual(second.manifest.parameters[0]?.state, dense?.state);
 });
 
+test("a consistency that was changed, and one that is still to change, come along onto any number of servers", async () => {
+  using folder = temporaryFolder();
+  const describe = (session: Session) => session.embedding("changing", { dim: 1, consistency: "bsp" });
+  const keys = Array.from({ length: 30 }, (_, i) => i);
+  const ones = new Float32Array(keys.length).fill(1);
+  let path = "";
+  {
+    await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 1, checkpointDir: folder.path });
+    const { session } = cluster;
+    const table = await describe(session);
+    assert.equal(await table.configure({ consistency: "asp" }), 2);
+    assert.equal(await table.configure({ consistency: { bsp: true, reduce: "mean" }, fromClock: 5 }), 5);
+    for (let clock = 0; clock < 3; clock++) session.clock();
+    path = (await session.checkpoint()).path;
+  }
+  for (const servers of [1, 2, 3]) {
+    await using cluster = await EmbeddedCluster.start({ servers, workers: 1, restore: path });
+    const { session } = cluster;
+    const table = await describe(session);
+    const values = async (): Promise<number[]> => [...new Set(await table.pull(keys))];
+    await table.push(keys, ones);
+    assert.deepEqual([session.clocks, await values()], [3, [1]], "clock 3 is ASP");
+    session.clock();
+    session.clock();
+    await table.push(keys, ones);
+    assert.deepEqual(await values(), [1], "clock 5 is BSP");
+    session.clock();
+    assert.deepEqual(await values(), [2]);
+  }
+});
+
 test("of parameters with sync updates exactly the rounds before the cut are in, of the others all updates before it, while workers push", async () => {
   using folder = temporaryFolder();
   const cluster = await EmbeddedCluster.start({ servers: 2, workers: 3, checkpointDir: folder.path });
