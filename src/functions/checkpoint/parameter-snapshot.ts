@@ -14,6 +14,7 @@ import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } f
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import type { TableFreeze, TakenColumn } from "../../store/table-freeze.ts";
 import type { HeldBlock } from "../../store/tensor-store.ts";
+import { encodeStaleness } from "../parameters/consistency-json.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { TableParameter } from "../parameters/table-parameter.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
@@ -39,7 +40,8 @@ export function snapshotOf(name: string, parameters: Parameters, place: ServerPl
   const parameter = parameters.get(parameterNumber(name));
   const { arena, workerCount } = parameters.host;
   const described = describeParameter(parameter.spec, workerCount);
-  const record = { ...described, schedule: scheduleOf(parameter), state: encodeTraining(parameter.training) };
+  const consistency = changedConsistency(parameter) ?? described.consistency;
+  const record = { ...described, consistency, schedule: scheduleOf(parameter), state: encodeTraining(parameter.training) };
   return parameter instanceof TableParameter
     ? new TableSnapshot(record, arena, parameter, place)
     : new TensorSnapshot(record, parameter, place);
@@ -48,6 +50,12 @@ export function snapshotOf(name: string, parameters: Parameters, place: ServerPl
 function scheduleOf({ training }: TableParameter | TensorParameter): ParameterRecord["schedule"] {
   const { type, ...settings } = training.schedule;
   return { kind: type, ...(settings as object) };
+}
+
+/** That of the last phase, once there was a change. */
+function changedConsistency({ training }: TableParameter | TensorParameter): ParameterRecord["consistency"] | undefined {
+  const last = training.consistency?.phases.at(-1);
+  return last && { kind: last.updates, reduce: last.reduce, staleness: encodeStaleness(last.staleness) };
 }
 
 class TensorSnapshot implements ParameterSnapshot {

@@ -153,6 +153,8 @@ test("a consistency that was changed, and one that is still to change, come alon
     for (let clock = 0; clock < 3; clock++) session.clock();
     path = (await session.checkpoint()).path;
   }
+  await using reader = await CheckpointReader.open(path);
+  assert.deepEqual(reader.manifest.parameters[0]?.consistency, { kind: "sync", reduce: "mean", staleness: 0 }, "what it is in the end");
   for (const servers of [1, 2, 3]) {
     await using cluster = await EmbeddedCluster.start({ servers, workers: 1, restore: path });
     const { session } = cluster;
