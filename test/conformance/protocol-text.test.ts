@@ -78,7 +78,7 @@ test("rules are numbered without gaps, and every one that is cited exists", () =
 test("the rules of consistency are numbered without gaps, and every one that its code and tests cite exists", () => {
   const rules = [...consistency.matchAll(/^- \*\*([A-Z])(\d+)\.\*\*/gm)].map(([, letter, number]) => ({ letter, number: Number(number) }));
   const byLetter = Map.groupBy(rules, ({ letter }) => letter);
-  assert.deepEqual([...byLetter.keys()], ["W", "P", "U", "D", "G", "Q"]);
+  assert.deepEqual([...byLetter.keys()], ["W", "P", "U", "M", "D", "G", "Q"]);
   for (const [letter, list] of byLetter) {
     assert.deepEqual(
       list.map(({ number }) => number),
@@ -88,8 +88,9 @@ test("the rules of consistency are numbered without gaps, and every one that its
   }
   const known = new Set(rules.map(({ letter, number }) => `${letter}${number}`));
   const places = ["src/consistency/*.ts", "test/simulation/paced-*.ts", "src/functions/checkpoint/*.ts"];
+  places.push("src/functions/parameters/parameter-pace.ts", "src/functions/parameters/consistency-*.ts");
   const texts = globSync(places, { cwd: root }).map((path) => readFileSync(join(root, path), "utf8"));
-  const citedIn = (text: string): string[] => [...text.matchAll(/\b([WPUDGQ]\d+)\b/g)].map((match) => match[1] ?? "");
+  const citedIn = (text: string): string[] => [...text.matchAll(/\b([WPUMDGQ]\d+)\b/g)].map((match) => match[1] ?? "");
   const citedByCode = new Set(texts.flatMap(citedIn));
   for (const rule of [...citedByCode, ...citedIn(consistency)]) assert.ok(known.has(rule), `${rule} is cited, but there is no such rule`);
   for (const rule of known) assert.ok(citedByCode.has(rule), `no code and no test keeps ${rule}`);
