@@ -5,7 +5,7 @@
 //
 // speed    1 M rows, 10,240 keys a call, uniform and Zipf 1.05; a push takes gradients as they come, duplicates not summed
 // growth   1 to 20 M rows of 16 floats with their AdaGrad sums, 1,024 new keys a call; then the rates of `speed` at 20 M rows. Between the calls
-//          up to 64 pages ahead are touched, as a server does in its idle turns; `growth-cold` is without
+//          pages ahead are touched, as a server does in its idle turns; `growth-cold` is without
 // lists    duplicates and partition of 10,240 keys
 // huge     asks the system for large pages first, as a server does where koffi is installed
 
@@ -24,6 +24,7 @@ import { rangePlacement } from "../src/keys/range-placement.ts";
 import { hugePages } from "../src/node/huge-pages.ts";
 import { Initializer } from "../src/store/initializers/initializer.ts";
 import { resolveInitializer } from "../src/store/initializers/initializer-spec.ts";
+import { bringPagesAhead } from "../src/store/pages-ahead.ts";
 import { TableStore } from "../src/store/table-store.ts";
 import { resolveOptimizer } from "../src/store/updaters/optimizer-spec.ts";
 import { Updater } from "../src/store/updaters/updater.ts";
@@ -33,8 +34,6 @@ const CALL_KEYS = 10_240;
 const CALLS = 64;
 const ROUNDS = 9;
 const NEW_KEYS = 1_024;
-const AHEAD_BYTES = 8 * 2 ** 20;
-const AHEAD_PAGES = 64;
 const ZIPF_EXPONENT = 1.05;
 const HUGE = "huge";
 
@@ -87,7 +86,7 @@ class Stage {
     const times = new Float64Array((to - from) / NEW_KEYS);
     for (let call = 0; call < times.length; call++) {
       for (let i = 0; i < NEW_KEYS; i++) this.putKey(i, from + call * NEW_KEYS + i);
-      if (touches) this.arena.touchAhead(AHEAD_BYTES, AHEAD_PAGES);
+      if (touches) bringPagesAhead(this.arena);
       const start = performance.now();
       this.store.update({ keys: this.keys, keyCount: NEW_KEYS, gradients: this.values });
       times[call] = performance.now() - start;

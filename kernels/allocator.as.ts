@@ -81,6 +81,12 @@ export function touchAhead(bytes: u32, pagesMax: u32): u32 {
   return pages;
 }
 
+/** How many bytes beyond the frontier touchAhead has brought into memory. */
+export function aheadBytes(): f64 {
+  const frontier = load<u32>(FRONTIER), touched = load<u32>(TOUCHED);
+  return touched > frontier ? <f64>(touched - frontier) : 0;
+}
+
 /** `bytes` is what was asked for. */
 export function release(span: u32, bytes: u32): void {
   const sizeClass = classOf(bytes);

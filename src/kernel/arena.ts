@@ -93,6 +93,11 @@ export class Arena {
   touchAhead(byteCount: number, pagesMax: number): number {
     return this.module.touchAhead(Math.min(byteCount, this.bytesMax - 1), pagesMax);
   }
+
+  /** How much of the memory that was never allocated `touchAhead` has brought into the process; 0 when allocations went beyond it. */
+  get aheadBytes(): number {
+    return this.module.aheadBytes();
+  }
 }
 
 /** The error of A3; `what` completes "no room for …". */

@@ -10,6 +10,7 @@ export type SimdExports = {
   allocate(byteCount: number): number;
   release(address: number, byteCount: number): void;
   touchAhead(byteCount: number, pagesMax: number): number;
+  aheadBytes(): number;
 
   add(target: number, source: number, floatCount: number): void;
   sum(target: number, left: number, right: number, floatCount: number): void;

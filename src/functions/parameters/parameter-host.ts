@@ -12,6 +12,7 @@ import { type OptimizerKernels, SimdOptimizerKernels } from "../../kernel/optimi
 import { type PartitionKernels, simdPartitionKernels } from "../../kernel/partition-kernels.ts";
 import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import { Initializer } from "../../store/initializers/initializer.ts";
+import { bringPagesAhead } from "../../store/pages-ahead.ts";
 import type { ParameterSpec, TableSpec } from "../../store/parameter-spec.ts";
 import { TableStore } from "../../store/table-store.ts";
 import { Updater } from "../../store/updaters/updater.ts";
@@ -19,10 +20,6 @@ import type { GeneralCompression } from "../../wire/codecs/general-compression.t
 import type { CodecContext } from "../../wire/codecs/value-codec.ts";
 import { type ServerPacer, serverPacer } from "./server-pacer.ts";
 import { WorkerKeyLists } from "./worker-key-lists.ts";
-
-/** How much memory is kept ready for new rows, and how much of it is touched at a time. */
-const AHEAD_BYTES = 8 * 2 ** 20;
-const PAGES_PER_TURN = 64;
 
 export type ParameterHostOptions = {
   readonly arena: Arena;
@@ -97,7 +94,7 @@ export class ParameterHost {
     this.#isTouching = true;
     this.#clock.afterInput(() => {
       this.#isTouching = false;
-      if (this.arena.touchAhead(AHEAD_BYTES, PAGES_PER_TURN) >= PAGES_PER_TURN) this.noteGrowth();
+      if (bringPagesAhead(this.arena) > 0) this.noteGrowth();
     });
   }
 }
