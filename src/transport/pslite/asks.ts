@@ -67,11 +67,13 @@ export class Asks {
     }
   }
 
-  /** Everything that is open fails. */
+  /** Everything that is open fails, and what was being gathered: the rest of it would find no beginning. */
   fail(error: WeighbridgeError): void {
     for (const asks of this.#open.values())
       for (const { functionId, requests } of asks.values())
         for (const request of requests) this.#envoy.failRequest({ functionId, request }, error);
+    for (const { ask } of this.#gathering.values())
+      for (const request of ask.requests) this.#envoy.failRequest({ functionId: ask.functionId, request }, error);
     this.#open.clear();
     this.#gathering.clear();
   }
