@@ -1,0 +1,108 @@
+// Goal: a save holds a server up for as long as its owner goes on with it and no longer (V1), and what was activated stays (V3).
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Deferred } from "../../base/deferred.ts";
+import { SILENT_LOG } from "../../base/log.ts";
+import { VectorClock } from "../../consistency/vector-clock.ts";
+import { PART_COUNT } from "../../keys/placement.ts";
+import type { ShardFileRecord } from "../../store/snapshot/checkpoint-manifest.ts";
+import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
+import { ParameterStage } from "../../testing/parameter-stage.ts";
+import { CheckpointService } from "./checkpoint-service.ts";
+import { ServerPlace } from "./server-place.ts";
+
+const IDLE_MS = 60_000;
+const WRITE = { pending: "step-1", step: 1, job: "job", parameters: [] };
+
+/** A checkpoint without parameters. */
+const source: SnapshotSource = {
+  path: "memory",
+  manifest: {
+    job: "job",
+    step: 1,
+    clock: 0,
+    createdAt: "2026-01-02T03:04:05.678Z",
+    serverCount: 1,
+    partCount: PART_COUNT,
+    parameters: [],
+    servers: [{ rank: 0, files: [], vectorClock: [], state: {} }],
+    workers: [],
+    state: { run: "run" },
+  },
+  chunks: () => [],
+  readColumn: async () => {},
+  readRows: async () => {},
+  close: async () => {},
+};
+
+class Stage {
+  readonly stage = new ParameterStage();
+  readonly service: CheckpointService;
+  /** Shards end when the test says so. */
+  readonly written = new Deferred<readonly ShardFileRecord[]>();
+  openCount = 0;
+
+  constructor() {
+    const sink = { openRows: assert.fail, openParts: assert.fail, finish: () => this.written.promise, abandon: async () => {} };
+    const files: SnapshotFiles = {
+      begin: assert.fail,
+      commit: assert.fail,
+      keep: assert.fail,
+      abandon: async () => {},
+      shard: () => sink,
+      open: async () => {
+        this.openCount++;
+        return source;
+      },
+    };
+    const { clock, parameters } = this.stage;
+    this.service = new CheckpointService({ parameters, vectorClock: new VectorClock(), files, log: SILENT_LOG, clock });
+    this.service.seat(new ServerPlace({ rank: 0, serverCount: 1, run: "run" }));
+  }
+
+  ask(op: string, body: object, owner: string): Promise<string> {
+    return this.service.handle(op, JSON.stringify(body), owner);
+  }
+}
+
+test("a save that was frozen and is not gone on with for a minute is given up, and not before (V1)", async () => {
+  const one = new Stage();
+  await one.ask("cut", { id: "a", clock: 0 }, "first");
+  await one.stage.clock.advance(IDLE_MS - 1);
+  await assert.rejects(one.ask("cut", { id: "b", clock: 0 }, "second"), { code: "QUEUE_FULL", retryable: true });
+  await one.stage.clock.advance(1);
+  await assert.rejects(one.ask("write", { id: "a", ...WRITE }, "first"), { code: "DEADLINE", message: /first froze a checkpoint/ });
+  await one.ask("cut", { id: "b", clock: 0 }, "second");
+});
+
+test("a save that is being written is given up neither for its time nor for another one of its owner", async () => {
+  const one = new Stage();
+  await one.ask("cut", { id: "a", clock: 0 }, "owner");
+  const report = one.ask("write", { id: "a", ...WRITE }, "owner");
+  await one.stage.clock.advance(2 * IDLE_MS);
+  await assert.rejects(one.ask("cut", { id: "b", clock: 0 }, "owner"), { code: "QUEUE_FULL" });
+  one.written.resolve([]);
+  assert.deepEqual(JSON.parse(await report).parameters, []);
+  await one.ask("cut", { id: "b", clock: 0 }, "owner");
+  await one.ask("cut", { id: "c", clock: 0 }, "owner"); // frozen, not written: its owner may think better of it
+});
+
+test("what was loaded is forgotten when its last owner discards it, unless it was activated (V3)", async () => {
+  const one = new Stage();
+  await one.ask("load", {}, "first");
+  await one.ask("load", { step: 1 }, "second");
+  await one.ask("discard", {}, "first");
+  await one.ask("load", { step: 1 }, "third");
+  assert.equal(one.openCount, 1, "the second wants it");
+  await one.ask("discard", {}, "second");
+  await one.ask("discard", {}, "third");
+  assert.equal(one.stage.parameters.isRestoring, false);
+  await one.ask("load", { step: 1 }, "first");
+  assert.equal(one.openCount, 2);
+  await one.ask("activate", { step: 1 }, "first");
+  await one.ask("discard", {}, "first");
+  await one.ask("activate", { step: 1 }, "second");
+  await one.ask("load", { step: 1 }, "second");
+  assert.equal(one.openCount, 2, "it is everybody's");
+});
