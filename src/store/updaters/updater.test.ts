@@ -114,6 +114,18 @@ describe("a step", () => {
     assert.ok(Math.abs(became[0]! - 0.1) < 1e-6 && Math.abs(became[1]! - 0.05) < 1e-6, String(became));
   });
 
+  test("has a rate that is set from the next one on: 0 too, nothing below, and none where the optimizer has none", () => {
+    const { arena, updater } = open({ type: "sgd", learningRate: 0.5 });
+    updater.setLearningRate(0);
+    assert.equal(hyperOf(arena, updater)[HYPER.learningRate], 0.5);
+    updater.begin(AT);
+    assert.equal(hyperOf(arena, updater)[HYPER.learningRate], 0);
+    for (const rate of [-1e-9, Number.NaN, Number.POSITIVE_INFINITY])
+      assert.throws(() => updater.setLearningRate(rate), { code: "BAD_ARGUMENT" });
+    assert.equal(updater.learningRate, 0);
+    assert.throws(() => open({ type: "sum" }).updater.setLearningRate(0.1), { code: "BAD_ARGUMENT" });
+  });
+
   test("without bounds leaves the gradient as it is", () => {
     const { arena, updater } = open({ type: "sum" });
     const values = putFloats(arena, [1, 2, 3, 4]);
@@ -165,6 +177,13 @@ describe("what is not finite", () => {
       (thrown) => isWeighbridgeError(thrown, "NOT_FINITE") && thrown.message.startsWith("element 1 of 4 pushed is NaN"),
     );
     assert.equal(updater.admit(putFloats(arena, [1, 2]), 2), true);
+    assert.deepEqual(updater.counts, { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 });
+  });
+
+  test("is left out of a clock's sum and counted, where it would be refused: nobody is there to be told", () => {
+    const { arena, updater } = open({ type: "sgd" });
+    assert.equal(updater.admitSum(putFloats(arena, bad), 4), false);
+    assert.equal(updater.admitSum(putFloats(arena, [1, 2]), 2), true);
     assert.deepEqual(updater.counts, { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 });
   });
 
