@@ -12,14 +12,12 @@ import { Hyper, Job } from "./job.as";
 import { sgdLanes } from "./sgd.as";
 
 /** RMSprop forgets old squares, AdaGrad keeps all. */
-@inline function squareLanes(
-  to: usize, from: usize, gradient: usize, squares: usize, lanes: u32, bare: bool,
-  scale: v128, low: v128, high: v128, decay: v128, rate: v128, epsilon: v128, forgets: bool, part: v128,
-): void {
-  const value = read(from, lanes), g = decayed(read(gradient, lanes), value, bare, scale, low, high, decay), before = read(squares, lanes);
-  const square = f32x4.mul(g, g), sum = forgets ? averaged(before, square, part) : f32x4.add(before, square);
-  write(squares, sum, lanes);
-  write(to, f32x4.sub(value, f32x4.div(f32x4.mul(rate, g), f32x4.add(f32x4.sqrt(sum), epsilon))), lanes);
+@inline function squaresWith(before: v128, g: v128, forgets: bool, part: v128): v128 {
+  return forgets ? averaged(before, f32x4.mul(g, g), part) : f32x4.add(before, f32x4.mul(g, g));
+}
+
+@inline function moved(value: v128, g: v128, squares: v128, rate: v128, epsilon: v128): v128 {
+  return f32x4.sub(value, f32x4.div(f32x4.mul(rate, g), f32x4.add(f32x4.sqrt(squares), epsilon)));
 }
 
 @inline function squareSpans(job: Job, hyper: Hyper, bare: bool, forgets: bool): void {
@@ -31,24 +29,52 @@ import { sgdLanes } from "./sgd.as";
     const row = job.rowAt(i);
     let w = job.valuesAt(row), s = job.slotsAt(row);
     const end = w + bytes;
-    for (const quad = w + (bytes & ~15); w < quad; w += 16, s += 16, g += 16) {
-      squareLanes(w, w + delta, g, s, 4, bare, scale, low, high, decay, rate, epsilon, forgets, part);
+    for (const pairs = w + (bytes & ~31); w < pairs; w += 32, s += 32, g += 32) {
+      const value0 = v128.load(w + delta), value1 = v128.load(w + delta, 16);
+      const gradient0 = decayed(v128.load(g), value0, bare, scale, low, high, decay);
+      const gradient1 = decayed(v128.load(g, 16), value1, bare, scale, low, high, decay);
+      const squares0 = squaresWith(v128.load(s), gradient0, forgets, part), squares1 = squaresWith(v128.load(s, 16), gradient1, forgets, part);
+      v128.store(s, squares0);
+      v128.store(s, squares1, 16);
+      v128.store(w, moved(value0, gradient0, squares0, rate, epsilon));
+      v128.store(w, moved(value1, gradient1, squares1, rate, epsilon), 16);
     }
-    if (w < end) {
-      squareLanes(w, w + delta, g, s, <u32>(end - w) >> 2, bare, scale, low, high, decay, rate, epsilon, forgets, part);
-      g += end - w;
+    while (w < end) {
+      const lanes = min<u32>(4, <u32>(end - w) >> 2), value = read(w + delta, lanes);
+      const gradient = decayed(read(g, lanes), value, bare, scale, low, high, decay), squares = squaresWith(read(s, lanes), gradient, forgets, part);
+      write(s, squares, lanes);
+      write(w, moved(value, gradient, squares, rate, epsilon), lanes);
+      w += <usize>lanes << 2;
+      s += <usize>lanes << 2;
+      g += <usize>lanes << 2;
     }
   }
 }
 
+function bareAdagrad(job: Job, hyper: Hyper): void {
+  squareSpans(job, hyper, true, false);
+}
+
+function fullAdagrad(job: Job, hyper: Hyper): void {
+  squareSpans(job, hyper, false, false);
+}
+
+function bareRmsprop(job: Job, hyper: Hyper): void {
+  squareSpans(job, hyper, true, true);
+}
+
+function fullRmsprop(job: Job, hyper: Hyper): void {
+  squareSpans(job, hyper, false, true);
+}
+
 export function adagradRows(job: Job, hyper: Hyper): void {
-  if (isBare(hyper, true)) squareSpans(job, hyper, true, false);
-  else squareSpans(job, hyper, false, false);
+  if (isBare(hyper, true)) bareAdagrad(job, hyper);
+  else fullAdagrad(job, hyper);
 }
 
 export function rmspropRows(job: Job, hyper: Hyper): void {
-  if (isBare(hyper, true)) squareSpans(job, hyper, true, true);
-  else squareSpans(job, hyper, false, true);
+  if (isBare(hyper, true)) bareRmsprop(job, hyper);
+  else fullRmsprop(job, hyper);
 }
 
 @inline function rmspropMomentumLanes(

@@ -20,18 +20,13 @@ import { Hyper, Job } from "./job.as";
   return f64x2.mul(low, high);
 }
 
-@inline function adamLanes(
-  to: usize, from: usize, gradient: usize, first: usize, second: usize, lanes: u32, bare: bool, decoupled: bool,
-  scale: v128, low: v128, high: v128, decay: v128,
-  part1: v128, part2: v128, epsilon: v128, step: v128, correction2: v128,
-): void {
-  const value = read(from, lanes), pushed = read(gradient, lanes);
-  const g = decoupled ? clipped(pushed, bare, scale, low, high) : decayed(pushed, value, bare, scale, low, high, decay);
-  const m = averaged(read(first, lanes), g, part1), v = averaged(read(second, lanes), f32x4.mul(g, g), part2);
-  write(first, m, lanes);
-  write(second, v, lanes);
+@inline function counted(pushed: v128, value: v128, bare: bool, decoupled: bool, scale: v128, low: v128, high: v128, decay: v128): v128 {
+  return decoupled ? clipped(pushed, bare, scale, low, high) : decayed(pushed, value, bare, scale, low, high, decay);
+}
+
+@inline function moved(value: v128, m: v128, v: v128, decoupled: bool, decay: v128, epsilon: v128, step: v128, correction2: v128): v128 {
   const change = f32x4.div(f32x4.mul(step, m), f32x4.add(f32x4.mul(f32x4.sqrt(v), correction2), epsilon));
-  write(to, f32x4.sub(value, decoupled ? f32x4.add(f32x4.mul(decay, value), change) : change), lanes);
+  return f32x4.sub(value, decoupled ? f32x4.add(f32x4.mul(decay, value), change) : change);
 }
 
 @inline function adamSpans(job: Job, hyper: Hyper, bare: bool, decoupled: bool, ownSteps: bool): void {
@@ -52,23 +47,56 @@ import { Hyper, Job } from "./job.as";
       correction2 = splat(1.0 / sqrt<f64>(f64x2.extract_lane(rest, 1)));
     }
     const end = w + bytes;
-    for (const quad = w + (bytes & ~15); w < quad; w += 16, m += 16, g += 16) {
-      adamLanes(w, w + delta, g, m, m + stride, 4, bare, decoupled, scale, low, high, decay, part1, part2, epsilon, step, correction2);
+    for (const pairs = w + (bytes & ~31); w < pairs; w += 32, m += 32, g += 32) {
+      const value0 = v128.load(w + delta), value1 = v128.load(w + delta, 16);
+      const gradient0 = counted(v128.load(g), value0, bare, decoupled, scale, low, high, decay);
+      const gradient1 = counted(v128.load(g, 16), value1, bare, decoupled, scale, low, high, decay);
+      const first0 = averaged(v128.load(m), gradient0, part1), first1 = averaged(v128.load(m, 16), gradient1, part1);
+      const second0 = averaged(v128.load(m + stride), f32x4.mul(gradient0, gradient0), part2);
+      const second1 = averaged(v128.load(m + stride, 16), f32x4.mul(gradient1, gradient1), part2);
+      v128.store(m, first0);
+      v128.store(m, first1, 16);
+      v128.store(m + stride, second0);
+      v128.store(m + stride, second1, 16);
+      v128.store(w, moved(value0, first0, second0, decoupled, decay, epsilon, step, correction2));
+      v128.store(w, moved(value1, first1, second1, decoupled, decay, epsilon, step, correction2), 16);
     }
-    if (w < end) {
-      const rest = <u32>(end - w) >> 2;
-      adamLanes(w, w + delta, g, m, m + stride, rest, bare, decoupled, scale, low, high, decay, part1, part2, epsilon, step, correction2);
-      g += end - w;
+    while (w < end) {
+      const lanes = min<u32>(4, <u32>(end - w) >> 2), value = read(w + delta, lanes);
+      const gradient = counted(read(g, lanes), value, bare, decoupled, scale, low, high, decay);
+      const first = averaged(read(m, lanes), gradient, part1), second = averaged(read(m + stride, lanes), f32x4.mul(gradient, gradient), part2);
+      write(m, first, lanes);
+      write(m + stride, second, lanes);
+      write(w, moved(value, first, second, decoupled, decay, epsilon, step, correction2), lanes);
+      w += <usize>lanes << 2;
+      m += <usize>lanes << 2;
+      g += <usize>lanes << 2;
     }
   }
 }
 
+function bareAdam(job: Job, hyper: Hyper, ownSteps: bool): void {
+  adamSpans(job, hyper, true, false, ownSteps);
+}
+
+function fullAdam(job: Job, hyper: Hyper, ownSteps: bool): void {
+  adamSpans(job, hyper, false, false, ownSteps);
+}
+
+function bareAdamW(job: Job, hyper: Hyper, ownSteps: bool): void {
+  adamSpans(job, hyper, true, true, ownSteps);
+}
+
+function fullAdamW(job: Job, hyper: Hyper, ownSteps: bool): void {
+  adamSpans(job, hyper, false, true, ownSteps);
+}
+
 export function adamRows(job: Job, hyper: Hyper, ownSteps: bool): void {
-  if (isBare(hyper, true)) adamSpans(job, hyper, true, false, ownSteps);
-  else adamSpans(job, hyper, false, false, ownSteps);
+  if (isBare(hyper, true)) bareAdam(job, hyper, ownSteps);
+  else fullAdam(job, hyper, ownSteps);
 }
 
 export function adamWRows(job: Job, hyper: Hyper, ownSteps: bool): void {
-  if (isBare(hyper, false)) adamSpans(job, hyper, true, true, ownSteps);
-  else adamSpans(job, hyper, false, true, ownSteps);
+  if (isBare(hyper, false)) bareAdamW(job, hyper, ownSteps);
+  else fullAdamW(job, hyper, ownSteps);
 }

@@ -1,5 +1,8 @@
 // lanes — four floats at a time, or the one to three that end a row: an optimizer's formula is written once, for v128, and serves both.
 // Lanes beyond the end hold zeros on reading and are not written.
+//
+// AdaGrad, RMSprop and Adam, which roots and divisions bound, go by pairs of vectors: both are loaded before one is stored, at one address and
+// 16 bytes further. An engine that can then computes a pair as one vector of twice the width (docs/decisions/0021).
 
 import { Hyper } from "./job.as";
 
@@ -28,6 +31,8 @@ import { Hyper } from "./job.as";
 /**
  * Whether gradients count as they were pushed: not scaled, clipped or decayed. The kernels have a loop of their own for that, since the
  * steps in between would cost Adam, whose long chain of operations the processor can just about overlap, a quarter of its speed.
+ * Of a long loop that is inlined for both cases, each has to be in a function of its own: the compiler folds the arms of an `if` that are
+ * alike at that moment, and the one loop that is left asks for every element.
  */
 @inline export function isBare(hyper: Hyper, decays: bool): bool {
   return hyper.gradientScale == 1 && hyper.clipValue == f64.POSITIVE_INFINITY && (!decays || hyper.weightDecay == 0);

@@ -21,6 +21,7 @@ import { textLog } from "./text-log.ts";
 import { boundSendBuffers } from "./transport/send-buffer.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 import { wakefulLoop } from "./transport/wakeful-loop.ts";
+import { useWideVectors } from "./wide-vectors.ts";
 import { zstd } from "./zstd.ts";
 
 export type StartOptions = NodeConfigOptions & {
@@ -40,6 +41,7 @@ export async function startNode(
 ): Promise<Postoffice> {
   const { role, serverCount, workerCount, rank, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, resendTimeoutMs } = config;
   inlineDeeply();
+  if (role === "server") useWideVectors(); // workers run their users' own WebAssembly
   const pslite = config.van === "weighbridge" ? undefined : await import("./pslite-transport.ts"); // 29 modules that few nodes need
   const clock = realClock();
   const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;
