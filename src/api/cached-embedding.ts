@@ -65,7 +65,8 @@ export class CachedEmbedding {
 
   /** On: pushes everything that is pending, then all reads and updates go to the servers. Off: the cache serves again. */
   async bypass(on: boolean, options: CallOptions = {}): Promise<void> {
-    if (typeof on !== "boolean") throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: bypass is true or false, not ${showValue(on)}`);
+    if (typeof on !== "boolean")
+      throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: a bypass is true or false, not ${showValue(on)}`);
     await this.#cache.bypass(on, this.#call(options));
   }
 

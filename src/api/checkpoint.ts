@@ -15,7 +15,7 @@ import { showValue } from "../base/show-value.ts";
 import * as messages from "../functions/checkpoint/checkpoint-messages.ts";
 import { PART_COUNT } from "../keys/placement.ts";
 import type { CheckpointManifest } from "../store/snapshot/checkpoint-manifest.ts";
-import type { JsonObject } from "../store/snapshot/json-value.ts";
+import { type JsonObject, jsonObject } from "../store/snapshot/json-value.ts";
 import type { ParameterRecord } from "../store/snapshot/parameter-record.ts";
 import { checkOptions } from "./known-options.ts";
 
@@ -65,6 +65,22 @@ export function checkCheckpointOptions(options: CheckpointOptions): void {
   checkOptions(options, ["step", "clock", "job", "note", "keep", "onCut"], "the options of a checkpoint");
   checkStep("step", options.step);
   checkStep("keep", options.keep);
+  const { keep, job, note, onCut } = options;
+  if (keep === 0) throw new WeighbridgeError("BAD_ARGUMENT", "keep counts this checkpoint too: a whole number from 1 up, not 0");
+  if (job !== undefined && typeof job !== "string")
+    throw new WeighbridgeError("BAD_ARGUMENT", `job is the job's name, a string, not ${showValue(job)}`);
+  if (onCut !== undefined && typeof onCut !== "function")
+    throw new WeighbridgeError("BAD_ARGUMENT", `onCut is a function, not ${showValue(onCut)}`);
+  if (note !== undefined) checkNote(note);
+}
+
+/** It is kept word for word: what would not come back from JSON as it is would be changed without a word. */
+function checkNote(note: unknown): void {
+  try {
+    jsonObject(note, "note");
+  } catch (cause) {
+    throw new WeighbridgeError("BAD_ARGUMENT", `a checkpoint keeps a note of plain data: ${reasonOf(cause)}`, { cause });
+  }
 }
 
 /** A whole number from 0 up, or nothing. Throws BAD_ARGUMENT. */

@@ -25,7 +25,7 @@ export type EngineConsistency = {
 export function engineConsistency(consistency: Consistency): EngineConsistency {
   if (consistency === "asp") return { updates: "async", reduce: "sum", staleness: undefined };
   if (consistency === "bsp") return { updates: "sync", reduce: "sum", staleness: 0 };
-  if (typeof consistency === "object" && consistency !== null) {
+  if (typeof consistency === "object" && consistency !== null && isOne(consistency)) {
     if ("bsp" in consistency && consistency.bsp === true && (consistency.reduce === "sum" || consistency.reduce === "mean"))
       return { updates: "sync", reduce: consistency.reduce, staleness: 0 };
     const bound = "ssp" in consistency ? consistency.ssp : "delay" in consistency ? consistency.delay : -1;
@@ -36,4 +36,10 @@ export function engineConsistency(consistency: Consistency): EngineConsistency {
     "BAD_ARGUMENT",
     `consistency is "bsp", "asp", { bsp: true, reduce: "sum" | "mean" }, { ssp: clocks } or { delay: clocks }, not ${showValue(consistency)}`,
   );
+}
+
+/** Of two bounds one would be forgotten. */
+function isOne(consistency: object): boolean {
+  const names = Object.keys(consistency);
+  return names.includes("bsp") ? names.every((name) => name === "bsp" || name === "reduce") : names.length === 1;
 }

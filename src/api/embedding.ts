@@ -52,7 +52,7 @@ export class Embedding {
 
   /** A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip. */
   async pushPull(push: KeysAndGradients, pullKeys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
-    checkOptions(push, ["keys", "gradients"], `the rows to push to ${this.name}`);
+    checkOptions(push, ["keys", "gradients"], `the pushed rows of ${this.name}`);
     const admitted = this.#control.admit(push.gradients);
     const values = into !== undefined ? into : new Float32Array(listLength(pullKeys, this.name) * this.dim);
     await this.#client.pushPull(push, pullKeys, values, { ...this.#control.callNow(options), ...admitted });

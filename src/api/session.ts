@@ -17,7 +17,7 @@ import { showValue } from "../base/show-value.ts";
 import { type CheckpointFunction, checkpointFunction, parameterLoad, parameterSave } from "../functions/checkpoint/checkpoint-function.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../functions/parameters/clock-functions.ts";
 import { parameterList } from "../functions/parameters/parameter-functions.ts";
-import type { PsFunction } from "../functions/ps-function.ts";
+import { isPsFunction, type PsFunction } from "../functions/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import { hashText } from "../keys/hash-text.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
@@ -170,6 +170,7 @@ export class Session {
     request: FieldValues<Q>,
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>> {
+    checkFunction(fn);
     return await this.#functions.call(fn, this.#serverOf(target), request, options);
   }
 
@@ -179,6 +180,7 @@ export class Session {
     request: FieldValues<Q>,
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>[]> {
+    checkFunction(fn);
     return await this.#functions.callAll(fn, request, options);
   }
 
@@ -414,4 +416,9 @@ export class Session {
 
 function isSavingAlready(): WeighbridgeError {
   return new WeighbridgeError("QUEUE_FULL", "this worker is taking a checkpoint; there is one at a time", { retryable: true });
+}
+
+function checkFunction(fn: unknown): void {
+  if (isPsFunction(fn)) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `what is called is a function that psFunction() made, not ${showValue(fn)}`);
 }

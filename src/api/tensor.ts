@@ -101,7 +101,7 @@ export class Tensor {
 
   /** A push of some rows, and other rows as they are right after that, block by block in one round trip. Throws OUT_OF_RANGE. */
   async pushPullRows(push: RowsAndGradients, pullRows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
-    checkOptions(push, ["rows", "gradients"], `the rows to push to ${this.name}`);
+    checkOptions(push, ["rows", "gradients"], `the pushed rows of ${this.name}`);
     const admitted = this.#control.admit(push.gradients);
     const values = into !== undefined ? into : new Float32Array(listLength(pullRows, this.name) * this.#client.shape.width);
     await this.#client.pushPullRows(push, pullRows, values, { ...this.#control.callNow(options), ...admitted });

@@ -55,14 +55,15 @@ export type PsFunction<Q extends Fields = Fields, R extends Fields = Fields> = {
   handleAgain(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
 };
 
+const OPTION_NAMES: readonly string[] = ["name", "request", "response", "reads", "inPlace", "again", "handler"];
 const NAME_PATTERN = /^[A-Za-z][A-Za-z0-9._/-]{0,127}$/;
 
-/** Throws BAD_ARGUMENT for a name or a field type that cannot be. */
+/** Throws BAD_ARGUMENT for a name or a field type that cannot be, and for an option that there is none of. */
 export function psFunction<const Q extends Fields, const R extends Fields>(options: PsFunctionOptions<Q, R>): PsFunction<Q, R> {
   if (typeof options !== "object" || options === null)
     throw new WeighbridgeError(
       "BAD_ARGUMENT",
-      `a function is described by an object with a name, fields and a handler, not ${showValue(options)}`,
+      `a function is described by an object with ${OPTION_NAMES.join(", ")}, not ${showValue(options)}`,
     );
   const { name, reads = false, inPlace = false, handler, again } = options;
   if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
@@ -71,6 +72,12 @@ export function psFunction<const Q extends Fields, const R extends Fields>(optio
       `a function's name begins with a letter and has up to 128 letters, digits, ".", "_", "/" and "-"; ${showValue(name)} does not`,
     );
   }
+  const unknown = Object.keys(options).find((option) => !OPTION_NAMES.includes(option)); // "read" would be no promise at all
+  if (unknown !== undefined)
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `${name}: a function has no ${JSON.stringify(unknown)}; there are ${OPTION_NAMES.join(", ")}`,
+    );
   if (typeof handler !== "function")
     throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a handler is a function, not ${showValue(handler)}`);
   const request = new FunctionSchema(options.request, `the request of ${name}`);

@@ -136,6 +136,14 @@ suite("bad arguments", () => {
       await refuses(() => session.call(sizeOf, anything(target), { list: one }), /a function is called at/);
     for (const request of [undefined, null, 5])
       await refuses(() => session.call(sizeOf, { server: 0 }, anything(request)), /an object with its fields/);
+    for (const fn of [undefined, null, "sizeOf", { name: "sizeOf" }]) {
+      await refuses(() => session.call(anything(fn), { server: 0 }, {}), /what is called is a function that psFunction\(\) made/);
+      await refuses(() => session.callAll(anything(fn), {}), /what is called is a function that psFunction\(\) made/);
+    }
+    for (const options of [undefined, null, 5]) await refuses(() => psFunction(anything(options)), /described by an object with name, /);
+    await refuses(() => psFunction(anything({ ...shape, name: "f", read: true })), /f: a function has no "read"; there are .*reads/);
+    for (const type of ["constructor", "__proto__", "f16", 5])
+      await refuses(() => psFunction({ ...shape, name: "f", request: anything({ list: type }) }), /list is of type .*; there are u32/);
     await refuses(() => session.call(sizeOf, { server: 0 }, { list: anything(Object.create(null)) }), /list must be Float32Array, but is/);
   });
 
@@ -233,7 +241,39 @@ suite("bad arguments", () => {
       await refuses(() => session.checkpoint({ step: anything(step) }), /step is a whole number/);
       await refuses(() => session.restore({ step: anything(step) }), /step is a whole number/);
     }
+    await refuses(() => session.checkpoint({ keep: 0 }), /keep counts this checkpoint too/);
+    await refuses(() => session.checkpoint({ job: anything(5) }), /job is the job's name/);
+    await refuses(() => session.checkpoint({ onCut: anything("now") }), /onCut is a function/);
+    const circle: { self?: unknown } = {};
+    circle.self = circle;
+    for (const note of [5, [1], { at: NaN }, { at: 1n }, { at: undefined }, circle])
+      await refuses(() => session.checkpoint({ note: anything(note) }), /a note of plain data: note/);
+    await refuses(() => session.saveParameter(anything(5), "there"), /a parameter's name is a string, not 5/);
+    await refuses(() => session.loadParameter(anything(undefined), "there"), /a parameter's name is a string, not undefined/);
     await refuses(() => table.cached(anything({ rows: 4, pull_bound: 10 })), /"pull_bound".*pullBound/);
+    await using cache = table.cached({ rows: 4 });
+    await refuses(() => cache.bypass(anything("no")), /a bypass is true or false, not "no"/);
+  });
+
+  test("what is pushed and pulled at once is an object with both", async () => {
+    for (const push of [undefined, null, 5]) {
+      await refuses(() => tensor.pushPullRows(anything(push), [0]), /the pushed rows of tensor are an object with rows, gradients/);
+      await refuses(() => table.pushPull(anything(push), [0]), /the pushed rows of table are an object with keys, gradients/);
+    }
+    await refuses(() => table.pushPull(anything({ rows: [0], gradients: one }), [0]), /have no "rows"; there are keys, gradients/);
+  });
+
+  test("a link or a consistency of which a part would be forgotten is refused; what is left out is the default", async () => {
+    const { session } = cluster;
+    const make = (options: object) => session.tensor("other", { shape: [2], ...options });
+    for (const name of ["toString", "constructor", "pushes"])
+      await refuses(() => make({ link: { [name]: "fp16" } }), /link encoding: there is no/);
+    await refuses(() => make({ link: { push: { topK: 0.1, feedback: false } } }), /push: there is no "feedback" beside topK/);
+    for (const consistency of [{ ssp: 1, delay: 2 }, { ssp: 1, reduce: "mean" }, { bsp: true, reduce: "sum", ssp: 1 }, {}])
+      await refuses(() => make({ consistency }), /consistency is "bsp", "asp"/);
+    await make({ link: { push: undefined, pull: "fp16" } });
+    const trained = await session.tensor("trained", { shape: [2], optimizer: { type: "sgd" } });
+    for (const learningRate of [1e39, -1, NaN]) await refuses(() => trained.configure({ learningRate }), /learningRate: expected a/);
   });
 
   test("Hetu's numbers are numbers, its arguments a list: a rate without brackets is not the default", async () => {
@@ -242,6 +282,13 @@ suite("bad arguments", () => {
     await refuses(() => worker.initTensor(1, { length: 4, opt: anything("0") }), /opt is 0 to 5, .* not "0"/);
     await refuses(() => worker.initTensor(1, anything("four")), /the settings of a tensor are an object/);
     await refuses(() => worker.initTensor(1, anything({ length: 4, lr: 1 })), /"lr"/);
+    for (const settings of [undefined, null, 8]) {
+      await refuses(() => worker.sspInit(1, anything(settings)), /the settings of an SSP group are an object with size, tolerance/);
+      await refuses(
+        () => worker.preduceGetPartner(1, anything(settings)),
+        /the settings of a partial reduce are an object with want, waitMs/,
+      );
+    }
     await refuses(() => worker.initTensor(anything(7n), { length: 4 }), /a tensor's name .* not 7n/);
     await refuses(() => worker.pushData(anything(3), one, [2]), /data: keys and rows are named by/);
     await refuses(() => worker.pushData([3], one, anything(undefined)), /lengths of data are a list/);

@@ -182,7 +182,7 @@ export class TensorWorker {
     wait: WaitOptions = {},
   ): Promise<number> {
     const group = keyOf(key);
-    checkOptions(options, ["size", "tolerance"], "the options of sspInit");
+    checkOptions(options, ["size", "tolerance"], "the settings of an SSP group");
     const { size, tolerance } = options;
     const { version } = await this.#session.call(sspInit, { key: group }, { group, size, tolerance }, wait);
     return version;
@@ -201,7 +201,7 @@ export class TensorWorker {
     wait: WaitOptions = {},
   ): Promise<readonly number[]> {
     const group = keyOf(key);
-    checkOptions(options, ["want", "waitMs"], "the options of preduceGetPartner");
+    checkOptions(options, ["want", "waitMs"], "the settings of a partial reduce");
     const { want, waitMs } = options;
     const { ranks } = await this.#session.call(partialReducePartners, { key: group }, { group, want, patienceMs: waitMs }, wait);
     return [...ranks];

@@ -74,7 +74,7 @@ export class FunctionSchema<F extends Fields> {
     if (typeof fields !== "object" || fields === null)
       throw new WeighbridgeError("BAD_ARGUMENT", `${what}: its fields are an object of names and types, not ${showValue(fields)}`);
     this.#fields = Object.entries(fields).map(([name, type]) => {
-      const Elements = ARRAYS[type];
+      const Elements = Object.hasOwn(ARRAYS, type) ? ARRAYS[type] : undefined;
       if (Elements === undefined && !SCALARS.has(type)) {
         const known = [...SCALARS, ...Object.keys(ARRAYS)].join(", ");
         throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${name} is of type ${showValue(type)}; there are ${known}`);

@@ -57,6 +57,7 @@ test("a wrong schedule is refused with the field, what was expected and what was
     );
   refused(null, /^schedule: expected an object with a type, not null$/);
   refused({ type: "linear" }, /^schedule\.type: expected one of constant, step, cosine, warmUp, not "linear"$/);
+  for (const type of ["constructor", "__proto__"]) refused({ type }, /^schedule\.type: expected one of/);
   refused({ type: "step", every: 0, factor: 0.5 }, /^schedule\.every: expected a whole number of at least 1, not 0$/);
   refused({ type: "step", every: 1.5, factor: 0.5 }, /^schedule\.every/);
   refused({ type: "step", every: 1, factor: 2 }, /^schedule\.factor: expected a number above 0 and up to 1, not 2$/);

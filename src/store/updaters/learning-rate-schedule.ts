@@ -59,7 +59,7 @@ export function resolveSchedule(spec: unknown, path = "schedule"): ResolvedSched
   if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
   const fields = spec as Readonly<Record<string, unknown>>;
   const type = fields.type;
-  const known = typeof type === "string" ? FIELDS[type] : undefined;
+  const known = typeof type === "string" && Object.hasOwn(FIELDS, type) ? FIELDS[type] : undefined;
   if (known === undefined) throw badField(`${path}.type`, `one of ${Object.keys(FIELDS).join(", ")}`, type);
   for (const name of Object.keys(fields)) {
     if (name !== "type" && !known.includes(name))

@@ -76,3 +76,15 @@ test("a wrong spec is refused with the field, what was expected and what was fou
   assert.match(refusal({ type: "sgd", nonFinite: "ignore" }), /^optimizer\.nonFinite: expected one of refuse, skip, zero, not "ignore"$/);
   assert.match(refusal({ type: "sgd", schedule: { type: "cosine" } }), /^optimizer\.schedule\.steps: expected a whole number/);
 });
+
+test("a number that is something else in float32 is refused: finite gradients never become NaN for it (S3)", () => {
+  assert.match(
+    refusal({ type: "sgd", learningRate: 1e39 }),
+    /^optimizer\.learningRate: expected a number of at least 0, in float32 too, not 1e\+39$/,
+  );
+  assert.match(refusal({ type: "adagrad", epsilon: 1e-60 }), /^optimizer\.epsilon: expected a number above 0, in float32 too/);
+  assert.match(refusal({ type: "adam", beta2: 1 - 1e-9 }), /^optimizer\.beta2: expected a number in \[0, 1\), in float32 too/);
+  assert.match(refusal({ type: "ftrl", alpha: 1e-60 }), /^optimizer\.alpha/);
+  for (const clip of [1e39, 1e-60]) assert.match(refusal({ type: "sum", clipValue: clip }), /^optimizer\.clipValue/);
+  assert.equal(resolveOptimizer({ type: "adam", beta2: 0.9999999, epsilon: 1e-40 }).beta2, 0.9999999);
+});

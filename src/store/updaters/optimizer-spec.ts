@@ -25,6 +25,8 @@
 // Invariants:
 //   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON, and resolving is idempotent.
 //   S2. What a spec says is checked before any memory is taken; an unknown field is an error.
+//   S3. Kernels count in float32: a number is what its setting allows there, too. A rate of 1e39 would be infinite, an epsilon of 1e-60 be 0, a beta of
+//       1 - 1e-9 be 1, and NaN would come of gradients that are finite.
 
 import { badField } from "../bad-field.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
@@ -161,14 +163,20 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
   };
 }
 
+/** S3 */
+export function isFloat32(value: number): boolean {
+  return Number.isFinite(Math.fround(value));
+}
+
 function checkSetting(path: string, setting: Setting, value: unknown): number {
   if (value === undefined) return setting.initial;
-  if (typeof value === "number" && Number.isFinite(value) && setting.accepts(value)) return value;
-  throw badField(path, setting.expected, value);
+  const isWide = typeof value === "number" && Number.isFinite(value) && setting.accepts(value);
+  if (isWide && isFloat32(value) && setting.accepts(Math.fround(value))) return value; // S3
+  throw badField(path, isWide ? `${setting.expected}, in float32 too` : setting.expected, value);
 }
 
 function checkClip(path: string, value: unknown): number | null {
   if (value === undefined || value === null) return null;
-  if (typeof value === "number" && value > 0 && value < Number.POSITIVE_INFINITY) return value;
+  if (typeof value === "number" && Math.fround(value) > 0 && isFloat32(value)) return value;
   throw badField(path, "a number above 0, or null", value);
 }

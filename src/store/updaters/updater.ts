@@ -21,7 +21,7 @@ import {
 } from "../../kernel/optimizer-kernels.ts";
 import { badField } from "../bad-field.ts";
 import { CONSTANT_SCHEDULE, type ResolvedSchedule, rateShare } from "./learning-rate-schedule.ts";
-import type { ResolvedOptimizer } from "./optimizer-spec.ts";
+import { isFloat32, type ResolvedOptimizer } from "./optimizer-spec.ts";
 import { type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
 
 const FLOAT_BYTES = 4;
@@ -95,8 +95,8 @@ export class Updater {
   /** From the next `begin` on. Throws BAD_ARGUMENT for an optimizer without one, or a rate that cannot be. */
   setLearningRate(learningRate: number): void {
     if (this.spec.learningRate === undefined) throw badField("learningRate", `no learning rate of ${this.spec.type}`, learningRate);
-    if (!(learningRate >= 0 && learningRate < Number.POSITIVE_INFINITY))
-      throw badField("learningRate", "a number of at least 0", learningRate);
+    if (!(learningRate >= 0 && isFloat32(learningRate)))
+      throw badField("learningRate", "a number of at least 0 that float32 can hold", learningRate);
     this.#learningRate = learningRate;
   }
 

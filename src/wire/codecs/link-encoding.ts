@@ -27,8 +27,9 @@ const DEFAULTS: LinkEncoding = { push: "f32", pull: "f32", keys: "delta", keyCac
 /** Fills in defaults. Throws BAD_ARGUMENT, naming what is wrong and what is possible. */
 export function linkEncoding(kind: "tensor" | "table", choices: Partial<LinkEncoding> = {}): LinkEncoding {
   if (typeof choices !== "object" || choices === null) throw wrong(`an object is expected, not ${showValue(choices)}`);
-  const encoding = { ...DEFAULTS, ...choices };
-  const unknown = Object.keys(choices).find((name) => !(name in DEFAULTS));
+  const made = Object.entries(choices).filter(([, choice]) => choice !== undefined);
+  const encoding: LinkEncoding = { ...DEFAULTS, ...Object.fromEntries(made) };
+  const unknown = Object.keys(choices).find((name) => !Object.hasOwn(DEFAULTS, name));
   if (unknown !== undefined) throw wrong(`there is no "${unknown}"; there are ${Object.keys(DEFAULTS).join(", ")}`);
   checkValueCodec("push", encoding.push);
   checkValueCodec("pull", encoding.pull);
@@ -60,7 +61,9 @@ export function encodesRows(link: LinkEncoding, direction: "push" | "pull"): boo
 
 function checkValueCodec(direction: string, choice: ValueCodecChoice): void {
   if (typeof choice === "object" && choice !== null) {
-    const { topK } = choice;
+    const { topK, ...others } = choice;
+    const [other] = Object.keys(others);
+    if (other !== undefined) throw wrong(`${direction}: there is no "${other}" beside topK`);
     if (!(typeof topK === "number" && topK > 0 && topK <= 1))
       throw wrong(`top-k sends a fraction above 0 and at most 1, not ${showValue(topK)}`);
   } else checkOneOf(direction, choice, VALUE_CODEC_NAMES);
