@@ -26,7 +26,7 @@ export type FunctionContext = FunctionState & {
   readonly life: WorkerLife;
   /** The rows of a table that this server holds, in no order. Values are the caller's to keep. Throws UNKNOWN_PARAMETER, UNSUPPORTED. */
   rowsOf(table: string): Iterable<TableRow>;
-  /** The blocks of a tensor that this server holds, by their first element. As `rowsOf`. */
+  /** The blocks of a tensor that are this server's, touched or not, by their first element. As `rowsOf`. Throws ARENA_FULL as well. */
   blocksOf(tensor: string): Iterable<TensorBlock>;
   /** An object of the user's own, made at its first use and kept as long as this server lives. */
   own<T extends object>(name: string, create: () => T): T;

@@ -212,7 +212,7 @@ class CallContext implements FunctionContext {
   }
 
   blocksOf(tensor: string): Iterable<TensorBlock> {
-    return this.parameters.tensorOf(tensor).blocks();
+    return this.parameters.tensorOf(tensor).blocks((block) => this.checkpoints.ownsBlock(tensor, block));
   }
 
   own<T extends object>(name: string, create: () => T): T {

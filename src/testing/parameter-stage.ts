@@ -132,7 +132,7 @@ export class ParameterStage {
       worker: rank,
       life: this.life(rank),
       rowsOf: (table) => parameters.tableOf(table).rows(),
-      blocksOf: (tensor) => parameters.tensorOf(tensor).blocks(),
+      blocksOf: (tensor) => parameters.tensorOf(tensor).blocks(() => true),
       own: <T extends object>(name: string, create: () => T): T => {
         const known = (this.#owned.get(name) as T | undefined) ?? create();
         this.#owned.set(name, known);

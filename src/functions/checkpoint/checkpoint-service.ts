@@ -15,6 +15,7 @@ import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
+import { parameterNumber } from "../../store/parameter-spec.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Parameters } from "../parameters/parameters.ts";
@@ -96,6 +97,11 @@ export class CheckpointService {
   /** Which server this is. Before that nothing can be saved or restored. */
   seat(place: ServerPlace): void {
     this.#place = place;
+  }
+
+  /** Whether a block of a tensor is this server's. None is before it has its place. */
+  ownsBlock(tensor: string, block: number): boolean {
+    return this.#place?.ownsBlock(parameterNumber(tensor), block) ?? false;
   }
 
   /** `owner` is who asks, the same for all requests of one. Rejects with BAD_REQUEST, UNSUPPORTED, and what the operation throws. */

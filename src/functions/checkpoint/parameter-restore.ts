@@ -4,6 +4,7 @@
 // Invariants:
 //   R1. Of a tensor exactly the blocks, of a table exactly the rows are read that this server owns now.
 //   R2. What does not fit (other blocks, other columns) is an error before any of it is used.
+//   R3. DC-ASGD's backup for a worker that was not there when the checkpoint was taken is what that worker reads first: the values.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { parameterNumber } from "../../store/parameter-spec.ts";
@@ -11,6 +12,7 @@ import { STEP_COLUMN, slotColumns } from "../../store/snapshot/describe-paramete
 import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
 import type { Chunk } from "../../store/snapshot/shard-header.ts";
 import type { SnapshotSource, SourceBatch } from "../../store/snapshot/snapshot-files.ts";
+import { slotLayoutOf } from "../../store/updaters/slot-layout.ts";
 import type { ParameterHost } from "../parameters/parameter-host.ts";
 import { TableParameter } from "../parameters/table-parameter.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
@@ -33,10 +35,12 @@ export async function restoreParameter(parameter: TensorParameter | TableParamet
   else await restoreTensor(parameter, restoring);
 }
 
-async function restoreTensor({ spec, store }: TensorParameter, { source, record, place }: Restoring): Promise<void> {
+async function restoreTensor({ spec, store }: TensorParameter, { source, record, host, place }: Restoring): Promise<void> {
   const number = parameterNumber(spec.name);
   const { shape } = store;
-  const slots = slotColumns(spec.optimizer, record.columns.length - 2);
+  const slotCount = slotLayoutOf(spec.optimizer, { kind: "tensor", width: record.width, workerCount: host.workerCount }).starts.length;
+  const slots = slotColumns(spec.optimizer, slotCount);
+  const saved = new Set(record.columns.map(({ name }) => name));
   for (const chunk of source.chunks(spec.name)) {
     const block = (chunk.key.from * record.width) / shape.blockFloats;
     if (!Number.isInteger(block) || chunk.rowCount * record.width !== shape.floatsOf(block)) throw otherBlocks(source, chunk); // R2
@@ -47,7 +51,9 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
     await source.readColumn(chunk, VALUES_COLUMN, bytesOf(opened.values));
     const slotFloats = opened.slots.length / Math.max(1, slots.length);
     for (const [slot, name] of slots.entries()) {
-      await source.readColumn(chunk, name, bytesOf(opened.slots.subarray(slot * slotFloats, (slot + 1) * slotFloats)));
+      const floats = opened.slots.subarray(slot * slotFloats, (slot + 1) * slotFloats);
+      if (saved.has(name)) await source.readColumn(chunk, name, bytesOf(floats));
+      else floats.set(opened.values); // R3
     }
   }
 }

@@ -17,6 +17,8 @@ export const ROW_STEPS_COLUMN = "rowSteps";
 /** Updates that a row of a table has had, as caches count them. */
 export const VERSION_COLUMN = "version";
 
+/** With the worker's rank behind it. */
+const BACKUP = "backup";
 const SLOT_NAMES: Readonly<Record<string, readonly string[]>> = {
   momentum: ["velocity"],
   nesterov: ["velocity"],
@@ -33,7 +35,12 @@ const SLOT_NAMES: Readonly<Record<string, readonly string[]>> = {
 /** The names of an optimizer's slots; DC-ASGD on tensors has one more for each worker. */
 export function slotColumns({ type }: ResolvedOptimizer, slotCount: number): readonly string[] {
   const known = SLOT_NAMES[type] ?? [];
-  return Array.from({ length: slotCount }, (_, slot) => known[slot] ?? `backup${slot - known.length}`);
+  return Array.from({ length: slotCount }, (_, slot) => known[slot] ?? `${BACKUP}${slot - known.length}`);
+}
+
+/** Whether a column is a worker's backup. */
+export function isBackup(column: string): boolean {
+  return column.startsWith(BACKUP);
 }
 
 /** A record without rows and state, which are the caller's to know. `workerCount` as the updater's. */

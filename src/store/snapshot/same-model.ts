@@ -2,7 +2,8 @@
 // bytes mean. How it is trained from here on (learning rate, schedule, consistency) may be another matter, and is the caller's.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { ColumnRecord, ParameterRecord } from "./parameter-record.ts";
+import { isBackup } from "./describe-parameter.ts";
+import type { ParameterRecord } from "./parameter-record.ts";
 
 /** A sentence for each way in which the saved parameters are not the wanted ones. */
 export function modelDifferences(saved: readonly ParameterRecord[], wanted: readonly ParameterRecord[]): string[] {
@@ -31,12 +32,15 @@ function differences(saved: ParameterRecord | undefined, wanted: ParameterRecord
   if (saved.kind === "tensor" && wanted.kind === "tensor") compare("shape", `[${saved.shape.join(", ")}]`, `[${wanted.shape.join(", ")}]`);
   compare("width", String(saved.width), String(wanted.width));
   compare("optimizer", saved.optimizer.kind, wanted.optimizer.kind);
-  compare("columns", columnsText(saved.columns), columnsText(wanted.columns));
+  compare("columns", columnsText(saved), columnsText(wanted));
   return found;
 }
 
-function columnsText(columns: readonly ColumnRecord[]): string {
+/** Without DC-ASGD's backups of a tensor: there are as many as workers, and their number may be another one. */
+function columnsText({ kind, optimizer, columns }: ParameterRecord): string {
+  const hasBackups = kind === "tensor" && optimizer.kind === "dcAsgd";
   return columns
+    .filter(({ name }) => !(hasBackups && isBackup(name)))
     .map(({ name, dtype, width, per }) => `${name} (${dtype} × ${width} per ${per})`)
     .sort()
     .join(", ");

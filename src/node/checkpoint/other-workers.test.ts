@@ -1,0 +1,62 @@
+// Goal: a checkpoint goes on with another number of workers, too: DC-ASGD keeps something for each of them, and that comes along as far as it fits.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Session } from "../../api/session.ts";
+import type { Tensor } from "../../api/tensor.ts";
+import { EmbeddedCluster } from "../connect.ts";
+import { temporaryFolder } from "./testing-checkpoint.ts";
+
+const SHAPE = [5, 3];
+const ones = new Float32Array(15).fill(1);
+
+async function tensorOf(session: Session): Promise<Tensor> {
+  return await session.tensor("delayed", {
+    shape: SHAPE,
+    init: { type: "normal", seed: 4 },
+    optimizer: { type: "dcAsgd", learningRate: 0.1 },
+  });
+}
+
+/** What a push of each of these workers makes of the tensor, one after the other, without a read in between. */
+async function pushes(sessions: readonly Session[]): Promise<Float32Array[]> {
+  const tensors = await Promise.all(sessions.map(tensorOf));
+  const values: Float32Array[] = [];
+  for (const tensor of tensors) values.push(await tensor.pushPull(ones));
+  return values;
+}
+
+test("a worker that was there has its backup again, one that was not begins with the values", async () => {
+  using folder = temporaryFolder();
+  const checkpointDir = folder.path;
+  await using before = await EmbeddedCluster.start({ workers: 2, checkpointDir });
+  await pushes(before.sessions); // worker 0 has not seen what worker 1 pushed
+  await before.session.checkpoint();
+  const [asBefore] = await pushes(before.sessions);
+
+  for (const workers of [1, 2, 3]) {
+    await using cluster = await EmbeddedCluster.start({ servers: 2, workers, restore: checkpointDir });
+    const [first] = await pushes(cluster.sessions);
+    assert.deepEqual(first, asBefore, `worker 0 of ${workers}`);
+  }
+  await using alone = await EmbeddedCluster.start({ workers: 3, restore: checkpointDir });
+  const newcomer = await tensorOf(alone.sessions[2] as Session);
+  await using reader = await EmbeddedCluster.start({ workers: 3, restore: checkpointDir });
+  const read = await tensorOf(reader.sessions[2] as Session);
+  await read.pull();
+  assert.deepEqual(await newcomer.pushPull(ones), await read.pushPull(ones), "as if it had read what was restored");
+});
+
+test("one parameter alone is loaded with another number of workers, too", async () => {
+  using folder = temporaryFolder();
+  const checkpointDir = folder.path;
+  await using before = await EmbeddedCluster.start({ workers: 2, checkpointDir });
+  await pushes(before.sessions);
+  await before.session.saveParameter("delayed", "alone");
+  const saved = await (await tensorOf(before.session)).pull();
+
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 1, checkpointDir });
+  const tensor = await tensorOf(cluster.session);
+  await cluster.session.loadParameter("delayed", "alone");
+  assert.deepEqual(await tensor.pull(), saved);
+});
