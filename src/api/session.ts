@@ -95,6 +95,7 @@ export class Session {
   #clock = 0;
   #joining: Promise<void> | undefined;
   #isSaving = false;
+  #closing: Promise<void> | undefined;
 
   private constructor(node: ClusterNode, worker: Worker) {
     this.#node = node;
@@ -331,10 +332,22 @@ export class Session {
 
   /**
    * Flushes what caches hold and top-k has kept, and leaves the clock set and the cluster; by default together with all other nodes, so that
-   * servers stay until the last worker is done.
+   * servers stay until the last worker is done. Called again once it is closed, or while it closes, it does nothing more: `await using` may follow.
    */
   async close(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
     checkWait(options);
+    this.#closing ??= this.#flushAndLeave(options).catch((thrown: unknown) => {
+      this.#closing = undefined; // it may be tried otherwise, without the barrier for instance
+      throw thrown;
+    });
+    await this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #flushAndLeave(options: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
     try {
       await this.#units.close(options);
       await this.#collective?.close();
@@ -343,10 +356,6 @@ export class Session {
     } finally {
       await this.#leave(options);
     }
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
   }
 
   /** A worker that comes late stands where the slowest does; servers may differ in that, and the highest holds for all. */

@@ -320,6 +320,15 @@ test("sessions of a cluster inside the process can be closed like any others", a
   await cluster.close();
 });
 
+test("a session that is closed already, or is closing, is closed without an error", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  await using session = cluster.session; // closes it once more
+  const closing = session.close();
+  await Promise.all([closing, session.close()]);
+  await session.close();
+  await assert.rejects(session.tensor("w", { shape: [1] }), (error) => isWeighbridgeError(error, "CLOSED"));
+});
+
 test("the last push of a worker that leaves is not lost", async () => {
   await using cluster = await EmbeddedCluster.start({ workers: 2 });
   const [one, two] = cluster.sessions;
