@@ -95,6 +95,11 @@ test("with PS_RESEND our server acknowledges what theirs acknowledged, with the 
     await cluster.clock.advance(20);
   };
   await schedulerSays(0, 3); // greeting, READY, the list of nodes
+  await cluster.clock.advance(SETTLE_MS - 50);
+  const hasEntered = (): boolean => controlsTo(scheduler).some(({ command }) => command === PsCommand.BARRIER);
+  assert.ok(!hasEntered(), "before theirs acknowledges, an entry would be counted twice (C5)");
+  await cluster.clock.advance(50);
+  assert.ok(hasEntered());
   await schedulerSays(3, 5); // our entry is acknowledged, and the barrier is over
   const office = await cluster.run(starting);
   new KVServer(office, 0);

@@ -10,6 +10,8 @@
 //   C3. A node that the scheduler lists again has a new life, and a new envoy.
 //   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SERVERS_FIRST_MS after the barrier of the start,
 //       SETTLE_MS when one has a new life. A request that comes before their handle is there ends them (registrar.ts, G4; newcomers.ts, N4).
+//   C5. With PS_RESEND no barrier of ps-lite's scheduler is entered before SETTLE_MS after its list: until then it counts but does not acknowledge,
+//       so it would count the entry again when that is sent again, and end the job one member too early.
 
 import type { CancelTimer } from "../../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
@@ -59,6 +61,7 @@ export class SchedulerControl implements Control {
   #hasPassed = false;
   /** The scheduler is one of ours. */
   #isOurs = false;
+  #listedAtMs = 0;
 
   constructor(van: PsliteVan) {
     this.#van = van;
@@ -258,6 +261,7 @@ export class SchedulerControl implements Control {
     this.#van.selfId = self.id;
     this.#isOurs = decodeOwnNote(body) !== undefined;
     this.#hasPassed = self.isRecovery;
+    this.#listedAtMs = this.#van.clock.nowMs();
     return true;
   }
 
@@ -339,7 +343,12 @@ export class SchedulerControl implements Control {
     const standing = this.#standings.find((other) => other.group === group && other.customer === customer);
     if (standing === undefined) {
       this.#standings.push({ group, customer, round, request, isOver: false });
-      this.#send(PsCommand.BARRIER, { request: true, appId: 0, customerId: customer, barrierGroup: group });
+      const { clock, resender } = this.#van;
+      const enter = (): void => this.#send(PsCommand.BARRIER, { request: true, appId: 0, customerId: customer, barrierGroup: group });
+      const waitMs = this.#isOurs || resender === undefined ? 0 : this.#listedAtMs + SETTLE_MS - clock.nowMs();
+      if (waitMs > 0)
+        clock.after(waitMs, enter); // C5
+      else enter();
       return;
     }
     standing.request = request;
