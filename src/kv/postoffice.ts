@@ -327,7 +327,10 @@ export class Postoffice {
     const wait = { deadlineMs, signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]) };
     let failure: unknown;
     try {
-      if (barrier) await this.#passLastBarrier(wait);
+      if (barrier) {
+        await this.#passLastBarrier(wait);
+        this.#scheduler?.ending();
+      }
       this.#peer.isLeaving = true;
       await this.#membership?.leave();
       if (barrier && this.#scheduler !== undefined) await waitFor(this.#scheduler.finished, "all nodes to leave", this.clock, wait);

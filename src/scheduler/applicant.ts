@@ -106,3 +106,8 @@ export function nothingFree(request: RegisterRequest, holders: readonly Place[],
   const message = `no place for ${nameOfApplicant(request)} after ${waitedMs} ms: all ${request.role} places are held, by ${held}`;
   return new WeighbridgeError("DEADLINE", `${message}; stop one of them, or start the whole cluster with more ${request.role}s`);
 }
+
+export function jobOver(request: RegisterRequest): WeighbridgeError {
+  const message = `no place for ${nameOfApplicant(request)}: the job is over, everybody has left`;
+  return new WeighbridgeError("NO_ROUTE", `${message}; start fewer ${request.role}s, or the whole cluster with more`);
+}

@@ -192,6 +192,26 @@ test("a place whose holder has left is given to a newcomer", () => {
   assert.deepEqual(book.register("w2"), ["admit w2 as 11/2 recovery", "announce"]);
 });
 
+test("after the last barrier nobody takes the place of who leaves, and who waits is refused when all have left (R4)", () => {
+  const book = new RosterBook().formed();
+  book.register("w2");
+  assert.deepEqual(texts(book.roster.ending(book.nowMs)), []);
+  assert.deepEqual(book.leave(11), ["announce"]);
+  assert.deepEqual(book.register("w3"), []);
+  for (const node of [8, 10]) assert.deepEqual(book.leave(node), ["announce"]);
+  assert.deepEqual(book.leave(9), ["announce", "refuse w2 NO_ROUTE", "refuse w3 NO_ROUTE", "finish"]);
+  assert.deepEqual(book.register("s2"), ["refuse s2 NO_ROUTE"]);
+});
+
+test("after the last barrier the place of a dead node is still given: its successor may have words to say", () => {
+  const book = new RosterBook().formed();
+  book.roster.ending(book.nowMs);
+  book.nowMs = 3000;
+  book.hearAllBut(11);
+  assert.deepEqual(book.tick(6000), ["died 11", "announce"]);
+  assert.deepEqual(book.register("w2"), ["admit w2 as 11/2 recovery", "announce"]);
+});
+
 test("a job that fails later refuses everybody who comes", () => {
   const book = new RosterBook().formed();
   book.register("w2");

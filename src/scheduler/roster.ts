@@ -10,6 +10,8 @@
 //   R2. Every application is answered: with a place, or with an error within `startTimeoutMs`.
 //   R3. After a restart the first node that resumes brings the job, the places and their lives; nobody else's place is given away
 //       before its holder had `heartbeatTimeoutMs` to resume as well.
+//   R4. Once everybody has passed the last barrier nobody who leaves is replaced, and who still waits for a place when all have left is refused:
+//       a node too many must not keep a job from ending.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -17,11 +19,11 @@ import type { Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
-import { type Applicant, type ClusterCounts, cannotStart, contradiction, incomplete, malformed } from "./applicant.ts";
+import { type Applicant, type ClusterCounts, cannotStart, contradiction, incomplete, jobOver, malformed } from "./applicant.ts";
 import { assignRanks, conflict } from "./formation.ts";
 import { deathAtMs, type Place } from "./place.ts";
 import { Places } from "./places.ts";
-import { findSeat } from "./seating.ts";
+import { findSeat, type Seat } from "./seating.ts";
 
 export type RosterRules = ClusterCounts & {
   /** 0: nodes send no heartbeats. */
@@ -55,6 +57,7 @@ export class Roster<T> {
   readonly #places = new Places();
   #isResumed = false;
   #finished = false;
+  #isEnding = false;
 
   constructor({ rules, job, nowMs }: { readonly rules: RosterRules; readonly job: string; readonly nowMs: number }) {
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = rules;
@@ -101,7 +104,7 @@ export class Roster<T> {
     const places = this.#places.all();
     const dueTimes = places.map((place) => deathAtMs(place, this.#rules.heartbeatTimeoutMs));
     for (const applicant of this.#applicants) {
-      const seat = findSeat(applicant, places, this.#rules, nowMs);
+      const seat = this.#seatFor(applicant, nowMs);
       dueTimes.push(seat.found === "nothing" ? seat.lookAgainAtMs : nowMs);
     }
     return Math.min(Infinity, ...dueTimes);
@@ -155,6 +158,12 @@ export class Roster<T> {
   endGeneration(generation: number): Decision<T>[] {
     this.#places.endGeneration(generation);
     return this.#phase === "running" && this.#places.publish() ? [{ kind: "announce" }] : [];
+  }
+
+  /** Everybody has passed the last barrier (R4). */
+  ending(nowMs: number): Decision<T>[] {
+    this.#isEnding = true;
+    return this.#conclude([], nowMs);
   }
 
   leave(node: number, incarnation: number, nowMs: number): Decision<T>[] {
@@ -235,12 +244,17 @@ export class Roster<T> {
     return { kind: "admit", ticket, node: place.node, incarnation: place.incarnation, recovery: true };
   }
 
+  #seatFor(applicant: Applicant<T>, nowMs: number): Seat {
+    const places = this.#places.all();
+    return findSeat(applicant, this.#isEnding ? places.filter(({ state }) => state !== "left") : places, this.#rules, nowMs); // R4
+  }
+
   #seatApplicants(nowMs: number): Decision<T>[] {
     const decisions: Decision<T>[] = [];
     const waiting = this.#applicants;
     this.#applicants = [];
     for (const applicant of waiting) {
-      const seat = findSeat(applicant, this.#places.all(), this.#rules, nowMs);
+      const seat = this.#seatFor(applicant, nowMs);
       if (seat.found === "nothing") this.#applicants.push(applicant);
       else if (seat.found === "refusal") decisions.push({ kind: "refuse", ticket: applicant.ticket, error: seat.error });
       else {
@@ -306,8 +320,10 @@ export class Roster<T> {
     decisions.push(...this.#seatApplicants(nowMs));
     if (this.#places.publish()) decisions.push({ kind: "announce" });
     const states = new Set(this.#places.all().map(({ state }) => state));
-    const isOver = !states.has("alive") && states.has("left") && this.#applicants.length === 0;
-    if (isOver && !this.#finished) {
+    const hasAllLeft = !states.has("alive") && states.has("left");
+    if (hasAllLeft && this.#isEnding)
+      for (const { ticket, request } of this.#applicants.splice(0)) decisions.push({ kind: "refuse", ticket, error: jobOver(request) });
+    if (hasAllLeft && this.#applicants.length === 0 && !this.#finished) {
       this.#finished = true;
       decisions.push({ kind: "finish" });
     }

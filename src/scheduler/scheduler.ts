@@ -174,6 +174,11 @@ export class Scheduler {
     return () => this.#failedListeners.delete(listener);
   }
 
+  /** Everybody has passed the last barrier: nobody comes any more, and all are leaving. */
+  ending(): void {
+    this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
+  }
+
   /** Ends the job: every node is told the reason. */
   abort(error: WeighbridgeError): void {
     this.#carryOut(this.#roster.fail(error));
