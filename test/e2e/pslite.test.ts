@@ -85,7 +85,8 @@ for (const scheduler of SIDES) {
 }
 
 const SETTINGS: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
-  ["acknowledgements (PS_RESEND)", { PS_RESEND: "1", PS_RESEND_TIMEOUT: "1000" }],
+  // Longer than the job: a C++ node whose first barrier its own scheduler did not acknowledge ends when it has to send it again while it stops.
+  ["acknowledgements (PS_RESEND)", { PS_RESEND: "1", PS_RESEND_TIMEOUT: "4000" }],
   ["heartbeats", { PS_HEARTBEAT_INTERVAL: "1", PS_HEARTBEAT_TIMEOUT: "10" }],
   ["ipc (DMLC_LOCAL)", { DMLC_LOCAL: "1" }],
   ["p3", { DMLC_PS_VAN_TYPE: "p3" }],
