@@ -15,7 +15,7 @@ import type { WakefulLoop } from "./transport/wakeful-loop.ts";
  * protocol's blocks, and its node is not kept from asking for the next one in the middle. It saves some of the system's time for each long pull.
  * A worker's pushes are read by a server of ours while they come: there smaller pieces are better, which are still in a cache then.
  */
-const WRITE_BYTES_MAX = { server: 2 * 1024 * 1024, worker: 1024 * 1024, scheduler: 1024 * 1024 };
+const WRITE_BYTES_MAX = { server: 2 * 1024 * 1024, worker: 256 * 1024, scheduler: 1024 * 1024 };
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 
 export type PsliteSurroundings = {
