@@ -11,7 +11,7 @@ import { encodeHeader, type FrameHeader, HEADER_BYTES, paddedBytes } from "../..
 import type { LinkReader } from "../transport.ts";
 
 const STAGE_BYTES = 64 * 1024;
-/** A longer read of a payload takes what has waited longer: pushes of 1 MB were 1.16 to 1.38 times as fast with this as without. */
+/** The most that one read of a payload takes: pushes of 1 MB were 1.16 to 1.38 times as fast as with reads of up to 512 KiB (bench/RESULTS.md). */
 const READ_BYTES_MAX = 128 * 1024;
 const ZEROS = new Uint8Array(8);
 
