@@ -31,8 +31,9 @@ export class Meter {
   /** Of those that were not timed. */
   #untimedCount = 0;
 
-  start({ warmupMs, measureMs }: Span): void {
-    this.#warmupUntil = performance.now() + warmupMs;
+  /** `now` is `performance.now()` but in tests. */
+  start({ warmupMs, measureMs }: Span, now = performance.now()): void {
+    this.#warmupUntil = now + warmupMs;
     this.#measureMs = measureMs;
     this.#begin = 0;
     this.#end = 0;
