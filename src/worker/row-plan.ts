@@ -22,6 +22,12 @@ const INDEX_BYTES = 4;
 const OWNER_BYTES = 2;
 /** Rows are copied out of the caller's array, and into it, by so many bytes: a small share of a second-level cache. */
 const PIECE_BYTES = 64 * 1024;
+/**
+ * A piece begins half a page into its span. Spans mostly begin with a page, large arrays of JavaScript 16 bytes behind the beginning of one, and
+ * memmove's `rep movsb` copies at a twentieth of its speed on some processors where the target lies 1 to 31 bytes further into a page than
+ * the source: rows came back to such an array at 1.6 GB/s.
+ */
+const PIECE_OFFSET = 2048;
 
 /** What one server is asked for: the rows from `from` on of the plan's order. */
 export type RowPart = { readonly server: number; readonly from: number; readonly keys: BigUint64Array };
@@ -225,7 +231,7 @@ export class RowPlan {
   /** A few rows' worth of memory that stays in the cache while the caller's array goes through it. */
   #takePiece(width: number): { readonly address: number; readonly rowCount: number } {
     const rowCount = Math.max(1, Math.min(this.keyCount, Math.floor(PIECE_BYTES / (width * FLOAT_BYTES))));
-    return { address: this.#take(rowCount * width * FLOAT_BYTES), rowCount };
+    return { address: this.#take(PIECE_OFFSET + rowCount * width * FLOAT_BYTES) + PIECE_OFFSET, rowCount };
   }
 
   #take(byteCount: number): number {
