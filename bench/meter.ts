@@ -32,7 +32,7 @@ export class Meter {
   #untimedCount = 0;
 
   /** `now` is `performance.now()` but in tests. */
-  start({ warmupMs, measureMs }: Span, now = performance.now()): void {
+  start({ warmupMs, measureMs }: Span, now: number = performance.now()): void {
     this.#warmupUntil = now + warmupMs;
     this.#measureMs = measureMs;
     this.#begin = 0;

@@ -1,11 +1,12 @@
-// pslite — what ps-lite's protocol costs: `node bench/pslite.ts [CASE…]` compares a cluster of ours over it with one over our own protocol,
+// pslite — what ps-lite's protocol costs: `node bench/pslite.ts [--short] [CASE…]` compares a cluster of ours over it with one over our own protocol,
 // and, with PSLITE_BENCH naming a program of ps-lite, our server with its own server under its own worker. Both sides take turns; medians.
 //
 // That program is called `PROGRAM CASE SECONDS` with DMLC_* variables for its role. It registers with StartAsync, enters a barrier of all, runs
 // the case against application 0 (values are summed), prints one JSON line with `gbPerSec` and `reqPerSec` as worker, and finalizes.
 //
-// A server of ours is a new process each round, and its code is being compiled in the first second; what the program warms up by itself (0.3 s
-// in the one we use) does not cover that. Some of it is therefore in the figures, which are below those of a server that has run for a while.
+// A server of ours is a new process each round, and its code is being compiled in the first second or two; what the program warms up by itself
+// (0.3 s in the one we use) does not cover that. So a round lasts PROGRAM_SECONDS, most of which a server of either kind has warmed up for;
+// with `--short` it lasts SHORT_SECONDS, which shows what the beginning costs.
 // Clusters of ours live through all rounds of a case, and are compared as they are after VAN_WARMUP_MS: both get faster for some seconds.
 
 import { spawn } from "node:child_process";
@@ -18,7 +19,8 @@ import { median } from "./statistics.ts";
 const ROUNDS = 5;
 const VAN_ROUNDS = 9;
 const VAN_WARMUP_MS = 5000;
-const SECONDS = 2.5;
+const PROGRAM_SECONDS = 8;
+const SHORT_SECONDS = 2.5;
 const SPAN = { warmupMs: 150, measureMs: 700 };
 const PROGRAM = process.env.PSLITE_BENCH ?? "";
 const DEFAULT_CASES = ["push-1MB-w8", "pull-1MB-w8"];
@@ -65,7 +67,7 @@ async function underProgram(caseName: string, isServerOurs: boolean): Promise<nu
   };
   const run = (role: string, command: string, args: readonly string[]): ReturnType<typeof spawn> =>
     spawn(command, args, { env: { ...env, DMLC_ROLE: role }, stdio: ["ignore", role === "worker" ? "pipe" : "ignore", "ignore"] });
-  const program = [caseName, String(SECONDS)];
+  const program = [caseName, String(args.includes("--short") ? SHORT_SECONDS : PROGRAM_SECONDS)];
   const server = isServerOurs ? run("server", process.execPath, [import.meta.filename, "--server"]) : run("server", PROGRAM, program);
   const children = [run("scheduler", PROGRAM, program), server, run("worker", PROGRAM, program)];
   let output = "";
@@ -94,7 +96,10 @@ function tell(caseName: string, what: string, first: number, second: number): vo
 const args = process.argv.slice(2);
 if (args[0] === "--server") await serve();
 else {
-  const isChosen = (name: string): boolean => args.length === 0 || args.includes(name);
+  const names = args.filter((arg) => arg !== "--short");
+  const unknown = names.find((name) => !PROGRAM_CASES.includes(name));
+  if (unknown !== undefined) throw new Error(`no case is named ${unknown}; there are ${PROGRAM_CASES.join(", ")}`);
+  const isChosen = (name: string): boolean => names.length === 0 || names.includes(name);
   for (const name of DEFAULT_CASES.filter(isChosen)) {
     const benchCase = CASES.find((candidate) => candidate.name === name);
     if (benchCase !== undefined) await compareVans(benchCase);
