@@ -9,7 +9,8 @@
 import { copyFloats } from "./floats.as";
 import { BATCH, BATCH_ROWS } from "./layout.as";
 import { probe } from "./rows.as";
-import { KEY_BYTES, Table, find, hashOf, insert, remove } from "./table.as";
+import { KEY_BYTES, find, insert, remove } from "./table.as";
+import { Table, hashOf } from "./table-shape.as";
 
 /** What insertValues returns when the arena is full. */
 const NO_ROOM_COUNT: i32 = -1;

@@ -10,10 +10,9 @@
 
 import { certainRoom } from "./allocator.as";
 import { BATCH, BATCH_BUCKETS, BATCH_HASHES, BATCH_OPEN, BATCH_ROWS, DONE, KEY_MISSING, LISTED_TOUCHED, NO_ROOM } from "./layout.as";
-import {
-  CHUNK_BYTES, KEY_BYTES, SLAB_BYTES_MAX, SLOT_LAST, Segment, Table,
-  find, hashOf, homeBucket, insert, listSegment, nextSegmentIndex, remove, rowInSlot, secondBucket, segmentOf, slotsWithTag, tagOf,
-} from "./table.as";
+import { CHUNK_BYTES, SLOT_LAST, Segment, homeBucket, listSegment, rowInSlot, secondBucket, slotsWithTag, tagOf } from "./segment.as";
+import { KEY_BYTES, SLAB_BYTES_MAX, find, insert, remove } from "./table.as";
+import { Table, hashOf, nextSegmentIndex, segmentOf } from "./table-shape.as";
 
 @inline function keyAt(keys: usize, index: usize): u64 {
   return load<u64>(keys + (index << 3));

@@ -1,0 +1,134 @@
+// table-growth — makes room in the index of a table, one segment at a time.
+//
+// A segment grows from 4 chunks to 5, 6, 7 and then splits into two of 4, so the index of a large table is 74 to 92 % full at any time.
+// Wide rows, where the index hardly counts, skip the steps in between.
+//
+// G1. A growth moves the entries of one segment only, at most SEGMENT_SLOTS_MAX.
+// G2. Memory is taken before anything is changed: a growth that finds no room leaves the table as it was.
+// G3. Wide rows make splits dear (a cache miss for each row) and the index cheap. There segments grow at loads that differ by up to
+//     `loadSpread`, so that a table filled evenly does not split everywhere at once: half the p99.9 of inserting calls, for 2 bytes a row.
+
+import { MOVE_HASHES, MOVE_ROWS } from "./layout.as";
+import { CHUNK_BYTES, CHUNK_SHIFT, CHUNK_SLOTS, SLOTS, Segment, chunkCell, listSegment, place } from "./segment.as";
+import { Table, allocateFor, hashOf, releaseFor } from "./table-shape.as";
+
+/** A segment of fewer chunks grows by one at a time. An even split leaves two of about this many. */
+const CHUNKS_SPLIT: u32 = 4;
+const CHUNKS_MAX: u32 = 7;
+/** How many a segment can list: chunk0 to chunk8. */
+const CHUNK_CELLS: u32 = 9;
+/** A segment holds at most this many of every 100 slots, less its own share of the table's loadSpread; after a split about LOAD_PERCENT_NEW. */
+const LOAD_PERCENT: u32 = 92;
+const LOAD_PERCENT_NEW: u32 = 85;
+/** The most entries of a segment of CHUNKS_SPLIT chunks: so many are split into at most 8 chunks at any load of 61 percent and more. */
+const ROOMY_ENTRIES_MAX: u32 = CHUNKS_SPLIT * CHUNK_SLOTS * LOAD_PERCENT / 100;
+/** 16 M segments are more than an arena holds; a directory beyond that would only help an attacker. */
+const DEPTH_MAX: u32 = 24;
+
+/** Makes room in the full segment of `hash`: by more chunks, or by a split (G1, G2). */
+export function grow(t: Table, s: Segment, hash: u64): bool {
+  const chunks = s.bucketCount >> CHUNK_SHIFT, wanted = chunks + (chunks < CHUNKS_SPLIT ? 1 : t.chunksPerGrowth);
+  if (wanted > CHUNKS_MAX) return split(t, s, hash);
+  if (!takeChunks(t, s, wanted)) return false;
+  const count = listEntries(t, s);
+  useChunks(s, wanted, t.loadSpread);
+  for (let i: usize = 0; i < count; i++) place(s, load<u64>(MOVE_HASHES + (i << 3)), load<u32>(MOVE_ROWS + (i << 2)));
+  s.entries = count;
+  return true;
+}
+
+/** Most splits are even; but keys may come in the order of their hashes, from another table's listing, and then all stay on one side. */
+function split(t: Table, lower: Segment, hash: u64): bool {
+  const depth = lower.depth, count = listEntries(t, lower), upperCount = countUpper(count, depth);
+  const percent = LOAD_PERCENT_NEW - (count > ROOMY_ENTRIES_MAX ? 0 : t.loadSpread); // more would not fit the segment's list of chunks
+  const lowerChunks = chunksFor(count - upperCount, percent), upperChunks = chunksFor(upperCount, percent);
+  if (depth == DEPTH_MAX || !takeChunks(t, lower, lowerChunks + upperChunks)) return false;
+  const upper = createSegment(t, depth + 1);
+  if (changetype<usize>(upper) == 0) return false;
+  if (depth == t.depth && !doubleDirectory(t)) {
+    releaseFor(t, changetype<u32>(upper), offsetof<Segment>());
+    return false;
+  }
+  upper.chunkCount = lower.chunkCount - lowerChunks;
+  memory.copy(chunkCell(upper, 0), chunkCell(lower, lowerChunks), upper.chunkCount << 2);
+  lower.chunkCount = lowerChunks;
+  lower.depth = depth + 1;
+  t.segmentCount++;
+  useChunks(lower, lowerChunks, t.loadSpread);
+  useChunks(upper, upperChunks, t.loadSpread);
+  const span: u32 = 1 << (t.depth - depth), first = <u32>(hash >> (64 - <u64>t.depth)) & ~(span - 1);
+  for (let i = first + span / 2; i < first + span; i++) store<u32>(<usize>t.directory + (<usize>i << 2), changetype<u32>(upper));
+  for (let i: usize = 0; i < count; i++) {
+    const rowHash = load<u64>(MOVE_HASHES + (i << 3));
+    const s = changetype<Segment>(select(changetype<usize>(upper), changetype<usize>(lower), <i32>(rowHash >> (63 - <u64>depth)) & 1));
+    place(s, rowHash, load<u32>(MOVE_ROWS + (i << 2)));
+    s.entries++;
+  }
+  return true;
+}
+
+/** Chunks for a segment that begins with `entries` entries, `percent` of their slots at most. */
+@inline function chunksFor(entries: u32, percent: u32): u32 {
+  return min(entries / (CHUNK_SLOTS * percent / 100) + 1, CHUNKS_MAX);
+}
+
+/** How many of the listed entries belong to the upper half of a segment of this depth. */
+function countUpper(count: u32, depth: u32): u32 {
+  let upper: u32 = 0;
+  for (let i: usize = 0; i < count; i++) upper += <u32>(load<u64>(MOVE_HASHES + (i << 3)) >> (63 - <u64>depth)) & 1;
+  return upper;
+}
+
+/** Lists a segment's rows and their hashes. All rows first, then all hashes: each loop only starts loads that do not wait for each other. */
+function listEntries(t: Table, s: Segment): u32 {
+  const count = listSegment(s, MOVE_ROWS);
+  for (let i: usize = 0; i < count; i++) store<u64>(MOVE_HASHES + (i << 3), hashOf(t, load<u64>(load<u32>(MOVE_ROWS + (i << 2)))));
+  return count;
+}
+
+function doubleDirectory(t: Table): bool {
+  const count: u32 = 1 << t.depth, old: usize = t.directory, wide: usize = allocateFor(t, count << 3);
+  if (wide == 0) return false;
+  for (let i: usize = 0; i < count; i++) {
+    const segment = load<u32>(old + (i << 2));
+    store<u32>(wide + (i << 3), segment);
+    store<u32>(wide + (i << 3), segment, 4);
+  }
+  releaseFor(t, <u32>old, count << 2);
+  t.directory = <u32>wide;
+  t.depth++;
+  return true;
+}
+
+/** Brings a segment to `wanted` chunks; those it got before there was no room left stay with it. */
+export function takeChunks(t: Table, s: Segment, wanted: u32): bool {
+  if (wanted > CHUNK_CELLS) unreachable(); // a bug: the list would run into the next span
+  while (s.chunkCount < wanted) {
+    const chunk = allocateFor(t, CHUNK_BYTES);
+    if (chunk == 0) return false;
+    store<u32>(chunkCell(s, s.chunkCount), chunk);
+    s.chunkCount++;
+  }
+  return true;
+}
+
+/** A number below `spread` that stays with a segment: so that segments that were filled evenly do not all grow at once (G3). */
+@inline function unevenness(s: Segment, spread: u32): u32 {
+  return (((changetype<u32>(s) >> 6) * 0x9e3779b1) >> 16) * spread >> 16;
+}
+
+/** Empties a segment and gives it the buckets of its first `chunks` chunks. */
+export function useChunks(s: Segment, chunks: u32, loadSpread: u32): void {
+  for (let i: u32 = 0; i < chunks; i++) memory.fill(load<u32>(chunkCell(s, i)), 0, CHUNK_BYTES);
+  s.entries = 0;
+  s.bucketCount = chunks << CHUNK_SHIFT;
+  s.entriesMax = s.bucketCount * SLOTS * (LOAD_PERCENT - unevenness(s, loadSpread)) / 100;
+}
+
+export function createSegment(t: Table, depth: u32): Segment {
+  const address = allocateFor(t, offsetof<Segment>());
+  if (address != 0) memory.fill(address, 0, offsetof<Segment>());
+  const s = changetype<Segment>(<usize>address);
+  if (address != 0) s.depth = depth;
+  return s;
+}
