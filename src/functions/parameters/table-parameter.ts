@@ -4,28 +4,28 @@
 //   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
 //   T2. Sync pushes of one clock are put together in the order of the workers' ranks and summed by key in that order: the same bits in every run.
 //   T3. Applying a round cannot fail: rows were made, and the memory for the work was taken, when its updates came (gathered-rows.ts).
-//   T4. Raw rows of an older claim are refused: whoever computed them was replaced, and must not write over what its heirs have made since.
+//   T4. Raw rows are written under the newest claim only (row-claims.ts, K1).
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
-import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import { firstKeyFrom } from "../../keys/key-bound.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
 import { checkChange } from "./consistency-json.ts";
+import { type FreshRoom, type FreshRows, freshRoom, type RowsSync, readFresh } from "./fresh-rows.ts";
 import { GatheredRows, RoundMemories, type RowsRound } from "./gathered-rows.ts";
 import { checkScale, type Holder, type Kept, keepKeys, type ParameterHost, roomFor } from "./parameter-host.ts";
 import { noLink, ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
+import { RowClaims } from "./row-claims.ts";
 import type { TrainingState } from "./training-state.ts";
 
 const FLOAT_BYTES = 4;
-const KEY_BYTES = 8;
 const INDEX_BYTES = 4;
 
 /** Gradients for rows, each key once. */
@@ -52,32 +52,6 @@ export type RawRowsWrite = {
   readonly rows: Float32Array;
 };
 
-/** Which rows a cache asks about, in this order: those it has, those it wants to keep, those it only wants to read. Each key once. */
-export type RowsSync = {
-  readonly keys: BigUint64Array;
-  /** Of the rows that it has. */
-  readonly versions: Uint32Array;
-  /** How many rows it wants to keep. */
-  readonly keptCount: number;
-  /** How many updates what it has may be behind. */
-  readonly bound: number;
-  /** The generation of its versions; of another one than the table's they count for nothing. */
-  readonly generation: number;
-  readonly clock: number;
-};
-
-/** The rows that were too far behind, then all that the cache did not have. */
-export type FreshRows = {
-  readonly generation: number;
-  /** The learning rate at the asker's clock; 0 for optimizers without one. */
-  readonly rate: number;
-  /** Of the rows that were too far behind: their positions in the list of keys. */
-  readonly indexes: Uint32Array;
-  /** Of the rows that were too far behind, then of those to keep. */
-  readonly versions: Uint32Array;
-  readonly rows: Float32Array;
-};
-
 /** A row of a table, copied. */
 export type TableRow = { readonly key: bigint; readonly values: Float32Array };
 
@@ -87,9 +61,6 @@ type RowsUpdate = {
   readonly scheduleStep: number;
   readonly updateCounts?: number | undefined;
 };
-
-/** Where an answer to a cache is written. */
-type SyncRoom = { readonly indexesOut: number; readonly versionsOut: number; readonly rowsOut: number };
 
 export class TableParameter {
   readonly spec: TableSpec;
@@ -102,8 +73,8 @@ export class TableParameter {
   readonly #initializer: Initializer;
   readonly #memories: RoundMemories;
   readonly #link: ParameterLink | undefined;
+  readonly #claims: RowClaims;
   #step = 0;
-  #claim = 0;
   #isRestored = false;
 
   constructor(host: ParameterHost, id: number, spec: TableSpec) {
@@ -112,6 +83,7 @@ export class TableParameter {
     this.#host = host;
     this.#unit = host.nextUnit();
     this.pace = new ParameterPace(host.pacer, id, spec);
+    this.#claims = new RowClaims(spec.name);
     this.#memories = new RoundMemories(host.arena, spec.width);
     this.#link = ParameterLink.of(host, spec);
     const cleanups: (() => void)[] = [];
@@ -174,12 +146,12 @@ export class TableParameter {
 
   /** What a cache lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST, ARENA_FULL. */
   sync(sync: RowsSync, holder: Holder): FreshRows {
-    return this.#readFresh(sync, this.#syncRoom(sync, holder));
+    return this.#readFresh(sync, this.#freshRoom(sync, holder));
   }
 
   /** A push, then a sync, with nothing in between; when it throws, as either does, nothing was pushed. */
   pushSync(push: RowsPush, sync: RowsSync, holder: Holder): FreshRows {
-    const room = this.#syncRoom(sync, holder);
+    const room = this.#freshRoom(sync, holder);
     this.push(push);
     return this.#readFresh(sync, room);
   }
@@ -205,7 +177,7 @@ export class TableParameter {
     if (rows.length !== expected)
       throw new WeighbridgeError("VALUE_LENGTH", `${rows.length} floats of raw rows came for ${this.spec.name}; ${expected} were expected`);
     this.pace.take(life, clock);
-    this.#checkClaim(claim);
+    this.#claims.check(claim);
     const { rowCount } = this.store;
     this.store.restore({ keys: keys.byteOffset, keyCount: keys.length, payloads: rows.byteOffset });
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
@@ -213,7 +185,7 @@ export class TableParameter {
 
   /** From now on only who knows the number that is returned writes raw rows (T4). Throws UNSUPPORTED for a table that is "bsp" no more. */
   claim(): number {
-    if (this.spec.updates === "async" || this.pace.isOnly({ updates: "sync" })) return ++this.#claim;
+    if (this.spec.updates === "async" || this.pace.isOnly({ updates: "sync" })) return this.#claims.next();
     throw new WeighbridgeError(
       "UNSUPPORTED",
       `the consistency of ${this.spec.name} was changed: only rows of "bsp" tables are held by workers`,
@@ -222,7 +194,7 @@ export class TableParameter {
 
   /** Says how many steps were made of which raw rows are the result; the count never goes back. Throws FENCED (T4). */
   noteSteps(claim: number, step: number): void {
-    this.#checkClaim(claim);
+    this.#claims.check(claim);
     this.#step = Math.max(this.#step, step);
   }
 
@@ -289,7 +261,7 @@ export class TableParameter {
    */
   change(change: ConsistencyChange): number {
     checkChange(this.spec, change.mode);
-    if (this.#claim === 0 || change.mode.updates === "sync") return this.pace.change(change);
+    if (!this.#claims.isClaimed || change.mode.updates === "sync") return this.pace.change(change);
     const why = "workers hold rows of it, and apply the updates of a clock together";
     throw new WeighbridgeError("UNSUPPORTED", `${this.spec.name} stays "bsp": ${why}`);
   }
@@ -353,59 +325,14 @@ export class TableParameter {
     pacer.gather(stamp, first, byteCount);
   }
 
-  /** Checks what a cache asks for, and takes the memory that the answer needs at most. */
-  #syncRoom({ keys, versions, keptCount }: RowsSync, holder: Holder): SyncRoom {
-    this.#check(keys);
+  #freshRoom(sync: RowsSync, holder: Holder): FreshRoom {
+    this.#check(sync.keys);
     this.#checkCached();
-    const { length: keyCount } = keys;
-    if (versions.length + keptCount > keyCount) {
-      const asked = `${versions.length} known and ${keptCount} kept rows`;
-      throw new WeighbridgeError("BAD_REQUEST", `${asked} among ${keyCount} keys of ${this.spec.name}`);
-    }
-    const { arena } = this.#host;
-    const indexesOut = roomFor(arena, keyCount * (2 * INDEX_BYTES + this.spec.width * FLOAT_BYTES), holder);
-    const versionsOut = indexesOut + keyCount * INDEX_BYTES;
-    return { indexesOut, versionsOut, rowsOut: versionsOut + keyCount * INDEX_BYTES };
+    return freshRoom(this.#host.arena, this.spec, sync, holder);
   }
 
-  #readFresh(sync: RowsSync, room: SyncRoom): FreshRows {
-    const { keys, versions, keptCount, clock } = sync;
-    const { width } = this.spec;
-    const staleCount = this.#readStale(sync, room);
-    this.#readUnknown(sync, room.versionsOut + staleCount * INDEX_BYTES, room.rowsOut + staleCount * width * FLOAT_BYTES);
-    const { buffer } = this.#host.arena.memory;
-    return {
-      generation: this.store.generation,
-      rate: this.rateAt(clock),
-      indexes: new Uint32Array(buffer, room.indexesOut, staleCount),
-      versions: new Uint32Array(buffer, room.versionsOut, staleCount + keptCount),
-      rows: new Float32Array(buffer, room.rowsOut, (staleCount + keys.length - versions.length) * width),
-    };
-  }
-
-  /** The rows that a cache has and that are too far behind; all of them when its versions are of another generation. */
-  #readStale({ keys, versions, bound, generation }: RowsSync, room: SyncRoom): number {
-    const { length: keyCount } = versions;
-    if (generation !== this.store.generation) versions.fill(VERSION_NONE); // in the request's own memory
-    return this.store.sync({ keys: keys.byteOffset, keyCount, known: versions.byteOffset, bound, ...room });
-  }
-
-  /** The rows that a cache does not have, with versions for those it wants to keep. */
-  #readUnknown({ keys, versions, keptCount }: RowsSync, versionsOut: number, rowsOut: number): void {
-    const kept = keys.byteOffset + versions.length * KEY_BYTES;
-    this.store.pull({ keys: kept, keyCount: keptCount, out: rowsOut, versionsOut });
-    const out = rowsOut + keptCount * this.spec.width * FLOAT_BYTES;
-    this.store.pull({ keys: kept + keptCount * KEY_BYTES, keyCount: keys.length - versions.length - keptCount, out });
-  }
-
-  /** T4. A claim that this server does not know yet is one of its life before a restart. */
-  #checkClaim(claim: number): void {
-    if (claim >= this.#claim) {
-      this.#claim = claim;
-      return;
-    }
-    const text = `the rows of ${this.spec.name} were dealt out anew (claim ${this.#claim}); what was computed under claim ${claim} is void`;
-    throw new WeighbridgeError("FENCED", text);
+  #readFresh(sync: RowsSync, room: FreshRoom): FreshRows {
+    return { rate: this.rateAt(sync.clock), ...readFresh(this.#host.arena, this.store, sync, room) };
   }
 
   /** Throws UNSUPPORTED. */

@@ -9,7 +9,7 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync } from "../../functions/parameters/cache-functions.ts";
-import type { FreshRows } from "../../functions/parameters/table-parameter.ts";
+import type { FreshRows } from "../../functions/parameters/fresh-rows.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FunctionClient } from "../function-client.ts";
 import type { HeldParameter } from "../held-parameter.ts";

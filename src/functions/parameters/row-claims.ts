@@ -1,0 +1,36 @@
+// row-claims — who may write raw rows of a table: workers that hold rows themselves do so under a claim, and a newer claim makes the older ones void.
+// Not who holds which rows: the workers agree on that among themselves.
+//
+// Invariants:
+//   K1. Raw rows of an older claim are refused: whoever computed them was replaced, and must not write over what its heirs have made since.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+
+export class RowClaims {
+  readonly #table: string;
+  #newest = 0;
+
+  constructor(table: string) {
+    this.#table = table;
+  }
+
+  /** Whether workers ever held rows of the table. */
+  get isClaimed(): boolean {
+    return this.#newest > 0;
+  }
+
+  /** A new claim; all before it are void. */
+  next(): number {
+    return ++this.#newest;
+  }
+
+  /** K1. A claim that this server does not know yet is one of its life before a restart. Throws FENCED. */
+  check(claim: number): void {
+    if (claim >= this.#newest) {
+      this.#newest = claim;
+      return;
+    }
+    const text = `the rows of ${this.#table} were dealt out anew (claim ${this.#newest}); what was computed under claim ${claim} is void`;
+    throw new WeighbridgeError("FENCED", text);
+  }
+}
