@@ -3,24 +3,20 @@
 //
 // Invariants:
 //   S1. Two workers that describe one parameter differently: the second gets SPEC_MISMATCH with the differences, and nothing changes.
-//   S2. `clock` never waits. It travels behind everything this worker sent before it.
-//   S3. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
-//       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE, and may be repeated.
-//   S4. A handle never goes on unawares with a parameter that a restarted server has lost and somebody made anew (worker/held-parameter.ts): its calls
+//   S2. A handle never goes on unawares with a parameter that a restarted server has lost and somebody made anew (worker/held-parameter.ts): its calls
 //       fail with UNKNOWN_PARAMETER until it is made again through this session, or restored.
 
 import type { Clock } from "../base/clock.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
 import { type CheckpointFunction, checkpointFunction, parameterLoad, parameterSave } from "../functions/checkpoint/checkpoint-function.ts";
-import { clockAdvance, clockJoin, clockLeave } from "../functions/parameters/clock-functions.ts";
 import { parameterList } from "../functions/parameters/parameter-functions.ts";
 import { isPsFunction, type PsFunction } from "../functions/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import { hashText } from "../keys/hash-text.ts";
-import { type Placement, partOf } from "../keys/placement.ts";
+import type { Placement } from "../keys/placement.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
 import { decodeParameterSpec, type ParameterSpec, parameterNumber } from "../store/parameter-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
@@ -50,11 +46,13 @@ import {
   takeCheckpoint,
 } from "./checkpoint.ts";
 import { Embedding } from "./embedding.ts";
+import { type FunctionTarget, serverOf } from "./function-target.ts";
 import { checkOptions } from "./known-options.ts";
 import { ParameterControl } from "./parameter-control.ts";
 import { ParameterFiles } from "./parameter-files.ts";
 import { type EmbeddingOptions, embeddingSpec, type TensorOptions, tensorSpec } from "./parameter-options.ts";
 import { Tensor } from "./tensor.ts";
+import { LAST_PRIORITY, WorkerClock } from "./worker-clock.ts";
 
 /** The node under a session; ps-lite's words call it a post office. */
 export type ClusterNode = {
@@ -74,12 +72,6 @@ export type ClusterNode = {
   close(): Promise<void>;
 };
 
-/** Where a function of the user's own is called. */
-export type FunctionTarget = { readonly server: number } | { readonly key: bigint };
-
-/** CLOCK leaves after everything else. */
-const LAST_PRIORITY = -(2 ** 31);
-
 export class Session {
   readonly #node: ClusterNode;
   readonly #functions: FunctionClient;
@@ -90,10 +82,9 @@ export class Session {
   readonly #units: UnitClient;
   readonly #links: WorkerLinks;
   readonly #files = new ParameterFiles();
+  readonly #clock: WorkerClock;
   #collective: Collective | undefined;
   #openingCollective: Promise<Collective> | undefined;
-  #clock = 0;
-  #joining: Promise<void> | undefined;
   #isSaving = false;
   #closing: Promise<void> | undefined;
 
@@ -106,6 +97,7 @@ export class Session {
     this.#scan = new FiniteScan(this.#planner.arena);
     const { compression } = node;
     this.#links = new WorkerLinks({ functions: this.#functions, planner: this.#planner, placement: this.#placement, compression });
+    this.#clock = new WorkerClock({ functions: this.#functions, log: node.log, joiningAgain: () => this.#links.forgetKeyLists() });
   }
 
   /** Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers. */
@@ -114,8 +106,8 @@ export class Session {
     if (worker === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a session needs a worker node, but this is the ${node.role}`);
     if (node.numServers === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a session needs servers, and this cluster has none");
     const session = new Session(node, worker);
-    await session.#join(wait);
-    session.#functions.onFailure = (error) => session.#joinAgain(error);
+    await session.#clock.join(wait);
+    session.#functions.onFailure = (error) => session.#clock.joinAgain(error);
     return session;
   }
 
@@ -139,7 +131,7 @@ export class Session {
 
   /** How many clocks this worker has finished. */
   get clocks(): number {
-    return this.#clock;
+    return this.#clock.value;
   }
 
   /** The tensor of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
@@ -172,7 +164,7 @@ export class Session {
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>> {
     checkFunction(fn);
-    return await this.#functions.call(fn, this.#serverOf(target), request, options);
+    return await this.#functions.call(fn, serverOf(target, this.#placement), request, options);
   }
 
   /** Calls a function of every server; the answers in the order of their ranks. */
@@ -192,7 +184,7 @@ export class Session {
 
   /** The server that owns this key, as tables place it. */
   ownerOf(key: bigint): number {
-    return this.#serverOf({ key });
+    return serverOf({ key }, this.#placement);
   }
 
   /** Counts the payload bytes of every function from now on. */
@@ -205,13 +197,9 @@ export class Session {
     return this.#functions.takeLoads();
   }
 
-  /** Ends this worker's iteration and begins the next one, whose number is returned (S2). */
+  /** Ends this worker's iteration and begins the next one, whose number is returned (worker-clock.ts, W1). */
   clock(): number {
-    this.#clock++;
-    this.#functions.callAll(clockAdvance, { clock: this.#clock }, { priority: LAST_PRIORITY }).catch((thrown: unknown) => {
-      this.#node.log.warn("a server did not hear of the end of a clock", { clock: this.#clock, reason: reasonOf(thrown) });
-    });
-    return this.#clock;
+    return this.#clock.advance();
   }
 
   /**
@@ -220,12 +208,12 @@ export class Session {
    */
   async rejoin(wait: WaitOptions = {}): Promise<void> {
     checkWait(wait);
-    await this.wait(this.#joining ?? this.#startJoining(), "the clock set", wait);
+    await this.wait(this.#clock.rejoin(), "the clock set", wait);
   }
 
   /** Leaves the clock set until `rejoin`: under BSP and SSP nobody waits for this worker, which must not read or push meanwhile. */
   async leaveClocks(wait: WaitOptions = {}): Promise<void> {
-    await this.#functions.callAll(clockLeave, {}, { ...wait, priority: LAST_PRIORITY });
+    await this.#clock.leave(wait);
   }
 
   /**
@@ -235,11 +223,11 @@ export class Session {
    */
   async checkpoint(options: CheckpointOptions = {}, wait: WaitOptions = {}): Promise<TakenCheckpoint> {
     checkCheckpointOptions(options);
-    const { clock = this.#clock } = options;
-    if (!(Number.isSafeInteger(clock) && clock >= this.#clock)) {
+    const { clock = this.clocks } = options;
+    if (!(Number.isSafeInteger(clock) && clock >= this.clocks)) {
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
-        `a checkpoint at clock ${showValue(clock)}: this worker has finished ${this.#clock} already`,
+        `a checkpoint at clock ${showValue(clock)}: this worker has finished ${this.clocks} already`,
       );
     }
     if (this.#isSaving || this.#files.isSaving) throw isSavingAlready();
@@ -278,7 +266,7 @@ export class Session {
     const { step } = options;
     checkStep("step", step);
     const restored = await restoreCheckpoint(this.#checkpointServers(wait), step);
-    this.#clock = Math.max(this.#clock, restored.clock);
+    this.#clock.raise(restored.clock);
     return restored;
   }
 
@@ -352,22 +340,15 @@ export class Session {
       await this.#units.close(options);
       await this.#collective?.close();
       await Promise.all([...this.#caches].map((cache) => cache.close(options)));
-      await this.#links.flush(this.#clock, options);
+      await this.#links.flush(this.clocks, options);
     } finally {
       await this.#leave(options);
     }
   }
 
-  /** A worker that comes late stands where the slowest does; servers may differ in that, and the highest holds for all. */
-  async #join(wait: WaitOptions): Promise<void> {
-    const clocks = (await this.#functions.callAll(clockJoin, {}, wait)).map(({ clock }) => clock);
-    this.#clock = Math.max(this.#clock, ...clocks);
-    if (clocks.some((clock) => clock < this.#clock)) await this.#functions.callAll(clockAdvance, { clock: this.#clock }, wait);
-  }
-
   async #leave(options: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
     try {
-      await this.#functions.callAll(clockLeave, {}, { ...options, priority: LAST_PRIORITY });
+      await this.#clock.leave(options);
     } finally {
       await this.#node.finalize(options);
     }
@@ -381,45 +362,14 @@ export class Session {
     };
   }
 
-  /** S3 */
-  #joinAgain({ code }: WeighbridgeError): void {
-    if ((code !== "NOT_JOINED" && code !== "STALE_UPDATE") || this.#joining !== undefined) return;
-    this.#startJoining().catch((thrown: unknown) =>
-      this.#node.log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }),
-    );
-  }
-
-  async #startJoining(): Promise<void> {
-    this.#links.forgetKeyLists();
-    const joining = this.#join({}).finally(() => {
-      this.#joining = undefined;
-    });
-    this.#joining = joining;
-    await joining;
-  }
-
   async #create(spec: ParameterSpec, wait: WaitOptions): Promise<ParameterControl> {
     const checked = decodeParameterSpec(JSON.stringify(spec));
     this.#links.check(checked);
     const parameter = parameterNumber(checked.name);
-    const clock = (): number => this.#clock;
+    const clock = (): number => this.clocks;
     const control = new ParameterControl({ functions: this.#functions, parameter, spec: checked, scan: this.#scan, clock });
     await control.create(wait);
     return control;
-  }
-
-  #serverOf(target: FunctionTarget): number {
-    if (typeof target === "object" && target !== null && "server" in target) {
-      const { server } = target;
-      if (Number.isInteger(server) && server >= 0 && server < this.serverCount) return server;
-      throw new WeighbridgeError("NO_ROUTE", `there are servers 0 to ${this.serverCount - 1}, and no server ${showValue(server)}`);
-    }
-    const key: unknown = target?.key;
-    if (typeof key !== "bigint" || BigInt.asUintN(64, key) !== key) {
-      const what = "{ server: its number } or { key: a bigint from 0 to 2^64 - 1 }";
-      throw new WeighbridgeError("BAD_ARGUMENT", `a function is called at ${what}, not ${showValue(target)}`);
-    }
-    return this.#placement.ownerOf(partOf(Number(key & 0xffff_ffffn), Number((key >> 32n) & 0xffff_ffffn)));
   }
 }
 

@@ -3,9 +3,10 @@
 export type { CachedEmbedding } from "../api/cached-embedding.ts";
 export type { Consistency } from "../api/consistency.ts";
 export type { Embedding } from "../api/embedding.ts";
+export type { FunctionTarget } from "../api/function-target.ts";
 export type { ParameterSettings } from "../api/parameter-control.ts";
 export type { EmbeddingOptions, TensorOptions } from "../api/parameter-options.ts";
-export type { FunctionTarget, Session } from "../api/session.ts";
+export type { Session } from "../api/session.ts";
 export type { CallOptions, ReadOptions, Tensor } from "../api/tensor.ts";
 export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";

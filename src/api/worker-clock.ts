@@ -1,0 +1,89 @@
+// worker-clock — how many iterations a worker has finished, and its place in the clock set of every server. Not who waits for whom: the servers decide that
+// (spec/consistency.md).
+//
+// Invariants:
+//   W1. `advance` never waits. What it tells the servers travels behind everything that this worker sent before.
+//   W2. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
+//       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE, and may be repeated.
+//   W3. The clock never goes back.
+
+import type { WaitOptions } from "../base/deferred.ts";
+import { reasonOf, type WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { clockAdvance, clockJoin, clockLeave } from "../functions/parameters/clock-functions.ts";
+import type { FunctionClient } from "../worker/function-client.ts";
+
+/** Of what leaves after everything else. */
+export const LAST_PRIORITY: number = -(2 ** 31);
+
+export type WorkerClockOptions = {
+  readonly functions: FunctionClient;
+  readonly log: Log;
+  /** Called before the clock set is joined again: servers that do not know this worker know nothing else of it either. */
+  readonly joiningAgain: () => void;
+};
+
+export class WorkerClock {
+  readonly #functions: FunctionClient;
+  readonly #log: Log;
+  readonly #joiningAgain: () => void;
+  #value = 0;
+  #joining: Promise<void> | undefined;
+
+  constructor({ functions, log, joiningAgain }: WorkerClockOptions) {
+    this.#functions = functions;
+    this.#log = log;
+    this.#joiningAgain = joiningAgain;
+  }
+
+  /** How many clocks this worker has finished. */
+  get value(): number {
+    return this.#value;
+  }
+
+  /** Ends this worker's iteration and begins the next one, whose number is returned (W1). */
+  advance(): number {
+    this.#value++;
+    this.#functions.callAll(clockAdvance, { clock: this.#value }, { priority: LAST_PRIORITY }).catch((thrown: unknown) => {
+      this.#log.warn("a server did not hear of the end of a clock", { clock: this.#value, reason: reasonOf(thrown) });
+    });
+    return this.#value;
+  }
+
+  /** To where a checkpoint left off, unless this worker is beyond it (W3). */
+  raise(clock: number): void {
+    this.#value = Math.max(this.#value, clock);
+  }
+
+  /** A worker that comes late stands where the slowest does; servers may differ in that, and the highest holds for all. */
+  async join(wait: WaitOptions): Promise<void> {
+    const clocks = (await this.#functions.callAll(clockJoin, {}, wait)).map(({ clock }) => clock);
+    this.#value = Math.max(this.#value, ...clocks);
+    if (clocks.some((clock) => clock < this.#value)) await this.#functions.callAll(clockAdvance, { clock: this.#value }, wait);
+  }
+
+  /** Joins anew; whoever asks while that is under way waits for the same. */
+  async rejoin(): Promise<void> {
+    await (this.#joining ?? this.#startJoining());
+  }
+
+  /** To be told of every call that failed (W2). */
+  joinAgain({ code }: WeighbridgeError): void {
+    if ((code !== "NOT_JOINED" && code !== "STALE_UPDATE") || this.#joining !== undefined) return;
+    this.#startJoining().catch((thrown: unknown) => this.#log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }));
+  }
+
+  /** Nobody waits for this worker any more. */
+  async leave(wait: WaitOptions): Promise<void> {
+    await this.#functions.callAll(clockLeave, {}, { ...wait, priority: LAST_PRIORITY });
+  }
+
+  async #startJoining(): Promise<void> {
+    this.#joiningAgain();
+    const joining = this.join({}).finally(() => {
+      this.#joining = undefined;
+    });
+    this.#joining = joining;
+    await joining;
+  }
+}
