@@ -18,7 +18,7 @@ import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/error
 import { type CheckpointManifest, encodeManifest, MANIFEST_FILE } from "../../store/snapshot/checkpoint-manifest.ts";
 import { attempt, type FileLayer, readSmallFile, realFiles, withFile, writeSmallFile } from "./file-layer.ts";
 
-export const LATEST_FILE = "latest";
+const LATEST_FILE = "latest";
 const LATEST_BYTES_MAX = 100;
 const STEP_DIGITS = 6;
 const STEP_NAME = /^step-(\d{6,16})$/;

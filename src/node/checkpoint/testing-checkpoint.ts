@@ -10,7 +10,7 @@ import { CheckpointDirectory, type CommittedCheckpoint } from "./checkpoint-dire
 import { type FileLayer, realFiles } from "./file-layer.ts";
 import { ShardWriter, type ShardWriterOptions } from "./shard-writer.ts";
 
-export const BLOCK_ROWS = 3;
+const BLOCK_ROWS = 3;
 export const PART_COUNT = 16;
 const ROWS_PER_PART = 2;
 

@@ -1,0 +1,215 @@
+// Goal: a checkpoint that cannot be taken or restored is a typed error that says why; nothing is left of it, and what was saved before is still good.
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import type { Session } from "../../api/session.ts";
+import { isWeighbridgeError } from "../../base/errors.ts";
+import { checkpointFunction } from "../../functions/checkpoint/checkpoint-function.ts";
+import { EmbeddedCluster } from "../connect.ts";
+import { ServerFiles } from "./server-files.ts";
+import { temporaryFolder } from "./testing-checkpoint.ts";
+import { FaultyFiles, systemError } from "./testing-files.ts";
+import { type Model, modelOf, SIZE, start, trainAll } from "./testing-model.ts";
+import { verifyCheckpoint } from "./verify-checkpoint.ts";
+
+test("missing, torn and foreign checkpoints are errors that name the file, and the one before is still good", async () => {
+  using folder = temporaryFolder();
+  {
+    const { cluster, models } = await start(2, folder.path);
+    await using _ = cluster;
+    await trainAll(cluster.sessions, models, 1);
+    await cluster.session.checkpoint();
+    await trainAll(cluster.sessions, models, 1);
+    await cluster.session.checkpoint();
+  }
+  const file = join(folder.path, "step-000002", "server-001-000.safetensors");
+  const bytes = readFileSync(file);
+  const last = bytes.length - 1;
+  bytes[last] = bytes.readUInt8(last) ^ 1;
+  writeFileSync(file, bytes);
+  await using cluster = await EmbeddedCluster.start({ servers: 2, checkpointDir: folder.path });
+  await assert.rejects(
+    cluster.session.restore(),
+    (error) =>
+      isWeighbridgeError(error, "CHECKPOINT_TORN") &&
+      /server-001-000\.safetensors was changed.*; the checkpoint before it is .*step-000001/.test(error.message),
+  );
+  await assert.rejects(
+    cluster.session.restore({ step: 7 }),
+    (error) => isWeighbridgeError(error, "CHECKPOINT_MISSING") && /there are the steps 1, 2/.test(error.message),
+  );
+  writeFileSync(file, bytes.subarray(0, 1000));
+  await assert.rejects(
+    cluster.session.restore(),
+    (error) => isWeighbridgeError(error, "CHECKPOINT_TORN") && /step-000001/.test(error.message),
+  );
+  assert.equal((await cluster.session.restore({ step: 1 })).clock, 1);
+  await assert.rejects(EmbeddedCluster.start({ restore: join(folder.path, "step-000002") }), (error) =>
+    isWeighbridgeError(error, "CHECKPOINT_TORN"),
+  );
+});
+
+test("a restored parameter that is described differently is refused with the difference", async () => {
+  using folder = temporaryFolder();
+  {
+    const { cluster } = await start(1, folder.path);
+    await using _ = cluster;
+    await cluster.session.checkpoint();
+  }
+  await using cluster = await EmbeddedCluster.start({ restore: folder.path, workers: 2 });
+  await assert.rejects(
+    cluster.session.tensor("dense", { shape: [SIZE + 1] }),
+    (error) => isWeighbridgeError(error, "SPEC_MISMATCH") && /shape/.test(error.message),
+  );
+});
+
+test("servers without a place for checkpoints say so, a second one at the same time waits its turn, and an early clock is refused", async () => {
+  await using bare = await EmbeddedCluster.start();
+  await assert.rejects(
+    bare.session.checkpoint(),
+    (error) => isWeighbridgeError(error, "UNSUPPORTED") && /^server 0: this server .*--checkpoint-dir/.test(error.message),
+  );
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ workers: 2, checkpointDir: folder.path });
+  const [one, two] = cluster.sessions as [Session, Session];
+  const first = one.checkpoint({ clock: 1 });
+  await assert.rejects(two.checkpoint(), (error) => isWeighbridgeError(error, "QUEUE_FULL") && /worker 0 .* is taking/.test(error.message));
+  one.clock();
+  two.clock();
+  assert.equal((await first).clock, 1);
+  await assert.rejects(one.checkpoint({ clock: 0 }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
+  await assert.rejects(one.checkpoint({ step: 1 }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /already/.test(error.message));
+  assert.equal((await two.checkpoint()).step, 2);
+});
+
+test("a disk that fills up fails the checkpoint, leaves nothing of it, and the next one succeeds", async () => {
+  using folder = temporaryFolder();
+  let room = Infinity;
+  const { layer } = new FaultyFiles(({ verb }) => {
+    if (verb !== "write") return undefined;
+    if (room <= 0) throw systemError("ENOSPC");
+    room--;
+    return undefined;
+  });
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2, checkpointFiles: new ServerFiles(folder.path, layer) });
+  const models: Model[] = [];
+  for (const session of cluster.sessions) models.push(await modelOf(session));
+  await trainAll(cluster.sessions, models, 2);
+  await cluster.session.checkpoint();
+  for (const left of [0, 1, 4, 9]) {
+    room = left;
+    await assert.rejects(
+      cluster.session.checkpoint(),
+      (error) => isWeighbridgeError(error, "CHECKPOINT_IO") && error.retryable && /step-\d+\.pending.*disk is full/.test(error.message),
+      `room for ${left} writes`,
+    );
+    assert.deepEqual(readdirSync(folder.path).sort(), ["latest", "step-000002"]);
+  }
+  room = Infinity;
+  await trainAll(cluster.sessions, models, 1);
+  const { path } = await cluster.session.checkpoint();
+  assert.deepEqual((await verifyCheckpoint(path)).problems, []);
+});
+
+test("when pushes need the memory that a checkpoint holds, the checkpoint is given up and no push fails", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ arenaBytesMax: 48 << 20, checkpointDir: folder.path });
+  const { session } = cluster;
+  const size = 3_000_000; // with its slots 24 of 48 MB: there is no room for both twice
+  const dense = await session.tensor("dense", { shape: [size], optimizer: { type: "momentum", learningRate: 1, momentum: 0 } });
+  const ones = new Float32Array(size).fill(1);
+  await dense.push(ones);
+  let pushes: Promise<void>[] = [];
+  const taking = session.checkpoint({
+    onCut: () => {
+      pushes = [dense.push(ones), dense.push(ones)];
+    },
+  });
+  const outcome = await taking.then(
+    () => "saved",
+    (error: unknown) => (isWeighbridgeError(error, "ARENA_FULL") ? "given up" : String(error)),
+  );
+  await Promise.all(pushes);
+  assert.equal((await dense.pull())[size - 1], -3);
+  assert.ok(outcome === "saved" || outcome === "given up", outcome);
+  assert.match((await session.checkpoint()).path, /step-\d+$/);
+});
+
+test("a worker cannot name a path: only what was begun is written or committed", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ checkpointDir: folder.path });
+  const ask = (op: string, body: object) => cluster.session.call(checkpointFunction, { server: 0 }, { op, body: JSON.stringify(body) });
+  await ask("cut", { id: "x", clock: 0 });
+  for (const pending of ["../elsewhere", "/tmp/x", "step-000001", "step-000001.pending-zz", ""]) {
+    await assert.rejects(ask("commit", { pending, manifest: {} }), (error) => isWeighbridgeError(error, "BAD_REQUEST"), pending);
+  }
+  await assert.rejects(ask("write", { id: "x", pending: "../elsewhere", step: 1, job: "j", parameters: [] }), (error) =>
+    isWeighbridgeError(error, "BAD_REQUEST"),
+  );
+  await assert.rejects(ask("explode", {}), (error) => isWeighbridgeError(error, "BAD_REQUEST"));
+  await assert.rejects(ask("cut", { id: "y", clock: -1 }), (error) => isWeighbridgeError(error, "BAD_REQUEST"));
+  assert.deepEqual(readdirSync(folder.path), []);
+  assert.equal((await cluster.session.checkpoint()).step, 0);
+});
+
+test("what one worker is saving no other writes, commits or gives up", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ workers: 2, checkpointDir: folder.path });
+  const [owner, other] = cluster.sessions as [Session, Session];
+  await owner.tensor("w", { shape: [4] });
+  const ask = (session: Session, op: string, body: object) =>
+    session.call(checkpointFunction, { server: 0 }, { op, body: JSON.stringify(body) });
+  await ask(owner, "cut", { id: "x", clock: 0 });
+  const { pending, step } = JSON.parse((await ask(owner, "begin", { stepMin: 0 })).body) as { pending: string; step: number };
+  const write = { id: "x", pending, step, job: "j", parameters: ["w"] };
+  const notYours = { code: "BAD_REQUEST", message: /of yours/ };
+  await assert.rejects(ask(other, "write", write), notYours);
+  await assert.rejects(ask(other, "commit", { pending, manifest: {} }), notYours);
+  await ask(other, "abandon", { id: "x", pending });
+  assert.deepEqual(readdirSync(folder.path), [pending]);
+  await ask(owner, "write", write);
+  await ask(owner, "abandon", { id: "x", pending });
+  assert.deepEqual(readdirSync(folder.path), []);
+});
+
+test("a session that closes over its own checkpoint gets a whole one or a typed error, never hangs, and nobody takes the rest for a checkpoint", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 4, checkpointDir: folder.path });
+  const staying = cluster.sessions[3] as Session;
+  const complete = (): string[] => readdirSync(folder.path).filter((name) => /^step-\d+$/.test(name));
+  const w = await staying.tensor("w", { shape: [SIZE] });
+  await w.push(new Float32Array(SIZE).fill(1));
+  for (const [rank, moment] of ["at once", "at the cut", "while it waits for another worker"].entries()) {
+    const closing = cluster.sessions[rank] as Session;
+    const before = complete();
+    const cut = Promise.withResolvers<void>();
+    const outcome = closing.checkpoint({ clock: moment.startsWith("while") ? 1 : 0, onCut: cut.resolve }).then(
+      ({ path }) => basename(path),
+      (error: unknown) => error,
+    );
+    if (moment === "at the cut") await cut.promise;
+    await closing.close({ barrier: false });
+    const ended = await outcome;
+    if (typeof ended !== "string") {
+      assert.ok(isWeighbridgeError(ended) && ["CLOSED", "NODE_DEAD"].includes(ended.code), `${moment}: ${String(ended)}`);
+    }
+    assert.deepEqual(complete(), typeof ended === "string" ? [...before, ended] : before, moment);
+    const { path } = await untilTaken(staying);
+    assert.deepEqual((await verifyCheckpoint(path)).problems, [], moment);
+  }
+});
+
+/** What the one before left is given up as soon as the servers know that it is gone. */
+async function untilTaken(session: Session): Promise<{ readonly path: string }> {
+  for (;;) {
+    try {
+      return await session.checkpoint();
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown, "QUEUE_FULL")) throw thrown;
+      await setImmediate();
+    }
+  }
+}
