@@ -30,51 +30,54 @@ function runSeed(seed: number, options: Omit<JobOptions, "scriptSeed" | "delaySe
   }
 }
 
+type WorkerCounts = { readonly min: number; readonly max: number };
+
+/** A cluster of chance. */
+function anyCluster(random: Random, workers: WorkerCounts): Omit<JobOptions, "scriptSeed" | "delaySeed"> {
+  return {
+    serverCount: 1 + random.below(4),
+    workerCount: workers.min + random.below(workers.max - workers.min + 1),
+    clockTarget: 200,
+    parameters: MIXED,
+    delayMsMax: 1 + random.below(60),
+  };
+}
+
+/** One script run twice, with other delays and other servers: what was reduced and read has to be the same. Returns both. */
+function runTwice(seed: number, parameters: JobOptions["parameters"]): readonly [first: JobOutcome, second: JobOutcome] {
+  const workerCount = 2 + new Random(seed).below(7);
+  const options = { scriptSeed: seed, workerCount, clockTarget: 40, parameters, readsAll: true };
+  const first = runJob({ ...options, delaySeed: seed, serverCount: 1, delayMsMax: 5 });
+  const second = runJob({ ...options, delaySeed: seed + 77, serverCount: 3, delayMsMax: 80 });
+  operationCount += first.record.operationCount + second.record.operationCount;
+  assert.deepEqual(second.transcript.rounds, first.transcript.rounds, `seed ${seed}: every value after every round`);
+  assert.deepEqual(second.transcript.reads, first.transcript.reads, `seed ${seed}: everything that was read at sync clocks`);
+  assert.equal(first.transcript.rounds.size, parameters.length);
+  return [first, second];
+}
+
 test("steady jobs of every size keep every bound", () => {
   for (let seed = 1; seed <= 100; seed++) {
     const random = new Random(seed);
-    runSeed(seed, {
-      serverCount: 1 + random.below(4),
-      workerCount: 1 + random.below(12),
-      clockTarget: 200,
-      parameters: MIXED,
-      delayMsMax: 1 + random.below(60),
-      parkedReadsMax: random.chance(0.3) ? 1 : 1e6,
-    });
+    runSeed(seed, { ...anyCluster(random, { min: 1, max: 12 }), parkedReadsMax: random.chance(0.3) ? 1 : 1e6 });
   }
 });
 
 test("crashes, restarts, false alarms, late joins, early leaves and moving bounds break no promise", () => {
   for (let seed = 1001; seed <= 1240; seed++) {
     const random = new Random(seed);
-    runSeed(seed, {
-      serverCount: 1 + random.below(4),
-      workerCount: 2 + random.below(10),
-      clockTarget: 200,
-      parameters: MIXED,
-      delayMsMax: 1 + random.below(60),
-      faults: { crashes: random.below(12), suspicions: random.below(8), joins: random.below(5), boundChanges: random.below(60) },
-    });
+    const cluster = anyCluster(random, { min: 2, max: 11 });
+    const faults = { crashes: random.below(12), suspicions: random.below(8), joins: random.below(5), boundChanges: random.below(60) };
+    runSeed(seed, { ...cluster, faults });
   }
 });
 
 test("consistencies that change at any moment, with crashes, restarts and moving bounds, break no promise", () => {
   for (let seed = 3001; seed <= 3120; seed++) {
     const random = new Random(seed);
-    runSeed(seed, {
-      serverCount: 1 + random.below(4),
-      workerCount: 2 + random.below(10),
-      clockTarget: 200,
-      parameters: MIXED,
-      delayMsMax: 1 + random.below(60),
-      faults: {
-        crashes: random.below(12),
-        suspicions: random.below(8),
-        joins: random.below(5),
-        boundChanges: random.below(10),
-        modeChanges: 1 + random.below(80),
-      },
-    });
+    const cluster = anyCluster(random, { min: 2, max: 11 });
+    const faults = { crashes: random.below(12), suspicions: random.below(8), joins: random.below(5), boundChanges: random.below(10) };
+    runSeed(seed, { ...cluster, faults: { ...faults, modeChanges: 1 + random.below(80) } });
   }
 });
 
@@ -85,35 +88,21 @@ test("what is BSP for a while reads and computes the same bits in those clocks, 
     { from: 25, isSync: false, staleness: Infinity },
     { from: 31, isSync: true, staleness: 0 },
   ];
+  const parameters = Array.from({ length: 4 }, (_, i) => {
+    const later = eras.map(({ from, ...era }) => ({ ...era, from: from + i }));
+    return { staleness: 0, isSync: true, later };
+  });
   for (let seed = 4001; seed <= 4012; seed++) {
-    const random = new Random(seed);
-    const parameters = Array.from({ length: 4 }, (_, i) => {
-      const later = eras.map(({ from, ...era }) => ({ ...era, from: from + i }));
-      return { staleness: 0, isSync: true, later };
-    });
-    const options = { scriptSeed: seed, workerCount: 2 + random.below(7), clockTarget: 40, parameters, readsAll: true };
-    const first = runJob({ ...options, delaySeed: seed, serverCount: 1, delayMsMax: 5 });
-    const second = runJob({ ...options, delaySeed: seed + 77, serverCount: 3, delayMsMax: 80 });
-    operationCount += first.record.operationCount + second.record.operationCount;
-    assert.deepEqual(second.transcript.rounds, first.transcript.rounds, `seed ${seed}: every value after every round`);
-    assert.deepEqual(second.transcript.reads, first.transcript.reads, `seed ${seed}: everything that was read at those clocks`);
+    const [first] = runTwice(seed, parameters);
     for (const rounds of first.transcript.rounds.values()) assert.ok(rounds.length <= 41 - 12, "rounds at sync clocks only");
-    assert.equal(first.transcript.rounds.size, parameters.length);
   }
 });
 
 test("a BSP job reads and computes the same bits whatever the delays and however many servers", () => {
+  const parameters = Array.from({ length: 4 }, () => ({ staleness: 0, isSync: true }));
   for (let seed = 2001; seed <= 2024; seed++) {
-    const random = new Random(seed);
-    const parameters = Array.from({ length: 4 }, () => ({ staleness: 0, isSync: true }));
-    const options = { scriptSeed: seed, workerCount: 2 + random.below(7), clockTarget: 40, parameters, readsAll: true };
-    const first = runJob({ ...options, delaySeed: seed, serverCount: 1, delayMsMax: 5 });
-    const second = runJob({ ...options, delaySeed: seed + 77, serverCount: 3, delayMsMax: 80 });
-    operationCount += first.record.operationCount + second.record.operationCount;
+    const [first, second] = runTwice(seed, parameters);
     assert.ok(first.record.counts.parked !== second.record.counts.parked, `seed ${seed}: the two runs went differently`);
-    assert.deepEqual(second.transcript.rounds, first.transcript.rounds, `seed ${seed}: every value after every round`);
-    assert.deepEqual(second.transcript.reads, first.transcript.reads, `seed ${seed}: everything that was read`);
-    assert.equal(first.transcript.rounds.size, parameters.length);
   }
 });
 
