@@ -358,7 +358,7 @@ test("a call on a server that dies fails with its name, and reaches the one that
   await cluster.run(kv.wait(kv.push(key, Float32Array.of(1))));
 });
 
-test("a node that was replaced fails every call with that reason from then on (P5)", async () => {
+test("a node that was replaced fails every call with that reason from then on (P2)", async () => {
   const cluster = new SimCluster({ seed: 9, serverCount: 1, workerCount: 2 });
   await cluster.start();
   new KVServer(cluster.server(0), 0);

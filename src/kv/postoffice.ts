@@ -4,8 +4,8 @@
 //   start: listen, register, wait for the others ──► run ──► finalize: wait for the others, leave, close
 //
 // Invariants:
-//   P4. Once started, every wait ends: with what it waited for, or with an error that names who is missing.
-//   P5. After a failure of the whole job every later call fails with the job's reason.
+//   P1. Once started, every wait ends: with what it waited for, or with an error that names who is missing.
+//   P2. After a failure of the whole job every later call fails with the job's reason.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -15,6 +15,7 @@ import { AppDirectory } from "../functions/app-directory.ts";
 import { Arena } from "../kernel/arena.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
+import { goneError } from "../peer/gone-error.ts";
 import { Membership } from "../peer/membership.ts";
 import type { PeerMetrics } from "../peer/metrics.ts";
 import { tellMissingOut } from "../peer/missing-out.ts";
@@ -26,7 +27,7 @@ import type { Address } from "../transport/transport.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { GROUP_MAX, Group, idOf, inGroup, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import type { RosterView } from "../wire/roster.ts";
+import { deadNodes, groupMembers, type RosterView } from "../wire/roster.ts";
 import { Worker } from "../worker/worker.ts";
 import { WorkerMesh } from "../worker/worker-mesh.ts";
 import type { Customer } from "./customer.ts";
@@ -161,18 +162,12 @@ export class Postoffice {
   /** The nodes of a group (1 to 7) that have not left: workers, servers, then the scheduler; a node id gives itself. */
   nodeIds(groupOrNode: number): readonly number[] {
     if (groupOrNode > GROUP_MAX) return [groupOrNode];
-    const { nodes } = this.roster;
-    const idsOf = (role: Role): number[] =>
-      nodes
-        .filter((entry) => entry.role === role && entry.state !== "left" && inGroup(role, groupOrNode))
-        .map((entry) => entry.node)
-        .sort((a, b) => a - b);
-    return [...idsOf("worker"), ...idsOf("server"), ...(inGroup("scheduler", groupOrNode) ? [SCHEDULER_ID] : [])];
+    return groupMembers(this.roster, groupOrNode);
   }
 
   /** The nodes that the scheduler has declared dead and nobody has replaced. */
   deadNodes(): readonly number[] {
-    return this.roster.nodes.filter(({ state }) => state === "dead").map(({ node }) => node);
+    return deadNodes(this.roster);
   }
 
   workerRankToId(rank: number): number {
@@ -375,7 +370,7 @@ export class Postoffice {
     }
   }
 
-  /** P5 */
+  /** P2 */
   #fail(error: WeighbridgeError): void {
     if (this.#failure !== undefined) return;
     if (this.#finalizing !== undefined) {
@@ -401,8 +396,4 @@ export class Postoffice {
 function checkCount(what: string, count: number): void {
   if (Number.isSafeInteger(count) && count >= 0) return;
   throw new WeighbridgeError("BAD_ARGUMENT", `${what} must be a whole number from 0 up, but is ${count}`);
-}
-
-function goneError(node: number, state: "dead" | "left"): WeighbridgeError {
-  return new WeighbridgeError("NODE_DEAD", `${nameOf(node)} ${state === "dead" ? "is dead" : "has left"}`, { retryable: state === "dead" });
 }

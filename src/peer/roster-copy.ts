@@ -3,8 +3,7 @@
 // Invariants:
 //   C1. The version only rises, whatever the order in which rosters arrive.
 
-import { inGroup, type Role, SCHEDULER_ID } from "../wire/node-id.ts";
-import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import { deadNodes, groupMembers, type RosterEntry, type RosterView } from "../wire/roster.ts";
 
 export type RosterListener = (roster: RosterView) => void;
 
@@ -33,17 +32,11 @@ export class RosterCopy {
     return this.#view.nodes.find((entry) => entry.node === node);
   }
 
-  /** The nodes of a group that have not left, dead ones included, in ps-lite's order: workers by rank, servers by rank, the scheduler. */
   members(group: number): number[] {
-    const idsOf = (wanted: Role): number[] =>
-      this.#view.nodes
-        .filter(({ role, state }) => role === wanted && state !== "left" && inGroup(role, group))
-        .map(({ node }) => node)
-        .sort((a, b) => a - b);
-    return [...idsOf("worker"), ...idsOf("server"), ...(inGroup("scheduler", group) ? [SCHEDULER_ID] : [])];
+    return groupMembers(this.#view, group);
   }
 
   deadNodes(): number[] {
-    return this.#view.nodes.filter(({ state }) => state === "dead").map(({ node }) => node);
+    return deadNodes(this.#view);
   }
 }

@@ -21,7 +21,7 @@ import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { GatherReply, GatherRequest } from "../wire/gather.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import type { RosterView } from "../wire/roster.ts";
+import { deadNodes, type RosterView } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierDesk } from "./barrier-desk.ts";
 import { CheckpointErrands } from "./checkpoint-errands.ts";
@@ -136,10 +136,7 @@ export class Scheduler {
 
   /** Nodes that are dead now, by id. */
   deadNodes(): number[] {
-    return this.#roster
-      .view()
-      .nodes.filter(({ state }) => state === "dead")
-      .map(({ node }) => node);
+    return deadNodes(this.roster);
   }
 
   status(): StatusReply {

@@ -1,7 +1,7 @@
 // roster — who is there, as the scheduler tells it. Every change has a higher version; a node ignores what is older than what it has.
 
 import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
-import { type Role, roleShape } from "./node-id.ts";
+import { inGroup, type Role, roleShape, SCHEDULER_ID } from "./node-id.ts";
 
 /** How long names may be that everybody keeps. With room to spare, and short enough for a roster of a thousand nodes to fit a frame. */
 export const addressShape: Check<string> = shortText(512);
@@ -42,3 +42,18 @@ export const rosterShape: Check<RosterView> = object({
   nodes: list(rosterEntryShape),
   endedGeneration: optional(count),
 });
+
+/** The nodes of a group that have not left, dead ones included, in ps-lite's order: workers by rank, servers by rank, the scheduler. */
+export function groupMembers({ nodes }: RosterView, group: number): number[] {
+  const idsOf = (wanted: Role): number[] =>
+    nodes
+      .filter(({ role, state }) => role === wanted && state !== "left" && inGroup(role, group))
+      .map(({ node }) => node)
+      .sort((a, b) => a - b);
+  return [...idsOf("worker"), ...idsOf("server"), ...(inGroup("scheduler", group) ? [SCHEDULER_ID] : [])];
+}
+
+/** The nodes that were declared dead and that nobody has replaced. */
+export function deadNodes({ nodes }: RosterView): number[] {
+  return nodes.filter(({ state }) => state === "dead").map(({ node }) => node);
+}

@@ -12,6 +12,7 @@ import { evenRanges, type Range } from "../keys/key-range.ts";
 import type { Cuts } from "../keys/slicer.ts";
 import type { Call } from "../peer/call.ts";
 import type { Channel } from "../peer/channel.ts";
+import { goneError } from "../peer/gone-error.ts";
 import type { Membership } from "../peer/membership.ts";
 import type { Peer } from "../peer/peer.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
@@ -135,9 +136,7 @@ export class Worker {
         this.#gone[rank] = undefined;
         this.#servers[rank] = this.#peer.dial(node, address, incarnation);
       } else if (this.#gone[rank] === undefined) {
-        const error = new WeighbridgeError("NODE_DEAD", `${nameOf(node)} ${state === "dead" ? "is dead" : "has left"}`, {
-          retryable: state === "dead",
-        });
+        const error = goneError(node, state);
         this.#gone[rank] = error;
         this.#servers[rank]?.failCalls(error);
       }
