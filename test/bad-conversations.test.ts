@@ -3,12 +3,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { joinBytes } from "../src/base/join-bytes.ts";
 import type { Server } from "../src/server/server.ts";
 import { Kind } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";
 import { encodeJson } from "../src/wire/json-body.ts";
 import { KvFlag } from "../src/wire/kv-message.ts";
-import { frameBytes, type HeaderFields, joinBytes, kvPayload } from "./hostile/raw-frame.ts";
+import { frameBytes, type HeaderFields, kvPayload } from "./hostile/raw-frame.ts";
 import { TargetCluster } from "./hostile/target-cluster.ts";
 
 const KEYS = [5n, 6n, 7n];

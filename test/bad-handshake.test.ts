@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { joinBytes } from "../src/base/join-bytes.ts";
 import type { Postoffice } from "../src/kv/postoffice.ts";
 import type { PeerMetrics } from "../src/peer/metrics.ts";
 import type { Address } from "../src/transport/transport.ts";
@@ -10,7 +11,7 @@ import { HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, RUN_MORE_MAX } from "../src/wire
 import { FunctionId } from "../src/wire/function-id.ts";
 import { idOf, SCHEDULER_ID } from "../src/wire/node-id.ts";
 import { failureOf, type RawClient } from "./hostile/raw-client.ts";
-import { frameBytes, joinBytes, jsonFrameBytes } from "./hostile/raw-frame.ts";
+import { frameBytes, jsonFrameBytes } from "./hostile/raw-frame.ts";
 import { simulatedWorld, TargetCluster } from "./hostile/target-cluster.ts";
 
 type Case = {

@@ -8,6 +8,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { joinBytes } from "../src/base/join-bytes.ts";
 import { Random } from "../src/base/random.ts";
 import type { KVWorker } from "../src/kv/kv-worker.ts";
 import type { PeerMetrics } from "../src/peer/metrics.ts";
@@ -15,7 +16,6 @@ import type { Address } from "../src/transport/transport.ts";
 import { Kind } from "../src/wire/frame.ts";
 import { FrameFuzzer, headerText, legalityOf, numbersTaken } from "./hostile/frame-fuzzer.ts";
 import { failureOf, type RawClient } from "./hostile/raw-client.ts";
-import { joinBytes } from "./hostile/raw-frame.ts";
 import { simulatedWorld, socketWorld, TargetCluster, type World } from "./hostile/target-cluster.ts";
 
 const SEED = Number(process.env.WEIGHBRIDGE_FUZZ_SEED ?? 1);

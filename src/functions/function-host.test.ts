@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../base/errors.ts";
+import { joinBytes } from "../base/join-bytes.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import { Arena } from "../kernel/arena.ts";
@@ -67,12 +68,7 @@ function framesOf<Q extends Fields, R extends Fields>(
   number = 1,
 ): Frame[] {
   const { chunks, byteCount } = fn.request.encode(request);
-  const whole = new Uint8Array(byteCount);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
+  const whole = joinBytes(chunks);
   const frames: Frame[] = [];
   for (let from = 0; from === 0 || from < byteCount; from += cutBytes) {
     const to = Math.min(byteCount, from + cutBytes);

@@ -9,6 +9,7 @@
 //       request cannot be put together a second time.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { joinBytes } from "../base/join-bytes.ts";
 import type { WorkerLife } from "../consistency/worker-lives.ts";
 import { Answer, keptLabel, labelOf, type RequestLabel } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
@@ -164,7 +165,7 @@ export class FunctionHost implements FunctionHandler {
       throw new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown }); // H2
     }
     if (isKept) {
-      const payload = joined(encoded); // H3
+      const payload = joinBytes(encoded.chunks); // H3
       context.releaseAll();
       channel.answerRemembered(
         label.request,
@@ -173,7 +174,7 @@ export class FunctionHost implements FunctionHandler {
       return;
     }
     const [only] = encoded.chunks;
-    const payload = encoded.chunks.length === 1 && only !== undefined ? only : joined(encoded);
+    const payload = encoded.chunks.length === 1 && only !== undefined ? only : joinBytes(encoded.chunks);
     if (payload.length <= INLINE_BYTES_MAX) {
       channel.answerCopy(label, payload, 0, payload.length);
       context.releaseAll();
@@ -256,16 +257,6 @@ function cutAnswer(label: RequestLabel, payload: Uint8Array, heldOf: () => Held 
     answers.push(new Answer(label, { payload: part, totalBytes, offsetBytes, ...(held === undefined ? {} : { held }) }));
   }
   return answers;
-}
-
-function joined({ chunks, byteCount }: EncodedFields): Uint8Array {
-  const whole = new Uint8Array(byteCount);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
 }
 
 /** In ordinary memory: what lies in the arena is shared, and not everything can work on that. */

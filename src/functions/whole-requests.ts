@@ -8,6 +8,7 @@
 //   Q5. What is served makes sense: keys ascend, and there are as many values as widths or lens say.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { joinBytes } from "../base/join-bytes.ts";
 import { firstDescent } from "../keys/ascending.ts";
 import { Answer, labelOf, type RequestLabel } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
@@ -254,13 +255,7 @@ function checkWhole(keys: BigUint64Array, values: Values, lens: Int32Array | und
 function joined(parts: readonly Uint8Array[], align: number): Uint8Array {
   const [first] = parts;
   if (first !== undefined && parts.length === 1 && first.byteOffset % align === 0) return first;
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
+  return joinBytes(parts);
 }
 
 function ownPayload(header: FrameHeader, bytes: Uint8Array, at: number): Uint8Array {

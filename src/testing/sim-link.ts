@@ -10,6 +10,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
+import { joinBytes } from "../base/join-bytes.ts";
 import type { Random } from "../base/random.ts";
 import { RingQueue } from "../base/ring-queue.ts";
 import type { Link, LinkReader } from "../transport/transport.ts";
@@ -328,11 +329,5 @@ function copyFrom(write: Write, bytesMax: number): Uint8Array {
     write.index++;
     write.offset = 0;
   }
-  const bytes = new Uint8Array(length);
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
+  return joinBytes(parts);
 }

@@ -1,5 +1,6 @@
 // stub-link — a Link to nowhere for unit tests: it keeps what is written, flushes when it is told to or at once, and shows it as frames.
 
+import { joinBytes } from "../base/join-bytes.ts";
 import type { Link } from "../transport/transport.ts";
 import { decodeHeader, FrameHeader, HEADER_BYTES, paddedBytes } from "../wire/frame.ts";
 
@@ -30,9 +31,9 @@ export class StubLink implements Link {
 
   /** Copies at once: a chunk that changes before its flush is not found out here (the simulated network does that). */
   write(chunks: readonly Uint8Array[], flushed: () => void): void {
-    const bytes = concat(chunks);
+    const bytes = joinBytes(chunks);
     this.#byteCount += bytes.length;
-    this.#cut(concat([this.#rest, bytes]));
+    this.#cut(joinBytes([this.#rest, bytes]));
     if (this.flushesAtOnce) flushed();
     else this.#unflushed.push({ bytes, flushed });
   }
@@ -79,14 +80,4 @@ export class StubLink implements Link {
     }
     this.#rest = bytes.slice(at);
   }
-}
-
-function concat(parts: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../base/errors.ts";
+import { joinBytes } from "../base/join-bytes.ts";
 import { type EncodedFields, type Fields, FunctionSchema } from "./function-schema.ts";
 
 const ALL = {
@@ -41,13 +42,8 @@ const everything = fc.record({
 });
 
 function joined({ chunks, byteCount }: EncodedFields): Uint8Array {
-  const whole = new Uint8Array(byteCount);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  assert.equal(at, byteCount);
+  const whole = joinBytes(chunks);
+  assert.equal(whole.length, byteCount);
   return whole;
 }
 

@@ -2,6 +2,7 @@
 // golden server gives to those bytes. scripts/make-vectors.ts writes them to spec/vectors/, vectors.test.ts holds the code to what lies there.
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
+import { joinBytes } from "../../src/base/join-bytes.ts";
 import type { PsFunction } from "../../src/functions/ps-function.ts";
 import { sendSimple } from "../../src/functions/simple.ts";
 import { Connection } from "../../src/peer/connection.ts";
@@ -22,7 +23,7 @@ import { functionCalls } from "../../src/worker/function-call.ts";
 import type { KvCall } from "../../src/worker/kv-call.ts";
 import { cutPart } from "../../src/worker/kv-cut.ts";
 import { FloatWindow, type KvArrays, type KvFunctionId, KvRequest } from "../../src/worker/kv-request.ts";
-import { frameBytes, type HeaderFields, joinBytes, kvPayload } from "../hostile/raw-frame.ts";
+import { frameBytes, type HeaderFields, kvPayload } from "../hostile/raw-frame.ts";
 import { goldenFunction, goldenServer, KEYS, PLACE, ROSTER_VIEW, rowFunction, VALUES } from "./golden-server.ts";
 import { RecordedExchange, RecordingLink } from "./recorded-exchange.ts";
 

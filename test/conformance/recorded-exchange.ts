@@ -1,5 +1,6 @@
 // recorded-exchange — two real channels joined end to end, whose every frame is kept as the bytes it is. What golden vectors are made from.
 
+import { joinBytes } from "../../src/base/join-bytes.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Channel } from "../../src/peer/channel.ts";
 import { Peer } from "../../src/peer/peer.ts";
@@ -9,7 +10,6 @@ import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport
 import type { Link } from "../../src/transport/transport.ts";
 import { HEADER_BYTES, paddedBytes } from "../../src/wire/frame.ts";
 import { FrameReader, READ_BUFFER_BYTES } from "../../src/wire/frame-reader.ts";
-import { joinBytes } from "../hostile/raw-frame.ts";
 
 /** Keeps whole frames, and hands the bytes on when it is told to. */
 export class RecordingLink implements Link {

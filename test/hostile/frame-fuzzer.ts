@@ -1,12 +1,13 @@
 // frame-fuzzer — frames that a broken or hostile peer might send, from a seed: legal ones of every function, and what is left of them after
 // bits flipped, fields took extreme values, and bytes went missing or came in addition.
 
+import { joinBytes } from "../../src/base/join-bytes.ts";
 import type { Random } from "../../src/base/random.ts";
 import { FrameHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, RUN_MORE_MAX, RUN_PAYLOAD_BYTES_MAX } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import { encodeJson } from "../../src/wire/json-body.ts";
 import { dtypeBits, KvFlag } from "../../src/wire/kv-message.ts";
-import { frameBytes, type HeaderFields, joinBytes, kvPayload } from "./raw-frame.ts";
+import { frameBytes, type HeaderFields, kvPayload } from "./raw-frame.ts";
 import { registration } from "./target-cluster.ts";
 
 const U32_EXTREMES = [0, 1, 2, 7, 8, 9, 255, 4095, 4096, 65_535, 131_071, 131_072, 2 ** 20, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1];

@@ -1,5 +1,6 @@
 // raw-frame — frames as plain data, legal or not: what hostile tests send and what they got back.
 
+import { joinBytes } from "../../src/base/join-bytes.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, type Kind, paddedBytes } from "../../src/wire/frame.ts";
 import { encodeJson } from "../../src/wire/json-body.ts";
 
@@ -29,14 +30,4 @@ export function jsonFrameBytes(kind: Kind, fields: HeaderFields, body: unknown):
 export function kvPayload(keys: readonly bigint[], values: ArrayLike<number> = [], lens: ArrayLike<number> = []): Uint8Array {
   const parts = [BigUint64Array.from(keys), Float32Array.from(values), Int32Array.from(lens)];
   return joinBytes(parts.map(({ buffer }) => new Uint8Array(buffer)));
-}
-
-export function joinBytes(parts: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }
