@@ -10,7 +10,8 @@ import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { SimNetwork } from "../../src/testing/sim-network.ts";
 import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";
-import { type TransportKind, testTransport } from "./transport-suite.ts";
+import type { TransportKind } from "./transport-bench.ts";
+import { testTransport } from "./transport-suite.ts";
 
 const drive = async (body: Promise<void>): Promise<void> => await body;
 
