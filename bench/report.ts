@@ -46,7 +46,7 @@ function gbPerSec(benchCase: BenchCase, { reqPerSec }: Figure): number {
 }
 
 /** Latency: raw p50 over ours. Rate and bandwidth: ours over raw, which for the same bytes per request is one ratio. */
-export function rawShareOf({ yardstick }: BenchCase, ours: Figure, raw: Figure): number {
+function rawShareOf({ yardstick }: BenchCase, ours: Figure, raw: Figure): number {
   return yardstick === "latency" ? raw.p50Us / ours.p50Us : ours.reqPerSec / raw.reqPerSec;
 }
 

@@ -104,6 +104,27 @@ test("nothing is left to do, and nothing is any", () => {
   }
 });
 
+test("what is exported is used in another file", () => {
+  const paths = globSync("{src,test,bench,examples,scripts}/**/*.{ts,mjs}", { cwd: root });
+  const words = new Map(paths.map((path) => [path.replaceAll("\\", "/"), new Set(read(path).match(/\w+/g))]));
+  for (const path of sources) {
+    for (const [, name = ""] of read(path).matchAll(/^export (?:async )?(?:function\*?|const|class) (\w+)/gm)) {
+      const isUsed = [...words].some(([other, known]) => other !== path && known.has(name));
+      assert.ok(isUsed, `${path} exports ${name}, which no other file names`);
+    }
+  }
+});
+
+test("files that comments name are there", () => {
+  const names = new Set(globSync("{src,kernels,test,bench,examples,scripts}/**/*.ts", { cwd: root }).map((path) => basename(path)));
+  for (const path of sources.filter((candidate) => !isTest(candidate))) {
+    const comments = (read(path).match(/^\s*(\/\/|\/\*\*|\*).*$/gm) ?? []).join("\n");
+    for (const [, name = ""] of comments.matchAll(/(?<![\w.*-])([a-z0-9]+(?:-[a-z0-9]+)*\.ts)\b/g)) {
+      assert.ok(names.has(name), `${path} speaks of ${name}, which is not there`);
+    }
+  }
+});
+
 test("decisions take their clock and chance from outside", () => {
   const rooms = new Set([
     "base",

@@ -31,7 +31,7 @@ export type GroupOptions = {
   readonly link?: Partial<LinkEncoding>;
 };
 
-export const GROUP_OPTIONS: readonly string[] = ["optimizer", "consistency", "prefix", "endsClock", "link"];
+const GROUP_OPTIONS: readonly string[] = ["optimizer", "consistency", "prefix", "endsClock", "link"];
 
 /** A weight as a framework has it. */
 export type Weight = { readonly name: string; readonly shape: readonly number[]; readonly values: Float32Array };

@@ -14,7 +14,7 @@ import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { instantiateSimdModule, type SimdExports } from "./simd-instance.ts";
 
-export const ARENA_BYTES_DEFAULT: number = 2 ** 32;
+const ARENA_BYTES_DEFAULT: number = 2 ** 32;
 
 const PAGE_BYTES = 65_536;
 /** The module's own first page, one guard page at the end and some room: less makes no sense. */

@@ -9,7 +9,7 @@ import { assert } from "../base/assert.ts";
 import type { Arena } from "./arena.ts";
 
 /** More keys would need a scratch of 8 GiB. */
-export const DUPLICATE_KEYS_MAX: number = 2 ** 29;
+const DUPLICATE_KEYS_MAX: number = 2 ** 29;
 
 const SLOT_BYTES = 4;
 const SLOT_BITS_MIN = 4;

@@ -14,7 +14,7 @@ const OCTAVES = 32;
 const PIECES_PER_OCTAVE = 32;
 /** z, and the factors of t, t² and t³. */
 const COEFFICIENTS = 4;
-export const QUANTILE_FLOATS: number = OCTAVES * PIECES_PER_OCTAVE * COEFFICIENTS;
+const QUANTILE_FLOATS: number = OCTAVES * PIECES_PER_OCTAVE * COEFFICIENTS;
 
 const TAIL_UNIT = 2 ** 33;
 const DENSITY_AT_0 = 1 / Math.sqrt(2 * Math.PI);

@@ -10,7 +10,7 @@ import { mixHigh } from "./mix.ts";
 import { Placement, type PlacementOptions } from "./placement.ts";
 
 /** With 256 places a server's share is within about 6 % of even (one standard deviation, 1/√256). */
-export const VIRTUAL_NODES_DEFAULT = 256;
+const VIRTUAL_NODES_DEFAULT = 256;
 const VIRTUAL_NODES_MAX = 65_536;
 
 /** What keeps the points of servers and of parts apart: the high half of what is mixed. */
@@ -36,7 +36,7 @@ export function ringPlacement(options: RingPlacementOptions): Placement {
 }
 
 function ringOf(ranks: readonly number[], virtualNodes: number): Ring {
-  const places = ranks.flatMap((rank, server) => Array.from({ length: virtualNodes }, (_, i) => ({ point: mixHigh(i, rank), server })));
+  const places = ranks.flatMap((rank, server) => Array.from({ length: virtualNodes }, (_, i) => ({ point: mixHigh(i, rank), server }))); // R1
   places.sort((a, b) => a.point - b.point || a.server - b.server); // servers are in the order of their ranks: ties fall the same way everywhere
   return { points: Uint32Array.from(places, ({ point }) => point), servers: Uint16Array.from(places, ({ server }) => server) };
 }

@@ -11,7 +11,7 @@ import {
 import type { Model, OpenOptions } from "../training/model.ts";
 import { attempt, type FileLayer, realFiles, writeFully } from "./checkpoint/file-layer.ts";
 
-export function modelFiles(directory: string, layer: FileLayer = realFiles): ModelFiles {
+function modelFiles(directory: string, layer: FileLayer = realFiles): ModelFiles {
   const at = (name: string): string => join(resolve(directory), name);
   return {
     async write(name, bytes) {

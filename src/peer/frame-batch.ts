@@ -75,7 +75,7 @@ export type Held = {
 };
 
 /** A batch on its way: its chunks are the link's until `flushed`. */
-export class TakenBatch {
+class TakenBatch {
   readonly chunks: Uint8Array[] = [];
   byteCount = 0;
   readonly #pool: PagePool;

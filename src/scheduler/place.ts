@@ -4,7 +4,7 @@ import { idOf, nameOf, type Role } from "../wire/node-id.ts";
 import type { NodeState, RosterEntry } from "../wire/roster.ts";
 
 /** How long a closed link may stay closed before its node is dead, when heartbeats do not decide that. */
-export const LINK_GRACE_MS = 5000;
+const LINK_GRACE_MS = 5000;
 
 export type Place = {
   readonly node: number;

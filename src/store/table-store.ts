@@ -31,7 +31,7 @@ const CHUNK_ROWS_MAX = 8 * PROBED_TOGETHER;
 const WORD_MAX = 0xffff_ffff;
 
 /** The widest row: 512 KiB of values. */
-export const TABLE_WIDTH_MAX = 131_072;
+const TABLE_WIDTH_MAX = 131_072;
 
 /** What a table asks of its optimizer; an Updater is one. `rows` lists the addresses (u32) of the rows' first values. */
 export interface RowUpdater {

@@ -18,7 +18,7 @@ export async function alignClocks(session: Session, name: MeetingName, wait: Wai
 }
 
 /** Of a meeting that was held. */
-export async function takeHighest(session: Session, meeting: Meeting): Promise<void> {
+async function takeHighest(session: Session, meeting: Meeting): Promise<void> {
   const highest = await meeting.highestClock();
   while (session.clocks < highest) session.clock();
 }

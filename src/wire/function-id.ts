@@ -27,6 +27,3 @@ export const FunctionId = {
   COLLECTIVE: 64,
 } as const;
 export type FunctionId = (typeof FunctionId)[keyof typeof FunctionId];
-
-/** The functions that carry values are indexed by number; more than this many cannot be registered. */
-export const FUNCTION_ID_MAX = 0xffff;

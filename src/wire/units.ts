@@ -11,8 +11,8 @@ import { type Check, count, flag, list, object, oneOf, optional, shortText } fro
 
 /** Longer lists do not travel; there are as many runs as there are gaps. Two of them fit a message. */
 export const UNIT_RUNS_MAX = 8192;
-export const UNITS_MAX: number = 2 ** 40;
-export const UNIT_PARTS_MAX = 65_536;
+const UNITS_MAX: number = 2 ** 40;
+const UNIT_PARTS_MAX = 65_536;
 /** What one worker may hold at a time. */
 export const UNITS_HELD_MAX = 1024;
 const SHOWN_LENGTH_MAX = 80;

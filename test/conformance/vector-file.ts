@@ -69,7 +69,7 @@ export function describeVector({ frames, ...rest }: Omit<VectorFile, "frames"> &
   return { ...rest, frames: frames.map((bytes) => describeFrame(bytes, rest.lensCount ?? 0)) };
 }
 
-export function describeFrame(bytes: Uint8Array, lensCount: number): VectorFrame {
+function describeFrame(bytes: Uint8Array, lensCount: number): VectorFrame {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const u16 = (at: number): number => view.getUint16(at, true);
   const u32 = (at: number): number => view.getUint32(at, true);

@@ -222,7 +222,7 @@ export function registration(fields: Partial<Record<keyof RegisterRequest, unkno
 }
 
 /** Keys of the honest worker; nobody else's, but for a chance of 2^-32. */
-export function isHonestKey(key: bigint): boolean {
+function isHonestKey(key: bigint): boolean {
   return key >> 32n === 0xa5a5_a5a5n;
 }
 

@@ -26,7 +26,7 @@ export function contribution(length: number, { rank, salt }: { readonly rank: nu
 }
 
 /** The sum of all, in the order that is promised: of ranks when it is short, otherwise from member s on in segment s. */
-export function expectedSum(length: number, ranks: readonly number[], salt: number): Float32Array {
+function expectedSum(length: number, ranks: readonly number[], salt: number): Float32Array {
   const all = ranks.map((rank) => contribution(length, { rank, salt }));
   const count = ranks.length;
   const isDirect = 4 * length <= DIRECT_BYTES_MAX;
@@ -42,18 +42,18 @@ export function expectedSum(length: number, ranks: readonly number[], salt: numb
   return sum;
 }
 
-export function assertSameBits(actual: Float32Array, expected: Float32Array, what: string): void {
+function assertSameBits(actual: Float32Array, expected: Float32Array, what: string): void {
   const [a, b] = [new Uint32Array(actual.buffer), new Uint32Array(expected.buffer)];
   assert.equal(a.length, b.length, what);
   const i = a.findIndex((bits, at) => bits !== b[at]);
   assert.equal(i, -1, `${what}: float ${i} is ${actual[i]}, not ${expected[i]}`);
 }
 
-export function collectiveCluster(options: Partial<SimClusterOptions> & { readonly workerCount: number }): SimCluster {
+function collectiveCluster(options: Partial<SimClusterOptions> & { readonly workerCount: number }): SimCluster {
   return new SimCluster({ seed: 1, serverCount: 0, settle: () => setImmediate(), ...options });
 }
 
-export async function openAll(cluster: SimCluster, workerCount: number): Promise<Collective[]> {
+async function openAll(cluster: SimCluster, workerCount: number): Promise<Collective[]> {
   const offices = Array.from({ length: workerCount }, (_, rank) => cluster.worker(rank));
   return await cluster.run(Promise.all(offices.map(openAt)));
 }

@@ -23,7 +23,7 @@ export function checkpointText(path: string, manifest: CheckpointManifest): stri
 }
 
 /** Bytes that a checkpoint's shard files have together. */
-export function shardBytes({ servers }: CheckpointManifest): number {
+function shardBytes({ servers }: CheckpointManifest): number {
   return servers.flatMap(({ files }) => files).reduce((sum, { bytes }) => sum + bytes, 0);
 }
 

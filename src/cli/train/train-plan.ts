@@ -240,7 +240,7 @@ export function resumeCommand(plan: TrainPlan): string {
 }
 
 /** The flags that make a plan what it is, where they are not its task's defaults. */
-export function flagsOf(plan: TrainPlan): string[] {
+function flagsOf(plan: TrainPlan): string[] {
   const { task, servers, workers, batchSize, sampleCount, learningRate, seed, checkpointDir, checkpointEvery, cacheRows, data } = plan;
   const defaults = TASKS[task];
   const unless = (standard: unknown, flag: string, value: string | number | undefined): string[] =>

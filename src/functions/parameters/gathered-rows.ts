@@ -64,7 +64,7 @@ export class RoundMemories {
   }
 }
 
-export class RoundMemory {
+class RoundMemory {
   readonly clock: number;
   readonly #arena: Arena;
   readonly #width: number;

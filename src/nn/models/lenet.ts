@@ -9,10 +9,10 @@ import { maxPool } from "../layers/max-pool.ts";
 import { Sequential } from "../sequential.ts";
 import type { Workspace } from "../workspace.ts";
 
-export const LENET_INPUT: readonly [number, number, number] = [1, 28, 28];
+const LENET_INPUT: readonly [number, number, number] = [1, 28, 28];
 export const LENET_CLASSES = 10;
 
-export function lenetLayers(): readonly LayerPlan[] {
+function lenetLayers(): readonly LayerPlan[] {
   return [
     convolution({ name: "conv1", channels: 6, size: 5, padding: 2 }),
     maxPool({ size: 2 }),

@@ -45,7 +45,7 @@ const SWITCH: ReadonlyMap<string, boolean> = new Map([
   ["true", true],
 ]);
 
-export function switchOf(text: string | undefined): boolean | undefined {
+function switchOf(text: string | undefined): boolean | undefined {
   return SWITCH.get(text?.toLowerCase() ?? "");
 }
 

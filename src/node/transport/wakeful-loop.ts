@@ -23,7 +23,7 @@ export const SOON_MS = 0.4;
 export const REST_MS = 500;
 /** How often we see whether others want the core, and how much of it we have to get for them not to. */
 export const CHECK_MS = 64;
-export const CORE_SHARE_MIN = 0.6;
+const CORE_SHARE_MIN = 0.6;
 
 export type WakefulLoopOptions = {
   readonly clock: Clock;

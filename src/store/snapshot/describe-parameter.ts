@@ -13,9 +13,9 @@ import { type ColumnRecord, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } f
 /** Updates that a block of a tensor has had. */
 export const STEP_COLUMN = "step";
 /** Updates that a row of a table has had, as its optimizer counts them. */
-export const ROW_STEPS_COLUMN = "rowSteps";
+const ROW_STEPS_COLUMN = "rowSteps";
 /** Updates that a row of a table has had, as caches count them. */
-export const VERSION_COLUMN = "version";
+const VERSION_COLUMN = "version";
 
 /** With the worker's rank behind it. */
 const BACKUP = "backup";

@@ -26,7 +26,7 @@ export const described: Check<Described> = (value, path) => {
 };
 
 /** Throws BAD_REQUEST, naming the place, if `value` would not come back from JSON as it is. */
-export function requireJson(value: unknown, path: string, depth = 0): void {
+function requireJson(value: unknown, path: string, depth = 0): void {
   if (depth > DEPTH_MAX) throw new WeighbridgeError("BAD_REQUEST", `${path} is nested deeper than ${DEPTH_MAX} levels`);
   if (Array.isArray(value)) {
     value.forEach((item, index) => {

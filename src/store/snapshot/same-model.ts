@@ -6,7 +6,7 @@ import { isBackup } from "./describe-parameter.ts";
 import type { ParameterRecord } from "./parameter-record.ts";
 
 /** A sentence for each way in which the saved parameters are not the wanted ones. */
-export function modelDifferences(saved: readonly ParameterRecord[], wanted: readonly ParameterRecord[]): string[] {
+function modelDifferences(saved: readonly ParameterRecord[], wanted: readonly ParameterRecord[]): string[] {
   const found = new Map(saved.map((parameter) => [parameter.name, parameter]));
   const asked = new Set(wanted.map(({ name }) => name));
   return [

@@ -24,7 +24,7 @@ export const CompressionMethod = { STORED: 0, ZSTD: 1, PACKED: 2, PACKED_ZSTD: 3
 export const COMPRESSED_HEADER_BYTES = 8;
 
 /** Shorter payloads are not worth the call: it costs some ten microseconds. */
-export const COMPRESSIBLE_BYTES_MIN = 4096;
+const COMPRESSIBLE_BYTES_MIN = 4096;
 
 const SAMPLE_COUNT = 2048;
 const SAMPLE_RUN = 32;

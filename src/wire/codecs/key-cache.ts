@@ -25,7 +25,7 @@ import { type KeyListName, nameOfKeys } from "./key-codec.ts";
 import { type CodecContext, malformed } from "./value-codec.ts";
 
 /** Shorter lists are not worth a name. */
-export const NAMED_KEYS_MIN = 16;
+const NAMED_KEYS_MIN = 16;
 
 const MISSES_MAX = 2;
 
