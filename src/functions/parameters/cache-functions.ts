@@ -30,20 +30,7 @@ const syncFields = {
   /** Of the rows it has. */
   versions: "u32[]",
 } as const;
-const pushSyncFields = {
-  parameter: "u32",
-  clock: "u32",
-  scale: "f32",
-  opens: "bool",
-  pushKeys: "u64[]",
-  gradients: "f32[]",
-  updates: "u32[]",
-  generation: "u32",
-  bound: "u32",
-  keptCount: "u32",
-  keys: "u64[]",
-  versions: "u32[]",
-} as const;
+const pushSyncFields: typeof pushFields & typeof syncFields = { ...pushFields, ...syncFields };
 const appliedRate = { rate: "f64" } as const;
 const freshRows = { generation: "u32", rate: "f64", indexes: "u32[]", versions: "u32[]", rows: "f32[]" } as const;
 
@@ -55,7 +42,7 @@ export const cachePush: PsFunction<typeof pushFields, typeof appliedRate> = psFu
   handler: ({ parameters, life }, { parameter, clock, scale, opens, pushKeys, gradients, updates }) => {
     const table = parameters.table(parameter);
     table.push({ life, clock, scale, opens, keys: pushKeys, gradients, updates });
-    return { rate: table.rateAt(clock) };
+    return { rate: table.rateAt(clock) }; // C2
   },
   again: ({ parameters }, { parameter, clock }) => ({ rate: parameters.table(parameter).rateAt(clock) }),
 });
