@@ -33,6 +33,7 @@ export class Segment {
   chunk8: u32;
 }
 
+/** Never 0 (S1). */
 @inline export function tagOf(hash: u64): u32 {
   const tag = <u32>hash & 255;
   return tag + u32(tag == 0);

@@ -197,13 +197,13 @@ export class Session {
     return this.#functions.takeLoads();
   }
 
-  /** Ends this worker's iteration and begins the next one, whose number is returned (worker-clock.ts, W1). */
+  /** Ends this worker's iteration and begins the next one, whose number is returned (worker-clock.ts, J1). */
   clock(): number {
     return this.#clock.advance();
   }
 
   /**
-   * Joins the clock set anew: of what this worker pushed to parameters with sync updates, the clock that it had not ended is dropped (W5), so that its work can be
+   * Joins the clock set anew: of what this worker pushed to parameters with sync updates, the clock that it had not ended is dropped (W5 of spec/consistency.md), so that its work can be
    * done again after a failure. Never moves this worker's clock back.
    */
   async rejoin(wait: WaitOptions = {}): Promise<void> {

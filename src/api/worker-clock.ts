@@ -2,10 +2,10 @@
 // (spec/consistency.md).
 //
 // Invariants:
-//   W1. `advance` never waits. What it tells the servers travels behind everything that this worker sent before.
-//   W2. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
+//   J1. `advance` never waits. What it tells the servers travels behind everything that this worker sent before.
+//   J2. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
 //       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE, and may be repeated.
-//   W3. The clock never goes back.
+//   J3. The clock never goes back.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, type WeighbridgeError } from "../base/errors.ts";
@@ -41,7 +41,7 @@ export class WorkerClock {
     return this.#value;
   }
 
-  /** Ends this worker's iteration and begins the next one, whose number is returned (W1). */
+  /** Ends this worker's iteration and begins the next one, whose number is returned (J1). */
   advance(): number {
     this.#value++;
     this.#functions.callAll(clockAdvance, { clock: this.#value }, { priority: LAST_PRIORITY }).catch((thrown: unknown) => {
@@ -50,7 +50,7 @@ export class WorkerClock {
     return this.#value;
   }
 
-  /** To where a checkpoint left off, unless this worker is beyond it (W3). */
+  /** To where a checkpoint left off, unless this worker is beyond it (J3). */
   raise(clock: number): void {
     this.#value = Math.max(this.#value, clock);
   }
@@ -67,7 +67,7 @@ export class WorkerClock {
     await (this.#joining ?? this.#startJoining());
   }
 
-  /** To be told of every call that failed (W2). */
+  /** To be told of every call that failed (J2). */
   joinAgain({ code }: WeighbridgeError): void {
     if ((code !== "NOT_JOINED" && code !== "STALE_UPDATE") || this.#joining !== undefined) return;
     this.#startJoining().catch((thrown: unknown) => this.#log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }));

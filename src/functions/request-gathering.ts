@@ -48,6 +48,7 @@ export class RequestGathering {
     const gathering = from === 0 ? this.#begin(gatherings, number, totalBytes) : gatherings.get(number);
     if (gathering === undefined)
       throw new WeighbridgeError("BAD_REQUEST", "a part of a request whose beginning was refused, or never came");
+    // G1
     if (gathering.arrivedBytes !== from || gathering.totalBytes !== totalBytes || from + payloadBytes > totalBytes || payloadBytes === 0) {
       this.#forget(gatherings, number);
       throw new WeighbridgeError(

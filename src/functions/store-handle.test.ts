@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { joinBytes } from "../base/join-bytes.ts";
 import { Arena } from "../kernel/arena.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { offsetBytesOf, totalBytesOf } from "../peer/answer.ts";
@@ -31,13 +32,7 @@ function stage() {
 
 function payload(keys: readonly bigint[], values: ArrayLike<number> = [], lens: readonly number[] = []): Uint8Array {
   const parts = [BigUint64Array.from(keys), Float32Array.from(values), Int32Array.from(lens)].map((array) => new Uint8Array(array.buffer));
-  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
+  return joinBytes(parts);
 }
 
 const push = (keys: readonly bigint[], values: readonly number[]): StubRequest => ({
@@ -114,7 +109,7 @@ test("a frame that lies in the arena is worked on where it is", async () => {
   assert.deepEqual(await ask(pull([7n], 1)), [3]);
 });
 
-test("what makes no sense is refused, changes nothing and keeps no memory (H3)", async () => {
+test("what makes no sense is refused, changes nothing and keeps no memory (H1)", async () => {
   const { asker, arena, store, ask } = stage();
   await ask(push([1n, 2n], [1, 2]));
   const big = new Float32Array(5000);
@@ -158,7 +153,7 @@ test("what makes no sense is refused, changes nothing and keeps no memory (H3)",
   assert.deepEqual(await ask(pull([1n, 2n], 1)), [1, 2]);
 });
 
-test("answers by reference are held until they have left, then all memory is back (H4)", async () => {
+test("answers by reference are held until they have left, then all memory is back (H2)", async () => {
   const { asker, arena, ask } = stage();
   const block = (value: number): StubRequest => ({
     functionId: KV_PUSH,
@@ -186,7 +181,7 @@ test("answers by reference are held until they have left, then all memory is bac
   assert.equal(arena.usedBytes, used);
 });
 
-test("an answer from kept values stays as it was when a push comes before it has left, then their memory is back (H4)", async () => {
+test("an answer from kept values stays as it was when a push comes before it has left, then their memory is back (H2)", async () => {
   const { asker, arena, ask } = stage();
   const rows = Array.from({ length: 2000 }, (_, i) => BigInt(1000 + i));
   const pushAll = push(rows, new Array<number>(2000).fill(1));

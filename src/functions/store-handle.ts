@@ -2,8 +2,8 @@
 // one value per key, for any number of them. Works where the frame lies in the arena; never waits.
 //
 // Invariants:
-//   H3. A request that makes no sense changes nothing, and its asker is told why.
-//   H4. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
+//   H1. A request that makes no sense changes nothing, and its asker is told why.
+//   H2. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
 
 import { assert } from "../base/assert.ts";
 import type { Arena } from "../kernel/arena.ts";
@@ -180,7 +180,7 @@ class FreshSpan extends SharedSpan implements Held {
   readonly isFresh = true;
 }
 
-/** Lengths that do not add up are refused before anything is touched (H3). */
+/** Lengths that do not add up are refused before anything is touched (H1). */
 function checkFrame(header: FrameHeader): void {
   const { arg0: keyCount, arg1: width, flags } = header;
   assert(dtypeOfFlags(flags) === FLOAT32, "the caller serves other types elsewhere");

@@ -36,7 +36,7 @@ export class TypedSums {
   serve(request: WholeRequest): void {
     const { isPush, isPull, values } = request;
     const dtype = dtypeOf(values);
-    if (this.#dtype !== undefined && dtype !== this.#dtype) throw otherType(this.#dtype, dtype);
+    if (this.#dtype !== undefined && dtype !== this.#dtype) throw otherType(this.#dtype, dtype); // Y1
     if (isPush) {
       this.#check(request);
       this.#add(request);
@@ -96,6 +96,7 @@ export class TypedSums {
     return lens.map((length) => (length === 0 ? unknown : length));
   }
 
+  /** Y4 */
   #read({ keys, values }: WholeRequest, lens: Int32Array): Values {
     const Element = dtypeConstructor(dtypeOf(values)) ?? Float64Array;
     const count = lens.reduce((sum, length) => sum + length, 0);

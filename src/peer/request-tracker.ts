@@ -84,7 +84,7 @@ export class RequestTracker {
       await waitFor(request.waiting.promise, `request ${timestamp}`, this.#clock, options);
       return;
     }
-    const failure = request === undefined ? this.#failureOf(timestamp) : request.error;
+    const failure = request === undefined ? this.#failureOf(timestamp) : request.error; // T2
     if (failure !== undefined) throw failure;
   }
 

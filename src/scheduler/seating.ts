@@ -29,7 +29,7 @@ export function findSeat(applicant: Applicant<unknown>, places: readonly Place[]
   const { request, arrivedAtMs } = applicant;
   const ofRole = places.filter(({ role, rank }) => role === request.role && rank === (request.rank ?? rank));
   const deadlineMs = arrivedAtMs + rules.startTimeoutMs;
-  const isSettled = !places.some(({ state, confirmed }) => state === "alive" && !confirmed);
+  const isSettled = !places.some(({ state, confirmed }) => state === "alive" && !confirmed); // S1
   let lookAgainAtMs = deadlineMs;
   if (isSettled) {
     const vacant = ofRole.find(({ state }) => state === "dead") ?? ofRole.find(({ state }) => state === "left");

@@ -41,7 +41,7 @@ test("of a tensor and an embedding nothing more is told", () => {
   assert.deepEqual(specDifferences(TABLE, TENSOR), ["kind is embedding and tensor"]);
 });
 
-test("every consistency has words of its own", () => {
+test("every consistency has words of its own (W1 of consistency-text)", () => {
   const all = (["async", "sync"] as const).flatMap((updates) =>
     (["sum", "mean"] as const).flatMap((reduce) =>
       [undefined, 0, 1, 2].map((staleness) => consistencyText({ updates, reduce, staleness })),

@@ -1,6 +1,6 @@
 // answer-landing — where the answer to one call comes together: straight in the caller's array, or in memory made as it arrives.
 //
-// Invariants (the kv calls keep the same ones, as K3, K5 and K6):
+// Invariants (the kv calls keep the same ones, as K1, K3 and K4):
 //   L1. An answer lands in the caller's array only when it has exactly its length.
 //   L2. An answer in several frames is never put together of two: when the call left again, a new one is made and the frames so far do not
 //       count, unless the server keeps its answers and sends the same bytes again.

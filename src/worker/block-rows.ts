@@ -33,6 +33,7 @@ export class BlockRows {
   readonly #positions: Uint32Array | undefined;
   /** Where the positions of each row begin, and at the end their number. */
   readonly #starts: Uint32Array;
+  /** B3 */
   readonly #spans: ArenaSpans;
 
   /** Throws OUT_OF_RANGE (B2); UNSUPPORTED for a tensor whose rows are longer than a block. */

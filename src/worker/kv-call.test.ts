@@ -79,7 +79,7 @@ test("small and large answers land in the caller's array, each call in its own p
   assert.deepEqual([...small.outs, small.ended.length], [7, 8, 1]);
 });
 
-test("an answer of another length lands nowhere and fails the call (K3)", () => {
+test("an answer of another length lands nowhere and fails the call (K1)", () => {
   for (const count of [99, 101, 1, 0]) {
     const { calls, outs } = made(FunctionId.KV_PULL, range(0, 100), 1);
     const wrong = many(count, 5);
@@ -112,7 +112,7 @@ test("an answer in several frames ends the call when all have come, in any order
   assert.deepEqual([outs[0], outs[100], outs[299], ended.length], [1, 2, 3, 1]);
 });
 
-test("frames from before the call left again do not count, unless the answer is one the server keeps (K5)", () => {
+test("frames from before the call left again do not count, unless the answer is one the server keeps (K3)", () => {
   const { calls, outs, ended } = made(FunctionId.KV_PULL, range(0, 200), 1);
   const call = calls[0] as KvCall;
   call.sendCount = 1;
@@ -128,7 +128,7 @@ test("frames from before the call left again do not count, unless the answer is 
   assert.equal(answer(kept, many(100, 1), { total: 800, offset: 400, flags }), true);
 });
 
-test("an answer of unknown length that grew before it was sent again is taken from its beginning (K5)", () => {
+test("an answer of unknown length that grew before it was sent again is taken from its beginning (K3)", () => {
   const landings: Landing[][] = [];
   const { calls, request } = made(FunctionId.KV_PULL, range(0, 2), 1, { fill: (list) => landings.push([...list]) });
   const call = calls[0] as KvCall;
@@ -158,7 +158,7 @@ test("small parts of an answer of unknown length are taken from the read buffer,
   assert.throws(
     () => made(FunctionId.KV_PULL, range(0, 2), 1, { fill: () => {} }).calls[0]?.answered(header, buffer, 0),
     (error) => isWeighbridgeError(error, "BAD_FRAME") && /far ahead/.test(error.message),
-    "K6",
+    "K4",
   );
 });
 
@@ -174,7 +174,7 @@ test("a request ends once, after its last call, with the first failure", () => {
   assert.deepEqual(ended, [errors[1]]);
 });
 
-test("a read follows the writes whose keys may be its own, by the first and last key of each request (K4)", () => {
+test("a read follows the writes whose keys may be its own, by the first and last key of each request (K2)", () => {
   const follows = (read: Made, write: Made): boolean[] => read.calls.map((call) => call.mustFollow(write.calls.at(-1) as KvCall));
   const { KV_PULL, KV_PUSH, KV_PUSH_PULL } = FunctionId;
   const write = made(KV_PUSH, range(10, 10), 1);

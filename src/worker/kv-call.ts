@@ -2,13 +2,13 @@
 // arrays and receives into them, without a copy in between; only payloads that fit a page are copied there, and tiny answers back.
 //
 // Invariants:
-//   K3. A pull's answer lands in the caller's array only when it has exactly the length asked for.
-//   K4. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and last keys, never of all.
+//   K1. A pull's answer lands in the caller's array only when it has exactly the length asked for.
+//   K2. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and last keys, never of all.
 //       Of the whole parts, because a handle on the server may take a request only as a whole: its frames stay in order, and a write counts
 //       as waiting until its last frame has left.
-//   K5. An answer in several frames is never put together of two: when the call left again, a new one is made and the frames so far do not
+//   K3. An answer in several frames is never put together of two: when the call left again, a new one is made and the frames so far do not
 //       count. (A WHOLE answer is kept by the server and always the same.)
-//   K6. Room for an answer of unknown length is made as it comes, at most twice what has come: what a server announces costs nothing.
+//   K4. Room for an answer of unknown length is made as it comes, at most twice what has come: what a server announces costs nothing.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -196,7 +196,7 @@ export class KvCall implements Call, KvSpan {
     this.#request.frameFailed(error);
   }
 
-  /** K4 */
+  /** K2 */
   mustFollow(waiting: Call): boolean {
     if (!(waiting instanceof KvCall) || !waiting.isUpdate) return false;
     if (this.#request.owner.app !== waiting.#request.owner.app) return false;
@@ -208,7 +208,7 @@ export class KvCall implements Call, KvSpan {
     );
   }
 
-  /** K3 */
+  /** K1 */
   #expectedBytes(header: FrameHeader): number {
     const { received } = this.#request;
     assert(received !== undefined, "only reads have room for values");
@@ -233,7 +233,7 @@ export class KvCall implements Call, KvSpan {
     }
   }
 
-  /** A part of an answer of unknown length: has landed, or is small and is copied there (K6). */
+  /** A part of an answer of unknown length: has landed, or is small and is copied there (K4). */
   #takeVariable(header: FrameHeader, bytes: Uint8Array, at: number): void {
     const { payloadBytes } = header;
     const total = totalBytesOf(header);
@@ -245,7 +245,7 @@ export class KvCall implements Call, KvSpan {
     if (isInPlace) landing?.set(bytes.subarray(at, at + payloadBytes), offset);
   }
 
-  /** Where an answer of unknown length lands, with room up to `end` at least; undefined when that is too much to ask (K6). */
+  /** Where an answer of unknown length lands, with room up to `end` at least; undefined when that is too much to ask (K4). */
   #roomFor(total: number, end: number): Uint8Array | undefined {
     const landing = this.#landingTotal === total ? this.#landing : undefined;
     if (landing !== undefined && landing.length >= end) return landing;
@@ -272,7 +272,7 @@ export class KvCall implements Call, KvSpan {
     return new WeighbridgeError("VALUE_LENGTH", `${total} bytes of values came for ${keys}; ${expected} were expected`);
   }
 
-  /** Counts a frame of an answer in several, once; true when all have come (K5). */
+  /** Counts a frame of an answer in several, once; true when all have come (K3). */
   #isLastOf(totalBytes: number, offset: number, { payloadBytes, flags }: FrameHeader): boolean {
     const sendCount = (flags & KvFlag.WHOLE) === 0 ? this.sendCount : 0;
     let arrived = this.#arrived;

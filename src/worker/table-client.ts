@@ -63,7 +63,7 @@ export class TableClient {
     this.#encoded = encoded;
   }
 
-  /** `gradients` has a row for each of `keys`. */
+  /** `gradients` has a row for each of `keys` (B1). */
   async push(keys: KeyList, gradients: Float32Array, { clock, priority, scale = 1, skips, ...wait }: PushCall): Promise<void> {
     const list = this.#keys.arrayOf(keys);
     this.#keys.checkRows(gradients, { keyCount: list.length, width: this.width }, "gradients");
@@ -192,7 +192,7 @@ export function cutPart({ server, from, keys }: RowPart, rowsPerFrame: number): 
   const frames: RowFrame[] = [];
   for (let at = 0; at < keys.length; at += rowsPerFrame) {
     const end = Math.min(keys.length, at + rowsPerFrame);
-    frames.push({ server, keys: keys.subarray(at, end), from: from + at, to: from + end, opens: at === 0 });
+    frames.push({ server, keys: keys.subarray(at, end), from: from + at, to: from + end, opens: at === 0 }); // B2
   }
   return frames;
 }

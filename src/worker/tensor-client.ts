@@ -140,7 +140,7 @@ export class TensorClient {
     if (this.#encoded?.encodesPush || this.#encoded?.encodesPull)
       return await this.#encoded.pushPull(gradients, into, { ...call, subject: this.#subject });
     await this.#functions.callEach(
-      tensorPushPull,
+      tensorPushPull, // T2
       this.#blocks((block, from, to) => ({
         request: { parameter: this.#parameter, block, clock, scale, gradients: gradients.subarray(from, to) },
         priority,

@@ -32,6 +32,7 @@ export interface ParameterSnapshot {
   write(sink: ShardSink): Promise<void>;
   /** Later steps of a write fail with it. */
   lose(error: WeighbridgeError): void;
+  /** S3 */
   close(): void;
 }
 
@@ -72,7 +73,7 @@ class TensorSnapshot implements ParameterSnapshot {
     const number = parameterNumber(spec.name);
     this.#owned = Array.from({ length: store.shape.blockCount }, (_, block) => block).filter((block) => place.ownsBlock(number, block));
     const here = new Set(store.blockIndexes);
-    for (const block of this.#owned) if (here.has(block)) this.#held.set(block, store.holdBlock(block));
+    for (const block of this.#owned) if (here.has(block)) this.#held.set(block, store.holdBlock(block)); // S1
   }
 
   async write(sink: ShardSink): Promise<void> {
@@ -130,7 +131,7 @@ class TableSnapshot implements ParameterSnapshot {
     this.#record = record;
     this.#arena = arena;
     this.#parts = parts;
-    this.#freeze = table.store.freeze();
+    this.#freeze = table.store.freeze(); // S1
   }
 
   get record(): ParameterRecord {

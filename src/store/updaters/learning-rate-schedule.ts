@@ -35,7 +35,7 @@ const FIELDS: Readonly<Record<string, readonly string[]>> = {
   warmUp: ["steps", "from", "after"],
 };
 
-/** The share of the base rate at `step` (L1). */
+/** The share of the base rate at `step` (L1, L2). */
 export function rateShare(schedule: ResolvedSchedule, step: number): number {
   switch (schedule.type) {
     case "constant":

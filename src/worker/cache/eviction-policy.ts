@@ -18,7 +18,7 @@ export interface EvictionPolicy {
   add(slot: number): void;
   /** The row in this slot was used again. */
   touch(slot: number): void;
-  /** The slot whose row should go first; NO_SLOT when none may. */
+  /** The slot whose row should go first; NO_SLOT when none may (E1). */
   candidate(): number;
   /** The slot is free again. */
   remove(slot: number): void;

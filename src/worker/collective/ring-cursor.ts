@@ -71,7 +71,7 @@ export class RingCursor {
     const { position, memberCount } = this.#place;
     do {
       this.#step++;
-      const segment = (position - 1 - this.#step + 2 * memberCount) % memberCount;
+      const segment = (position - 1 - this.#step + 2 * memberCount) % memberCount; // C1
       this.from = segmentFrom(segment, this.#place);
       this.#segmentTo = segmentFrom(segment + 1, this.#place);
     } while (this.from === this.#segmentTo && !this.isOver);
