@@ -15,13 +15,14 @@
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type Check, count, list, object, text } from "../../wire/json-body.ts";
+import { foreign, torn } from "./bad-file.ts";
 import { duplicateKey } from "./duplicate-key.ts";
 import { type JsonObject, jsonObject } from "./json-value.ts";
 import { type ParameterRecord, parameterProblem, parameterShape } from "./parameter-record.ts";
 
 export const MANIFEST_FILE = "manifest.json";
-export const MANIFEST_FORMAT = "weighbridge-checkpoint";
-export const MANIFEST_VERSION = 1;
+const MANIFEST_FORMAT = "weighbridge-checkpoint";
+const MANIFEST_VERSION = 1;
 
 /** The CRC-32 of zlib and PNG; `previous` continues one. Injected, as Node's is far faster than any of ours. */
 export type Crc32 = (bytes: Uint8Array, previous?: number) => number;
@@ -42,7 +43,7 @@ export type ServerRecord = {
   readonly rank: number;
   readonly files: readonly ShardFileRecord[];
   readonly vectorClock: readonly ClockRecord[];
-  /** Kept word for word. */
+  /** Kept word for word (M3). */
   readonly state: JsonObject;
 };
 
@@ -187,12 +188,4 @@ function manifestProblem({ serverCount, partCount, parameters, servers, workers 
 function repeated(names: readonly string[]): string | undefined {
   const seen = new Set<string>();
   return names.find((name) => seen.has(name) || !seen.add(name));
-}
-
-function torn(file: string, what: string, cause?: unknown): WeighbridgeError {
-  return new WeighbridgeError("CHECKPOINT_TORN", `${file} ${what}`, { cause });
-}
-
-function foreign(file: string, what: string, cause?: unknown): WeighbridgeError {
-  return new WeighbridgeError("CHECKPOINT_FOREIGN", `${file} ${what}`, { cause });
 }

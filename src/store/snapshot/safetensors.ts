@@ -12,7 +12,8 @@
 // What is written is also padded with spaces, so that the data begins at a multiple of 8.
 
 import { assert } from "../../base/assert.ts";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { reasonOf, type WeighbridgeError } from "../../base/errors.ts";
+import { torn } from "./bad-file.ts";
 import { duplicateKey } from "./duplicate-key.ts";
 
 export const LENGTH_BYTES = 8;
@@ -65,7 +66,7 @@ export type HeaderSource = {
   readonly fileBytes: number;
 };
 
-export function isDtype(value: unknown): value is Dtype {
+function isDtype(value: unknown): value is Dtype {
   return typeof value === "string" && Object.hasOwn(DTYPE_BYTES, value);
 }
 
@@ -212,8 +213,4 @@ function shown(value: unknown): string {
 
 function quote(text: string): string {
   return JSON.stringify(text.length > SHOWN_LENGTH_MAX ? `${text.slice(0, SHOWN_LENGTH_MAX)}…` : text);
-}
-
-function torn(file: string, what: string, cause?: unknown): WeighbridgeError {
-  return new WeighbridgeError("CHECKPOINT_TORN", `${file} ${what}`, { cause });
 }

@@ -10,7 +10,7 @@
 // S1. The checksums of a file are one for each section, so a reader checks what it reads, and reads no more than it needs.
 // S2. The sections of a chunk have the columns of its parameter, each once, with the dtype and shape that follow from its rows.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { foreign, torn } from "./bad-file.ts";
 import { checksumText } from "./checkpoint-manifest.ts";
 import { type ColumnRecord, chunkKindOf, columnShapeIn, KEYS_COLUMN, type ParameterRecord } from "./parameter-record.ts";
 import { decodeHeader, type HeaderSource, LENGTH_BYTES, type TensorEntry } from "./safetensors.ts";
@@ -70,7 +70,7 @@ export type ShardSource = HeaderSource & {
 export function decodeShardHeader(header: Uint8Array, source: ShardSource): readonly Chunk[] {
   const { entries, metadata, dataStart } = decodeHeader(header, source);
   requireOwner(metadata, source);
-  const checksums = checksumsOf(metadata.crc32 ?? "", entries.length, source.file);
+  const checksums = checksumsOf(metadata.crc32 ?? "", entries.length, source.file); // S1
   const chunks = new Map<string, { key: ChunkKey; entries: Map<string, { entry: TensorEntry; crc32: number }> }>();
   entries.forEach((entry, index) => {
     const parsed = parseSectionName(entry.name);
@@ -127,12 +127,4 @@ function chunkOf(key: ChunkKey, entries: EntryOfColumn, source: ShardSource & { 
   }
   if (sections.size !== entries.size) throw torn(file, `has ${subject} with columns that its parameter has not`);
   return { file: name, key, rowCount, sections };
-}
-
-function torn(file: string, what: string): WeighbridgeError {
-  return new WeighbridgeError("CHECKPOINT_TORN", `${file} ${what}`);
-}
-
-function foreign(file: string, what: string): WeighbridgeError {
-  return new WeighbridgeError("CHECKPOINT_FOREIGN", `${file} ${what}`);
 }
