@@ -17,14 +17,14 @@ import type { FunctionClient } from "../worker/function-client.ts";
 export const LAST_PRIORITY: number = -(2 ** 31);
 
 export type WorkerClockOptions = {
-  readonly functions: FunctionClient;
+  readonly functions: Pick<FunctionClient, "callAll">;
   readonly log: Log;
   /** Called before the clock set is joined again: servers that do not know this worker know nothing else of it either. */
   readonly joiningAgain: () => void;
 };
 
 export class WorkerClock {
-  readonly #functions: FunctionClient;
+  readonly #functions: WorkerClockOptions["functions"];
   readonly #log: Log;
   readonly #joiningAgain: () => void;
   #value = 0;

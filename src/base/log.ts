@@ -1,4 +1,4 @@
-// log — what a node says about itself. One method per level; fields are plain data. The pino adapter lives in node/.
+// log — what a node says about itself. One method per level; fields are plain data. Who writes it down is a matter of node/ (text-log.ts).
 
 export type LogFields = Readonly<Record<string, unknown>>;
 

@@ -1,0 +1,80 @@
+// Goal: a worker stands at one clock on all servers, never goes back, and finds its way into the clock set again by itself.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { WeighbridgeError } from "../base/errors.ts";
+import { SILENT_LOG } from "../base/log.ts";
+import type { FunctionClient } from "../worker/function-client.ts";
+import { WorkerClock } from "./worker-clock.ts";
+
+/** Servers that stand at these clocks, and what they were asked: "join", "advance 3". */
+class Servers {
+  readonly asked: string[] = [];
+  readonly warnings: string[] = [];
+  clocks: readonly number[] = [0, 0];
+  failure: Error | undefined;
+  rejoinCount = 0;
+
+  readonly clock = new WorkerClock({
+    functions: {
+      callAll: (async (fn: { readonly name: string }, { clock }: { readonly clock?: number }) => {
+        this.asked.push(`${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`}`);
+        if (this.failure !== undefined) throw this.failure;
+        return this.clocks.map((at) => ({ clock: at }));
+      }) as FunctionClient["callAll"],
+    },
+    log: { ...SILENT_LOG, warn: (message) => this.warnings.push(message) },
+    joiningAgain: () => {
+      this.rejoinCount++;
+    },
+  });
+}
+
+test("who joins stands at the highest clock of all servers, and those that are behind are told", async () => {
+  const servers = new Servers();
+  servers.clocks = [4, 7];
+  await servers.clock.join({});
+  assert.deepEqual([servers.clock.value, servers.asked], [7, ["join", "advance 7"]]);
+});
+
+test("nothing moves the clock back: no join at servers that are behind, no checkpoint of an earlier clock (J3)", async () => {
+  const servers = new Servers();
+  servers.clock.raise(5);
+  servers.clock.raise(2);
+  await servers.clock.join({});
+  assert.deepEqual([servers.clock.value, servers.asked], [5, ["join", "advance 5"]]);
+});
+
+test("the end of a clock that servers do not hear of is a warning: nobody waits for it (J1)", async () => {
+  const servers = new Servers();
+  servers.failure = new WeighbridgeError("NODE_DEAD", "server 0 is dead");
+  assert.equal(servers.clock.advance(), 1);
+  await setImmediate();
+  assert.deepEqual(servers.warnings, ["a server did not hear of the end of a clock"]);
+});
+
+test("NOT_JOINED and STALE_UPDATE lead back into the clock set, once at a time; other failures do not (J2)", async () => {
+  const servers = new Servers();
+  servers.clock.joinAgain(new WeighbridgeError("QUEUE_FULL", "full"));
+  assert.equal(servers.rejoinCount, 0);
+  for (const code of ["NOT_JOINED", "STALE_UPDATE", "NOT_JOINED"] as const)
+    servers.clock.joinAgain(new WeighbridgeError(code, "who are you?"));
+  await servers.clock.rejoin();
+  assert.deepEqual([servers.rejoinCount, servers.asked], [1, ["join"]]);
+  servers.clock.joinAgain(new WeighbridgeError("STALE_UPDATE", "too late"));
+  await servers.clock.rejoin();
+  assert.equal(servers.rejoinCount, 2);
+});
+
+test("a rejoin that fails by itself is a warning, one that was asked for rejects; both may be tried again", async () => {
+  const servers = new Servers();
+  servers.failure = new WeighbridgeError("NODE_DEAD", "server 0 is dead");
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "who are you?"));
+  await setImmediate();
+  assert.deepEqual(servers.warnings, ["joining the clock set again failed"]);
+  await assert.rejects(servers.clock.rejoin(), { code: "NODE_DEAD" });
+  servers.failure = undefined;
+  await servers.clock.rejoin();
+  assert.equal(servers.rejoinCount, 3);
+});
