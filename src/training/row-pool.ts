@@ -13,6 +13,7 @@ import { assert } from "../base/assert.ts";
 import type { Arena } from "../kernel/arena.ts";
 import { DONE, type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import type { RowKernels } from "../kernel/row-kernels.ts";
+import { findSlots } from "../worker/cache/find-slots.ts";
 import { SlotLists } from "../worker/cache/slot-lists.ts";
 import { NO_SLOT } from "./row-source.ts";
 
@@ -93,12 +94,7 @@ export class RowPool {
 
   /** Writes the slot of each key at `slots` (i32), NO_SLOT for those that are not here. Uses nothing. */
   find(keys: number, keyCount: number, slots: number): void {
-    this.#rowKernels.findValues(this.#index, keys, keyCount, WORD_BYTES, slots);
-    const { words } = this.#arena;
-    for (let at = slots >>> 2, end = at + keyCount; at < end; at++) {
-      const row = words[at] as number;
-      words[at] = row === 0 ? NO_SLOT : (words[row >>> 2] as number);
-    }
+    findSlots(this.#arena, this.#rowKernels, { index: this.#index, keys, keyCount, slots });
   }
 
   use(slot: number, stamp: number): void {

@@ -14,6 +14,7 @@ import type { Arena } from "../../kernel/arena.ts";
 import { DONE, type Kernels, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
 import { type RowKernels, VERSION_NONE } from "../../kernel/row-kernels.ts";
 import { type EvictionPolicy, evictionPolicy, type PolicyName } from "./eviction-policy.ts";
+import { findSlots } from "./find-slots.ts";
 import type { OperationMemory } from "./operation-memory.ts";
 import type { CacheKernels } from "./pending-updates.ts";
 import { NO_SLOT } from "./slot-lists.ts";
@@ -83,12 +84,7 @@ export class CachedRows {
 
   /** Writes the slot of each key at `slots` (i32), NO_SLOT for those that are not here. Uses nothing. */
   find(keys: number, keyCount: number, slots: number): void {
-    this.#rowKernels.findValues(this.#index, keys, keyCount, WORD_BYTES, slots);
-    const { words } = this.#arena;
-    for (let at = slots >>> 2, end = at + keyCount; at < end; at++) {
-      const row = words[at] as number;
-      words[at] = row === 0 ? NO_SLOT : (words[row >>> 2] as number);
-    }
+    findSlots(this.#arena, this.#rowKernels, { index: this.#index, keys, keyCount, slots });
   }
 
   /** The row in this slot is used in the operation in hand. */
