@@ -64,7 +64,12 @@ export class Updater {
     this.layout = slotLayoutOf(spec, owner);
     this.number = numberOf(spec);
     this.hyper = arena.allocate(HYPER_BYTES);
-    this.#betaPowers = this.layout.wordsPerRow > 0 ? arena.allocate(BETA_POWERS_BYTES) : 0;
+    try {
+      this.#betaPowers = this.layout.wordsPerRow > 0 ? arena.allocate(BETA_POWERS_BYTES) : 0;
+    } catch (thrown) {
+      arena.release(this.hyper, HYPER_BYTES);
+      throw thrown;
+    }
     if (this.#betaPowers !== 0) writeBetaPowers(arena, this.#betaPowers, spec.beta1 ?? 0, spec.beta2 ?? 0);
     this.#arena = arena;
     this.#kernels = kernels;

@@ -62,7 +62,12 @@ export class CachedRows {
     this.#byteCount = rows * (this.#valueBytes + KEY_BYTES) + KEY_BYTES;
     this.#values = arena.allocate(this.#byteCount);
     this.#keys = Math.ceil((this.#values + rows * this.#valueBytes) / KEY_BYTES) * KEY_BYTES;
-    this.#index = kernels.createTable({ payloadBytes: WORD_BYTES, secret });
+    try {
+      this.#index = kernels.createTable({ payloadBytes: WORD_BYTES, secret });
+    } catch (thrown) {
+      arena.release(this.#values, this.#byteCount);
+      throw thrown;
+    }
     this.#free = Uint32Array.from({ length: rows }, (_, i) => rows - 1 - i);
     this.#freeCount = rows;
     this.#usedIn = new Float64Array(rows);

@@ -42,7 +42,12 @@ export class PendingUpdates {
     this.#rowKernels = rowKernels;
     this.#width = width;
     this.#table = kernels.createTable({ payloadBytes: width * FLOAT_BYTES + WORD_BYTES, secret });
-    this.#adder = new Updater(arena, optimizers, resolveOptimizer({ type: "sum" }), { kind: "table", width, workerCount: 1 });
+    try {
+      this.#adder = new Updater(arena, optimizers, resolveOptimizer({ type: "sum" }), { kind: "table", width, workerCount: 1 });
+    } catch (thrown) {
+      kernels.destroyTable(this.#table);
+      throw thrown;
+    }
   }
 
   get rowCount(): number {

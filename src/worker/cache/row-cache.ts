@@ -23,13 +23,10 @@ import { type KeyList, KeyLists } from "../key-lists.ts";
 import type { RowPlan } from "../row-plan.ts";
 import type { TableClientOptions } from "../table-client.ts";
 import type { ParameterCall, PushCall } from "../tensor-client.ts";
-import type { CacheState } from "./cache-state.ts";
+import { type CacheState, openParts } from "./cache-state.ts";
 import { CacheCounters, type CacheStatistics } from "./cache-statistics.ts";
-import { CachedRows } from "./cached-rows.ts";
 import { POLICY_NAMES, type PolicyName } from "./eviction-policy.ts";
-import { LocalOptimizer } from "./local-optimizer.ts";
 import { OperationMemory } from "./operation-memory.ts";
-import { PendingUpdates } from "./pending-updates.ts";
 import { PullPart } from "./pull-part.ts";
 import { PushPart } from "./push-part.ts";
 import { checkAnswer, type ExchangeCall, RowExchange } from "./row-exchange.ts";
@@ -85,9 +82,7 @@ export class RowCache {
       ...kernels,
       planner,
       width,
-      cached: new CachedRows(kernels, { rows, width, policy, secret }),
-      pending: new PendingUpdates(kernels, width, secret),
-      optimizer: new LocalOptimizer(arena, kernels.optimizers, options.optimizer, width),
+      ...openParts(kernels, { rows, width, policy, secret, optimizer: options.optimizer }),
       counters: new CacheCounters(),
     };
     this.#exchange = new RowExchange({ functions, held, width, pullBound: Math.min(pullBound, WORD_MAX) });
