@@ -1,5 +1,9 @@
 // tensors — Hetu's worker, server and scheduler in a process: init reads options, environment and file as `start` does, finish leaves
 // together with everybody else. The composition root of the tensors face.
+//
+// Invariants:
+//   H1. Nodes of this face speak our own protocol, whatever DMLC_PS_VAN_TYPE says: ps-lite's has no parameters, and Hetu's files say p3 for its priorities,
+//       which are always on here. Only `van` as an option counts.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -15,7 +19,7 @@ export type TensorNode = Pick<Postoffice, "role" | "myRank" | "failure" | "final
 
 /** Joins as a worker (Hetu: worker_init). Throws BAD_CONFIG in a process of another role, and what starting a node throws. */
 export async function workerInit(options: NodeConfigOptions = {}): Promise<TensorWorker> {
-  return new TensorWorker(await connect(options));
+  return new TensorWorker(await connect(withOwnVan(options)));
 }
 
 /** Leaves together with all others (Hetu: worker_finish). */
@@ -44,7 +48,12 @@ export async function schedulerFinish(scheduler: TensorNode, wait: WaitOptions =
 }
 
 async function startAs(role: Role, options: NodeConfigOptions): Promise<TensorNode> {
-  const config = loadConfig({ options, env: process.env });
+  const config = loadConfig({ options: withOwnVan(options), env: process.env });
   if (config.role === role) return await startNode(config);
   throw new WeighbridgeError("BAD_CONFIG", `${role}Init() is for a ${role}, and this process is a ${config.role} (DMLC_ROLE)`);
+}
+
+/** H1. */
+function withOwnVan(options: NodeConfigOptions): NodeConfigOptions {
+  return { van: "weighbridge", ...options };
 }

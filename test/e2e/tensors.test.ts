@@ -11,6 +11,13 @@ test("one script, three roles: tensors and tables over two servers and three wor
   assert.equal(job.count(/^\[worker \d\] sum 6, row 6, its neighbour 0$/), 3, job.transcript);
 });
 
+test("an environment of Hetu's that asks for the p3 van runs as it is", async () => {
+  await using processes = new Processes();
+  const job = processes.weighbridge(["launch", "-s", 1, "-w", 1, "--", script("tensors")], { env: { DMLC_PS_VAN_TYPE: "p3" } });
+  await job.succeeds();
+  await job.says(/^\[worker 0\] sum 1, row 2, its neighbour 0$/);
+});
+
 test("an init of another role than the process has is refused", async () => {
   await using processes = new Processes();
   const code = `import { serverInit } from "weighbridge/node"; await serverInit();`;
