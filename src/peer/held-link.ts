@@ -20,6 +20,10 @@ export class HeldLink implements Link {
     return this.#link.remote;
   }
 
+  get joinRefusal(): string | undefined {
+    return this.#link.joinRefusal;
+  }
+
   write(chunks: readonly Uint8Array[], flushed: () => void): void {
     this.#link.write(chunks, flushed);
   }

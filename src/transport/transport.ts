@@ -25,6 +25,8 @@ export type LinkReader = {
 export type Link = {
   /** The other end, for log lines. */
   readonly remote: string;
+  /** Set where the cluster's nodes speak otherwise than over this link: whoever wants to join over it is refused with this text. */
+  readonly joinRefusal?: string | undefined;
   /** Sends the chunks in order as one write. After the link closed the chunks are dropped, and `flushed` is still called (L3). */
   write(chunks: readonly Uint8Array[], flushed: () => void): void;
   /** Stops asking for input until `resume`; input already under way may still arrive. */

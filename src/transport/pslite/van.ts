@@ -30,6 +30,7 @@ import { formatPlace, keyOf, type Place, placeOf } from "./place.ts";
 import { Registrar } from "./registrar.ts";
 import { Resender } from "./resender.ts";
 import { SchedulerControl } from "./scheduler-control.ts";
+import { VisitorLink } from "./visitor-link.ts";
 
 export type PsliteVanOptions = {
   /** Makes the connections. */
@@ -314,7 +315,8 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     if (nobodies >= NOBODIES_MAX) throw new WeighbridgeError("QUEUE_FULL", `${nobodies} connections without a node are open already`); // V3
     if (this.options.role !== "scheduler") return this.#newInlet(link);
     const accept = this.#accept;
-    const readerFor = (isZmtp: boolean): LinkReader => (isZmtp || accept === undefined ? this.#newInlet(link) : accept(link));
+    const readerFor = (isZmtp: boolean): LinkReader =>
+      isZmtp || accept === undefined ? this.#newInlet(link) : accept(new VisitorLink(link));
     return new FirstByte(this.clock, HANDSHAKE_MS, () => link.destroy(), readerFor);
   }
 
