@@ -115,6 +115,12 @@ test("the bytes are those of the table", () => {
   assert.equal(Buffer.from(words.buffer).toString("hex"), expected.replaceAll(" ", ""));
 });
 
+test("a greeting of ps-lite's is refused with the van to start with", () => {
+  const words = new Uint32Array(HEADER_BYTES / 4);
+  new Uint8Array(words.buffer).set([0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f]);
+  assert.throws(() => decoded(words), isBadFrame(/magic bytes "WB", as ps-lite's programs do.*--van zmq/));
+});
+
 test("bytes that are no frame of ours are refused, and the reason is named", () => {
   for (let bit = 0; bit < 24; bit++) {
     const words = encoded({});

@@ -41,6 +41,8 @@ export const REQUESTS_OPEN_MAX: number = 1 << 20;
 
 const MAGIC = 0x4257;
 const VERSION = 1;
+/** What a greeting of ZeroMQ begins with. */
+const ZMTP_OPENING = 0x000000ff;
 const TWO_32 = 2 ** 32;
 const HIGH_MAX = 2 ** 21;
 const MORE_SHIFT = 21;
@@ -149,10 +151,17 @@ export function lengthenRun(words: Uint32Array, at: number): void {
   (words[at + 5] as number) += 1 << MORE_SHIFT;
 }
 
+/** Says whose protocol it may be: a node that forgot its van is the likeliest stranger. */
+function strangeOpening(opening: number): string {
+  const start = `it starts with 0x${(opening & 0xffff).toString(16)}, not with the magic bytes "WB"`;
+  if (opening !== ZMTP_OPENING) return start;
+  return `${start}, as ps-lite's programs do: for those start every node of ours with --van zmq (DMLC_PS_VAN_TYPE=zmq)`;
+}
+
 /** Reads the header at word index `at` into `header`. Throws BAD_FRAME when it is none of ours. */
 export function decodeHeader(words: Uint32Array, at: number, header: FrameHeader): void {
   const opening = words[at] as number;
-  if ((opening & 0xffff) !== MAGIC) throw malformed(`it starts with 0x${(opening & 0xffff).toString(16)}, not with the magic bytes "WB"`);
+  if ((opening & 0xffff) !== MAGIC) throw malformed(strangeOpening(opening));
   if (((opening >>> 16) & 0xff) !== VERSION) throw malformed(`it has version ${(opening >>> 16) & 0xff}; this node speaks ${VERSION}`);
   header.kind = opening >>> 24;
   if (header.kind < Kind.HELLO || header.kind > Kind.NOTICE) throw malformed(`there is no kind ${header.kind}`);
