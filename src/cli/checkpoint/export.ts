@@ -31,6 +31,8 @@ export function exportCommand(_invocation: Invocation): Command {
     .action(async (directory: string, file: string, { step, parameter, allColumns, force }: ExportFlags) => {
       await using reader = await openCheckpoint(directory, { step });
       const { tensors, bytes } = await exportCheckpoint(reader, file, { parameters: parameter, allColumns, replace: force });
-      process.stdout.write(`${file}: ${tensors.length} tensors, ${bytesText(bytes)}, from ${reader.path}\n`);
+      process.stdout.write(
+        `${file}: ${tensors.length} ${tensors.length === 1 ? "tensor" : "tensors"}, ${bytesText(bytes)}, from ${reader.path}\n`,
+      );
     });
 }

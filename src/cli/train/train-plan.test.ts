@@ -7,6 +7,7 @@ import {
   consistencyText,
   parseConsistency,
   planTraining,
+  reachedText,
   resumeCommand,
   samplesToVisit,
   stepOfEpoch,
@@ -74,6 +75,11 @@ test("steps are those of the epoch, also of one that was begun before, and never
   assert.equal(stepOfEpoch(plan, { epoch: 2, step: 1 }), 5);
   assert.equal(stepOfEpoch(plan, { epoch: 3, step: 1 }), 1);
   assert.equal(stepOfEpoch(plan, { epoch: 3, step: 14 }), 10);
+});
+
+test("a worker that does another's parts too is where the job is, not at its own steps", () => {
+  const event = { epoch: 2, step: 138, globalStep: 69 };
+  assert.equal(reachedText(event), "at epoch 2 step 69");
 });
 
 test("how to go on is told with all flags that are not the task's defaults", () => {

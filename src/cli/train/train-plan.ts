@@ -221,6 +221,14 @@ export function stepOfEpoch(plan: TrainPlan, { epoch, step }: { readonly epoch: 
   return Math.min(stepsPerEpoch(plan), epoch === startsAt.epoch + 1 ? startsAt.step + step : step);
 }
 
+/**
+ * How far a worker is, for people: the furthest batch it had a part of, as the screen counts and not its own steps, of which one that does the parts of
+ * another has more.
+ */
+export function reachedText({ epoch, globalStep }: { readonly epoch: number; readonly globalStep: number }): string {
+  return `at epoch ${epoch} step ${globalStep}`;
+}
+
 /** A place to go on from, as people count. */
 export function positionText({ epoch, step }: TrainPosition): string {
   return `epoch ${epoch + 1} step ${step + 1}`;

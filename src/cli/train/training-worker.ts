@@ -18,7 +18,7 @@ import { ProgressReport } from "./progress-report.ts";
 import { type RowHits, sendReport } from "./report.ts";
 import { SlowSteps } from "./slow-steps.ts";
 import type { Task } from "./task.ts";
-import { stepOfEpoch, type TrainPlan } from "./train-plan.ts";
+import { reachedText, type TrainPlan } from "./train-plan.ts";
 import type { TrainingRole } from "./training-role.ts";
 import { causeOf } from "./truthful-end.ts";
 
@@ -93,7 +93,7 @@ export class TrainingWorker implements TrainingRole {
   #follower(): TrainingCallback {
     return {
       stepEnd: (event: StepEvent) => {
-        this.#position = `at epoch ${event.epoch} step ${stepOfEpoch(this.#plan, event)}`;
+        this.#position = reachedText(event);
       },
     };
   }

@@ -98,7 +98,10 @@ test("a file that is there is replaced only when asked to, and only by a whole o
   await using reader = await sample(folder.path, 2);
   const file = join(folder.path, "out.safetensors");
   writeFileSync(file, "precious");
-  await assert.rejects(exportCheckpoint(reader, file), failsWith("BAD_ARGUMENT", /there is a file .*out\.safetensors already/));
+  await assert.rejects(
+    exportCheckpoint(reader, file),
+    failsWith("BAD_ARGUMENT", /there is a file .*out\.safetensors already; --force replaces it/),
+  );
   const full = new FaultyFiles(({ verb }) => {
     if (verb === "write") throw systemError("ENOSPC");
     return undefined;

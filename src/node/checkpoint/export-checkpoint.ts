@@ -43,7 +43,8 @@ export async function exportCheckpoint(
   const { layer = realFiles, replace = false } = options;
   const tensors = chosen(reader, options).flatMap((parameter) => tensorsOf(parameter, options.allColumns ?? false));
   requireNames(tensors);
-  if (!replace && (await exists(layer, path))) throw new WeighbridgeError("BAD_ARGUMENT", `there is a file ${path} already`);
+  if (!replace && (await exists(layer, path)))
+    throw new WeighbridgeError("BAD_ARGUMENT", `there is a file ${path} already; --force replaces it`);
   const { job, step, clock } = reader.manifest;
   // Loaders of models ask for a "format"; that of PyTorch is the one that all of them take.
   const metadata = { format: "pt", weighbridge_job: job, weighbridge_step: String(step), weighbridge_clock: String(clock) };
