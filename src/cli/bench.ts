@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Command } from "commander";
 import { WeighbridgeError } from "../base/errors.ts";
+import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 
 const BENCH = new URL("../../bench/main.ts", import.meta.url);
@@ -21,7 +22,7 @@ export function benchCommand(_invocation: Invocation): Command {
     .argument("[args...]", "the bench's own options")
     .allowUnknownOption()
     .passThroughOptions()
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async (args: string[], _options: unknown, command: Command) => {
       const path = fileURLToPath(BENCH);
       if (!existsSync(path)) {

@@ -6,6 +6,7 @@ import { inspectCommand } from "./checkpoint/inspect.ts";
 import { restoreCommand } from "./checkpoint/restore.ts";
 import { saveCommand } from "./checkpoint/save.ts";
 import { verifyCommand } from "./checkpoint/verify.ts";
+import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 
 const COMMANDS = [saveCommand, restoreCommand, inspectCommand, verifyCommand, exportCommand];
@@ -24,7 +25,7 @@ export function checkpointCommand(invocation: Invocation): Command {
   const command = new Command("checkpoint")
     .summary("take, restore, look at, check and export checkpoints")
     .description("Has a cluster take or restore checkpoints, checks every byte of them, and turns them into plain safetensors files.")
-    .addHelpText("after", HELP);
+    .addHelpText("after", helpText(HELP));
   for (const make of COMMANDS) command.addCommand(make(invocation));
   return command;
 }

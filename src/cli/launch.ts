@@ -14,6 +14,7 @@ import { LineStream } from "../node/launcher/line-stream.ts";
 import { endText, type NodeProcess } from "../node/launcher/node-process.ts";
 import { tagLines } from "../node/launcher/node-tag.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
+import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { isModule, ownProgram, programOf } from "./script.ts";
 
@@ -48,7 +49,7 @@ export function launchCommand(invocation: Invocation): Command {
     .passThroughOptions()
     .option("--worker-only", "run the script in workers only")
     .option("--port, --scheduler-port <port>", "the scheduler's port; any free one when left out")
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
       const plan = await plannedJob(script, args, flags);
       await checkFiles(plan.scheduler);

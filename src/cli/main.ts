@@ -6,6 +6,7 @@ import { inspect } from "node:util";
 import { Command, CommanderError } from "commander";
 import packageJson from "weighbridge/package.json" with { type: "json" };
 import { errorText, isOurs } from "../node/launcher/error-text.ts";
+import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { watchStarter } from "./starter.ts";
 
@@ -56,8 +57,9 @@ async function program(invocation: Invocation, firstWord = ""): Promise<Command>
     .version(packageJson.version)
     .enablePositionalOptions()
     .exitOverride()
+    .configureHelp({ subcommandTerm: (command) => command.name() }) // with all of its words what it does would not fit 80 columns
     .configureOutput({ outputError: (message, write) => write(message.replace(/^error: /, "weighbridge: ")) })
-    .addHelpText("after", MORE_HELP);
+    .addHelpText("after", helpText(MORE_HELP));
   for (const name of Object.hasOwn(COMMANDS, firstWord) ? [firstWord] : Object.keys(COMMANDS)) {
     const make = await COMMANDS[name]!();
     const command = make(invocation).copyInheritedSettings(root);

@@ -4,6 +4,7 @@ import { Command } from "commander";
 import { loadConfig } from "../node/config/config.ts";
 import { runScheduler } from "./built-in.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
+import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { scriptPath } from "./script.ts";
 import { runScript } from "./worker.ts";
@@ -21,7 +22,7 @@ export function schedulerCommand(invocation: Invocation): Command {
     .argument("[script]", "what to run instead of the scheduler built in")
     .argument("[args...]", "its arguments")
     .passThroughOptions()
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
       const config = loadConfig({ options: { role: "scheduler" }, commandLine: configFlags(flags), env: process.env });
       if (script === undefined) await runScheduler(config);

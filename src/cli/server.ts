@@ -6,6 +6,7 @@ import { modulePath } from "../node/launcher/module-path.ts";
 import { runServerThreads } from "../node/launcher/server-threads.ts";
 import { runServer } from "./built-in.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
+import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { scriptPath } from "./script.ts";
 import { runScript } from "./worker.ts";
@@ -32,7 +33,7 @@ export function serverCommand(invocation: Invocation): Command {
     .argument("[args...]", "its arguments")
     .passThroughOptions()
     .option("--apps <ids>", "the applications that the server built in serves", parseAppIds, [0])
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags & { readonly apps: readonly number[] }) => {
       const config = loadConfig({ options: { role: "server" }, commandLine: configFlags(flags), env: process.env });
       const path = script === undefined ? undefined : scriptPath(script);

@@ -6,6 +6,7 @@ import { realClock } from "../node/real-clock.ts";
 import { schedulerAddress } from "../node/start.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
+import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { askStatus } from "./status-client.ts";
 import { statusText } from "./status-table.ts";
@@ -24,7 +25,7 @@ export function statusCommand(_invocation: Invocation): Command {
     .summary("show who is in a cluster")
     .description("Asks a scheduler who is in its cluster: rank, address, state, and when each was last heard of.")
     .option("--json", "print what the scheduler says as JSON")
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async (flags: Flags) => {
       const config = loadConfig({ options: STAND_INS, commandLine: configFlags(flags), env: process.env, warn: () => {} });
       const address = schedulerAddress(config);

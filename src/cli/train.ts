@@ -4,6 +4,7 @@
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nearestName } from "../node/config/nearest-name.ts";
+import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { number } from "./train/figures.ts";
 import { EVERY_DEFAULT, NODES_DEFAULT, planTraining, SEED_DEFAULT, TASKS, type TaskName, type TrainFlags } from "./train/train-plan.ts";
@@ -61,7 +62,7 @@ export function trainCommand(invocation: Invocation): Command {
     .option("--every <steps>", `tell the loss every so many steps [the first few, then ${EVERY_DEFAULT}]`, count)
     .option("--quiet", "no losses and no progress, only what runs and its result")
     .addOption(new Option("--slow-worker <rank:factor>", "a worker that takes so many times as long").hideHelp())
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async (task: TaskName, flags: TrainFlags) => {
       invocation.exitCode = await runTraining(planTraining(task, flags), flags.resume === true);
     });

@@ -7,6 +7,7 @@ import type { NodeConfig } from "../node/config/node-config.ts";
 import { nodeEnvironment } from "../node/launcher/node-environment.ts";
 import { tellErrorsInLines } from "../node/launcher/tell-errors.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
+import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { scriptPath } from "./script.ts";
 
@@ -24,7 +25,7 @@ export function workerCommand(invocation: Invocation): Command {
     .argument("<script>", "what the worker does")
     .argument("[args...]", "its arguments")
     .passThroughOptions()
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async (script: string, args: string[], flags: Flags) => {
       const path = scriptPath(script);
       const config = loadConfig({ options: { role: "worker" }, commandLine: configFlags(flags), env: process.env });

@@ -3,6 +3,7 @@
 import { Command } from "commander";
 import { exportCheckpoint } from "../../node/checkpoint/export-checkpoint.ts";
 import { openCheckpoint } from "../../node/checkpoint/open-checkpoint.ts";
+import { helpText } from "../help-text.ts";
 import type { Invocation } from "../invocation.ts";
 import { bytesText } from "./checkpoint-text.ts";
 import { stepOption } from "./step-option.ts";
@@ -27,7 +28,7 @@ export function exportCommand(_invocation: Invocation): Command {
     .option("--parameter <name...>", "only these parameters")
     .option("--all-columns", "the optimizer's slots and versions as well, as <name>/<column>")
     .option("--force", "replace the file if it is there")
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async (directory: string, file: string, { step, parameter, allColumns, force }: ExportFlags) => {
       await using reader = await openCheckpoint(directory, { step });
       const { tensors, bytes } = await exportCheckpoint(reader, file, { parameters: parameter, allColumns, replace: force });

@@ -2,6 +2,7 @@
 
 import { Command } from "commander";
 import { openCheckpoint } from "../../node/checkpoint/open-checkpoint.ts";
+import { helpText } from "../help-text.ts";
 import type { Invocation } from "../invocation.ts";
 import { checkpointText } from "./checkpoint-text.ts";
 import { stepOption } from "./step-option.ts";
@@ -20,7 +21,7 @@ export function inspectCommand(_invocation: Invocation): Command {
     .argument("<directory>", "a checkpoint, or a directory of checkpoints")
     .addOption(stepOption())
     .option("--json", "print the manifest as JSON")
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async (directory: string, { step, json }: InspectFlags) => {
       await using reader = await openCheckpoint(directory, { step });
       process.stdout.write(`${json === true ? JSON.stringify(reader.manifest, null, 2) : checkpointText(reader.path, reader.manifest)}\n`);

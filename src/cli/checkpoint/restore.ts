@@ -3,6 +3,7 @@
 import { Command } from "commander";
 import { restoreCheckpoint } from "../../api/checkpoint.ts";
 import type { Flags } from "../config-flags.ts";
+import { helpText } from "../help-text.ts";
 import type { Invocation } from "../invocation.ts";
 import { withServers } from "./cluster-client.ts";
 import { addClusterFlags, clusterRequest } from "./cluster-flags.ts";
@@ -23,7 +24,7 @@ export function restoreCommand(_invocation: Invocation): Command {
     .summary("restore a running cluster from a checkpoint")
     .description("Has the servers of a running cluster without parameters restore a checkpoint, however many servers took it.")
     .addOption(stepOption())
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async ({ step, ...flags }: RestoreFlags) => {
       const { path, clock, parameters } = await withServers(clusterRequest(flags), (servers) => restoreCheckpoint(servers, step));
       process.stdout.write(`${path}: clock ${clock}, ${parameters.length} parameters\n`);

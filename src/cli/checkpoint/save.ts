@@ -3,6 +3,7 @@
 import { Command } from "commander";
 import { takeCheckpoint } from "../../api/checkpoint.ts";
 import type { Flags } from "../config-flags.ts";
+import { helpText } from "../help-text.ts";
 import type { Invocation } from "../invocation.ts";
 import { wholeNumber } from "../whole-number.ts";
 import { withServers } from "./cluster-client.ts";
@@ -24,7 +25,7 @@ export function saveCommand(invocation: Invocation): Command {
     .option("--step <number>", "its number; the next one that is free when left out", wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER }))
     .option("--keep <count>", "how many checkpoints are to stay, this one included", wholeNumber({ min: 1, max: Number.MAX_SAFE_INTEGER }))
     .option("--job <name>", "the job's name, as inspect shows it")
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async ({ step, keep, job, ...flags }: SaveFlags) => {
       const createdAt = new Date().toISOString();
       const taken = await withServers(clusterRequest(flags), (servers) => takeCheckpoint(servers, { step, keep, job, createdAt }));

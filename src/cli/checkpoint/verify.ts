@@ -4,6 +4,7 @@ import { Command } from "commander";
 import { CheckpointDirectory } from "../../node/checkpoint/checkpoint-directory.ts";
 import { findCheckpoint, olderCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
 import { verifyCheckpoint } from "../../node/checkpoint/verify-checkpoint.ts";
+import { helpText } from "../help-text.ts";
 import type { Invocation } from "../invocation.ts";
 import { bytesText } from "./checkpoint-text.ts";
 import { stepOption } from "./step-option.ts";
@@ -25,7 +26,7 @@ export function verifyCommand(invocation: Invocation): Command {
     .argument("<directory>", "a checkpoint, or a directory of checkpoints")
     .addOption(stepOption().conflicts("all"))
     .option("--all", "check every checkpoint in the directory")
-    .addHelpText("after", HELP)
+    .addHelpText("after", helpText(HELP))
     .action(async (directory: string, { step, all }: VerifyFlags) => {
       for (const path of await pathsOf(directory, step, all === true)) {
         if (!(await tell(path))) invocation.exitCode = 1;
