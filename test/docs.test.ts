@@ -1,0 +1,118 @@
+// docs — Goal: what README, ARCHITECTURE, guides, examples and the table of compatibility name is there: files, links, flags, imports, members, error codes.
+// Not for whether the sentences around them are true; the guides' scripts are run by e2e/guide.test.ts.
+
+import assert from "node:assert/strict";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import packageJson from "weighbridge/package.json" with { type: "json" };
+import { describeKeys } from "../src/node/config/describe-keys.ts";
+
+const root = join(import.meta.dirname, "..");
+const read = (path: string): string => readFileSync(join(root, path), "utf8");
+const PAGES: readonly string[] = [
+  ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"],
+  ...globSync(["docs/*.md", "docs/guides/*.md", "examples/*/README.md", "spec/*.md"], { cwd: root }).map((path) =>
+    path.replaceAll("\\", "/"),
+  ),
+];
+/** Flags of other programs, that commands in the pages have. */
+const FOREIGN_FLAGS: ReadonlySet<string> = new Set(["--test", "--quick"]);
+/** Where what a page calls so is described. */
+const SOURCES: Readonly<Record<string, readonly string[]>> = {
+  session: ["src/api/session.ts"],
+  office: ["src/kv/postoffice.ts"],
+  worker: ["src/tensors/tensor-worker.ts"],
+  kv: ["src/kv/kv-worker.ts"],
+  server: ["src/kv/kv-server.ts", "src/functions/function-context.ts"],
+  model: ["src/training/model.ts"],
+};
+
+function eachMatch(pattern: RegExp, check: (match: RegExpExecArray, page: string) => void): void {
+  let count = 0;
+  for (const page of PAGES) {
+    for (const match of read(page).matchAll(pattern)) {
+      check(match, page);
+      count++;
+    }
+  }
+  assert.ok(count > 0, `${pattern} finds nothing any more`);
+}
+
+/** What GitHub makes of a heading. */
+function anchorsOf(page: string): string[] {
+  return [...read(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}_ -]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+}
+
+test("every link leads to a file that is there, and to a heading that it has", () => {
+  eachMatch(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)/g, ([, path = "", anchor], page) => {
+    const target = path === "" ? page : join(dirname(page), path).replaceAll("\\", "/");
+    assert.ok(existsSync(join(root, target)), `${page}: there is no ${target}`);
+    if (anchor !== undefined) assert.ok(anchorsOf(target).includes(anchor), `${page}: ${target} has no heading #${anchor}`);
+  });
+});
+
+test("every file and folder of the repository that is named in passing is there", () => {
+  eachMatch(/`((?:src|kernels|bench|test|spec|docs|examples|scripts)\/[\w./*-]+)`/g, ([, path = ""], page) => {
+    if (path.includes("NAME") || path.includes("NNNN")) return; // stands for any
+    const isThere = globSync([path, `${path}.ts`, `${path}-*.md`], { cwd: root }).length > 0;
+    assert.ok(isThere, `${page}: there is no ${path}`);
+  });
+});
+
+test("every file that ARCHITECTURE names by its room is there", () => {
+  const rooms = globSync("src/*", { cwd: root }).map((path) => path.replaceAll("\\", "/").slice("src/".length));
+  const named = [...read("ARCHITECTURE.md").matchAll(/`([a-z]+(?:-[a-z]+)*)\/([\w/-]+)`/g)].filter(([, room = ""]) => rooms.includes(room));
+  assert.ok(named.length > 20, "it names fewer files than it did");
+  for (const [, room, path] of named) {
+    const found = ["", ".ts"].some((ending) => existsSync(join(root, "src", `${room}/${path}${ending}`)));
+    assert.ok(found, `ARCHITECTURE.md: there is no src/${room}/${path}`);
+  }
+});
+
+test("every flag is one of the command's", () => {
+  const own = globSync("src/cli/**/*.ts", { cwd: root }).flatMap((path) => [...read(path).matchAll(/"(?:-\w, )?--[^"]*"/g)].map(String));
+  const known = [...own, ...describeKeys().map(({ flag }) => flag)].flatMap((flags) => [...flags.matchAll(/--[a-z][a-z-]*/g)].map(String));
+  eachMatch(/(?<=[\s`(])--[a-z][a-z-]+/g, ([flag = ""], page) => {
+    assert.ok(known.includes(flag) || FOREIGN_FLAGS.has(flag), `${page}: the command has no ${flag}`);
+  });
+});
+
+test("every name that a script imports is exported by its door", () => {
+  const doors: Readonly<Record<string, string>> = packageJson.exports;
+  eachMatch(/^import \{([^}]*)\} from "weighbridge(\/[\w-]+)?";/gm, ([, names = "", door = ""], page) => {
+    const source = doors[`.${door}`];
+    assert.ok(source !== undefined, `${page}: there is no door weighbridge${door}`);
+    for (const name of names.split(",").map((entry) => entry.replace(/^\s*type /, "").trim())) {
+      if (name !== "") assert.match(read(source), new RegExp(`\\b${name}\\b`), `${page}: weighbridge${door} exports no ${name}`);
+    }
+  });
+});
+
+test("every member of a session, an office, a worker, a server or a model is one", () => {
+  eachMatch(
+    /(?<![\w./-])(session|office|worker|kv|model|server)\.(?!js|ts|safetensors)([a-zA-Z]+)/g,
+    ([, object = "", member = ""], page) => {
+      if (object === "model" && page.endsWith("adapters.md")) return; // TensorFlow.js's
+      const declaration = new RegExp(`^ {2}(?:(?:readonly|get|async|static) )*${member}\\b[?(:<=]?`, "m");
+      assert.ok(
+        SOURCES[object]?.some((path) => declaration.test(read(path))),
+        `${page}: ${object}.${member}`,
+      );
+    },
+  );
+});
+
+test("every error code is one of ours", () => {
+  const codes = new Set([...read("src/base/errors.ts").matchAll(/^\s+(?:\| )?"?([A-Z][A-Z_]+)"?/gm)].map(([, code]) => code));
+  const guides = PAGES.filter((page) => page.startsWith("docs/guides/"))
+    .map(read)
+    .join("\n");
+  for (const [, code = ""] of guides.matchAll(/`([A-Z]+(?:_[A-Z]+)+)`/g))
+    if (!/^(DMLC|PS|MS|WEIGHBRIDGE|USE|WORKER|SERVER)_/.test(code)) assert.ok(codes.has(code), `the guides name ${code}`);
+});
