@@ -12,6 +12,7 @@
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import type { KernelMemory } from "./kernel-memory.ts";
 import { instantiateSimdModule, type SimdExports } from "./simd-instance.ts";
 
 const ARENA_BYTES_DEFAULT: number = 2 ** 32;
@@ -30,7 +31,7 @@ export type ArenaOptions = {
 };
 
 export class Arena {
-  readonly memory: WebAssembly.Memory;
+  readonly memory: KernelMemory;
   /** The whole memory as bytes, as 32-bit words and as floats: address >> 2 is an index of the latter two. */
   readonly bytes: Uint8Array<ArrayBufferLike>;
   readonly words: Uint32Array<ArrayBufferLike>;

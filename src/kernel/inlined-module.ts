@@ -6,6 +6,7 @@
 //       simulated cluster opens thousands). A compiled module has no state; that of an instance lies in its memory and its globals.
 
 import { assert } from "../base/assert.ts";
+import type { KernelMemory } from "./kernel-memory.ts";
 
 const FLAG_SHARED = 3;
 const FLAG_PLAIN = 1;
@@ -34,11 +35,11 @@ export class InlinedModule {
   }
 
   /** The exports of a new instance on this memory. */
-  instantiate(memory: WebAssembly.Memory): WebAssembly.Exports {
-    return new WebAssembly.Instance(this.#compiledFor(memory), { env: { memory } }).exports;
+  instantiate(memory: KernelMemory): WebAssembly.Exports {
+    return new WebAssembly.Instance(this.#compiledFor(memory), { env: { memory: memory as WebAssembly.Memory } }).exports;
   }
 
-  #compiledFor({ buffer }: WebAssembly.Memory): WebAssembly.Module {
+  #compiledFor({ buffer }: KernelMemory): WebAssembly.Module {
     if (buffer instanceof ArrayBuffer) {
       this.#plain ??= new WebAssembly.Module(this.#binary(FLAG_PLAIN));
       return this.#plain;

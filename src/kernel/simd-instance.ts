@@ -1,6 +1,7 @@
 // simd-instance — turns the inlined kernel module into an instance on a given memory. Only the Arena and SimdKernels know it.
 
 import { InlinedModule } from "./inlined-module.ts";
+import type { KernelMemory } from "./kernel-memory.ts";
 import { MEMORY_FLAG_OFFSET, SIMD_MODULE } from "./simd-module.ts";
 
 /** What the module exports, as it comes: addresses above 2 GiB are negative until `>>> 0`. See Kernels for what each does. */
@@ -129,6 +130,6 @@ export type SimdExports = {
 
 const MODULE = new InlinedModule({ base64: SIMD_MODULE, memoryFlagOffset: MEMORY_FLAG_OFFSET });
 
-export function instantiateSimdModule(memory: WebAssembly.Memory): SimdExports {
+export function instantiateSimdModule(memory: KernelMemory): SimdExports {
   return MODULE.instantiate(memory) as SimdExports;
 }

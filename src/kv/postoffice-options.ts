@@ -3,6 +3,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
+import type { KernelMemory } from "../kernel/kernel-memory.ts";
 import type { ChannelLimits } from "../peer/channel-limits.ts";
 import type { FaultOptions } from "../peer/faults.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
@@ -42,7 +43,7 @@ export type PostofficeOptions = {
   readonly limits?: Partial<ChannelLimits>;
   readonly arenaBytesMax?: number | undefined;
   /** For a server: hears of the memory that parameters will lie in, before anything does. */
-  readonly onMemory?: ((memory: WebAssembly.Memory) => void) | undefined;
+  readonly onMemory?: ((memory: KernelMemory) => void) | undefined;
   /** For a server: PS functions of the user's own, beside the built-in ones. */
   readonly functions?: readonly PsFunction[];
   /** For parameters whose links ask for it; left out, those cannot be made. */

@@ -8,6 +8,7 @@
 //       one float took 19 MB in small pages and 23 to 25 in large ones, and what is small is in the caches anyway.
 
 import type { Log } from "../base/log.ts";
+import type { KernelMemory } from "../kernel/kernel-memory.ts";
 import { C_LIBRARY, koffi, type NativeCalls } from "./native-calls.ts";
 
 /** From <sys/mman.h>. */
@@ -24,7 +25,7 @@ export type HugePagesOptions = {
 };
 
 /** What to do with a new memory; undefined where nothing can be done (H1). */
-export async function hugePages(options: HugePagesOptions): Promise<((memory: WebAssembly.Memory) => void) | undefined> {
+export async function hugePages(options: HugePagesOptions): Promise<((memory: KernelMemory) => void) | undefined> {
   const { log, platform = process.platform, nativeCalls = koffi } = options;
   if (platform !== "linux") return undefined;
   try {

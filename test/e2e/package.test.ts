@@ -52,6 +52,30 @@ test("the built package runs a cluster from a node_modules folder", () => {
   assert.match(ran.stdout, /pulled 3,4 function/);
 });
 
+test("the types of every door hold in a project without the browser's, and with the libraries checked", () => {
+  mkdirSync(join(modules, "@types"));
+  symlinkSync(join(ROOT, "node_modules/@types/node"), join(modules, "@types/node"));
+  const { exports } = JSON.parse(readFileSync(join(modules, "weighbridge/package.json"), "utf8"));
+  const doors = Object.keys(exports).filter((door) => door !== "./package.json");
+  const imports = doors.map((door, i) => `import * as door${i} from "weighbridge${door.slice(1)}"; void door${i};`);
+  writeFileSync(join(folder, "types.mts"), imports.join("\n"));
+  const options = [
+    "--module",
+    "nodenext",
+    "--target",
+    "es2024",
+    "--lib",
+    "es2024,esnext.disposable",
+    "--types",
+    "node",
+    "--strict",
+    "--noEmit",
+  ];
+  const checked = run(process.execPath, join(ROOT, "node_modules/typescript/bin/tsc"), ...options, "types.mts");
+  assert.equal(checked.stdout, "");
+  assert.equal(checked.status, 0, checked.stderr);
+});
+
 test("the doors of other frameworks open without them, and npm does not ask for them", () => {
   writeFileSync(
     join(folder, "adapters.mjs"),
