@@ -26,6 +26,6 @@ try {
   await session.call(largestRows, { server: 0 }, { table: "no such table", count: 1 });
 } catch (error) {
   if (!isWeighbridgeError(error, "UNKNOWN_PARAMETER")) throw error;
-  console.log(`server 0 said: ${error.message}`);
+  console.log(`a refusal, as it should be: ${error.message}`);
 }
 await session.close();
