@@ -15,6 +15,11 @@ All options are the bench's own; \`weighbridge bench --help\` in the repository 
 Example:
   $ weighbridge bench --quick --json bench.json`;
 
+/** Whether this is the repository: the package comes without the bench. */
+export function isBenchHere(): boolean {
+  return existsSync(fileURLToPath(BENCH));
+}
+
 export function benchCommand(_invocation: Invocation): Command {
   return new Command("bench")
     .summary("measure how fast this machine pushes and pulls")
@@ -24,15 +29,14 @@ export function benchCommand(_invocation: Invocation): Command {
     .passThroughOptions()
     .addHelpText("after", helpText(HELP))
     .action(async (args: string[], _options: unknown, command: Command) => {
-      const path = fileURLToPath(BENCH);
-      if (!existsSync(path)) {
+      if (!isBenchHere()) {
         if (args.includes("--help") || args.includes("-h")) command.help();
         throw new WeighbridgeError(
           "UNSUPPORTED",
           "the bench is part of the repository, not of the package: clone it and run `npm run bench`",
         );
       }
-      process.argv.splice(1, process.argv.length, path, ...args);
+      process.argv.splice(1, process.argv.length, fileURLToPath(BENCH), ...args);
       await import(BENCH.href);
     });
 }

@@ -19,9 +19,18 @@ type Circumstances = {
   readonly now?: () => number;
   readonly resumedFrom?: string;
   readonly has?: (packageName: string) => boolean;
+  readonly hasBench?: boolean;
 };
 
-function show({ isTTY, columns = 80, plan = PLAN, now = () => 5000, resumedFrom, has = () => false }: Circumstances): Shown {
+function show({
+  isTTY,
+  columns = 80,
+  plan = PLAN,
+  now = () => 5000,
+  resumedFrom,
+  has = () => false,
+  hasBench = true,
+}: Circumstances): Shown {
   let written = "";
   const stream = new Writable({
     write(chunk: Buffer, _encoding, done) {
@@ -36,7 +45,7 @@ function show({ isTTY, columns = 80, plan = PLAN, now = () => 5000, resumedFrom,
     runDirectory: "/here/run-3",
     resumedFrom,
   };
-  const screen = new TrainingScreen({ out: out as unknown as NodeJS.WriteStream, plan, now, has, ...where });
+  const screen = new TrainingScreen({ out: out as unknown as NodeJS.WriteStream, plan, now, has, hasBench, ...where });
   return { screen, text: () => stripVTControlCharacters(written), out };
 }
 
@@ -80,6 +89,15 @@ test("what to try next says what to install for it, where it is not there", () =
   for (const report of [progress(0), DONE, RESULT]) equipped.screen.show(report);
   equipped.screen.close();
   assert.match(equipped.text(), /will be late\n {4}npx weighbridge train wide-deep$/m);
+});
+
+test("the bench is a thing to try next where it came along", () => {
+  for (const hasBench of [true, false]) {
+    const { screen, text } = show({ isTTY: false, hasBench });
+    for (const report of [progress(0), DONE, RESULT]) screen.show(report);
+    screen.close();
+    assert.equal(text().includes("npx weighbridge bench"), hasBench);
+  }
 });
 
 test("what runs, where it can be asked, and where it saves are told first", () => {

