@@ -59,6 +59,33 @@ test("unique keys come in the order of their first occurrence, and every key fin
   );
 });
 
+test("lists whose parts repeat nothing, everything or about half of what came before are found as the reference finds them", () => {
+  const random = new Random(11);
+  const partsOf: Readonly<Record<string, (known: number) => number>> = {
+    nothing: (known) => known,
+    everything: (known) => random.below(known),
+    half: (known) => (random.below(2) === 0 ? known : random.below(known)),
+    few: (known) => (random.below(20) === 0 ? random.below(known) : known),
+  };
+  for (const order of [["half"], ["nothing", "half", "everything", "half"], ["everything", "few", "nothing", "half", "few"]]) {
+    const ids = [0];
+    let known = 1;
+    for (const part of order) {
+      for (let i = 0; i < 700; i++) {
+        const id = partsOf[part]!(known);
+        known = Math.max(known, id + 1);
+        ids.push(id);
+      }
+    }
+    const keys = ids.map((id) => KEY_MAX - (BigInt(id) << 20n));
+    for (const inPlace of [false, true]) {
+      const [expected, found] = IMPLEMENTATIONS.map((open) => find(open, keys, inPlace));
+      assert.deepEqual(found, expected, `${order.join(", ")}, in place ${inPlace}`);
+      assert.deepEqual(found?.indexes, ids);
+    }
+  }
+});
+
 test("the scratch is enough and not overrun for every number of keys around powers of two", () => {
   for (const keyCount of [1, 2, 3, 7, 8, 9, 15, 16, 17, 127, 128, 129, 1023, 1024, 1025, 4096, 4097]) {
     const arena = new Arena({ bytesMax: 4 * MIB });

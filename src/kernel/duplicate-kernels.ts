@@ -18,7 +18,7 @@ export interface DuplicateKernels {
   /**
    * Returns the number of unique keys. When it equals `keyCount` there are no duplicates and nothing was written (D3); else the unique keys
    * are at `uniqueKeys` and, for each key of the list, its index among them (u32) at `indexes`. `scratch` has duplicateScratchBytes;
-   * `uniqueKeys` may be `keys`. `secret` (a u32) keys the hash and changes nothing but the speed.
+   * `uniqueKeys` may be `keys`, and has room for as many. `secret` (a u32) keys the hash and changes nothing but the speed.
    */
   findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;
   /**
