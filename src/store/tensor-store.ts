@@ -101,6 +101,9 @@ export type BlockUpdate = Omit<UpdateStep, "step"> & {
   readonly gradients: number;
 };
 
+/** By row of a block: 1 where it is named, 0 otherwise. */
+export type RowMarks = Uint8Array;
+
 export type TensorStoreOptions = {
   readonly arena: Arena;
   readonly kernels: Kernels;
@@ -217,14 +220,16 @@ export class TensorStore {
 
   /**
    * As `update`, of a block that is there, with a gradient whose memory (as much as the block's) is given away: it is released, or takes the
-   * place of values that are held. So it cannot fail: slots are held by checkpoints alone, which give them up when there is no room.
+   * place of values that are held. So it cannot fail: slots are held by checkpoints alone, which give them up when there is no room. Where only some rows are
+   * `named`, the others stay as they are, slots included.
    */
-  updateOwned(index: number, push: BlockUpdate): void {
+  updateOwned(index: number, push: BlockUpdate, named?: RowMarks): void {
     const block = this.#block(index);
     this.#ownSlots(block);
     const { span } = block;
     const target = span.isHeld ? push.gradients : span.address;
-    this.#apply(block, push, target);
+    if (named === undefined) this.#apply(block, push, target);
+    else this.#applyNamed(block, push, target, named);
     if (target === span.address) this.#arena.release(push.gradients, span.byteCount);
     else this.#replace(block, target);
   }
@@ -292,6 +297,24 @@ export class TensorStore {
     block.step++;
     this.#updater.begin({ ...push, step: block.step });
     this.#updater.updateBlock({ target, source: span.address, slots: slots?.address ?? 0, rowCount }, push.gradients);
+  }
+
+  /** Run by run: what lies between is copied where the values move. */
+  #applyNamed(block: Block, push: BlockUpdate, target: number, named: RowMarks): void {
+    const { span, slots, rowCount } = block;
+    const rowBytes = this.#updater.width * FLOAT_BYTES;
+    const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
+    block.step++;
+    this.#updater.begin({ ...push, step: block.step });
+    for (let from = 0, to = 0; from < rowCount; from = to) {
+      const isNamed = named[from] === 1;
+      to = named.indexOf(isNamed ? 0 : 1, from);
+      if (to < 0) to = rowCount;
+      if (isNamed) this.#updater.updateBlockRun(whole, { from, to }, push.gradients);
+      else if (target !== span.address) {
+        this.#kernels.copy(target + from * rowBytes, span.address + from * rowBytes, (to - from) * rowBytes);
+      }
+    }
   }
 
   #replace(block: Block, address: number): void {

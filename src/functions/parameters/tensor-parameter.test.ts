@@ -114,6 +114,38 @@ test("what one worker pushes at one clock is one contribution, rows included; th
   assert.deepEqual(await pull(stage, w, { clock: 1 }), [(2 + 8) / 2, 8 / 2]);
 });
 
+test("rows that nobody named in a round stay as they are, whatever the optimizer makes of the others, read or not meanwhile (T4)", async () => {
+  const optimizers = [
+    { type: "assign" },
+    { type: "min" },
+    { type: "sgd", learningRate: 1, weightDecay: 0.5 },
+    { type: "momentum", learningRate: 1 },
+    { type: "rowWiseAdagrad", learningRate: 1, weightDecay: 0.5 },
+    { type: "adamW", learningRate: 1, weightDecay: 0.5 },
+    { type: "dcAsgd", learningRate: 1, weightDecay: 0.5 },
+  ] as const;
+  for (const optimizer of optimizers) {
+    const stage = new ParameterStage();
+    const init = { type: "constant", value: 5 } as const;
+    const sync = stage.create({ kind: "tensor", name: "sync", shape: [5, 2], init, optimizer, ...SYNC });
+    const async = stage.create({ kind: "tensor", name: "async", shape: [5, 2], init, optimizer });
+    for (let clock = 0; clock < 3; clock++) {
+      await pushRows(stage, sync, [3, 1], [3, 3, 1, 1], { clock });
+      await pushRows(stage, sync, [1], [2, 2], { clock, rank: 1 });
+      await pushRows(stage, async, [1, 3], [3, 3, 3, 3], { clock });
+      const held = clock === 1 ? stage.parameters.tensor(sync).store.hold(0) : undefined;
+      for (const rank of [0, 1]) stage.advance(rank, clock + 1);
+      held?.release();
+    }
+    assert.deepEqual(await pull(stage, sync, { clock: 3 }), await pull(stage, async, { clock: 3 }), optimizer.type);
+    await push(stage, sync, new Float32Array(10).fill(1), { clock: 3 });
+    await pushRows(stage, sync, [0], [1, 1], { clock: 3, rank: 1 });
+    await push(stage, async, [2, 2, 1, 1, 1, 1, 1, 1, 1, 1], { clock: 3 });
+    for (const rank of [0, 1]) stage.advance(rank, 4);
+    assert.deepEqual(await pull(stage, sync, { clock: 4 }), await pull(stage, async, { clock: 4 }), `${optimizer.type}, one of all rows`);
+  }
+});
+
 test("a worker that dies in a round is not part of it, and the memory it took is free again", async () => {
   const stage = new ParameterStage({ workers: 3 });
   const w = stage.create({ kind: "tensor", shape: [100], ...SYNC });

@@ -5,6 +5,7 @@
 //   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
 //   T2. Sync pushes of one clock are added in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
 //   T3. Applying a round cannot fail: what it needs was taken when its updates came.
+//   T4. Rows that nobody has named stay as they are, whatever the optimizer does to the others; also in a round to which all pushed rows.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
@@ -13,7 +14,7 @@ import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TensorSpec } from "../../store/parameter-spec.ts";
 import { TensorShape } from "../../store/tensor-shape.ts";
-import { type BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
+import { type BlockUpdate, type RowMarks, TensorStore } from "../../store/tensor-store.ts";
 import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { rankOf } from "../../wire/node-id.ts";
@@ -110,11 +111,11 @@ export class TensorParameter {
     }
     const { arena, kernels, indexes } = this.#host;
     const byteCount = this.store.shape.floatsOf(block) * FLOAT_BYTES;
-    const whole = arena.allocate(byteCount); // a sparse gradient joins the round of its block as a dense one
+    const whole = arena.allocate(byteCount); // a sparse gradient joins the round of its block as one that is 0 elsewhere
     try {
       kernels.zero(whole, byteCount);
       indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
-      this.#gather({ ...push, gradients: arena.floats.subarray(whole >>> 2, (whole + byteCount) >>> 2) as Float32Array });
+      this.#gather({ ...push, gradients: arena.floats.subarray(whole >>> 2, (whole + byteCount) >>> 2) as Float32Array }, rows);
     } finally {
       arena.release(whole, byteCount);
     }
@@ -233,7 +234,8 @@ export class TensorParameter {
     this.#link?.close();
   }
 
-  #gather({ life, clock, block, gradients, scale }: BlockPush): void {
+  /** `rows`: those that the push names; left out, all. */
+  #gather({ life, clock, block, gradients, scale }: BlockPush, rows?: Uint32Array): void {
     const { pacer, arena, kernels } = this.#host;
     const stamp = { ...life, parameter: this.#unitOf(block), clock };
     const byteCount = gradients.length * FLOAT_BYTES;
@@ -241,6 +243,7 @@ export class TensorParameter {
     if (known instanceof GatheredBlock) {
       kernels.axpy(known.address, gradients.byteOffset, scale, gradients.length);
       known.isSum = true;
+      known.name(rows);
       return;
     }
     pacer.checkRoom(stamp, byteCount);
@@ -251,13 +254,17 @@ export class TensorParameter {
       kernels.zero(address, byteCount);
       kernels.axpy(address, gradients.byteOffset, scale, gradients.length);
     }
-    pacer.gather(stamp, new GatheredBlock(this, this.#host, { block, clock, address, byteCount }), byteCount);
+    pacer.gather(stamp, new GatheredBlock(this, this.#host, { block, clock, address, byteCount, rows }), byteCount);
   }
 
   /** A round: one step, with a gradient whose memory is given away. A sum that is not finite is none. */
-  applyRound(block: number, update: BlockUpdate, isSum: boolean): void {
+  applyRound(
+    block: number,
+    update: BlockUpdate,
+    { isSum, named }: { readonly isSum: boolean; readonly named: RowMarks | undefined },
+  ): void {
     const floatCount = this.store.shape.floatsOf(block);
-    if (!isSum || this.#updater.admitSum(update.gradients, floatCount)) this.store.updateOwned(block, update);
+    if (!isSum || this.#updater.admitSum(update.gradients, floatCount)) this.store.updateOwned(block, update, named);
     else this.#host.arena.release(update.gradients, floatCount * FLOAT_BYTES);
   }
 
@@ -302,24 +309,44 @@ function updateOf({ life, clock, gradients, scale }: BlockPush): BlockUpdate {
   return { gradients: gradients.byteOffset, gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
 }
 
+type GatheredPlace = {
+  readonly block: number;
+  readonly clock: number;
+  readonly address: number;
+  readonly byteCount: number;
+  /** Of a push by rows. */
+  readonly rows: Uint32Array | undefined;
+};
+
 /** One worker's gradient for a block, at one clock. */
 class GatheredBlock implements GatheredUpdate {
   readonly address: number;
   /** Whether more than one push went into it. */
   isSum = false;
+  /** T4: of pushes by rows, those that they name; undefined once all rows are. */
+  #named: RowMarks | undefined;
   readonly #tensor: TensorParameter;
   readonly #host: ParameterHost;
   readonly #block: number;
   readonly #clock: number;
   readonly #byteCount: number;
 
-  constructor(tensor: TensorParameter, host: ParameterHost, at: { block: number; clock: number; address: number; byteCount: number }) {
+  constructor(tensor: TensorParameter, host: ParameterHost, at: GatheredPlace) {
     this.#tensor = tensor;
     this.#host = host;
     this.#block = at.block;
     this.#clock = at.clock;
     this.address = at.address;
     this.#byteCount = at.byteCount;
+    const { shape } = tensor.store;
+    this.#named = at.rows && new Uint8Array(shape.floatsOf(at.block) / shape.width);
+    this.name(at.rows);
+  }
+
+  /** A push names these rows; all, when they are left out. */
+  name(rows: Uint32Array | undefined): void {
+    if (rows === undefined) this.#named = undefined;
+    else if (this.#named !== undefined) for (const row of rows) this.#named[row] = 1;
   }
 
   /** T2 */
@@ -328,14 +355,21 @@ class GatheredBlock implements GatheredUpdate {
     for (const { handle } of contributions) {
       if (handle === this || !(handle instanceof GatheredBlock)) continue;
       kernels.add(this.address, handle.address, this.#byteCount / FLOAT_BYTES);
+      this.#nameAlso(handle);
       handle.free();
     }
     const gradientScale = this.#tensor.pace.reduceAt(this.#clock) === "mean" ? 1 / contributions.length : 1;
     const update = { gradients: this.address, gradientScale, scheduleStep: this.#clock, workerRank: 0 };
-    this.#tensor.applyRound(this.#block, update, this.isSum || contributions.length > 1);
+    this.#tensor.applyRound(this.#block, update, { isSum: this.isSum || contributions.length > 1, named: this.#named });
   }
 
   free(): void {
     this.#host.arena.release(this.address, this.#byteCount);
+  }
+
+  #nameAlso(other: GatheredBlock): void {
+    const others = other.#named;
+    if (others === undefined) this.#named = undefined;
+    else if (this.#named !== undefined) for (let row = others.indexOf(1); row >= 0; row = others.indexOf(1, row + 1)) this.#named[row] = 1;
   }
 }

@@ -168,9 +168,20 @@ export class Updater {
 
   /** Updates a block of whole rows. Reads values at `source`, writes them at `target`. */
   updateBlock(block: { target: number; source: number; slots: number; rowCount: number }, gradients: number): void {
-    const { target, source, slots, rowCount } = block;
-    const stride = this.slotStride(rowCount);
-    this.#kernels.updateBlock(this.number, target, source, slots, stride, gradients, rowCount, this.width, this.hyper);
+    this.updateBlockRun(block, { from: 0, to: block.rowCount }, gradients);
+  }
+
+  /** As `updateBlock`, for its rows from `from` up to `to` alone; `gradients` has those of all its rows. */
+  updateBlockRun(
+    block: { target: number; source: number; slots: number; rowCount: number },
+    { from, to }: { readonly from: number; readonly to: number },
+    gradients: number,
+  ): void {
+    const stride = this.slotStride(block.rowCount);
+    const skipped = from * this.width * FLOAT_BYTES;
+    const [target, source] = [block.target + skipped, block.source + skipped];
+    const slots = block.slots + from * this.layout.slotFloats * FLOAT_BYTES;
+    this.#kernels.updateBlock(this.number, target, source, slots, stride, gradients + skipped, to - from, this.width, this.hyper);
   }
 
   /** Updates the rows of a block whose indexes within it `rows` lists. */
