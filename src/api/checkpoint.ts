@@ -9,6 +9,7 @@
 //   C3. A checkpoint is restored by all servers, or by none.
 //   C4. No checkpoint is taken of servers that do not have the same parameters: one that was restarted has lost its share, and what is saved without it
 //       must not take the place of a checkpoint that is whole. A parameter that is just being made is left out: it is in the next one.
+//   C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its name.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
@@ -57,7 +58,7 @@ export type RestoredCheckpoint = Omit<TakenCheckpoint, "warning"> & { readonly p
 
 const JOB_DEFAULT = "weighbridge";
 const COMMITTER = 0;
-/** How many clocks ahead of the slowest somebody without a clock looks, before it gives up. */
+/** How many clocks ahead of the slowest somebody looks who does not say which clock it wants, before it gives up. */
 const AHEAD_MAX = 1000;
 
 /** What is wrong about them is said before the servers stop for a cut. Throws BAD_ARGUMENT. */
@@ -89,29 +90,31 @@ export function checkStep(what: string, step: number | undefined): void {
   throw new WeighbridgeError("BAD_ARGUMENT", `${what} is a whole number from 0 up, not ${showValue(step)}`);
 }
 
+type TakeOptions = CheckpointOptions &
+  Partial<SaveOptions> & {
+    readonly createdAt: string;
+    /** C5. The clock of the worker that asks, when it does not say which clock it wants. */
+    readonly ownClock?: (() => number) | undefined;
+  };
+
 /** Throws what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO, ARENA_FULL, UNSUPPORTED without a place for it. */
-export async function takeCheckpoint(
-  servers: CheckpointServers,
-  options: CheckpointOptions & Partial<SaveOptions> & { readonly createdAt: string },
-): Promise<TakenCheckpoint> {
+export async function takeCheckpoint(servers: CheckpointServers, options: TakeOptions): Promise<TakenCheckpoint> {
   if (options.clock !== undefined) return await takeAt(servers, options.clock, options);
+  const { ownClock = () => Infinity } = options;
   for (let ahead = 0; ; ahead = 2 * ahead + 1) {
     const surveys = await askAll(servers, messages.SURVEY, {});
-    const clock = Math.max(...surveys.map(({ clockMin }) => clockMin)) + ahead;
+    const slowest = Math.max(...surveys.map(({ clockMin }) => clockMin));
+    const clock = Math.max(slowest, Math.min(slowest + ahead, ownClock())); // C5
     try {
       return await takeAt(servers, clock, options);
     } catch (thrown) {
-      // Who has no clock of its own may be too late for the one it saw.
+      // Clocks may have ended since they were asked for.
       if (!isWeighbridgeError(thrown, "BAD_ARGUMENT") || !thrown.retryable || ahead > AHEAD_MAX) throw thrown;
     }
   }
 }
 
-async function takeAt(
-  servers: CheckpointServers,
-  clock: number,
-  options: CheckpointOptions & Partial<SaveOptions> & { readonly createdAt: string },
-): Promise<TakenCheckpoint> {
+async function takeAt(servers: CheckpointServers, clock: number, options: TakeOptions): Promise<TakenCheckpoint> {
   const { step: wanted, job = JOB_DEFAULT, note, keep, onCut, createdAt, parameter, directory } = options;
   const id = `${createdAt}@${clock}`;
   let pending: string | undefined;

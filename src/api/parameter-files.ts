@@ -24,13 +24,13 @@ export class ParameterFiles {
     return this.#saveCount > 0;
   }
 
-  /** Throws BAD_ARGUMENT for a directory that is none, and what `takeCheckpoint` throws. */
-  async save(servers: CheckpointServers, parameter: string, directory: string): Promise<void> {
+  /** For a worker whose clock is `ownClock`. Throws BAD_ARGUMENT for a directory that is none, and what `takeCheckpoint` throws. */
+  async save(servers: CheckpointServers, parameter: string, directory: string, ownClock: () => number): Promise<void> {
     const place = `${checked(directory)}/${fileNameOf(parameter)}`;
     const createdAt = new Date().toISOString();
     this.#saveCount++;
     try {
-      await this.#inTurn(() => takeCheckpoint(servers, { parameter, directory: place, keep: 1, createdAt }));
+      await this.#inTurn(() => takeCheckpoint(servers, { parameter, directory: place, keep: 1, createdAt, ownClock }));
     } finally {
       this.#saveCount--;
     }

@@ -183,3 +183,18 @@ test("names of any letters have a place each, and what is moved is counted under
   const loads = worker.getLoads();
   for (const name of ["ParamSave", "ParamLoad"]) assert.ok((loads.get(name)?.sentBytes ?? 0) > 0, name);
 });
+
+test("a worker that has just ended a clock saves, though servers hear of that clock while they are asked, and nobody ends another", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2, checkpointDir: join(root, "clocks") });
+  const tensors = await Promise.all(cluster.sessions.map((session) => session.tensor("w", { shape: [3] })));
+  for (let clock = 1; clock <= 5; clock++) {
+    for (const tensor of tensors) await tensor.push(Float32Array.of(1, 1, 1));
+    for (const session of cluster.sessions) session.clock();
+    const [first, second] = cluster.sessions;
+    await first?.saveParameter("w", "models", { deadlineMs: 10_000 });
+    await second?.saveParameter("w", "models", { deadlineMs: 10_000 });
+  }
+  await tensors[0]?.push(Float32Array.of(1, 1, 1));
+  await cluster.session.loadParameter("w", "models");
+  assert.deepEqual(await tensors[1]?.pull(), Float32Array.of(10, 10, 10));
+});
