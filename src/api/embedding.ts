@@ -5,6 +5,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
+import { takesValues } from "../store/updaters/optimizer-spec.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import { type CacheOptions, RowCache } from "../worker/cache/row-cache.ts";
 import { type KeyList, listLength } from "../worker/key-lists.ts";
@@ -14,9 +15,6 @@ import { CachedEmbedding } from "./cached-embedding.ts";
 import { checkOptions } from "./known-options.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 import type { CallOptions, ReadOptions } from "./tensor.ts";
-
-/** What they make of two updates is not what they make of their sum. */
-const UNSUMMABLE: ReadonlySet<string> = new Set(["assign", "min", "max"]);
 
 export class Embedding {
   readonly name: string;
@@ -70,7 +68,7 @@ export class Embedding {
     if (!versions) throw new WeighbridgeError("UNSUPPORTED", `${this.name} counts no versions of its rows: create it with versions: true`);
     if (updates !== "async" || staleness !== undefined)
       throw new WeighbridgeError("UNSUPPORTED", `${this.name} is bound by clocks; rows are cached of tables whose consistency is "asp"`);
-    if (UNSUMMABLE.has(optimizer.type))
+    if (takesValues(optimizer))
       throw new WeighbridgeError("UNSUPPORTED", `${this.name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
     const cache = new RowCache({ ...this.#client.options, optimizer, cache: options });
     const cached: CachedEmbedding = new CachedEmbedding(this, cache, this.#control, () => this.#caches.delete(cached));

@@ -4,7 +4,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import type { TableSpec, TensorSpec } from "../store/parameter-spec.ts";
-import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
+import { type OptimizerSpec, resolveOptimizer, takesValues } from "../store/updaters/optimizer-spec.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Consistency, engineConsistency } from "./consistency.ts";
 import { checkOptions } from "./known-options.ts";
@@ -67,11 +67,13 @@ function checkName(name: string): void {
 }
 
 function commonSpec(options: CommonOptions, kind: "tensor" | "table"): Omit<TensorSpec, "kind" | "name" | "shape"> {
-  const { init = { type: "constant", value: 0 }, optimizer = { type: "sum" }, consistency = "asp", link } = options;
-  return {
-    initializer: resolveInitializer(init),
-    optimizer: resolveOptimizer(optimizer),
-    ...engineConsistency(consistency),
-    link: link === undefined ? undefined : linkEncoding(kind, link),
-  };
+  const { init = { type: "constant", value: 0 }, optimizer: chosen = { type: "sum" }, consistency = "asp", link: choices } = options;
+  const optimizer = resolveOptimizer(chosen);
+  const link = choices === undefined ? undefined : linkEncoding(kind, choices);
+  if (typeof link?.push === "object" && takesValues(optimizer))
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `link encoding: push cannot be top-k with ${optimizer.type}: what does not travel would count as 0`,
+    );
+  return { initializer: resolveInitializer(init), optimizer, ...engineConsistency(consistency), link };
 }

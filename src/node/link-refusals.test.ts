@@ -22,6 +22,16 @@ async function withServers(run: (session: Session, servers: number) => Promise<v
   }
 }
 
+test("top-k with an optimizer that takes values is refused: those that do not travel would be assigned, or be the least, as 0", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  for (const type of ["assign", "min", "max"] as const) {
+    await assert.rejects(
+      cluster.session.tensor(type, { shape: [4], optimizer: { type }, link: { push: { topK: 0.5 } } }),
+      (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && error.message.includes(`top-k with ${type}`),
+    );
+  }
+});
+
 test("two workers that differ in the link: the second is told in what", async () => {
   await using cluster = await EmbeddedCluster.start({ workers: 2 });
   const [one, two] = cluster.sessions;

@@ -129,7 +129,7 @@ const SETTINGS: Readonly<Record<OptimizerType, Readonly<Partial<Record<SettingNa
 };
 
 const POLICIES: readonly NonFinitePolicy[] = ["refuse", "skip", "zero"];
-const UNCLIPPED: ReadonlySet<OptimizerType> = new Set(["assign", "min", "max"]);
+const VALUE_TYPES: ReadonlySet<OptimizerType> = new Set(["assign", "min", "max"]);
 
 /** Checks a spec and fills in its defaults. Throws BAD_ARGUMENT that names the field, what was expected and what was found. */
 export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): ResolvedOptimizer {
@@ -138,7 +138,7 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
   const type = (fields.type === "none" ? "sum" : fields.type) as OptimizerType;
   if (!Object.hasOwn(SETTINGS, type)) throw badField(`${path}.type`, `one of ${Object.keys(SETTINGS).join(", ")}`, fields.type);
   const settings = Object.entries(SETTINGS[type]);
-  const clips = !UNCLIPPED.has(type);
+  const clips = !VALUE_TYPES.has(type);
   const scheduled = "learningRate" in SETTINGS[type];
   const known = [
     "type",
@@ -161,6 +161,11 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
       : {}),
     nonFinite: policy as NonFinitePolicy,
   };
+}
+
+/** Whether what is pushed are values and not gradients: a 0 is then no nothing, and what it makes of two updates is not what it makes of their sum. */
+export function takesValues({ type }: ResolvedOptimizer): boolean {
+  return VALUE_TYPES.has(type);
 }
 
 /** S3 */
