@@ -18,7 +18,7 @@ import { Arena } from "../kernel/arena.ts";
 import { hashText } from "../keys/hash-text.ts";
 import type { Placement } from "../keys/placement.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
-import { decodeParameterSpec, type ParameterSpec, parameterNumber } from "../store/parameter-spec.ts";
+import { countsPushes, decodeParameterSpec, type ParameterSpec, parameterNumber } from "../store/parameter-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
@@ -152,7 +152,7 @@ export class Session {
     const { width, rows: rowCountMax } = spec;
     const control = await this.#create(spec, wait);
     const common = { functions: this.#functions, planner: this.#planner, held: control.held };
-    const client = new TableClient({ ...common, width, rowCountMax, encoded: this.#links.table(spec) });
+    const client = new TableClient({ ...common, width, rowCountMax, encoded: this.#links.table(spec), tellsAll: countsPushes(spec) });
     return new Embedding(spec, client, control, this.#caches);
   }
 

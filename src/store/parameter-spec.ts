@@ -40,6 +40,11 @@ export type TableSpec = CommonSpec & {
 
 export type ParameterSpec = TensorSpec | TableSpec;
 
+/** Whether it matters on every server how many pushes there were, or by how many workers, also where none of their rows lie. */
+export function countsPushes({ optimizer, reduce }: TableSpec): boolean {
+  return optimizer.type === "lazyAdam" || reduce === "mean";
+}
+
 const NAME_LENGTH_MAX = 256;
 const KIND_WORDS = { tensor: "tensor", table: "embedding" } as const;
 

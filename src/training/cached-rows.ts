@@ -23,6 +23,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
+import { countsPushes } from "../store/parameter-spec.ts";
 import { ArenaSpans } from "../worker/arena-spans.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
 import { RowPlanner } from "../worker/row-plan.ts";
@@ -320,7 +321,8 @@ export class CachedRows implements RowSource {
   /** A copy of the gradients as the optimizer's policy for NaN and infinities leaves them; none of them, and a failure, where it refuses them. */
   #admitted(rows: Int32Array, gradients: Float32Array, spans: ArenaSpans): { readonly given: GivenGradients; readonly failure: unknown } {
     const { arena } = this.#tools;
-    const common = { width: this.width, clock: this.#raw.clock, placement: this.#raw.planner.placement };
+    const { clock, planner, spec } = this.#raw;
+    const common = { width: this.width, clock, placement: planner.placement, tellsAll: countsPushes(spec) };
     const nothing = { ...common, rows: new Int32Array(0), gradients: new Float32Array(0), scale: 1 };
     if (rows.length === 0) return { given: nothing, failure: undefined };
     try {

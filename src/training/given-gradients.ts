@@ -15,6 +15,8 @@ export type GivenGradients = {
   readonly scale: number;
   /** Which server has which row. */
   readonly placement: Placement;
+  /** Whether every server has to know of every push (`countsPushes` of the table's spec). */
+  readonly tellsAll: boolean;
 };
 
 /** A message for each member, by position. */
@@ -43,10 +45,12 @@ export function ownGiven(asked: AskedRows, given: GivenGradients): Gradients {
   return { clock, scale, servers: serversOf(asked, given), places: Uint32Array.from(rows), values: gradients };
 }
 
-/** The servers whose rows these are: each counts a step, and the giver among those that it averages over. */
-function serversOf(asked: AskedRows, { rows, placement }: GivenGradients): Uint32Array {
+/** The servers whose rows these are, or that are told of them: each counts a step, and the giver among those that it averages over. */
+function serversOf(asked: AskedRows, { rows, placement, tellsAll }: GivenGradients): Uint32Array {
   const serverCount = placement.servers.length;
   const servers = new Uint32Array(serverWordCount(serverCount));
+  if (tellsAll && rows.length > 0) for (let server = 0; server < serverCount; server++) addServer(servers, server);
+  if (tellsAll) return servers;
   const halves = asked.keysOf({ from: 0, to: asked.rowCount });
   let found = 0;
   for (let i = 0; i < rows.length && found < serverCount; i++) {

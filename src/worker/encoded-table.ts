@@ -84,8 +84,12 @@ export class EncodedTable {
     this.encodesPull = encodesRows(options.link, "pull");
   }
 
-  /** `rows` has the gradients of all frames. Ends when all calls have. */
-  async push(frames: readonly KeyedFrame[], rows: Float32Array, call: FrameCall & { readonly scale: number }): Promise<void> {
+  /** `rows` has the gradients of all frames; `tellOthers` tells the servers that get none. Ends when all calls have. */
+  async push(
+    frames: readonly KeyedFrame[],
+    rows: Float32Array,
+    call: FrameCall & { readonly scale: number; readonly tellOthers: () => Promise<void> },
+  ): Promise<void> {
     const { functions, payloads, parameter, width } = this.#options;
     const { clock, scale, priority, subject } = call;
     const spans = new ArenaSpans(this.#options.codecs.arena);
@@ -102,7 +106,7 @@ export class EncodedTable {
         return functions.callEach(rowsPushEncoded, [{ server: frame.server, request, priority, scope: parameter }], { subject });
       }),
     );
-    await allEnded(calls).finally(() => spans.release());
+    await allEnded([...calls, call.tellOthers()]).finally(() => spans.release());
   }
 
   /** Fills `landed` with the rows of all frames. */

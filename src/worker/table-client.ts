@@ -3,11 +3,12 @@
 //
 // Invariants:
 //   B1. Lengths and keys are checked before anything is sent.
-//   B2. A push counts as one step on every server that it touches, however many frames it takes.
+//   B2. A push counts as one step on every server that it touches, however many frames it takes; where pushes are counted, also on the others.
 //   B3. What a push and pull asks of one server travels in order, its last pushed and first pulled rows in one frame: if the rest fits
 //       there too, nothing comes in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
+import { rowsElsewhere } from "../functions/parameters/rows-elsewhere.ts";
 import { rowsPull } from "../functions/parameters/rows-pull.ts";
 import { rowsPush } from "../functions/parameters/rows-push.ts";
 import { rowsPushPull } from "../functions/parameters/rows-push-pull.ts";
@@ -34,6 +35,8 @@ export type TableClientOptions = {
   readonly rowCountMax?: number | undefined;
   /** For a table whose link carries less. */
   readonly encoded?: EncodedTable | undefined;
+  /** Whether every server has to know of every push (`countsPushes` of its spec). */
+  readonly tellsAll?: boolean | undefined;
 };
 
 /** Some rows of a part that travel together: from `from` up to `to` in the plan's order. */
@@ -71,7 +74,9 @@ export class TableClient {
     const encoded = this.#encoded?.encodesPush ? this.#encoded : undefined;
     await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
       const rows = plan.gradients(gradients, this.width);
-      if (encoded !== undefined) return await encoded.push(this.#frames(plan), rows, { clock, priority, scale, subject: this.#subject });
+      const tellOthers = (): Promise<void> => this.#tellOthers(plan, { clock, priority });
+      if (encoded !== undefined)
+        return await encoded.push(this.#frames(plan), rows, { clock, priority, scale, subject: this.#subject, tellOthers });
       const requests = this.#frames(plan).map(({ server, keys: own, from, to, opens }) => ({
         server,
         request: {
@@ -85,7 +90,7 @@ export class TableClient {
         priority,
         scope: this.#parameter,
       }));
-      await this.#functions.callEach(rowsPush, requests, { subject: this.#subject });
+      await allEnded([this.#functions.callEach(rowsPush, requests, { subject: this.#subject }), tellOthers()]);
     });
   }
 
@@ -132,6 +137,7 @@ export class TableClient {
         const landingOf = ({ from, to }: RowFrame): Float32Array => landed.subarray(from * this.width, to * this.width);
         const common = { parameter: this.#parameter, clock };
         await allEnded([
+          this.#tellOthers(pushPlan, { clock, priority }),
           this.#functions.callEach(
             rowsPush,
             pushes.map((frame) => {
@@ -180,11 +186,41 @@ export class TableClient {
     await this.#functions.wait(done, `rows of ${this.#name}`, wait);
   }
 
+  /** B2 */
+  async #tellOthers(
+    { parts }: RowPlan,
+    { clock, priority }: { readonly clock: number; readonly priority?: number | undefined },
+  ): Promise<void> {
+    const { functions, held, tellsAll = false } = this.options;
+    if (!tellsAll || parts.length === functions.serverCount) return;
+    await functions.callEach(rowsElsewhere, callsElsewhere(functions.serverCount, parts, { parameter: held.parameter, clock, priority }), {
+      subject: held,
+    });
+  }
+
   /** The parts cut into frames of about a block, values included. */
   #frames(plan: RowPlan): RowFrame[] {
     const rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.width * FLOAT_BYTES)));
     return plan.parts.flatMap((part) => cutPart(part, rowsPerFrame));
   }
+}
+
+type ElsewhereCall = {
+  readonly server: number;
+  readonly request: { readonly parameter: number; readonly clock: number };
+  readonly priority: number | undefined;
+  readonly scope: number;
+};
+
+/** To each server that has none of these parts: a call that tells it of their push. */
+export function callsElsewhere(
+  serverCount: number,
+  parts: readonly { readonly server: number }[],
+  { parameter, clock, priority }: { readonly parameter: number; readonly clock: number; readonly priority?: number | undefined },
+): ElsewhereCall[] {
+  const touched = new Set(parts.map(({ server }) => server));
+  const others = Array.from({ length: serverCount }, (_, server) => server).filter((server) => !touched.has(server));
+  return others.map((server) => ({ server, request: { parameter, clock }, priority, scope: parameter }));
 }
 
 /** A server's part of a plan, cut into frames of so many rows. */

@@ -24,6 +24,7 @@ import {
   parameterOrigin,
 } from "./parameter-functions.ts";
 import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "./raw-rows-functions.ts";
+import { rowsElsewhere } from "./rows-elsewhere.ts";
 import { rowsPull } from "./rows-pull.ts";
 import { rowsPush } from "./rows-push.ts";
 import { rowsPushPull } from "./rows-push-pull.ts";
@@ -61,6 +62,7 @@ export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   rawRowsRead,
   rawRowsSync,
   rawRowsWrite,
+  rowsElsewhere,
   rowsPull,
   rowsPullEncoded,
   rowsPush,

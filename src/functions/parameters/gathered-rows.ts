@@ -7,7 +7,7 @@
 // Invariants:
 //   R1. A round is reduced in memory that was taken when its chunks came, in one piece: applying it cannot fail, however full the arena is.
 //   R2. A chunk that finds no room changes nothing.
-//   R3. A round's memory goes with its last chunk, applied or dropped.
+//   R3. A round's memory goes with its last chunk, applied or dropped. Who has no rows here holds none of it, and counts all the same.
 
 import { assert } from "../../base/assert.ts";
 import type { Contribution } from "../../consistency/update-rounds.ts";
@@ -157,13 +157,18 @@ class RoundMemory {
 export class GatheredRows implements GatheredUpdate {
   readonly #target: RoundTarget;
   readonly #host: ParameterHost;
-  readonly #memory: RoundMemory;
+  readonly #memories: RoundMemories;
+  readonly #clock: number;
   readonly #chunks: Chunk[] = [];
+  /** That of its round, from the first chunk on (R3). */
+  #memory: RoundMemory | undefined;
 
-  constructor(target: RoundTarget, host: ParameterHost, memory: RoundMemory) {
+  /** Without rows at first. */
+  constructor(target: RoundTarget, host: ParameterHost, { memories, clock }: { readonly memories: RoundMemories; readonly clock: number }) {
     this.#target = target;
     this.#host = host;
-    this.#memory = memory;
+    this.#memories = memories;
+    this.#clock = clock;
   }
 
   /** Keeps a copy of these rows, times `scale`. Throws ARENA_FULL (R2). */
@@ -171,13 +176,15 @@ export class GatheredRows implements GatheredUpdate {
     const { arena, kernels } = this.#host;
     const keyCount = keys.length;
     const byteCount = this.#chunkBytes(keyCount);
-    this.#memory.grow(keyCount); // R1
+    const memory = this.#memory ?? this.#memories.at(this.#clock);
+    memory.grow(keyCount); // R1
     const address = arena.tryAllocate(byteCount);
     if (address === 0) {
       const error = arenaFull(arena, `${byteCount} bytes of updates that wait for those of other workers`);
-      this.#memory.shrink(keyCount);
+      memory.shrink(keyCount);
       throw error;
     }
+    this.#memory = memory;
     const chunk = { keys: address, gradients: address + keyCount * KEY_BYTES, keyCount };
     kernels.copy(chunk.keys, keys.byteOffset, keys.byteLength);
     kernels.zero(chunk.gradients, gradients.byteLength);
@@ -191,7 +198,13 @@ export class GatheredRows implements GatheredUpdate {
     const { width } = this.#target.spec;
     const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof GatheredRows);
     const keyCount = gathered.reduce((count, { keyCount: more }) => count + more, 0);
-    const { keys, gradients, indexes, scratch } = this.#memory.layout(keyCount);
+    const gradientScale = this.#target.pace.reduceAt(this.#clock) === "mean" ? 1 / contributions.length : 1;
+    const memory = gathered.map((one) => one.#memory).find((known) => known !== undefined);
+    if (memory === undefined) {
+      this.#target.applyRound(0, 0, { gradients: 0, gradientScale, clock: this.#clock, isSum: false });
+      return;
+    }
+    const { keys, gradients, indexes, scratch } = memory.layout(keyCount);
     let at = 0;
     for (const { keys: from, gradients: rows, keyCount: count } of gathered.flatMap((one) => one.#chunks)) {
       kernels.copy(keys + at * KEY_BYTES, from, count * KEY_BYTES);
@@ -200,10 +213,9 @@ export class GatheredRows implements GatheredUpdate {
     }
     const uniqueCount = duplicates.findDuplicates(keys, keyCount, Number(secret & 0xffff_ffffn), scratch, keys, indexes);
     if (uniqueCount < keyCount) duplicates.sumDuplicates(gradients, keyCount, width, indexes, 0, 0, gradients);
-    const gradientScale = this.#target.pace.reduceAt(this.#memory.clock) === "mean" ? 1 / contributions.length : 1;
-    this.#memory.releaseList();
+    memory.releaseList();
     const isSum = uniqueCount < keyCount;
-    this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#memory.clock, isSum });
+    this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#clock, isSum });
     for (const one of gathered) one.free();
   }
 
@@ -215,7 +227,7 @@ export class GatheredRows implements GatheredUpdate {
   free(): void {
     for (const { keys, keyCount } of this.#chunks.splice(0)) {
       this.#host.arena.release(keys, this.#chunkBytes(keyCount));
-      this.#memory.shrink(keyCount);
+      this.#memory?.shrink(keyCount);
     }
   }
 

@@ -130,6 +130,21 @@ export class TableParameter {
     this.#apply(keys.byteOffset, keys.length, update);
   }
 
+  /**
+   * A push whose rows are all on other servers: a step here too, and in a round one of those over whom a mean is taken. Throws for who may not push now, as `push`.
+   */
+  noteElsewhere(life: WorkerLife, clock: number): void {
+    this.pace.take(life, clock);
+    if (!this.pace.isSyncAt(clock)) {
+      this.#step++;
+      return;
+    }
+    const { pacer } = this.#host;
+    const stamp = { ...life, parameter: this.#unit, clock };
+    if (pacer.gathered(stamp) !== undefined) return;
+    pacer.gather(stamp, new GatheredRows(this, this.#host, { memories: this.#memories, clock }), 0);
+  }
+
   /** Room for the rows of these keys; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */
   roomFor(keys: BigUint64Array, holder: Holder): number {
     this.#check(keys);
@@ -303,6 +318,7 @@ export class TableParameter {
   }
 
   #apply(keys: number, keyCount: number, { gradients, gradientScale, scheduleStep, updateCounts }: RowsUpdate): void {
+    if (keyCount === 0) return;
     this.#updater.begin({ step: Math.max(1, this.#step), scheduleStep, gradientScale, workerRank: 0 });
     const rowCount = this.store.rowCount;
     this.store.update({ keys, keyCount, gradients, updateCounts });
@@ -320,7 +336,7 @@ export class TableParameter {
       known.add(keys, gradients, scale);
       return;
     }
-    const first = new GatheredRows(this, this.#host, this.#memories.at(clock));
+    const first = new GatheredRows(this, this.#host, { memories: this.#memories, clock });
     first.add(keys, gradients, scale);
     pacer.gather(stamp, first, byteCount);
   }

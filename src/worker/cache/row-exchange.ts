@@ -10,9 +10,11 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync } from "../../functions/parameters/cache-functions.ts";
 import type { FreshRows } from "../../functions/parameters/fresh-rows.ts";
+import { rowsElsewhere } from "../../functions/parameters/rows-elsewhere.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FunctionClient } from "../function-client.ts";
 import type { HeldParameter } from "../held-parameter.ts";
+import { callsElsewhere } from "../table-client.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -52,6 +54,8 @@ export type ExchangeOptions = {
   readonly held: HeldParameter;
   readonly width: number;
   readonly pullBound: number;
+  /** Whether servers without rows of a push are told of it (table-client.ts, B2). */
+  readonly tellsAll?: boolean | undefined;
 };
 
 export type ExchangeCall = { readonly clock: number; readonly priority?: number | undefined };
@@ -162,6 +166,7 @@ class Calls {
   async send(): Promise<unknown> {
     const { functions, held: subject } = this.#options;
     const sent = await Promise.allSettled([
+      functions.callEach(rowsElsewhere, this.#elsewhere(), { subject }),
       functions.callEach(
         cachePush,
         this.#pushes.map(({ pushed, opens }) => ({
@@ -194,6 +199,13 @@ class Calls {
       ),
     ]);
     return sent.find((result): result is PromiseRejectedResult => result.status === "rejected")?.reason as WeighbridgeError | undefined;
+  }
+
+  /** For the servers that a push has no rows of. */
+  #elsewhere(): ReturnType<typeof callsElsewhere> {
+    const { functions, tellsAll = false } = this.#options;
+    const { push, priority } = this.#given;
+    return tellsAll && push.parts.length > 0 ? callsElsewhere(functions.serverCount, push.parts, { ...this.#common, priority }) : [];
   }
 
   get #common(): { readonly parameter: number; readonly clock: number } {

@@ -1,0 +1,16 @@
+// rows-elsewhere — tells a server of a push to a table whose rows all lie on other servers, where pushes are counted: by lazyAdam as its steps, by a mean over
+// workers as one of them. So neither depends on how many servers there are, or on which of them a row happens to lie.
+
+import { type PsFunction, psFunction } from "../ps-function.ts";
+
+const request = { parameter: "u32", clock: "u32" } as const;
+const response = {} as const;
+export const rowsElsewhere: PsFunction<typeof request, typeof response> = psFunction({
+  name: "wb/rows/elsewhere",
+  request,
+  response,
+  handler: ({ parameters, life }, { parameter, clock }) => {
+    parameters.table(parameter).noteElsewhere(life, clock);
+    return {};
+  },
+});
