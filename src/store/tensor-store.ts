@@ -245,13 +245,15 @@ export class TensorStore {
     this.#updater.updateBlockRows({ values: block.span.address, slots: slots?.address ?? 0, rowCount }, rows, listed, push.gradients);
   }
 
-  /** A worker is about to get this block's values: some optimizers want to know. */
-  notePull(index: number, workerRank: number): void {
+  /** A worker is about to get this block's values, or those of some of its rows: some optimizers want to know. */
+  notePull(index: number, workerRank: number, rows?: Uint32Array): void {
     if (!this.#updater.notesPulls) return;
     const block = this.#block(index);
     this.#ownSlots(block);
     const { span, slots, rowCount } = block;
-    this.#updater.notePull({ values: span.address, slots: slots?.address ?? 0, rowCount }, workerRank);
+    const noted = { values: span.address, slots: slots?.address ?? 0, rowCount };
+    if (rows === undefined) this.#updater.notePull(noted, workerRank, { from: 0, to: rowCount });
+    else for (const row of rows) this.#updater.notePull(noted, workerRank, { from: row, to: row + 1 });
   }
 
   /** Frees everything; what is held goes with its last hold. */

@@ -69,7 +69,8 @@ export const tensorPullRowsEncoded: PsFunction<typeof pullRowsFields, typeof enc
     const shape = tensor.rowsShape(block, rows);
     const source = tensor.roomFor(block, rows, context);
     const room = tensor.link.roomFor(shape, context);
-    const read = (list: Uint32Array): EncodedValues => tensor.link.encoded(tensor.pullRows(block, list, source).values, shape, room);
+    const read = (list: Uint32Array): EncodedValues =>
+      tensor.link.encoded(tensor.pullRows(block, list, { out: source, worker: context.worker }).values, shape, room);
     if (tensor.isFresh(clock)) return read(rows);
     const kept = tensor.keep(rows); // the frame is gone when the wait is over
     context.hold(kept);

@@ -146,6 +146,23 @@ test("rows that nobody named in a round stay as they are, whatever the optimizer
   }
 });
 
+test("DC-ASGD compares with the rows that a worker saw, whether it pulled them or the whole tensor", async () => {
+  const results: (readonly number[])[] = [];
+  for (const sees of ["rows", "all"] as const) {
+    const stage = new ParameterStage();
+    const w = stage.create({ kind: "tensor", shape: [3, 1], optimizer: { type: "dcAsgd", learningRate: 0.5 } });
+    await push(stage, w, [1, 1, 1]);
+    await push(stage, w, [2, 2, 2], { rank: 1 });
+    if (sees === "all") await pull(stage, w);
+    else await stage.call(0, tensorPullRows, { parameter: w, block: 0, clock: 0, rows: Uint32Array.of(2, 0) });
+    await push(stage, w, [1, 1, 1]);
+    results.push(await pull(stage, w));
+  }
+  const [[first, unseen, last] = [], all = []] = results;
+  assert.deepEqual([first, last], [all[0], all[2]]);
+  assert.notEqual(unseen, all[1]);
+});
+
 test("a worker that dies in a round is not part of it, and the memory it took is free again", async () => {
   const stage = new ParameterStage({ workers: 3 });
   const w = stage.create({ kind: "tensor", shape: [100], ...SYNC });

@@ -39,13 +39,13 @@ export function readTensorRows(
   push?: () => void,
 ): { readonly values: Float32Array } | Promise<{ readonly values: Float32Array }> {
   const tensor = context.parameters.tensor(parameter);
-  const out = tensor.roomFor(block, rows, context);
+  const reading = { out: tensor.roomFor(block, rows, context), worker: context.worker };
   if (tensor.isFresh(clock)) {
     push?.();
-    return tensor.pullRows(block, rows, out);
+    return tensor.pullRows(block, rows, reading);
   }
   const kept = tensor.keep(rows); // the frame is gone when the wait is over
   context.hold(kept);
   push?.();
-  return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => tensor.pullRows(block, kept.list, out));
+  return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => tensor.pullRows(block, kept.list, reading));
 }

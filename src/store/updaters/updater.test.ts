@@ -162,7 +162,7 @@ describe("a step", () => {
     close(push(0), -2); // nothing since its own push
     close(push(1), -2 - (1 + 1 * (-2 - 0))); // worker 1 saw 0; two updates came in between
     close(push(2), -1 - (1 + 1 * (-1 - 0)));
-    updater.notePull({ values, slots, rowCount: 1 }, 0);
+    updater.notePull({ values, slots, rowCount: 1 }, 0, { from: 0, to: 1 });
     close(push(0), -2);
   });
 });

@@ -230,11 +230,16 @@ export class Updater {
     return this.spec.type === "dcAsgd" && this.#owner.kind === "tensor";
   }
 
-  /** DC-ASGD on tensors: remembers that a worker saw these rows of a block. Nothing to do for the others. */
-  notePull(block: { values: number; slots: number; rowCount: number }, workerRank: number): void {
+  /** DC-ASGD on tensors: remembers that a worker saw the rows of a block from `from` up to `to`. Nothing to do for the others. */
+  notePull(
+    block: { values: number; slots: number; rowCount: number },
+    workerRank: number,
+    { from, to }: { readonly from: number; readonly to: number },
+  ): void {
     if (!this.notesPulls) return;
-    const stride = this.slotStride(block.rowCount);
-    this.#arena.module.copy(block.slots + (1 + this.#backupOf(workerRank)) * stride, block.values, stride);
+    const rowBytes = this.width * FLOAT_BYTES;
+    const backup = block.slots + (1 + this.#backupOf(workerRank)) * this.slotStride(block.rowCount);
+    this.#arena.module.copy(backup + from * rowBytes, block.values + from * rowBytes, (to - from) * rowBytes);
   }
 
   close(): void {
