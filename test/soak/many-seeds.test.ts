@@ -1,6 +1,7 @@
 // The simulations of npm test, for seeds that they do not take. SOAK_SEEDS sets how many; a failing seed is in the message.
 
 import { test } from "node:test";
+import { runMixture } from "../differential/mixture.ts";
 import { Checkpoints, undisturbed } from "../simulation/checkpoints.ts";
 import { runChurn, runReduces } from "../simulation/collectives.ts";
 import { runCrashes } from "../simulation/crashes.ts";
@@ -40,4 +41,8 @@ test(`workers that are left reduce on when nodes die, for ${COUNT} more seeds`, 
 test(`no cut is wrong and none is lost, for ${Math.ceil(COUNT / 10)} more seeds`, async () => {
   const reference = await undisturbed();
   await forSeeds({ from: 8_000_000, count: Math.ceil(COUNT / 10) }, (seed) => new Checkpoints(seed, reference).run());
+});
+
+test(`mixtures of parameters and calls come to what a plain model does, for ${Math.ceil(COUNT / 10)} more seeds`, async () => {
+  await forSeeds({ from: 9_000_000, count: Math.ceil(COUNT / 10) }, runMixture);
 });

@@ -1,0 +1,65 @@
+// Goal: whatever optimizer, consistency, link, cache, number of servers and order of calls meet, every read is what a plain model makes of the same calls; and so it
+// stays through changes of rates and consistencies, parameters that are cleared, saved and loaded, and checkpoints that other numbers of servers take up.
+//
+// Calls are made one after the other, so that the model knows their order. All chance comes from the seed, which is in every failure.
+
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Random } from "../../src/base/random.ts";
+import { EmbeddedCluster } from "../../src/node/connect.ts";
+import { drawParameter, pick } from "./drawn-parameter.ts";
+import { type Stage, Subject } from "./subject.ts";
+
+const SERVER_COUNTS = [1, 2, 3, 5] as const;
+const WORKERS_MAX = 3;
+const PARAMETERS = 4;
+const LIVES = 2;
+const CLOCKS = 4;
+const CALLS_MAX = 14;
+/** Some of every server. */
+const PACE_KEYS: readonly number[] = Array.from({ length: 64 }, (_, key) => key);
+
+/** One job, from a seed. Throws what differs. */
+export async function runMixture(seed: number): Promise<void> {
+  const random = new Random(seed);
+  const directory = await mkdtemp(join(tmpdir(), "weighbridge-mixture-"));
+  await using reference = await EmbeddedCluster.start();
+  const drawn = Array.from({ length: PARAMETERS }, (_, index) => drawParameter(random, index));
+  const subjects = drawn.map((parameter) => new Subject(parameter, random, `seed ${seed}`));
+  try {
+    for (const subject of subjects) await subject.learn(reference.session);
+    for (let life = 0; life < LIVES; life++) await liveOn(subjects, random, { directory, isFirst: life === 0 });
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/** A cluster that goes on where the last one left off, and leaves a checkpoint. */
+async function liveOn(
+  subjects: readonly Subject[],
+  random: Random,
+  job: { readonly directory: string; readonly isFirst: boolean },
+): Promise<void> {
+  const { directory, isFirst } = job;
+  const servers = pick(random, SERVER_COUNTS);
+  const workers = 1 + random.below(WORKERS_MAX);
+  const place = { checkpointDir: directory, ...(isFirst ? {} : { restore: directory }) };
+  await using cluster = await EmbeddedCluster.start({ servers, workers, ...place });
+  const { sessions } = cluster;
+  const stage: Stage = { sessions, servers };
+  const pace = await cluster.session.embedding("pace", { dim: 1, consistency: "bsp" });
+  for (const subject of subjects) await subject.enter(stage);
+  for (let i = 0; i < CLOCKS; i++) {
+    for (let calls = random.below(CALLS_MAX); calls > 0; calls--) await pick(random, subjects).act(pick(random, sessions).rank);
+    for (const subject of subjects) await subject.settle();
+    const { clocks } = cluster.session;
+    for (const session of sessions) session.clock();
+    await pace.pull(PACE_KEYS); // every server has heard of it from all workers, so that its rounds are over
+    for (const subject of subjects) subject.endClock(clocks);
+  }
+  for (const subject of subjects) await subject.compareAll();
+  const taken = await cluster.session.checkpoint();
+  assert.equal(taken.clock, cluster.session.clocks);
+}
