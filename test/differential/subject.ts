@@ -224,6 +224,7 @@ export class Subject {
 
   async #clear(rank: number): Promise<void> {
     if (this.#cache !== undefined) await this.#cache.close();
+    if (this.#hasResidual) for (const tensor of this.#tensors) await tensor.flushResidual(); // of others it would go to the one that is made anew
     await this.#handle(rank).clear();
     this.#plain = this.#newPlain();
     this.#plain.seat(this.#workerCount);
