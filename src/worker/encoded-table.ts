@@ -84,11 +84,11 @@ export class EncodedTable {
     this.encodesPull = encodesRows(options.link, "pull");
   }
 
-  /** `rows` has the gradients of all frames; `tellOthers` tells the servers that get none. Ends when all calls have. */
+  /** `rows` has the gradients of all frames; `tellOthers` tells the servers that get none, if they are to know. Ends when all calls have. */
   async push(
     frames: readonly KeyedFrame[],
     rows: Float32Array,
-    call: FrameCall & { readonly scale: number; readonly tellOthers: () => Promise<void> },
+    call: FrameCall & { readonly scale: number; readonly tellOthers: (() => Promise<void>) | undefined },
   ): Promise<void> {
     const { functions, payloads, parameter, width } = this.#options;
     const { clock, scale, priority, subject } = call;
@@ -106,7 +106,7 @@ export class EncodedTable {
         return functions.callEach(rowsPushEncoded, [{ server: frame.server, request, priority, scope: parameter }], { subject });
       }),
     );
-    await allEnded([...calls, call.tellOthers()]).finally(() => spans.release());
+    await allEnded(call.tellOthers === undefined ? calls : [...calls, call.tellOthers()]).finally(() => spans.release());
   }
 
   /** Fills `landed` with the rows of all frames. */

@@ -74,7 +74,7 @@ export class TableClient {
     const encoded = this.#encoded?.encodesPush ? this.#encoded : undefined;
     await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
       const rows = plan.gradients(gradients, this.width);
-      const tellOthers = (): Promise<void> => this.#tellOthers(plan, { clock, priority });
+      const tellOthers = this.#isTold(plan) ? undefined : (): Promise<void> => this.#tellOthers(plan, { clock, priority });
       if (encoded !== undefined)
         return await encoded.push(this.#frames(plan), rows, { clock, priority, scale, subject: this.#subject, tellOthers });
       const requests = this.#frames(plan).map(({ server, keys: own, from, to, opens }) => ({
@@ -90,7 +90,8 @@ export class TableClient {
         priority,
         scope: this.#parameter,
       }));
-      await allEnded([this.#functions.callEach(rowsPush, requests, { subject: this.#subject }), tellOthers()]);
+      const pushed = this.#functions.callEach(rowsPush, requests, { subject: this.#subject });
+      await (tellOthers === undefined ? pushed : allEnded([pushed, tellOthers()]));
     });
   }
 
@@ -137,7 +138,7 @@ export class TableClient {
         const landingOf = ({ from, to }: RowFrame): Float32Array => landed.subarray(from * this.width, to * this.width);
         const common = { parameter: this.#parameter, clock };
         await allEnded([
-          this.#tellOthers(pushPlan, { clock, priority }),
+          ...(this.#isTold(pushPlan) ? [] : [this.#tellOthers(pushPlan, { clock, priority })]),
           this.#functions.callEach(
             rowsPush,
             pushes.map((frame) => {
@@ -186,13 +187,17 @@ export class TableClient {
     await this.#functions.wait(done, `rows of ${this.#name}`, wait);
   }
 
-  /** B2 */
+  /** Whether a push is known where it has to be by its own frames (B2). */
+  #isTold({ parts }: RowPlan): boolean {
+    const { functions, tellsAll = false } = this.options;
+    return !tellsAll || parts.length === functions.serverCount;
+  }
+
   async #tellOthers(
     { parts }: RowPlan,
     { clock, priority }: { readonly clock: number; readonly priority?: number | undefined },
   ): Promise<void> {
-    const { functions, held, tellsAll = false } = this.options;
-    if (!tellsAll || parts.length === functions.serverCount) return;
+    const { functions, held } = this.options;
     await functions.callEach(rowsElsewhere, callsElsewhere(functions.serverCount, parts, { parameter: held.parameter, clock, priority }), {
       subject: held,
     });
