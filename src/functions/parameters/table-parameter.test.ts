@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { ParameterStage } from "../../testing/parameter-stage.ts";
+import { rowsElsewhere } from "./rows-elsewhere.ts";
 import { rowsPull } from "./rows-pull.ts";
 import { rowsPush } from "./rows-push.ts";
 import { rowsPushPull } from "./rows-push-pull.ts";
@@ -139,6 +140,30 @@ test("a worker that dies in a round is not part of it, and all memory of the rou
   await push(stage, t, keysFrom(0, 10), new Float32Array(40), { clock: 2 });
   stage.parameters.pacer.died(stage.life(0));
   assert.equal(stage.arena.usedBytes, usedBytes, "also of a round that nobody else is part of");
+});
+
+test("who pushed to other servers alone is one of those a mean is over, whoever dies and comes in between, and takes no memory", async () => {
+  const stage = new ParameterStage({ workers: 4 });
+  const t = stage.create({ kind: "table", width: 1, ...SYNC, reduce: "mean" });
+  const elsewhere = (rank: number, clock = 0) => stage.call(rank, rowsElsewhere, { parameter: t, clock });
+  await push(stage, t, keysFrom(0, 50), new Float32Array(50), { rank: 2 });
+  for (const rank of [0, 1, 2, 3]) stage.advance(rank, 1); // the rows are there from now on
+  const usedBytes = stage.arena.usedBytes;
+  await elsewhere(0, 1);
+  await elsewhere(0, 1); // a second push of its own
+  await push(stage, t, keysFrom(0, 50), new Float32Array(50).fill(1000), { rank: 1, clock: 1 });
+  stage.parameters.pacer.died(stage.life(1));
+  await push(stage, t, keysFrom(0, 50), new Float32Array(50).fill(6), { rank: 2, clock: 1 });
+  await elsewhere(3, 1);
+  await push(stage, t, [7n], [3], { rank: 3, clock: 1 }); // and then here, too
+  for (const rank of [0, 2, 3]) stage.advance(rank, 2);
+  assert.deepEqual(await pull(stage, t, [6n, 7n], { clock: 2 }), [2, 3]);
+  await elsewhere(0, 2);
+  for (const rank of [0, 2, 3]) stage.advance(rank, 3);
+  assert.deepEqual(await pull(stage, t, [6n, 7n], { clock: 3 }), [2, 3]);
+  assert.equal(stage.parameters.table(t).step, 3, "a round of which no row is here is a step all the same");
+  assert.equal(stage.arena.usedBytes, usedBytes);
+  await assert.rejects(elsewhere(0, 1), rejectsCode("STALE_UPDATE"));
 });
 
 test("a round that was taken applies in an arena without a free byte, however its frames were sized (T3)", async () => {
