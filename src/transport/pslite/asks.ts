@@ -69,11 +69,8 @@ export class Asks {
 
   /** Everything that is open fails, and what was being gathered: the rest of it would find no beginning. */
   fail(error: WeighbridgeError): void {
-    for (const asks of this.#open.values())
-      for (const { functionId, requests } of asks.values())
-        for (const request of requests) this.#envoy.failRequest({ functionId, request }, error);
-    for (const { ask } of this.#gathering.values())
-      for (const request of ask.requests) this.#envoy.failRequest({ functionId: ask.functionId, request }, error);
+    for (const asks of this.#open.values()) for (const ask of asks.values()) this.#failAsk(ask, error);
+    for (const { ask } of this.#gathering.values()) this.#failAsk(ask, error);
     this.#open.clear();
     this.#gathering.clear();
   }
@@ -81,9 +78,21 @@ export class Asks {
   /** The link is gone, and whoever asked may ask again over the next one (A2). */
   forget(): void {
     for (const asks of this.#open.values()) for (const { requests } of asks.values()) for (const request of requests) this.#lose(request);
-    for (const request of this.#intake.abandon()) this.#lose(request);
+    for (const request of this.#intake.abandon()?.requests ?? []) this.#lose(request);
     this.#open.clear();
     this.#gathering.clear();
+  }
+
+  /** A response broke off before any of it was handed over: what it answered fails, or, where it is sent again, waits for that. */
+  interrupted(): void {
+    const ask = this.#intake.abandon();
+    if (ask === undefined) return;
+    if (this.#envoy.host.resender !== undefined) this.#remember(ask);
+    else this.#failAsk(ask, this.#lostError());
+  }
+
+  #failAsk({ functionId, requests }: Ask, error: WeighbridgeError): void {
+    for (const request of requests) this.#envoy.failRequest({ functionId, request }, error);
   }
 
   #lose(request: number): void {
@@ -117,7 +126,10 @@ export class Asks {
   #sendFrame(frame: WrittenFrame): void {
     const { line } = this.#envoy;
     const { header } = frame;
-    if (line === undefined) return;
+    if (line === undefined) {
+      this.#envoy.failRequest(header, this.#lostError());
+      return;
+    }
     const ask = this.#askOf(header, placeOf(header.app, header.customer), this.#timestampOf(header));
     ask.keyCount = header.arg0;
     this.#remember(ask);
@@ -172,7 +184,10 @@ export class Asks {
 
   #sendGathered(header: FrameHeader, { ask, keys, values, lens }: Gathering): void {
     const { line } = this.#envoy;
-    if (line === undefined) return;
+    if (line === undefined) {
+      this.#failAsk(ask, this.#lostError());
+      return;
+    }
     this.#remember(ask);
     const meta = this.#kvMeta(header, ask.timestamp, lens.length > 0);
     const { batch } = line;

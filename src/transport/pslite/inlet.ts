@@ -43,9 +43,12 @@ export class Inlet implements LinkReader {
   isOpen = false;
   /** Set by the host: whom its messages are for. */
   envoy: Envoy | undefined;
+  /** Set by the host: the message that is coming in is to be acknowledged when it is complete. */
+  isAcknowledgeDue = false;
+  /** Of the message that is coming in, or came last. */
+  readonly meta: PsMeta = new PsMeta();
   readonly #host: InletHost;
   readonly #reader: ZmtpReader;
-  readonly #meta = new PsMeta();
   readonly #cancelTimer: CancelTimer;
   #parts: PartSink | undefined;
   #isLast = true;
@@ -153,12 +156,12 @@ export class Inlet implements LinkReader {
     }
     this.#readMeta(bytes, at, byteCount);
     this.#isInside = !this.#isLast;
-    this.#parts = this.#host.message(this, this.#meta, this.#isInside);
+    this.#parts = this.#host.message(this, this.meta, this.#isInside);
   }
 
   #readMeta(bytes: Uint8Array, at: number, byteCount: number): void {
     try {
-      decodeMeta(bytes, at, at + byteCount, this.#meta);
+      decodeMeta(bytes, at, at + byteCount, this.meta);
     } catch (thrown) {
       if (isRawMeta(bytes, at, byteCount)) throw new WeighbridgeError("UNSUPPORTED", RAW_META_REFUSAL, { cause: thrown });
       throw thrown;

@@ -1,13 +1,13 @@
 // line — our outgoing connection to one ps-lite node (its DEALER): messages leave on it, nothing but the handshake comes back. What is sent
 // before the handshake is done waits for it.
 //
-//   dialing ── connected, greeted, READY both ways ──► up ──► down
+//   pending ── delayMs ──► dialing ── connected, greeted, READY both ways ──► up ──► down
 //
 // Invariants:
 //   L1. `down` is called once: when the connection broke, or could not be made. A line never comes back; its owner makes another one.
 //   L2. `flushed` is called once for each `flush`: when its messages have left, or never will.
 
-import type { Clock } from "../../base/clock.ts";
+import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { badZmtp, decodeReady, encodeGreeting, encodeReady } from "../../wire/pslite/zmtp.ts";
 import { ZmtpReader, type ZmtpSink } from "../../wire/pslite/zmtp-reader.ts";
@@ -23,6 +23,8 @@ export type LineOptions = {
   /** What we call ourselves; "" before we have an id. */
   readonly identity: string;
   readonly deadlineMs: number;
+  /** So long it waits before it dials; what is sent meanwhile waits, too. */
+  readonly delayMs: number;
   readonly up: (line: Line) => void;
   readonly down: (line: Line, cause: Error | undefined) => void;
 };
@@ -39,6 +41,8 @@ export class Line implements LinkReader {
   #wasUp = false;
   #isDown = false;
   #isClosing = false;
+  #isPending = true;
+  #cancelDial: CancelTimer = () => {};
   #waiting: Waiting[] = [];
   #problem: WeighbridgeError | undefined;
 
@@ -46,14 +50,8 @@ export class Line implements LinkReader {
     this.#options = options;
     this.batch = new MessageBatch(options.pages);
     this.#reader = new ZmtpReader(this.#sink());
-    const { transport, address, deadlineMs } = options;
-    const open = (link: Link): LinkReader => {
-      if (this.#isDown) throw new WeighbridgeError("CLOSED", "the line was closed before it was open");
-      this.#link = link;
-      link.write([encodeGreeting(options.identity)], () => {});
-      return this;
-    };
-    transport.connect(address, open, { deadlineMs }).catch((error: Error) => this.#fell(error));
+    if (options.delayMs === 0) this.#dial();
+    else this.#cancelDial = options.clock.after(options.delayMs, () => this.#dial());
   }
 
   get isUp(): boolean {
@@ -67,6 +65,11 @@ export class Line implements LinkReader {
 
   get isDown(): boolean {
     return this.#isDown;
+  }
+
+  /** It has not begun to dial. */
+  get isPending(): boolean {
+    return this.#isPending;
   }
 
   /** Sends what the batch holds. */
@@ -130,6 +133,18 @@ export class Line implements LinkReader {
     this.#fell(this.#problem ?? cause);
   }
 
+  #dial(): void {
+    this.#isPending = false;
+    const { transport, address, deadlineMs, identity } = this.#options;
+    const open = (link: Link): LinkReader => {
+      if (this.#isDown) throw new WeighbridgeError("CLOSED", "the line was closed before it was open");
+      this.#link = link;
+      link.write([encodeGreeting(identity)], () => {});
+      return this;
+    };
+    transport.connect(address, open, { deadlineMs }).catch((error: Error) => this.#fell(error));
+  }
+
   #sink(): ZmtpSink {
     return {
       greeted: () => this.#link?.write([encodeReady("DEALER", this.#options.identity)], () => {}),
@@ -167,6 +182,7 @@ export class Line implements LinkReader {
     if (this.#isDown) return;
     this.#isDown = true;
     this.#isUp = false;
+    this.#cancelDial();
     const waiting = this.#waiting;
     this.#waiting = [];
     this.batch.take().release();

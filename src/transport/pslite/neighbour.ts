@@ -2,10 +2,11 @@
 // customers is several nodes, each with its envoy.
 //
 // Invariants:
-//   B1. A neighbour that is kept is dialed again every REDIAL_MS until it is there.
+//   B1. A neighbour that is kept is dialed again every REDIAL_MS until it is there. It always has a line: what is sent while that waits leaves
+//       once it is up, so that an answer is not lost between two connections; what waits for a dial that fails is dropped.
 //   B2. `gone` is called when its line is down and none of its inlets is open, once each time.
 
-import type { CancelTimer, Clock } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { Envoy } from "./envoy.ts";
 import type { Inlet } from "./inlet.ts";
 import type { Line, LineOptions } from "./line.ts";
@@ -15,7 +16,7 @@ const REDIAL_MS = 100;
 
 export type NeighbourHost = {
   readonly clock: Clock;
-  newLine(neighbour: Neighbour, events: Pick<LineOptions, "up" | "down">): Line;
+  newLine(neighbour: Neighbour, options: Pick<LineOptions, "up" | "down" | "delayMs">): Line;
   lineUp(neighbour: Neighbour): void;
   /** A line that was up is down. */
   lineFell(neighbour: Neighbour, cause: Error | undefined): void;
@@ -35,7 +36,6 @@ export class Neighbour {
   #attempts: Attempt[] = [];
   #isKept = false;
   #isGone = false;
-  #cancelRedial: CancelTimer = () => {};
 
   constructor(host: NeighbourHost, { hostname, port }: { readonly hostname: string; readonly port: number }) {
     this.#host = host;
@@ -67,27 +67,26 @@ export class Neighbour {
     if (this.#line?.isUp === true) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#attempts.push({ resolve, reject });
-    if (this.#line === undefined) this.#newLine();
+    if (this.#line === undefined) this.#newLine(0);
     await promise;
   }
 
   /** Keeps a line to it from now on (B1). */
   keep(): void {
     this.#isKept = true;
-    if (this.#line === undefined) this.#newLine();
+    if (this.#line === undefined) this.#newLine(0);
   }
 
   /** Makes another line, for instance with another identity; the old one ends after what was sent on it has left. */
   renewLine(): void {
     const old = this.#line;
-    this.#newLine();
+    this.#newLine(0);
     old?.close();
   }
 
   /** Ends the line; it is not dialed again. */
   dropLine(isAbrupt: boolean): void {
     this.#isKept = false;
-    this.#cancelRedial();
     if (isAbrupt) this.#line?.destroy();
     else this.#line?.close();
   }
@@ -97,9 +96,8 @@ export class Neighbour {
     this.#checkGone();
   }
 
-  #newLine(): void {
-    this.#cancelRedial();
-    const line = this.#host.newLine(this, { up: (up) => this.#up(up), down: (down, cause) => this.#down(down, cause) });
+  #newLine(delayMs: number): void {
+    const line = this.#host.newLine(this, { up: (up) => this.#up(up), down: (down, cause) => this.#down(down, cause), delayMs });
     this.#setLine(line);
   }
 
@@ -121,17 +119,14 @@ export class Neighbour {
     this.#setLine(undefined);
     for (const { reject } of this.#attempts.splice(0)) reject(cause ?? new Error("the connection was closed"));
     if (wasUp) this.#host.lineFell(this, cause);
-    if (this.#isKept) this.#cancelRedial = this.#host.clock.after(REDIAL_MS, () => this.#redial());
+    if (this.#isKept && this.#line === undefined) this.#newLine(REDIAL_MS);
     this.#checkGone();
-  }
-
-  #redial(): void {
-    if (this.#isKept && this.#line === undefined) this.#newLine();
   }
 
   /** B2 */
   #checkGone(): void {
-    if (this.isPresent || this.#isGone || (this.#line !== undefined && !this.#line.isDown)) return;
+    const isDialing = this.#line !== undefined && !this.#line.isDown && !this.#line.isPending;
+    if (this.isPresent || this.#isGone || isDialing) return;
     this.#isGone = true;
     this.#host.gone(this);
   }

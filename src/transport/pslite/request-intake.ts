@@ -1,5 +1,6 @@
 // request-intake — takes the parts of a push, pull or pushPull of a ps-lite node and makes the frames of our request out of them. Values
-// are read straight to where our node wants them; only with lens, which come after the values, they have to be kept until those are there.
+// are read straight to where our node wants them; only with lens, which come after the values, they have to be kept until those are there, and
+// with PS_RESEND until the message is complete: one that broke off and comes again must not have been applied in part.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
@@ -70,7 +71,8 @@ export class RequestIntake implements PartSink {
     if (this.#partIndex === 1) this.#takeKeys(served, bytes, at, byteCount);
     else if (this.#partIndex === 2 && !served.push) this.#pull(served);
     else if (this.#partIndex === 2 && this.#hasLens) this.#values = ownBytes(bytes, at, byteCount);
-    else if (this.#partIndex === 2) this.#pushSmall(served, bytes, at, byteCount);
+    else if (this.#partIndex === 2 && this.#isSmall(byteCount)) this.#pushSmall(served, bytes, at, byteCount);
+    else if (this.#partIndex === 2) this.#pushKept(served, bytes, at);
     else if (this.#hasLens && served.push) this.#pushVariable(served, bytes.slice(at, at + byteCount));
     if (this.#isLastPart) this.#served = undefined;
   }
@@ -175,9 +177,13 @@ export class RequestIntake implements PartSink {
     const isLong = valueBytes >= LARGE_VALUE_BYTES;
     const frameCount = isLong ? this.#keyCount * Math.ceil(valueBytes / BLOCK_BYTES) : Math.ceil(this.#keyCount / keysPerFrame(valueBytes));
     this.#openRequest(served, frameCount);
-    if (frameCount === 1 && byteCount <= COPY_BYTES_MAX && this.#keyCount * KEY_BYTES <= COPY_BYTES_MAX) return "whole";
+    if (this.#isSmall(byteCount) || this.#envoy.host.resender !== undefined) return "whole";
     this.#nextFrame(served);
     return "stream";
+  }
+
+  #isSmall(byteCount: number): boolean {
+    return byteCount <= COPY_BYTES_MAX && this.#keyCount * KEY_BYTES <= COPY_BYTES_MAX;
   }
 
   #pushSmall(served: Served, bytes: Uint8Array, at: number, byteCount: number): void {
@@ -193,8 +199,27 @@ export class RequestIntake implements PartSink {
     copyBytes(bytes, at, byteCount, feed.stageBytes, to + keyBytes);
   }
 
-  /** Opens the next frame: a block of a long value, or as many keys as fit one. */
+  /** All values are here: hands over the frames with copies of them. */
+  #pushKept(served: Served, bytes: Uint8Array, at: number): void {
+    for (let from = at; this.#key < this.#keyCount; ) {
+      const keysAt = this.#key * KEY_BYTES;
+      const header = this.#nextHeader(served);
+      const keys = this.#keys.subarray(keysAt, keysAt + header.arg0 * KEY_BYTES);
+      const to = from + header.payloadBytes - keys.length;
+      this.#envoy.feed?.put(header, concat([keys, bytes.subarray(from, to)]));
+      from = to;
+    }
+  }
+
+  /** Opens the next frame. */
   #nextFrame(served: Served): void {
+    const keysAt = this.#key * KEY_BYTES;
+    const header = this.#nextHeader(served);
+    this.#envoy.feed?.open(header, this.#keys.subarray(keysAt, keysAt + header.arg0 * KEY_BYTES));
+  }
+
+  /** The header of the next frame: a block of a long value, or as many keys as fit one. */
+  #nextHeader(served: Served): FrameHeader {
     const valueBytes = this.#width * served.elementBytes;
     const isLong = valueBytes >= LARGE_VALUE_BYTES;
     const key = this.#key;
@@ -213,7 +238,7 @@ export class RequestIntake implements PartSink {
       this.#key = keyTo;
       this.#offset = 0;
     }
-    this.#envoy.feed?.open(header, this.#keys.subarray(key * KEY_BYTES, key * KEY_BYTES + keyBytes));
+    return header;
   }
 
   // Pushes with lens.

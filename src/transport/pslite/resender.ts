@@ -4,6 +4,7 @@
 // Invariants:
 //   R1. Messages are kept as copies: what they were made of may change once their request has ended.
 //   R2. After RETRIES_MAX sendings without an acknowledgement the node counts as unreachable: what is open with it fails, naming it.
+//   R3. A message is acknowledged once all of it is here: one that breaks off inside is sent again, and is taken then.
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
@@ -51,23 +52,34 @@ export class Resender {
     this.#arm();
   }
 
-  /** Acknowledges a message that came. True when it is one to leave out: an acknowledgement itself, or one that came before. */
-  received(meta: PsMeta, envoy: Envoy): boolean {
+  /** A message begins. True when it is one to leave out: an acknowledgement itself, or one that came before, which is acknowledged again. */
+  isLeftOut(meta: PsMeta, envoy: Envoy): boolean {
     if (meta.command === PsCommand.ACK) {
       this.#sent.delete(`${meta.signature.high}/${meta.signature.low}/${envoy.node}`);
       return true;
     }
-    if (!isAcknowledged(meta) || this.#selfId() === 0) return false;
-    const ack = this.#ack.reset();
-    ack.command = PsCommand.ACK;
-    ack.signature = signatureOf(meta, envoy.node, this.#selfId());
-    envoy.send(ack);
+    if (!isAcknowledged(meta) || this.#selfId() === 0 || this.#seen.get(envoy)?.isSeen(meta) !== true) return false;
+    this.#acknowledge(meta, envoy);
+    return true;
+  }
+
+  /** All of a message is here (R3). */
+  taken(meta: PsMeta, envoy: Envoy): void {
+    if (!isAcknowledged(meta) || this.#selfId() === 0) return;
     let seen = this.#seen.get(envoy);
     if (seen === undefined) {
       seen = new SeenMessages();
       this.#seen.set(envoy, seen);
     }
-    return seen.hasSeen(meta);
+    seen.hasSeen(meta);
+    this.#acknowledge(meta, envoy);
+  }
+
+  #acknowledge(meta: PsMeta, envoy: Envoy): void {
+    const ack = this.#ack.reset();
+    ack.command = PsCommand.ACK;
+    ack.signature = signatureOf(meta, envoy.node, this.#selfId());
+    envoy.send(ack);
   }
 
   /** The node has a new life, or is gone: nothing of what was sent to it matters any more. */

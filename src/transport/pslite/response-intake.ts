@@ -4,6 +4,7 @@
 // Invariants:
 //   I1. Long values go from the socket into the frame that our reader is in the middle of; only short ones are copied.
 //   I2. A response whose keys, values or lens do not fit the request fails it; what is left of it is skipped.
+//   I3. Where responses are sent again (PS_RESEND), nothing is handed over before all of one is here: it may break off, and come once more.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { BLOCK_BYTES, type FrameHeader, Kind, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
@@ -39,6 +40,8 @@ export class ResponseIntake implements PartSink {
   /** Where in the values the stream is. */
   #offset = 0;
   #frameLeft = 0;
+  /** The values, while their lens have to be waited for (I3). */
+  #kept: Uint8Array = NOTHING;
 
   constructor(envoy: Envoy) {
     this.#envoy = envoy;
@@ -53,11 +56,12 @@ export class ResponseIntake implements PartSink {
     return this;
   }
 
-  /** What was being answered when the link ended. */
-  abandon(): readonly number[] {
-    const requests = this.#ask?.requests ?? [];
+  /** What was being answered when the link or its connection ended. */
+  abandon(): Ask | undefined {
+    const ask = this.#ask;
     this.#ask = undefined;
-    return requests;
+    this.#kept = NOTHING;
+    return ask;
   }
 
   begin(index: number, byteCount: number, isLast: boolean): PartFate {
@@ -69,6 +73,7 @@ export class ResponseIntake implements PartSink {
     if (index === 2) {
       this.#valueBytes = byteCount;
       this.#isLensExpected = ask.wantsLens;
+      if (this.#isKeeping) return "whole";
       this.#beginAnswer(ask);
       if (byteCount <= COPY_BYTES_MAX) return "whole";
       this.#nextFrame(ask);
@@ -80,6 +85,10 @@ export class ResponseIntake implements PartSink {
   whole(bytes: Uint8Array, at: number, byteCount: number): void {
     const ask = this.#ask;
     if (ask === undefined) return;
+    if (this.#isKeeping) {
+      this.#keep(ask, bytes, at, byteCount);
+      return;
+    }
     if (this.#partIndex === 2) {
       if (byteCount > 0 || this.#total(ask) === 0) this.#stage(ask, bytes, at, byteCount);
       this.#offset = byteCount;
@@ -89,6 +98,29 @@ export class ResponseIntake implements PartSink {
     }
     if (byteCount === ask.keyCount * LEN_BYTES) this.#stageLens(ask, bytes.subarray(at, at + byteCount));
     else this.#fail(`${byteCount} bytes of lens for ${ask.keyCount} keys`);
+    this.#ask = undefined;
+  }
+
+  get #isKeeping(): boolean {
+    return this.#envoy.host.resender !== undefined;
+  }
+
+  /** I3 */
+  #keep(ask: Ask, bytes: Uint8Array, at: number, byteCount: number): void {
+    const isLens = this.#partIndex === 3;
+    if (!isLens && this.#isLensExpected && !this.#isLastPart) {
+      this.#kept = bytes.slice(at, at + byteCount);
+      return;
+    }
+    const values = isLens ? this.#kept : bytes.subarray(at, at + byteCount);
+    this.#kept = NOTHING;
+    if (isLens && byteCount !== ask.keyCount * LEN_BYTES) this.#fail(`${byteCount} bytes of lens for ${ask.keyCount} keys`);
+    else {
+      this.#beginAnswer(ask);
+      if (values.length > 0 || this.#total(ask) === 0) this.#stageLong(ask, values, 0);
+      if (isLens) this.#stageLong(ask, bytes.subarray(at, at + byteCount), values.length);
+      else this.#endValues(ask);
+    }
     this.#ask = undefined;
   }
 
@@ -193,9 +225,14 @@ export class ResponseIntake implements PartSink {
   }
 
   #stageLens(ask: Ask, lens: Uint8Array): void {
-    for (let from = 0; from < lens.length; from += BLOCK_BYTES) {
-      const part = lens.subarray(from, from + BLOCK_BYTES);
-      this.#envoy.feed?.put(this.#answerHeader(ask, part.length, this.#valueBytes + from), part);
+    this.#stageLong(ask, lens, this.#valueBytes);
+  }
+
+  /** Bytes of any length that begin so far into the answer, as copies. */
+  #stageLong(ask: Ask, bytes: Uint8Array, offset: number): void {
+    for (let from = 0; from === 0 || from < bytes.length; from += BLOCK_BYTES) {
+      const part = bytes.subarray(from, from + BLOCK_BYTES);
+      this.#envoy.feed?.put(this.#answerHeader(ask, part.length, offset + from), part);
     }
   }
 }

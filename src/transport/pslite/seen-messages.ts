@@ -16,10 +16,19 @@ export class SeenMessages {
   readonly #windows = new Map<string, Window>();
 
   /** True when this message came before. */
+  isSeen(meta: PsMeta): boolean {
+    const window = this.#windows.get(kindOf(meta));
+    const { timestamp } = meta;
+    if (window === undefined || timestamp < 0 || timestamp > window.newest) return false;
+    if (timestamp <= window.newest - WINDOW) return true; // W2
+    return ((window.bits[(timestamp % WINDOW) >> 5] as number) & (1 << (timestamp & 31))) !== 0;
+  }
+
+  /** The same, and notes that it came. */
   hasSeen(meta: PsMeta): boolean {
-    const { command, appId, customerId, simpleApp, request, timestamp } = meta;
+    const { timestamp } = meta;
     if (timestamp < 0) return false;
-    const kind = `${command}/${appId}/${customerId}/${simpleApp}/${request}`;
+    const kind = kindOf(meta);
     let window = this.#windows.get(kind);
     if (window === undefined) {
       if (this.#windows.size >= KINDS_MAX) this.#windows.clear();
@@ -34,6 +43,10 @@ export class SeenMessages {
     window.bits[word] = (window.bits[word] as number) | bit;
     return isSeen;
   }
+}
+
+function kindOf({ command, appId, customerId, simpleApp, request }: PsMeta): string {
+  return `${command}/${appId}/${customerId}/${simpleApp}/${request}`;
 }
 
 /** Makes `timestamp` the newest if it is, and forgets what the window leaves behind. */

@@ -5,6 +5,7 @@
 //   S1. Every request is answered once: with a response, or, when it failed here, with one that says so (see `Served.#respondFailure`).
 //   S2. The keys of a pull's response are those of its request, byte for byte; lens are always told, nobody minds who did not ask.
 //   S3. A response whose values are long leaves while they are still being written here: until it is complete, others wait behind it.
+//   S4. A response is written to one line. When that breaks inside it, the node has not got it: it is made again, or fails where it may not be.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { toFailure } from "../../wire/failure.ts";
@@ -16,8 +17,9 @@ import { dtypeOfPsType, PsType } from "../../wire/pslite/data-type.ts";
 import type { PsMeta } from "../../wire/pslite/ps-meta.ts";
 import type { PartSink } from "../../wire/pslite/zmtp-reader.ts";
 import type { Awaiting, Envoy } from "./envoy.ts";
+import type { Line } from "./line.ts";
 import { ListMemory } from "./list-memory.ts";
-import { COPY_BYTES_MAX } from "./message-batch.ts";
+import { COPY_BYTES_MAX, type MessageBatch } from "./message-batch.ts";
 import { bad, PULL_KEYS_MAX, RequestIntake } from "./request-intake.ts";
 import type { WrittenFrame } from "./written-frames.ts";
 
@@ -127,6 +129,8 @@ export class Served implements Awaiting {
   #valuesLeft = 0;
   #lensLeft = 0;
   #isStreaming = false;
+  /** Where the response that is being written goes (S4). */
+  #line: Line | undefined;
   /** Lens of the answer that have passed by, while they are to be learned. */
   #seenLens: Uint8Array | undefined;
   #seenBytes = 0;
@@ -204,24 +208,43 @@ export class Served implements Awaiting {
 
   /** The rest of a response that has begun will not come: the node must not wait for it, and not take what follows for it. */
   #giveUp(failure: Uint8Array): void {
-    const { host, name, line } = this.#serves.envoy;
+    const { host, name } = this.#serves.envoy;
     host.log.error("a response broke off", { node: name, timestamp: this.timestamp, failure: new TextDecoder().decode(failure) });
-    line?.destroy();
+    this.#line?.destroy();
   }
 
   #frameDone(): boolean {
     if (--this.left > 0) return true;
-    if (this.#failure !== undefined && this.#guessedBytes >= 0 && !this.#isStreaming) {
-      this.#failure = undefined;
-      this.#gathered = undefined;
-      this.#guessedBytes = -1;
-      this.lens = NOTHING;
-      this.#serves.pullAgain(this);
-      return true;
-    }
-    if (this.#isStreaming) this.#serves.release();
+    if (this.#isStreaming) this.#endStream();
+    else if (this.#failure !== undefined && this.#guessedBytes >= 0) this.#pullAgain();
     else this.#serves.whenFree(() => this.#respond());
     return true;
+  }
+
+  #endStream(): void {
+    const { envoy } = this.#serves;
+    const isCut = this.#line !== envoy.line;
+    this.#isStreaming = false;
+    this.#serves.release();
+    if (!isCut) return;
+    if (this.#failure === undefined && !this.push) {
+      this.#pullAgain(); // S4
+      return;
+    }
+    const error = new WeighbridgeError("NODE_DEAD", "the connection broke inside the response; what was pushed has been applied");
+    this.#failure ??= encodeJson(toFailure(error));
+    this.#serves.whenFree(() => this.#respond());
+  }
+
+  /** Asks for the same values once more, without a guess. */
+  #pullAgain(): void {
+    this.#failure = undefined;
+    this.#gathered = undefined;
+    this.#seenLens = undefined;
+    this.#seenBytes = 0;
+    this.#guessedBytes = -1;
+    this.lens = NOTHING;
+    this.#serves.pullAgain(this);
   }
 
   #respond(): void {
@@ -289,17 +312,17 @@ export class Served implements Awaiting {
 
   /** Writes a frame of the answer as it is. */
   #stream(frame: WrittenFrame, total: number, isWhole: boolean): void {
-    const { envoy } = this.#serves;
-    const batch = envoy.line?.batch;
     if (!this.#isStreaming) {
       this.#isStreaming = true;
+      this.#line = this.#serves.envoy.line;
       const lensBytes = this.#wantsLens ? this.keyCount * LEN_BYTES : 0;
       this.#valuesLeft = total - lensBytes;
       this.#lensLeft = this.#wantsLens ? lensBytes : this.lens.length;
       if (this.#wantsLens && !isWhole) this.#seenLens = new Uint8Array(lensBytes); // a handle's lengths may change, those of the store do not
       this.#beginValues(this.#valuesLeft, this.#lensLeft > 0);
-      if (this.#valuesLeft === 0 && this.#lensLeft > 0) batch?.part(this.#lensLeft, true);
+      if (this.#valuesLeft === 0 && this.#lensLeft > 0) this.#batch?.part(this.#lensLeft, true);
     }
+    const batch = this.#batch;
     if (frame.inlineBytes > 0) this.#streamBytes(frame.page.subarray(frame.at, frame.at + frame.inlineBytes));
     for (const part of frame.attached) this.#streamBytes(part);
     if (this.#valuesLeft > 0 || this.#wantsLens || this.lens.length === 0) return;
@@ -308,8 +331,13 @@ export class Served implements Awaiting {
     else batch?.attach(this.lens);
   }
 
+  /** Undefined once the line of the response is not the node's any more: the rest of it is dropped (S4). */
+  get #batch(): MessageBatch | undefined {
+    return this.#line === this.#serves.envoy.line ? this.#line?.batch : undefined;
+  }
+
   #streamBytes(bytes: Uint8Array): void {
-    const batch = this.#serves.envoy.line?.batch;
+    const batch = this.#batch;
     const valueBytes = Math.min(bytes.length, this.#valuesLeft);
     const add = (part: Uint8Array): void => {
       if (part.length <= COPY_BYTES_MAX) batch?.copy(part, 0, part.length);

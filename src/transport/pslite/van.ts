@@ -195,7 +195,7 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
 
   // NeighbourHost
 
-  newLine(neighbour: Neighbour, events: Pick<LineOptions, "up" | "down">): Line {
+  newLine(neighbour: Neighbour, options: Pick<LineOptions, "up" | "down" | "delayMs">): Line {
     const { transport } = this.options;
     const address = this.physical(neighbour);
     return new Line({
@@ -205,7 +205,7 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
       address,
       identity: identityOf(this.selfId),
       deadlineMs: DIAL_DEADLINE_MS,
-      ...events,
+      ...options,
     });
   }
 
@@ -272,7 +272,9 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
       return undefined;
     }
     if (hasParts) this.#busy.set(envoy, inlet);
-    if (this.#isDropped() || this.resender?.received(meta, envoy) === true) return undefined;
+    if (this.#isDropped() || this.resender?.isLeftOut(meta, envoy) === true) return undefined;
+    if (hasParts) inlet.isAcknowledgeDue = true;
+    else this.resender?.taken(meta, envoy);
     return envoy.message(meta, hasParts);
   }
 
@@ -280,6 +282,8 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     const { envoy } = inlet;
     if (envoy === undefined || this.#busy.get(envoy) !== inlet) return;
     this.#busy.delete(envoy);
+    if (inlet.isAcknowledgeDue) this.resender?.taken(inlet.meta, envoy);
+    inlet.isAcknowledgeDue = false;
     for (const other of this.#inlets) if (other !== inlet && other.envoy === envoy) this.clock.soon(() => other.goOn());
   }
 
@@ -297,10 +301,19 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     if (envoy !== undefined && this.#busy.get(envoy) === inlet) {
       this.#busy.delete(envoy);
       if (envoy.isStreaming) this.#brokeInside(envoy, cause);
+      else envoy.asks.interrupted();
       for (const other of this.#inlets) if (other.envoy === envoy) this.clock.soon(() => other.goOn());
     }
     if (envoy === undefined) this.#registrar?.nobodyLeft(inlet);
+    else this.#answersLost(envoy, cause);
     for (const neighbour of this.#neighbours.values()) if (neighbour.inlets.has(inlet)) neighbour.inletClosed(inlet);
+  }
+
+  /** Answers of the node may have been on their way here: who waits for one must not wait for ever. With PS_RESEND they come again. */
+  #answersLost(envoy: Envoy, cause: Error | undefined): void {
+    if (this.resender !== undefined || this.isLeaving || this.#isClosed) return;
+    for (const other of this.#inlets) if (other.envoy === envoy) return;
+    envoy.lineBroke(cause);
   }
 
   /** A message ended in the middle: the frame that was made of it cannot be finished. */

@@ -1,0 +1,166 @@
+// Goal: over ps-lite's protocol a connection that breaks, wherever in a message, leaves nobody waiting: what is asked while it is made again is
+// answered, what was on its way fails by name, and with PS_RESEND everything counts once.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../src/base/errors.ts";
+import { KVServer } from "../src/kv/kv-server.ts";
+import { KVWorker } from "../src/kv/kv-worker.ts";
+import { PsliteCluster } from "../src/testing/pslite-cluster.ts";
+import type { Link } from "../src/transport/transport.ts";
+import { EMPTY, PsCommand, PsRole } from "../src/wire/pslite/ps-meta.ts";
+import { encodeGreeting, encodeReady } from "../src/wire/pslite/zmtp.ts";
+import { messageBytes, messagesOf } from "./conformance/pslite-notes.ts";
+import { Keeper, RawDialer } from "./conformance/pslite-recording.ts";
+import { workerOfOurs } from "./conformance/pslite-worker.ts";
+
+const KEY = BigUint64Array.of(5n);
+const ONE = Float32Array.of(1);
+const keyBytes = new Uint8Array(KEY.buffer);
+const WAIT = { deadlineMs: 20_000 };
+
+function bytesOf(values: Float32Array): Uint8Array {
+  return new Uint8Array(values.buffer);
+}
+
+async function dialed(cluster: PsliteCluster, port: number, identity: string): Promise<RawDialer> {
+  const dialer = await RawDialer.to(cluster, port);
+  dialer.greet(identity);
+  return dialer;
+}
+
+for (const resendTimeoutMs of [0, 50]) {
+  for (const side of ["worker-0", "server-0"]) {
+    const title = `what is asked in the moment when the connections of ${side} break is answered once they are there again`;
+    test(`${title}${resendTimeoutMs > 0 ? ", with resending what was asked before too" : ""}`, async () => {
+      const cluster = await PsliteCluster.start({ resendTimeoutMs });
+      new KVServer(cluster.office("server-0"), 0);
+      const kv = new KVWorker(cluster.office("worker-0"), 0);
+      let sum = 0;
+      for (const afterMs of [0, 1, 50, 99]) {
+        const onItsWay = kv.push(KEY, ONE);
+        for (const link of cluster.links.get(side) ?? assert.fail()) link.destroy();
+        await cluster.clock.advance(afterMs);
+        const asked = [kv.push(KEY, ONE), kv.push(KEY, ONE)];
+        if (resendTimeoutMs > 0) await cluster.run(kv.wait(onItsWay, WAIT));
+        else await assert.rejects(cluster.run(kv.wait(onItsWay, WAIT)), (error) => isWeighbridgeError(error, "NODE_DEAD"));
+        for (const timestamp of asked) await cluster.run(kv.wait(timestamp, WAIT));
+        sum += asked.length + (resendTimeoutMs > 0 ? 1 : 0);
+        await cluster.clock.advance(1000);
+      }
+      const out = new Float32Array(1);
+      await cluster.run(kv.wait(kv.pull(KEY, out), WAIT));
+      assert.equal(out[0], sum);
+      await cluster.finalize();
+    });
+  }
+}
+
+test("with PS_RESEND a push that broke off is not acknowledged, not applied in part, and counts once when it comes again", async () => {
+  const cluster = await PsliteCluster.start({ resendTimeoutMs: 50 });
+  const server = cluster.office("server-0");
+  new KVServer(server, 0);
+  const address = server.roster.nodes.find(({ role }) => role === "server")?.address ?? assert.fail();
+  const port = Number(address.split(":").at(-1));
+  const kv = new KVWorker(cluster.office("worker-0"), 0, 1);
+  const width = 400_000; // three blocks
+  for (const [round, cutBytes] of [20, 60, 1_200_000].entries()) {
+    const fields = { request: true, push: true, head: 0, appId: 0, customerId: 0, timestamp: 1000 + round };
+    const push = messageBytes(fields, [8, 9], [keyBytes, bytesOf(new Float32Array(width).fill(1))]);
+    const first = await dialed(cluster, port, "ps9");
+    first.write(push.subarray(0, cutBytes));
+    await cluster.clock.advance(20);
+    first.destroy();
+    await cluster.clock.advance(20);
+    const second = await dialed(cluster, port, "ps9");
+    second.write(push);
+    second.write(push); // the acknowledgement was lost
+    await cluster.clock.advance(200);
+    const out = new Float32Array(width);
+    await cluster.run(kv.wait(kv.pull(KEY, out), WAIT));
+    assert.deepEqual(new Set(out), new Set([round + 1]), `cut after ${cutBytes} bytes`);
+    second.destroy();
+  }
+  await cluster.finalize();
+});
+
+test("an answer that breaks off fails its call, wherever it does, and so does the end of a connection that answers may have been on", async () => {
+  const { cluster, kv } = await workerOfOurs();
+  const out = new Float32Array(2000);
+  const long = new Float32Array(2000).fill(3);
+  for (const values of [long.subarray(0, 1), long]) {
+    for (const cutBytes of [0, 10, 30, 37]) {
+      const answers = await dialed(cluster, 9602, "ps8");
+      const timestamp = kv.pull(KEY, out.subarray(0, values.length));
+      await cluster.clock.advance(20);
+      const fields = { pull: true, head: 0, appId: 0, customerId: 0, timestamp };
+      answers.write(messageBytes(fields, [8, 9], [keyBytes, bytesOf(values.slice())]).subarray(0, cutBytes));
+      await cluster.clock.advance(20);
+      answers.destroy();
+      await assert.rejects(
+        cluster.run(kv.wait(timestamp, WAIT)),
+        (error) => isWeighbridgeError(error, "NODE_DEAD") && /server 0/.test(error.message),
+        `${values.length} values, cut after ${cutBytes} bytes`,
+      );
+    }
+  }
+  const answers = await dialed(cluster, 9602, "ps8");
+  const timestamp = kv.pull(KEY, out.subarray(0, 1));
+  await cluster.clock.advance(200);
+  answers.write(messageBytes({ pull: true, head: 0, appId: 0, customerId: 0, timestamp }, [8, 9], [keyBytes, bytesOf(ONE.slice())]));
+  await cluster.run(kv.wait(timestamp, WAIT));
+  assert.equal(out[0], 1);
+  await cluster.run(kv.office.close());
+});
+
+/** Listens as a worker of theirs at 9602 that breaks its first connection after so many bytes. */
+async function breakingWorker(cluster: PsliteCluster, bytesMax: number): Promise<Keeper[]> {
+  const keepers: Keeper[] = [];
+  const accept = (link: Link): Keeper => {
+    link.write([encodeGreeting(""), encodeReady("ROUTER", "")], () => {});
+    const keeper = new Keeper();
+    if (keepers.length === 1) {
+      let byteCount = 0;
+      keeper.received = (count): void => {
+        byteCount += count;
+        if (byteCount > bytesMax) link.destroy();
+      };
+    }
+    keepers.push(keeper);
+    return keeper;
+  };
+  await cluster.run(cluster.transport("raw").listen("tcp://127.0.0.1:9602", accept));
+  return keepers;
+}
+
+test("a long response whose connection breaks inside it comes once more, whole, and nothing of the first is sent behind it (S4)", async () => {
+  const cluster = new PsliteCluster({ startBarrier: false });
+  const starting = [cluster.startNode("scheduler", "scheduler"), cluster.startNode("server", "server-0")];
+  const keepers = await breakingWorker(cluster, 3_000_000);
+  const registers = await dialed(cluster, 9600, "");
+  const node = { role: PsRole.WORKER, id: EMPTY, hostname: "127.0.0.1", port: 9602, isRecovery: false, customerId: 0 };
+  registers.write(messageBytes({ command: PsCommand.ADD_NODE, nodes: [node], timestamp: 0 }));
+  const [scheduler, server] = await cluster.run(Promise.all(starting));
+  assert.ok(scheduler !== undefined && server !== undefined);
+  new KVServer(server, 0);
+  await cluster.clock.advance(500);
+  const worker = await dialed(cluster, 9601, "ps9");
+  const values = bytesOf(Float32Array.from({ length: 3_000_000 }, (_, i) => i % 997));
+  const fields = { request: true, head: 0, appId: 0, customerId: 0 };
+  worker.write(messageBytes({ ...fields, push: true, timestamp: 0 }, [8, 9], [keyBytes, values]));
+  worker.write(messageBytes({ ...fields, pull: true, timestamp: 1 }, [8, 9], [keyBytes, new Uint8Array(0)]));
+  worker.write(
+    messageBytes(
+      { ...fields, push: true, timestamp: 2 },
+      [8, 9],
+      [BigUint64Array.of(6n), ONE].map(({ buffer }) => new Uint8Array(buffer)),
+    ),
+  );
+  await cluster.clock.advance(1000);
+  assert.equal(keepers.length, 3, "the scheduler's connection, the one that broke, and the next");
+  const lines = messagesOf(keepers[2]?.hex ?? "").filter((line) => !/READY|greeting|^part/.test(line));
+  const texts = lines.filter((line) => line.includes("timestamp=")).map((line) => /(push|pull) .*timestamp=\d/.exec(line)?.[0] ?? line);
+  assert.deepEqual(texts.sort(), ["pull response app=0/0 timestamp=1", "push response app=0/0 timestamp=2"]);
+  assert.ok(lines.includes(Buffer.from(values).toString("hex")), "all values, in order");
+  await cluster.run(Promise.all([scheduler.close(), server.close()]));
+});
