@@ -195,3 +195,46 @@ test("a second connection with the same name is taken, while the first is still 
   await stillWorks();
   await cluster.finalize();
 });
+
+function registrationOf(hostname: string, port: number, customerId = 0): Uint8Array {
+  const node = { role: PsRole.WORKER, id: 0x7fffffff, hostname, port, isRecovery: false, customerId };
+  return frame(metaBytes({ command: PsCommand.ADD_NODE, nodes: [node] }));
+}
+
+test("a registration from where nobody can be reached is refused by what it says, before the job is complete and after", async () => {
+  const cluster = new PsliteCluster({ startTimeoutMs: 5000 });
+  const starting = cluster.startNode("scheduler", "scheduler");
+  const server = cluster.startNode("server", "server-0");
+  await cluster.clock.advance(100);
+  const refuses = async (): Promise<void> => {
+    for (const hostname of ["", "a/b", "[::1]", "a b", "127.0.0.1\n", "\0", "x".repeat(300)]) {
+      const dialer = await RawDialer.to(cluster, SCHEDULER_PORT);
+      dialer.write(...handshake(""), registrationOf(hostname, 77));
+      await cluster.clock.advance(50);
+      assert.ok(dialer.keeper.isClosed, hostname);
+      assert.match(cluster.logLines.at(-1) ?? "", /scheduler warn a connection ended .*cannot be reached at the host .*DMLC_NODE_HOST/);
+    }
+  };
+  await refuses();
+  const worker = cluster.startNode("worker", "worker-0");
+  await cluster.run(Promise.all([starting, server, worker]));
+  await refuses();
+  await cluster.finalize();
+});
+
+test("only so many processes may wait for a place (G7), and one that is needed finds it when they have gone", async () => {
+  const { cluster, stillWorks } = await started();
+  const dialer = await RawDialer.to(cluster, SCHEDULER_PORT);
+  dialer.write(...handshake(""));
+  for (let i = 0; i < 1000; i++) dialer.write(registrationOf("10.0.0.9", 1 + (i >> 1), i & 1));
+  await cluster.clock.advance(2000);
+  assert.ok(dialer.keeper.isClosed);
+  assert.equal(cluster.logLines.filter((line) => /a node of ps-lite registers .*10\.0\.0\.9/.test(line)).length, 258);
+  assert.ok(cluster.logLines.some((line) => /scheduler warn .*258 processes wait for a place already/.test(line)));
+  await stillWorks();
+  cluster.kill("server-0");
+  await cluster.clock.advance(7000);
+  new KVServer(await cluster.run(cluster.startNode("server", "server-1")), 0);
+  assert.deepEqual(cluster.office("scheduler").deadNodes(), []);
+  await cluster.finalize();
+});

@@ -10,6 +10,7 @@
 //   G5. A process learns of those that are there when it is admitted from its list alone. Of a later life of a server it hears as newcomers.ts
 //       has it, and has no list before; of a worker's at once, so that servers know where to answer when its first request comes.
 //   G6. A worker of ps-lite has no list while a server is dead: what it sent there would be lost when that has a new life, and waited for for ever.
+//   G7. At most WAITING_MAX more than the job has places wait for one.
 
 import type { CancelTimer } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -47,6 +48,10 @@ type Release = { readonly registration: Registration; readonly group: number };
 export const SERVERS_FIRST_MS = 100;
 const PORT_MAX = 65_535;
 const HOSTNAME_CHARS_MAX = 255;
+/** What can stand between "tcp://" and a port. */
+const HOSTNAME = /^[^\s/[\]\p{Cc}]+$/u;
+/** So many may wait for a place beyond those that there are: a restart that goes round and round, but no flood. */
+const WAITING_MAX = 256;
 
 export class Registrar {
   readonly van: PsliteVan;
@@ -68,9 +73,10 @@ export class Registrar {
     this.#newcomers = new Newcomers(van.clock);
   }
 
-  /** A process registers. Throws BAD_REQUEST when it cannot be one. */
+  /** A process registers. Throws BAD_REQUEST when it cannot be one, QUEUE_FULL when too many wait (G7). */
   addNode(inlet: Inlet, meta: PsMeta): void {
     const node = checkedNode(meta);
+    this.#checkRoom();
     const place: Place = { hostname: node.hostname, port: node.port };
     const role = node.role === PsRole.SERVER ? "server" : "worker";
     const twin = this.#registrations.find((other) => keyOf(other.place) === keyOf(place) && other.customerId === node.customerId);
@@ -84,6 +90,17 @@ export class Registrar {
     if (this.#isFormed) this.#register(registration, note?.rank);
     else if (this.#isComplete()) this.#registerAll();
     else this.#register(registration, note?.rank);
+  }
+
+  /** G7 */
+  #checkRoom(): void {
+    const { serverCount, workerCount } = this.van.options;
+    const waiting = this.#registrations.filter(({ envoy }) => envoy === undefined || envoy.node === 0).length;
+    if (waiting < serverCount + workerCount + WAITING_MAX) return;
+    throw new WeighbridgeError(
+      "QUEUE_FULL",
+      `${waiting} processes wait for a place already, in a job of ${serverCount} servers and ${workerCount} workers`,
+    );
   }
 
   present(neighbour: Neighbour): void {
@@ -368,9 +385,13 @@ function byPlace(a: { readonly place: Place }, b: { readonly place: Place }): nu
 
 function checkedNode({ nodes }: PsMeta): PsNode {
   const [node] = nodes;
-  const isPlace =
-    node !== undefined && node.hostname.length > 0 && node.hostname.length <= HOSTNAME_CHARS_MAX && node.port > 0 && node.port <= PORT_MAX;
-  if (nodes.length !== 1 || !isPlace || node.role === PsRole.SCHEDULER)
+  if (nodes.length !== 1 || node === undefined || node.role === PsRole.SCHEDULER)
     throw new WeighbridgeError("BAD_REQUEST", `a registration that names no server or worker at a host and port: ${nodes.length} nodes`);
+  const { hostname, port } = node;
+  if (hostname.length > HOSTNAME_CHARS_MAX || !HOSTNAME.test(hostname) || port <= 0 || port > PORT_MAX)
+    throw new WeighbridgeError(
+      "BAD_REQUEST",
+      `a node cannot be reached at the host ${JSON.stringify(hostname.slice(0, HOSTNAME_CHARS_MAX))}, port ${port}, that it registers with (DMLC_NODE_HOST, PORT)`,
+    );
   return node;
 }
