@@ -201,6 +201,57 @@ function registrationOf(hostname: string, port: number, customerId = 0): Uint8Ar
   return frame(metaBytes({ command: PsCommand.ADD_NODE, nodes: [node] }));
 }
 
+test("a connection that stops inside a message does not hold up the next one of its node for more than 5 seconds (V5)", async () => {
+  const { cluster, serverPort, stillWorks } = await started();
+  const dialers = [await RawDialer.to(cluster, serverPort), await RawDialer.to(cluster, serverPort)];
+  for (const dialer of dialers) dialer.write(...handshake("ps9"));
+  const values = new Float32Array(100_000).fill(1);
+  const parts = [metaBytes({ request: true, push: true, timestamp: 900 }, [8, 9]), BigUint64Array.of(5n), values];
+  const push = Buffer.concat(
+    parts.map(({ buffer, byteOffset, byteLength }, i) => frame(new Uint8Array(buffer, byteOffset, byteLength), i === 2)),
+  );
+  const [first, second] = dialers as [RawDialer, RawDialer];
+  first.write(push.subarray(0, 1000));
+  await cluster.clock.advance(10);
+  second.write(push);
+  await cluster.clock.advance(4900);
+  first.write(push.subarray(1000, 2000)); // it goes on
+  await cluster.clock.advance(4900);
+  assert.deepEqual([first.keeper.isClosed, second.keeper.isClosed], [false, false]);
+  await cluster.clock.advance(5100);
+  assert.deepEqual([first.keeper.isClosed, second.keeper.isClosed], [true, false]);
+  assert.ok(cluster.logLines.some((line) => /server-0 warn .*inside a message, and worker 0 has another connection/.test(line)));
+  const kv = new KVWorker(cluster.office("worker-0"), 0, 1);
+  const out = new Float32Array(values.length);
+  await cluster.run(kv.wait(kv.pull(BigUint64Array.of(5n), out)));
+  assert.deepEqual(out, values);
+  await stillWorks();
+  await cluster.finalize();
+});
+
+test("keys and lens that no node of ps-lite could send are refused when they are announced, and cost nothing", async () => {
+  const { cluster, serverPort, stillWorks } = await started();
+  const tooLong = new Uint8Array(9);
+  tooLong[0] = 3; // long, and more to come
+  new DataView(tooLong.buffer).setBigUint64(1, 2n ** 31n);
+  const keys = frame(new Uint8Array(BigUint64Array.of(1n, 2n).buffer), false);
+  const push = { request: true, push: true, timestamp: 1000 };
+  const cases: readonly (readonly [RegExp, readonly Uint8Array[]])[] = [
+    [/2147483648 bytes of keys/, [frame(metaBytes(push, [8, 9]), false)]],
+    [/2147483648 bytes of values/, [frame(metaBytes(push, [8, 9, 3]), false), keys]],
+    [/2147483648 bytes of lens/, [frame(metaBytes(push, [8, 9, 3]), false), keys, frame(new Uint8Array(8), false)]],
+  ];
+  for (const [pattern, parts] of cases) {
+    const dialer = await RawDialer.to(cluster, serverPort);
+    dialer.write(...handshake("ps9"), ...parts, tooLong, new Uint8Array(100_000));
+    await cluster.clock.advance(20);
+    assert.match(cluster.logLines.filter((line) => line.startsWith("server-0 error")).at(-1) ?? "", pattern);
+    dialer.destroy(); // inside its message the node's other connections wait
+    await stillWorks();
+  }
+  await cluster.finalize();
+});
+
 test("a registration from where nobody can be reached is refused by what it says, before the job is complete and after", async () => {
   const cluster = new PsliteCluster({ startTimeoutMs: 5000 });
   const starting = cluster.startNode("scheduler", "scheduler");

@@ -6,7 +6,8 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../src/base/errors.ts";
 import { KVServer } from "../src/kv/kv-server.ts";
 import { KVWorker } from "../src/kv/kv-worker.ts";
-import { PsliteCluster } from "../src/testing/pslite-cluster.ts";
+import { PsliteCluster, type PsliteClusterOptions } from "../src/testing/pslite-cluster.ts";
+import { KEPT_BYTES_MAX } from "../src/transport/pslite/resender.ts";
 import type { Link } from "../src/transport/transport.ts";
 import { EMPTY, PsCommand, PsRole } from "../src/wire/pslite/ps-meta.ts";
 import { encodeGreeting, encodeReady } from "../src/wire/pslite/zmtp.ts";
@@ -113,6 +114,35 @@ test("an answer that breaks off fails its call, wherever it does, and so does th
   await cluster.run(kv.office.close());
 });
 
+/** A scheduler and a server of ours, and a worker of theirs that the test plays, which listens at 9602 already. */
+async function withWorker(options: PsliteClusterOptions, listen: (cluster: PsliteCluster) => Promise<void>): Promise<WorkerOfTheirs> {
+  const cluster = new PsliteCluster({ startBarrier: false, ...options });
+  const starting = [cluster.startNode("scheduler", "scheduler"), cluster.startNode("server", "server-0")];
+  await listen(cluster);
+  const node = { role: PsRole.WORKER, id: EMPTY, hostname: "127.0.0.1", port: 9602, isRecovery: false, customerId: 0 };
+  (await dialed(cluster, 9600, "")).write(messageBytes({ command: PsCommand.ADD_NODE, nodes: [node], timestamp: 0 }));
+  const offices = await cluster.run(Promise.all(starting));
+  new KVServer(cluster.office("server-0"), 0);
+  await cluster.clock.advance(500);
+  const worker = await dialed(cluster, 9601, "ps9");
+  const close = async (): Promise<void> => {
+    await cluster.run(Promise.all(offices.map((office) => office.close())));
+  };
+  return { cluster, worker, close };
+}
+
+type WorkerOfTheirs = { readonly cluster: PsliteCluster; readonly worker: RawDialer; readonly close: () => Promise<void> };
+const FIELDS = { request: true, head: 0, appId: 0, customerId: 0 };
+
+/** Listens as a worker of theirs at 9602 that reads, and does nothing with it. */
+async function deafWorker(cluster: PsliteCluster): Promise<void> {
+  const accept = (link: Link): Keeper => {
+    link.write([encodeGreeting(""), encodeReady("ROUTER", "")], () => {});
+    return Object.assign(new Keeper(), { received: (): void => {} });
+  };
+  await cluster.run(cluster.transport("raw").listen("tcp://127.0.0.1:9602", accept));
+}
+
 /** Listens as a worker of theirs at 9602 that breaks its first connection after so many bytes. */
 async function breakingWorker(cluster: PsliteCluster, bytesMax: number): Promise<Keeper[]> {
   const keepers: Keeper[] = [];
@@ -134,24 +164,16 @@ async function breakingWorker(cluster: PsliteCluster, bytesMax: number): Promise
 }
 
 test("a long response whose connection breaks inside it comes once more, whole, and nothing of the first is sent behind it (S4)", async () => {
-  const cluster = new PsliteCluster({ startBarrier: false });
-  const starting = [cluster.startNode("scheduler", "scheduler"), cluster.startNode("server", "server-0")];
-  const keepers = await breakingWorker(cluster, 3_000_000);
-  const registers = await dialed(cluster, 9600, "");
-  const node = { role: PsRole.WORKER, id: EMPTY, hostname: "127.0.0.1", port: 9602, isRecovery: false, customerId: 0 };
-  registers.write(messageBytes({ command: PsCommand.ADD_NODE, nodes: [node], timestamp: 0 }));
-  const [scheduler, server] = await cluster.run(Promise.all(starting));
-  assert.ok(scheduler !== undefined && server !== undefined);
-  new KVServer(server, 0);
-  await cluster.clock.advance(500);
-  const worker = await dialed(cluster, 9601, "ps9");
+  let keepers: Keeper[] = [];
+  const { cluster, worker, close } = await withWorker({}, async (own) => {
+    keepers = await breakingWorker(own, 3_000_000);
+  });
   const values = bytesOf(Float32Array.from({ length: 3_000_000 }, (_, i) => i % 997));
-  const fields = { request: true, head: 0, appId: 0, customerId: 0 };
-  worker.write(messageBytes({ ...fields, push: true, timestamp: 0 }, [8, 9], [keyBytes, values]));
-  worker.write(messageBytes({ ...fields, pull: true, timestamp: 1 }, [8, 9], [keyBytes, new Uint8Array(0)]));
+  worker.write(messageBytes({ ...FIELDS, push: true, timestamp: 0 }, [8, 9], [keyBytes, values]));
+  worker.write(messageBytes({ ...FIELDS, pull: true, timestamp: 1 }, [8, 9], [keyBytes, new Uint8Array(0)]));
   worker.write(
     messageBytes(
-      { ...fields, push: true, timestamp: 2 },
+      { ...FIELDS, push: true, timestamp: 2 },
       [8, 9],
       [BigUint64Array.of(6n), ONE].map(({ buffer }) => new Uint8Array(buffer)),
     ),
@@ -162,5 +184,25 @@ test("a long response whose connection breaks inside it comes once more, whole, 
   const texts = lines.filter((line) => line.includes("timestamp=")).map((line) => /(push|pull) .*timestamp=\d/.exec(line)?.[0] ?? line);
   assert.deepEqual(texts.sort(), ["pull response app=0/0 timestamp=1", "push response app=0/0 timestamp=2"]);
   assert.ok(lines.includes(Buffer.from(values).toString("hex")), "all values, in order");
-  await cluster.run(Promise.all([scheduler.close(), server.close()]));
+  await close();
+});
+
+test("with PS_RESEND a worker that acknowledges nothing costs a bounded memory (R4), and is given up", async () => {
+  const { cluster, worker, close } = await withWorker({ resendTimeoutMs: 100 }, deafWorker);
+  const values = new Uint8Array(16 * 2 ** 20);
+  worker.write(messageBytes({ ...FIELDS, push: true, timestamp: 0 }, [8, 9], [keyBytes, values]));
+  for (let timestamp = 1; timestamp <= 10; timestamp++)
+    worker.write(messageBytes({ ...FIELDS, pull: true, timestamp }, [8, 9], [keyBytes, new Uint8Array(0)]));
+  const van = cluster.vans.get("server-0") ?? assert.fail();
+  const envoy = van.envoyOf(9) ?? assert.fail();
+  let keptMax = 0;
+  for (let i = 0; i < 40; i++) {
+    await cluster.clock.advance(10);
+    keptMax = Math.max(keptMax, van.resender?.keptBytes(envoy) ?? 0);
+  }
+  assert.ok(keptMax > KEPT_BYTES_MAX && keptMax < KEPT_BYTES_MAX + 3 * values.length, `${keptMax} bytes were kept`);
+  await cluster.clock.advance(20_000);
+  assert.equal(van.resender?.keptBytes(envoy), 0);
+  assert.ok(cluster.logLines.some((line) => /server-0 error a message was not acknowledged .*PS_RESEND set on all nodes/.test(line)));
+  await close();
 });

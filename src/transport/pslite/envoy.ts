@@ -167,8 +167,10 @@ export class Envoy {
       this.break(thrown instanceof Error ? thrown : new Error(String(thrown)));
       return;
     }
+    const { resender } = this.host;
     if (this.line === undefined) clock.soon(flushed);
-    else this.line.flush(flushed);
+    else if (resender === undefined) this.line.flush(flushed);
+    else this.line.flush(() => resender.whenRoom(this, flushed));
   }
 
   #take(frame: WrittenFrame): void {

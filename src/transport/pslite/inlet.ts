@@ -5,7 +5,8 @@
 // Invariants:
 //   I1. Who does not say READY within `handshakeMs` is cut off.
 //   I2. Bytes that are no ZMTP or no message of ps-lite end the connection, never the process.
-//   I3. Messages for an envoy come one after the other: while another connection of the same node is inside one, this one is held.
+//   I3. Messages for an envoy come one after the other: while another connection of the same node is inside one, this one is held. One that
+//       has stopped inside a message, and holds up another, is cut off (van.ts, V5).
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -45,6 +46,8 @@ export class Inlet implements LinkReader {
   envoy: Envoy | undefined;
   /** Set by the host: the message that is coming in is to be acknowledged when it is complete. */
   isAcknowledgeDue = false;
+  /** Bytes that came so far. */
+  byteCount = 0;
   /** Of the message that is coming in, or came last. */
   readonly meta: PsMeta = new PsMeta();
   readonly #host: InletHost;
@@ -75,6 +78,12 @@ export class Inlet implements LinkReader {
     return this.#isInside;
   }
 
+  /** Ends the connection, for this reason. */
+  cutOff(problem: WeighbridgeError): void {
+    this.#problem = problem;
+    this.link.destroy();
+  }
+
   /** Handles what waited. */
   goOn(): void {
     if (!this.#reader.isHeld) return;
@@ -95,6 +104,7 @@ export class Inlet implements LinkReader {
   }
 
   received(byteCount: number): void {
+    this.byteCount += byteCount;
     this.#reader.received(byteCount);
     this.envoy?.feed?.flush();
     if (this.#reader.isHeld) this.link.pause();

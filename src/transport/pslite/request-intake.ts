@@ -15,6 +15,9 @@ import type { Served } from "./serves.ts";
 /** So many keys of a pull fit a frame. */
 export const PULL_KEYS_MAX: number = PAYLOAD_BYTES_MAX / KEY_BYTES;
 
+/** ps-lite counts the bytes of a part in an int. What is kept in memory until it is complete is no longer than that either. */
+const WHOLE_BYTES_MAX = 2 ** 31 - 1;
+
 export class RequestIntake implements PartSink {
   readonly #envoy: Envoy;
   readonly #lists: ListMemory;
@@ -56,9 +59,12 @@ export class RequestIntake implements PartSink {
     this.#partIndex = index;
     this.#isLastPart = isLast;
     if (served === undefined || index > 3) return "skip";
+    if (index !== 2 && byteCount > WHOLE_BYTES_MAX) return this.#refuse(`${byteCount} bytes of ${index === 1 ? "keys" : "lens"}`);
     if (index === 1) return byteCount === 0 || byteCount % KEY_BYTES !== 0 || isLast ? this.#refuse(`keys of ${byteCount} bytes`) : "whole";
     if (index === 3) return "whole";
     if (!served.push) return byteCount === 0 ? "whole" : this.#refuse("a pull with values");
+    const isKept = this.#hasLens || this.#envoy.host.resender !== undefined;
+    if (isKept && byteCount > WHOLE_BYTES_MAX) return this.#refuse(`${byteCount} bytes of values, which have to be kept until all is here`);
     if (this.#hasLens) return isLast ? this.#refuse("lens are announced, but do not come") : "whole";
     const width = byteCount / served.elementBytes / this.#keyCount;
     if (width === 0 || !Number.isInteger(width)) return this.#refuse(`${byteCount} bytes of values for ${this.#keyCount} keys`);

@@ -28,6 +28,8 @@ export type Ask = {
 };
 
 const NOTHING = new Uint8Array(0);
+/** As long as a part of ps-lite can be: it counts its bytes in an int. */
+const KEPT_BYTES_MAX = 2 ** 31 - 1;
 
 export class ResponseIntake implements PartSink {
   readonly #envoy: Envoy;
@@ -73,6 +75,11 @@ export class ResponseIntake implements PartSink {
     if (index === 2) {
       this.#valueBytes = byteCount;
       this.#isLensExpected = ask.wantsLens;
+      if (this.#isKeeping && byteCount > KEPT_BYTES_MAX) {
+        this.#fail(`${this.#envoy.name} answered with ${byteCount} bytes of values, which is too long for PS_RESEND`);
+        this.#ask = undefined;
+        return "skip";
+      }
       if (this.#isKeeping) return "whole";
       this.#beginAnswer(ask);
       if (byteCount <= COPY_BYTES_MAX) return "whole";

@@ -9,6 +9,7 @@
 //   V2. A message is for the envoy that its connection's identity names; one without an identity may register, and nothing else.
 //   V3. At most NOBODIES_MAX connections are open that no node stands behind.
 //   V4. A node that cannot be reached for `deathMs` is dead, by our own roster: ps-lite's scheduler tells nobody.
+//   V5. A connection that stops inside a message, for STALL_MS, gives way to the next one of its node: the other end may be gone without a word.
 
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -55,6 +56,7 @@ export type PsliteVanOptions = {
 
 const DIAL_DEADLINE_MS = 5000;
 const HANDSHAKE_MS = 5000;
+const STALL_MS = 5000;
 const DEATH_MS_DEFAULT = 5000;
 const NOBODIES_MAX = 1024;
 const LOCAL_PORT_MIN = 10_000;
@@ -79,6 +81,9 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
   /** Inlets whose message is not complete, by envoy (I3). */
   readonly #busy = new Map<Envoy, Inlet>();
   readonly #inlets = new Set<Inlet>();
+  /** Inlets that hold up another (V5), and envoys whose inlets our own node has told to wait. */
+  readonly #watched = new Set<Inlet>();
+  readonly #paused = new Set<Envoy>();
   readonly #registrar: Registrar | undefined;
   readonly #scheduler: SchedulerControl | undefined;
   #accept: ((link: Link) => LinkReader) | undefined;
@@ -169,6 +174,7 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
 
   forgetEnvoy(envoy: Envoy): void {
     if (this.#envoys.get(envoy.node) === envoy) this.#envoys.delete(envoy.node);
+    this.#paused.delete(envoy);
     this.resender?.forget(envoy);
     envoy.break(undefined);
   }
@@ -235,6 +241,8 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
   }
 
   pauseInlets(envoy: Envoy, isPaused: boolean): void {
+    if (isPaused) this.#paused.add(envoy);
+    else this.#paused.delete(envoy);
     for (const inlet of this.#inlets) {
       if (inlet.envoy !== envoy) continue;
       if (isPaused) inlet.link.pause();
@@ -262,7 +270,25 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     if (!envoy.isLinked && this.#isAccepted(envoy)) this.accept(envoy);
     if (!envoy.isLinked) return false; // until our peer has dialed it
     const busy = this.#busy.get(envoy);
-    return busy === undefined || busy === inlet; // I3
+    if (busy === undefined || busy === inlet) return true;
+    this.#watch(envoy, busy);
+    return false; // I3
+  }
+
+  /** V5 */
+  #watch(envoy: Envoy, busy: Inlet): void {
+    if (this.#watched.has(busy)) return;
+    this.#watched.add(busy);
+    const { byteCount } = busy;
+    this.clock.after(STALL_MS, () => {
+      this.#watched.delete(busy);
+      if (this.#busy.get(envoy) !== busy || this.#isClosed) return;
+      if (busy.byteCount !== byteCount || this.#paused.has(envoy)) this.#watch(envoy, busy);
+      else
+        busy.cutOff(
+          new WeighbridgeError("DEADLINE", `nothing came for ${STALL_MS} ms inside a message, and ${envoy.name} has another connection`),
+        );
+    });
   }
 
   message(inlet: Inlet, meta: PsMeta, hasParts: boolean): PartSink | undefined {
