@@ -33,5 +33,5 @@ export function statusCommand(_invocation: Invocation): Command {
       const reply = await askStatus({ address, deadlineMs: DEADLINE_MS, clock, transport: new SocketTransport({ clock }) });
       process.stdout.write(`${flags.json === true ? JSON.stringify(reply, null, 2) : statusText(reply, address)}\n`);
     });
-  return addConfigFlags(command, { only: ["schedulerHost", "schedulerPort", "transport", "socketDir", "config", "section"] });
+  return addConfigFlags(command, { only: ["schedulerHost", "schedulerPort", "transport", "van", "socketDir", "config", "section"] });
 }

@@ -103,7 +103,8 @@ export function checkpointOptions({
 }
 
 /** Where the scheduler of this configuration listens. */
-export function schedulerAddress({ transport, socketDir, schedulerHost, schedulerPort, host, role }: NodeConfig): Address {
+export function schedulerAddress({ transport, van, socketDir, schedulerHost, schedulerPort, host, role }: NodeConfig): Address {
+  if (transport === "unix" && van !== "weighbridge") return `unix:///tmp/${schedulerPort}`; // ps-lite's ipc
   if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}.sock`)}`;
   return tcpAddress(role === "scheduler" ? host : schedulerHost, schedulerPort);
 }

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
+import { freePort } from "../../src/node/launcher/free-port.ts";
 import { Cluster } from "./cluster.ts";
 import { Processes } from "./processes.ts";
 
@@ -33,6 +34,21 @@ test("shows who waits, who is there, and who is dead", async () => {
   const { phase, nodes } = JSON.parse(await ask("--json")) as { phase: string; nodes: { node: number; state: string }[] };
   assert.equal(phase, "running");
   assert.deepEqual(nodes.map(({ node, state }) => `${node} ${state}`).sort(), ["8 dead", "9 alive"]);
+});
+
+test("finds a scheduler that speaks ps-lite's protocol over Unix sockets where it says that it is (DMLC_LOCAL)", async () => {
+  await using processes = new Processes();
+  const port = String(await freePort("127.0.0.1"));
+  const env = { DMLC_LOCAL: "1", DMLC_PS_VAN_TYPE: "zmq", DMLC_PS_ROOT_PORT: port, DMLC_NUM_SERVER: "1", DMLC_NUM_WORKER: "1" };
+  const scheduler = processes.weighbridge(["scheduler"], { env });
+  await scheduler.says(new RegExp(`^waiting for 1 server, 1 worker at unix:///tmp/${port}$`));
+  const ask = async (): Promise<string> => {
+    const status = processes.weighbridge(["status"], { env });
+    await status.succeeds();
+    return status.stdout;
+  };
+  processes.weighbridge(["server"], { env });
+  await untilSays(ask, /is forming: 1 of 2 nodes are there/);
 });
 
 test("says so at once when nobody is there", async () => {
