@@ -206,3 +206,20 @@ test("with PS_RESEND a worker that acknowledges nothing costs a bounded memory (
   assert.ok(cluster.logLines.some((line) => /server-0 error a message was not acknowledged .*PS_RESEND set on all nodes/.test(line)));
   await close();
 });
+
+test("who takes a connection and says nothing, as the system of a stopped process does, is dialed again, and works once it greets (L3)", async () => {
+  const cluster = new PsliteCluster();
+  const links: Link[] = [];
+  const listening = cluster.transport("silent").listen("tcp://127.0.0.1:9600", (link) => {
+    links.push(link);
+    return new Keeper();
+  });
+  const silent = await cluster.run(listening);
+  const starting = [cluster.startNode("server", "server-0"), cluster.startNode("worker", "worker-0")];
+  await cluster.clock.advance(4000);
+  await silent.close();
+  starting.push(cluster.startNode("scheduler", "scheduler"));
+  await cluster.run(Promise.all(starting));
+  assert.equal(links.length, 2, "each node was let wait once");
+  await cluster.finalize();
+});

@@ -6,6 +6,7 @@
 // Invariants:
 //   L1. `down` is called once: when the connection broke, or could not be made. A line never comes back; its owner makes another one.
 //   L2. `flushed` is called once for each `flush`: when its messages have left, or never will.
+//   L3. Who takes the connection and does not say READY within `deadlineMs` is not there: the system of a stopped process still takes connections.
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -22,6 +23,7 @@ export type LineOptions = {
   readonly address: Address;
   /** What we call ourselves; "" before we have an id. */
   readonly identity: string;
+  /** For the connection, and once more for the handshake. */
   readonly deadlineMs: number;
   /** So long it waits before it dials; what is sent meanwhile waits, too. */
   readonly delayMs: number;
@@ -43,6 +45,7 @@ export class Line implements LinkReader {
   #isClosing = false;
   #isPending = true;
   #cancelDial: CancelTimer = () => {};
+  #cancelHandshake: CancelTimer = () => {};
   #waiting: Waiting[] = [];
   #problem: WeighbridgeError | undefined;
 
@@ -140,9 +143,16 @@ export class Line implements LinkReader {
       if (this.#isDown) throw new WeighbridgeError("CLOSED", "the line was closed before it was open");
       this.#link = link;
       link.write([encodeGreeting(identity)], () => {});
+      this.#cancelHandshake = this.#options.clock.after(deadlineMs, () => this.#stayedSilent(link)); // L3
       return this;
     };
     transport.connect(address, open, { deadlineMs }).catch((error: Error) => this.#fell(error));
+  }
+
+  #stayedSilent(link: Link): void {
+    const message = `${link.remote} took the connection, but did not greet within ${this.#options.deadlineMs} ms: is it a node of ps-lite, and does it run?`;
+    this.#problem = new WeighbridgeError("DEADLINE", message, { retryable: true });
+    link.destroy();
   }
 
   #sink(): ZmtpSink {
@@ -162,6 +172,7 @@ export class Line implements LinkReader {
     if (name !== "READY" || this.#isUp) return;
     const { socketType } = decodeReady(body);
     if (socketType !== "ROUTER") throw badZmtp(`the peer's socket is a ${socketType}, not a ROUTER: this is no node of ps-lite`);
+    this.#cancelHandshake();
     this.#isUp = true;
     this.#wasUp = true;
     const waiting = this.#waiting;
@@ -183,6 +194,7 @@ export class Line implements LinkReader {
     this.#isDown = true;
     this.#isUp = false;
     this.#cancelDial();
+    this.#cancelHandshake();
     const waiting = this.#waiting;
     this.#waiting = [];
     this.batch.take().release();
