@@ -48,6 +48,7 @@ export function psliteOptions(
     serverCount,
     workerCount,
     schedulerAddress,
+    incarnation: Date.now(),
     isLocal: config.transport === "unix",
     heartbeatIntervalMs: config.heartbeatIntervalMs,
     heartbeatTimeoutMs: config.heartbeatTimeoutMs,

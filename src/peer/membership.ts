@@ -100,7 +100,7 @@ export class Membership {
     this.#peer = peer;
     this.#clock = options.clock;
     this.#log = options.log;
-    this.#watch = new SchedulerWatch(options);
+    this.#watch = new SchedulerWatch({ ...options, loss: () => peer.schedulerLoss });
     peer.events = this.#peerEvents();
     peer.serve(
       ROSTER.functionId,

@@ -12,6 +12,8 @@ export type SchedulerWatchOptions = {
   readonly log: Log;
   readonly schedulerAddress: Address;
   readonly startTimeoutMs: number;
+  /** What to do about a scheduler that is gone, where starting it again would not help. */
+  readonly loss: () => string | undefined;
 };
 
 /** A scheduler that is there answers within its own start timeout; its error says more than ours, so it gets this much longer. */
@@ -62,7 +64,7 @@ export class SchedulerWatch {
     this.#cancelAway();
     this.#cancelAway = clock.after(startTimeoutMs, () => {
       if (channel.link !== undefined || channel.ended !== undefined) return;
-      const message = `the scheduler at ${schedulerAddress} has been away for ${startTimeoutMs} ms (${this.problem}); start it again there`;
+      const message = `the scheduler at ${schedulerAddress} has been away for ${startTimeoutMs} ms (${this.problem}); ${this.#options.loss() ?? "start it again there"}`;
       expired(new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { retryable: true }));
       this.away(channel, expired);
     });

@@ -6,7 +6,8 @@ import type { Log } from "../base/log.ts";
 import { Postoffice } from "../kv/postoffice.ts";
 import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
-import { PsliteVan, type PsliteVanOptions } from "../transport/pslite/van.ts";
+import { PsliteVan } from "../transport/pslite/van.ts";
+import type { PsliteVanOptions } from "../transport/pslite/van-options.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
 import { SimClock } from "./sim-clock.ts";
@@ -32,6 +33,7 @@ export class PsliteCluster {
   readonly #offices = new Map<string, Postoffice>();
   readonly #dead = new Set<string>();
   #ports = FIRST_PORT;
+  #startCount = 0;
 
   constructor(options: PsliteClusterOptions = {}) {
     this.options = options;
@@ -51,7 +53,8 @@ export class PsliteCluster {
   async startNode(role: Role, name: string, options: PsliteClusterOptions & { readonly rank?: number } = {}): Promise<Postoffice> {
     const { startTimeoutMs, startBarrier, rank, ...van } = { ...this.options, ...options };
     const { serverCount = 1, workerCount = 1, heartbeatIntervalMs = 1000, heartbeatTimeoutMs = 5000 } = van;
-    const common = { serverCount, workerCount, heartbeatIntervalMs, heartbeatTimeoutMs, schedulerAddress: PSLITE_SCHEDULER };
+    const incarnation = ++this.#startCount;
+    const common = { serverCount, workerCount, heartbeatIntervalMs, heartbeatTimeoutMs, schedulerAddress: PSLITE_SCHEDULER, incarnation };
     const log = this.#log(name);
     const transport = new PsliteVan({ ...van, ...common, role, transport: this.transport(name), clock: this.clock, log });
     this.vans.set(name, transport);

@@ -55,4 +55,6 @@ export type Transport = {
   connect(address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link>;
   /** This node is done, and so are the others: links that end from now on are farewells. Only for transports whose peers cannot say so. */
   leaving?(): void;
+  /** What to do about a scheduler that is gone for good, where it must not be started again; undefined where it may. */
+  readonly schedulerLoss?: string | undefined;
 };

@@ -41,6 +41,16 @@ export type ResumeClaim = {
   readonly gathered?: Generation | undefined;
 };
 
+export const resumeClaimShape: Check<ResumeClaim> = object({
+  job: jobShape,
+  node: count,
+  incarnation: count,
+  roster: rosterShape,
+  passed: list(barrierRequestShape),
+  units: optional(unitsClaimShape),
+  gathered: optional(generationShape),
+});
+
 export const registerRequestShape: Check<RegisterRequest> = object({
   role: roleShape,
   rank: optional(count),
@@ -49,17 +59,7 @@ export const registerRequestShape: Check<RegisterRequest> = object({
   workerCount: count,
   label: labelShape,
   token: shortText(256),
-  resume: optional(
-    object({
-      job: jobShape,
-      node: count,
-      incarnation: count,
-      roster: rosterShape,
-      passed: list(barrierRequestShape),
-      units: optional(unitsClaimShape),
-      gathered: optional(generationShape),
-    }),
-  ),
+  resume: optional(resumeClaimShape),
   failure: optional(abortRequestShape),
 });
 

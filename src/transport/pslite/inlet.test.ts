@@ -47,6 +47,7 @@ function stage(isAllOurs: boolean) {
   const host: InletHost = {
     clock: new SimClock(),
     isAllOurs,
+    life: undefined,
     inletOpen: () => {},
     mayTake: () => true,
     message: () => parts,

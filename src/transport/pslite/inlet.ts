@@ -26,6 +26,8 @@ export type InletHost = {
   readonly clock: Clock;
   /** Whether every node of the job is one of ours, as far as we know. */
   readonly isAllOurs: boolean;
+  /** What others are told of which start of our scheduler this is; undefined on other nodes. */
+  readonly life: number | undefined;
   /** The other side is a node of ps-lite, with this id (0: it has none yet). */
   inletOpen(inlet: Inlet): void;
   /** Whether the next message of this inlet may be taken now; it is held otherwise, until `goOn`. */
@@ -117,7 +119,7 @@ export class Inlet implements LinkReader {
 
   #sink(): ZmtpSink {
     return {
-      greeted: () => this.link.write([encodeReady("ROUTER", "")], () => {}),
+      greeted: () => this.link.write([encodeReady("ROUTER", "", this.#host.life)], () => {}),
       command: (name, body) => this.#command(name, body),
       mayBegin: () => this.#mayBegin(),
       begin: (index, byteCount, isLast) => this.#begin(index, byteCount, isLast),

@@ -48,6 +48,7 @@ export class Line implements LinkReader {
   #cancelHandshake: CancelTimer = () => {};
   #waiting: Waiting[] = [];
   #problem: WeighbridgeError | undefined;
+  #life: number | undefined;
 
   constructor(options: LineOptions) {
     this.#options = options;
@@ -64,6 +65,11 @@ export class Line implements LinkReader {
   /** It was up once. */
   get wasUp(): boolean {
     return this.#wasUp;
+  }
+
+  /** Once it was up: which start of our scheduler is at the other end; undefined for any other node. */
+  get life(): number | undefined {
+    return this.#life;
   }
 
   get isDown(): boolean {
@@ -170,8 +176,9 @@ export class Line implements LinkReader {
   #command(name: string, body: Uint8Array): void {
     if (name === "ERROR") throw badZmtp(`the peer refused the connection: ${new TextDecoder().decode(body.subarray(1))}`);
     if (name !== "READY" || this.#isUp) return;
-    const { socketType } = decodeReady(body);
+    const { socketType, life } = decodeReady(body);
     if (socketType !== "ROUTER") throw badZmtp(`the peer's socket is a ${socketType}, not a ROUTER: this is no node of ps-lite`);
+    this.#life = life;
     this.#cancelHandshake();
     this.#isUp = true;
     this.#wasUp = true;

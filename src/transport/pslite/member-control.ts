@@ -5,7 +5,7 @@
 //   M1. A process is told once that a barrier is over, whichever of its customers stood there: all of them hear it.
 //   M2. A node of ps-lite cannot be told that a barrier failed: it stands there until nobody is dead any more.
 
-import { abortRequestShape, barrierReplyShape } from "../../wire/control.ts";
+import { abortRequestShape, type BarrierRequest, barrierReplyShape } from "../../wire/control.ts";
 import { decodeFailure } from "../../wire/failure.ts";
 import { FunctionId } from "../../wire/function-id.ts";
 import { GROUP_MAX, inGroup } from "../../wire/node-id.ts";
@@ -67,9 +67,10 @@ export class MemberControl implements Control {
     }
   }
 
-  /** The process is told these lives with its list. */
-  knows({ nodes }: RosterView): void {
+  /** The process is told these lives with its list, and has passed these rounds under an earlier scheduler. */
+  knows({ nodes }: RosterView, passed: readonly BarrierRequest[] = []): void {
     for (const entry of nodes) this.#noteLife(entry);
+    for (const { group, round } of passed) this.#rounds.set(group, round);
   }
 
   /** The node stands at a barrier. */
@@ -84,9 +85,10 @@ export class MemberControl implements Control {
     this.#envoy.askJson(FunctionId.BARRIER, { group, customer: 0, round: this.#isLate(group) ? 0 : round }, (payload, isFailure) => {
       if (isFailure) this.#failed(group, payload);
       else {
-        this.#rounds.set(group, this.#envoy.decode(barrierReplyShape, "the answer to BARRIER", payload).round);
+        const passed = this.#envoy.decode(barrierReplyShape, "the answer to BARRIER", payload).round;
+        this.#rounds.set(group, passed);
         if (registration.neighbour.primary !== this.#envoy) return; // M1
-        this.#registrar.release(registration, group);
+        this.#registrar.release({ registration, group, round: passed });
       }
     });
   }

@@ -5,14 +5,22 @@
 //   B1. A neighbour that is kept is dialed again every REDIAL_MS until it is there. It always has a line: what is sent while that waits leaves
 //       once it is up, so that an answer is not lost between two connections; what waits for a dial that fails is dropped.
 //   B2. `gone` is called when its line is down and none of its inlets is open, once each time.
+//   B3. It is dialed once in REDIAL_MS at most, whoever asks, and less and less often while it ends every line within SHORT_MS; `renewLine` alone
+//       does not wait: it is called once in a node's life.
+//   B4. What is said to it while it is kept and cannot be reached is said once it can, the first HELD_MAX messages, as libzmq does.
 
 import type { Clock } from "../../base/clock.ts";
+import type { PsMeta } from "../../wire/pslite/ps-meta.ts";
 import type { Envoy } from "./envoy.ts";
 import type { Inlet } from "./inlet.ts";
 import type { Line, LineOptions } from "./line.ts";
 
 /** As libzmq does. */
 const REDIAL_MS = 100;
+const REDIAL_MS_MAX = 1000;
+/** Who ends connections on purpose does so at once. */
+const SHORT_MS = 30;
+const HELD_MAX = 1000;
 
 export type NeighbourHost = {
   readonly clock: Clock;
@@ -36,6 +44,12 @@ export class Neighbour {
   #attempts: Attempt[] = [];
   #isKept = false;
   #isGone = false;
+  /** Said since the line was up last. */
+  #held: PsMeta[] = [];
+  #dialedAtMs = -Infinity;
+  #upAtMs = -Infinity;
+  /** How many lines in turn were up and ended within SHORT_MS. */
+  #shortCount = 0;
 
   constructor(host: NeighbourHost, { hostname, port }: { readonly hostname: string; readonly port: number }) {
     this.#host = host;
@@ -67,14 +81,20 @@ export class Neighbour {
     if (this.#line?.isUp === true) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#attempts.push({ resolve, reject });
-    if (this.#line === undefined) this.#newLine(0);
+    if (this.#line === undefined) this.#newLine(this.#pauseMs());
     await promise;
   }
 
   /** Keeps a line to it from now on (B1). */
   keep(): void {
     this.#isKept = true;
-    if (this.#line === undefined) this.#newLine(0);
+    if (this.#line === undefined) this.#newLine(this.#pauseMs());
+  }
+
+  /** A message of one part from its first node to it; `meta` is kept (B4). */
+  say(meta: PsMeta): void {
+    if (this.#isKept && this.#line?.isUp !== true && this.#held.length < HELD_MAX) this.#held.push(meta);
+    this.primary?.send(meta);
   }
 
   /** Makes another line, for instance with another identity; the old one ends after what was sent on it has left. */
@@ -96,9 +116,17 @@ export class Neighbour {
     this.#checkGone();
   }
 
+  /** How long to wait before it is dialed (B3). */
+  #pauseMs(): number {
+    const pauseMs = Math.min(REDIAL_MS_MAX, REDIAL_MS * 2 ** Math.max(0, this.#shortCount - 1));
+    return Math.max(0, this.#dialedAtMs + pauseMs - this.#host.clock.nowMs());
+  }
+
   #newLine(delayMs: number): void {
+    this.#dialedAtMs = this.#host.clock.nowMs() + delayMs;
     const line = this.#host.newLine(this, { up: (up) => this.#up(up), down: (down, cause) => this.#down(down, cause), delayMs });
     this.#setLine(line);
+    for (const meta of this.#held) this.primary?.send(meta);
   }
 
   #setLine(line: Line | undefined): void {
@@ -109,6 +137,8 @@ export class Neighbour {
   #up(line: Line): void {
     if (line !== this.#line) return;
     this.#isGone = false;
+    this.#upAtMs = this.#host.clock.nowMs();
+    this.#held = [];
     for (const { resolve } of this.#attempts.splice(0)) resolve();
     this.#host.lineUp(this);
   }
@@ -118,8 +148,9 @@ export class Neighbour {
     const wasUp = line.wasUp;
     this.#setLine(undefined);
     for (const { reject } of this.#attempts.splice(0)) reject(cause ?? new Error("the connection was closed"));
+    if (wasUp) this.#shortCount = this.#host.clock.nowMs() - this.#upAtMs < SHORT_MS ? this.#shortCount + 1 : 0;
     if (wasUp) this.#host.lineFell(this, cause);
-    if (this.#isKept && this.#line === undefined) this.#newLine(REDIAL_MS);
+    if (this.#isKept && this.#line === undefined) this.#newLine(Math.max(REDIAL_MS, this.#pauseMs()));
     this.#checkGone();
   }
 

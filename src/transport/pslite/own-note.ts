@@ -1,8 +1,14 @@
 // own-note — what our own nodes add to ps-lite's messages, in a field that it carries and nobody there reads (the body of control
-// messages): enough to keep ranks, labels, farewells and reasons when both ends are ours. A node of ps-lite sees nothing of it.
+// messages): enough to keep ranks, labels, farewells and reasons when both ends are ours, and for a new scheduler to learn the job from its nodes
+// (docs/decisions/0003). A node of ps-lite sees nothing of it.
 
 import type { Check } from "../../wire/json-body.ts";
-import { decodeJson, encodeJson, flag, object, optional, shortText, count as wholeCount } from "../../wire/json-body.ts";
+import { decodeJson, encodeJson, flag, list, object, optional, shortText, count as wholeCount } from "../../wire/json-body.ts";
+import { type ResumeClaim, resumeClaimShape } from "../../wire/register.ts";
+import { jobShape } from "../../wire/roster.ts";
+
+/** The life that a node is in: the message itself says only whether it is the first. */
+export type NodeLife = { readonly node: number; readonly incarnation: number };
 
 export type OwnNote = {
   readonly weighbridge: number;
@@ -12,6 +18,13 @@ export type OwnNote = {
   readonly workerCount: number | undefined;
   /** From the scheduler: whether every node of the job is ours. */
   readonly isAllOurs: boolean | undefined;
+  /** With a list, from the scheduler: the job's name, and the lives of the nodes listed. */
+  readonly job: string | undefined;
+  readonly lives: readonly NodeLife[] | undefined;
+  /** With the end of a barrier, from the scheduler: how often that was passed. */
+  readonly round: number | undefined;
+  /** Of a node that had its place from an earlier scheduler: everything it knows. */
+  readonly resume: ResumeClaim | undefined;
 };
 
 const ownNoteShape: Check<OwnNote> = object({
@@ -21,6 +34,10 @@ const ownNoteShape: Check<OwnNote> = object({
   serverCount: optional(wholeCount),
   workerCount: optional(wholeCount),
   isAllOurs: optional(flag),
+  job: optional(jobShape),
+  lives: optional(list(object({ node: wholeCount, incarnation: wholeCount }))),
+  round: optional(wholeCount),
+  resume: optional(resumeClaimShape),
 });
 
 export function encodeOwnNote(note: Partial<OwnNote> = {}): Uint8Array {

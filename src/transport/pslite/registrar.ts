@@ -5,20 +5,25 @@
 //   G1. Ranks are ps-lite's: once all are there, by host name descending, then by port. Who asks for a rank (one of ours) has it.
 //   G2. Every process that registered is known to the scheduler from then on, so that it can tell who is missing.
 //   G3. A node whose connections are all gone has no link; when everybody is leaving, it has left.
-//   G4. Servers hear that a barrier is over before workers do: a server of ps-lite that gets a request while it still stands there, and has
-//       no application yet, waits for that one with all its ears shut, and ends after 5 seconds. So they hear it SERVERS_FIRST_MS before.
+//   G4. Servers hear that a barrier is over before workers do (releases.ts, X1).
 //   G5. A process learns of those that are there when it is admitted from its list alone. Of a later life of a server it hears as newcomers.ts
 //       has it, and has no list before; of a worker's at once, so that servers know where to answer when its first request comes.
 //   G6. A worker of ps-lite has no list while a server is dead: what it sent there would be lost when that has a new life, and waited for for ever.
-//   G7. At most WAITING_MAX more than the job has places wait for one.
+//   G7. A node of ours that had its place from an earlier scheduler registers with all that it knows (`resume`); it is one that needs no rank, and
+//       the job is complete from then on.
+//   G8. A node of ours that comes late has a line from us while it waits for a place: when the job is over before, the reason leaves at once, and
+//       there is no time to make one.
+//   G9. At most WAITING_MAX more than the job has places wait for one.
 
 import type { CancelTimer } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import { decodeFailure } from "../../wire/failure.ts";
+import type { BarrierRequest } from "../../wire/control.ts";
+import { decodeFailure, type Failure } from "../../wire/failure.ts";
 import { FunctionId } from "../../wire/function-id.ts";
+import { encodeJson } from "../../wire/json-body.ts";
 import { nameOf, type Role, SCHEDULER_ID } from "../../wire/node-id.ts";
 import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "../../wire/pslite/ps-meta.ts";
-import { registerReplyShape } from "../../wire/register.ts";
+import { type ResumeClaim, registerReplyShape } from "../../wire/register.ts";
 import type { RosterEntry, RosterView } from "../../wire/roster.ts";
 import { Envoy } from "./envoy.ts";
 import type { Inlet } from "./inlet.ts";
@@ -27,6 +32,7 @@ import type { Neighbour } from "./neighbour.ts";
 import { Newcomers } from "./newcomers.ts";
 import { decodeOwnNote, encodeOwnNote, type OwnNote } from "./own-note.ts";
 import { formatPlace, keyOf, type Place, placeOf } from "./place.ts";
+import { type Release, Releases } from "./releases.ts";
 import type { PsliteVan } from "./van.ts";
 
 /** A node that asked for a place, and perhaps has it. */
@@ -40,12 +46,9 @@ export type Registration = {
   readonly token: string;
   readonly inlet: Inlet;
   envoy: Envoy | undefined;
+  hasPlace: boolean;
 };
 
-type Release = { readonly registration: Registration; readonly group: number };
-
-/** From the end of a barrier to an application with its handle is no wait in a server of ps-lite; on a machine with much to do it takes time. */
-export const SERVERS_FIRST_MS = 100;
 const PORT_MAX = 65_535;
 const HOSTNAME_CHARS_MAX = 255;
 /** What can stand between "tcp://" and a port. */
@@ -60,10 +63,10 @@ export class Registrar {
   /** Who has its place, and has not been told who is there. */
   readonly #untold = new Map<Registration, RosterView>();
   readonly #newcomers: Newcomers;
-  #released: Release[] = [];
-  /** Releases of workers that wait for those of servers (G4). */
-  readonly #late: Release[] = [];
+  readonly #releases: Releases;
   #isFormed = false;
+  /** The job's name, once somebody has a place. */
+  #job: string | undefined;
   #isTellDue = false;
   #cancelHeartbeats: CancelTimer = () => {};
   #tokenCount = 0;
@@ -71,9 +74,10 @@ export class Registrar {
   constructor(van: PsliteVan) {
     this.van = van;
     this.#newcomers = new Newcomers(van.clock);
+    this.#releases = new Releases(van, (each) => this.#sendRelease(each));
   }
 
-  /** A process registers. Throws BAD_REQUEST when it cannot be one, QUEUE_FULL when too many wait (G7). */
+  /** A process registers. Throws BAD_REQUEST when it cannot be one, QUEUE_FULL when too many wait (G9). */
   addNode(inlet: Inlet, meta: PsMeta): void {
     const node = checkedNode(meta);
     this.#checkRoom();
@@ -84,18 +88,31 @@ export class Registrar {
     const neighbour = this.van.neighbourAt(place);
     const token = `${keyOf(place)}/${node.customerId}/${++this.#tokenCount}`;
     const note = decodeOwnNote(meta.body);
-    const registration: Registration = { role, place, customerId: node.customerId, neighbour, note, token, inlet, envoy: undefined };
+    if (inlet.node !== (note?.resume?.node ?? 0))
+      throw new WeighbridgeError("NO_ROUTE", `node ${inlet.node} of another job registers without the place it had, or with another one`);
+    const registration: Registration = {
+      role,
+      place,
+      customerId: node.customerId,
+      neighbour,
+      note,
+      token,
+      inlet,
+      envoy: undefined,
+      hasPlace: false,
+    };
     this.#registrations.push(registration);
+    if (this.#isFormed && note !== undefined) neighbour.keep(); // G8
     this.van.log.info("a node of ps-lite registers", { role, at: keyOf(place), customer: node.customerId, ours: note !== undefined });
-    if (this.#isFormed) this.#register(registration, note?.rank);
+    if (this.#isFormed || note?.resume !== undefined) this.#register(registration, note?.rank);
     else if (this.#isComplete()) this.#registerAll();
     else this.#register(registration, note?.rank);
   }
 
-  /** G7 */
+  /** G9 */
   #checkRoom(): void {
     const { serverCount, workerCount } = this.van.options;
-    const waiting = this.#registrations.filter(({ envoy }) => envoy === undefined || envoy.node === 0).length;
+    const waiting = this.#registrations.filter(({ hasPlace }) => !hasPlace).length;
     if (waiting < serverCount + workerCount + WAITING_MAX) return;
     throw new WeighbridgeError(
       "QUEUE_FULL",
@@ -123,14 +140,15 @@ export class Registrar {
 
   /** A connection without an identity ended: a process that waits for its place has given up. */
   nobodyLeft(inlet: Inlet): void {
-    const waiting = this.#registrations.filter((other) => other.inlet === inlet && other.envoy?.node === 0);
+    const waiting = this.#registrations.filter((other) => other.inlet === inlet && !other.hasPlace);
     for (const { neighbour } of waiting) this.#forget(neighbour);
   }
 
   leaving(): void {
     this.#cancelHeartbeats();
-    this.#sendLate();
-    for (const { neighbour, envoy } of this.#registrations) if (envoy !== undefined && !neighbour.isPresent) this.leave(envoy);
+    this.#releases.hurry();
+    for (const { neighbour, envoy, hasPlace } of this.#registrations)
+      if (envoy !== undefined && hasPlace && !neighbour.isPresent) this.leave(envoy);
   }
 
   /** Tells the scheduler that this node has left. */
@@ -158,32 +176,17 @@ export class Registrar {
       meta.customerId = 0;
       meta.timestamp = EMPTY;
     }
-    neighbour.primary?.send(meta);
+    neighbour.say(meta);
   }
 
-  /** The process has passed a barrier. Told together with all others that did, servers first (G4). */
-  release(registration: Registration, group: number): void {
-    if (this.#released.length === 0) this.van.clock.afterInput(() => this.#sendReleases());
-    this.#released.push({ registration, group });
+  /** The process has passed a barrier. */
+  release(release: Release): void {
+    this.#releases.add(release);
   }
 
-  #sendReleases(): void {
-    const released = this.#released;
-    this.#released = [];
-    const [workers, servers] = [released.filter(isWorker), released.filter((each) => !isWorker(each))];
-    for (const each of servers) this.#sendRelease(each);
-    this.#late.push(...workers);
-    if (this.van.isLeaving || servers.every(({ registration }) => registration.note !== undefined)) this.#sendLate();
-    else this.van.clock.after(SERVERS_FIRST_MS, () => this.#sendLate());
-  }
-
-  /** Workers whose servers have had their time, or need none any more. */
-  #sendLate(): void {
-    for (const each of this.#late.splice(0)) this.#sendRelease(each);
-  }
-
-  #sendRelease({ registration, group }: Release): void {
-    this.send(registration, PsCommand.BARRIER, { appId: 0, customerId: 0, barrierGroup: group });
+  #sendRelease({ registration, group, round }: Release): void {
+    const body = registration.note === undefined ? {} : { body: encodeOwnNote({ round }) };
+    this.send(registration, PsCommand.BARRIER, { appId: 0, customerId: 0, barrierGroup: group, ...body });
   }
 
   self(): PsNode {
@@ -191,17 +194,19 @@ export class Registrar {
     return { role: PsRole.SCHEDULER, id: SCHEDULER_ID, hostname, port, isRecovery: false, customerId: 0 };
   }
 
-  /** Tells the process of this registration of nodes. */
-  tell(registration: Registration, nodes: readonly PsNode[]): void {
+  /** Tells the process of this registration of these nodes, and of further ones that have no life. */
+  #tell(registration: Registration, entries: readonly RosterEntry[], ...others: readonly PsNode[]): void {
+    const nodes = [...entries.map((entry) => this.#psNodeOf(entry)), ...others];
     const isAllOurs = this.#registrations.every(({ note }) => note !== undefined);
-    const body = registration.note === undefined ? {} : { body: encodeOwnNote({ isAllOurs }) };
+    const lives = entries.map(({ node, incarnation }) => ({ node, incarnation }));
+    const body = registration.note === undefined ? {} : { body: encodeOwnNote({ isAllOurs, job: this.#job, lives }) };
     this.send(registration, PsCommand.ADD_NODE, { nodes, ...body });
   }
 
   /** Tells the process of this registration of a node in a new life (G5). */
   tellOfNewLife(registration: Registration, entry: RosterEntry): void {
     const tell = (): void => {
-      if (this.#registrations.includes(registration)) this.tell(registration, [this.psNodeOf(entry)]);
+      if (this.#registrations.includes(registration)) this.#tell(registration, [entry]);
     };
     if (entry.role === "worker") tell();
     else this.#newcomers.whenThere(entry, tell);
@@ -216,7 +221,7 @@ export class Registrar {
   }
 
   /** An entry of our roster as ps-lite writes it: all customers of a process have the id of its first. */
-  psNodeOf(entry: RosterEntry): PsNode {
+  #psNodeOf(entry: RosterEntry): PsNode {
     const place = placeOf(entry.address);
     const registration = this.#registrations.findLast(({ envoy }) => envoy?.node === entry.node); // those of earlier lives are still listed
     const id = registration?.neighbour.primary?.node ?? entry.node;
@@ -253,7 +258,8 @@ export class Registrar {
     const { role, place, note, neighbour, customerId, token } = registration;
     registration.envoy?.break(undefined);
     const address = formatPlace(place);
-    const envoy = new Envoy(van, { node: 0, incarnation: 0, remote: address });
+    const { node = 0, incarnation = 0 } = note?.resume ?? {};
+    const envoy = new Envoy(van, { node, incarnation, remote: address });
     envoy.control = new MemberControl(this, envoy);
     registration.envoy = envoy;
     neighbour.addEnvoy(customerId, envoy);
@@ -266,6 +272,7 @@ export class Registrar {
       workerCount: note?.workerCount ?? workerCount,
       label: note?.label ?? `ps-lite at ${keyOf(place)}`,
       token,
+      resume: note?.resume && { ...note.resume, passed: lastRounds(note.resume) },
     };
     // After the end of the link that it registered on before, if there was one.
     van.clock.soon(() => {
@@ -279,36 +286,45 @@ export class Registrar {
   }
 
   #refused(registration: Registration, payload: Uint8Array): void {
-    const { code, message } = decodeFailure(payload);
+    const failure = decodeFailure(payload);
+    const { code, message } = failure;
     if (code === "CLOSED" || code === "ABORTED") return;
-    this.van.log.error("a node of ps-lite was refused; it will wait until it is stopped", {
-      at: keyOf(registration.place),
-      code,
-      reason: message,
-    });
-    this.tellAbort(registration, { code, message });
+    const fields = { at: keyOf(registration.place), code, reason: message };
+    if (registration.note === undefined) this.van.log.error("a node of ps-lite was refused; it will wait until it is stopped", fields);
+    this.tellAbort(registration, failure);
   }
 
   /** Our own nodes can be told why; ps-lite's cannot. */
-  tellAbort(registration: Registration, failure: { readonly code: string; readonly message: string }): void {
+  tellAbort(registration: Registration, failure: Omit<Failure, "retryable"> & Partial<Failure>): void {
     if (registration.note === undefined) return;
     const { neighbour } = registration;
     neighbour.keep();
-    this.send(registration, PsCommand.TERMINATE, { body: encodeFailure(failure) });
+    this.send(registration, PsCommand.TERMINATE, { body: encodeJson({ retryable: false, ...failure }) });
   }
 
   #admitted(registration: Registration, envoy: Envoy, payload: Uint8Array): void {
-    const { node, incarnation, roster } = envoy.decode(registerReplyShape, "the answer to REGISTER", payload);
-    const { neighbour } = registration;
+    const { job, node, incarnation, roster } = envoy.decode(registerReplyShape, "the answer to REGISTER", payload);
+    const { neighbour, note } = registration;
+    this.#job = job;
+    registration.hasPlace = true;
     envoy.node = node;
     envoy.incarnation = incarnation;
     this.van.addEnvoy(envoy);
-    if (envoy.control instanceof MemberControl) envoy.control.knows(roster);
+    if (envoy.control instanceof MemberControl) envoy.control.knows(roster, note?.resume && lastRounds(note.resume));
+    if (note?.resume !== undefined) this.#resumed(envoy);
     if (neighbour.primary === envoy) {
       neighbour.keep();
       this.#untold.set(registration, roster);
     } else this.van.log.info("a further customer of a process has its place", { node: nameOf(node), process: neighbour.primary?.name });
     this.#tellSoon();
+  }
+
+  /** G7 */
+  #resumed(envoy: Envoy): void {
+    this.#newcomers.called(envoy, true);
+    if (this.#isFormed) return;
+    this.#isFormed = true;
+    this.#watchHeartbeats();
   }
 
   #tellSoon(): void {
@@ -323,11 +339,12 @@ export class Registrar {
   /** The list names every customer of a process by the id of its first: nobody is told before those are known. */
   #tellAll(): void {
     const isShared = ({ neighbour }: Registration): boolean => neighbour.envoys.size > 1;
-    if (this.#registrations.some((registration) => isShared(registration) && registration.envoy?.node === 0)) return;
+    if (this.#registrations.some((registration) => isShared(registration) && !registration.hasPlace)) return;
     const untold = [...this.#untold].sort(([a], [b]) => Number(a.role === "server") - Number(b.role === "server"));
     for (const [registration, roster] of untold) {
       const dead = registration.note === undefined ? roster.nodes.find(isDeadServer) : undefined;
-      if (registration.role === "server") this.#tellList(registration);
+      const isResumed = registration.note?.resume !== undefined; // it knows the others
+      if (registration.role === "server" || isResumed) this.#tellList(registration);
       else if (dead !== undefined)
         this.van.log.warn("a worker waits for a server", { at: keyOf(registration.place), server: nameOf(dead.node) }); // G6
       else this.#newcomers.whenAllThere(roster.nodes.filter(isNewServer), () => this.#tellList(registration)); // G5
@@ -338,12 +355,13 @@ export class Registrar {
     const roster = this.#untold.get(registration);
     if (roster === undefined) return;
     this.#untold.delete(registration);
-    this.tell(registration, this.#listOf(roster));
-  }
-
-  #listOf({ nodes }: RosterView): PsNode[] {
-    const entries = nodes.filter(({ state }) => state !== "left").map((entry) => ({ entry, place: placeOf(entry.address) }));
-    return [...entries.sort(byPlace).map(({ entry }) => this.psNodeOf(entry)), this.self()];
+    const present = roster.nodes.filter(({ state, address }) => state !== "left" && address !== ""); // those who resume may not know all places
+    const listed = present.map((entry) => ({ entry, place: placeOf(entry.address) })).sort(byPlace);
+    this.#tell(
+      registration,
+      listed.map(({ entry }) => entry),
+      this.self(),
+    );
   }
 
   /** A node of ps-lite sends heartbeats only if it is told to: while it is connected and has never sent one, it lives. */
@@ -369,12 +387,11 @@ function isNewServer({ role, incarnation, state }: RosterEntry): boolean {
   return role === "server" && incarnation > 1 && state === "alive";
 }
 
-function isWorker({ registration }: Release): boolean {
-  return registration.role === "worker";
-}
-
-function encodeFailure({ code, message }: { readonly code: string; readonly message: string }): Uint8Array {
-  return new TextEncoder().encode(JSON.stringify({ code, message, retryable: false }));
+/** A node's barriers are one per group here, whichever of its customers stood there. */
+function lastRounds({ passed }: ResumeClaim): BarrierRequest[] {
+  const rounds = new Map<number, number>();
+  for (const { group, round } of passed) rounds.set(group, Math.max(round, rounds.get(group) ?? 0));
+  return [...rounds].map(([group, round]) => ({ group, customer: 0, round }));
 }
 
 /** ps-lite's order of ranks. */

@@ -5,29 +5,29 @@
 //   HEARTBEAT ──► HEARTBEAT ─ HEARTBEAT ──► answer                 LEAVE: answered here
 //
 // Invariants:
-//   C1. A barrier is entered with one message, however often our node asks: ps-lite's scheduler counts messages.
+//   C1. A scheduler of ours that was started again is told everything we know (`resume`), and takes us back if all nodes of the job are ours.
+//       One of ps-lite cannot; nor can ours in a job with nodes of ps-lite: they stand at barriers with one message that they never repeat, their
+//       servers at the last one from the beginning, so it would wait for them for ever. To such a scheduler nothing is said (van.ts, V5).
 //   C2. A node whose connections are all gone for `deathMs` is dead in our roster; one that is heard of again is alive.
-//   C3. A node that the scheduler lists again has a new life, and a new envoy.
-//   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SERVERS_FIRST_MS after the barrier of the start,
-//       SETTLE_MS when one has a new life. A request that comes before their handle is there ends them (registrar.ts, G4; newcomers.ts, N4).
-//   C5. With PS_RESEND no barrier of ps-lite's scheduler is entered before SETTLE_MS after its list: until then it counts but does not acknowledge,
-//       so it would count the entry again when that is sent again, and end the job one member too early.
+//   C3. A node that the scheduler lists again has a new life, and a new envoy. A scheduler of ours says which.
+//   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SETTLE_MS when one has a new life. A request that comes
+//       before their handle is there ends them (newcomers.ts, N4).
 
 import type { CancelTimer } from "../../base/clock.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
-import { type BarrierRequest, barrierRequestShape } from "../../wire/control.ts";
+import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { barrierRequestShape } from "../../wire/control.ts";
 import { decodeFailure } from "../../wire/failure.ts";
 import { FunctionId } from "../../wire/function-id.ts";
-import { inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../../wire/node-id.ts";
+import { nameOf, type Role, rankOf, SCHEDULER_ID } from "../../wire/node-id.ts";
 import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "../../wire/pslite/ps-meta.ts";
 import { registerRequestShape } from "../../wire/register.ts";
 import type { NodeState, RosterView } from "../../wire/roster.ts";
+import { BarrierEntries } from "./barrier-entries.ts";
 import { type Control, Envoy, unsupported } from "./envoy.ts";
 import type { Neighbour } from "./neighbour.ts";
 import { SETTLE_MS } from "./newcomers.ts";
-import { decodeOwnNote, encodeOwnNote } from "./own-note.ts";
+import { decodeOwnNote, encodeOwnNote, type NodeLife } from "./own-note.ts";
 import { formatPlace, type Place, placeOf } from "./place.ts";
-import { SERVERS_FIRST_MS } from "./registrar.ts";
 import type { PsliteVan } from "./van.ts";
 import type { WrittenFrame } from "./written-frames.ts";
 
@@ -41,10 +41,11 @@ type Member = {
   state: NodeState;
 };
 
-/** An entry into a barrier that has not been answered. */
-type Standing = BarrierRequest & { request: number | undefined; isOver: boolean };
-
+/** The name of a job whose scheduler tells none. */
 const JOB = "ps-lite";
+/** A scheduler that is told the job answers at once. */
+const REPEAT_MS = 5000;
+const ANEW = "stop the nodes of the job, and start it anew";
 
 export class SchedulerControl implements Control {
   readonly #van: PsliteVan;
@@ -55,21 +56,33 @@ export class SchedulerControl implements Control {
   /** What we told the scheduler of ourselves. */
   #own: PsNode | undefined;
   #registering: number | undefined;
+  #cancelRepeat: CancelTimer = () => {};
   #heartbeat: number | undefined;
-  #standings: Standing[] = [];
-  /** We are past the barrier of the start, or came when it was over. */
-  #hasPassed = false;
+  readonly #barriers: BarrierEntries;
+  #job = JOB;
   /** The scheduler is one of ours. */
   #isOurs = false;
-  #listedAtMs = 0;
 
   constructor(van: PsliteVan) {
     this.#van = van;
+    this.#barriers = new BarrierEntries(van, this);
   }
 
-  /** The scheduler's envoy. */
+  /** The scheduler's envoy; a new one when it has a new life, which knows nothing of what was asked of the one before. */
   standsAt(envoy: Envoy): void {
     this.#envoy = envoy;
+    this.#registering = undefined;
+    this.#cancelRepeat();
+    this.#heartbeat = undefined;
+    this.#barriers.forget();
+  }
+
+  /** What to do about a scheduler that is gone, once it gave us a place that no other can take over (C1). */
+  get loss(): string | undefined {
+    if (this.#van.selfId === 0) return undefined;
+    if (!this.#isOurs) return `a scheduler of ps-lite cannot be started again under a running job: ${ANEW}`;
+    if (!this.#van.isAllOurs) return `under nodes of ps-lite a scheduler cannot be started again: ${ANEW}`;
+    return undefined;
   }
 
   /** The envoy of the node at this place. */
@@ -87,18 +100,18 @@ export class SchedulerControl implements Control {
         this.#register(frame);
         break;
       case FunctionId.BARRIER:
-        this.#enter(request, this.#scheduler.decode(barrierRequestShape, "BARRIER", frame.payload()));
+        this.#barriers.enter(request, this.envoy.decode(barrierRequestShape, "BARRIER", frame.payload()));
         break;
       case FunctionId.HEARTBEAT:
         this.#heartbeat = request;
-        this.#send(PsCommand.HEARTBEAT, { nodes: this.#own === undefined ? [] : [{ ...this.#own, id: this.#van.selfId }] });
+        this.send(PsCommand.HEARTBEAT, { nodes: this.#own === undefined ? [] : [{ ...this.#own, id: this.#van.selfId }] });
         break;
       case FunctionId.LEAVE:
-        if (this.#isOurs) this.#send(PsCommand.TERMINATE, {});
-        this.#scheduler.answerJson(functionId, request, {});
+        if (this.#isOurs) this.send(PsCommand.TERMINATE, {});
+        this.envoy.answerJson(functionId, request, {});
         break;
       default:
-        this.#scheduler.failRequest(frame.header, unsupported("ps-lite's scheduler has registrations, barriers and heartbeats only"));
+        this.envoy.failRequest(frame.header, unsupported("ps-lite's scheduler has registrations, barriers and heartbeats only"));
     }
   }
 
@@ -108,10 +121,10 @@ export class SchedulerControl implements Control {
         this.#takeNodes(meta);
         break;
       case PsCommand.BARRIER:
-        if (!meta.request) this.#release(meta.barrierGroup);
+        if (!meta.request) this.#barriers.release(meta.barrierGroup, decodeOwnNote(meta.body)?.round);
         break;
       case PsCommand.HEARTBEAT:
-        if (this.#heartbeat !== undefined) this.#scheduler.answerJson(FunctionId.HEARTBEAT, this.#heartbeat, {});
+        if (this.#heartbeat !== undefined) this.envoy.answerJson(FunctionId.HEARTBEAT, this.#heartbeat, {});
         this.#heartbeat = undefined;
         break;
       case PsCommand.TERMINATE:
@@ -143,8 +156,8 @@ export class SchedulerControl implements Control {
       if (envoy === this.#envoy && isWeighbridgeError(cause, "UNSUPPORTED")) this.#failRegister(cause); // dialing again would not help
       const member = this.#members.get(envoy.node);
       if (member !== undefined && this.#isAccepted(member)) continue; // it is dialed again, and answers wait
-      if (this.#van.resender !== undefined && !this.#van.isLeaving) {
-        neighbour.keep(); // what was not acknowledged is sent again
+      if (this.#van.resender !== undefined && !this.#van.isLeaving && envoy !== this.#envoy) {
+        neighbour.keep(); // what was not acknowledged is sent again; for the scheduler's our peer dials, and knows how long that has been away
         continue;
       }
       envoy.lineBroke(cause);
@@ -173,10 +186,17 @@ export class SchedulerControl implements Control {
   }
 
   close(): void {
+    this.#cancelRepeat();
     for (const node of [...this.#deathTimers.keys()]) this.#cancelDeath(node);
   }
 
-  get #scheduler(): Envoy {
+  // BarrierScheduler
+
+  get isOurs(): boolean {
+    return this.#isOurs;
+  }
+
+  get envoy(): Envoy {
     const envoy = this.#envoy;
     if (envoy === undefined) throw new WeighbridgeError("CLOSED", "the scheduler was never dialed");
     return envoy;
@@ -193,58 +213,66 @@ export class SchedulerControl implements Control {
     this.#van.log.warn("a node is dead", { node: nameOf(member.node), at: formatPlace(member.place) });
     this.#announce();
     if (this.#isAccepted(member)) member.envoy?.break(undefined);
-    const error = new WeighbridgeError("NODE_DEAD", `${nameOf(member.node)} is dead`, { retryable: true });
-    for (const standing of this.#standings) {
-      if (standing.request === undefined || !inGroup(member.role, standing.group)) continue;
-      this.#scheduler.failRequest({ functionId: FunctionId.BARRIER, request: standing.request }, error);
-      standing.request = undefined; // the entry stands (C1)
-    }
+    this.#barriers.fail(member.role, new WeighbridgeError("NODE_DEAD", `${nameOf(member.node)} is dead`, { retryable: true }));
   }
 
   // Registration.
 
   #register(frame: WrittenFrame): void {
-    const body = this.#scheduler.decode(registerRequestShape, "REGISTER", frame.payload());
+    const body = this.envoy.decode(registerRequestShape, "REGISTER", frame.payload());
     if (body.failure !== undefined) {
-      this.#scheduler.failRequest(frame.header, unsupported("ps-lite's scheduler cannot be told that a node does not come"));
+      this.envoy.failRequest(frame.header, unsupported("ps-lite's scheduler cannot be told that a node does not come"));
       return;
     }
     this.#registering = frame.header.request;
-    if (this.#van.selfId !== 0) {
+    const { rank, label, serverCount, workerCount, resume } = body;
+    if (this.#van.selfId !== 0 && resume === undefined) {
       this.#answerRegister();
       return;
     }
     const { hostname, port } = placeOf(body.address);
     const role = body.role === "server" ? PsRole.SERVER : PsRole.WORKER;
     this.#own = { role, id: EMPTY, hostname, port, isRecovery: false, customerId: 0 };
-    const { rank, label, serverCount, workerCount } = body;
-    this.#send(PsCommand.ADD_NODE, { nodes: [this.#own], body: encodeOwnNote({ rank, label, serverCount, workerCount }) });
+    const note = encodeOwnNote({ rank, label, serverCount, workerCount, resume });
+    this.send(PsCommand.ADD_NODE, { nodes: [this.#own], body: note });
+    if (resume !== undefined) this.#repeat({ nodes: [this.#own], body: note });
+  }
+
+  /** C1. A list is lost with its connection, and no start's time ends this wait: it is asked for until it comes. */
+  #repeat(registration: Pick<PsMeta, "nodes" | "body">): void {
+    this.#cancelRepeat();
+    this.#cancelRepeat = this.#van.clock.after(REPEAT_MS, () => {
+      if (this.#registering === undefined) return;
+      this.send(PsCommand.ADD_NODE, registration);
+      this.#repeat(registration);
+    });
   }
 
   /** C4: of our own scheduler we hear of a new life when it can be asked. */
   #takeNodes(meta: PsMeta): void {
     const isFirst = this.#van.selfId === 0;
     if (isFirst && !this.#findSelf(meta)) return;
-    this.#van.isAllOurs = decodeOwnNote(meta.body)?.isAllOurs === true;
+    const note = decodeOwnNote(meta.body);
+    this.#van.isAllOurs = note?.isAllOurs === true;
+    this.#job = note?.job ?? this.#job;
     const nodes = [...meta.nodes];
     const isCalledAtOnce = isFirst || this.#isOurs || this.#van.options.role !== "worker";
-    if (isCalledAtOnce) this.#takeList(nodes, isFirst);
-    else this.#van.clock.after(SETTLE_MS, () => this.#takeList(nodes, false));
+    if (isCalledAtOnce) this.#takeList(nodes, isFirst, note?.lives);
+    else this.#van.clock.after(SETTLE_MS, () => this.#takeList(nodes, false, undefined));
   }
 
-  #takeList(nodes: readonly PsNode[], isFirst: boolean): void {
+  #takeList(nodes: readonly PsNode[], isFirst: boolean, lives: readonly NodeLife[] = []): void {
     const changed: Member[] = [];
     for (const node of nodes) {
       if (node.role === PsRole.SCHEDULER || node.id === EMPTY) continue;
       const known = this.#members.get(node.id);
-      if (known !== undefined && !(node.isRecovery && !isFirst)) continue; // a second customer of a process, or nothing new
-      changed.push(this.#adopt(node, known));
+      const life = lives.find((other) => other.node === node.id)?.incarnation;
+      const isNew = known === undefined || (life === undefined ? node.isRecovery && !isFirst : life > known.incarnation);
+      if (isNew) changed.push(this.#adopt(node, known, life)); // otherwise a second customer of a process, or nothing new
     }
-    if (changed.length === 0) return;
-    if (isFirst) {
-      this.#van.neighbourAt(placeOf(this.#van.options.schedulerAddress)).renewLine(); // with our name from now on
-      this.#answerRegister();
-    } else this.#announce();
+    if (isFirst) this.#van.neighbourAt(placeOf(this.#van.options.schedulerAddress)).renewLine(); // with our name from now on
+    if (this.#registering !== undefined) this.#answerRegister();
+    else if (changed.length > 0) this.#announce();
     this.#van.clock.afterInput(() => {
       for (const member of changed) this.#meet(member);
     });
@@ -260,16 +288,15 @@ export class SchedulerControl implements Control {
     }
     this.#van.selfId = self.id;
     this.#isOurs = decodeOwnNote(body) !== undefined;
-    this.#hasPassed = self.isRecovery;
-    this.#listedAtMs = this.#van.clock.nowMs();
+    this.#barriers.listed(self);
     return true;
   }
 
   /** C3 */
-  #adopt(node: PsNode, known: Member | undefined): Member {
+  #adopt(node: PsNode, known: Member | undefined, life: number | undefined): Member {
     const role = node.role === PsRole.SERVER ? "server" : "worker";
     const place: Place = { hostname: node.hostname, port: node.port };
-    const incarnation = (known?.incarnation ?? 0) + 1;
+    const incarnation = life ?? (known?.incarnation ?? 0) + 1;
     if (known?.envoy !== undefined) {
       const old = this.#van.neighbourAt(known.place);
       this.#van.forgetEnvoy(known.envoy);
@@ -300,7 +327,7 @@ export class SchedulerControl implements Control {
 
   #failRegister(error: WeighbridgeError): void {
     if (this.#registering === undefined) return;
-    this.#scheduler.failRequest({ functionId: FunctionId.REGISTER, request: this.#registering }, error);
+    this.envoy.failRequest({ functionId: FunctionId.REGISTER, request: this.#registering }, error);
     this.#registering = undefined;
   }
 
@@ -308,8 +335,8 @@ export class SchedulerControl implements Control {
     const { selfId, options } = this.#van;
     const own = this.#members.get(selfId);
     if (this.#registering === undefined || own === undefined) return;
-    this.#scheduler.answerJson(FunctionId.REGISTER, this.#registering, {
-      job: JOB,
+    this.envoy.answerJson(FunctionId.REGISTER, this.#registering, {
+      job: this.#job,
       node: selfId,
       incarnation: own.incarnation,
       recovery: own.isRecovery,
@@ -333,60 +360,6 @@ export class SchedulerControl implements Control {
     this.#envoy?.askJson(FunctionId.ROSTER, this.#roster(), () => {});
   }
 
-  // Barriers.
-
-  #enter(request: number, { group, customer, round }: BarrierRequest): void {
-    if (this.#sizeOf(group) <= 1) {
-      this.#scheduler.answerJson(FunctionId.BARRIER, request, { round: Math.max(1, round) });
-      return;
-    }
-    const standing = this.#standings.find((other) => other.group === group && other.customer === customer);
-    if (standing === undefined) {
-      this.#standings.push({ group, customer, round, request, isOver: false });
-      const { clock, resender } = this.#van;
-      const enter = (): void => this.#send(PsCommand.BARRIER, { request: true, appId: 0, customerId: customer, barrierGroup: group });
-      const waitMs = this.#isOurs || resender === undefined ? 0 : this.#listedAtMs + SETTLE_MS - clock.nowMs();
-      if (waitMs > 0)
-        clock.after(waitMs, enter); // C5
-      else enter();
-      return;
-    }
-    standing.request = request;
-    if (standing.isOver) this.#pass(standing);
-  }
-
-  /** The scheduler's reply does not say which barrier it is about; ours do, and otherwise it is the oldest. */
-  #release(group: number): void {
-    const open = this.#standings.filter(({ isOver }) => !isOver);
-    const meant = open.filter((standing) => standing.group === group);
-    for (const standing of meant.length > 0 ? meant : open.slice(0, 1)) {
-      const isStart = !this.#hasPassed && !this.#isOurs && this.#van.options.role === "worker";
-      this.#hasPassed = true;
-      if (isStart)
-        this.#van.clock.after(SERVERS_FIRST_MS, () => this.#over(standing)); // C4
-      else this.#over(standing);
-    }
-  }
-
-  #over(standing: Standing): void {
-    if (standing.isOver) return;
-    standing.isOver = true;
-    if (standing.request !== undefined) this.#pass(standing);
-  }
-
-  #pass(standing: Standing): void {
-    this.#standings = this.#standings.filter((other) => other !== standing);
-    const round = Math.max(1, standing.round);
-    if (standing.request !== undefined) this.#scheduler.answerJson(FunctionId.BARRIER, standing.request, { round });
-  }
-
-  #sizeOf(group: number): number {
-    const { serverCount, workerCount } = this.#van.options;
-    return (
-      (inGroup("scheduler", group) ? 1 : 0) + (inGroup("server", group) ? serverCount : 0) + (inGroup("worker", group) ? workerCount : 0)
-    );
-  }
-
   /** Anybody may send one to a node of ps-lite, and end it; here it counts only as our own scheduler's word. */
   #takeTerminate({ body }: PsMeta): void {
     const isOurs = this.#isOurs || this.#van.selfId === 0; // before it gave us a place we cannot know
@@ -394,16 +367,17 @@ export class SchedulerControl implements Control {
       this.#van.log.warn("a TERMINATE of the scheduler was left out");
       return;
     }
-    const { code, message } = decodeFailure(body);
-    this.#envoy?.askJson(FunctionId.ABORT, { code, message }, () => {});
+    const { code, message, retryable } = decodeFailure(body);
+    if (retryable) this.#failRegister(new WeighbridgeError(code as ErrorCode, message, { retryable }));
+    else this.#envoy?.askJson(FunctionId.ABORT, { code, message }, () => {});
   }
 
-  #send(command: number, fields: Partial<PsMeta>): void {
+  send(command: number, fields: Partial<PsMeta>): void {
     const meta = Object.assign(new PsMeta(), { command, timestamp: this.#van.nextTimestamp(), ...fields });
     if (command === PsCommand.TERMINATE) {
       meta.customerId = 0;
       meta.timestamp = EMPTY;
     }
-    this.#scheduler.send(meta);
+    this.envoy.send(meta);
   }
 }

@@ -6,17 +6,18 @@
 //
 // Invariants:
 //   V1. A node is reached at the host and port that it told the scheduler, letter by letter: that is how ps-lite's nodes find themselves.
-//   V2. A message is for the envoy that its connection's identity names; one without an identity may register, and nothing else.
+//   V2. A message is for the envoy that its connection's identity names; one whose node is not known here may register, and nothing else.
 //   V3. At most NOBODIES_MAX connections are open that no node stands behind.
 //   V4. A node that cannot be reached for `deathMs` is dead, by our own roster: ps-lite's scheduler tells nobody.
-//   V5. A connection that stops inside a message, for STALL_MS, gives way to the next one of its node: the other end may be gone without a word.
+//   V5. Our peer has a link with the scheduler that gave us our place, or with a later life of it that can take the job over, and with no other.
+//   V6. A connection that stops inside a message, for STALL_MS, gives way to the next one of its node: the other end may be gone without a word.
 
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { Random } from "../../base/random.ts";
-import { type Role, SCHEDULER_ID } from "../../wire/node-id.ts";
+import { SCHEDULER_ID } from "../../wire/node-id.ts";
 import { PsCommand, type PsMeta } from "../../wire/pslite/ps-meta.ts";
 import { identityOf } from "../../wire/pslite/zmtp.ts";
 import type { PartSink } from "../../wire/pslite/zmtp-reader.ts";
@@ -31,28 +32,8 @@ import { formatPlace, keyOf, type Place, placeOf } from "./place.ts";
 import { Registrar } from "./registrar.ts";
 import { Resender } from "./resender.ts";
 import { SchedulerControl } from "./scheduler-control.ts";
+import type { PsliteVanOptions } from "./van-options.ts";
 import { VisitorLink } from "./visitor-link.ts";
-
-export type PsliteVanOptions = {
-  /** Makes the connections. */
-  readonly transport: Transport;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly role: Role;
-  readonly serverCount: number;
-  readonly workerCount: number;
-  /** "tcp://host:port" of the scheduler, as all nodes have it. */
-  readonly schedulerAddress: Address;
-  /** True: unix sockets at /tmp/port instead of TCP (DMLC_LOCAL, ps-lite's ipc). */
-  readonly isLocal?: boolean;
-  readonly heartbeatIntervalMs?: number;
-  readonly heartbeatTimeoutMs?: number;
-  /** 0: off (PS_RESEND, PS_RESEND_TIMEOUT). */
-  readonly resendTimeoutMs?: number;
-  /** Percent of the messages that come to be lost on purpose (PS_DROP_MSG). */
-  readonly dropPercent?: number;
-  readonly seed?: number;
-};
 
 const DIAL_DEADLINE_MS = 5000;
 const HANDSHAKE_MS = 5000;
@@ -81,11 +62,13 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
   /** Inlets whose message is not complete, by envoy (I3). */
   readonly #busy = new Map<Envoy, Inlet>();
   readonly #inlets = new Set<Inlet>();
-  /** Inlets that hold up another (V5), and envoys whose inlets our own node has told to wait. */
+  /** Inlets that hold up another (V6), and envoys whose inlets our own node has told to wait. */
   readonly #watched = new Set<Inlet>();
   readonly #paused = new Set<Envoy>();
   readonly #registrar: Registrar | undefined;
   readonly #scheduler: SchedulerControl | undefined;
+  /** Which start of the scheduler its envoy stands for; undefined: one of ps-lite, which does not say. */
+  #schedulerLife: number | undefined;
   #accept: ((link: Link) => LinkReader) | undefined;
   #timestamp = 0;
   #isClosed = false;
@@ -125,10 +108,12 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
   async connect(address: Address, open: (link: Link) => LinkReader, _options: ConnectOptions): Promise<Link> {
     const { schedulerAddress } = this.options;
     const place = placeOf(address);
-    const envoy = address === schedulerAddress ? this.#schedulerEnvoy(place) : this.#scheduler?.envoyAt(place);
-    if (envoy === undefined) throw new WeighbridgeError("NO_ROUTE", `no node of this job is at ${address}`, { retryable: true });
+    const isScheduler = address === schedulerAddress;
+    if (!isScheduler && this.#scheduler?.envoyAt(place) === undefined) throw noRoute(address);
     const neighbour = this.neighbourAt(place);
     await neighbour.dial();
+    const envoy = isScheduler ? this.#schedulerEnvoy(neighbour) : this.#scheduler?.envoyAt(place);
+    if (envoy === undefined) throw noRoute(address);
     const link = envoy.open(open, true);
     for (const inlet of this.#inlets) if (inlet.envoy === envoy) this.clock.soon(() => inlet.goOn());
     return link;
@@ -138,6 +123,11 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
   leaving(): void {
     this.isLeaving = true;
     this.#registrar?.leaving();
+  }
+
+  /** Undefined: a scheduler that is started again at its address takes the job over. */
+  get schedulerLoss(): string | undefined {
+    return this.#scheduler?.loss;
   }
 
   // For the registrar and the control of the scheduler.
@@ -199,7 +189,11 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     return heartbeatTimeoutMs > 0 ? heartbeatTimeoutMs : DEATH_MS_DEFAULT;
   }
 
-  // NeighbourHost
+  // InletHost, and NeighbourHost
+
+  get life(): number | undefined {
+    return this.options.role === "scheduler" ? (this.options.incarnation ?? 1) : undefined;
+  }
 
   newLine(neighbour: Neighbour, options: Pick<LineOptions, "up" | "down" | "delayMs">): Line {
     const { transport } = this.options;
@@ -218,6 +212,9 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
   lineUp(neighbour: Neighbour): void {
     this.#registrar?.present(neighbour);
     this.#scheduler?.present(neighbour);
+    const envoy = this.#envoys.get(SCHEDULER_ID);
+    const isReplaced = envoy !== undefined && envoy === neighbour.primary && neighbour.line?.life !== this.#schedulerLife;
+    if (isReplaced) envoy.break(undefined); // our peer dials, and finds the other one (V5)
   }
 
   lineFell(neighbour: Neighbour, cause: Error | undefined): void {
@@ -257,6 +254,7 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     if (envoy === undefined) return;
     this.#assign(inlet, envoy);
     this.#registrar?.called(envoy);
+    this.#scheduler?.called(envoy);
   }
 
   mayTake(inlet: Inlet): boolean {
@@ -264,6 +262,7 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     if (node === 0) return true;
     const { envoy } = inlet;
     if (envoy === undefined) {
+      if (this.#registrar !== undefined) return true; // it may register (V2)
       if (this.selfId === 0) return false; // the scheduler's list, which tells us who that is, is on its way
       throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`);
     }
@@ -275,7 +274,7 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     return false; // I3
   }
 
-  /** V5 */
+  /** V6 */
   #watch(envoy: Envoy, busy: Inlet): void {
     if (this.#watched.has(busy)) return;
     this.#watched.add(busy);
@@ -298,7 +297,7 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
       return undefined;
     }
     if (hasParts) this.#busy.set(envoy, inlet);
-    if (this.#isDropped() || this.resender?.isLeftOut(meta, envoy) === true) return undefined;
+    if (this.#isDropped(meta) || this.resender?.isLeftOut(meta, envoy) === true) return undefined;
     if (hasParts) inlet.isAcknowledgeDue = true;
     else this.resender?.taken(meta, envoy);
     return envoy.message(meta, hasParts);
@@ -331,7 +330,10 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
       for (const other of this.#inlets) if (other.envoy === envoy) this.clock.soon(() => other.goOn());
     }
     if (envoy === undefined) this.#registrar?.nobodyLeft(inlet);
-    else this.#answersLost(envoy, cause);
+    else {
+      this.#answersLost(envoy, cause);
+      this.#scheduler?.fellSilent(envoy);
+    }
     for (const neighbour of this.#neighbours.values()) if (neighbour.inlets.has(inlet)) neighbour.inletClosed(inlet);
   }
 
@@ -367,12 +369,16 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
 
   /** V2 */
   #takeNobody(inlet: Inlet, meta: PsMeta): void {
-    if (meta.command !== PsCommand.ADD_NODE || this.#registrar === undefined)
+    const { node } = inlet;
+    const isRegistration = meta.command === PsCommand.ADD_NODE && this.#registrar !== undefined;
+    if (!isRegistration && node !== 0)
+      throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job: if an earlier scheduler had one, stop it`);
+    if (!isRegistration)
       throw new WeighbridgeError(
         "BAD_REQUEST",
         `a message of a node without an id, which may only register with the scheduler: ${meta.toString()}`,
       );
-    this.#registrar.addNode(inlet, meta);
+    this.#registrar?.addNode(inlet, meta);
   }
 
   #assign(inlet: Inlet, envoy: Envoy): void {
@@ -390,20 +396,32 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     return envoy.node !== SCHEDULER_ID && this.options.role !== "worker";
   }
 
-  #schedulerEnvoy(place: Place): Envoy {
-    let envoy = this.#envoys.get(SCHEDULER_ID);
-    if (envoy === undefined) {
-      envoy = new Envoy(this, { node: SCHEDULER_ID, incarnation: 1, remote: formatPlace(place) });
-      envoy.control = this.#scheduler;
-      this.#scheduler?.standsAt(envoy);
-      this.neighbourAt(place).addEnvoy(0, envoy);
-      this.addEnvoy(envoy);
+  /** The envoy of the scheduler that is there now, another one for another life. Throws NO_ROUTE when that one cannot take the job over (V5). */
+  #schedulerEnvoy(neighbour: Neighbour): Envoy {
+    const known = this.#envoys.get(SCHEDULER_ID);
+    const life = neighbour.line?.life;
+    if (known !== undefined && life === this.#schedulerLife) return known;
+    const canFollow = this.selfId === 0 || (life !== undefined && this.#scheduler?.loss === undefined);
+    if (known !== undefined && !canFollow) {
+      neighbour.dropLine(false);
+      throw new WeighbridgeError("NO_ROUTE", "the one that is there now was started later, and does not know this job", {
+        retryable: true,
+      });
     }
+    if (known !== undefined) this.forgetEnvoy(known);
+    this.#schedulerLife = life;
+    const envoy = new Envoy(this, { node: SCHEDULER_ID, incarnation: life ?? 1, remote: formatPlace(neighbour) });
+    envoy.control = this.#scheduler;
+    this.#scheduler?.standsAt(envoy);
+    neighbour.addEnvoy(0, envoy);
+    this.addEnvoy(envoy);
     return envoy;
   }
 
-  #isDropped(): boolean {
+  /** Lists are never sent again (PS_RESEND), so they are never dropped. */
+  #isDropped({ command }: PsMeta): boolean {
     const { dropPercent = 0 } = this.options;
+    if (command === PsCommand.ADD_NODE) return false;
     return dropPercent > 0 && this.selfId !== 0 && this.#random.below(100) < dropPercent;
   }
 
@@ -416,6 +434,10 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     for (const inlet of [...this.#inlets]) inlet.link.close();
     await listener.close();
   }
+}
+
+function noRoute(address: Address): WeighbridgeError {
+  return new WeighbridgeError("NO_ROUTE", `no node of this job is at ${address}`, { retryable: true });
 }
 
 /** Two nodes that start at the same moment must not choose the same port. */

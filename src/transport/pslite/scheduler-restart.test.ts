@@ -1,0 +1,53 @@
+// Goal: a scheduler that is killed and started again takes a job of ours over, also over ps-lite's protocol; where it cannot, nodes say so, and
+// nobody waits longer than the start's time or dials faster than ps-lite does.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { KVServer } from "../../kv/kv-server.ts";
+import { KVWorker } from "../../kv/kv-worker.ts";
+import { PsliteCluster, type PsliteClusterOptions } from "../../testing/pslite-cluster.ts";
+import { Group } from "../../wire/node-id.ts";
+
+const START_TIMEOUT_MS = 8000;
+const ONE = Float32Array.of(1);
+const KEY = BigUint64Array.of(7n);
+
+async function started(options: PsliteClusterOptions = {}): Promise<{ cluster: PsliteCluster; kv: KVWorker }> {
+  const cluster = await PsliteCluster.start({ workerCount: 2, startTimeoutMs: START_TIMEOUT_MS, ...options });
+  new KVServer(cluster.office("server-0"), 0);
+  return { cluster, kv: new KVWorker(cluster.office("worker-0"), 0) };
+}
+
+/** Kills the scheduler of that name, and starts another one after a while. */
+async function restartScheduler(cluster: PsliteCluster, name: string, next: string): Promise<void> {
+  cluster.kill(name);
+  await cluster.clock.advance(1500);
+  await cluster.run(cluster.startNode("scheduler", next));
+}
+
+for (const [title, options] of [
+  ["", {}],
+  [", without heartbeats", { heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 }],
+  [", with resending", { resendTimeoutMs: 200 }],
+] as const) {
+  test(`a scheduler that is started again, twice, is told the job by its nodes, and who stood at a barrier stands there still${title}`, async () => {
+    const { cluster, kv } = await started(options);
+    await cluster.run(Promise.all([0, 1].map((rank) => cluster.office(`worker-${rank}`).barrier(0, Group.WORKERS))));
+    let name = "scheduler";
+    for (let life = 2; life <= 3; life++) {
+      const waiting = cluster.office("worker-1").barrier(0, Group.WORKERS);
+      await cluster.clock.advance(100);
+      await restartScheduler(cluster, name, `scheduler-${life}`);
+      name = `scheduler-${life}`;
+      await cluster.run(kv.wait(kv.push(KEY, ONE)));
+      await cluster.clock.advance(7000); // longer than a silent node would live
+      assert.ok(cluster.office(name).isRecovery);
+      assert.deepEqual(cluster.office(name).deadNodes(), []);
+      await cluster.run(Promise.all([waiting, cluster.office("worker-0").barrier(0, Group.WORKERS)]));
+    }
+    const out = new Float32Array(1);
+    await cluster.run(kv.wait(kv.pull(KEY, out)));
+    assert.equal(out[0], 2);
+    await cluster.finalize();
+  });
+}
