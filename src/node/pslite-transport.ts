@@ -49,6 +49,7 @@ export function psliteOptions(
     workerCount,
     schedulerAddress,
     incarnation: Date.now(),
+    startTimeoutMs: config.startTimeoutMs,
     isLocal: config.transport === "unix",
     heartbeatIntervalMs: config.heartbeatIntervalMs,
     heartbeatTimeoutMs: config.heartbeatTimeoutMs,

@@ -56,7 +56,8 @@ export class PsliteCluster {
     const incarnation = ++this.#startCount;
     const common = { serverCount, workerCount, heartbeatIntervalMs, heartbeatTimeoutMs, schedulerAddress: PSLITE_SCHEDULER, incarnation };
     const log = this.#log(name);
-    const transport = new PsliteVan({ ...van, ...common, role, transport: this.transport(name), clock: this.clock, log });
+    const timeout = startTimeoutMs === undefined ? {} : { startTimeoutMs };
+    const transport = new PsliteVan({ ...van, ...common, ...timeout, role, transport: this.transport(name), clock: this.clock, log });
     this.vans.set(name, transport);
     const office = await Postoffice.start({
       ...common,
@@ -68,7 +69,7 @@ export class PsliteCluster {
       clock: this.clock,
       log,
       arenaBytesMax: ARENA_BYTES,
-      ...(startTimeoutMs === undefined ? {} : { startTimeoutMs }),
+      ...timeout,
       ...(startBarrier === undefined ? {} : { startBarrier }),
     });
     this.#offices.set(name, office);

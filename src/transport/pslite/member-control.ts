@@ -12,6 +12,7 @@ import { GROUP_MAX, inGroup } from "../../wire/node-id.ts";
 import { PsCommand, type PsMeta } from "../../wire/pslite/ps-meta.ts";
 import { type RosterEntry, type RosterView, rosterShape } from "../../wire/roster.ts";
 import { type Control, type Envoy, unsupported } from "./envoy.ts";
+import { decodeOwnNote } from "./own-note.ts";
 import type { Registrar } from "./registrar.ts";
 import type { WrittenFrame } from "./written-frames.ts";
 
@@ -51,7 +52,8 @@ export class MemberControl implements Control {
     const customer = registration.neighbour.envoys.get(meta.customerId) ?? this.#envoy;
     switch (meta.command) {
       case PsCommand.BARRIER:
-        if (meta.request && customer.control instanceof MemberControl) customer.control.enter(meta.barrierGroup);
+        if (meta.request && customer.control instanceof MemberControl)
+          customer.control.enter(meta.barrierGroup, decodeOwnNote(meta.body)?.round);
         break;
       case PsCommand.HEARTBEAT:
         this.beats = true;
@@ -73,17 +75,17 @@ export class MemberControl implements Control {
     for (const { group, round } of passed) this.#rounds.set(group, round);
   }
 
-  /** The node stands at a barrier. */
-  enter(group: number): void {
+  /** The node stands at a barrier; one of ours says at which round of it. */
+  enter(group: number, told: number | undefined): void {
     const registration = this.#registrar.registrationOf(this.#envoy);
     if (registration === undefined) return;
     if (group < 1 || group > GROUP_MAX || !inGroup(registration.role, group)) {
       this.#registrar.van.log.warn("a barrier was left out: the node is no member of that group", { node: this.#envoy.name, group });
       return;
     }
-    const round = (this.#rounds.get(group) ?? 0) + 1;
-    this.#envoy.askJson(FunctionId.BARRIER, { group, customer: 0, round: this.#isLate(group) ? 0 : round }, (payload, isFailure) => {
-      if (isFailure) this.#failed(group, payload);
+    const round = told ?? (this.#isLate(group) ? 0 : (this.#rounds.get(group) ?? 0) + 1);
+    this.#envoy.askJson(FunctionId.BARRIER, { group, customer: 0, round }, (payload, isFailure) => {
+      if (isFailure) this.#failed(group, told, payload);
       else {
         const passed = this.#envoy.decode(barrierReplyShape, "the answer to BARRIER", payload).round;
         this.#rounds.set(group, passed);
@@ -99,10 +101,10 @@ export class MemberControl implements Control {
   }
 
   /** M2 */
-  #failed(group: number, payload: Uint8Array): void {
+  #failed(group: number, told: number | undefined, payload: Uint8Array): void {
     const { van } = this.#registrar;
     const { code, message } = decodeFailure(payload);
-    if (code === "NODE_DEAD") van.clock.after(REENTER_MS, () => (this.#envoy.isLinked ? this.enter(group) : undefined));
+    if (code === "NODE_DEAD") van.clock.after(REENTER_MS, () => (this.#envoy.isLinked ? this.enter(group, told) : undefined));
     else
       van.log.error("a node of ps-lite stands at a barrier that nobody will open", {
         node: this.#envoy.name,

@@ -153,6 +153,7 @@ export class SchedulerControl implements Control {
   /** A line that was up broke. */
   fell(neighbour: Neighbour, cause: Error | undefined): void {
     for (const envoy of neighbour.envoys.values()) {
+      if (envoy === this.#envoy) this.#barriers.broke();
       if (envoy === this.#envoy && isWeighbridgeError(cause, "UNSUPPORTED")) this.#failRegister(cause); // dialing again would not help
       const member = this.#members.get(envoy.node);
       if (member !== undefined && this.#isAccepted(member)) continue; // it is dialed again, and answers wait
@@ -163,6 +164,16 @@ export class SchedulerControl implements Control {
       envoy.lineBroke(cause);
       envoy.break(cause);
     }
+  }
+
+  /** A connection of that node to us is open. */
+  called(envoy: Envoy): void {
+    if (envoy === this.#envoy) this.#barriers.back();
+  }
+
+  /** A connection of that node to us broke: what it said last may be lost. */
+  fellSilent(envoy: Envoy): void {
+    if (envoy === this.#envoy) this.#barriers.broke();
   }
 
   gone(neighbour: Neighbour): void {
@@ -187,6 +198,7 @@ export class SchedulerControl implements Control {
 
   close(): void {
     this.#cancelRepeat();
+    this.#barriers.forget();
     for (const node of [...this.#deathTimers.keys()]) this.#cancelDeath(node);
   }
 

@@ -51,3 +51,22 @@ for (const [title, options] of [
     await cluster.finalize();
   });
 }
+
+test("a node whose connections with the scheduler broke while it stood at a barrier hears that it is over, and is no round ahead", async () => {
+  const { cluster } = await started();
+  const [first, second] = [cluster.office("worker-0"), cluster.office("worker-1")];
+  for (let round = 1; round <= 3; round++) {
+    const waiting = first.barrier(0, Group.WORKERS);
+    await cluster.clock.advance(100);
+    for (const name of ["worker-0", "scheduler"]) for (const link of cluster.links.get(name) ?? []) link.destroy();
+    await cluster.clock.advance(round === 2 ? 0 : 300); // in the second round it is over before the node is back
+    const [order, enter] = [[] as string[], second.barrier(0, Group.WORKERS)];
+    await cluster.run(Promise.all([waiting, enter]));
+    const early = first.barrier(0, Group.WORKERS).then(() => order.push("passed"));
+    await cluster.clock.advance(3000);
+    order.push("entered");
+    await cluster.run(Promise.all([early, second.barrier(0, Group.WORKERS)]));
+    assert.deepEqual(order, ["entered", "passed"]);
+  }
+  await cluster.finalize();
+});

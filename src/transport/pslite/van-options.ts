@@ -19,6 +19,8 @@ export type PsliteVanOptions = {
   readonly incarnation?: number;
   /** True: unix sockets at /tmp/port instead of TCP (DMLC_LOCAL, ps-lite's ipc). */
   readonly isLocal?: boolean;
+  /** How long whoever waits for a scheduler waits for one that may have lost it. */
+  readonly startTimeoutMs?: number;
   readonly heartbeatIntervalMs?: number;
   readonly heartbeatTimeoutMs?: number;
   /** 0: off (PS_RESEND, PS_RESEND_TIMEOUT). */
