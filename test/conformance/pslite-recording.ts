@@ -78,7 +78,12 @@ export class RawListener {
   /** Ends it as the death of its process would. */
   async kill(): Promise<void> {
     await this.#listener?.close();
-    for (const link of this.#links) link.destroy();
+    this.cutOff();
+  }
+
+  /** Ends the connections that are open. */
+  cutOff(): void {
+    for (const link of this.#links.splice(0)) link.destroy();
   }
 }
 

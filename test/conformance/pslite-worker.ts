@@ -14,13 +14,15 @@ export type WorkerOfOurs = {
   readonly server: RawListener;
   /** What the scheduler sends to the worker. */
   readonly scheduler: RawDialer;
+  /** What the worker sends to the scheduler. */
+  readonly schedulerListens: RawListener;
   /** From the end of the barrier to that of the start. */
   readonly beginMs: number;
 };
 
 export async function workerOfOurs(): Promise<WorkerOfOurs> {
   const cluster = new PsliteCluster({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
-  await RawListener.at(cluster, 9600);
+  const schedulerListens = await RawListener.at(cluster, 9600);
   const server = await RawListener.at(cluster, 9601);
   await cluster
     .transport("port")
@@ -35,5 +37,6 @@ export async function workerOfOurs(): Promise<WorkerOfOurs> {
   schedulerDials.write(...fromScheduler.slice(3, 4)); // the barrier of the start is over
   const overAtMs = cluster.clock.nowMs();
   const office = await cluster.run(starting);
-  return { cluster, office, kv: new KVWorker(office, 0), server, scheduler: schedulerDials, beginMs: cluster.clock.nowMs() - overAtMs };
+  const beginMs = cluster.clock.nowMs() - overAtMs;
+  return { cluster, office, kv: new KVWorker(office, 0), server, scheduler: schedulerDials, schedulerListens, beginMs };
 }

@@ -5,10 +5,11 @@
 // finalizes, as server it serves application 0 and sums one float per key, as worker it pushes to and pulls from that application, checks what
 // it gets, and ends with 0. ps-lite's own tests/test_kv_app.cc is such a program. It is not part of this repository, nor is a way to build it.
 
+import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { test } from "node:test";
 import { freePort } from "../../src/node/launcher/free-port.ts";
-import { Processes, type Running, script } from "./processes.ts";
+import { Processes, type Running, script, until } from "./processes.ts";
 
 const PROGRAM = process.env.WEIGHBRIDGE_PSLITE_PROGRAM ?? "";
 const skip: string | false =
@@ -105,6 +106,25 @@ for (const [name, env] of SETTINGS) {
     });
   }
 }
+
+test("our scheduler that is killed and started again has the whole job, and at its end a node too many hears that it is over", async () => {
+  await using cluster = await MixedCluster.create({ count: 2, env: { WEIGHBRIDGE_LOG_LEVEL: "debug" } });
+  const scheduler = cluster.node("scheduler", "ours");
+  const servers = [cluster.node("server", "ours"), cluster.node("server", "ours")];
+  const pushers = [0, 1].map(() => cluster.weighbridge(["worker", script("pusher"), "--verify"], { env: cluster.environment }));
+  await Promise.all(pushers.map((pusher) => pusher.says(/push works/)));
+  await scheduler.kill();
+  const second = cluster.node("scheduler", "ours");
+  await second.says(/the cluster is complete/);
+  const registered = (): number => [...second.stderr.matchAll(/a node of ps-lite registers/g)].length;
+  await until(() => registered() === 4, "everybody to come back");
+  const tooMany = cluster.weighbridge(["worker", script("pusher")], { env: cluster.environment });
+  await until(() => registered() === 5, "the node too many to register");
+  for (const pusher of pushers) pusher.endInput();
+  await Promise.all([second, ...servers, ...pushers].map((node) => node.succeeds(DEADLINE_MS)));
+  await tooMany.fails(/no place for worker .*: the job is over, everybody has left/);
+  for (const pusher of pushers) assert.doesNotMatch(pusher.stdout, /push failed/);
+});
 
 test("a server of theirs that is killed fails the worker's calls, with its name", { skip }, async () => {
   await using cluster = await MixedCluster.create({ env: { PS_HEARTBEAT_INTERVAL: "1", PS_HEARTBEAT_TIMEOUT: "3" } });

@@ -12,6 +12,8 @@
 //   C3. A node that the scheduler lists again has a new life, and a new envoy. A scheduler of ours says which.
 //   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SETTLE_MS when one has a new life. A request that comes
 //       before their handle is there ends them (newcomers.ts, N4).
+//   C5. A scheduler of ours that ends the job says why and is gone, on two connections whose ends come in any order: while its own is open, the end
+//       of the other counts after LAST_WORDS_MS.
 
 import type { CancelTimer } from "../../base/clock.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
@@ -45,6 +47,7 @@ type Member = {
 const JOB = "ps-lite";
 /** A scheduler that is told the job answers at once. */
 const REPEAT_MS = 5000;
+const LAST_WORDS_MS = 200;
 const ANEW = "stop the nodes of the job, and start it anew";
 
 export class SchedulerControl implements Control {
@@ -60,6 +63,7 @@ export class SchedulerControl implements Control {
   #heartbeat: number | undefined;
   readonly #barriers: BarrierEntries;
   #job = JOB;
+  #cancelBreak: CancelTimer = () => {};
   /** The scheduler is one of ours. */
   #isOurs = false;
 
@@ -154,6 +158,10 @@ export class SchedulerControl implements Control {
   fell(neighbour: Neighbour, cause: Error | undefined): void {
     for (const envoy of neighbour.envoys.values()) {
       if (envoy === this.#envoy) this.#barriers.broke();
+      if (envoy === this.#envoy && this.#maySpeak(neighbour)) {
+        this.#cancelBreak = this.#van.clock.after(LAST_WORDS_MS, () => this.#breakLink(cause)); // C5
+        continue;
+      }
       if (envoy === this.#envoy && isWeighbridgeError(cause, "UNSUPPORTED")) this.#failRegister(cause); // dialing again would not help
       const member = this.#members.get(envoy.node);
       if (member !== undefined && this.#isAccepted(member)) continue; // it is dialed again, and answers wait
@@ -173,7 +181,21 @@ export class SchedulerControl implements Control {
 
   /** A connection of that node to us broke: what it said last may be lost. */
   fellSilent(envoy: Envoy): void {
-    if (envoy === this.#envoy) this.#barriers.broke();
+    if (envoy !== this.#envoy) return;
+    this.#barriers.broke();
+    if (envoy.line === undefined) this.#breakLink(undefined);
+  }
+
+  /** C5 */
+  #maySpeak({ inlets }: Neighbour): boolean {
+    return inlets.size > 0 && (this.#isOurs || this.#van.selfId === 0) && !this.#van.isLeaving;
+  }
+
+  #breakLink(cause: Error | undefined): void {
+    this.#cancelBreak();
+    if (this.#envoy?.line !== undefined) return;
+    this.#envoy?.lineBroke(cause);
+    this.#envoy?.break(cause);
   }
 
   gone(neighbour: Neighbour): void {
@@ -198,6 +220,7 @@ export class SchedulerControl implements Control {
 
   close(): void {
     this.#cancelRepeat();
+    this.#cancelBreak();
     this.#barriers.forget();
     for (const node of [...this.#deathTimers.keys()]) this.#cancelDeath(node);
   }
