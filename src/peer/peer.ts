@@ -7,7 +7,6 @@
 //   P3. A dialed channel is redialed until it ends or gets another address.
 //   P4. Who dials us gets no channel of a node that we dial, nor one that `events.greeting` refuses: what a stranger can make us keep is bounded.
 //   P5. At most NOBODIES_MAX links are open that have no node behind them.
-//   P6. The pause before a redial grows with every try until a link has lasted REDIAL_DELAY_MAX_MS: one that always ends at once is no success.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -55,7 +54,7 @@ export type PeerEvents = {
   greeting?(node: number, incarnation: number): void;
 };
 
-type Dial = { readonly channel: Channel; address: Address; attempt: number; connecting: boolean; upSinceMs: number };
+type Dial = { readonly channel: Channel; address: Address; attempt: number; connecting: boolean };
 
 const REDIAL_DELAY_MAX_MS = 1000;
 /** More than nodes register at the same moment. */
@@ -162,7 +161,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     let channel = this.#channels.get(id);
     if (channel === undefined || channel.ended !== undefined) {
       channel = this.#newChannel(id, incarnation);
-      this.#dials.set(channel, { channel, address, attempt: 0, connecting: false, upSinceMs: Infinity });
+      this.#dials.set(channel, { channel, address, attempt: 0, connecting: false });
     }
     const dial = this.#dials.get(channel);
     assert(dial !== undefined, "a node is either dialed or accepted");
@@ -242,7 +241,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     const isRestarted = channel.incarnation !== 0 && hello.incarnation !== channel.incarnation;
     if (isRestarted || !channel.canResumeAt(hello.expects)) this.#renew(channel, hello.incarnation);
     channel.incarnation = hello.incarnation;
-    dial.upSinceMs = this.clock.nowMs();
+    dial.attempt = 0;
     this.#announceUp(channel);
     return { channel, reply: undefined };
   }
@@ -267,8 +266,6 @@ export class Peer implements ChannelHost, ConnectionHost {
     this.#dialing.delete(connection);
     if (dial !== undefined) {
       dial.connecting = false;
-      if (this.clock.nowMs() - dial.upSinceMs >= REDIAL_DELAY_MAX_MS) dial.attempt = 0; // P6
-      dial.upSinceMs = Infinity;
       if (channel === undefined && cause !== undefined) this.events.unreachable?.(dial.channel, cause);
       this.#redial(dial);
     }
