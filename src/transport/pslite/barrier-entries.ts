@@ -101,6 +101,14 @@ export class BarrierEntries {
     }
   }
 
+  /** Our scheduler says that this barrier failed: the entries into it no longer stand. */
+  refuse(group: number, error: WeighbridgeError): void {
+    const refused = this.#entries.filter((entry) => entry.group === group && entry.passedRound === undefined);
+    this.#entries = this.#entries.filter((entry) => !refused.includes(entry));
+    for (const { request } of refused)
+      if (request !== undefined) this.#scheduler.envoy.failRequest({ functionId: FunctionId.BARRIER, request }, error);
+  }
+
   /** A member of that role is dead: whoever waits is told; the entries stand (T1). */
   fail(role: Role, error: WeighbridgeError): void {
     for (const entry of this.#entries) {

@@ -3,7 +3,7 @@
 //
 // Invariants:
 //   M1. A process is told once that a barrier is over, whichever of its customers stood there: all of them hear it.
-//   M2. A node of ps-lite cannot be told that a barrier failed: it stands there until nobody is dead any more.
+//   M2. A node of ps-lite cannot be told that a barrier failed: it stands there until nobody is dead any more. One of ours is told.
 
 import { abortRequestShape, type BarrierRequest, barrierReplyShape } from "../../wire/control.ts";
 import { decodeFailure } from "../../wire/failure.ts";
@@ -12,7 +12,7 @@ import { GROUP_MAX, inGroup } from "../../wire/node-id.ts";
 import { PsCommand, type PsMeta } from "../../wire/pslite/ps-meta.ts";
 import { type RosterEntry, type RosterView, rosterShape } from "../../wire/roster.ts";
 import { type Control, type Envoy, unsupported } from "./envoy.ts";
-import { decodeOwnNote } from "./own-note.ts";
+import { decodeOwnNote, encodeOwnNote } from "./own-note.ts";
 import type { Registrar } from "./registrar.ts";
 import type { WrittenFrame } from "./written-frames.ts";
 
@@ -103,8 +103,18 @@ export class MemberControl implements Control {
   /** M2 */
   #failed(group: number, told: number | undefined, payload: Uint8Array): void {
     const { van } = this.#registrar;
-    const { code, message } = decodeFailure(payload);
-    if (code === "NODE_DEAD") van.clock.after(REENTER_MS, () => (this.#envoy.isLinked ? this.enter(group, told) : undefined));
+    const failure = decodeFailure(payload);
+    const { code, message } = failure;
+    if (code === "ABORTED") return; // it entered again meanwhile, and that is answered
+    const registration = this.#registrar.registrationOf(this.#envoy);
+    if (registration?.note !== undefined)
+      this.#registrar.send(registration, PsCommand.BARRIER, {
+        appId: 0,
+        customerId: 0,
+        barrierGroup: group,
+        body: encodeOwnNote({ failure }),
+      });
+    else if (code === "NODE_DEAD") van.clock.after(REENTER_MS, () => (this.#envoy.isLinked ? this.enter(group, told) : undefined));
     else
       van.log.error("a node of ps-lite stands at a barrier that nobody will open", {
         node: this.#envoy.name,

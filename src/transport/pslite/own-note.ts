@@ -2,6 +2,7 @@
 // messages): enough to keep ranks, labels, farewells and reasons when both ends are ours, and for a new scheduler to learn the job from its nodes
 // (docs/decisions/0003). A node of ps-lite sees nothing of it.
 
+import { type Failure, failureShape } from "../../wire/failure.ts";
 import type { Check } from "../../wire/json-body.ts";
 import { decodeJson, encodeJson, flag, list, object, optional, shortText, count as wholeCount } from "../../wire/json-body.ts";
 import { type ResumeClaim, resumeClaimShape } from "../../wire/register.ts";
@@ -23,6 +24,8 @@ export type OwnNote = {
   readonly lives: readonly NodeLife[] | undefined;
   /** With the end of a barrier, from the scheduler: how often that was passed. */
   readonly round: number | undefined;
+  /** Instead of that: why the barrier failed. The entry no longer stands. */
+  readonly failure: Failure | undefined;
   /** Of a node that had its place from an earlier scheduler: everything it knows. */
   readonly resume: ResumeClaim | undefined;
 };
@@ -37,6 +40,7 @@ const ownNoteShape: Check<OwnNote> = object({
   job: optional(jobShape),
   lives: optional(list(object({ node: wholeCount, incarnation: wholeCount }))),
   round: optional(wholeCount),
+  failure: optional(failureShape),
   resume: optional(resumeClaimShape),
 });
 

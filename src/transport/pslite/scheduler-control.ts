@@ -18,7 +18,7 @@
 import type { CancelTimer } from "../../base/clock.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { barrierRequestShape } from "../../wire/control.ts";
-import { decodeFailure } from "../../wire/failure.ts";
+import { decodeFailure, type Failure } from "../../wire/failure.ts";
 import { FunctionId } from "../../wire/function-id.ts";
 import { nameOf, type Role, rankOf, SCHEDULER_ID } from "../../wire/node-id.ts";
 import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "../../wire/pslite/ps-meta.ts";
@@ -125,7 +125,7 @@ export class SchedulerControl implements Control {
         this.#takeNodes(meta);
         break;
       case PsCommand.BARRIER:
-        if (!meta.request) this.#barriers.release(meta.barrierGroup, decodeOwnNote(meta.body)?.round);
+        if (!meta.request) this.#takeRelease(meta);
         break;
       case PsCommand.HEARTBEAT:
         if (this.#heartbeat !== undefined) this.envoy.answerJson(FunctionId.HEARTBEAT, this.#heartbeat, {});
@@ -137,6 +137,12 @@ export class SchedulerControl implements Control {
       default:
         this.#van.log.debug("a control message was left out", { from: "the scheduler", command: meta.command });
     }
+  }
+
+  #takeRelease({ barrierGroup, body }: PsMeta): void {
+    const note = decodeOwnNote(body);
+    if (note?.failure === undefined) this.#barriers.release(barrierGroup, note?.round);
+    else this.#barriers.refuse(barrierGroup, errorOf(note.failure));
   }
 
   // What happens to connections.
@@ -402,8 +408,9 @@ export class SchedulerControl implements Control {
       this.#van.log.warn("a TERMINATE of the scheduler was left out");
       return;
     }
-    const { code, message, retryable } = decodeFailure(body);
-    if (retryable) this.#failRegister(new WeighbridgeError(code as ErrorCode, message, { retryable }));
+    const failure = decodeFailure(body);
+    const { code, message } = failure;
+    if (failure.retryable) this.#failRegister(errorOf(failure));
     else this.#envoy?.askJson(FunctionId.ABORT, { code, message }, () => {});
   }
 
@@ -415,4 +422,9 @@ export class SchedulerControl implements Control {
     }
     this.envoy.send(meta);
   }
+}
+
+/** Our peer will say from whom it has it. */
+function errorOf({ code, message, retryable }: Failure): WeighbridgeError {
+  return new WeighbridgeError(code as ErrorCode, message, { retryable });
 }

@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isWeighbridgeError } from "../../base/errors.ts";
 import { KVServer } from "../../kv/kv-server.ts";
 import { KVWorker } from "../../kv/kv-worker.ts";
 import { PsliteCluster, type PsliteClusterOptions } from "../../testing/pslite-cluster.ts";
@@ -68,5 +69,59 @@ test("a node whose connections with the scheduler broke while it stood at a barr
     await cluster.run(Promise.all([early, second.barrier(0, Group.WORKERS)]));
     assert.deepEqual(order, ["entered", "passed"]);
   }
+  await cluster.finalize();
+});
+
+test("lives are what they were before the scheduler was started again: who took a dead one's place keeps it, and dies for the next", async () => {
+  const { cluster, kv } = await started({ heartbeatIntervalMs: 500, heartbeatTimeoutMs: 2000 });
+  const replace = async (name: string): Promise<void> => {
+    const office = await cluster.run(cluster.startNode("server", name));
+    assert.deepEqual([office.nodeId, office.isRecovery], [8, true]);
+    new KVServer(office, 0);
+    await cluster.clock.advance(3000);
+    await cluster.run(kv.wait(kv.push(KEY, ONE)));
+  };
+  cluster.kill("server-0");
+  await cluster.clock.advance(4000);
+  await replace("server-life-2");
+  cluster.kill("worker-1");
+  await cluster.clock.advance(4000);
+  await cluster.run(cluster.startNode("worker", "worker-late")); // it knows no first life of the server
+  await restartScheduler(cluster, "scheduler", "scheduler-2");
+  await cluster.clock.advance(5000);
+  assert.deepEqual(cluster.office("scheduler-2").deadNodes(), []);
+  await cluster.run(kv.wait(kv.push(KEY, ONE)));
+  cluster.kill("server-life-2");
+  await cluster.clock.advance(4000);
+  assert.deepEqual(cluster.office("scheduler-2").deadNodes(), [8]);
+  await replace("server-life-3");
+  await cluster.run(Promise.all(["worker-0", "worker-late"].map((name) => cluster.office(name).barrier(0, Group.WORKERS))));
+  await cluster.finalize();
+});
+
+test("a node that died with the scheduler is dead under the next one, which a newcomer mends", async () => {
+  const { cluster, kv } = await started({ heartbeatIntervalMs: 500, heartbeatTimeoutMs: 2000 });
+  cluster.kill("worker-1");
+  await restartScheduler(cluster, "scheduler", "scheduler-2");
+  await cluster.clock.advance(4000);
+  assert.deepEqual(cluster.office("scheduler-2").deadNodes(), [cluster.office("worker-0").nodeId === 9 ? 11 : 9]);
+  await assert.rejects(cluster.run(cluster.office("worker-0").barrier(0, Group.WORKERS)), (error) =>
+    isWeighbridgeError(error, "NODE_DEAD"),
+  );
+  await cluster.run(cluster.startNode("worker", "worker-2"));
+  await cluster.run(Promise.all(["worker-0", "worker-2"].map((name) => cluster.office(name).barrier(0, Group.WORKERS))));
+  await cluster.run(kv.wait(kv.push(KEY, ONE)));
+  await cluster.finalize();
+});
+
+test("a scheduler that was started with other counts is left, and the nodes wait for one that was started rightly", async () => {
+  const { cluster } = await started();
+  cluster.kill("scheduler");
+  await cluster.clock.advance(1000);
+  const wrong = cluster.startNode("scheduler", "wrong", { workerCount: 3 });
+  await assert.rejects(cluster.run(wrong), (error) => isWeighbridgeError(error, "COUNT_MISMATCH"));
+  await cluster.clock.advance(500);
+  await cluster.run(cluster.startNode("scheduler", "right"));
+  await cluster.run(Promise.all([0, 1].map((rank) => cluster.office(`worker-${rank}`).barrier(0, Group.WORKERS))));
   await cluster.finalize();
 });
