@@ -8,7 +8,7 @@ import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { SETTLE_MS } from "../../src/transport/pslite/newcomers.ts";
-import { SERVERS_FIRST_MS } from "../../src/transport/pslite/registrar.ts";
+import { SERVERS_FIRST_MS } from "../../src/transport/pslite/releases.ts";
 import { Group } from "../../src/wire/node-id.ts";
 import { EMPTY, PsCommand, type PsMeta, type PsNode, PsRole } from "../../src/wire/pslite/ps-meta.ts";
 import { messageBytes, messagesOf, metasOf } from "./pslite-notes.ts";
@@ -311,7 +311,7 @@ test("a process with two customers is two workers under the id of the first, and
   const commandsTo = (listener: RawListener): number[] => controlsTo(listener).map(({ command }) => command);
   const both = [PsCommand.ADD_NODE, PsCommand.BARRIER];
   await cluster.clock.advance(SERVERS_FIRST_MS / 2);
-  assert.deepEqual([commandsTo(serverListens), commandsTo(workerListens)], [both, [PsCommand.ADD_NODE]], "servers hear it first (G4)");
+  assert.deepEqual([commandsTo(serverListens), commandsTo(workerListens)], [both, [PsCommand.ADD_NODE]], "servers hear it first (X1)");
   await cluster.clock.advance(SERVERS_FIRST_MS);
   assert.deepEqual([commandsTo(serverListens), commandsTo(workerListens)], [both, both]);
   await cluster.run(office.close());
@@ -323,7 +323,7 @@ async function workerWithServer(): Promise<WorkerOfOurs & { readonly answers: Ra
   return { ...worker, answers: await dialed(worker.cluster, 9602, "ps8") };
 }
 
-test("under their scheduler our worker gives their servers time to set their handles, at the start and in a new life (C4)", async () => {
+test("under their scheduler our worker gives their servers time to set their handles, at the start and in a new life (T2, C4)", async () => {
   const { cluster, kv, server, scheduler, answers, beginMs } = await workerWithServer();
   assert.ok(beginMs >= SERVERS_FIRST_MS, `it began after ${beginMs} ms`);
   await server.kill();

@@ -5,7 +5,7 @@
 //   T1. A barrier of ps-lite's scheduler is entered with one message, however often our node asks: it counts messages. Ours counts members, and is
 //       told the round that we stand at: it hears of it again after every connection that broke, so that no answer is lost with one.
 //   T2. A worker of ours gives servers of ps-lite time when their own scheduler does not: SERVERS_FIRST_MS after the barrier of the start. A
-//       request that comes before their handle is there ends them (registrar.ts, G4).
+//       request that comes before their handle is there ends them (releases.ts, X1).
 //   T3. With PS_RESEND no barrier of ps-lite's scheduler is entered before SETTLE_MS after its list: until then it counts but does not acknowledge,
 //       so it would count the entry again when that is sent again, and end the job one member too early.
 //   T4. A scheduler in a new life knows of no entry: all of them are forgotten, and our node asks again.
@@ -21,7 +21,7 @@ import { PsCommand, type PsMeta } from "../../wire/pslite/ps-meta.ts";
 import type { Envoy } from "./envoy.ts";
 import { SETTLE_MS } from "./newcomers.ts";
 import { encodeOwnNote } from "./own-note.ts";
-import { SERVERS_FIRST_MS } from "./registrar.ts";
+import { SERVERS_FIRST_MS } from "./releases.ts";
 import type { PsliteVan } from "./van.ts";
 
 /** The scheduler, as entries see it. */

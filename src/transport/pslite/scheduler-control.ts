@@ -9,7 +9,7 @@
 //       One of ps-lite cannot; nor can ours in a job with nodes of ps-lite: they stand at barriers with one message that they never repeat, their
 //       servers at the last one from the beginning, so it would wait for them for ever. To such a scheduler nothing is said (van.ts, V5).
 //   C2. A node whose connections are all gone for `deathMs` is dead in our roster; one that is heard of again is alive.
-//   C3. A node that the scheduler lists again has a new life, and a new envoy. A scheduler of ours says which.
+//   C3. Who is listed again is another one, and is met anew (member-list.ts, L1).
 //   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SETTLE_MS when one has a new life. A request that comes
 //       before their handle is there ends them (newcomers.ts, N4).
 //   C5. A scheduler of ours that ends the job says why and is gone, on two connections whose ends come in any order: while its own is open, the end
@@ -20,28 +20,18 @@ import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../base
 import { barrierRequestShape } from "../../wire/control.ts";
 import { decodeFailure, type Failure } from "../../wire/failure.ts";
 import { FunctionId } from "../../wire/function-id.ts";
-import { nameOf, type Role, rankOf, SCHEDULER_ID } from "../../wire/node-id.ts";
+import { nameOf, SCHEDULER_ID } from "../../wire/node-id.ts";
 import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "../../wire/pslite/ps-meta.ts";
 import { registerRequestShape } from "../../wire/register.ts";
-import type { NodeState, RosterView } from "../../wire/roster.ts";
 import { BarrierEntries } from "./barrier-entries.ts";
-import { type Control, Envoy, unsupported } from "./envoy.ts";
+import { type Control, type Envoy, unsupported } from "./envoy.ts";
+import { type Member, MemberList } from "./member-list.ts";
 import type { Neighbour } from "./neighbour.ts";
 import { SETTLE_MS } from "./newcomers.ts";
 import { decodeOwnNote, encodeOwnNote, type NodeLife } from "./own-note.ts";
 import { formatPlace, type Place, placeOf } from "./place.ts";
 import type { PsliteVan } from "./van.ts";
 import type { WrittenFrame } from "./written-frames.ts";
-
-type Member = {
-  readonly node: number;
-  readonly role: Role;
-  readonly place: Place;
-  readonly incarnation: number;
-  readonly isRecovery: boolean;
-  readonly envoy: Envoy | undefined;
-  state: NodeState;
-};
 
 /** The name of a job whose scheduler tells none. */
 const JOB = "ps-lite";
@@ -52,10 +42,9 @@ const ANEW = "stop the nodes of the job, and start it anew";
 
 export class SchedulerControl implements Control {
   readonly #van: PsliteVan;
-  readonly #members = new Map<number, Member>();
+  readonly #members: MemberList;
   readonly #deathTimers = new Map<number, CancelTimer>();
   #envoy: Envoy | undefined;
-  #version = 0;
   /** What we told the scheduler of ourselves. */
   #own: PsNode | undefined;
   #registering: number | undefined;
@@ -69,6 +58,7 @@ export class SchedulerControl implements Control {
 
   constructor(van: PsliteVan) {
     this.#van = van;
+    this.#members = new MemberList(van);
     this.#barriers = new BarrierEntries(van, this);
   }
 
@@ -90,9 +80,8 @@ export class SchedulerControl implements Control {
   }
 
   /** The envoy of the node at this place. */
-  envoyAt({ hostname, port }: Place): Envoy | undefined {
-    for (const { place, envoy } of this.#members.values()) if (place.hostname === hostname && place.port === port) return envoy;
-    return undefined;
+  envoyAt(place: Place): Envoy | undefined {
+    return this.#members.envoyAt(place);
   }
 
   // Control
@@ -302,15 +291,9 @@ export class SchedulerControl implements Control {
     else this.#van.clock.after(SETTLE_MS, () => this.#takeList(nodes, false, undefined));
   }
 
-  #takeList(nodes: readonly PsNode[], isFirst: boolean, lives: readonly NodeLife[] = []): void {
-    const changed: Member[] = [];
-    for (const node of nodes) {
-      if (node.role === PsRole.SCHEDULER || node.id === EMPTY) continue;
-      const known = this.#members.get(node.id);
-      const life = lives.find((other) => other.node === node.id)?.incarnation;
-      const isNew = known === undefined || (life === undefined ? node.isRecovery && !isFirst : life > known.incarnation);
-      if (isNew) changed.push(this.#adopt(node, known, life)); // otherwise a second customer of a process, or nothing new
-    }
+  #takeList(nodes: readonly PsNode[], isFirst: boolean, lives: readonly NodeLife[] | undefined): void {
+    const changed = this.#members.take(nodes, isFirst, lives);
+    for (const { node } of changed) this.#cancelDeath(node);
     if (isFirst) this.#van.neighbourAt(placeOf(this.#van.options.schedulerAddress)).renewLine(); // with our name from now on
     if (this.#registering !== undefined) this.#answerRegister();
     else if (changed.length > 0) this.#announce();
@@ -331,28 +314,6 @@ export class SchedulerControl implements Control {
     this.#isOurs = decodeOwnNote(body) !== undefined;
     this.#barriers.listed(self);
     return true;
-  }
-
-  /** C3 */
-  #adopt(node: PsNode, known: Member | undefined, life: number | undefined): Member {
-    const role = node.role === PsRole.SERVER ? "server" : "worker";
-    const place: Place = { hostname: node.hostname, port: node.port };
-    const incarnation = life ?? (known?.incarnation ?? 0) + 1;
-    if (known?.envoy !== undefined) {
-      const old = this.#van.neighbourAt(known.place);
-      this.#van.forgetEnvoy(known.envoy);
-      if (known.place.hostname !== place.hostname || known.place.port !== place.port) this.#van.forgetNeighbour(old);
-    }
-    this.#cancelDeath(node.id);
-    let envoy: Envoy | undefined;
-    if (role !== this.#van.options.role) {
-      envoy = new Envoy(this.#van, { node: node.id, incarnation, remote: formatPlace(place) });
-      this.#van.neighbourAt(place).addEnvoy(node.customerId, envoy);
-      this.#van.addEnvoy(envoy);
-    }
-    const member: Member = { node: node.id, role, place, incarnation, isRecovery: node.isRecovery, envoy, state: "alive" };
-    this.#members.set(node.id, member);
-    return member;
   }
 
   /** Nodes that would dial us have a line and a link from now on. */
@@ -383,22 +344,13 @@ export class SchedulerControl implements Control {
       recovery: own.isRecovery,
       heartbeatIntervalMs: options.heartbeatIntervalMs ?? 0,
       heartbeatTimeoutMs: options.heartbeatTimeoutMs ?? 0,
-      roster: this.#roster(),
+      roster: this.#members.roster(),
     });
     this.#registering = undefined;
   }
 
-  #roster(): RosterView {
-    const members = [...this.#members.values()].sort((a, b) => (a.role === b.role ? a.node - b.node : a.role === "worker" ? -1 : 1));
-    const nodes = members.map(({ node, role, place, incarnation, state }) => {
-      const address = formatPlace(place);
-      return { node, role, rank: rankOf(node), address, incarnation, state, label: address };
-    });
-    return { version: ++this.#version, nodes };
-  }
-
   #announce(): void {
-    this.#envoy?.askJson(FunctionId.ROSTER, this.#roster(), () => {});
+    this.#envoy?.askJson(FunctionId.ROSTER, this.#members.roster(), () => {});
   }
 
   /** Anybody may send one to a node of ps-lite, and end it; here it counts only as our own scheduler's word. */
