@@ -1,7 +1,9 @@
-// Goal: a save holds a server up for as long as its owner goes on with it and no longer (V1), and what was activated stays (V3).
+// Goal: a save holds a server up for as long as its owner goes on with it and no longer (V1), what was activated stays (V3), and directories are
+// made one after the other (V4).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import { SILENT_LOG } from "../../base/log.ts";
 import { VectorClock } from "../../consistency/vector-clock.ts";
@@ -42,14 +44,25 @@ class Stage {
   /** Shards end when the test says so. */
   readonly written = new Deferred<readonly ShardFileRecord[]>();
   openCount = 0;
+  /** What was asked of the directory, in order; `begin` ends when the test says so. */
+  readonly asked: string[] = [];
+  readonly begins: Deferred<void>[] = [];
 
   constructor() {
     const sink = { openRows: assert.fail, openParts: assert.fail, finish: () => this.written.promise, abandon: async () => {} };
     const files: SnapshotFiles = {
-      begin: assert.fail,
+      begin: async (stepMin = 0) => {
+        const ends = new Deferred<void>();
+        this.asked.push(`begin ${stepMin}`);
+        this.begins.push(ends);
+        await ends.promise;
+        return { step: stepMin, pending: `step-${stepMin}` };
+      },
       commit: assert.fail,
       keep: assert.fail,
-      abandon: async () => {},
+      abandon: async (pending) => {
+        this.asked.push(`abandon ${pending}`);
+      },
       shard: () => sink,
       open: async () => {
         this.openCount++;
@@ -86,6 +99,25 @@ test("a save that is being written is given up neither for its time nor for anot
   assert.deepEqual(JSON.parse(await report).parameters, []);
   await one.ask("cut", { id: "b", clock: 0 }, "owner");
   await one.ask("cut", { id: "c", clock: 0 }, "owner"); // frozen, not written: its owner may think better of it
+});
+
+test("a directory whose owner died while it was made is gone before the next one is begun (V4)", async () => {
+  const one = new Stage();
+  const first = one.ask("begin", { stepMin: 1 }, "first");
+  await nextTurn();
+  one.service.forget("first");
+  const second = one.ask("begin", { stepMin: 2 }, "second");
+  await nextTurn();
+  assert.deepEqual(one.asked, ["begin 1"]);
+  one.begins[0]?.resolve();
+  await assert.rejects(first, { code: "ABORTED" });
+  await nextTurn();
+  assert.deepEqual(one.asked, ["begin 1", "abandon step-1", "begin 2"]);
+  one.begins[1]?.resolve();
+  assert.equal(JSON.parse(await second).pending, "step-2");
+  one.service.forget("second");
+  await nextTurn();
+  assert.equal(one.asked.at(-1), "abandon step-2");
 });
 
 test("what was loaded is forgotten when its last owner discards it, unless it was activated (V3)", async () => {

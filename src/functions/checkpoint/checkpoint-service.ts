@@ -9,6 +9,8 @@
 //   V2. Only what `begin` named is written to or committed, and only by its owner.
 //   V3. A checkpoint is loaded by a server without parameters, and seen by nobody before it is activated. Asked again for the same one, the
 //       server answers the same: every worker may ask, and one that gives up takes nothing from the others.
+//   V4. One directory is made or removed at a time. What was given up while it was being made is gone before the next one is begun: a directory of
+//       checkpoints has one writer (checkpoint-directory.ts, K3).
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -48,6 +50,9 @@ type Saving = {
   error: WeighbridgeError | undefined;
 };
 
+/** A directory that was asked for; its name once it is there. */
+type Begun = { pending: string; readonly owner: string };
+
 type Loading = {
   /** Who has asked for it, and not said that it is of no use. */
   readonly owners: Set<string>;
@@ -66,7 +71,9 @@ export class CheckpointService {
   readonly #loads: ParameterLoads;
   #place: ServerPlace | undefined;
   #saving: Saving | undefined;
-  #begun: { pending: string; owner: string } | undefined;
+  #begun: Begun | undefined;
+  /** V4: ends with the last directory that was to be made or removed; never rejects. */
+  #directories: Promise<unknown> = Promise.resolve();
   #loading: Loading | undefined;
 
   constructor(options: CheckpointServiceOptions) {
@@ -161,11 +168,15 @@ export class CheckpointService {
     return { clockMin: parameters.pacer.clockMin, names: parameters.specs.map(({ name }) => name) };
   }
 
-  async #begin({ step, stepMin, directory }: messages.Begin, owner: string): Promise<messages.Begun> {
+  async #begin(request: messages.Begin, owner: string): Promise<messages.Begun> {
     if (this.#begun !== undefined && this.#begun.owner !== owner) throw busy(this.#begun.owner);
-    await this.#removeBegun(); // one of its own that it forgot
-    const begun = { pending: "", owner };
+    void this.#removeBegun(); // one of its own that it forgot
+    const begun: Begun = { pending: "", owner };
     this.#begun = begun;
+    return await this.#inTurn(() => this.#make(begun, request));
+  }
+
+  async #make(begun: Begun, { step, stepMin, directory }: messages.Begin): Promise<messages.Begun> {
     try {
       const made = await this.#files.begin(stepMin, step, directory);
       begun.pending = made.pending;
@@ -275,7 +286,14 @@ export class CheckpointService {
   async #removeBegun(): Promise<void> {
     const pending = this.#begun?.pending ?? "";
     this.#begun = undefined;
-    if (pending !== "") await this.#remove(pending);
+    if (pending !== "") await this.#inTurn(() => this.#remove(pending));
+  }
+
+  /** V4 */
+  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#directories.then(work);
+    this.#directories = done.catch(() => {}); // whoever asked is told
+    return await done;
   }
 
   async #remove(pending: string): Promise<void> {
