@@ -8,7 +8,12 @@ import * as os from "node:os";
 import * as path from "node:path";
 import * as util from "node:util";
 
-const TEST_GLOBS = ["src/**/*.test.ts", "bench/**/*.test.ts", "test/*.test.ts", "test/{conformance,differential,simulation,training,e2e}/**/*.test.ts"];
+const TEST_GLOBS = [
+  "src/**/*.test.ts",
+  "bench/**/*.test.ts",
+  "test/*.test.ts",
+  "test/{conformance,differential,simulation,training,e2e}/**/*.test.ts",
+];
 const TEST_TIMEOUT_MS = 180_000;
 /** As many test files as there are cores: by default Node leaves one idle, half of a small machine. */
 const FILES_AT_ONCE = os.availableParallelism();

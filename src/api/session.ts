@@ -246,7 +246,7 @@ export class Session {
    */
   async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
     if (this.#isSaving) throw isSavingAlready(); // the servers would give that one up for this
-    await this.#files.save(this.#checkpointServers(wait, parameterSave), name, directory, () => this.#clock);
+    await this.#files.save(this.#checkpointServers(wait, parameterSave), name, directory, () => this.clocks);
   }
 
   /**

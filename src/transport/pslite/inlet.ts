@@ -6,7 +6,7 @@
 //   I1. Who does not say READY within `handshakeMs` is cut off.
 //   I2. Bytes that are no ZMTP or no message of ps-lite end the connection, never the process.
 //   I3. Messages for an envoy come one after the other: while another connection of the same node is inside one, this one is held. One that
-//       has stopped inside a message, and holds up another, is cut off (van.ts, V5).
+//       has stopped inside a message, and holds up another, is cut off (van.ts, V6).
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
