@@ -5,7 +5,8 @@
 //
 // speed    1 M rows, 10,240 keys a call, uniform and Zipf 1.05; a push takes gradients as they come, duplicates not summed
 // growth   1 to 20 M rows of 16 floats with their AdaGrad sums, 1,024 new keys a call; then the rates of `speed` at 20 M rows. Between the calls
-//          pages ahead are touched, as a server does in its idle turns; `growth-cold` is without
+//          pages ahead are touched, as a server does in its idle turns; `growth-cold` is without. A virtual machine may be busy with giving memory
+//          back to its host for some seconds after a large process ended, and then has calls of 50 ms and more: wait for 20 s before
 // lists    duplicates and partition of 10,240 keys
 // huge     asks the system for large pages first, as a server does where koffi is installed
 
