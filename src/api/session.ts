@@ -211,7 +211,10 @@ export class Session {
     await this.wait(this.#clock.rejoin(), "the clock set", wait);
   }
 
-  /** Leaves the clock set until `rejoin`: under BSP and SSP nobody waits for this worker, which must not read or push meanwhile. */
+  /**
+   * Leaves the clock set until `rejoin`, as often as it likes: this worker has ended its clock, and under BSP and SSP nobody waits for it. What it pushes meanwhile
+   * fails with NOT_JOINED.
+   */
   async leaveClocks(wait: WaitOptions = {}): Promise<void> {
     await this.#clock.leave(wait);
   }

@@ -78,3 +78,33 @@ test("a rejoin that fails by itself is a warning, one that was asked for rejects
   await servers.clock.rejoin();
   assert.equal(servers.rejoinCount, 3);
 });
+
+test("a worker that has left finishes its clock, and stays outside until it is told to rejoin (J4)", async () => {
+  const servers = new Servers();
+  await servers.clock.leave({});
+  await servers.clock.leave({});
+  assert.deepEqual(
+    [servers.clock.value, servers.asked.splice(0)],
+    [1, ["leave", "leave"]],
+    "it leaves one clock, however often it says so",
+  );
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "who are you?"));
+  assert.equal(servers.clock.advance(), 2);
+  await setImmediate();
+  assert.deepEqual(servers.asked, []);
+  servers.clocks = [0, 5];
+  await servers.clock.rejoin();
+  assert.deepEqual([servers.clock.value, servers.asked], [5, ["join", "advance 5"]]);
+});
+
+test("a join that is under way when a worker leaves is none that a later rejoin waits for", async () => {
+  const servers = new Servers();
+  const first = servers.clock.rejoin();
+  const left = servers.clock.leave({});
+  const second = servers.clock.rejoin();
+  await Promise.all([first, left, second]);
+  assert.deepEqual(
+    servers.asked.filter((ask) => !ask.startsWith("advance")),
+    ["join", "leave", "join"],
+  );
+});

@@ -6,6 +6,7 @@
 //   J2. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
 //       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE, and may be repeated.
 //   J3. The clock never goes back.
+//   J4. A worker that has left stays outside until `rejoin`, whatever its calls come to, and has finished the clock at which it stood (W7).
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, type WeighbridgeError } from "../base/errors.ts";
@@ -29,6 +30,7 @@ export class WorkerClock {
   readonly #joiningAgain: () => void;
   #value = 0;
   #joining: Promise<void> | undefined;
+  #hasLeft = false;
 
   constructor({ functions, log, joiningAgain }: WorkerClockOptions) {
     this.#functions = functions;
@@ -41,9 +43,10 @@ export class WorkerClock {
     return this.#value;
   }
 
-  /** Ends this worker's iteration and begins the next one, whose number is returned (J1). */
+  /** Ends this worker's iteration and begins the next one, whose number is returned (J1). Servers that it has left hear of it when it joins. */
   advance(): number {
     this.#value++;
+    if (this.#hasLeft) return this.#value;
     this.#functions.callAll(clockAdvance, { clock: this.#value }, { priority: LAST_PRIORITY }).catch((thrown: unknown) => {
       this.#log.warn("a server did not hear of the end of a clock", { clock: this.#value, reason: reasonOf(thrown) });
     });
@@ -64,24 +67,28 @@ export class WorkerClock {
 
   /** Joins anew; whoever asks while that is under way waits for the same. */
   async rejoin(): Promise<void> {
+    this.#hasLeft = false;
     await (this.#joining ?? this.#startJoining());
   }
 
   /** To be told of every call that failed (J2). */
   joinAgain({ code }: WeighbridgeError): void {
-    if ((code !== "NOT_JOINED" && code !== "STALE_UPDATE") || this.#joining !== undefined) return;
+    if ((code !== "NOT_JOINED" && code !== "STALE_UPDATE") || this.#joining !== undefined || this.#hasLeft) return; // J4
     this.#startJoining().catch((thrown: unknown) => this.#log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }));
   }
 
-  /** Nobody waits for this worker any more. */
+  /** Nobody waits for this worker until `rejoin` (J4). */
   async leave(wait: WaitOptions): Promise<void> {
+    if (!this.#hasLeft) this.#value++;
+    this.#hasLeft = true;
+    this.#joining = undefined; // what is under way leads to where this worker leaves
     await this.#functions.callAll(clockLeave, {}, { ...wait, priority: LAST_PRIORITY });
   }
 
   async #startJoining(): Promise<void> {
     this.#joiningAgain();
     const joining = this.join({}).finally(() => {
-      this.#joining = undefined;
+      if (this.#joining === joining) this.#joining = undefined;
     });
     this.#joining = joining;
     await joining;

@@ -76,6 +76,20 @@ test("who leaves has finished: its updates count", () => {
   assert.equal(pacer.clockMin, 1);
 });
 
+test("what a worker pushed before it left counts, whatever becomes of it after it has joined again", () => {
+  const { pacer, push, news } = openPacer();
+  push(1, 0, "b");
+  push(0, 0, "a");
+  pacer.leave(lifeOf(1));
+  assert.equal(pacer.join(lifeOf(1)), 0);
+  pacer.advance(lifeOf(1), 1); // it has finished clock 0 by leaving (J4)
+  push(1, 1, "unfinished");
+  pacer.died(lifeOf(1));
+  assert.deepEqual(news(), ["discard unfinished"]);
+  pacer.advance(lifeOf(0), 1);
+  assert.deepEqual(news(), ["round 0: a b"]);
+});
+
 test("a restart ends the old life first: its reads fail, its unfinished updates go", () => {
   const { pacer, read, push, news } = openPacer();
   pacer.advance(lifeOf(0), 1);

@@ -123,14 +123,17 @@ export class Pacer<H> {
     this.#settle();
   }
 
-  /** The worker left in good order. To be told of every worker: one that never joined is not waited for any more. */
+  /** The worker leaves the clock set in good order, and may join again. */
   leave(life: WorkerLife): void {
-    const clock = this.#clocks.leave(life);
-    if (clock !== undefined) this.#lot.failWorker(life.worker, new WeighbridgeError("ABORTED", `${nameOf(life.worker)} left the job`));
-    this.#settle();
+    this.#endInOrder(life, this.#clocks.leave(life), "the clock set");
   }
 
-  /** The life is over, or is taken to be. To be told of every worker, as `leave`. */
+  /** The worker left the job in good order. To be told of every worker: one that never joined is not waited for any more. */
+  leaveJob(life: WorkerLife): void {
+    this.#endInOrder(life, this.#clocks.leaveJob(life), "the job");
+  }
+
+  /** The life is over, or is taken to be. To be told of every worker, as `leaveJob`. */
   died(life: WorkerLife): void {
     this.#end(life, this.#clocks.died(life));
   }
@@ -200,6 +203,12 @@ export class Pacer<H> {
   /** Nothing waits any more. What was gathered stays: a checkpoint may want it. */
   close(): void {
     this.#lot.failEverybody(new WeighbridgeError("CLOSED", "the server is closing"));
+  }
+
+  /** `clock` is where it stood, if it was a member. What it pushed stays (U4). */
+  #endInOrder({ worker }: WorkerLife, clock: number | undefined, what: string): void {
+    if (clock !== undefined) this.#lot.failWorker(worker, new WeighbridgeError("ABORTED", `${nameOf(worker)} left ${what}`));
+    this.#settle();
   }
 
   /** `clock` is where it stood, if it was a member. */

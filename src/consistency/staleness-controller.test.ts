@@ -99,6 +99,29 @@ test("who leaves or dies is not waited for (W7)", () => {
   assert.equal(controller.leave(lifeOf(2)), undefined);
 });
 
+test("who leaves the set may join again, as often as it likes; who leaves the job may not (W7)", () => {
+  const controller = at(7, 3);
+  for (const clock of [3, 7, 7]) {
+    assert.equal(controller.leave(lifeOf(1)), clock);
+    assert.throws(() => controller.checkUpdate(lifeOf(1), 9), throwsCode("NOT_JOINED"));
+    assert.equal(controller.join(lifeOf(1)), 7);
+  }
+  assert.equal(controller.leaveJob(lifeOf(1)), 7);
+  assert.throws(() => controller.join(lifeOf(1)), throwsCode("NODE_DEAD"));
+});
+
+test("who leaves the set and dies outside it does not join again, and neither does a life that was replaced", () => {
+  const controller = at(7, 3);
+  controller.leave(lifeOf(1));
+  controller.died(lifeOf(1));
+  assert.throws(() => controller.join(lifeOf(1)), throwsCode("NODE_DEAD"));
+  controller.leave(lifeOf(1));
+  assert.throws(() => controller.join(lifeOf(1)), throwsCode("NODE_DEAD"), "what it sent before its death changes nothing");
+  controller.join(lifeOf(1, 2));
+  controller.leave(lifeOf(1));
+  assert.throws(() => controller.join(lifeOf(1)), throwsCode("FENCED"));
+});
+
 test("without members the minimum is the highest clock anybody finished (W1)", () => {
   const controller = at(7, 3);
   controller.died(lifeOf(0));
@@ -165,7 +188,7 @@ test("who holds everybody up is named", () => {
 
 test("for any history the minimum is that of the members, and never falls (W1)", () => {
   const step = fc.record({
-    what: fc.constantFrom("join", "advance", "advance", "advance", "leave", "died", "withdraw", "revived"),
+    what: fc.constantFrom("join", "advance", "advance", "advance", "leave", "leaveJob", "died", "withdraw", "revived"),
     rank: fc.integer({ min: 0, max: 3 }),
     incarnation: fc.integer({ min: 1, max: 3 }),
     ticks: fc.integer({ min: 0, max: 3 }),

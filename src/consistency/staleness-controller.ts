@@ -10,7 +10,7 @@
 //   W4. A read of a worker that no member is behind is admitted, whatever its bound: so the cluster cannot deadlock.
 //   W5. A worker joins at clockMin: an earlier clock would undo W1, a later one would let it run ahead.
 //   W6. An update is taken from members only, and only at its worker's clock or later.
-//   W7. Who leaves has finished its clock. Who dies has not: it finished what lies before it.
+//   W7. Who leaves has finished its clock, and may join again. Who dies has not: it finished what lies before it.
 //
 // Bounded delay τ (OSDI'14: "a new task is blocked until all tasks τ times ago are finished") is the same rule. Task t is what a worker does
 // at clock t, and it is finished when its worker's clock is above t, for then all its updates have been applied (W8). That all tasks before
@@ -121,10 +121,16 @@ export class StalenessController {
   }
 
   /**
-   * The worker left in good order: it has finished the clock at which it stood (W7). Returns that clock, or undefined for who is no member
-   * (any more, or never was: then it is not expected any more).
+   * The worker leaves the set in good order: it has finished the clock at which it stood, and may join again (W7). Returns that clock, or undefined for who is no
+   * member (any more, or never was: then it is not expected any more).
    */
   leave(life: WorkerLife): number | undefined {
+    this.#lives.began(life);
+    return this.#remove(life, 1);
+  }
+
+  /** As `leave`, but the worker has left the job: this life does not join again. */
+  leaveJob(life: WorkerLife): number | undefined {
     this.#lives.ended(life);
     return this.#remove(life, 1);
   }

@@ -83,7 +83,7 @@ export class Server {
       this.groups.follow(life, state === "alive");
       if (state === "alive") pacer.revived(life);
       else if (state === "dead") pacer.died(life);
-      else pacer.leave(life);
+      else pacer.leaveJob(life);
       if (state === "alive") continue;
       this.functions.forgetWorker(node);
       this.parameters.forgetWorker(node);

@@ -13,6 +13,7 @@ import { ArrayDataset } from "../../src/training/dataset.ts";
 import { AreaUnderCurve } from "../../src/training/metrics.ts";
 import { Model, type TrainOptions } from "../../src/training/model.ts";
 import { parametersOf } from "../../src/training/network.ts";
+import { EmbeddingNetwork } from "../../src/training/networks/embedding-network.ts";
 import { WideDeepNetwork } from "../../src/training/networks/wide-deep-network.ts";
 import type { RowSourceStatistics } from "../../src/training/row-source.ts";
 import { setParamPs } from "../../src/training/set-param-ps.ts";
@@ -86,3 +87,32 @@ test("a cache needs bsp", async () => {
     (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /trained under "bsp"/.test(error.message),
   );
 });
+
+test("several models with vocabCacheSize train one after the other in one session, with the bits of a session of their own", async () => {
+  const names = ["first", "second", "third"];
+  const together = await trainLinear(names);
+  for (const [i, name] of names.entries()) assert.deepEqual(together[i], (await trainLinear([name]))[0], name);
+});
+
+/** The predictions of a linear model of the ids for each of the names: two workers train them in one session. */
+async function trainLinear(names: readonly string[]): Promise<readonly Float32Array[]> {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+  const predictions = await Promise.all(
+    cluster.sessions.map(async (session) => {
+      const found: Float32Array[] = [];
+      for (const name of names) {
+        const workspace = new Workspace();
+        const shape = { vocabSize: VOCAB, width: 1, idsPerSample: IDS, sampleCountMax: BATCH } as const;
+        const lookup = { ...shape, name, combine: "sum", target: "DEVICE", vocabCacheSize: 20 } as const;
+        const network = new EmbeddingNetwork(workspace, { lookup });
+        setParamPs(network);
+        const loss = new BinaryCrossEntropy(workspace, { sampleCountMax: BATCH });
+        await using model = new Model(network, { loss, optimizer: { type: "adagrad", learningRate: 0.1 } });
+        await model.train(1, dataset, { batchSize: BATCH, session, name, deadlineMs: 10_000, patienceMs: 2000 });
+        found.push(await model.predict(dataset));
+      }
+      return found;
+    }),
+  );
+  return predictions[0]!;
+}

@@ -32,7 +32,7 @@ export const clockAdvance: PsFunction<typeof clockAdvanceRequest, typeof clockAd
 
 const clockLeaveRequest = {} as const;
 const clockLeaveResponse = {} as const;
-/** The worker leaves in good order: nobody waits for it any more. */
+/** The worker leaves in good order: nobody waits for it until it joins again. */
 export const clockLeave: PsFunction<typeof clockLeaveRequest, typeof clockLeaveResponse> = psFunction({
   name: "wb/clock/leave",
   request: clockLeaveRequest,
