@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isWeighbridgeError } from "../base/errors.ts";
 import { MemoryCollective, MemoryCollectives } from "../testing/memory-collective.ts";
 import type { ReducedRoute } from "./reduced-route.ts";
 import { type CircleCollective, WorkerCircle } from "./worker-circle.ts";
@@ -87,4 +88,28 @@ test("clocks go up to the highest, also when it is a newcomer's", async () => {
     members.map(({ clocks }) => clocks),
     [8, 8],
   );
+});
+
+test("step counts above 2^24 are everybody's to the last one", async () => {
+  const shared = new MemoryCollectives([0, 1]);
+  const step = 2 ** 24 + 1;
+  const [zero, one] = [step - 2, step].map((count, rank) => new Member(shared, rank, { step: count, value: rank, clocks: 0 })) as [
+    Member,
+    Member,
+  ];
+  await Promise.all([zero, one].map((member) => member.join()));
+  assert.deepEqual([zero.updater.step, one.updater.step], [step, step]);
+});
+
+test("members that reduce different numbers of parameters are told so", async () => {
+  const shared = new MemoryCollectives([0, 1]);
+  const [zero, one] = [0, 1].map((rank) => new Member(shared, rank, { step: 0, value: 0, clocks: 0 })) as [Member, Member];
+  const outcomes = await Promise.allSettled([
+    zero.circle.compare([...zero.routes, ...zero.routes], zero),
+    one.circle.compare(one.routes, one),
+  ]);
+  for (const [rank, outcome] of outcomes.entries()) {
+    assert.ok(outcome.status === "rejected" && isWeighbridgeError(outcome.reason, "SPEC_MISMATCH"));
+    assert.match(outcome.reason.message, new RegExp(`worker ${1 - rank} .*reduces ${rank === 0 ? "1, not 2" : "2, not 1"} parameters`));
+  }
 });

@@ -10,6 +10,7 @@
 //   W3. Operations of the Collective begin in the same order at every member.
 //   W4. After `compare` all members have the highest clock of any: servers let nobody read while somebody who waits for it among the workers is behind.
 
+import { assert } from "../base/assert.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { Collective } from "../worker/collective.ts";
@@ -39,7 +40,8 @@ export type CircleCollective = Pick<
 export type Clocked = { readonly clocks: number; clock(): number };
 
 const ATTEMPTS_MAX = 16;
-const STANDING_BYTES = 4 * Float64Array.BYTES_PER_ELEMENT;
+/** What a member tells before the step counts of its routes: veteran or not, its clock, its epoch. All as float64: counts are exact up to 2^53. */
+const STANDING_DOUBLES = 3;
 /** Somebody else's CLOSED is told by the failure of the Collective, and does not reject a `reform`. */
 const OWN_END: ReadonlySet<ErrorCode> = new Set(["CLOSED", "FENCED", "SCHEDULER_UNREACHABLE", "DEADLINE"]);
 
@@ -48,8 +50,8 @@ export class WorkerCircle {
   /** That this worker trains, from 0. */
   epoch = 0;
   readonly #wait: () => WaitOptions;
-  /** The rank whose values are everybody's after `join`. */
-  #leader = 0;
+  /** The member whose values are everybody's after `join`. */
+  #leader: Standing | undefined;
   #epochFound: number | undefined;
   /** Has made steps, or was given the values of one that had. */
   #isVeteran = false;
@@ -103,14 +105,14 @@ export class WorkerCircle {
   /** Tells the others where this worker stands, and hears it from them (W4). Before `join`, in every generation. */
   async compare(routes: readonly ReducedRoute[], session: Clocked): Promise<void> {
     const { members } = this.collective;
-    const stepCount = routes.reduce((sum, { updater }) => sum + updater.step, 0);
-    const own = new Uint8Array(Float64Array.of(Number(this.#isVeteran), stepCount, session.clocks, this.epoch).buffer);
+    const steps = routes.map(({ updater }) => updater.step);
+    const own = new Uint8Array(Float64Array.of(Number(this.#isVeteran), session.clocks, this.epoch, ...steps).buffer);
     const parts = await this.collective.exchange(
       members.map(() => own),
       this.#wait(),
     );
-    const standings = parts.map((part, i) => standingOf(part, members[i]!));
-    this.#leader = standings.reduce((best, other) => (isAhead(other, best) ? other : best)).rank;
+    const standings = parts.map((part, i) => standingOf(part, members[i]!, routes.length));
+    this.#leader = standings.reduce((best, other) => (isAhead(other, best) ? other : best));
     const epoch = Math.max(...standings.filter(({ isVeteran }) => isVeteran).map(({ epoch }) => epoch));
     if (!this.#isVeteran && Number.isFinite(epoch)) this.#epochFound = epoch;
     const clocks = Math.max(...standings.map(({ clocks }) => clocks));
@@ -119,9 +121,8 @@ export class WorkerCircle {
 
   /** W2 */
   async join(routes: readonly ReducedRoute[]): Promise<void> {
-    const from = this.#leader;
-    const steps = Float32Array.from(routes, ({ updater }) => updater.step);
-    await this.collective.broadcast(steps, from, this.#wait());
+    assert(this.#leader !== undefined, "members compare before they join");
+    const { rank: from, steps } = this.#leader;
     for (const [i, { parameter, updater }] of routes.entries()) {
       await this.collective.broadcast(parameter.values, from, this.#wait());
       if (updater.slots.length > 0) await this.collective.broadcast(updater.slots, from, this.#wait());
@@ -135,21 +136,27 @@ export class WorkerCircle {
 type Standing = {
   readonly rank: number;
   readonly isVeteran: boolean;
-  readonly stepCount: number;
   readonly clocks: number;
   readonly epoch: number;
+  /** Of each route. */
+  readonly steps: readonly number[];
 };
 
-/** Throws SPEC_MISMATCH for a part that another version of this code has sent. */
-function standingOf(part: Uint8Array, rank: number): Standing {
-  if (part.length !== STANDING_BYTES) {
-    throw new WeighbridgeError("SPEC_MISMATCH", `worker ${rank} says in ${part.length} bytes where it stands, not in ${STANDING_BYTES}`);
+/** Throws SPEC_MISMATCH for a part that another network, or another version of this code, has sent. */
+function standingOf(part: Uint8Array, rank: number, routeCount: number): Standing {
+  const count = part.length / Float64Array.BYTES_PER_ELEMENT - STANDING_DOUBLES;
+  if (count !== routeCount) {
+    throw new WeighbridgeError(
+      "SPEC_MISMATCH",
+      `worker ${rank} has another network or version of this code: by the ${part.length} bytes that it sent it reduces ${count}, not ${routeCount} parameters`,
+    );
   }
-  const [veteran = 0, stepCount = 0, clocks = 0, epoch = 0] = new Float64Array(part.slice().buffer);
-  return { rank, isVeteran: veteran === 1, stepCount, clocks, epoch };
+  const [veteran = 0, clocks = 0, epoch = 0, ...steps] = new Float64Array(part.slice().buffer);
+  return { rank, isVeteran: veteran === 1, clocks, epoch, steps };
 }
 
 /** A veteran is before a newcomer, which may have trained something else. */
 function isAhead(one: Standing, other: Standing): boolean {
-  return one.isVeteran === other.isVeteran ? one.stepCount > other.stepCount : one.isVeteran;
+  const stepCount = ({ steps }: Standing): number => steps.reduce((sum, step) => sum + step, 0);
+  return one.isVeteran === other.isVeteran ? stepCount(one) > stepCount(other) : one.isVeteran;
 }
