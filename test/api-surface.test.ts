@@ -19,6 +19,7 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "type CachedEmbedding",
     "type CallOptions",
     "type Collective",
+    "type ConnectOptions",
     "type Consistency",
     "type EmbeddedOptions",
     "type Embedding",

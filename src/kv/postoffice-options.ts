@@ -36,6 +36,8 @@ export type PostofficeOptions = {
   readonly startTimeoutMs?: number;
   /** Gives the start up; a node that has started goes on. */
   readonly signal?: AbortSignal | undefined;
+  /** How long this node waits at most until it and the others have started, where that is less than `startTimeoutMs`. */
+  readonly deadlineMs?: number | undefined;
   readonly resendTimeoutMs?: number;
   /** How long a wait for a request lasts when its caller sets no deadline; left out, as long as the request. */
   readonly requestTimeoutMs?: number | undefined;

@@ -84,9 +84,9 @@ export class Postoffice {
     checkCount("serverCount", options.serverCount);
     checkCount("workerCount", options.workerCount);
     const office = new Postoffice(options);
-    const { clock, signal } = options;
+    const { clock, signal, deadlineMs, schedulerAddress } = options;
     try {
-      await waitFor(office.#start(), "the start of the cluster", clock, { signal });
+      await waitFor(office.#start(), `the start of the cluster of ${schedulerAddress}`, clock, { signal, deadlineMs });
     } catch (thrown) {
       await office.#closeAll();
       throw office.#failure ?? thrown;

@@ -3,6 +3,8 @@
 import { randomUUID } from "node:crypto";
 import { checkOptions } from "../api/known-options.ts";
 import { Session } from "../api/session.ts";
+import type { Clock } from "../base/clock.ts";
+import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
@@ -18,25 +20,41 @@ import { realClock } from "./real-clock.ts";
 import { checkpointOptions, startNode } from "./start.ts";
 import { zstd } from "./zstd.ts";
 
-/** Joins the cluster that options, environment and file describe, as a worker. Throws BAD_CONFIG, and what starting a node throws. */
-export async function connect(options: NodeConfigOptions = {}): Promise<Session> {
-  const config = loadConfig({ options, env: process.env });
+/** How to connect: the configuration, and how long to wait for the cluster, at most as long as `startTimeoutMs`. */
+export type ConnectOptions = NodeConfigOptions & WaitOptions;
+
+/**
+ * Joins the cluster that options, environment and file describe, as a worker. Throws BAD_CONFIG, DEADLINE, ABORTED, and what starting a node throws; this
+ * process has then left the cluster again.
+ */
+export async function connect(options: ConnectOptions = {}): Promise<Session> {
+  checkWait(options);
+  const { deadlineMs, signal, ...configured } = options;
+  const config = loadConfig({ options: configured, env: process.env });
   if (config.role !== "worker") {
     throw new WeighbridgeError(
       "BAD_CONFIG",
       `connect() is for workers, and this process is the ${config.role}: launch the script with --worker-only, or set role to worker`,
     );
   }
-  const office = await startNode(config);
+  const restMs = restOf(deadlineMs, realClock());
+  const office = await startNode(config, { signal, deadlineMs });
   try {
-    return await Session.open(office);
+    return await Session.open(office, { signal, deadlineMs: restMs() });
   } catch (thrown) {
     await office.close();
     throw thrown;
   }
 }
 
-export type EmbeddedOptions = {
+/** What is left of a deadline that begins now. */
+function restOf(deadlineMs: number | undefined, clock: Clock): () => number | undefined {
+  const fromMs = clock.nowMs();
+  return () => (deadlineMs === undefined ? undefined : Math.max(0, deadlineMs - (clock.nowMs() - fromMs)));
+}
+
+/** What the cluster is made of, and how long to wait until it has started. */
+export type EmbeddedOptions = WaitOptions & {
   /** Defaults to 1. */
   readonly servers?: number;
   /** Defaults to 1. */
@@ -64,12 +82,14 @@ export class EmbeddedCluster {
     this.sessions = sessions;
   }
 
+  /** Throws BAD_ARGUMENT, DEADLINE, ABORTED, and what starting a node throws; all nodes are then closed again. */
   static async start(options: EmbeddedOptions = {}): Promise<EmbeddedCluster> {
     checkOptions(
       options,
-      ["servers", "workers", "functions", "arenaBytesMax", "checkpointDir", "checkpointFiles", "restore"],
+      ["servers", "workers", "functions", "arenaBytesMax", "checkpointDir", "checkpointFiles", "restore", "deadlineMs", "signal"],
       "the options of a cluster inside the process",
     );
+    checkWait(options);
     const { servers = 1, workers = 1, functions = [], arenaBytesMax } = options;
     checkCount("servers", servers, 1);
     checkCount("workers", workers, 0);
@@ -79,6 +99,8 @@ export class EmbeddedCluster {
     const checkpoints = { ...checkpointOptions(options), ...(checkpointFiles === undefined ? {} : { checkpointFiles }) };
     const hub = new MemoryHub();
     const clock = realClock();
+    const { deadlineMs, signal } = options;
+    const restMs = restOf(deadlineMs, clock);
     const giveUp = new AbortController();
     const node = (role: Role, rank: number, rest: Partial<PostofficeOptions> = {}): Promise<Postoffice> =>
       Postoffice.start({
@@ -104,10 +126,16 @@ export class EmbeddedCluster {
       ),
       ...range(workers).map((rank) => node("worker", rank, { meshAddress: `memory://worker-${rank}` })),
     ];
-    const offices = await allOrNone(starting, giveUp);
+    const offices = await allOrNone(starting, giveUp, (all) => waitFor(all, "the start of the cluster", clock, { deadlineMs, signal }));
     for (const office of offices) if (!office.isWorker) office.finalize().catch(() => {}); // they stay until the last worker has closed
-    const sessions = await Promise.all(offices.filter(({ isWorker }) => isWorker).map((office) => Session.open(office)));
-    return new EmbeddedCluster(offices, sessions);
+    try {
+      const wait = { deadlineMs: restMs(), signal };
+      const sessions = await Promise.all(offices.filter(({ isWorker }) => isWorker).map((office) => Session.open(office, wait)));
+      return new EmbeddedCluster(offices, sessions);
+    } catch (thrown) {
+      await Promise.all(offices.map((office) => office.close()));
+      throw thrown;
+    }
   }
 
   /** The session of the first worker. */
@@ -127,9 +155,13 @@ export class EmbeddedCluster {
 }
 
 /** When one does not start, the others wait for it in vain: they give up, and those that have started are closed. Throws what the first one threw. */
-async function allOrNone(starting: readonly Promise<Postoffice>[], giveUp: AbortController): Promise<readonly Postoffice[]> {
+async function allOrNone(
+  starting: readonly Promise<Postoffice>[],
+  giveUp: AbortController,
+  wait: (all: Promise<readonly Postoffice[]>) => Promise<readonly Postoffice[]>,
+): Promise<readonly Postoffice[]> {
   try {
-    return await Promise.all(starting);
+    return await wait(Promise.all(starting));
   } catch (thrown) {
     giveUp.abort();
     for (const outcome of await Promise.allSettled(starting)) if (outcome.status === "fulfilled") await outcome.value.close();

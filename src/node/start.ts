@@ -37,7 +37,7 @@ export async function start({ startBarrier = true, ...options }: StartOptions = 
 /** Starts the node of a configuration that was loaded before. */
 export async function startNode(
   config: NodeConfig,
-  options: Pick<PostofficeOptions, "startBarrier" | "onRoster"> = {},
+  options: Pick<PostofficeOptions, "startBarrier" | "onRoster" | "signal" | "deadlineMs"> = {},
 ): Promise<Postoffice> {
   const { role, serverCount, workerCount, rank, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, resendTimeoutMs } = config;
   inlineDeeply();
