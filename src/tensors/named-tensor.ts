@@ -9,7 +9,7 @@ import type { CacheOptions } from "../worker/cache/row-cache.ts";
 import type { KeyList } from "../worker/key-lists.ts";
 
 /** Rows of a tensor or a table: whole numbers, exact up to 2^53 (as bigint, 2^64). */
-export type RowNames = Uint32Array | BigUint64Array | readonly number[];
+export type RowNames = Uint32Array | Int32Array | BigUint64Array | readonly number[];
 
 /** What Hetu's dense and sparse functions ask of a parameter. */
 export interface PushPull {

@@ -16,7 +16,7 @@ import type { ArenaSpans } from "./arena-spans.ts";
 import { listLength } from "./key-lists.ts";
 
 /** Rows of a tensor, as a caller may name them. */
-export type RowList = Uint32Array | BigUint64Array | readonly number[];
+export type RowList = Uint32Array | Int32Array | BigUint64Array | readonly number[];
 
 /** The rows of one block: their places in it, and where they stand among all unique rows of the call. */
 export type RowGroup = { readonly block: number; readonly rows: Uint32Array; readonly from: number; readonly to: number };

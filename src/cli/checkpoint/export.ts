@@ -26,7 +26,7 @@ export function exportCommand(_invocation: Invocation): Command {
     .argument("<file>", "the file to write")
     .addOption(stepOption())
     .option("--parameter <name...>", "only these parameters")
-    .option("--all-columns", "the optimizer's slots and versions as well, as <name>/<column>")
+    .option("--all-columns", "the optimizer's slots, step counts and versions as well, as <name>/<column>")
     .option("--force", "replace the file if it is there")
     .addHelpText("after", helpText(HELP))
     .action(async (directory: string, file: string, { step, parameter, allColumns, force }: ExportFlags) => {

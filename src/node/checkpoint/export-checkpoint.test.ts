@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { decodeHeader, decodeHeaderBytes, type SafetensorsHeader } from "../../store/snapshot/safetensors.ts";
+import { EmbeddedCluster } from "../connect.ts";
 import type { CheckpointReader } from "./checkpoint-reader.ts";
 import { exportCheckpoint } from "./export-checkpoint.ts";
 import { openCheckpoint } from "./open-checkpoint.ts";
@@ -61,7 +62,7 @@ for (const serverCount of [1, 4]) {
   });
 }
 
-test("with all columns the slots come along, what is kept per chunk does not", async () => {
+test("with all columns the slots come along, and what is kept per chunk for each of its rows", async () => {
   using folder = temporaryFolder();
   await using reader = await sample(folder.path, 2);
   const file = join(folder.path, "out.safetensors");
@@ -72,6 +73,7 @@ test("with all columns the slots come along, what is kept per chunk does not", a
     [
       "layer1/weights 10×2×2",
       "layer1/weights/momentum 10×2×2",
+      "layer1/weights/step 10",
       "users/keys 32",
       "users/values 32×3",
       "users/accumulator 32",
@@ -79,6 +81,35 @@ test("with all columns the slots come along, what is kept per chunk does not", a
     ],
   );
   assert.equal(new Float32Array(data("layer1/weights/momentum").buffer)[5], -weightAt(1, 1));
+});
+
+test("with all columns Adam's step comes along: of a tensor for each row, of a table as its optimizer counts it", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ servers: 2, checkpointDir: folder.path });
+  const { session } = cluster;
+  const w = await session.tensor("w", { shape: [3000, 100], optimizer: { type: "adam", learningRate: 0.1 } });
+  const lazy = await session.embedding("lazy", { dim: 2, optimizer: { type: "lazyAdam", learningRate: 0.1 } });
+  const rows = await session.embedding("rows", { dim: 2, optimizer: { type: "adam", learningRate: 0.1 } });
+  for (let step = 0; step < 3; step++) {
+    await w.push(new Float32Array(300_000).fill(1));
+    await lazy.push([7], Float32Array.of(1, 2));
+    await rows.push(step === 0 ? [7, 8] : [7], new Float32Array(step === 0 ? 4 : 2).fill(1));
+  }
+  await session.checkpoint();
+  await using reader = await openCheckpoint(folder.path);
+  const file = join(folder.path, "out.safetensors");
+  await exportCheckpoint(reader, file, { allColumns: true });
+  const { header, data } = load(file);
+  const shapes = new Map(header.entries.map(({ name, dtype, shape }) => [name, `${dtype} ${shape.join("×")}`]));
+  assert.deepEqual([shapes.get("w/step"), shapes.get("lazy/step")], ["U32 3000", "U64 1"]);
+  assert.deepEqual(new Uint32Array(data("w/step").buffer), new Uint32Array(3000).fill(3));
+  assert.deepEqual(new BigUint64Array(data("lazy/step").buffer), BigUint64Array.of(3n));
+  const keys = new BigUint64Array(data("rows/keys").buffer);
+  const rowSteps = new Uint32Array(data("rows/rowSteps").buffer);
+  assert.deepEqual(
+    [7n, 8n].map((key) => rowSteps[keys.indexOf(key)]),
+    [3, 1],
+  );
 });
 
 test("some of the parameters can be chosen; an unknown one is an error that says which there are", async () => {

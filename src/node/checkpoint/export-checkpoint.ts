@@ -3,13 +3,14 @@
 //   <tensor>            its values in its own shape
 //   <table>/keys        U64 [rows], in no particular order
 //   <table>/values      F32 [rows, width], in the order of the keys
-//   <name>/<column>     with `allColumns`: the optimizer's slots and whatever else is kept per row
-//
-// Columns that are kept per chunk are left out: they mean nothing once the chunks are one.
+//   <name>/<column>     with `allColumns`: the optimizer's slots and whatever else is kept. What is kept per chunk, such as the step count of a block,
+//                       is repeated for each row of the chunk: chunks mean nothing once they are one
+//   <name>/step         with `allColumns`, U64 [1]: how often the parameter was pushed to, where that is counted for the parameter as a whole
 
 import { basename, dirname } from "node:path";
 import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { STEP_COLUMN } from "../../store/snapshot/describe-parameter.ts";
 import {
   type ColumnRecord,
   columnShapeIn,
@@ -24,7 +25,7 @@ import { type OpenSection, SectionFile } from "./section-file.ts";
 
 export type ExportOptions = {
   readonly layer?: FileLayer | undefined;
-  /** All that is kept per row, not the values alone. */
+  /** All that is kept, not the values alone. */
   readonly allColumns?: boolean | undefined;
   /** Only these parameters. */
   readonly parameters?: readonly string[] | undefined;
@@ -32,7 +33,10 @@ export type ExportOptions = {
   readonly replace?: boolean | undefined;
 };
 
-type ExportedTensor = TensorShape & { readonly parameter: ParameterRecord; readonly column: string };
+type ExportedTensor = TensorShape & { readonly parameter: ParameterRecord; readonly column: ColumnRecord };
+
+/** How often the parameter was pushed to, as its state counts it. */
+const PUSHES: ColumnRecord = { name: STEP_COLUMN, dtype: "U64", width: 1, per: "chunk" };
 
 /** Returns the tensors that were written, and the file's length. */
 export async function exportCheckpoint(
@@ -73,19 +77,28 @@ function chosen(reader: CheckpointReader, { parameters }: ExportOptions): readon
 }
 
 function tensorsOf(parameter: ParameterRecord, allColumns: boolean): ExportedTensor[] {
-  return parameter.columns
-    .filter(({ name, per }) => per === "row" && (allColumns || name === VALUES_COLUMN || name === KEYS_COLUMN))
-    .map((column) => {
+  const tensors = parameter.columns
+    .filter(({ name }) => allColumns || name === VALUES_COLUMN || name === KEYS_COLUMN)
+    .map((column): ExportedTensor => {
       const isWhole = parameter.kind === "tensor" && column.name === VALUES_COLUMN;
       const name = isWhole ? parameter.name : `${parameter.name}/${column.name}`;
-      return { name, dtype: column.dtype, shape: exportedShape(parameter, column), parameter, column: column.name };
+      return { name, dtype: column.dtype, shape: exportedShape(parameter, column), parameter, column };
     });
+  if (allColumns && pushesOf(parameter) !== undefined)
+    tensors.push({ name: `${parameter.name}/${PUSHES.name}`, dtype: PUSHES.dtype, shape: [1], parameter, column: PUSHES });
+  return tensors;
+}
+
+/** Undefined where blocks or rows have a count of their own under that name, or nothing is counted. */
+function pushesOf({ columns, state }: ParameterRecord): number | undefined {
+  const { step } = state;
+  return columns.some(({ name }) => name === PUSHES.name) || typeof step !== "number" ? undefined : step;
 }
 
 /** What goes with a tensor's values has their shape. A table's values are a matrix even if a row has only one. */
 function exportedShape({ kind, shape, rowCount, width }: ParameterRecord, column: ColumnRecord): readonly number[] {
   if (kind === "tensor" && column.width === width) return shape;
-  return column.name === VALUES_COLUMN ? [rowCount, width] : columnShapeIn(column, rowCount);
+  return column.name === VALUES_COLUMN ? [rowCount, width] : columnShapeIn({ ...column, per: "row" }, rowCount);
 }
 
 function requireNames(tensors: readonly ExportedTensor[]): void {
@@ -99,20 +112,33 @@ function requireNames(tensors: readonly ExportedTensor[]): void {
 
 /** Chunk by chunk, so that each is read once; the chunks of a tensor come by their rows. */
 async function copyTensors(reader: CheckpointReader, file: SectionFile, tensors: readonly ExportedTensor[]): Promise<void> {
-  const sections = new Map<ParameterRecord, Map<string, OpenSection>>();
+  const sections = new Map<ParameterRecord, Map<ColumnRecord, OpenSection>>();
   for (const tensor of tensors) {
-    const columns = sections.get(tensor.parameter) ?? new Map<string, OpenSection>();
+    const columns = sections.get(tensor.parameter) ?? new Map<ColumnRecord, OpenSection>();
     sections.set(tensor.parameter, columns.set(tensor.column, file.add(tensorBytes(tensor))));
   }
   for (const [parameter, columns] of sections) {
     for (const chunk of reader.chunks(parameter.name)) {
-      await reader.readRows(chunk, async (batch) => {
-        for (const [column, section] of columns) await file.write(section, batch.columns.get(column) ?? new Uint8Array());
+      await reader.readRows(chunk, async ({ rowCount, columns: read }) => {
+        for (const [column, section] of columns) {
+          if (column === PUSHES) continue;
+          const bytes = read.get(column.name) ?? new Uint8Array();
+          await file.write(section, column.per === "row" ? bytes : repeated(bytes, rowCount));
+        }
       });
     }
+    const pushes = columns.get(PUSHES);
+    if (pushes !== undefined) await file.write(pushes, new Uint8Array(BigUint64Array.of(BigInt(pushesOf(parameter) ?? 0)).buffer));
     for (const { taken, bytes } of columns.values())
       assert(taken === bytes, `${taken} of ${bytes} bytes of ${parameter.name} were exported`);
   }
+}
+
+/** The bytes of a chunk once for each of its rows. */
+function repeated(bytes: Uint8Array, rowCount: number): Uint8Array {
+  const all = new Uint8Array(bytes.byteLength * rowCount);
+  for (let row = 0; row < rowCount; row++) all.set(bytes, row * bytes.byteLength);
+  return all;
 }
 
 async function exists(layer: FileLayer, path: string): Promise<boolean> {
