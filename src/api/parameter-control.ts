@@ -17,6 +17,7 @@ import type { FunctionClient } from "../worker/function-client.ts";
 import { HeldParameter } from "../worker/held-parameter.ts";
 import { type Consistency, engineConsistency } from "./consistency.ts";
 import { checkOptions } from "./known-options.ts";
+import { CLOCK_MAX } from "./worker-clock.ts";
 
 /** What may change while training goes on. What is left out stays. */
 export type ParameterSettings = {
@@ -32,7 +33,6 @@ export type ParameterSettings = {
 
 /** A change begins so many clocks above the fastest worker: by then every server has heard of it. */
 const CLOCKS_AHEAD = 2;
-const CLOCK_MAX = 2 ** 32 - 1;
 
 /** Longer gradients are not looked through here: it would take a seventh of the time of pushing them. */
 const WHOLE_CHECK_FLOATS = 262_144;
@@ -76,8 +76,11 @@ export class ParameterControl {
   readAhead<T extends WaitOptions & { readonly clocksAhead?: number }>(options: T): Omit<T, "clocksAhead"> & { readonly clock: number } {
     checkWait(options);
     const { clocksAhead = 0, ...call } = options;
-    if (Number.isSafeInteger(clocksAhead) && clocksAhead >= 0) return { ...call, clock: this.clock + clocksAhead };
+    const clock = this.clock + clocksAhead;
     const { name } = this.#options.spec;
+    if (Number.isSafeInteger(clocksAhead) && clocksAhead >= 0 && clock <= CLOCK_MAX) return { ...call, clock };
+    if (clock > CLOCK_MAX)
+      throw new WeighbridgeError("OUT_OF_RANGE", `clocksAhead of ${name}: clock ${clock} is above ${CLOCK_MAX}, the highest there is`);
     throw new WeighbridgeError("BAD_ARGUMENT", `clocksAhead of ${name}: a whole number from 0 on, not ${showValue(clocksAhead)}`);
   }
 
@@ -172,6 +175,11 @@ export class ParameterControl {
     const surveys = await functions.callAll(consistencySurvey, { parameter }, call);
     const fastest = Math.max(this.clock, ...surveys.map((survey) => survey.clock));
     const clock = Math.max(fromClock, fastest + CLOCKS_AHEAD);
+    if (clock > CLOCK_MAX)
+      throw new WeighbridgeError(
+        "OUT_OF_RANGE",
+        `${this.held.name} would change at clock ${clock}, above ${CLOCK_MAX}, the highest there is`,
+      );
     const turn = Math.max(...surveys.map((survey) => survey.turn)) + 1;
     const consistency = JSON.stringify(encodeMode(mode));
     const changes = await functions.callAll(consistencyChange, { parameter, clock, turn, consistency }, call);

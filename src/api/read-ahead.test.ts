@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
+import { clockAdvance } from "../functions/parameters/clock-functions.ts";
 import { EmbeddedCluster } from "../node/connect.ts";
 
 const OPTIONS = { shape: [2], optimizer: { type: "sum" }, consistency: "bsp" } as const;
@@ -45,4 +46,19 @@ test("a worker that joins anew makes its clock again, and it counts once", async
   await w.push(Float32Array.of(2, 2));
   session.clock();
   assert.deepEqual([...(await w.pull())], [3, 3]);
+});
+
+test("at the highest clock a worker pushes and pulls; clock(), a read ahead and a later change are refused with OUT_OF_RANGE", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const { session } = cluster;
+  const w = await session.tensor("w", { shape: [2], consistency: { ssp: 1 } });
+  await session.callAll(clockAdvance, { clock: 2 ** 32 - 2 });
+  await session.rejoin();
+  assert.equal(session.clock(), 2 ** 32 - 1);
+  const outOfRange = (error: unknown): boolean => isWeighbridgeError(error, "OUT_OF_RANGE");
+  assert.throws(() => session.clock(), outOfRange);
+  await assert.rejects(w.pull(undefined, { clocksAhead: 1 }), outOfRange);
+  await assert.rejects(w.configure({ consistency: "asp" }), outOfRange);
+  await w.push(Float32Array.of(1, 2));
+  assert.deepEqual([...(await w.pull())], [1, 2]);
 });

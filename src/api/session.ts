@@ -52,7 +52,7 @@ import { ParameterControl } from "./parameter-control.ts";
 import { ParameterFiles } from "./parameter-files.ts";
 import { type EmbeddingOptions, embeddingSpec, type TensorOptions, tensorSpec } from "./parameter-options.ts";
 import { Tensor } from "./tensor.ts";
-import { LAST_PRIORITY, WorkerClock } from "./worker-clock.ts";
+import { CLOCK_MAX, LAST_PRIORITY, WorkerClock } from "./worker-clock.ts";
 
 /** The node under a session; ps-lite's words call it a post office. */
 export type ClusterNode = {
@@ -197,7 +197,7 @@ export class Session {
     return this.#functions.takeLoads();
   }
 
-  /** Ends this worker's iteration and begins the next one, whose number is returned (worker-clock.ts, J1). */
+  /** Ends this worker's iteration and begins the next one, whose number is returned (worker-clock.ts, J1). Throws OUT_OF_RANGE above clock 2^32 - 1. */
   clock(): number {
     return this.#clock.advance();
   }
@@ -227,11 +227,9 @@ export class Session {
   async checkpoint(options: CheckpointOptions = {}, wait: WaitOptions = {}): Promise<TakenCheckpoint> {
     checkCheckpointOptions(options);
     const { clock = this.clocks } = options;
-    if (!(Number.isSafeInteger(clock) && clock >= this.clocks)) {
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `a checkpoint at clock ${showValue(clock)}: this worker has finished ${this.clocks} already`,
-      );
+    if (!(Number.isSafeInteger(clock) && clock >= this.clocks && clock <= CLOCK_MAX)) {
+      const why = clock > CLOCK_MAX ? `clocks end at ${CLOCK_MAX}` : `this worker has finished ${this.clocks} already`;
+      throw new WeighbridgeError("BAD_ARGUMENT", `a checkpoint at clock ${showValue(clock)}: ${why}`);
     }
     if (this.#isSaving || this.#files.isSaving) throw isSavingAlready();
     this.#isSaving = true;

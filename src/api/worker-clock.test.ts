@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import { WorkerClock } from "./worker-clock.ts";
@@ -107,4 +107,15 @@ test("a join that is under way when a worker leaves is none that a later rejoin 
     servers.asked.filter((ask) => !ask.startsWith("advance")),
     ["join", "leave", "join"],
   );
+});
+
+test("the clock that would pass 2^32 - 1 is refused with OUT_OF_RANGE, nothing is sent, and the worker stays where it is (J5)", () => {
+  const servers = new Servers();
+  servers.clock.raise(2 ** 32 - 2);
+  assert.equal(servers.clock.advance(), 2 ** 32 - 1);
+  assert.throws(
+    () => servers.clock.advance(),
+    (error) => isWeighbridgeError(error, "OUT_OF_RANGE") && /clock 4294967295, the highest/.test(error.message),
+  );
+  assert.deepEqual([servers.clock.value, servers.asked], [2 ** 32 - 1, ["advance 4294967295"]]);
 });

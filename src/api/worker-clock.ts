@@ -7,15 +7,19 @@
 //       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE, and may be repeated.
 //   J3. The clock never goes back.
 //   J4. A worker that has left stays outside until `rejoin`, whatever its calls come to, and has finished the clock at which it stood (W7).
+//   J5. No call carries a clock above CLOCK_MAX: what would pass it is refused, nothing changed.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { reasonOf, type WeighbridgeError } from "../base/errors.ts";
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../functions/parameters/clock-functions.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 
 /** Of what leaves after everything else. */
 export const LAST_PRIORITY: number = -(2 ** 31);
+
+/** The highest clock there is: clocks travel as u32. At a thousand a second a worker gets there after 49 days. */
+export const CLOCK_MAX: number = 2 ** 32 - 1;
 
 export type WorkerClockOptions = {
   readonly functions: Pick<FunctionClient, "callAll">;
@@ -43,8 +47,15 @@ export class WorkerClock {
     return this.#value;
   }
 
-  /** Ends this worker's iteration and begins the next one, whose number is returned (J1). Servers that it has left hear of it when it joins. */
+  /**
+   * Ends this worker's iteration and begins the next one, whose number is returned (J1). Servers that it has left hear of it when it joins. Throws OUT_OF_RANGE (J5).
+   */
   advance(): number {
+    if (this.#value >= CLOCK_MAX) {
+      const what = `this worker stands at clock ${this.#value}, the highest there is`;
+      const then = "save the parameters with saveParameter(), and load them in a new job";
+      throw new WeighbridgeError("OUT_OF_RANGE", `${what}: it cannot end another one; ${then}`);
+    }
     this.#value++;
     if (this.#hasLeft) return this.#value;
     this.#functions.callAll(clockAdvance, { clock: this.#value }, { priority: LAST_PRIORITY }).catch((thrown: unknown) => {
@@ -79,7 +90,7 @@ export class WorkerClock {
 
   /** Nobody waits for this worker until `rejoin` (J4). */
   async leave(wait: WaitOptions): Promise<void> {
-    if (!this.#hasLeft) this.#value++;
+    if (!this.#hasLeft) this.#value = Math.min(CLOCK_MAX, this.#value + 1); // J5
     this.#hasLeft = true;
     this.#joining = undefined; // what is under way leads to where this worker leaves
     await this.#functions.callAll(clockLeave, {}, { ...wait, priority: LAST_PRIORITY });

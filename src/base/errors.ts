@@ -28,7 +28,7 @@ export type ErrorCode =
   | "NOT_JOINED" // the worker is not in the clock set: it has to join, and is told its clock
   | "NO_ROUTE" // no such node, group or role to talk to
   | "OUTCOME_FORGOTTEN" // a request ended too long ago to know whether it failed
-  | "OUT_OF_RANGE" // a row that the parameter does not have
+  | "OUT_OF_RANGE" // a row that the parameter does not have, or a clock above the highest there is
   | "PORT_IN_USE" // an address is taken
   | "QUEUE_FULL" // a bounded queue is full; try again once it drained
   | "RANK_TAKEN" // two nodes ask for one rank
