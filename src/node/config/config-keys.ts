@@ -154,7 +154,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     dmlc: [
       { name: "DMLC_PS_SERVER_PORT", roles: ["server"] },
       { name: "DMLC_PS_WORKER_PORT", roles: ["worker"] },
-      { name: "PORT", roles: NOT_SCHEDULER, yields: true },
+      { name: "PORT", note: "when DMLC_ROLE is set", roles: NOT_SCHEDULER, yields: true, translate: foreign.psliteOnly },
     ],
   },
   rank: {

@@ -7,6 +7,7 @@ import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
 import type { ConfigProblem } from "./config-problem.ts";
 import { unknownName, unknownVariables } from "./known-names.ts";
 import { flattenKeys } from "./node-config.ts";
+import { isServiceLink } from "./service-link.ts";
 
 /** A value under one of our own names, as it was written. */
 export type Given = { readonly subject: string; readonly origin: string; readonly value: unknown };
@@ -17,6 +18,8 @@ export type ConfigPlace = {
   readonly own: ReadonlyMap<string, readonly Given[]>;
   /** The variables of ps-lite, Hetu and MindSpore; none of them empty. */
   readonly foreign: ReadonlyMap<string, { readonly origin: string; readonly text: string }>;
+  /** Variables with the names of keys whose values are Kubernetes' service links, and so not read. */
+  readonly links?: ReadonlyMap<string, string>;
   readonly problems: readonly ConfigProblem[];
 };
 
@@ -66,14 +69,17 @@ function namedPlace({ origin, noun, given, spelling, subjectOf }: NamedPlace): C
 export function environmentPlace(env: Readonly<Record<string, string | undefined>>): ConfigPlace {
   const origin = "environment";
   const set = new Map<string, { origin: string; text: string }>();
+  const links = new Map<string, string>();
   for (const [name, raw] of Object.entries(env)) {
     const text = present(raw);
-    if (typeof text === "string") set.set(name, { origin, text });
+    if (typeof text !== "string") continue;
+    if (isServiceLink(name, text)) links.set(name, text);
+    else set.set(name, { origin, text });
   }
   const own = new Map<string, Given[]>();
   for (const name of OPTION_NAMES) {
     const variable = set.get(variableOf(name));
     if (variable !== undefined) own.set(name, [{ subject: variableOf(name), origin, value: variable.text }]);
   }
-  return { origin, own, foreign: set, problems: unknownVariables(set.keys(), origin) };
+  return { origin, own, foreign: set, links, problems: unknownVariables(set.keys(), origin) };
 }

@@ -3,10 +3,10 @@
 
 import { networkInterfaces } from "node:os";
 import { type FilePlace, filePlace } from "./config-file.ts";
-import { ABSENT, type ConfigKey, flagOf, variableOf, waysToGive } from "./config-key.ts";
+import { ABSENT, type ConfigKey, flagOf, foreignVariablesOf, variableOf, waysToGive } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
 import { type ConfigPlace, commandLinePlace, environmentPlace, optionsPlace } from "./config-place.ts";
-import { badConfig, type ConfigProblem } from "./config-problem.ts";
+import { badConfig, type ConfigProblem, quote } from "./config-problem.ts";
 import { brokenRules, suspicions, type WhereFrom } from "./config-rules.ts";
 import { type ConfigFile, type FileDocument, type NamedText, parseConfigFile, readConfigFile } from "./file-document.ts";
 import type { NetworkInterfaces } from "./network-interface.ts";
@@ -49,7 +49,7 @@ export function loadConfig(sources: ConfigSources): NodeConfig {
   places.push(optionsPlace(defaults, "default"));
 
   const given = readKeys(places, interfaces);
-  problems.push(...given.problems, ...missingKeys(given, file, section));
+  problems.push(...given.problems, ...missingKeys(given, places, file, section));
   const known = withDefaults(given);
   problems.push(...brokenRules(known, (name) => given.whereFrom.get(name) ?? { subject: name, origin: "default" }));
   if (problems.length > 0) throw badConfig(problems, isAlone(problems) ? LAUNCH_HINT : "");
@@ -121,14 +121,29 @@ function readKeys(places: readonly ConfigPlace[], interfaces: NetworkInterfaces)
   return { known: known as Partial<FlatConfig>, broken, whereFrom, problems, warnings };
 }
 
-function missingKeys({ known, broken }: GivenKeys, file: FilePlace | undefined, section: NamedText | undefined): ConfigProblem[] {
+function missingKeys(
+  { known, broken }: GivenKeys,
+  places: readonly ConfigPlace[],
+  file: FilePlace | undefined,
+  section: NamedText | undefined,
+): ConfigProblem[] {
   const missing = KEY_NAMES.filter((name) => KEYS[name].fallback.required && !Object.hasOwn(known, name) && !broken.has(name));
   const sections = section === undefined ? (file?.sections ?? []) : [];
   const choose = sections.length === 0 ? "" : `; or choose a section of the file with --section: ${sections.join(", ")}`;
   return missing.map((name) => {
     const fix = waysToGive(name, KEYS[name]) + choose;
-    return { subject: name, origin: "required", expected: KEYS[name].kind.expected, found: "nothing", fix };
+    return { subject: name, origin: "required", expected: KEYS[name].kind.expected, found: foundInstead(name, places), fix };
   });
+}
+
+/** A service link that has the name of a key is not read: who expected otherwise learns it where the key is missing. */
+function foundInstead(name: KeyName, places: readonly ConfigPlace[]): string {
+  const names = [variableOf(name), ...foreignVariablesOf(KEYS[name]).map((variable) => variable.name)];
+  for (const { links } of places) {
+    const link = names.find((variable) => links?.has(variable));
+    if (link !== undefined) return `nothing: ${link} is ${quote(links?.get(link))}, a service link of Kubernetes, and is not read`;
+  }
+  return "nothing";
 }
 
 /** A key that is missing or broken stays out, and so does every default that would be taken from it. */

@@ -187,3 +187,58 @@ test("ignores what the launchers of the family set for themselves, and unknown v
   };
   assert.equal(dmlc({ ...env, DMLC_WHATEVER: "" }).role, "worker");
 });
+
+const LINKS: Environment = {
+  WEIGHBRIDGE_PORT: "tcp://10.0.0.9:9700",
+  WEIGHBRIDGE_SERVICE_HOST: "10.0.0.9",
+  WEIGHBRIDGE_SERVICE_PORT: "9700",
+  WEIGHBRIDGE_SCHEDULER_PORT: "tcp://10.0.0.11:8000",
+  WEIGHBRIDGE_SCHEDULER_SERVICE_HOST: "10.0.0.11",
+  WEIGHBRIDGE_SCHEDULER_SERVICE_PORT: "8000",
+  WEIGHBRIDGE_SCHEDULER_SERVICE_PORT_HTTP: "8000",
+  WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP: "tcp://10.0.0.11:8000",
+  WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP_PROTO: "tcp",
+  WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP_PORT: "8000",
+  WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP_ADDR: "10.0.0.11",
+  WEIGHBRIDGE_MANAGE_PORT: "udp://10.0.0.12:53",
+  DMLC_PS_WORKER_PORT: "tcp://10.0.0.13:80",
+  MS_SCHED_SERVICE_HOST: "10.0.0.14",
+};
+
+test("takes no service link of Kubernetes for a key, whatever the service is called (S1)", () => {
+  const { port, schedulerPort, managePort } = dmlc(LINKS);
+  assert.deepEqual([port, schedulerPort, managePort], [0, 9000, 0]);
+});
+
+test("reads a key that has the name of a service link when its value is none (S2)", () => {
+  assert.equal(dmlc({ ...LINKS, WEIGHBRIDGE_PORT: "9001" }).port, 9001);
+  assert.match(refusal({ ...DMLC, WEIGHBRIDGE_PORT: "http://10.0.0.9" }), /WEIGHBRIDGE_PORT \(environment\): expected a whole number/);
+});
+
+test("says of a required key that the service link in its place is not read", () => {
+  const { DMLC_PS_ROOT_PORT: _, ...rest } = DMLC;
+  const found =
+    /schedulerPort \(required\): .*found nothing: WEIGHBRIDGE_SCHEDULER_PORT is "tcp:\/\/10\.0\.0\.11:8000", a service link of Kubernetes, and is not read;/;
+  assert.match(refusal({ ...rest, ...LINKS }), found);
+});
+
+test("still names the nearest key for an unknown variable of ours beside service links", () => {
+  assert.match(
+    refusal({ ...DMLC, ...LINKS, WEIGHBRIDGE_SCHEDULER_PROT: "1" }),
+    /WEIGHBRIDGE_SCHEDULER_PROT .*did you mean WEIGHBRIDGE_SCHEDULER_PORT\?/,
+  );
+  assert.match(refusal({ ...DMLC, WEIGHBRIDGE_SERVER_HOST: "1" }), /WEIGHBRIDGE_SERVER_HOST .*did you mean /);
+});
+
+test("leaves a web service's PORT alone: it is ps-lite's only where DMLC_ROLE is set", () => {
+  const env = {
+    WEIGHBRIDGE_ROLE: "worker",
+    WEIGHBRIDGE_SERVER_COUNT: "1",
+    WEIGHBRIDGE_WORKER_COUNT: "1",
+    WEIGHBRIDGE_SCHEDULER_PORT: "9000",
+  };
+  assert.equal(load({ ...env, PORT: "8080" }).port, 0);
+  assert.equal(load({ ...MS, PORT: "8080" }).port, 0);
+  assert.equal(load({ ...env, PORT: "unix:/run/app.sock" }).port, 0);
+  assert.equal(dmlc({ PORT: "5000" }).port, 5000);
+});

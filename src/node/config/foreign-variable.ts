@@ -58,6 +58,11 @@ export function onSwitch(on: unknown, off: unknown): Translate {
   };
 }
 
+/** A name that web services use as well: it is ps-lite's only in a process that ps-lite's own variables give a role. */
+export function psliteOnly(text: string, { variable }: Surroundings): unknown {
+  return variable("DMLC_ROLE") === undefined ? undefined : text;
+}
+
 export function seconds(text: string): unknown {
   return /^\d+(\.\d+)?$/.test(text) ? Math.round(Number(text) * 1000) : new Refusal("a number of seconds, 0 for off");
 }
