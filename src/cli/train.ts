@@ -24,6 +24,9 @@ others a parquet file of flights. mf makes its ratings itself.
 Each run saves in a directory of its own, <checkpoint-dir>/run-N, and keeps its last three checkpoints. --resume goes on with the newest run
 that saved anything, with the same flags, on any number of servers and, with bsp, of workers; --checkpoint-dir names another run.
 
+The cluster is its own. Of the environment it reads the WEIGHBRIDGE_* variables that say how nodes work (heartbeats, time limits, transport,
+memory, log level), and nothing that belongs to another job: no address, port, rank, count or role, and nothing of DMLC_*, PS_* or MS_*.
+
 The job goes on with the workers that remain when some are killed. It fails when a server dies, or the last worker.
 
 Exit codes:

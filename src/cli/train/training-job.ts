@@ -1,7 +1,8 @@
 // training-job — runs a training: the processes of its cluster, what they say on the screen, and how it ended.
 
 import { dirname, resolve } from "node:path";
-import type { NodeConfig } from "../../node/config/node-config.ts";
+import type { KeyName, NodeConfig } from "../../node/config/node-config.ts";
+import { ownEnvironment } from "../../node/config/own-environment.ts";
 import { freePort } from "../../node/launcher/free-port.ts";
 import { Job } from "../../node/launcher/job.ts";
 import { type JobPlan, type Program, planJob } from "../../node/launcher/job-plan.ts";
@@ -20,10 +21,30 @@ import { findProgress } from "./training-progress.ts";
 import { nearPath, TrainingScreen } from "./training-screen.ts";
 
 const LOOPBACK = "127.0.0.1";
+/** What a training hears of the environment's configuration: how nodes work. Which nodes there are, and where, is for its own flags to say. */
+const READ_KEYS: readonly KeyName[] = [
+  "transport",
+  "socketDir",
+  "heartbeatIntervalMs",
+  "heartbeatTimeoutMs",
+  "startTimeoutMs",
+  "requestTimeoutMs",
+  "resendTimeoutMs",
+  "faults.dropPercent",
+  "faults.duplicatePercent",
+  "faults.reorderPercent",
+  "faults.delayMs",
+  "faults.seed",
+  "outboxMessagesMax",
+  "outboxBytesMax",
+  "arenaBytesMax",
+  "wakefulLoop",
+  "logLevel",
+];
 const FAILED_EXIT_CODE = 1;
 
 /** A plan, and where its checkpoints lie. */
-type Run = {
+export type Run = {
   readonly plan: TrainPlan;
   /** Where it saves, absolute; left out when it does not. */
   readonly directory?: string;
@@ -70,7 +91,8 @@ async function resumedRun(plan: TrainPlan): Promise<Run> {
   return { plan: { ...plan, startsAt: position, checkpointDir }, directory: dirname(path), resumedFrom: path };
 }
 
-async function planProcesses({ plan, directory, resumedFrom }: Run): Promise<JobPlan> {
+/** Throws BAD_CONFIG. */
+export async function planProcesses({ plan, directory, resumedFrom }: Run, env: NodeJS.ProcessEnv = process.env): Promise<JobPlan> {
   return planJob({
     commandLine: {
       serverCount: plan.servers,
@@ -78,7 +100,7 @@ async function planProcesses({ plan, directory, resumedFrom }: Run): Promise<Job
       ...(directory === undefined ? {} : { checkpointDir: directory }),
       ...(resumedFrom === undefined ? {} : { restore: resumedFrom }),
     },
-    env: process.env,
+    env: ownEnvironment(env, READ_KEYS),
     defaults: { schedulerPort: await freePort(LOOPBACK), logLevel: "error" },
     programOf: () => programOf(plan),
   });

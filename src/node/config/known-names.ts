@@ -27,7 +27,7 @@ export const LAUNCHER_VARIABLES: readonly string[] = [
 export const FOREIGN_VARIABLES: ReadonlySet<string> = new Set(
   KEY_NAMES.flatMap((name) => foreignVariablesOf(KEYS[name]).map((variable) => variable.name)),
 );
-const FILE_VARIABLES: readonly string[] = Object.keys(FILE_KEYS).map(variableOf);
+export const FILE_VARIABLES: readonly string[] = Object.keys(FILE_KEYS).map(variableOf);
 /** The variables that may stand in a file: all but those that say where the file is. */
 export const KEY_VARIABLES: ReadonlySet<string> = new Set([...KEY_NAMES.map(variableOf), ...FOREIGN_VARIABLES]);
 const ALL_VARIABLES: ReadonlySet<string> = new Set([...KEY_VARIABLES, ...FILE_VARIABLES]);
@@ -54,8 +54,16 @@ export function unknownVariables(names: Iterable<string>, origin: string): Confi
   return [...names].filter(isMistake).map((typed) => unknownName({ typed, origin, noun: "variable", candidates: ALL_VARIABLES }));
 }
 
+/** A variable of ps-lite, Hetu or MindSpore, mistyped or not. */
+export function isForeignName(name: string): boolean {
+  return FOREIGN_VARIABLES.has(name) || name.startsWith("DMLC_") || isForeignSlip(name);
+}
+
 function isMistake(name: string): boolean {
   if (ALL_VARIABLES.has(name) || isLauncherVariable(name)) return false;
-  if (/^(WEIGHBRIDGE|DMLC)_/.test(name)) return true;
+  return /^(WEIGHBRIDGE|DMLC)_/.test(name) || isForeignSlip(name);
+}
+
+function isForeignSlip(name: string): boolean {
   return /^(PS|MS)_/.test(name) && [...ALL_VARIABLES].some((known) => isSlip(name, known));
 }

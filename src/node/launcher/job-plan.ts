@@ -16,11 +16,14 @@ export type ProcessPlan = {
   readonly program: Program;
   /** What it finds in its environment besides what it inherits. */
   readonly env: Environment;
+  /** What it inherits; the whole environment of this process when left out. */
+  readonly inherited?: Readonly<Record<string, string | undefined>>;
 };
 
 export type JobRequest = {
   /** As `loadConfig` takes them; what they say holds for all nodes. */
   readonly commandLine: Readonly<Record<string, unknown>>;
+  /** Read here, and inherited by the processes. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly defaults: NodeConfigOptions;
   /** What a process of this role runs; undefined: none of that role is started. */
@@ -49,7 +52,7 @@ export function planJob({ commandLine, env, defaults, programOf }: JobRequest): 
   for (let rank = 0; rank < workerCount; rank++) add({ role: "worker", rank, threads: 1 });
   const processes = configs.flatMap((config) => {
     const program = programOf(config);
-    return program === undefined ? [] : [planProcess(config, program)];
+    return program === undefined ? [] : [{ ...planProcess(config, program), inherited: env }];
   });
   return { scheduler, processes };
 }

@@ -36,7 +36,8 @@ export class NodeProcess {
     this.plan = plan;
     const stdio = ["ignore", "pipe", "pipe"];
     stdio[WATCH_FD] = "pipe";
-    this.#child = spawn(command, args, { stdio: stdio as "pipe"[], env: { ...process.env, ...plan.env }, detached: HAS_GROUPS });
+    const env = { ...(plan.inherited ?? process.env), ...plan.env };
+    this.#child = spawn(command, args, { stdio: stdio as "pipe"[], env, detached: HAS_GROUPS });
     const { stdout, stderr } = this.#child as ChildProcess & { stdout: Readable; stderr: Readable }; // They are pipes, so they are there.
     this.stdout = stdout;
     this.stderr = stderr;
