@@ -39,13 +39,14 @@ class FakeClient implements KeyValueClient {
   }
 }
 
-type Shape = Pick<BenchCase, "direction" | "keyCount" | "universeKeyCount">;
+type Shape = Pick<BenchCase, "direction" | "keyCount" | "universeKeyCount"> & Partial<BenchCase>;
 
 function runnerOf(client: KeyValueClient, shape: Shape, workerRank: number): CaseRunner {
   const benchCase: BenchCase = {
-    ...shape,
     engine: "kv",
     choice: "uniform",
+    keyLayout: "dense",
+    isFresh: false,
     name: "test",
     width: 5,
     window: 3,
@@ -53,8 +54,9 @@ function runnerOf(client: KeyValueClient, shape: Shape, workerRank: number): Cas
     yardstick: "bandwidth",
     regimes: ["free"],
     firstKeyOffset: 7,
+    ...shape,
   };
-  return new CaseRunner(benchCase, new KeySpace(benchCase, RANGES), client, workerRank);
+  return new CaseRunner(benchCase, new KeySpace(benchCase, RANGES, workerRank), client, workerRank);
 }
 
 async function filledRunner(client: KeyValueClient, shape: Shape): Promise<CaseRunner> {
@@ -65,6 +67,9 @@ async function filledRunner(client: KeyValueClient, shape: Shape): Promise<CaseR
 
 const RANDOM_PUSHES = { direction: "push", keyCount: 6, universeKeyCount: 40 } as const;
 const DENSE_PUSHES = { direction: "push", keyCount: 8, universeKeyCount: 8 } as const;
+const MIX = { direction: "mix", keyCount: 8, universeKeyCount: 8 } as const;
+const FRESH_NEIGHBOURS = { direction: "pull", keyCount: 8, universeKeyCount: 12, isFresh: true } as const;
+const FRESH_RANDOM = { direction: "pull", keyCount: 6, universeKeyCount: 40, isFresh: true, keyLayout: "spread" } as const;
 const DENSE_PULLS = { direction: "pull", keyCount: 8, universeKeyCount: 8 } as const;
 
 test("accepts correct sums, round after round, for chosen and for all keys", async () => {
@@ -118,6 +123,62 @@ test("notices pulled values that are shifted, missing or of another key", async 
       return timestamp;
     };
     await assert.rejects(runner.run(SPAN), /wrong value/);
+  }
+});
+
+test("mixes and fresh pulls read exactly what was pushed before them, round after round", async () => {
+  for (const shape of [MIX, FRESH_NEIGHBOURS, FRESH_RANDOM]) {
+    const runner = await filledRunner(new FakeClient(), shape);
+    for (let round = 0; round < 3; round++) {
+      const { figure, pushCounts } = await runner.run(SPAN);
+      assert.ok(figure.reqPerSec > 0);
+      assert.deepEqual(pushCounts, [], "the worker has verified its own");
+    }
+  }
+});
+
+test("notices a mix or a fresh pull that is answered with what was there before the push", async () => {
+  for (const shape of [MIX, FRESH_NEIGHBOURS, FRESH_RANDOM]) {
+    const client = new FakeClient();
+    const runner = await filledRunner(client, shape);
+    const start = new Map([...client.rows].map(([key, row]) => [key, row.slice()]));
+    client.pull = (keys, vals, { callback }) => {
+      for (const [i, key] of keys.entries()) vals.set(start.get(key)!, i * 5);
+      if (callback !== undefined) setImmediate(callback);
+      return 0;
+    };
+    await assert.rejects(runner.run(SPAN), /wrong value/);
+  }
+});
+
+test("a mix pushes and pulls the same keys in turn, and ends with a pull in every slot", async () => {
+  const client = new FakeClient();
+  const runner = await filledRunner(client, MIX);
+  const requests = { push: 0, pull: 0 };
+  for (const kind of ["push", "pull"] as const) {
+    const request = client[kind].bind(client);
+    client[kind] = (keys, vals, options) => {
+      if (options.callback !== undefined) requests[kind]++;
+      return request(keys, vals, options);
+    };
+  }
+  await runner.run(SPAN);
+  assert.ok(requests.push > 0);
+  assert.equal(requests.pull, requests.push);
+});
+
+test("every fresh pull carries keys that were pushed to since they were last pulled, in a list that is not the last one", async () => {
+  for (const shape of [FRESH_NEIGHBOURS, FRESH_RANDOM]) {
+    const client = new FakeClient();
+    const runner = await filledRunner(client, shape);
+    const pull = client.pull.bind(client);
+    let last = "";
+    client.pull = (keys, vals, options) => {
+      if (options.callback !== undefined) assert.notEqual(keys.join(), last);
+      last = keys.join();
+      return pull(keys, vals, options);
+    };
+    await runner.run(SPAN);
   }
 });
 

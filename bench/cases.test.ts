@@ -32,11 +32,38 @@ const TWO_SERVERS = [
   { begin: 2n ** 63n, end: 2n ** 64n - 1n },
 ];
 
-test("has every promised case, the large ones also with two servers and two workers", () => {
+const SPREAD = [
+  ...["push-10kx64-w4", "pull-10kx64-w4", "mix-10kx64-w4"],
+  ...["push-random-10k-of-200kx64-w4", "pull-random-10k-of-200kx64-w4", "push-random-10k-of-1Mx1-w4"],
+].map((name) => `${name}-spread`);
+
+function freshTwins(names: readonly string[]): readonly string[] {
+  return names.filter((name) => name.startsWith("pull")).map((name) => `${name}-fresh`);
+}
+
+test("has every promised case: twins of pulls, keys from everywhere, mixes, and the large ones with two servers and two workers", () => {
   assert.deepEqual(
     CASES.map(({ name }) => name),
-    [...SMALL, ...LARGE, ...LARGE.map((name) => `${name}-2x2`), ...PARAMETERS],
+    [
+      ...[...SMALL, ...freshTwins(SMALL)],
+      ...[...LARGE, ...freshTwins(LARGE), "mix-10kx64-w4"],
+      ...[...SPREAD, ...freshTwins(SPREAD)],
+      ...[...LARGE, "mix-10kx64-w4"].map((name) => `${name}-2x2`),
+      ...[...PARAMETERS, ...freshTwins(PARAMETERS)],
+    ],
   );
+});
+
+test("spreads keys over the whole 64-bit range, and keeps the keys of two workers of a mix apart", () => {
+  const spread = CASES.find(({ name }) => name === "push-random-10k-of-200kx64-w4-spread")!;
+  const { keys } = new KeySpace(spread, ONE_SERVER).slice(0, spread.universeKeyCount);
+  for (let eighth = 0n; eighth < 8n; eighth++) {
+    const inside = keys.filter((key) => key >> 61n === eighth).length;
+    assert.ok(Math.abs(inside - 25_000) < 1_000, `eighth ${eighth} has ${inside} of 200,000 keys`);
+  }
+  const mix = CASES.find(({ name }) => name === "mix-10kx64-w4-2x2")!;
+  const keysOfBoth = [0, 1].flatMap((rank) => [...new KeySpace(mix, TWO_SERVERS, rank).slice(0, mix.universeKeyCount).keys]);
+  assert.equal(new Set(keysOfBoth).size, 2 * mix.universeKeyCount);
 });
 
 test("carries the bytes and keeps the window that the name says", () => {
@@ -51,7 +78,8 @@ test("carries the bytes and keeps the window that the name says", () => {
     "1Mx1": 40_000,
   };
   for (const benchCase of CASES) {
-    const [, label, window] = /(4B|64KB|1MB|16MB|10kx16|10kx64|200kx64|1Mx1)-w(\d+)(?:-2x2)?$/.exec(benchCase.name) ?? [];
+    const [, label, window] =
+      /(4B|64KB|1MB|16MB|10kx16|10kx64|200kx64|1Mx1)-w(\d+)(?:-spread)?(?:-fresh)?(?:-2x2)?$/.exec(benchCase.name) ?? [];
     assert.equal(valueBytes(benchCase), bytes[label as keyof typeof bytes], benchCase.name);
     assert.equal(benchCase.window, Number(window), benchCase.name);
   }

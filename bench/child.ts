@@ -15,6 +15,8 @@ export type ChildOptions = {
   readonly script: URL;
   readonly regime: Regime;
   readonly env?: Readonly<Record<string, string>>;
+  /** For Node itself. */
+  readonly nodeArgs?: readonly string[];
 };
 
 const REPLY_TIMEOUT_MS = 60_000;
@@ -30,8 +32,8 @@ export class Child<P extends Protocol> {
   readonly #waiting = new Map<number, Waiting>();
   #nextId = 0;
 
-  constructor({ name, script, regime, env }: ChildOptions) {
-    const command = [...(regime === "pinned" ? ["taskset", "-c", PINNED_CORE] : []), process.execPath, fileURLToPath(script)];
+  constructor({ name, script, regime, env, nodeArgs = [] }: ChildOptions) {
+    const command = [...(regime === "pinned" ? ["taskset", "-c", PINNED_CORE] : []), process.execPath, ...nodeArgs, fileURLToPath(script)];
     this.#name = name;
     this.#process = spawn(command[0]!, command.slice(1), { stdio: ["pipe", "pipe", "inherit"], env: { ...process.env, ...env } });
     this.#exited = once(this.#process, "exit").catch((error: Error) => this.#failAll(error));

@@ -4,11 +4,11 @@
 
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
-import { CASES, MEMORY_CASE_NAME } from "./cases.ts";
+import { CASES, IDLE_CASE_NAMES, MEMORY_CASE_NAME } from "./cases.ts";
 import type { Regime } from "./child.ts";
 import { type Options, parseOptions, USAGE } from "./options.ts";
-import { formatLine, formatTable, type Line } from "./report.ts";
-import { groupsOf, runGroup, runMemoryCase } from "./session.ts";
+import { formatLine, formatMixes, formatTable, type Line } from "./report.ts";
+import { groupsOf, runGroup, runIdleCase, runMemoryCase } from "./session.ts";
 
 /** As of every command of ours. */
 const USAGE_EXIT_CODE = 2;
@@ -23,7 +23,10 @@ async function run({ effort, caseNames, regimes, rawOnly, jsonFile }: Options): 
   const cases = CASES.filter(({ name }) => caseNames.includes(name));
   for (const group of groupsOf(cases, possible(regimes))) await runGroup(group, { effort, rawOnly, onLine });
   if (caseNames.includes(MEMORY_CASE_NAME) && regimes.includes("free") && !rawOnly) await runMemoryCase(onLine);
-  console.log(formatTable(lines));
+  for (const packaging of ["sources", "built"] as const) {
+    if (caseNames.includes(IDLE_CASE_NAMES[packaging]) && regimes.includes("free") && !rawOnly) await runIdleCase(packaging, onLine);
+  }
+  console.log([formatTable(lines), ...formatMixes(lines)].join("\n"));
   if (jsonFile !== undefined) {
     const entries = lines.flatMap(({ entry }) => entry ?? []);
     writeFileSync(jsonFile, `${JSON.stringify(entries, null, 2)}\n`);

@@ -74,11 +74,41 @@ export class Meter {
   }
 }
 
+/** Counts requests that run in bursts: only the time inside a burst, from its first request's issue to its last completion, is counted. */
+export class BurstMeter {
+  readonly #latenciesMs: number[] = [];
+  #busyMs = 0;
+  #burstAt = 0;
+
+  begin(now: number): void {
+    this.#burstAt = now;
+  }
+
+  complete(issuedAt: number, now: number): void {
+    this.#latenciesMs.push(now - issuedAt);
+  }
+
+  end(now: number): void {
+    this.#busyMs += now - this.#burstAt;
+  }
+
+  figure(): Figure {
+    return figureOf(this.#latenciesMs, this.#busyMs);
+  }
+}
+
 /** The figure of requests that were made one after another. */
 export function oneByOne(latenciesMs: readonly number[]): Figure {
+  return figureOf(
+    latenciesMs,
+    latenciesMs.reduce((sum, latencyMs) => sum + latencyMs, 0),
+  );
+}
+
+function figureOf(latenciesMs: readonly number[], busyMs: number): Figure {
   const ascending = [...latenciesMs].sort((a, b) => a - b);
   return {
-    reqPerSec: (ascending.length * 1e3) / ascending.reduce((sum, latencyMs) => sum + latencyMs, 0),
+    reqPerSec: (ascending.length * 1e3) / busyMs,
     p50Us: quantile(ascending, 0.5) * 1e3,
     p99Us: quantile(ascending, 0.99) * 1e3,
   };

@@ -1,7 +1,7 @@
 // options — what the command line asks for: which cases, in which regimes, how long.
 
 import { parseArgs } from "node:util";
-import { CASES, MEMORY_CASE_NAME } from "./cases.ts";
+import { CASES, IDLE_CASE_NAMES, MEMORY_CASE_NAME } from "./cases.ts";
 import type { Regime } from "./child.ts";
 import type { Span } from "./meter.ts";
 
@@ -43,13 +43,13 @@ const QUICK: Effort = {
   settleSmallSpan: { warmupMs: 0, measureMs: 900 },
   caseBudgetMs: 2_600,
 };
-const CASE_NAMES: readonly string[] = [...CASES.map(({ name }) => name), MEMORY_CASE_NAME];
+const CASE_NAMES: readonly string[] = [...CASES.map(({ name }) => name), MEMORY_CASE_NAME, ...Object.values(IDLE_CASE_NAMES)];
 const REGIMES: readonly Regime[] = ["free", "pinned"];
 
 export const USAGE: string = `npm run bench -- [--json FILE] [--quick] [--case NAME...] [--regime free|pinned] [--raw-only]
 
   --json FILE    write the results there as a JSON array
-  --quick        a first impression in under two minutes
+  --quick        a first impression in three to four minutes
   --case NAME... only these cases
   --regime NAME  only this one; pinned puts every process on core 1
   --raw-only     only the raw ceilings

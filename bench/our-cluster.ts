@@ -14,6 +14,9 @@ type OurNode = Child<OurNodeProtocol>;
 const FINALIZE_TIMEOUT_MS = 5_000;
 const NODE = new URL("./our-node.ts", import.meta.url);
 
+/** A worker is a user's process: it runs with the engine's own limits of inlining, which these are, whatever the library would like. */
+const WORKER_NODE_ARGS = ["--max-inlined-bytecode-size=460", "--max-inlined-bytecode-size-cumulative=920"];
+
 export class OurCluster implements AsyncDisposable {
   readonly #schedulers: readonly OurNode[];
   readonly #servers: readonly OurNode[];
@@ -37,7 +40,14 @@ export class OurCluster implements AsyncDisposable {
     const nodes = (role: string, count: number): OurNode[] =>
       Array.from(
         { length: count },
-        (_, index) => new Child({ name: `our ${role} ${index}`, script: NODE, regime, env: { ...env, DMLC_ROLE: role } }),
+        (_, index) =>
+          new Child({
+            name: `our ${role} ${index}`,
+            script: NODE,
+            regime,
+            env: { ...env, DMLC_ROLE: role },
+            nodeArgs: role === "worker" ? WORKER_NODE_ARGS : [],
+          }),
       );
     const cluster = new OurCluster(nodes("scheduler", 1), nodes("server", nodesPerRole), nodes("worker", nodesPerRole));
     try {
@@ -52,13 +62,14 @@ export class OurCluster implements AsyncDisposable {
   /** Makes `benchCase` the current one and gives its keys their start values; returns how the pushes that filled it went. */
   async open(benchCase: BenchCase): Promise<Figure> {
     await Promise.all(this.#workers.map((worker) => worker.ask("open", benchCase)));
-    return this.#firstWorker().ask("fill", null);
+    const filling = benchCase.direction === "mix" ? this.#workers : [this.#firstWorker()];
+    return together(await Promise.all(filling.map((worker) => worker.ask("fill", null))));
   }
 
   /** Runs the current case on all workers at once and verifies every value afterwards. Throws when one is wrong. */
   async measure(span: Span): Promise<Figure> {
     const rounds = await Promise.all(this.#workers.map((worker) => worker.ask("run", span)));
-    const setCount = rounds[0]!.pushCounts.length;
+    const setCount = rounds[0]!.pushCounts.length; // none of a case whose workers have verified their own
     const pushCounts = Array.from({ length: setCount }, (_, set) => rounds.reduce((sum, round) => sum + round.pushCounts[set]!, 0));
     if (pushCounts.some((count) => count > 0)) await this.verify(pushCounts);
     return together(rounds.map(({ figure }) => figure));

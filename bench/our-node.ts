@@ -22,7 +22,7 @@ export type OurNodeProtocol = {
 };
 
 /** An application per case, so that each has a store of its own, with values of one width, as an application has. */
-const APP_COUNT = 64;
+const APP_COUNT = CASES.length + 1;
 const CUSTOMER_ID = 0;
 
 type Office = Awaited<ReturnType<typeof start>>;
@@ -58,7 +58,7 @@ serveCommands<OurNodeProtocol>({
   async open(benchCase) {
     if (office?.isWorker !== true) throw new Error("only a started worker can open a case");
     const client = benchCase.engine === "kv" ? kvWorker(office, benchCase) : await parameter(office, benchCase);
-    runner = new CaseRunner(benchCase, new KeySpace(benchCase, office.serverKeyRanges()), client, office.myRank);
+    runner = new CaseRunner(benchCase, new KeySpace(benchCase, office.serverKeyRanges(), office.myRank), client, office.myRank);
     return null;
   },
   fill: () => opened().fill(),

@@ -17,8 +17,14 @@ const SMALL_PLANS: readonly RawPlan[] = [
   { readBytes: 4 * KIB, writeBytes: 4 * KIB, writesInFlight: UNLIMITED_WRITES, cork: true, flush: "turn" },
 ];
 
-/** The winners of a search over all combinations of three read sizes, four write sizes, 1, 2 or any number in flight, corked or not. */
+/** The winners of searches over all combinations of four read sizes, four write sizes, 1, 2 or any number in flight, corked or not. */
 const LARGE_PLANS: readonly RawPlan[] = [
+  { readBytes: 128 * KIB, writeBytes: 256 * KIB, writesInFlight: UNLIMITED_WRITES, cork: true, flush: "read" },
+  { readBytes: 128 * KIB, writeBytes: 256 * KIB, writesInFlight: UNLIMITED_WRITES, cork: true, flush: "turn" },
+  { readBytes: 128 * KIB, writeBytes: 64 * KIB, writesInFlight: UNLIMITED_WRITES, cork: true, flush: "read" },
+  { readBytes: 128 * KIB, writeBytes: 1 * MIB, writesInFlight: UNLIMITED_WRITES, cork: true, flush: "read" },
+  { readBytes: 64 * KIB, writeBytes: 256 * KIB, writesInFlight: UNLIMITED_WRITES, cork: true, flush: "read" },
+  { readBytes: 128 * KIB, writeBytes: 512 * KIB, writesInFlight: 2, cork: false, flush: "read" },
   { readBytes: 64 * KIB, writeBytes: 1 * MIB, writesInFlight: 1, cork: false, flush: "read" },
   { readBytes: 64 * KIB, writeBytes: 1 * MIB, writesInFlight: 2, cork: false, flush: "read" },
   { readBytes: 256 * KIB, writeBytes: 1 * MIB, writesInFlight: UNLIMITED_WRITES, cork: false, flush: "read" },
@@ -29,12 +35,17 @@ const LARGE_PLANS: readonly RawPlan[] = [
   { readBytes: 1 * MIB, writeBytes: 64 * KIB, writesInFlight: UNLIMITED_WRITES, cork: true, flush: "read" },
 ];
 
-/** The bytes of a case's values on each connection, without keys: what any protocol has to move at least. */
-export function rawFlowOf(benchCase: BenchCase): RawFlow {
-  const messageBytes = Math.max(valueBytes(benchCase) / benchCase.nodesPerRole, EMPTY_MESSAGE_BYTES);
-  const [requestBytes, replyBytes] =
-    benchCase.direction === "push" ? [messageBytes, EMPTY_MESSAGE_BYTES] : [EMPTY_MESSAGE_BYTES, messageBytes];
-  return { requestBytes, replyBytes, window: benchCase.window };
+/**
+ * The bytes of a case's values on each connection, without keys: what any protocol has to move at least. A push and a pull in turn are one exchange
+ * of values for values.
+ */
+export function rawFlowOf(benchCase: BenchCase): { readonly flow: RawFlow; readonly requestsPerExchange: number } {
+  const { direction, nodesPerRole, window } = benchCase;
+  const messageBytes = Math.max(valueBytes(benchCase) / nodesPerRole, EMPTY_MESSAGE_BYTES);
+  const requestBytes = direction === "pull" ? EMPTY_MESSAGE_BYTES : messageBytes;
+  const replyBytes = direction === "push" ? EMPTY_MESSAGE_BYTES : messageBytes;
+  const requestsPerExchange = direction === "mix" ? 2 : 1;
+  return { flow: { requestBytes, replyBytes, window: window / requestsPerExchange }, requestsPerExchange };
 }
 
 /** A knock-out: every heat measures each plan once more, and the better half by total rate goes on, until one is left or time is up. */

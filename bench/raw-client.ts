@@ -3,6 +3,7 @@
 import { connect, type Socket } from "node:net";
 import { serveCommands } from "./command-loop.ts";
 import { type Figure, Meter, type Span } from "./meter.ts";
+import { boundSendBuffer, stayAwake } from "./raw-socket.ts";
 import { type RawFlow, type RawPlan, RawSender } from "./raw-stream.ts";
 
 export type RawMeasurement = { readonly ports: readonly number[]; readonly flow: RawFlow; readonly plan: RawPlan; readonly span: Span };
@@ -33,8 +34,9 @@ class RawLink {
     this.#sender = new RawSender({ socket: this.#socket, plan, messageBytes: flow.requestBytes });
   }
 
-  connected(): Promise<void> {
-    return new Promise((resolve, reject) => this.#socket.once("connect", resolve).once("error", reject));
+  async connected(): Promise<void> {
+    await new Promise<void>((resolve, reject) => this.#socket.once("connect", resolve).once("error", reject));
+    boundSendBuffer(this.#socket);
   }
 
   open(): void {
@@ -49,6 +51,7 @@ class RawLink {
 
   #onBytes(bytes: number): boolean {
     const { replyBytes, requestBytes, window } = this.#flow;
+    stayAwake();
     const now = performance.now();
     let wanted = 0;
     this.#receivedBytes += bytes;

@@ -2,6 +2,7 @@
 
 import { type AddressInfo, createServer, type OnReadOpts, Socket } from "node:net";
 import { serveCommands } from "./command-loop.ts";
+import { boundSendBuffer, stayAwake } from "./raw-socket.ts";
 import { type RawFlow, type RawPlan, RawSender } from "./raw-stream.ts";
 
 export type RawServerProtocol = {
@@ -19,6 +20,7 @@ const server = createServer({ pauseOnConnect: true, noDelay: true }, (accepted) 
   const socket = adopt(accepted, {
     buffer: new Uint8Array(plan.readBytes),
     callback: (bytes) => {
+      stayAwake();
       receivedBytes += bytes;
       const requests = Math.floor(receivedBytes / flow.requestBytes);
       if (requests === 0) return true;
@@ -29,6 +31,7 @@ const server = createServer({ pauseOnConnect: true, noDelay: true }, (accepted) 
   });
   const sender = new RawSender({ socket, plan, messageBytes: flow.replyBytes });
   socket.on("error", () => socket.destroy()); // the client hung up; the next measurement opens a new connection
+  boundSendBuffer(socket);
   socket.resume();
 });
 

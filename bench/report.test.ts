@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { CASES } from "./cases.ts";
 import { Meter, together } from "./meter.ts";
 import { parseOptions } from "./options.ts";
-import { entryOf, formatTable, medianFigure } from "./report.ts";
+import { entryOf, formatLine, formatMixes, formatTable, medianFigure } from "./report.ts";
 import { median, quantile } from "./statistics.ts";
 
 const MEMORY = { rssServerMb: 100, rssWorkerMb: 80 };
@@ -58,8 +58,29 @@ test("lines up the table and leaves empty columns out", () => {
 test("reads case names in any form and names what it does not know", () => {
   assert.deepEqual(parseOptions(["--case", "pull-4B-w1", "push-4B-w1", "--quick"]).caseNames, ["push-4B-w1", "pull-4B-w1"]);
   assert.deepEqual(parseOptions(["--regime", "pinned"]).regimes, ["pinned"]);
-  assert.equal(parseOptions([]).caseNames.length, CASES.length + 1);
+  assert.equal(parseOptions([]).caseNames.length, CASES.length + 3);
   assert.throws(() => parseOptions(["--case", "push-5B"]), /no case is named push-5B/);
   assert.throws(() => parseOptions(["--regime", "warm"]), /no regime is named warm/);
   assert.throws(() => parseOptions(["--raw-only", "--json", "x"]), /nothing for --json/);
+});
+
+test("a share above 1.1 of the ceiling says that the ceiling is wrong", () => {
+  const withShare = (reqPerSec: number): string => {
+    const ours = { reqPerSec, p50Us: 100, p99Us: 300 };
+    return formatLine({ ...line("push-1MB-w8"), entry: entryOf(line("push-1MB-w8"), { ours, memory: MEMORY }) });
+  };
+  assert.doesNotMatch(withShare(4_400), /the ceiling is wrong/);
+  assert.match(withShare(4_500), /share 1\.13 \(the ceiling is wrong\)/);
+});
+
+test("a mix is told as its share of the harmonic mean of its push and its fresh pull", () => {
+  const withRate = (name: string, reqPerSec: number) => {
+    const ours = { reqPerSec, p50Us: 100, p99Us: 300 };
+    return { ...line(name), entry: entryOf(line(name), { ours, memory: MEMORY }) };
+  };
+  const mix = withRate("mix-10kx64-w4", 1_200);
+  assert.deepEqual(formatMixes([mix, withRate("push-10kx64-w4", 2_000)]), []);
+  assert.deepEqual(formatMixes([mix, withRate("push-10kx64-w4", 2_000), withRate("pull-10kx64-w4-fresh", 1_200)]), [
+    "mix-10kx64-w4: 0.80 of the harmonic mean of its push and its fresh pull",
+  ]);
 });

@@ -1,5 +1,6 @@
 // report — turns the rounds of a case into the entry of the JSON file and into a line of the table.
 // Every figure is the median of the rounds. `rawShare` compares with the raw rounds of the same run; 1 is the ceiling, whatever the yardstick.
+// A share above CEILING_SHARE_MAX means that the ceiling is wrong, and the line says so.
 
 import { type BenchCase, valueBytes } from "./cases.ts";
 import type { Regime } from "./child.ts";
@@ -32,6 +33,8 @@ export type Line = {
   readonly rounds?: number;
   readonly entry?: Entry;
 };
+
+const CEILING_SHARE_MAX = 1.1;
 
 export function medianFigure(rounds: readonly Figure[]): Figure {
   return {
@@ -76,6 +79,8 @@ export function formatLine({ benchCase, regime, raw, plan, rounds, entry }: Line
     ...(entry ? [`ours ${text(entry, benchCase)}`] : []),
     ...(raw ? [`raw ${text(raw, benchCase)}`] : []),
     ...(entry && entry.rawShare !== null ? [`share ${entry.rawShare.toFixed(2)}`] : []),
+    ...(entry && (entry.rawShare ?? 0) > CEILING_SHARE_MAX ? ["(the ceiling is wrong)"] : []),
+    ...(entry && benchCase.window === 0 ? [`server ${entry.rssServerMb} MB, worker ${entry.rssWorkerMb} MB`] : []),
     ...(entry?.extraMb === undefined ? [] : [`${entry.extraMb} MB over idle`]),
     ...(plan ? [`(${rounds} rounds; raw ${describePlan(plan)})`] : []),
   ].join(" ");
@@ -111,6 +116,19 @@ export function formatTable(lines: readonly Line[]): string {
     return [title, ...cells].map((text) => (index < 2 ? text.padEnd(width) : text.padStart(width)));
   });
   return [...Array(lines.length + 1).keys()].map((row) => padded.map((column) => column[row]!).join("  ")).join("\n");
+}
+
+/** One line per mix whose parts were measured too: what it reaches of the rate at which pushes and fresh pulls would come in turn. */
+export function formatMixes(lines: readonly Line[]): readonly string[] {
+  const rateOf = (name: string): number | undefined => lines.find(({ entry }) => entry?.case === name)?.entry?.reqPerSec;
+  return lines.flatMap(({ benchCase, entry }) => {
+    if (benchCase.direction !== "mix" || entry === undefined) return [];
+    const push = rateOf(benchCase.name.replace(/^mix/, "push"));
+    const pull = rateOf(`${benchCase.name.replace(/^mix/, "pull")}-fresh`);
+    if (push === undefined || pull === undefined) return [];
+    const share = entry.reqPerSec / (2 / (1 / push + 1 / pull));
+    return [`${benchCase.name}: ${share.toFixed(2)} of the harmonic mean of its push and its fresh pull`];
+  });
 }
 
 function latencyText({ p50Us }: Figure): string {

@@ -1,7 +1,8 @@
 // session — runs cases on live clusters. Raw and ours take turns (A/B/A/B), so that a busy neighbour hits both alike; medians are reported.
 
-import { type BenchCase, MEMORY_CASE } from "./cases.ts";
+import { type BenchCase, IDLE_CASE_NAMES, idleCase, MEMORY_CASE } from "./cases.ts";
 import type { Regime } from "./child.ts";
+import { idleMemory, type Packaging } from "./idle-memory.ts";
 import type { Figure } from "./meter.ts";
 import type { Effort } from "./options.ts";
 import { OurCluster } from "./our-cluster.ts";
@@ -32,7 +33,7 @@ export async function runGroup(group: Group, { effort, rawOnly, onLine }: Sessio
   await using ours = rawOnly ? undefined : await OurCluster.start(group);
   const ceilings = new Ceilings(raw, effort);
   for (const benchCase of group.cases) {
-    const flow = rawFlowOf(benchCase);
+    const { flow, requestsPerExchange } = rawFlowOf(benchCase);
     const deadline = performance.now() + effort.caseBudgetMs;
     const plan = await ceilings.planFor(flow, deadline);
     await ours?.open(benchCase);
@@ -40,7 +41,8 @@ export async function runGroup(group: Group, { effort, rawOnly, onLine }: Sessio
     const rawRounds: Figure[] = [];
     const ourRounds: Figure[] = [];
     for (let round = 0; round < effort.rounds && (round === 0 || performance.now() < deadline); round++) {
-      rawRounds.push(await raw.measure(flow, plan, effort.span));
+      const exchanges = await raw.measure(flow, plan, effort.span);
+      rawRounds.push({ ...exchanges, reqPerSec: exchanges.reqPerSec * requestsPerExchange });
       if (ours !== undefined) ourRounds.push(await ours.measure(effort.span));
     }
     const line = { benchCase, regime: group.regime, raw: medianFigure(rawRounds), plan, rounds: rawRounds.length };
@@ -62,6 +64,12 @@ export async function runMemoryCase(onLine: (line: Line) => void): Promise<void>
   const memory = await ours.memory();
   await ours.verify();
   onLine({ ...line, entry: entryOf(line, { ours: filling, memory, extraMb: memory.rssServerMb - idle.rssServerMb }) });
+}
+
+export async function runIdleCase(packaging: Packaging, onLine: (line: Line) => void): Promise<void> {
+  const line = { benchCase: idleCase(IDLE_CASE_NAMES[packaging]), regime: "free" } as const;
+  const memory = await idleMemory(packaging);
+  onLine({ ...line, entry: entryOf(line, { ours: { reqPerSec: 0, p50Us: 0, p99Us: 0 }, memory }) });
 }
 
 /** Searches once per flow: cases that move the same bytes in the same way have the same ceiling. */
