@@ -14,7 +14,7 @@ export interface Dataset {
   readonly idsPerSample?: number | undefined;
   /** Writes the values of these samples; `into.sampleCount` is set already. */
   readonly readValues?: ((indexes: Uint32Array, into: Activations) => void) | undefined;
-  /** Writes the ids of these samples, `idsPerSample` each, one sample after the other. Whole numbers; those without a row may be any. */
+  /** Writes the ids of these samples, `idsPerSample` each, one sample after the other. Whole numbers; those without a row may be any, NaN too. */
   readonly readIds?: ((indexes: Uint32Array, into: Float64Array) => void) | undefined;
   readLabels(indexes: Uint32Array, into: Float32Array): void;
 }

@@ -2,7 +2,7 @@
 // RowSource that is attached to it: rows in this process, on servers, or in a cache. One that is not sparse holds its whole table as a parameter like any other.
 //
 // Invariants:
-//   E1. An id outside the table, below 0 or past its end, reads as zeros and learns nothing.
+//   E1. An id outside the table, below 0 or past its end, reads as zeros and learns nothing; so do NaN and infinities. A fraction is refused.
 //   E2. What cannot be meant is refused when the lookup is made.
 
 import { checkOptions } from "../api/known-options.ts";
@@ -11,7 +11,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Activations } from "../nn/activations.ts";
 import { checkCount, type GradientReady } from "../nn/layer.ts";
-import { Embedding } from "../nn/layers/embedding.ts";
+import { Embedding, isFraction } from "../nn/layers/embedding.ts";
 import { SlotEmbedding } from "../nn/layers/slot-embedding.ts";
 import type { Parameter, ServerPlace } from "../nn/parameter.ts";
 import type { Workspace } from "../nn/workspace.ts";
@@ -115,7 +115,7 @@ export class EmbeddingLookup implements Stage {
     this.#source?.announce(this.#pick(batch, new Float64Array(this.#ids.length)));
   }
 
-  /** Resolves when the rows of a batch are there. */
+  /** Resolves when the rows of a batch are there. Throws BAD_ARGUMENT for an id that is no whole number (E1). */
   async take(batch: IdBatch, wait: WaitOptions = {}): Promise<void> {
     this.#taken = this.#pick(batch, this.#ids);
     if (this.#rows === undefined) return;
@@ -156,7 +156,11 @@ export class EmbeddingLookup implements Stage {
       );
     }
     for (let i = 0; i < sampleCount; i++) {
-      for (let j = 0; j < idsPerSample; j++) into[i * idsPerSample + j] = ids[i * stride + idsFrom + j]!;
+      for (let j = 0; j < idsPerSample; j++) {
+        const id = ids[i * stride + idsFrom + j]!;
+        if (isFraction(id)) throw bad(name, `id ${id}, number ${j} of sample ${i} of the batch, is no whole number`); // E1
+        into[i * idsPerSample + j] = id;
+      }
     }
     return into.subarray(0, sampleCount * idsPerSample);
   }

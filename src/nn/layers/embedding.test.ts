@@ -69,7 +69,7 @@ describe("embedding", () => {
   test("refuses an id without a row before anything is computed", () => {
     const { embedding } = opened();
     const before = [...embedding.forward([1, 2]).current];
-    for (const id of [-1, 6, 2 ** 31 - 1]) {
+    for (const id of [-1, 6, 2 ** 31 - 1, 2 ** 32 + 1, 2 ** 53, Number.NaN, Infinity]) {
       assert.throws(
         () => embedding.forward([0, id]),
         (error) => isWeighbridgeError(error, "OUT_OF_RANGE") && error.message.includes(String(id)),
@@ -85,6 +85,16 @@ describe("embedding", () => {
     assert.deepEqual([...embedding.touchedRows], [3]);
     assert.deepEqual([...embedding.weight.gradient.subarray(9, 12)], [1, 2, 3]);
     assert.ok(embedding.weight.gradient.every((value, i) => value === 0 || (i >= 9 && i < 12)));
+  });
+
+  test("refuses an id that is no whole number, also where ids without a row are zeros", () => {
+    for (const outOfRange of ["refuse", "zero"] as const) {
+      const { embedding } = opened({ outOfRange });
+      assert.throws(
+        () => embedding.forward([0, 1.5]),
+        (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /id 1\.5 at 1 is no whole number/.test(error.message),
+      );
+    }
   });
 
   test("refuses ids that are no whole samples, too many, or none", () => {

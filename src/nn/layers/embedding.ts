@@ -4,7 +4,8 @@
 //
 // Invariants:
 //   E1. The gradient is 0 in every row that `touchedRows` does not name, so that a step costs what its ids cost, not what the table costs.
-//   E2. An id without a row is refused before anything is computed, or, where the embedding was told so, stands for a row of zeros.
+//   E2. An id without a row is refused before anything is computed, or, where the embedding was told so, stands for a row of zeros. One that is no whole
+//       number is refused.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
@@ -25,6 +26,13 @@ export type EmbeddingOptions = {
   readonly outOfRange?: "refuse" | "zero";
   readonly initializer?: InitializerSpec;
 };
+
+const NO_ROW = -1;
+
+/** An id that lies between two rows. NaN and infinities lie outside of any table, which is another matter. */
+export function isFraction(id: number): boolean {
+  return !Number.isInteger(id) && Number.isFinite(id);
+}
 
 export class Embedding {
   readonly name: string;
@@ -58,7 +66,7 @@ export class Embedding {
       throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: ${ids.length} ids are no multiple of ${idsPerSample}, the ids per sample`);
     }
     this.output.sampleCount = ids.length / idsPerSample;
-    this.#ids.values.set(ids);
+    this.#setIds(ids);
     const { kernels } = this.#workspace;
     const bad = outOfRange === "zero" ? -1 : kernels.findOutOfRange(this.#ids.address, ids.length, rowCount);
     if (bad !== -1) {
@@ -86,6 +94,17 @@ export class Embedding {
   /** The rows that the last `backward` gave a gradient, ascending, each once. A view, valid until the next. */
   get touchedRows(): Int32Array {
     return this.#touched.subarray(0, this.#touchedCount);
+  }
+
+  /** As 32-bit words; what names no row is NO_ROW, and not what is left of it in 32 bits. */
+  #setIds(ids: ArrayLike<number>): void {
+    const { rowCount } = this.#options;
+    const words = this.#ids.values;
+    for (let i = 0; i < ids.length; i++) {
+      const id = ids[i]!;
+      if (isFraction(id)) throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: id ${id} at ${i} is no whole number`);
+      words[i] = id >= 0 && id < rowCount ? id : NO_ROW;
+    }
   }
 
   #listTouched(): void {
