@@ -3,7 +3,7 @@
 
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { WeighbridgeError } from "../base/errors.ts";
-import { nearestName } from "../node/config/nearest-name.ts";
+import { nearestName } from "../base/nearest-name.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { number } from "./train/figures.ts";

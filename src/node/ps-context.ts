@@ -6,7 +6,7 @@
 //   P2. Nothing that is set is ignored: a key means something here, or is refused.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { nearestName } from "./config/nearest-name.ts";
+import { nearestName } from "../base/nearest-name.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 
 export type PsContextValues = {

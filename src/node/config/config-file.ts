@@ -1,6 +1,7 @@
 // config-file — a config file as a place. A file holds our keys and variables' names (ours, ps-lite's, Hetu's, MindSpore's) side by side;
 // the chosen section beats `shared`, which beats the flat keys. Every section is checked for unknown names, not only the chosen one.
 
+import { nearestName } from "../../base/nearest-name.ts";
 import { variableOf } from "./config-key.ts";
 import { KEY_NAMES } from "./config-keys.ts";
 import { type ConfigPlace, type Given, present } from "./config-place.ts";
@@ -9,7 +10,6 @@ import type { FileDocument, NamedText } from "./file-document.ts";
 import { FILE_PARTS, layOutFile } from "./file-layout.ts";
 import { countNodes } from "./hetu-nodes.ts";
 import { FOREIGN_VARIABLES, isLauncherVariable, KEY_VARIABLES, unknownName } from "./known-names.ts";
-import { nearestName } from "./nearest-name.ts";
 import type { NetworkInterfaces } from "./network-interface.ts";
 import { flattenKeys } from "./node-config.ts";
 

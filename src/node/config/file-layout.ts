@@ -6,9 +6,9 @@
 //     nodes: [{ host: localhost, … }]     the machines; see hetu-nodes.ts
 //     workerCount: 2                      anything else is a flat key; so is `faults`, a mapping
 
+import { isSlip } from "../../base/nearest-name.ts";
 import { type ConfigProblem, quote } from "./config-problem.ts";
 import { unknownName } from "./known-names.ts";
-import { isSlip } from "./nearest-name.ts";
 import { isMapping } from "./node-config.ts";
 import { wholeNumber } from "./value-kind.ts";
 

@@ -2,10 +2,10 @@
 // A name in our own or ps-lite's space (WEIGHBRIDGE_*, DMLC_*) that we do not know is a mistake. PS_* and MS_* belong to
 // other programs also, so there only a near miss of a known name is one.
 
+import { isSlip, nearestName } from "../../base/nearest-name.ts";
 import { foreignVariablesOf, variableOf } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
 import type { ConfigProblem } from "./config-problem.ts";
-import { isSlip, nearestName } from "./nearest-name.ts";
 
 /** Set by the launchers of dmlc-core for themselves and for rabit; they say nothing that we need. */
 export const LAUNCHER_VARIABLES: readonly string[] = [
