@@ -11,6 +11,7 @@
 //       returned, not in the call that announces their gradient.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import type { Activations, Shape } from "./activations.ts";
 import type { Parameter } from "./parameter.ts";
 import type { FloatSpan, Workspace } from "./workspace.ts";
@@ -47,6 +48,15 @@ export type LayerPlan = {
   readonly name?: string | undefined;
   readonly open: (site: LayerSite) => Layer;
 };
+
+/** Of a layer with an activation behind it, or BAD_ARGUMENT. */
+export function checkActivation(what: string, activation: unknown): void {
+  if (activation === undefined || activation === "relu") return;
+  throw new WeighbridgeError(
+    "BAD_ARGUMENT",
+    `${what}: an activation is "relu", or left out, not ${showValue(activation)}; relu() and sigmoid() are layers of their own`,
+  );
+}
 
 /** A whole number from `least` on, or BAD_ARGUMENT. */
 export function checkCount(what: string, value: number, least = 1): number {

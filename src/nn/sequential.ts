@@ -1,5 +1,6 @@
 // sequential — layers one after the other: shapes are found from the first to the last, gradients flow from the last to the first.
 
+import { checkOptions } from "../api/known-options.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { Activations, type Shape } from "./activations.ts";
 import { checkCount, findNotFinite, type Layer, type LayerPlan, type Statistic } from "./layer.ts";
@@ -32,9 +33,12 @@ export class Sequential {
   /** What each layer gave last. */
   readonly #outputs: Activations[] = [];
 
-  /** Throws BAD_ARGUMENT for layers that do not fit each other, and for names that occur twice. */
+  /** Throws BAD_ARGUMENT for layers that do not fit each other, for names that occur twice, and for an option that does not exist. */
   constructor(workspace: Workspace, options: SequentialOptions) {
+    checkOptions(options, ["inputShape", "sampleCountMax", "layers", "needsInputGradient"], "the options of a Sequential");
     const { inputShape, layers: plans, needsInputGradient = false } = options;
+    if (!(Array.isArray(plans) && plans.every(isPlan)))
+      throw new WeighbridgeError("BAD_ARGUMENT", "layers are a list of what dense(), convolution() and the like make");
     const sampleCountMax = checkCount("sampleCountMax", options.sampleCountMax);
     if (plans.length === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a network has at least one layer");
     this.workspace = workspace;
@@ -84,6 +88,10 @@ export class Sequential {
   findNotFinite(): string | undefined {
     return findNotFinite(this.layers, this.#outputs);
   }
+}
+
+function isPlan(plan: Partial<LayerPlan> | undefined | null): boolean {
+  return typeof plan?.open === "function" && typeof plan.kind === "string";
 }
 
 /** Own names, or the kind with a number: conv1, conv2, dense1. */

@@ -61,7 +61,7 @@ test("a management port that is set to 0 is off, whatever the environment says; 
 });
 
 test("names the nearest key for one that does not exist", () => {
-  refuses({ enable_ps: true }, "BAD_CONFIG", /no "enable_ps"; did you mean enablePs\?/);
+  refuses({ enable_pss: true }, "BAD_CONFIG", /no "enablePss"; did you mean enablePs\?/);
   refuses({ constructor: 1 }, "BAD_CONFIG", /no "constructor"; did you mean/);
   refuses({ workerNumber: 2 }, "BAD_CONFIG", /did you mean workerNum\?/);
   assert.throws(
@@ -86,4 +86,14 @@ test("refuses values that cannot be, and sets nothing of such a call", () => {
   const context = new PsContext();
   assert.throws(() => context.set({ enablePs: true, serverNum: -1 }));
   assert.equal(context.get("enablePs"), false);
+});
+
+test("takes keys in MindSpore's own spelling, and refuses a key that is there twice", () => {
+  const context = new PsContext();
+  context.set({ enable_ps: true, scheduler_ip: "127.0.0.1" } as object);
+  assert.deepEqual([context.get("enablePs"), context.get("schedulerIp")], [true, "127.0.0.1"]);
+  assert.equal(context.get("enable_ps" as "enablePs"), true);
+  refuses({ client_password: "x" }, "UNSUPPORTED", /TLS/);
+  refuses({ fl_name: "Lenet" }, "UNSUPPORTED", /federated/);
+  refuses({ enable_ps: true, enablePs: false }, "BAD_ARGUMENT", /both enable_ps and enablePs/);
 });

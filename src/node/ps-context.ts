@@ -1,5 +1,5 @@
-// ps-context — the settings of parameter-server mode under MindSpore's names (set_ps_context), and what they mean here. Keys that belong to federated learning or to
-// TLS are known, and refused with the reason.
+// ps-context — the settings of parameter-server mode under MindSpore's names (set_ps_context), and what they mean here. Keys may be spelled as there (enable_ps) or in
+// camelCase. Those that belong to federated learning or to TLS are known, and refused with the reason.
 //
 // Invariants:
 //   P1. A call of `set` sets all of its keys or none.
@@ -7,6 +7,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { nearestName } from "../base/nearest-name.ts";
+import { inCamelCase, inOurNames } from "../training/mindspore-names.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 
 export type PsContextValues = {
@@ -84,18 +85,20 @@ export class PsContext {
   /** Only what was set. */
   #values: Partial<PsContextValues> = {};
 
-  /** P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for a value that cannot be; UNSUPPORTED for what is known and not offered. */
+  /** P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for a value that cannot be, BAD_ARGUMENT for a key that is there in two spellings, UNSUPPORTED for what is known and not offered. */
   set(values: Partial<PsContextValues>): void {
     if (typeof values !== "object" || values === null) {
       throw new WeighbridgeError("BAD_CONFIG", `setPsContext takes an object of keys, such as { enablePs: true }, not ${String(values)}`);
     }
-    for (const [key, value] of Object.entries(values)) checkValue(key, value);
-    this.#values = { ...this.#values, ...values };
+    const named = inOurNames(values, "the keys of setPsContext") as Partial<PsContextValues>;
+    for (const [key, value] of Object.entries(named)) checkValue(key, value);
+    this.#values = { ...this.#values, ...named };
   }
 
   /** Throws BAD_CONFIG for a key that does not exist. */
   get<K extends PsContextKey>(key: K): PsContextValues[K] {
-    if (Object.hasOwn(DEFAULTS, key)) return this.#values[key] ?? DEFAULTS[key];
+    const name = inCamelCase(key) as K;
+    if (Object.hasOwn(DEFAULTS, name)) return this.#values[name] ?? DEFAULTS[name];
     throw unknownKey(key);
   }
 

@@ -1,7 +1,9 @@
 // dataset — samples that a network can be trained on, read by index: values, ids, or both, and a label each. What does not fit a network is found out before
 // the first step.
 
+import { checkOptions } from "../api/known-options.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import { type Activations, floatsOf, type Shape } from "../nn/activations.ts";
 import type { LabelledImages } from "../nn/labelled-images.ts";
 import type { Loss, Network } from "./network.ts";
@@ -23,6 +25,9 @@ const LABELS_AT_ONCE = 8192;
 
 /** Throws BAD_ARGUMENT unless this network and this loss can take every sample. */
 export function checkDataset(dataset: Dataset, network: Network, loss: Loss): void {
+  if (typeof dataset?.readLabels !== "function") {
+    throw new WeighbridgeError("BAD_ARGUMENT", `a Model takes a data set, such as an ArrayDataset, not ${showValue(dataset)}`);
+  }
   const { sampleCount, shape, idsPerSample = 0 } = dataset;
   if (!(Number.isSafeInteger(sampleCount) && sampleCount >= 1)) {
     throw new WeighbridgeError("BAD_ARGUMENT", `a data set has at least one sample, not ${sampleCount}`);
@@ -64,6 +69,7 @@ export class ImageDataset implements Dataset {
 
   /** The first `sampleCount` images; all by default. Throws BAD_ARGUMENT. */
   constructor(images: LabelledImages, options: { readonly sampleCount?: number | undefined } = {}) {
+    checkOptions(options, ["sampleCount"], "the options of an ImageDataset");
     const { sampleCount = images.count } = options;
     this.sampleCount = checkedCount(sampleCount, images.count);
     this.shape = images.shape;
@@ -98,7 +104,9 @@ export class ArrayDataset implements Dataset {
   readonly #labels: ArrayLike<number>;
 
   /** Throws BAD_ARGUMENT when lengths do not fit each other. */
-  constructor({ labels, values, ids }: ArrayDatasetOptions) {
+  constructor(options: ArrayDatasetOptions) {
+    checkOptions(options, ["labels", "values", "ids"], "the options of an ArrayDataset");
+    const { labels, values, ids } = options;
     this.sampleCount = labels.length;
     this.shape = values?.shape;
     this.idsPerSample = ids?.idsPerSample ?? 0;

@@ -34,6 +34,23 @@ test("refuses what cannot be meant", () => {
   refuses({ vocabsize: 3 }, /"vocabsize"/);
 });
 
+test("takes options as MindSpore spells them, and names the nearest for one that does not exist", () => {
+  const mindspore = {
+    name: "e",
+    vocab_size: 4,
+    embedding_size: 2,
+    vocab_cache_size: 3,
+    target: "DEVICE",
+    idsPerSample: 2,
+    sampleCountMax: 3,
+  };
+  const { options } = new EmbeddingLookup(new Workspace(), mindspore as unknown as EmbeddingLookupOptions);
+  assert.deepEqual([options.vocabSize, options.width, options.vocabCacheSize], [4, 2, 3]);
+  refuses({ vocab_size: 4 }, /both vocabSize and vocab_size/);
+  refuses({ embeddingSize: 2 }, /both width and embeddingSize/);
+  refuses({ vocabCachesize: 4 }, /did you mean vocabCacheSize\?/);
+});
+
 test("one that is not sparse has its table as a parameter, and reads zeros for ids out of range", async () => {
   const workspace = new Workspace();
   const lookup = new EmbeddingLookup(workspace, { ...OPTIONS, sparse: false, target: "DEVICE" });

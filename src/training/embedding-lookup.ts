@@ -16,6 +16,7 @@ import { SlotEmbedding } from "../nn/layers/slot-embedding.ts";
 import type { Parameter, ServerPlace } from "../nn/parameter.ts";
 import type { Workspace } from "../nn/workspace.ts";
 import type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
+import { inOurNames } from "./mindspore-names.ts";
 import type { Stage } from "./network.ts";
 import type { RowSource } from "./row-source.ts";
 
@@ -167,8 +168,10 @@ export class EmbeddingLookup implements Stage {
 }
 
 /** E2 */
-function resolve(options: EmbeddingLookupOptions): Required<EmbeddingLookupOptions> {
-  checkOptions(options, NAMES, "the options of an EmbeddingLookup");
+function resolve(given: EmbeddingLookupOptions): Required<EmbeddingLookupOptions> {
+  const what = "the options of an EmbeddingLookup";
+  const options = inOurNames(given, what, { embeddingSize: "width" }) as EmbeddingLookupOptions;
+  checkOptions(options, NAMES, what);
   const { name, idsFrom = 0, combine = "concat", target = "CPU", sparse = true, vocabCacheSize = 0 } = options;
   if (typeof name !== "string" || name === "") throw new WeighbridgeError("BAD_ARGUMENT", "an EmbeddingLookup needs a name");
   checkCount(`${name}: vocabSize`, options.vocabSize);

@@ -213,3 +213,23 @@ test("a second training of a session has another name, or later epochs", async (
   assert.equal((await model.train(3, dataset, { batchSize: BATCH, session, firstEpoch: 2 })).stepCount, 7);
   assert.equal((await model.train(2, dataset, { batchSize: BATCH, session, name: "second" })).stepCount, 14);
 });
+
+test("a Model without a loss, a network or a data set is BAD_ARGUMENT, and says what it needs", async () => {
+  const workspace = new Workspace();
+  const network = new Sequential(workspace, { inputShape: [2], sampleCountMax: 2, layers: [dense({ outputs: 2 })] });
+  const optimizer = { type: "sgd", learningRate: 0.1 } as const;
+  const loss = new SoftmaxCrossEntropy(workspace, { classCount: 2, sampleCountMax: 2 });
+  const anything = (value: unknown): never => value as never;
+  const refused = (message: RegExp) => (error: unknown) => isWeighbridgeError(error, "BAD_ARGUMENT") && message.test(error.message);
+  assert.throws(
+    () => new Model(network, anything({ optimizer })),
+    refused(/a Model needs a loss: new SoftmaxCrossEntropy.* not undefined/),
+  );
+  for (const none of [null, "mse", SoftmaxCrossEntropy, {}])
+    assert.throws(() => new Model(network, anything({ optimizer, loss: none })), refused(/a Model needs a loss/));
+  assert.throws(() => new Model(anything(undefined), { optimizer, loss }), refused(/a Model trains a network/));
+  assert.throws(() => new Model(network, anything({ optimizer, loss_fn: loss })), refused(/no "loss_fn".*did you mean loss\?/));
+  assert.throws(() => new Model(network, anything({ loss })), refused(/optimizer/));
+  const model = new Model(network, { loss, optimizer });
+  await assert.rejects(model.train(1, anything(undefined), { batchSize: 2 }), refused(/a Model takes a data set/));
+});

@@ -23,7 +23,7 @@ import { checkFirstStep, lateFeed } from "./late-feed.ts";
 import { Meeting } from "./meeting.ts";
 import type { Metric } from "./metrics.ts";
 import { decodeModel, encodeModel } from "./model-file.ts";
-import { type Loss, lookupsOf, type Network, parametersOf } from "./network.ts";
+import { checkLoss, checkNetwork, type Loss, lookupsOf, type Network, parametersOf } from "./network.ts";
 import { checkNames, OpenNetwork } from "./open-network.ts";
 import { StepRunner } from "./step-runner.ts";
 import { checkEpochs, Trainer, type TrainingResult } from "./trainer.ts";
@@ -104,6 +104,8 @@ export class Model {
   constructor(network: Network, options: ModelOptions) {
     checkOptions(options, ["loss", "optimizer", "metrics", "seed", "log"], "the options of a Model");
     const { loss, optimizer, metrics = {}, seed = 1, log } = options;
+    checkNetwork(network);
+    checkLoss(loss);
     checkNames(network);
     for (const { name } of parametersOf(network)) resolveOptimizer(typeof optimizer === "function" ? optimizer(name) : optimizer);
     this.network = network;

@@ -6,6 +6,8 @@
 //   N2. L1 to L4 of nn/layer.ts hold for every stage.
 //   N3. A stage with a lookup runs after the lookup has taken the batch's rows, and gives their gradients before the next batch's are taken.
 
+import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 import type { Activations } from "../nn/activations.ts";
 import type { GradientReady, Statistic } from "../nn/layer.ts";
 import type { Parameter } from "../nn/parameter.ts";
@@ -44,6 +46,21 @@ export interface Loss {
   acceptsLabel(label: number): boolean;
   /** The sum of the samples' losses divided by `divisor`; sets the gradient. */
   compute(outputs: Activations, labels: ArrayLike<number>, divisor: number): number;
+}
+
+/** Throws BAD_ARGUMENT for what is no network. */
+export function checkNetwork(network: unknown): void {
+  const { stages, workspace } = (network ?? {}) as Partial<Network>;
+  if (Array.isArray(stages) && workspace !== undefined) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `a Model trains a network, such as a Sequential, not ${showValue(network)}`);
+}
+
+/** Throws BAD_ARGUMENT for what is no loss. */
+export function checkLoss(loss: unknown): void {
+  const { gradient, compute, acceptsLabel } = (loss ?? {}) as Partial<Loss>;
+  if (gradient !== undefined && typeof compute === "function" && typeof acceptsLabel === "function") return;
+  const expected = "new SoftmaxCrossEntropy(…), BinaryCrossEntropy, SquaredError, or one of your own";
+  throw new WeighbridgeError("BAD_ARGUMENT", `a Model needs a loss: ${expected}, not ${showValue(loss)}`);
 }
 
 /** Of all stages, first ones first. */

@@ -72,3 +72,21 @@ test("the first layer's values are asked for with the highest priority, which th
   const [table, hidden, head] = ["table.weight", "hidden.weight", "head.bias"].map((name) => priorities.get(name)!);
   assert.ok(table! > hidden! && hidden! > head!, JSON.stringify([...priorities]));
 });
+
+test("takes init_in_server as MindSpore spells it, and refuses other options with the nearest known name", () => {
+  const network = built();
+  setParamPs(network, { init_in_server: true });
+  assert.deepEqual(network.lookup.serverPlace, { initInServer: true });
+  for (const [options, message] of [
+    [{ initinserver: true }, /setParamPs have no "initinserver".*did you mean initInServer\?/],
+    [{ init_on_server: true }, /have no "initOnServer".*did you mean initInServer\?/],
+    [{ initInServer: true, init_in_server: false }, /both initInServer and init_in_server/],
+    [{ init_in_server: 1 }, /initInServer is true or false, not 1/],
+    ["yes", /setParamPs are an object/],
+  ] as const) {
+    assert.throws(
+      () => setParamPs(network, options as object),
+      (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && message.test(error.message),
+    );
+  }
+});

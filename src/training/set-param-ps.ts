@@ -1,19 +1,25 @@
 // set-param-ps — says which parameters live on servers (MindSpore: Cell.set_param_ps, Parameter.set_param_ps). It only marks them: a Model reads the marks
 // when it begins to train with a session, and they mean nothing to a model that is trained alone.
 
+import { checkOptions } from "../api/known-options.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Parameter, ServerPlace } from "../nn/parameter.ts";
 import { EmbeddingLookup } from "./embedding-lookup.ts";
+import { inOurNames } from "./mindspore-names.ts";
 import type { Network, Stage } from "./network.ts";
 
 export type SetParamPsOptions = {
   /** The servers make the first values, and of an EmbeddingLookup nothing but the rows of batches ever comes here. Defaults to false. */
   readonly initInServer?: boolean;
+  /** The same, as MindSpore spells it. */
+  readonly init_in_server?: boolean;
 };
 
-/** Everything that learns in a network, in a stage or layer of it, or one parameter. Throws BAD_ARGUMENT. */
+/** Everything that learns in a network, in a stage or layer of it, or one parameter. Throws BAD_ARGUMENT, also for an option that does not exist. */
 export function setParamPs(target: Pick<Network, "stages"> | Stage | Parameter, options: SetParamPsOptions = {}): void {
-  const { initInServer = false } = options;
+  const named = inOurNames(options, "the options of setParamPs");
+  checkOptions(named, ["initInServer"], "the options of setParamPs");
+  const { initInServer = false } = named as SetParamPsOptions;
   if (typeof initInServer !== "boolean")
     throw new WeighbridgeError("BAD_ARGUMENT", `initInServer is true or false, not ${String(initInServer)}`);
   mark(target, { initInServer });

@@ -4,6 +4,7 @@
 // With a = γ/σ it is y = a·x + (β - a·μ), and for n numbers per channel, Σ over them and x̂ = (x - μ)/σ:
 //   ∂β = Σ dy     ∂γ = Σ dy·x̂     dx = a·dy - (a/n)·(∂β + x̂·∂γ), which is linear in dy and x for each channel.
 
+import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
 import type { GradientReady, Layer, LayerPlan, LayerSite, Statistic } from "../layer.ts";
@@ -18,7 +19,9 @@ export type BatchNormOptions = {
   readonly epsilon?: number;
 };
 
+/** Throws BAD_ARGUMENT for an option that does not exist. */
 export function batchNorm(options: BatchNormOptions = {}): LayerPlan {
+  checkOptions(options, ["name", "momentum", "epsilon"], "the options of a batch norm");
   return { kind: "norm", name: options.name, open: (site) => new BatchNorm(site, options) };
 }
 

@@ -1,10 +1,11 @@
 // convolution — square kernels, stride 1, zeros around the image; optionally with a ReLU behind it. Sample by sample: the unfolded image stays
 // in the cache, and is cheaper to make again on the way back than to keep for a whole batch.
 
+import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
-import { checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
+import { checkActivation, checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 import { PRODUCT, productScratchBytes } from "../layer-kernels.ts";
 import { createParameter, type Parameter } from "../parameter.ts";
 import type { FloatSpan } from "../workspace.ts";
@@ -22,8 +23,10 @@ export type ConvolutionOptions = {
   readonly initializer?: InitializerSpec;
 };
 
-/** Takes samples of [channels, height, width]. */
+/** Takes samples of [channels, height, width]. Throws BAD_ARGUMENT for an option or an activation that does not exist. */
 export function convolution(options: ConvolutionOptions): LayerPlan {
+  checkOptions(options, ["channels", "size", "padding", "name", "activation", "initializer"], "the options of a convolution");
+  checkActivation(options.name ?? "convolution", options.activation);
   return { kind: "conv", name: options.name, open: (site) => new Convolution(site, options) };
 }
 

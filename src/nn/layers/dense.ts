@@ -1,8 +1,9 @@
 // dense — y = x · Wᵀ + b, optionally with a ReLU behind it. Samples of any shape are taken as one row of numbers.
 
+import { checkOptions } from "../../api/known-options.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
-import { checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
+import { checkActivation, checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 import { PRODUCT, productScratchBytes } from "../layer-kernels.ts";
 import { createParameter, type Parameter } from "../parameter.ts";
 
@@ -14,7 +15,10 @@ export type DenseOptions = {
   readonly initializer?: InitializerSpec;
 };
 
+/** Throws BAD_ARGUMENT for an option or an activation that does not exist. */
 export function dense(options: DenseOptions): LayerPlan {
+  checkOptions(options, ["outputs", "name", "activation", "initializer"], "the options of a dense layer");
+  checkActivation(options.name ?? "dense", options.activation);
   return { kind: "dense", name: options.name, open: (site) => new Dense(site, options) };
 }
 

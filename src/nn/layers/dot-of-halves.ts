@@ -1,11 +1,14 @@
 // dot-of-halves — the dot product of the two halves of a sample, such as a user's and an item's row: one number. Stands behind an Embedding of
 // two ids per sample, side by side.
 
+import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
 import type { Layer, LayerPlan, LayerSite } from "../layer.ts";
 
+/** Throws BAD_ARGUMENT for an option that does not exist. */
 export function dotOfHalves(options: { readonly name?: string } = {}): LayerPlan {
+  checkOptions(options, ["name"], "the options of a dot of halves");
   return { kind: "dot", name: options.name, open: (site) => new DotOfHalves(site) };
 }
 

@@ -1,12 +1,15 @@
 // elementwise — ReLU and sigmoid as layers of their own: each output depends on one input, and its gradient on the output alone.
 
+import { checkOptions } from "../../api/known-options.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
 import type { Layer, LayerPlan, LayerSite } from "../layer.ts";
 import type { LayerKernels } from "../layer-kernels.ts";
 
 type NamedOptions = { readonly name?: string };
 
+/** Throws BAD_ARGUMENT for an option that does not exist. */
 export function relu(options: NamedOptions = {}): LayerPlan {
+  checkOptions(options, ["name"], "the options of a ReLU");
   return {
     kind: "relu",
     name: options.name,
@@ -14,7 +17,9 @@ export function relu(options: NamedOptions = {}): LayerPlan {
   };
 }
 
+/** Throws BAD_ARGUMENT for an option that does not exist. */
 export function sigmoid(options: NamedOptions = {}): LayerPlan {
+  checkOptions(options, ["name"], "the options of a sigmoid");
   return {
     kind: "sigmoid",
     name: options.name,

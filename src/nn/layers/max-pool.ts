@@ -1,11 +1,13 @@
 // max-pool — the greatest of each size × size square of every channel; squares do not overlap, and what fills none is left out.
 
+import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
 import { checkCount, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 
-/** Takes samples of [channels, height, width]. */
+/** Takes samples of [channels, height, width]. Throws BAD_ARGUMENT for an option that does not exist. */
 export function maxPool(options: { readonly size: number; readonly name?: string }): LayerPlan {
+  checkOptions(options, ["size", "name"], "the options of a max pool");
   return { kind: "pool", name: options.name, open: (site) => new MaxPool(site, options.size) };
 }
 

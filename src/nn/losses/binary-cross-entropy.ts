@@ -1,6 +1,7 @@
 // binary-cross-entropy — the mean of -log p for targets 1 and -log(1 - p) for targets 0, p = sigmoid(logit), and its gradient. It takes
 // logits, not probabilities: so nothing overflows, and the gradient is p - target.
 
+import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
@@ -15,6 +16,7 @@ export class BinaryCrossEntropy {
 
   /** For samples of one logit. */
   constructor(workspace: Workspace, options: { readonly sampleCountMax: number }) {
+    checkOptions(options, ["sampleCountMax"], "the options of a BinaryCrossEntropy");
     const sampleCountMax = checkCount("binary cross-entropy: sampleCountMax", options.sampleCountMax);
     this.#workspace = workspace;
     this.gradient = new Activations(workspace, [1], sampleCountMax);

@@ -1,6 +1,7 @@
 // softmax-cross-entropy — the mean of -log softmax(logits)[label], and its gradient. The gradient comes from a kernel and has the same bits on
 // every machine; the loss itself is for people to read, in f64 with Math.log.
 
+import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
@@ -16,6 +17,7 @@ export class SoftmaxCrossEntropy {
   readonly #sums: FloatSpan;
 
   constructor(workspace: Workspace, options: { readonly classCount: number; readonly sampleCountMax: number }) {
+    checkOptions(options, ["classCount", "sampleCountMax"], "the options of a SoftmaxCrossEntropy");
     this.#workspace = workspace;
     this.#classCount = checkCount("softmax: classCount", options.classCount, 2);
     const sampleCountMax = checkCount("softmax: sampleCountMax", options.sampleCountMax);

@@ -1,5 +1,6 @@
 // squared-error — the mean of (output - target)², and its gradient, for ratings and other numbers.
 
+import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
@@ -11,6 +12,7 @@ export class SquaredError {
 
   /** For samples of one number. */
   constructor(workspace: Workspace, options: { readonly sampleCountMax: number }) {
+    checkOptions(options, ["sampleCountMax"], "the options of a SquaredError");
     this.gradient = new Activations(workspace, [1], checkCount("squared error: sampleCountMax", options.sampleCountMax));
   }
 

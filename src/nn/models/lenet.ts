@@ -1,6 +1,7 @@
 // lenet — LeNet-5 for digits of 28 × 28: two convolutions with pools, three dense layers; 61,706 parameters, named as in MindSpore's example.
 // The ReLU of a convolution stands behind its pool: the greatest of a square is the same before and after, and there is a quarter to do.
 
+import { checkOptions } from "../../api/known-options.ts";
 import type { LayerPlan } from "../layer.ts";
 import { convolution } from "../layers/convolution.ts";
 import { dense } from "../layers/dense.ts";
@@ -27,5 +28,6 @@ function lenetLayers(): readonly LayerPlan[] {
 }
 
 export function createLenet(workspace: Workspace, options: { readonly sampleCountMax: number }): Sequential {
+  checkOptions(options, ["sampleCountMax"], "the options of a LeNet");
   return new Sequential(workspace, { inputShape: LENET_INPUT, sampleCountMax: options.sampleCountMax, layers: lenetLayers() });
 }

@@ -1,6 +1,7 @@
 // wide-deep-network — Wide & Deep on rows that may live anywhere: a linear model of the ids beside a small network on their embeddings; the sum of both is the
 // logit. nn/models/wide-deep.ts is the same with tables of its own.
 
+import { checkOptions } from "../../api/known-options.ts";
 import { Activations } from "../../nn/activations.ts";
 import type { GradientReady } from "../../nn/layer.ts";
 import { dense } from "../../nn/layers/dense.ts";
@@ -19,6 +20,17 @@ export type WideDeepNetworkOptions = Pick<EmbeddingLookupOptions, "vocabSize" | 
   readonly vocabCacheSize?: number;
 };
 
+const NAMES: readonly (keyof WideDeepNetworkOptions)[] = [
+  "vocabSize",
+  "idsPerSample",
+  "sampleCountMax",
+  "target",
+  "sparse",
+  "width",
+  "hidden",
+  "vocabCacheSize",
+];
+
 export class WideDeepNetwork implements Network {
   readonly workspace: Workspace;
   readonly sampleCountMax: number;
@@ -30,6 +42,7 @@ export class WideDeepNetwork implements Network {
   readonly stages: readonly Stage[];
 
   constructor(workspace: Workspace, options: WideDeepNetworkOptions) {
+    checkOptions(options, NAMES, "the options of a WideDeepNetwork");
     const { width, hidden, ...shared } = options;
     const { sampleCountMax, idsPerSample } = shared;
     this.workspace = workspace;
