@@ -245,6 +245,7 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
     "roster",
     "serverKeyRanges",
     "serverRankToId",
+    "whenOver",
     "worker",
     "workerRankToId",
   ],

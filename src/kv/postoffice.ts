@@ -49,6 +49,7 @@ export class Postoffice {
   readonly #peer: Peer;
   readonly #simpleApps: AppDirectory;
   readonly #exitCallbacks: (() => void)[] = [];
+  readonly #endCallbacks = new Set<(error: WeighbridgeError) => void>();
   #membership: Membership | undefined;
   #scheduler: Scheduler | undefined;
   #failure: WeighbridgeError | undefined;
@@ -221,6 +222,12 @@ export class Postoffice {
     this.#simpleApps.add(appId, handler, customerId);
   }
 
+  /** For the applications of this room: calls `ended` when the job fails or this node closes. Returns how to forget it: false if it was called. */
+  whenOver(ended: (error: WeighbridgeError) => void): () => boolean {
+    this.#endCallbacks.add(ended);
+    return () => this.#endCallbacks.delete(ended);
+  }
+
   /** For the applications of this room: the way to a node. Throws NO_ROUTE or NODE_DEAD. */
   channelTo(node: number): Channel {
     this.#checkAlive();
@@ -360,6 +367,11 @@ export class Postoffice {
     this.#simpleApps.close();
     this.server?.close();
     await this.#peer.close();
+    this.#over(new WeighbridgeError("CLOSED", "this node was closed"));
+  }
+
+  #over(error: WeighbridgeError): void {
+    for (const ended of this.#endCallbacks) if (this.#endCallbacks.delete(ended)) ended(error);
   }
 
   #callBack(exitCallback: () => void): void {
@@ -380,6 +392,7 @@ export class Postoffice {
     this.#failure = error;
     this.log.error("the job failed", { code: error.code, reason: error.message });
     for (const channel of this.#peer.channels()) channel.end(error);
+    this.#over(error);
   }
 
   #checkAlive(): void {

@@ -78,6 +78,38 @@ test("a request to a group reaches every member, whoever of another role sends i
   assert.deepEqual(all, ["10: 10 got hi", "11: 11 got hi", "8: 8 got hi", "9: 9 got hi"]);
 });
 
+test("a node that is a member of the group it asks is served by its own handle, as ps-lite does it (M1)", async () => {
+  const { cluster, app, echo } = await stage({ serverCount: 1, workerCount: 1 });
+  echo();
+  const everybody = ["1: 1 got hi", "8: 8 got hi", "9: 9 got hi"];
+  for (const node of [1, 8, 9]) assert.deepEqual(await ask(cluster, app(node), Group.ALL), everybody, `node ${node}`);
+  assert.deepEqual(await ask(cluster, app(9), 9), ["9: 9 got hi"]);
+  assert.deepEqual(await ask(cluster, app(8), Group.SERVERS), ["8: 8 got hi"]);
+  const seen: unknown[] = [];
+  app(9).setRequestHandle((data, own) => {
+    seen.push([data.head, text(data), data.sender, data.customerId]);
+    own.response(data);
+  });
+  const timestamp = app(9).request(-42, "weigh this", 9);
+  assert.deepEqual(seen, [], "not from inside the call");
+  await cluster.run(app(9).wait(timestamp));
+  assert.deepEqual(seen, [[-42, "weigh this", 9, APP]]);
+});
+
+test("a request of a node to itself fails with what its handle throws, and ends when the node closes (M1)", async () => {
+  const { cluster, app } = await stage({ serverCount: 1, workerCount: 1 });
+  app(1).setRequestHandle(({ head }) => {
+    if (head === 1) throw new Error("no such weight");
+  });
+  const asked = (head: number): Promise<void> => app(1).wait(app(1).request(head, "", SCHEDULER_ID));
+  await assert.rejects(cluster.run(asked(1)), hasCode("HANDLER_FAILED", /scheduler: Error: no such weight/));
+  const open = asked(2);
+  open.catch(() => {}); // it is looked at below
+  await cluster.run(cluster.scheduler.close());
+  await assert.rejects(cluster.run(open), hasCode("CLOSED"));
+  assert.equal(app(1).customer.tracker.keptCount, 0);
+});
+
 test("without a handle requests are answered with nothing", async () => {
   const { cluster, app } = await stage();
   assert.deepEqual(await ask(cluster, app(9), Group.SERVERS), ["10: ", "8: "]);

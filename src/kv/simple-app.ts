@@ -1,9 +1,15 @@
 // simple-app — requests with a number and a body, to a node or to every member of a group (ps-lite: SimpleApp). KVWorker and KVServer are
 // SimpleApps too.
+//
+// Invariants:
+//   M1. A request to a group that this node is a member of is served here too, by this application's own handle, over no link and from no call of
+//       `request` itself.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { answerSimple, checkBody, type SimpleRequest, sendSimple, simpleHandler } from "../functions/simple.ts";
+import { fromFailure, toFailure } from "../wire/failure.ts";
+import { nameOf } from "../wire/node-id.ts";
 import { Customer } from "./customer.ts";
 import type { Postoffice } from "./postoffice.ts";
 
@@ -20,6 +26,9 @@ export type SimpleData = {
 
 export type SimpleHandle = (data: SimpleData, app: SimpleApp) => void | Promise<void>;
 
+/** How a request is answered, once. */
+type OpenRequest = { answer(body: Uint8Array): void; fail(thrown: unknown): void };
+
 const NOTHING = new Uint8Array(0);
 
 export class SimpleApp {
@@ -27,7 +36,7 @@ export class SimpleApp {
   readonly customer: Customer;
   #requestHandle: SimpleHandle | undefined;
   #responseHandle: SimpleHandle | undefined;
-  readonly #unanswered = new WeakMap<SimpleData, SimpleRequest>();
+  readonly #unanswered = new WeakMap<SimpleData, OpenRequest>();
 
   /** Throws BAD_ARGUMENT when this node already has this app (on a worker: this app and customer). */
   constructor(office: Postoffice, appId: number, customerId: number = appId) {
@@ -40,7 +49,7 @@ export class SimpleApp {
   }
 
   /**
-   * Sends to a node, or to every node of a group (1 to 7). Returns the timestamp to wait for.
+   * Sends to a node, or to every node of a group (1 to 7), this one too if it is a member (M1). Returns the timestamp to wait for.
    * Throws, nothing sent to anybody, NO_ROUTE when a receiver cannot be reached from here (nodes of one role do not talk to each other),
    * NODE_DEAD when one is dead or has left, QUEUE_FULL when too much waits for one already.
    */
@@ -48,18 +57,24 @@ export class SimpleApp {
     const bytes = bytesOf(body);
     if ((head | 0) !== head) throw new WeighbridgeError("BAD_ARGUMENT", `a head is a 32-bit whole number, not ${head}`);
     checkBody(bytes);
-    const channels = this.office.nodeIds(receiver).map((node) => this.office.channelTo(node));
-    if (channels.length === 0) throw new WeighbridgeError("NO_ROUTE", `${receiver} is no node and no group with members`);
+    const { nodeId: self, failure } = this.office;
+    if (failure !== undefined) throw failure;
+    const receivers = this.office.nodeIds(receiver);
+    if (receivers.length === 0) throw new WeighbridgeError("NO_ROUTE", `${receiver} is no node and no group with members`);
+    const channels = receivers.filter((node) => node !== self).map((node) => this.office.channelTo(node));
     const full = channels.find((channel) => !channel.admits(1));
     if (full !== undefined) throw new WeighbridgeError("QUEUE_FULL", `too many calls to ${full.name} wait already`, { retryable: true });
     const { appId: app, customerId: customer } = this.customer;
-    const timestamp = this.customer.newRequest(channels.length);
-    for (const channel of channels) {
-      sendSimple(channel, { app, customer, head }, bytes, (error, answer) => {
-        if (error === undefined) this.#respond({ head, body: answer, sender: channel.id, timestamp, customerId: customer });
+    const timestamp = this.customer.newRequest(receivers.length);
+    const endedBy =
+      (sender: number) =>
+      (error: WeighbridgeError | undefined, answer: Uint8Array): void => {
+        if (error === undefined) this.#respond({ head, body: answer, sender, timestamp, customerId: customer });
         this.customer.addResponse(timestamp, error);
-      });
-    }
+      };
+    for (const channel of channels) sendSimple(channel, { app, customer, head }, bytes, endedBy(channel.id));
+    if (channels.length < receivers.length)
+      this.#askSelf({ head, body: bytes.slice(), sender: self, timestamp, customerId: customer }, endedBy(self));
     return timestamp;
   }
 
@@ -67,7 +82,7 @@ export class SimpleApp {
   response(request: SimpleData, body: Uint8Array | string = NOTHING): void {
     const open = this.#unanswered.get(request);
     if (open === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "this request was answered already, or is none of this app's");
-    answerSimple(open, bytesOf(body));
+    open.answer(bytesOf(body));
     this.#unanswered.delete(request);
   }
 
@@ -89,14 +104,34 @@ export class SimpleApp {
   #serve(request: SimpleRequest): void {
     const { channel, label, body } = request;
     const data: SimpleData = { head: label.command, body, sender: channel.id, timestamp: label.request, customerId: label.customer };
-    this.#unanswered.set(data, request);
+    this.#handle(data, { answer: (answer) => answerSimple(request, answer), fail: (thrown) => channel.fail(label, thrown) });
+  }
+
+  /** M1 */
+  #askSelf(data: SimpleData, ended: (error: WeighbridgeError | undefined, answer: Uint8Array) => void): void {
+    const { office } = this;
+    const forget = office.whenOver((error) => ended(error, NOTHING));
+    const open: OpenRequest = {
+      answer: (body) => {
+        checkBody(body);
+        if (forget()) ended(undefined, body.slice());
+      },
+      fail: (thrown) => {
+        if (forget()) ended(fromFailure(toFailure(thrown), nameOf(data.sender)), NOTHING);
+      },
+    };
+    office.clock.soon(() => this.#handle(data, open));
+  }
+
+  #handle(data: SimpleData, open: OpenRequest): void {
+    this.#unanswered.set(data, open);
     if (this.#requestHandle === undefined) {
       this.response(data);
       return;
     }
     const fail = (thrown: unknown): void => {
-      if (this.#unanswered.delete(data)) channel.fail(label, thrown);
-      else this.office.log.error("a request handle failed after it had answered", { reason: String(thrown) });
+      if (this.#unanswered.delete(data)) open.fail(thrown);
+      else this.office.log.error("a request handle failed after it had answered", { reason: reasonOf(thrown) });
     };
     try {
       const result = this.#requestHandle(data, this);
