@@ -10,7 +10,8 @@ import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { SETTLE_MS } from "../../src/transport/pslite/newcomers.ts";
 import { SERVERS_FIRST_MS } from "../../src/transport/pslite/releases.ts";
 import { Group } from "../../src/wire/node-id.ts";
-import { EMPTY, PsCommand, type PsMeta, type PsNode, PsRole } from "../../src/wire/pslite/ps-meta.ts";
+import { PsCommand, type PsMeta, type PsNode, PsRole } from "../../src/wire/pslite/ps-meta.ts";
+import { barrierEntry, controlsTo, dialed, registration, serverAt, workerAt } from "./pslite-nodes.ts";
 import { messageBytes, messagesOf, metasOf } from "./pslite-notes.ts";
 import { hexOf, RawDialer, RawListener, readRecording, sentBy } from "./pslite-recording.ts";
 import { type WorkerOfOurs, workerOfOurs } from "./pslite-worker.ts";
@@ -20,30 +21,6 @@ function maskControl(meta: PsMeta): void {
   if (meta.command === PsCommand.NONE) return;
   meta.timestamp = 0;
   meta.barrierGroup = 0;
-}
-
-function serverAt(port: number, fields: Partial<PsNode> = {}): PsNode {
-  return { role: PsRole.SERVER, id: EMPTY, hostname: "127.0.0.1", port, isRecovery: false, customerId: 0, ...fields };
-}
-
-function workerAt(port: number, fields: Partial<PsNode> = {}): PsNode {
-  return { ...serverAt(port, fields), role: PsRole.WORKER };
-}
-
-function registration(node: PsNode): Uint8Array {
-  return messageBytes({ command: PsCommand.ADD_NODE, nodes: [node], timestamp: 0 });
-}
-
-/** Dials and says who it is; "" says nothing. */
-async function dialed(cluster: PsliteCluster, port: number, identity: string): Promise<RawDialer> {
-  const dialer = await RawDialer.to(cluster, port);
-  dialer.greet(identity);
-  return dialer;
-}
-
-/** The control messages that one node was sent, as [command, nodes]. */
-function controlsTo({ connections }: RawListener): { readonly command: number; readonly nodes: readonly PsNode[] }[] {
-  return connections.flatMap(({ hex }) => metasOf(hex)).map(({ command, nodes }) => ({ command, nodes }));
 }
 
 test("our scheduler gives two servers and two workers of theirs the same ranks, whoever comes first, and opens the same barriers", async () => {
@@ -300,8 +277,7 @@ test("a process with two customers is two workers under the id of the first, and
   }
   const server = await dialed(cluster, 9600, "ps8");
   const worker = await dialed(cluster, 9600, "ps9");
-  const barrier = (customerId: number): Uint8Array =>
-    messageBytes({ command: PsCommand.BARRIER, request: true, appId: 0, customerId, timestamp: 1, barrierGroup: Group.ALL });
+  const barrier = (customerId: number): Uint8Array => barrierEntry(Group.ALL, customerId);
   server.write(barrier(0));
   worker.write(barrier(0), barrier(0));
   await cluster.clock.advance(100);

@@ -110,7 +110,8 @@ export class Asks {
   #sendSimple(frame: WrittenFrame): void {
     const { header } = frame;
     const timestamp = SIMPLE_TIMESTAMP + (header.request & SIMPLE_MASK);
-    this.#remember(this.#askOf(header, -1 - placeOf(header.app, header.customer), timestamp));
+    const ask = this.#askOf(header, -1 - placeOf(header.app, header.customer), timestamp);
+    this.#remember(ask);
     const meta = new PsMeta();
     meta.head = header.command;
     meta.body = frame.payload();
@@ -119,7 +120,16 @@ export class Asks {
     meta.appId = header.app;
     meta.customerId = header.customer;
     meta.timestamp = timestamp;
-    this.#envoy.serves.whenFree(() => this.#envoy.send(meta)); // a long response may be under way on the same line
+    this.#envoy.host.whenReady(this.#envoy, () => {
+      const asks = this.#open.get(ask.place);
+      if (asks?.get(timestamp) !== ask) return; // it failed meanwhile
+      if (this.#envoy.line === undefined) {
+        asks.delete(timestamp);
+        this.#failAsk(ask, this.#lostError());
+        return;
+      }
+      this.#envoy.serves.whenFree(() => this.#envoy.send(meta)); // a long response may be under way on the same line
+    });
   }
 
   /** A request of one frame: nothing needs to be put together. */

@@ -11,6 +11,8 @@
 //   T4. A scheduler in a new life knows of no entry: all of them are forgotten, and our node asks again.
 //   T5. An entry may be lost with a connection to ps-lite's scheduler, or with that itself, and nothing would tell: whoever waits longer than the
 //       start's time afterwards is told so. The entry stands (T1): who asks again waits again.
+//   T6. A server of ours hears of the end of the start's barrier before nodes of ps-lite do, workers of our scheduler among them (releases.ts, X1). What
+//       it asks of others leaves when those have heard of it, and have had time to make their applications.
 
 import type { CancelTimer } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -22,6 +24,7 @@ import type { Envoy } from "./envoy.ts";
 import { SETTLE_MS } from "./newcomers.ts";
 import { encodeOwnNote } from "./own-note.ts";
 import { SERVERS_FIRST_MS } from "./releases.ts";
+import { RequestHold } from "./request-hold.ts";
 import type { PsliteVan } from "./van.ts";
 
 /** The scheduler, as entries see it. */
@@ -54,6 +57,7 @@ export class BarrierEntries {
   /** We are past the barrier of the start, or came when it was over. */
   #hasPassed = false;
   #listedAtMs = 0;
+  readonly #hold = new RequestHold();
 
   constructor(van: PsliteVan, scheduler: BarrierScheduler) {
     this.#van = van;
@@ -92,6 +96,7 @@ export class BarrierEntries {
     const meant = open.filter((entry) => entry.group === group);
     for (const entry of meant.length > 0 ? meant : open.slice(0, 1)) {
       const isStart = !this.#hasPassed && !this.#scheduler.isOurs && this.#van.options.role === "worker";
+      if (!this.#hasPassed) this.#holdRequests();
       this.#hasPassed = true;
       const passedRound = round ?? Math.max(1, entry.round);
       if (round !== undefined) this.#rounds.set(entry.group, round);
@@ -99,6 +104,17 @@ export class BarrierEntries {
         this.#van.clock.after(SERVERS_FIRST_MS, () => this.#over(entry, passedRound)); // T2
       else this.#over(entry, passedRound);
     }
+  }
+
+  /** Calls `send` now, or once other nodes take requests (T6). */
+  whenOthersStarted(send: () => void): void {
+    this.#hold.whenOpen(send);
+  }
+
+  #holdRequests(): void {
+    const { clock, isAllOurs, options } = this.#van;
+    if (options.role !== "server" || isAllOurs) return;
+    clock.after(this.#scheduler.isOurs ? 2 * SERVERS_FIRST_MS : SERVERS_FIRST_MS, this.#hold.hold());
   }
 
   /** Our scheduler says that this barrier failed: the entries into it no longer stand. */

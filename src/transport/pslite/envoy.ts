@@ -40,6 +40,8 @@ export type EnvoyHost = {
   /** The peer closed, or broke, the link of this envoy; `cause` when something was wrong. */
   unlinked(envoy: Envoy, isAbrupt: boolean, cause: Error | undefined): void;
   pauseInlets(envoy: Envoy, isPaused: boolean): void;
+  /** Calls `send` now, or once that node takes requests of ours. */
+  whenReady(envoy: Envoy, send: () => void): void;
 };
 
 /** Translates the control messages with one node: those of the scheduler, or of a node that is registered with ours. */

@@ -184,6 +184,13 @@ export class Registrar {
     this.#releases.add(release);
   }
 
+  /** Calls `send` now, or once the process of this node takes requests (releases.ts, X3). */
+  whenReady(envoy: Envoy, send: () => void): void {
+    const registration = this.registrationOf(envoy);
+    if (registration === undefined) send();
+    else this.#releases.whenHeard(registration.neighbour, send);
+  }
+
   #sendRelease({ registration, group, round }: Release): void {
     const body = registration.note === undefined ? {} : { body: encodeOwnNote({ round }) };
     this.send(registration, PsCommand.BARRIER, { appId: 0, customerId: 0, barrierGroup: group, ...body });

@@ -71,6 +71,11 @@ export class SchedulerControl implements Control {
     this.#barriers.forget();
   }
 
+  /** Calls `send` now, or once other nodes take requests (barrier-entries.ts, T6). */
+  whenReady(send: () => void): void {
+    this.#barriers.whenOthersStarted(send);
+  }
+
   /** What to do about a scheduler that is gone, once it gave us a place that no other can take over (C1). */
   get loss(): string | undefined {
     if (this.#van.selfId === 0) return undefined;

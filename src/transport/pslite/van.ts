@@ -247,6 +247,11 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     }
   }
 
+  whenReady(envoy: Envoy, send: () => void): void {
+    if (this.#registrar === undefined) this.#scheduler?.whenReady(send);
+    else this.#registrar.whenReady(envoy, send);
+  }
+
   // InletHost
 
   inletOpen(inlet: Inlet): void {

@@ -1,0 +1,95 @@
+// Goal: SimpleApp's requests between nodes of ours and nodes of ps-lite, which a test plays: at the start, when theirs cannot take any yet, and with bodies
+// of every length.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SimpleApp } from "../../src/kv/simple-app.ts";
+import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
+import { SERVERS_FIRST_MS } from "../../src/transport/pslite/releases.ts";
+import { Group } from "../../src/wire/node-id.ts";
+import { PsCommand, type PsMeta } from "../../src/wire/pslite/ps-meta.ts";
+import { barrierEntry, dialed, registration, serverAt, workerAt } from "./pslite-nodes.ts";
+import { messageBytes, metasOf } from "./pslite-notes.ts";
+import { RawListener } from "./pslite-recording.ts";
+
+const UNTIMED = { heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 };
+
+/** What a node was sent, in order: "list", "barrier", or "request" with its body. */
+function sentTo({ connections }: RawListener): string[] {
+  return connections.flatMap(({ hex }) => metasOf(hex)).map(wordOf);
+}
+
+function wordOf({ command, body, simpleApp, request }: PsMeta): string {
+  if (command === PsCommand.ADD_NODE) return "list";
+  if (command === PsCommand.BARRIER) return "barrier";
+  return simpleApp && request ? `request ${new TextDecoder().decode(body)}` : `command ${command}`;
+}
+
+test("what our scheduler asks right after its start leaves for nodes of theirs when they have heard that all have started (X3)", async () => {
+  const cluster = new PsliteCluster(UNTIMED);
+  const [server, worker] = [await RawListener.at(cluster, 9601), await RawListener.at(cluster, 9602)];
+  const starting = cluster.startNode("scheduler", "scheduler");
+  await cluster.clock.advance(10);
+  for (const node of [serverAt(9601), workerAt(9602)]) (await dialed(cluster, 9600, "")).write(registration(node));
+  await cluster.clock.advance(100);
+  const dialers = [await dialed(cluster, 9600, "ps8"), await dialed(cluster, 9600, "ps9")];
+  for (const dialer of dialers) dialer.write(barrierEntry(Group.ALL));
+  const office = await cluster.run(starting);
+  const app = new SimpleApp(office, 0);
+  const requests = ["a", "b"].map((body) => app.request(1, body, Group.SERVERS | Group.WORKERS));
+
+  await cluster.clock.advance(SERVERS_FIRST_MS / 2);
+  assert.deepEqual(sentTo(server), ["list", "barrier"], "the server has time to make its application");
+  assert.deepEqual(sentTo(worker), ["list"]);
+  await cluster.clock.advance(SERVERS_FIRST_MS);
+  assert.deepEqual(sentTo(server), ["list", "barrier", "request a", "request b"]);
+  assert.deepEqual(sentTo(worker), ["list", "barrier"], "and so has the worker");
+  requests.push(app.request(1, "c", Group.WORKERS));
+  await cluster.clock.advance(SERVERS_FIRST_MS);
+  assert.deepEqual(sentTo(worker), ["list", "barrier", "request a", "request b", "request c"], "in their order");
+
+  const later = office.barrier(0, Group.ALL);
+  for (const dialer of dialers) dialer.write(barrierEntry(Group.ALL));
+  await cluster.run(later);
+  app.request(1, "d", Group.SERVERS);
+  await cluster.clock.advance(5);
+  assert.deepEqual(sentTo(server).slice(4), ["barrier", "request d"], "their applications are there: a later barrier costs no time");
+  await cluster.run(office.close());
+});
+
+test("what our server asks right after its start leaves for nodes of theirs when they have heard that all have started (T6)", async () => {
+  const cluster = new PsliteCluster(UNTIMED);
+  const worker = await RawListener.at(cluster, 9650);
+  const starting = Promise.all([cluster.startNode("server", "server-0"), cluster.startNode("scheduler", "scheduler")]);
+  await cluster.clock.advance(50);
+  (await dialed(cluster, 9600, "")).write(registration(workerAt(9650)));
+  await cluster.clock.advance(100);
+  (await dialed(cluster, 9600, "ps9")).write(barrierEntry(Group.ALL));
+  const [office, scheduler] = await cluster.run(starting);
+  new SimpleApp(office, 0).request(1, "a", Group.WORKERS);
+  await cluster.clock.advance(2 * SERVERS_FIRST_MS - 20);
+  assert.deepEqual(sentTo(worker), ["list", "barrier"], "were a server theirs, the worker would hear it SERVERS_FIRST_MS later");
+  await cluster.clock.advance(40);
+  assert.deepEqual(sentTo(worker), ["list", "barrier", "request a"]);
+  await cluster.run(Promise.all([office.close(), scheduler.close()]));
+});
+
+test("under their scheduler our server asks others nothing before SERVERS_FIRST_MS have passed since the start (T6)", async () => {
+  const cluster = new PsliteCluster(UNTIMED);
+  const scheduler = await RawListener.at(cluster, 9600);
+  await RawListener.at(cluster, 9650);
+  const starting = cluster.startNode("server", "server-0");
+  await cluster.clock.advance(50);
+  const dialer = await dialed(cluster, 9601, "ps1");
+  const nodes = [serverAt(9601, { id: 8 }), workerAt(9650, { id: 9 }), { ...serverAt(9600, { id: 1 }), role: 2 }];
+  dialer.write(messageBytes({ command: PsCommand.ADD_NODE, nodes, timestamp: 0 }));
+  await cluster.clock.advance(50);
+  dialer.write(messageBytes({ command: PsCommand.BARRIER, appId: 0, customerId: 0, timestamp: 1, barrierGroup: Group.ALL }));
+  const office = await cluster.run(starting);
+  new SimpleApp(office, 0).request(1, "a", Group.SCHEDULER);
+  await cluster.clock.advance(SERVERS_FIRST_MS - 20);
+  assert.deepEqual(sentTo(scheduler), ["list", "barrier"]);
+  await cluster.clock.advance(40);
+  assert.deepEqual(sentTo(scheduler), ["list", "barrier", "request a"]);
+  await cluster.run(office.close());
+});
