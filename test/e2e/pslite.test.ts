@@ -3,10 +3,12 @@
 //
 // WEIGHBRIDGE_PSLITE_PROGRAM names the program. It reads the DMLC_* variables and gets its role as its first argument; as scheduler it starts and
 // finalizes, as server it serves application 0 and sums one float per key, as worker it pushes to and pulls from that application, checks what
-// it gets, and ends with 0. ps-lite's own tests/test_kv_app.cc is such a program. It is not part of this repository, nor is a way to build it.
+// it gets, and ends with 0. ps-lite's own tests/test_kv_app.cc is such a program. Those of its other tests that lie beside it are run as well, in all
+// combinations of roles. None of them is part of this repository, nor is a way to build them.
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { freePort } from "../../src/node/launcher/free-port.ts";
 import { Processes, type Running, script, until } from "./processes.ts";
@@ -19,6 +21,16 @@ const skip: string | false =
       ? false
       : `there is no program ${PROGRAM} (WEIGHBRIDGE_PSLITE_PROGRAM)`;
 const DEADLINE_MS = 60_000;
+
+/** What a role of ours runs: a script, or, without one, the node built in. */
+type Job = { readonly program: string; readonly scheduler?: string; readonly server?: string; readonly worker: string };
+
+const SUMS: Job = { program: PROGRAM, worker: "sums" };
+
+/** The program of another of ps-lite's own tests, which lies beside the one that is named. */
+function besideProgram(name: string): string {
+  return join(dirname(PROGRAM), name);
+}
 
 type Side = "ours" | "theirs";
 type Roles = { readonly scheduler: Side; readonly server: Side; readonly worker: Side };
@@ -49,29 +61,61 @@ class MixedCluster extends Processes {
     return new MixedCluster(await freePort("127.0.0.1"), setting);
   }
 
-  node(role: keyof Roles, side: Side): Running {
+  node(role: keyof Roles, side: Side, job: Job = SUMS): Running {
     const env = { ...this.environment, DMLC_ROLE: role };
-    if (side === "theirs") return this.run(PROGRAM, [role], { env });
-    return this.weighbridge([role, ...(role === "worker" ? [script("sums")] : [])], { env: this.environment });
+    if (side === "theirs") return this.run(job.program, [role], { env });
+    const { [role]: name } = job;
+    return this.weighbridge([role, ...(name === undefined ? [] : [script(name)])], { env: this.environment });
   }
 
   /** All nodes end well. */
-  async succeeds({ scheduler, server, worker }: Roles, count: number): Promise<void> {
-    const nodes = [this.node("scheduler", scheduler)];
-    for (let i = 0; i < count; i++) nodes.push(this.node("server", server), this.node("worker", worker));
+  async succeeds({ scheduler, server, worker }: Roles, count: number, job: Job = SUMS, workerCount: number = count): Promise<void> {
+    const nodes = [this.node("scheduler", scheduler, job)];
+    for (let i = 0; i < count; i++) nodes.push(this.node("server", server, job));
+    for (let i = 0; i < workerCount; i++) nodes.push(this.node("worker", worker, job));
     await Promise.all(nodes.map((node) => node.succeeds(DEADLINE_MS)));
   }
 }
 
-for (const roles of ALL_ROLES) {
-  const isOurs = Object.values(roles).every((side) => side === "ours");
-  const title = Object.entries(roles)
+function titleOf(roles: Roles): string {
+  return Object.entries(roles)
     .map(([role, side]) => `${role} ${side}`)
     .join(", ");
+}
+
+function isAllOurs(roles: Roles): boolean {
+  return Object.values(roles).every((side) => side === "ours");
+}
+
+for (const roles of ALL_ROLES) {
   for (const count of [1, 2]) {
-    test(`sums are right with ${title}, ${count} × ${count}`, { skip: isOurs ? false : skip }, async () => {
+    test(`sums are right with ${titleOf(roles)}, ${count} × ${count}`, { skip: isAllOurs(roles) ? false : skip }, async () => {
       await using cluster = await MixedCluster.create({ count });
       await cluster.succeeds(roles, count);
+    });
+  }
+}
+
+const SIMPLE_APP = { scheduler: "simple-app", server: "simple-app", worker: "simple-app" };
+const JOINER = { scheduler: "joiner", server: "joiner", worker: "joiner" };
+
+/** ps-lite's other tests: what each shows, its name, and ours in its place. */
+const OTHERS: readonly (readonly [string, string, Omit<Job, "program">])[] = [
+  ["every node answers what the scheduler asks right after the start", "test_simple_app", SIMPLE_APP],
+  ["a cluster starts and ends", "test_connection", JOINER],
+  ["sums are right with two customers in one worker of theirs", "test_kv_app_multi_workers", { worker: "sums" }],
+];
+
+for (const [what, name, ours] of OTHERS) {
+  const job: Job = { program: besideProgram(name), ...ours };
+  const skipOther = skip === false && !existsSync(job.program) ? `there is no program ${job.program}` : skip;
+  for (const roles of ALL_ROLES) {
+    const isShown = isAllOurs(roles) && name === "test_simple_app"; // the others are shown elsewhere without a program
+    if (isAllOurs(roles) && !isShown) continue;
+    test(`${what} (${name}) with ${titleOf(roles)}`, { skip: isShown ? false : skipOther }, async () => {
+      await using cluster = await MixedCluster.create({ count: 2 });
+      const isShared = name === "test_kv_app_multi_workers" && roles.worker === "theirs"; // one process is both workers
+      await cluster.succeeds(roles, 2, job, isShared ? 1 : 2);
     });
   }
 }
@@ -99,8 +143,8 @@ for (const [name, env] of SETTINGS) {
     { scheduler: "theirs", server: "ours", worker: "theirs" },
     { scheduler: "ours", server: "theirs", worker: "ours" },
   ] as const) {
-    const isOurs = Object.values(roles).every((side) => side === "ours");
-    test(`sums are right with ${name}, server ${roles.server}, others ${roles.worker}`, { skip: isOurs ? false : skip }, async () => {
+    const title = `sums are right with ${name}, server ${roles.server}, others ${roles.worker}`;
+    test(title, { skip: isAllOurs(roles) ? false : skip }, async () => {
       await using cluster = await MixedCluster.create({ env });
       await cluster.succeeds(roles, 1);
     });

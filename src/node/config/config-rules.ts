@@ -130,11 +130,12 @@ export function brokenRules(config: Readonly<Partial<FlatConfig>>, whereFrom: (k
 
 export function suspicions(config: FlatConfig): string[] {
   const found: string[] = [];
-  const { role, transport, schedulerHost, advertiseHost } = config;
-  if (role === "server" && transport === "tcp" && isLoopback(advertiseHost) && !isLoopback(schedulerHost)) {
+  const { role, transport, van, schedulerHost, advertiseHost } = config;
+  const isDialed = role === "server" || (role === "worker" && van !== "weighbridge"); // ps-lite's scheduler and servers dial workers too
+  if (isDialed && transport === "tcp" && isLoopback(advertiseHost) && !isLoopback(schedulerHost)) {
     const ways = waysToGive("host", KEYS.host);
     found.push(
-      `this server can only be reached from its own machine, at ${advertiseHost}, but the scheduler is at ${schedulerHost}; ${ways}`,
+      `this ${role} can only be reached from its own machine, at ${advertiseHost}, but the scheduler is at ${schedulerHost}; ${ways}`,
     );
   }
   if (config["faults.dropPercent"] > 0 && config.resendTimeoutMs === 0) {

@@ -218,6 +218,20 @@ test("warns of a server that a scheduler elsewhere points nobody to, and of drop
   assert.equal(warnings.length, 2);
 });
 
+test("warns of a worker of ps-lite's protocol that a scheduler elsewhere cannot answer, and of no other worker", () => {
+  const warned = (options: NodeConfigOptions): string[] => {
+    const warnings: string[] = [];
+    load({ options: { ...BASE, role: "worker", ...options }, warn: (warning) => warnings.push(warning) });
+    return warnings;
+  };
+  const [warning = "", ...more] = warned({ van: "zmq", schedulerHost: "scheduler.example" });
+  assert.match(warning, /this worker can only be reached from its own machine.*scheduler\.example.*--host.*DMLC_NODE_HOST/);
+  assert.deepEqual(more, []);
+  assert.deepEqual(warned({ schedulerHost: "scheduler.example" }), [], "nobody dials a worker over our own protocol");
+  assert.deepEqual(warned({ van: "zmq", schedulerHost: "127.0.0.1" }), []);
+  assert.deepEqual(warned({ van: "zmq", schedulerHost: "scheduler.example", host: "worker.example" }), []);
+});
+
 test("reads the file that the option, the flag or the variable names, the first of them", () => {
   const folder = mkdtempSync(join(tmpdir(), "wb-config-"));
   try {
