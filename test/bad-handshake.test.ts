@@ -22,6 +22,8 @@ type Case = {
 };
 
 const HELLO = { job: "", node: 0, incarnation: 0, expects: 1 };
+/** Of a node that has a place in the job. */
+const NAMED = { ...HELLO, job: "job" };
 
 function patched(bytes: Uint8Array, patch: (view: DataView) => void): Uint8Array {
   patch(new DataView(bytes.buffer));
@@ -89,20 +91,38 @@ const CASES: readonly Case[] = [
     says: /must be an object, but is a list/,
   },
   { name: "a hello of another job", bytes: helloBytes({ ...HELLO, job: "another" }), counts: "badHellos", says: /another/ },
-  { name: "a hello of the scheduler", bytes: helloBytes({ ...HELLO, node: SCHEDULER_ID }), counts: "badHellos", says: /the scheduler/ },
-  { name: "a hello of no node's number", bytes: helloBytes({ ...HELLO, node: 5 }), counts: "badHellos", says: /no node 5/ },
-  { name: "a hello of rank 1,000,000", bytes: helloBytes({ ...HELLO, node: 2_000_009 }), counts: "badHellos", says: /no node 2000009/ },
+  { name: "a hello of the scheduler", bytes: helloBytes({ ...NAMED, node: SCHEDULER_ID }), counts: "badHellos", says: /the scheduler/ },
+  { name: "a hello of no node's number", bytes: helloBytes({ ...NAMED, node: 5 }), counts: "badHellos", says: /no node 5/ },
+  { name: "a hello of rank 1,000,000", bytes: helloBytes({ ...NAMED, node: 2_000_009 }), counts: "badHellos", says: /no node 2000009/ },
   {
     name: "a hello of a life that nobody was given",
-    bytes: helloBytes({ ...HELLO, node: idOf("worker", 0), incarnation: 1_000_000 }),
+    bytes: helloBytes({ ...NAMED, node: idOf("worker", 0), incarnation: 1_000_000 }),
     counts: "badHellos",
     says: /life 1000000/,
   },
   {
     name: "a hello of a life before the first",
-    bytes: helloBytes({ ...HELLO, node: idOf("worker", 0), incarnation: 0 }),
+    bytes: helloBytes({ ...NAMED, node: idOf("worker", 0), incarnation: 0 }),
     counts: "badHellos",
     says: /replaced/,
+  },
+  {
+    name: "a hello of a node that does not name its job",
+    bytes: helloBytes({ ...HELLO, node: idOf("worker", 0), incarnation: 1 }),
+    counts: "badHellos",
+    says: /worker 0 does not say which job it belongs to/,
+  },
+  {
+    name: "a hello in the name of a worker without its token",
+    bytes: helloBytes({ ...NAMED, node: idOf("worker", 0), incarnation: 1 }),
+    counts: "badHellos",
+    says: /not worker 0 of incarnation 1/,
+  },
+  {
+    name: "a hello in the name of a worker with another's token",
+    bytes: helloBytes({ ...NAMED, node: idOf("worker", 0), incarnation: 1, token: "intruder" }),
+    counts: "badHellos",
+    says: /not worker 0 of incarnation 1/,
   },
   { name: "a failure that is not JSON", bytes: frameBytes(Kind.FAILURE, {}, new Uint8Array(9)), counts: "badHellos", says: /not JSON/ },
 ];
@@ -234,7 +254,7 @@ test("after a refused hello nothing more of that link is taken", async () => {
 test("nobody who dials a server becomes its scheduler", async () => {
   const cluster = await TargetCluster.start();
   const client = await cluster.stranger();
-  client.hello({ node: SCHEDULER_ID, incarnation: 2 ** 52 });
+  client.hello({ job: "job", node: SCHEDULER_ID, incarnation: 2 ** 52 });
   client.send(jsonFrameBytes(Kind.REQUEST, { functionId: FunctionId.ABORT, request: 1 }, { code: "ABORTED", message: "by a stranger" }));
   await cluster.world.run(client.closed());
   await cluster.settle();

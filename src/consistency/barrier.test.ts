@@ -28,11 +28,20 @@ test("lets everybody go when the last member enters", () => {
   assert.deepEqual(enter(11), ["9:1", "11:1"]);
 });
 
-test("counts a member that enters twice once, and answers its newer entry (B1)", () => {
+test("counts a member that enters twice once, and answers both of its entries (B1)", () => {
   const { enter } = cluster();
   assert.deepEqual(enter(9, { ticket: "old" }), []);
-  assert.deepEqual(enter(9, { ticket: "new" }), ["old:ABORTED"]);
-  assert.deepEqual(enter(11), ["new:1", "11:1"]);
+  assert.deepEqual(enter(9, { ticket: "new" }), []);
+  assert.deepEqual(enter(11), ["old:1", "new:1", "11:1"]);
+});
+
+test("gives up the oldest of more than 16 further entries of one member, and may be asked again (B1)", () => {
+  const { barriers, enter } = cluster();
+  for (let i = 1; i <= 16; i++) assert.deepEqual(enter(9, { ticket: `${i}` }), []);
+  const [settled] = barriers.enter({ group: 4, customer: 0, node: 9, round: 1, ticket: "17" });
+  assert.equal(settled?.ticket, "1");
+  assert.ok(isWeighbridgeError(settled?.outcome, "ABORTED") && settled.outcome.retryable);
+  assert.equal(enter(11).length, 17);
 });
 
 test("waits for every role of the group, the scheduler included", () => {

@@ -9,7 +9,8 @@
 // that says it passed it (`passed`, after a restart of the scheduler).
 //
 // Invariants:
-//   B1. Members are counted by node id: one that enters twice counts once, and its newer entry is the one that is answered.
+//   B1. Members are counted by node id: one that enters twice counts once, and both of its entries are answered when the round ends. Only of more than
+//       REPEATS_MAX the oldest is given up, so that what a node can make us keep is bounded.
 //   B2. A round ends exactly when each member that has not left has entered it. Who has left does not count.
 //   B3. Nobody waits while a member of the group is dead: all entries fail at once, naming the dead, and none of them stays counted.
 //   B4. The number of the last round that ended never decreases.
@@ -36,10 +37,16 @@ export type SettledEntry<T> = { readonly ticket: T; readonly outcome: number | W
 /** As many as the frame header has room for; it bounds what a peer can make us remember. */
 const CUSTOMER_MAX = 0xffff;
 
+/** A correct node has one entry open, and a few more if its links broke at bad moments. */
+const REPEATS_MAX = 16;
+
+/** Where a node stands, and everybody on it that waits for the answer, the latest last. */
+type Standing<T> = { readonly round: number; readonly tickets: readonly T[] };
+
 type Gathering<T> = {
   readonly group: number;
   readonly customer: number;
-  readonly entries: Map<number, BarrierEntry<T>>;
+  readonly entries: Map<number, Standing<T>>;
   lastRound: number;
 };
 
@@ -60,9 +67,9 @@ export class Barriers<T> {
     if (entry.round !== 0 && entry.round <= gathering.lastRound) return [{ ticket: entry.ticket, outcome: entry.round }];
     const settled: SettledEntry<T>[] = [];
     if (entry.round > gathering.lastRound + 1) settled.push(...this.#catchUp(gathering, entry.round - 1));
-    const earlier = gathering.entries.get(entry.node);
-    if (earlier !== undefined) settled.push({ ticket: earlier.ticket, outcome: superseded(entry) }); // B1
-    gathering.entries.set(entry.node, entry);
+    const tickets = [...(gathering.entries.get(entry.node)?.tickets ?? []), entry.ticket];
+    for (const ticket of tickets.splice(0, tickets.length - REPEATS_MAX)) settled.push({ ticket, outcome: superseded(entry) }); // B1
+    gathering.entries.set(entry.node, { round: entry.round, tickets });
     settled.push(...this.#review(gathering));
     return settled;
   }
@@ -94,7 +101,7 @@ export class Barriers<T> {
   failAll(error: WeighbridgeError): SettledEntry<T>[] {
     const entries = [...this.#gatherings.values()].flatMap((gathering) => [...gathering.entries.values()]);
     this.#gatherings.clear();
-    return entries.map(({ ticket }) => ({ ticket, outcome: error }));
+    return entries.flatMap(({ tickets }) => settledAlike(tickets, error));
   }
 
   #problemWith({ group, customer, node }: Omit<BarrierEntry<T>, "ticket">): WeighbridgeError | undefined {
@@ -121,10 +128,10 @@ export class Barriers<T> {
   #catchUp(gathering: Gathering<T>, lastRound: number): SettledEntry<T>[] {
     gathering.lastRound = lastRound; // B4: only called with a higher one
     const settled: SettledEntry<T>[] = [];
-    for (const [node, { round, ticket }] of gathering.entries) {
+    for (const [node, { round, tickets }] of gathering.entries) {
       if (round === 0 || round > lastRound) continue;
       gathering.entries.delete(node);
-      settled.push({ ticket, outcome: round });
+      settled.push(...settledAlike(tickets, round));
     }
     return settled;
   }
@@ -138,14 +145,14 @@ export class Barriers<T> {
       const entry = state === "left" ? entries.get(node) : undefined;
       if (entry === undefined) continue;
       entries.delete(node); // Whoever gets its place has to enter by itself.
-      settled.push({ ticket: entry.ticket, outcome: new WeighbridgeError("ABORTED", `${nameOf(node)} left the job`) });
+      settled.push(...settledAlike(entry.tickets, new WeighbridgeError("ABORTED", `${nameOf(node)} left the job`)));
     }
     const counted = members.filter(({ state }) => state !== "left");
     const dead = counted.filter(({ state }) => state === "dead").map(({ node }) => node);
     if (dead.length > 0) return [...settled, ...failAll(gathering, dead)];
     if (entries.size === 0 || counted.some(({ node }) => !entries.has(node))) return settled;
     const outcome = ++gathering.lastRound;
-    for (const { ticket } of entries.values()) settled.push({ ticket, outcome });
+    for (const { tickets } of entries.values()) settled.push(...settledAlike(tickets, outcome));
     entries.clear();
     return settled;
   }
@@ -158,11 +165,16 @@ function failAll<T>({ group, entries }: Gathering<T>, dead: readonly number[]): 
     `${names} died, so the barrier of group ${group} cannot be passed; enter again once it was restarted`,
     { retryable: true },
   );
-  const settled = [...entries.values()].map(({ ticket }) => ({ ticket, outcome }));
+  const settled = [...entries.values()].flatMap(({ tickets }) => settledAlike(tickets, outcome));
   entries.clear();
   return settled;
 }
 
+function settledAlike<T>(tickets: readonly T[], outcome: number | WeighbridgeError): SettledEntry<T>[] {
+  return tickets.map((ticket) => ({ ticket, outcome }));
+}
+
 function superseded({ node, group }: BarrierEntry<unknown>): WeighbridgeError {
-  return new WeighbridgeError("ABORTED", `${nameOf(node)} entered the barrier of group ${group} again while it stood there`);
+  const message = `${nameOf(node)} entered the barrier of group ${group} ${REPEATS_MAX} more times while it stood there`;
+  return new WeighbridgeError("ABORTED", message, { retryable: true });
 }

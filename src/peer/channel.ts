@@ -46,6 +46,8 @@ export class Channel {
   id: number;
   /** Which life of the other node this is about. */
   incarnation: number;
+  /** Rises when the conversation begins anew: requests of one have nothing to do with those of another that have the same numbers. */
+  conversation = 1;
   readonly #host: ChannelHost;
   readonly #pending = new PendingCalls();
   readonly #writer: FrameWriter;
@@ -159,6 +161,7 @@ export class Channel {
       link.destroy();
     }
     this.incarnation = incarnation;
+    this.conversation++;
     this.#session = new Session();
     this.#gapNoticed = 0;
     const calls = [...this.#pending.giveUp(), ...this.#writer.takeWaiting()];

@@ -15,7 +15,7 @@ const NOBODY: RosterView = { version: 0, nodes: [] };
 /** "" when the node is let in; otherwise whether it may come again. */
 function outcome(node: number, incarnation: number, rules: Partial<GreetingRules>): string {
   try {
-    checkGreeting(node, incarnation, { roster: KNOWN, serverCount: 1, workerCount: 1, isCertain: true, ...rules });
+    checkGreeting({ node, incarnation }, { roster: KNOWN, serverCount: 1, workerCount: 1, isCertain: true, ...rules });
     return "";
   } catch (error) {
     assert.ok(isWeighbridgeError(error, "NO_ROUTE"), String(error));
@@ -43,4 +43,14 @@ test("while nobody has told us of anybody the counts decide", () => {
     [8, 9, 10, 11].map((node) => outcome(node, 1, { roster: NOBODY, serverCount: 1, workerCount: 2 })),
     ["", "", "later", ""],
   );
+});
+
+test("where the roster tells a node's token, its hello has to show it", () => {
+  const roster: RosterView = { version: 1, nodes: [{ ...entry(9, 2), token: "secret" }] };
+  const rules = { roster, serverCount: 1, workerCount: 1, isCertain: true };
+  const check = (incarnation: number, token: string | undefined): void => checkGreeting({ node: 9, incarnation, token }, rules);
+  check(2, "secret");
+  for (const token of ["", "Secret", "secret "]) assert.throws(() => check(2, token), /not worker 0 of incarnation 2/);
+  check(2, undefined); // this process itself speaks for the node
+  check(1, ""); // an earlier incarnation is refused by name, whoever it is
 });

@@ -1,7 +1,8 @@
-// greeting — whether a node that dials us can be who it says it is, by what the roster tells. Pure. Not proof: whoever knows a node's number
-// and life can still take its place, until links are authenticated.
+// greeting — whether a node that dials us can be who it says it is, by what the roster tells. Pure. Its token is no proof against one that reads the
+// network: links are neither encrypted nor authenticated.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import type { Hello } from "../wire/hello.ts";
 import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 
@@ -14,13 +15,23 @@ export type GreetingRules = {
   readonly isCertain: boolean;
 };
 
-/** Throws NO_ROUTE for a node that is not in the job, and for a life that it has not been given, or of which we have not heard yet. */
-export function checkGreeting(node: number, incarnation: number, { roster, serverCount, workerCount, isCertain }: GreetingRules): void {
+/**
+ * Throws NO_ROUTE for a node that is not in the job, and for a life that it has not been given, or of which we have not heard yet; FENCED without the
+ * token of the node of that life. A token that is undefined is not asked for.
+ */
+export function checkGreeting(
+  { node, incarnation, token }: Pick<Hello, "node" | "incarnation" | "token">,
+  { roster, serverCount, workerCount, isCertain }: GreetingRules,
+): void {
   const entry = roster.nodes.find((candidate) => candidate.node === node);
   const isPlace = rankOf(node) < (roleOf(node) === "server" ? serverCount : workerCount);
   if (entry === undefined && (roster.version > 0 || !isPlace))
     // While we know of nobody, it may be our counts that are wrong: the node goes on, and waits for a scheduler that was started rightly.
     throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`, { retryable: roster.version === 0 });
+  if (entry?.incarnation === incarnation && token !== undefined && entry.token !== undefined && token !== entry.token) {
+    const message = `this is not ${nameOf(node)} of incarnation ${incarnation}: its hello does not show the token that ${nameOf(node)} registered with`;
+    throw new WeighbridgeError("FENCED", message);
+  }
   if (entry === undefined || incarnation <= entry.incarnation || !isCertain) return;
   const message = `${nameOf(node)} says that it has life ${incarnation}, but here life ${entry.incarnation} is the newest known`;
   throw new WeighbridgeError("NO_ROUTE", message, { retryable: true });

@@ -62,7 +62,16 @@ export function serveControl<Q, R>(
         return;
       }
       channel.park(label.request);
-      answer.then(reply).catch((thrown: unknown) => channel.fail(label, thrown));
+      const { conversation } = channel;
+      // An answer to a conversation that began anew meanwhile would be taken for one to another request of the same number.
+      const isDue = (): boolean => channel.conversation === conversation;
+      answer
+        .then((value) => {
+          if (isDue()) reply(value);
+        })
+        .catch((thrown: unknown) => {
+          if (isDue()) channel.fail(label, thrown);
+        });
     },
   };
 }

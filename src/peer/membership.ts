@@ -98,6 +98,7 @@ export class Membership {
     this.#address = options.address;
     this.#token = options.token ?? crypto.randomUUID();
     this.#peer = peer;
+    peer.token = this.#token;
     this.#clock = options.clock;
     this.#log = options.log;
     this.#watch = new SchedulerWatch({ ...options, loss: () => peer.schedulerLoss });
@@ -300,10 +301,10 @@ export class Membership {
         else if (this.events.restarted !== undefined) this.events.restarted(channel, again);
         else for (const call of again) channel.send(call);
       },
-      greeting: (node, incarnation) => {
+      greeting: (hello) => {
         const { serverCount, workerCount } = this.#options;
-        checkGreeting(node, incarnation, { roster: this.#roster.view, serverCount, workerCount, isCertain: true });
-        this.events.greeting?.(node, incarnation);
+        checkGreeting(hello, { roster: this.#roster.view, serverCount, workerCount, isCertain: true });
+        this.events.greeting?.(hello);
       },
     };
   }

@@ -6,6 +6,8 @@
 //   P2. An older life of a node never takes over from a newer one (FENCED).
 //   P3. A dialed channel is redialed until it ends or gets another address.
 //   P4. Who dials us gets no channel of a node that we dial, nor one that `events.greeting` refuses: what a stranger can make us keep is bounded.
+//   P6. A dialer that has a number names its job, and shows the token that its node registered with where the roster tells it: knowing a number is not
+//       enough to break another's link, reset its conversation or speak for it.
 //   P5. At most NOBODIES_MAX links are open that have no node behind them.
 
 import { assert } from "../base/assert.ts";
@@ -50,8 +52,11 @@ export type PeerEvents = {
   refused?(channel: Channel, error: WeighbridgeError): void;
   /** A try to reach the other node failed; the next one comes soon. */
   unreachable?(channel: Channel, error: Error): void;
-  /** A node dialed us and says who it is. Throws to refuse it. */
-  greeting?(node: number, incarnation: number): void;
+  /**
+   * A node dialed us and says who it is: number 0 from one that has none. Throws to refuse it. `token` is undefined where it need not show any:
+   * this process itself speaks for it.
+   */
+  greeting?(hello: Hello): void;
 };
 
 type Dial = { readonly channel: Channel; address: Address; attempt: number; connecting: boolean };
@@ -74,6 +79,8 @@ export class Peer implements ChannelHost, ConnectionHost {
   id = 0;
   incarnation = 0;
   job = "";
+  /** What we registered with: it shows others that a hello of ours is ours. */
+  token = "";
   events: PeerEvents = {};
   readonly #transport: Transport;
   readonly #faults: FaultOptions | undefined;
@@ -223,9 +230,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     }
     const dial = this.#dialing.get(connection);
     if (dial === undefined) {
-      if (hello.node === 0 && !this.#acceptsAnonymous)
-        throw new WeighbridgeError("BAD_REQUEST", "only the scheduler talks to nodes without an id");
-      const channel = hello.node === 0 ? this.#newChannel(-++this.#anonymousCount, 0) : this.#accept(hello);
+      const channel = this.#acceptHello(hello, connection.link.isTrusted === true);
       return { channel, reply: this.#hello(channel) };
     }
     const { channel } = dial;
@@ -304,14 +309,35 @@ export class Peer implements ChannelHost, ConnectionHost {
     return { job: this.job, node: this.id, incarnation: this.incarnation, expects: channel.expects, takesRuns: true };
   }
 
+  /** What only the node we dial may know: whoever dials us and is refused must not learn our token. */
+  #dialerHello(channel: Channel): Hello {
+    const token = this.id === 0 || this.token === "" ? {} : { token: this.token };
+    return { ...this.#hello(channel), ...token, ...(channel.incarnation === 0 ? {} : { knows: channel.incarnation }) };
+  }
+
+  /** The channel for whoever dialed us. A node with a number names its job (P6), unless this process itself speaks for it. */
+  #acceptHello(hello: Hello, isTrusted: boolean): Channel {
+    if (hello.node === 0) {
+      if (!this.#acceptsAnonymous) throw new WeighbridgeError("BAD_REQUEST", "only the scheduler talks to nodes without an id");
+      this.events.greeting?.(hello);
+      return this.#newChannel(-++this.#anonymousCount, 0);
+    }
+    if (hello.job === "" && !isTrusted)
+      throw new WeighbridgeError(
+        "BAD_REQUEST",
+        `${nameOf(hello.node)} does not say which job it belongs to; a node that has a place knows it`,
+      );
+    return this.#accept(hello, isTrusted);
+  }
+
   /** The channel for a node that dialed us. */
-  #accept(hello: Hello): Channel {
+  #accept(hello: Hello, isTrusted: boolean): Channel {
     const known = this.#channels.get(hello.node);
     if (hello.node < FIRST_SERVER_ID || hello.node === this.id || (known !== undefined && this.#dials.has(known))) {
       const name = hello.node === SCHEDULER_ID ? "the scheduler" : `node ${hello.node}`;
       throw new WeighbridgeError("BAD_REQUEST", `there is no node ${hello.node} that dials this one: ${name} does not`); // P4
     }
-    this.events.greeting?.(hello.node, hello.incarnation);
+    this.events.greeting?.(isTrusted ? { ...hello, token: undefined } : { ...hello, token: hello.token ?? "" });
     if (known === undefined || known.ended !== undefined) {
       const channel = this.#newChannel(hello.node, hello.incarnation);
       this.#announceUp(channel);
@@ -327,11 +353,21 @@ export class Peer implements ChannelHost, ConnectionHost {
     if (hello.incarnation > known.incarnation) {
       // A channel of its own, so that answers that are still due to the old life cannot be taken for answers to the new one.
       this.drop(known, restartedError(known));
-      return this.#accept(hello);
+      return this.#accept(hello, isTrusted);
     }
-    if (!known.canResumeAt(hello.expects)) this.#renew(known, hello.incarnation);
+    if (!known.canResumeAt(hello.expects)) return this.#acceptAnew(known);
     this.#announceUp(known);
     return known;
+  }
+
+  /** A node of the same life has forgotten the conversation. Its channel is replaced: answers that are due to the old one must not go to the new one. */
+  #acceptAnew(known: Channel): Channel {
+    const again = known.renew(known.incarnation, restartedError(known));
+    this.drop(known, restartedError(known));
+    const channel = this.#newChannel(known.id, known.incarnation);
+    this.#askAgain(channel, again);
+    this.#announceUp(channel);
+    return channel;
   }
 
   /** P1 */
@@ -343,9 +379,12 @@ export class Peer implements ChannelHost, ConnectionHost {
   }
 
   #renew(channel: Channel, incarnation: number): void {
-    const again = channel.renew(incarnation, restartedError(channel));
-    this.events.restarted?.(channel, again);
-    if (this.events.restarted === undefined) for (const call of again) channel.send(call);
+    this.#askAgain(channel, channel.renew(incarnation, restartedError(channel)));
+  }
+
+  #askAgain(channel: Channel, again: readonly Call[]): void {
+    if (this.events.restarted !== undefined) this.events.restarted(channel, again);
+    else for (const call of again) channel.send(call);
   }
 
   #announceUp(channel: Channel): void {
@@ -358,7 +397,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     const open = (link: Link): Connection => {
       const connection = this.#open(link);
       this.#dialing.set(connection, dial);
-      connection.sendHello(this.#hello(dial.channel));
+      connection.sendHello(this.#dialerHello(dial.channel));
       return connection;
     };
     this.#transport.connect(dial.address, open, { deadlineMs: this.#connectDeadlineMs }).catch((error: Error) => {

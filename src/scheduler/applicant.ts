@@ -38,6 +38,7 @@ function labels(applicants: readonly Applicant<unknown>[]): string {
 /** A request that no scheduler can make sense of, whatever the others say. */
 export function malformed(request: RegisterRequest): WeighbridgeError | undefined {
   if (request.role === "scheduler") return new WeighbridgeError("BAD_REQUEST", `"${request.label}" registered as a second scheduler`);
+  if (request.token === "") return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} registered without a token`);
   if (request.role === "server" && request.address === "")
     return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} does not say where it listens`);
   return undefined;

@@ -12,7 +12,7 @@ export type Place = {
   readonly rank: number;
   address: string;
   label: string;
-  /** Of the process that registered; empty when we only know it by hearsay, after a restart of the scheduler. */
+  /** Of the process that registered; empty when nobody has told us. */
   token: string;
   incarnation: number;
   state: NodeState;
@@ -52,6 +52,12 @@ export function holderOf({ node, label }: Place): string {
   return label === "" ? nameOf(node) : `${nameOf(node)} ("${label}")`;
 }
 
-export function entryOf({ node, role, rank, address, incarnation, state, label }: Place): RosterEntry {
+/** What everybody may see of a place. */
+export function publicEntryOf({ node, role, rank, address, incarnation, state, label }: Place): RosterEntry {
   return { node, role, rank, address, incarnation, state, label };
+}
+
+/** What the members of the job are told of it. */
+export function entryOf(place: Place): RosterEntry {
+  return place.token === "" ? publicEntryOf(place) : { ...publicEntryOf(place), token: place.token };
 }

@@ -9,7 +9,7 @@ import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import type { NodeState, RosterView } from "../wire/roster.ts";
 import { type ClusterCounts, countOf } from "./applicant.ts";
-import { emptyPlace, entryOf, type Place } from "./place.ts";
+import { emptyPlace, entryOf, type Place, publicEntryOf } from "./place.ts";
 
 /** ps-lite's order. */
 const ROLES: readonly Role[] = ["worker", "server"];
@@ -49,7 +49,7 @@ export class Places {
 
   status(nowMs: number): StatusEntry[] {
     return this.all().map((place) => ({
-      ...entryOf(place),
+      ...publicEntryOf(place),
       heartbeatAgeMs: place.confirmed ? Math.max(0, Math.round(nowMs - place.heardAtMs)) : undefined,
       linked: place.downSinceMs === undefined,
     }));
@@ -91,12 +91,12 @@ export class Places {
     const ended: number[] = [];
     this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
-    for (const { node, address, label, incarnation, state } of nodes) {
+    for (const { node, address, label, incarnation, state, token = "" } of nodes) {
       const place = this.#places.get(node);
       if (place === undefined || incarnation < place.incarnation) continue;
       if (incarnation === place.incarnation && (place.confirmed || !isNewer)) continue;
       if (place.confirmed) ended.push(node);
-      Object.assign(place, { address, label, incarnation, state, token: "", confirmed: false } satisfies Partial<Place>);
+      Object.assign(place, { address, label, incarnation, state, token, confirmed: false } satisfies Partial<Place>);
       place.heardAtMs = nowMs;
       place.downSinceMs = nowMs;
       this.#changed = true;

@@ -295,7 +295,7 @@ export class Roster<T> {
     // A scheduler that was there from the start knows better than any node.
     if (this.#isResumed) for (const node of this.#places.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node }); // R3
     const place = this.#places.get(claim.node);
-    if (place === undefined || claim.incarnation < place.incarnation) {
+    if (place === undefined || claim.incarnation < place.incarnation || isAnother(place, request, claim)) {
       return this.#conclude([...decisions, { kind: "refuse", ticket, error: fenced(claim.node, claim.incarnation, place) }], nowMs);
     }
     const { node, incarnation } = claim;
@@ -329,6 +329,11 @@ export class Roster<T> {
     }
     return decisions;
   }
+}
+
+/** Two processes cannot be one node in one incarnation: the one that is confirmed stays. */
+function isAnother({ incarnation, confirmed, token }: Place, request: RegisterRequest, claim: ResumeClaim): boolean {
+  return confirmed && incarnation === claim.incarnation && token !== request.token;
 }
 
 function fenced(node: number, incarnation: number, place: Place | undefined): WeighbridgeError {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Membership } from "../peer/membership.ts";
-import { ControlCluster, HEARTBEAT_TIMEOUT_MS, stateOf } from "../testing/control-cluster.ts";
+import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS, stateOf } from "../testing/control-cluster.ts";
 import { Group } from "../wire/node-id.ts";
 
 test("a scheduler may be restarted: nodes go on, keep their places and learn of changes again", async () => {
@@ -112,4 +112,45 @@ test("a node of another job is told that this scheduler is not its own", async (
   cluster.network.heal("w0");
   await cluster.clock.advance(10_000);
   assert.equal(workers[0]?.fatal?.code, "FENCED");
+});
+
+test("a scheduler that is restarted on a machine whose clock is behind goes on with a higher incarnation than the one before", async () => {
+  const cluster = new ControlCluster();
+  const { servers, workers } = await cluster.formed({ incarnation: 1_000_000 });
+  for (const incarnation of [500_000, 1, 900_000]) {
+    cluster.network.crash("scheduler");
+    await cluster.clock.advance(2000);
+    const scheduler = await cluster.scheduler({ incarnation });
+    await cluster.clock.advance(HEARTBEAT_TIMEOUT_MS + 1000);
+    assert.deepEqual([scheduler.job, scheduler.isResumed, scheduler.deadNodes()], ["job-1", true, []]);
+    assert.ok(scheduler.status().nodes.every(({ linked }) => linked));
+    const barrier = [...servers, ...workers].map((membership) => membership.barrier(Group.WORKERS | Group.SERVERS, 0));
+    await cluster.clock.runUntil(Promise.all(barrier), { untilMs: cluster.clock.nowMs() + 1000 });
+  }
+});
+
+test("a scheduler that is restarted while the cluster forms, with a clock that is behind, is registered with", async () => {
+  const cluster = new ControlCluster({ serverCount: 1, workerCount: 1 });
+  await cluster.scheduler({ incarnation: 1_000_000 });
+  const server = cluster.node("server", "s0");
+  await cluster.clock.advance(1000);
+  cluster.network.crash("scheduler");
+  const scheduler = await cluster.scheduler({ incarnation: 7 });
+  await cluster.clock.advance(2000);
+  const worker = cluster.node("worker", "w0");
+  await cluster.clock.runUntil(Promise.all([server.joined, worker.joined]), { untilMs: cluster.clock.nowMs() + 2000 });
+  assert.equal(scheduler.isResumed, false);
+});
+
+test("a scheduler that nodes have left for a newer one does not take a higher incarnation than that one", async () => {
+  const cluster = new ControlCluster({ serverCount: 1, workerCount: 1 });
+  const { scheduler } = await cluster.formed({ incarnation: 5 });
+  const dialer = cluster.peer("elsewhere");
+  const worker = scheduler.roster.nodes.find(({ role }) => role === "worker");
+  Object.assign(dialer, { id: worker?.node, incarnation: worker?.incarnation, token: worker?.token, job: scheduler.job });
+  dialer.dial(1, SCHEDULER_ADDRESS, 9); // as a node that knows incarnation 9
+  const problems: string[] = [];
+  dialer.events = { unreachable: (_, error) => problems.push(error.message) };
+  await cluster.clock.advance(100);
+  assert.match(problems[0] ?? "", /older life of the scheduler/);
 });

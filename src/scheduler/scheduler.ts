@@ -6,6 +6,8 @@
 //   D2. The time is judged after the input that has arrived: a scheduler that was held up finds no node dead whose heartbeat waits to be read.
 //   D3. Answers leave before the end is known here: whoever closes the scheduler on `ready`, `finished` or `failed` cuts nobody off. On a
 //       failure that includes nodes that come a little later: all of the cluster is waited for, `lingerMs` at most.
+//   D4. A scheduler that was restarted has a higher incarnation than those that its nodes know, whatever its clock says. One that has been there since the
+//       job began never takes a higher one: if nodes know a newer scheduler, it was replaced.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -20,6 +22,7 @@ import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { GatherReply, GatherRequest } from "../wire/gather.ts";
+import type { Hello } from "../wire/hello.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, type RosterView } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
@@ -42,7 +45,7 @@ export type SchedulerOptions = {
   readonly heartbeatIntervalMs: number;
   readonly heartbeatTimeoutMs: number;
   readonly startTimeoutMs: number;
-  /** Which start of a scheduler this is: higher than that of every one before it, for instance the time of day. */
+  /** Which start of a scheduler this is, for instance the time of day. Raised when nodes know a higher one (D4). */
   readonly incarnation: number;
   /** The job's name if it begins here; a job that is going on keeps its own. */
   readonly jobId: string;
@@ -50,6 +53,8 @@ export type SchedulerOptions = {
 };
 
 const LINGER_MS = 2000;
+/** More than any clock says: what a stranger tells must leave room for schedulers to come. */
+const INCARNATION_KNOWN_MAX = 2 ** 52;
 
 export class Scheduler {
   /** The cluster is complete. Rejects if it never will be. */
@@ -110,10 +115,7 @@ export class Scheduler {
     peer.events = {
       linkUp: (channel) => this.#linkUp(channel),
       linkDown: (channel) => this.#linkDown(channel),
-      greeting: (node, incarnation) => {
-        const { serverCount, workerCount } = this.#options;
-        checkGreeting(node, incarnation, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
-      },
+      greeting: (hello) => this.#greeting(hello),
     };
     this.#serve();
     const listening = await peer.listen(address);
@@ -260,6 +262,26 @@ export class Scheduler {
 
   #endGenerations(): void {
     for (const decision of this.#roster.endGeneration(this.#gathering.ended)) this.#carryOutOne(decision);
+  }
+
+  #greeting(hello: Hello): void {
+    const { serverCount, workerCount } = this.#options;
+    if (hello.node !== 0) checkGreeting(hello, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
+    this.#outnumber(hello);
+  }
+
+  /**
+   * A node has talked with a scheduler of a higher incarnation, and would refuse ours: the clock of this machine is behind that of the one before (D4).
+   */
+  #outnumber({ node, knows = 0 }: Hello): void {
+    const peer = this.#peer;
+    const mayLearn = this.#roster.phase === "forming" || (this.isResumed && node !== 0);
+    if (!mayLearn || knows <= peer.incarnation || knows > INCARNATION_KNOWN_MAX) return;
+    this.#options.log.warn("this machine's clock is behind that of the scheduler before: going on with a higher incarnation", {
+      incarnation: knows + 1,
+      started: peer.incarnation,
+    });
+    peer.incarnation = knows + 1;
   }
 
   #linkUp(channel: Channel): void {

@@ -27,6 +27,8 @@ export type Link = {
   readonly remote: string;
   /** Set where the cluster's nodes speak otherwise than over this link: whoever wants to join over it is refused with this text. */
   readonly joinRefusal?: string | undefined;
+  /** Set where this process itself speaks for the other node (ps-lite's protocol): what its hello says needs no proof. */
+  readonly isTrusted?: boolean | undefined;
   /** Sends the chunks in order as one write. After the link closed the chunks are dropped, and `flushed` is still called (L3). */
   write(chunks: readonly Uint8Array[], flushed: () => void): void;
   /** Stops asking for input until `resume`; input already under way may still arrive. */

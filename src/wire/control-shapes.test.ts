@@ -11,7 +11,7 @@ import { registerReplyShape, registerRequestShape } from "./register.ts";
 import { rosterShape } from "./roster.ts";
 import { UNIT_RUNS_MAX, unitsClaimShape, unitsReplyShape, unitsRequestShape } from "./units.ts";
 
-const ENTRY = { node: 8, role: "server", rank: 0, address: "tcp://a:1", incarnation: 1, state: "alive", label: "a:1" };
+const ENTRY = { node: 8, role: "server", rank: 0, address: "tcp://a:1", incarnation: 1, state: "alive", label: "a:1", token: "t" };
 const ROSTER = { version: 3, nodes: [ENTRY], endedGeneration: 2 };
 const GENERATION = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
 const WAITING = { role: "worker", rank: 1, address: "", label: "b:2" };
@@ -35,8 +35,8 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   {
     name: "a hello",
     shape: helloShape,
-    body: { job: "j", node: 9, incarnation: 1, expects: 1, takesRuns: true },
-    optional: ["takesRuns"],
+    body: { job: "j", node: 9, incarnation: 1, expects: 1, takesRuns: true, token: "t", knows: 3 },
+    optional: ["takesRuns", "token", "knows"],
   },
   {
     name: "REGISTER",

@@ -3,7 +3,8 @@
 
 import { type AbortRequest, abortRequestShape, type BarrierRequest, barrierRequestShape } from "./control.ts";
 import { type Generation, generationShape } from "./gather.ts";
-import { type Check, count, flag, list, object, optional, shortText } from "./json-body.ts";
+import { tokenShape } from "./hello.ts";
+import { type Check, count, flag, list, object, optional } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
 import { addressShape, jobShape, labelShape, type RosterView, rosterShape } from "./roster.ts";
 import { type UnitsClaim, unitsClaimShape } from "./units.ts";
@@ -58,7 +59,7 @@ export const registerRequestShape: Check<RegisterRequest> = object({
   serverCount: count,
   workerCount: count,
   label: labelShape,
-  token: shortText(256),
+  token: tokenShape,
   resume: optional(resumeClaimShape),
   failure: optional(abortRequestShape),
 });

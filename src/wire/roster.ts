@@ -1,5 +1,6 @@
 // roster — who is there, as the scheduler tells it. Every change has a higher version; a node ignores what is older than what it has.
 
+import { tokenShape } from "./hello.ts";
 import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
 import { inGroup, type Role, roleShape, SCHEDULER_ID } from "./node-id.ts";
 
@@ -18,6 +19,8 @@ export type RosterEntry = {
   readonly incarnation: number;
   readonly state: NodeState;
   readonly label: string;
+  /** What the node shows in its hellos; only members of the job are told. Left out: it has none, or the scheduler does not know it. */
+  readonly token?: string | undefined;
 };
 
 export const rosterEntryShape: Check<RosterEntry> = object({
@@ -28,6 +31,7 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   incarnation: count,
   state: oneOf("alive", "dead", "left"),
   label: labelShape,
+  token: optional(tokenShape),
 });
 
 export type RosterView = {

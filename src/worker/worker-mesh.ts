@@ -127,7 +127,7 @@ export class WorkerMesh implements FunctionHandler {
       const message = "workers are not joined with each other over ps-lite's protocol (--van zmq or p3)";
       throw new WeighbridgeError("UNSUPPORTED", `${message}: to reduce among workers, start all nodes with --van weighbridge`);
     }
-    this.#membership.events = { ...this.#membership.events, greeting: (node) => this.#checkGreeting(node) };
+    this.#membership.events = { ...this.#membership.events, greeting: ({ node }) => this.#checkGreeting(node) };
     const bound = await this.#peer.listen(listenAddress);
     this.#isActive = true;
     this.#follow(this.#membership.roster);

@@ -81,7 +81,7 @@ function helloVectors(): GoldenVector[] {
   );
   connection.sendHello({ job: "", node: 0, incarnation: 0, expects: 1 });
   const first = link.takeFrames();
-  connection.sendHello({ ...PLACE, expects: 7, takesRuns: true });
+  connection.sendHello({ ...PLACE, expects: 7, takesRuns: true, token: "t-1", knows: 3 });
   const second = link.takeFrames();
   const bytes = joinBytes(second);
   connection.view().set(bytes);
@@ -90,7 +90,8 @@ function helloVectors(): GoldenVector[] {
     { name: "hello-newcomer", about: "the first frame of a node that has no place yet", frames: first },
     {
       name: "hello-node",
-      about: "the first frame of worker 0 in its first life, which expects request 7 next and reads runs",
+      about:
+        "the first frame of worker 0 in its first life, which expects request 7 next, reads runs, and has talked with the receiver's third life",
       frames: second,
     },
     {

@@ -27,6 +27,7 @@ import { describe, RawClient } from "./raw-client.ts";
 export const SUMMING_APP = 0;
 export const HANDLE_APP = 1;
 
+const FIRST_TOKEN = "intruder";
 const ARENA_BYTES = 512 * 1024 * 1024;
 
 /** Counts what nodes say, and keeps the newest lines for messages. */
@@ -105,6 +106,7 @@ export class TargetCluster {
   /** Who the test is: the second worker. */
   place: RegisterReply;
   #placeHolder: RawClient;
+  #token = FIRST_TOKEN;
 
   private constructor(parts: {
     world: World;
@@ -144,14 +146,14 @@ export class TargetCluster {
     const scheduler = Postoffice.start({ ...base, role: "scheduler" });
     const server = Postoffice.start({ ...base, role: "server", rank: 0, listenAddress: world.listenAddress });
     const worker = Postoffice.start({ ...base, role: "worker", rank: 0 });
-    const placeHolder = takePlace(world, "intruder");
+    const placeHolder = takePlace(world, FIRST_TOKEN);
     const [offices, { client, place }] = await world.run(Promise.all([Promise.all([scheduler, server, worker]), placeHolder]));
     return new TargetCluster({ world, log, offices, placeHolder: client, place });
   }
 
   get identity(): Hello {
     const { job, node, incarnation } = this.place;
-    return { job, node, incarnation, expects: 1 };
+    return { job, node, incarnation, expects: 1, token: this.#token };
   }
 
   get addresses(): readonly Address[] {
@@ -186,7 +188,8 @@ export class TargetCluster {
   async renewPlace(): Promise<void> {
     this.#placeHolder.destroy();
     await this.settle();
-    const { client, place } = await this.world.run(takePlace(this.world, `intruder ${this.place.incarnation}`));
+    this.#token = `intruder ${this.place.incarnation}`;
+    const { client, place } = await this.world.run(takePlace(this.world, this.#token));
     this.#placeHolder = client;
     this.place = place;
     await this.settle(); // the server has heard of it

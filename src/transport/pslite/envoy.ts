@@ -326,6 +326,7 @@ type EarlyWrite = { readonly chunks: readonly Uint8Array[]; readonly flushed: ()
 /** The link as our peer sees it. */
 class EnvoyLink implements Link {
   readonly remote: string;
+  readonly isTrusted = true;
   readonly isDialed: boolean;
   reader: LinkReader | undefined;
   /** Written before the reader was there. */

@@ -88,7 +88,9 @@ export class MemberControl implements Control {
       if (isFailure) this.#failed(group, told, payload);
       else {
         const passed = this.#envoy.decode(barrierReplyShape, "the answer to BARRIER", payload).round;
+        const isTold = told === undefined && this.#rounds.get(group) === passed; // it entered twice, and both entries are answered
         this.#rounds.set(group, passed);
+        if (isTold) return;
         if (registration.neighbour.primary !== this.#envoy) return; // M1
         this.#registrar.release({ registration, group, round: passed });
       }
