@@ -31,7 +31,8 @@ with --worker-only: scheduler and servers then run the ones built in. That serve
 make, and sums what KVWorkers push to application 0. A script that Node does not run is taken as a command. Without a
 script the scheduler and the servers are started, and wait for workers that you start.
 
-The job ends when all processes have ended. When one fails, or on Ctrl-C, the others are ended too.
+The job ends when all processes have ended. When one fails, or on Ctrl-C, the others are ended too. So is a process that was declared dead
+(it was stopped, or did not answer for --heartbeat-timeout-ms) once all others have ended well.
 
 Examples:
   $ weighbridge launch -s 2 -w 2 -- examples/01-push-pull/main.ts
@@ -110,12 +111,18 @@ async function runJob({ processes }: JobPlan): Promise<number> {
     processes,
     attach: showOutput,
     onFailure: (culprit) => process.stderr.write(`weighbridge: ${endText(culprit)}\n`),
+    onDeadProcess: ({ name }) => process.stderr.write(`weighbridge: ${deadText(name)}\n`),
   });
   const release = forwardInterrupts(job);
   const outcome = await job.outcome;
   release();
   if (outcome.kind === "interrupted") process.stderr.write(`weighbridge: ended by ${outcome.signal}\n`);
   return exitCodeOf(outcome);
+}
+
+/** Of a process that runs on when all others are done. */
+export function deadText(name: string): string {
+  return `${name} was declared dead, and all others are done: it is ended now`;
 }
 
 /** Ctrl-C and its like go to all processes; so does the end of whoever reads our output. Returns what ends that. */

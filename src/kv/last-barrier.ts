@@ -4,6 +4,7 @@
 // Invariants:
 //   L1. Only the scheduler gives up on the dead, for everybody: when all who live have been done for `startTimeoutMs`. As long as one still works, the dead
 //       may come back.
+//       Somebody who knows that they will not may say so earlier: they count as having left then.
 //   L2. Whoever else finds somebody dead comes to the barrier again and again: so the scheduler knows that it is done.
 
 import type { Clock } from "../base/clock.ts";
@@ -21,6 +22,8 @@ export type LastBarrierOptions = {
   readonly enter: (wait: WaitOptions) => Promise<void>;
   /** Throws why the job is over, if it is. */
   readonly checkAlive: () => void;
+  /** L1: called, on the scheduler's own node, while all who live are done and wait for the dead alone. */
+  readonly onOnlyDead?: ((names: readonly string[], dismiss: () => void) => void) | undefined;
 };
 
 /** How often a node that waits asks whether the dead have come back. */
@@ -68,7 +71,7 @@ export class LastBarrier {
 
   /** Waits a while, the scheduler until nobody is dead any more (L1, L2). */
   async #revival(error: WeighbridgeError, wait: WaitOptions): Promise<void> {
-    const { clock, scheduler, startTimeoutMs, checkAlive } = this.#options;
+    const { clock, scheduler, startTimeoutMs, checkAlive, onOnlyDead } = this.#options;
     let giveUpAtMs = clock.nowMs() + startTimeoutMs;
     do {
       const check = new Promise<void>((resolve) => clock.after(REVIVAL_CHECK_MS, resolve));
@@ -76,6 +79,7 @@ export class LastBarrier {
       checkAlive();
       if (scheduler === undefined) return; // L2
       if (scheduler.isSomebodyAtWork(LEAVING_MS)) giveUpAtMs = clock.nowMs() + startTimeoutMs;
+      else onOnlyDead?.(scheduler.deadNodes().map(nameOf), () => scheduler.dismissDead());
       if (clock.nowMs() < giveUpAtMs) continue;
       const dead = scheduler.deadNodes().map(nameOf).join(", ");
       const text = `${dead} died and did not come back within ${startTimeoutMs} ms after everybody else was done`;

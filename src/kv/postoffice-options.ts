@@ -63,6 +63,8 @@ export type PostofficeOptions = {
   readonly startBarrier?: boolean;
   /** Hears every newer roster, from before the start on. */
   readonly onRoster?: (roster: RosterView) => void;
+  /** For the scheduler: hears which nodes are dead when all others are done and wait for these alone. Who knows that they will not come back says so. */
+  readonly onOnlyDead?: (names: readonly string[], dismiss: () => void) => void;
 };
 
 /** How long a node waits for its cluster when nothing else is said. */

@@ -341,6 +341,24 @@ test("a dead worker that nobody starts again does not end the job of those who s
   for (const outcome of await cluster.run(outcomes)) assert.equal(outcome.status, "rejected");
 });
 
+test("all leave well without a dead node once the scheduler is told that it will not come back, and are asked only when they are done", async () => {
+  const dismissals: (readonly string[])[] = [];
+  const onOnlyDead = (names: readonly string[], dismiss: () => void): void => {
+    dismissals.push(names);
+    dismiss();
+  };
+  const optionsOf = (node: number) => (node === SCHEDULER_ID ? { onOnlyDead } : {});
+  const cluster = new SimCluster({ seed: 14, serverCount: 1, workerCount: 2, startTimeoutMs: 60_000, optionsOf });
+  await cluster.start();
+  const waiting = [SCHEDULER_ID, 8].map((node) => cluster.office(node).finalize());
+  cluster.kill(idOf("worker", 1));
+  await cluster.clock.advance(20_000);
+  assert.deepEqual(dismissals, [], "worker 0 is at work");
+  await cluster.run(Promise.all([...waiting, cluster.worker(0).finalize()]));
+  assert.deepEqual(dismissals, [["worker 1"]]);
+  assert.ok(cluster.clock.nowMs() < 30_000);
+});
+
 test("a call on a server that dies fails with its name, and reaches the one that takes its place (W2)", async () => {
   const cluster = new SimCluster({ seed: 8, serverCount: 2, workerCount: 1 });
   await cluster.start();

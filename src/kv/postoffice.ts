@@ -355,6 +355,7 @@ export class Postoffice {
       scheduler: this.#scheduler,
       enter: (entry) => this.barrier(0, Group.ALL, entry),
       checkAlive: () => this.#checkAlive(),
+      onOnlyDead: this.#options.onOnlyDead,
     });
     await this.#lastBarrier.pass(wait);
   }

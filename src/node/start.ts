@@ -15,6 +15,7 @@ import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
 import { loadFunctions } from "./function-module.ts";
 import { hugePages } from "./huge-pages.ts";
 import { inlineDeeply } from "./inlining.ts";
+import { publishDeadNodes, publishRoster } from "./launcher/dead-nodes.ts";
 import { serveManagement } from "./manage-server.ts";
 import { realClock } from "./real-clock.ts";
 import { textLog } from "./text-log.ts";
@@ -84,6 +85,11 @@ export async function startNode(
           advertise: (bound: Address) => advertisedTcp(config, bound),
         }),
     ...options,
+    onRoster: (roster) => {
+      options.onRoster?.(roster);
+      publishRoster(role, roster);
+    },
+    onOnlyDead: (names, dismiss) => publishDeadNodes({ names, dismiss }),
   });
   return office;
 }

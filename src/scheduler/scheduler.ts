@@ -178,6 +178,13 @@ export class Scheduler {
     this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
   }
 
+  /** The dead will not come back: they count as having left. */
+  dismissDead(): void {
+    for (const { node, incarnation, state } of this.roster.nodes) {
+      if (state === "dead") this.#carryOut(this.#roster.leave(node, incarnation, this.#clock.nowMs()));
+    }
+  }
+
   /** Ends the job: every node is told the reason. */
   abort(error: WeighbridgeError): void {
     this.#carryOut(this.#roster.fail(error));

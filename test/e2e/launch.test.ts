@@ -43,6 +43,24 @@ suite("launch", { concurrency: 2 }, () => {
     });
   }
 
+  test("a worker that is stopped and declared dead is ended when all others are done, and the job ends well", async () => {
+    await using processes = new Processes();
+    const flags = ["-s", 1, "-w", 2, "--heartbeat-timeout-ms", 1000];
+    const job = processes.weighbridge(["launch", ...flags, "--", script("member"), "--leave-on-death"]);
+    await pidsOf(job);
+    const [, victim] = await job.says(/^\[worker 1\] pid (\d+)$/);
+    process.kill(Number(victim), "SIGSTOP");
+    try {
+      await job.says(/^\[worker 0\] worker 1 is dead$/);
+      assert.ok(isAlive(Number(victim)), "not before the others are done");
+      await job.succeeds();
+      assert.match(job.stderr, /^weighbridge: worker 1 was declared dead, and all others are done: it is ended now$/m);
+      await allGone([Number(victim)]);
+    } finally {
+      if (isAlive(Number(victim))) process.kill(Number(victim), "SIGKILL"); // nobody else would, where this fails
+    }
+  });
+
   for (const [signal, exitCode] of [
     ["SIGINT", 130],
     ["SIGTERM", 143],

@@ -91,15 +91,22 @@ suite("a training that ends well", () => {
     await other.refuses(/BAD_CONFIG: .*batchSize was 64, and is 32 now/, TRAIN_MS);
   });
 
-  test("goes on with the workers that remain when one is killed", async () => {
+  test("goes on with the workers that remain when one is killed and one is stopped, which is ended when they are done", async () => {
     await using processes = new Processes();
-    const job = processes.weighbridge(["train", "lenet", "--limit", 6400, "--every", 10, "--no-checkpoint"], {
+    const job = processes.weighbridge(["train", "lenet", "--limit", 6400, "--every", 10, "--no-checkpoint", "-s", 1, "-w", 3], {
       env: { WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS: "2000" },
     });
     await job.says(/step: 20, loss/, 1, TRAIN_MS);
+    const stopped = await pidOf(job, "worker", 2);
     process.kill(await pidOf(job, "worker", 0), "SIGKILL");
-    await job.succeeds(TRAIN_MS);
-    await job.says(/^ {2}worker 0 was ended by SIGKILL; the job goes on with 1 worker$/);
+    process.kill(stopped, "SIGSTOP");
+    try {
+      await job.succeeds(TRAIN_MS);
+    } finally {
+      if (isAlive(stopped)) process.kill(stopped, "SIGKILL"); // nobody else would, where this fails
+    }
+    await job.says(/^ {2}worker 0 was ended by SIGKILL; the job goes on with 2 workers$/);
+    await job.says(/^ {2}worker 2 was declared dead, and all others are done: it is ended now$/);
     const [, accuracy] = await job.says(/^ {2}accuracy {5}(\d+\.\d\d) %/);
     assert.ok(Number(accuracy) > 85, job.transcript);
   });

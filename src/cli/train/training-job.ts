@@ -10,7 +10,7 @@ import { LineStream } from "../../node/launcher/line-stream.ts";
 import { modulePath } from "../../node/launcher/module-path.ts";
 import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
 import { tagLines } from "../../node/launcher/node-tag.ts";
-import { exitCodeOf, forwardInterrupts } from "../launch.ts";
+import { deadText, exitCodeOf, forwardInterrupts } from "../launch.ts";
 import { prepareCheckpointPlace } from "./checkpoint-place.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
 import { parseReport } from "./report.ts";
@@ -65,6 +65,7 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean): Promis
     processes,
     attach: (node) => showOutput(node, screen),
     isDispensable: (end, running) => isDispensable(end, running, screen),
+    onDeadProcess: ({ name }) => screen.note(deadText(name)),
     wordFor: (culprit) => shortCause(causeText(culprit, screen.position)),
   });
   const release = forwardInterrupts(job);

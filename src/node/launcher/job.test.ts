@@ -107,3 +107,66 @@ test("the others are told why the job ends before they are ended", async () => {
   assert.equal((await job.outcome).kind, "failed");
   assert.match(text, /told: b was ended by SIGKILL/);
 });
+
+/** Ends when it gets SIGUSR2; told "dead" by SIGUSR1, it says so of worker 1 as a scheduler's process does. */
+const SCHEDULER = `
+  process.on("SIGUSR1", () => { require("node:fs").writeSync(3, "dead:worker 1\\n"); console.log("told"); });
+  process.on("SIGUSR2", () => process.exit(0)); ${WAIT}`;
+
+function frozenWorkerJob(options: Partial<JobOptions> = {}) {
+  const scheduler: ProcessPlan = { ...processPlan("scheduler", SCHEDULER), role: "scheduler" };
+  const worker: ProcessPlan = { ...processPlan("worker 1", WAIT), ranks: [1] };
+  const given: string[] = [];
+  const started = start([scheduler, worker], { deadGraceMs: 50, onDeadProcess: ({ name }) => void given.push(name), ...options });
+  return { ...started, given };
+}
+
+test("a process that was declared dead is ended when all others have ended well, and the job is done (J4)", async () => {
+  const { job, up, processes, given } = frozenWorkerJob();
+  await up;
+  processes[1]?.signal("SIGSTOP");
+  processes[0]?.signal("SIGUSR1");
+  await new Promise((resolve) => processes[0]?.stdout.once("data", resolve));
+  assert.ok(processes[1]?.isRunning && given.length === 0, "not before: it may sit at a breakpoint");
+  processes[0]?.signal("SIGUSR2");
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(given, ["worker 1"]);
+  assert.equal((await processes[1]?.ended)?.signal, "SIGKILL", "it was stopped, so that SIGTERM did not reach it");
+});
+
+test("a process that runs on and was not declared dead is waited for", async () => {
+  const { job, up, processes, given } = frozenWorkerJob({ deadGraceMs: 0 });
+  await up;
+  processes[0]?.signal("SIGUSR2");
+  await processes[0]?.ended;
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.ok(processes[1]?.isRunning && given.length === 0);
+  processes[1]?.signal("SIGKILL");
+  assert.equal((await job.outcome).kind, "failed");
+});
+
+test("a process that was declared dead is ended when all others wait for it alone, and they are told that it is gone (J4)", async () => {
+  const waits = `
+    const pipe = new (require("node:net").Socket)({ fd: 3 });
+    pipe.on("data", (line) => process.exit(String(line) === "gone:\\n" ? 0 : 9));
+    process.on("SIGUSR1", () => require("node:fs").writeSync(3, "only-dead:worker 1\\n"));
+    console.log("up");`;
+  const scheduler: ProcessPlan = { ...processPlan("scheduler", waits), role: "scheduler" };
+  const worker: ProcessPlan = { ...processPlan("worker 1", WAIT), ranks: [1] };
+  const { job, up, processes } = start([scheduler, worker], { deadGraceMs: 50 });
+  await up;
+  processes[1]?.signal("SIGSTOP");
+  processes[0]?.signal("SIGUSR1");
+  assert.deepEqual(await job.outcome, { kind: "done" });
+});
+
+test("a node that this job did not start is not given up, whoever waits for it", async () => {
+  const waits = `
+    const pipe = new (require("node:net").Socket)({ fd: 3 });
+    pipe.on("data", () => process.exit(9));
+    require("node:fs").writeSync(3, "only-dead:worker 7\\n");
+    setTimeout(() => process.exit(0), 100);
+    console.log("up");`;
+  const scheduler: ProcessPlan = { ...processPlan("scheduler", waits), role: "scheduler" };
+  assert.deepEqual(await start([scheduler]).job.outcome, { kind: "done" });
+});

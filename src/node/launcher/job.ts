@@ -1,6 +1,6 @@
 // job — the processes of a job on one machine. The job ends when all of them have ended, when one fails, or when it is interrupted.
 //
-//   running ── all ended well ──────────────► done
+//   running ── all ended well ──────────────► done          who was declared dead is ended then, in the same way (J4)
 //      ├── one failed: SIGTERM to the others ──┬──► failed      who has not ended GRACE_MS later gets SIGKILL
 //      └── interrupt(signal): forwarded ───────┴──► interrupted
 //
@@ -8,11 +8,13 @@
 //   J1. When `outcome` is fulfilled no process of the job is running.
 //   J2. The first that fails, and is not one that can be done without, is the reason; the others are told it; how they end after that tells nothing.
 //   J3. Only processes that this job started are signalled, and only while they run.
+//   J4. A process that was declared dead is ended when all others have ended well or wait for it alone, and not before: it may sit at a breakpoint. How it
+//       ends is no failure, and those who wait are told that it is gone.
 
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
 import { endText, NodeProcess, type ProcessEnd } from "./node-process.ts";
-import { GRACE_MS } from "./watch-pipe.ts";
+import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS } from "./watch-pipe.ts";
 
 export type JobOutcome =
   | { readonly kind: "done" }
@@ -29,7 +31,11 @@ export type JobOptions = {
   readonly isDispensable?: (end: ProcessEnd, running: readonly ProcessPlan[]) => boolean;
   /** What the others are told about the first that failed; `endText` by default. */
   readonly wordFor?: (culprit: ProcessEnd) => string;
+  /** Told of a process that was declared dead, before it is ended. */
+  readonly onDeadProcess?: (plan: ProcessPlan) => void;
   readonly graceMs?: number;
+  /** The same for one that was declared dead. */
+  readonly deadGraceMs?: number;
 };
 
 export class Job {
@@ -39,12 +45,15 @@ export class Job {
   readonly #outcome = new Deferred<JobOutcome>();
   #ending: Exclude<JobOutcome, { kind: "done" }> | undefined;
   #killTimer: NodeJS.Timeout | undefined;
+  #dead: DeadReport = { names: [], isRestDone: false };
+  /** Processes that were ended because their nodes are dead (J4). */
+  readonly #givenUp = new Set<ProcessPlan>();
 
   /** Starts them all. */
   constructor(options: JobOptions) {
     this.#options = options;
     this.outcome = this.#outcome.promise;
-    this.#processes = options.processes.map((plan) => new NodeProcess(plan));
+    this.#processes = options.processes.map((plan) => new NodeProcess(plan, (report) => this.#hearOfDead(report)));
     for (const process of this.#processes) options.attach(process);
     const ends = this.#processes.map((process) => process.ended.then((end) => this.#ended(end)));
     Promise.all(ends).then(() => this.#finish(), this.#outcome.reject);
@@ -56,11 +65,50 @@ export class Job {
     else this.#end({ kind: "interrupted", signal }, signal);
   }
 
+  #hearOfDead(report: DeadReport): void {
+    this.#dead = report;
+    this.#endDeadProcesses();
+  }
+
   #ended(end: ProcessEnd): void {
-    if (end.exitCode === 0 || this.#ending !== undefined) return; // J2
-    const running = this.#processes.filter(({ isRunning }) => isRunning);
+    if (this.#ending !== undefined) return; // J2
+    if (end.exitCode === 0 || this.#givenUp.has(end.plan)) this.#endDeadProcesses();
+    else this.#judgeFailure(end);
+  }
+
+  /** J4 */
+  #endDeadProcesses(): void {
+    const { names, isRestDone } = this.#dead;
+    if (this.#ending !== undefined || names.length === 0) return;
+    const running = this.#running;
+    const dead = running.filter(({ nodeNames }) => nodeNames.every((name) => names.includes(name)));
+    if (dead.length < running.length && !isRestDone) return;
+    for (const process of dead) this.#giveUp(process);
+    if (names.every((name) => this.#isGone(name))) for (const process of running) process.tell(GONE_LINE);
+  }
+
+  /** Whether the process of this node was given up and has ended. */
+  #isGone(nodeName: string): boolean {
+    return this.#processes.some(({ plan, nodeNames, isRunning }) => this.#givenUp.has(plan) && !isRunning && nodeNames.includes(nodeName));
+  }
+
+  #giveUp(process: NodeProcess): void {
+    const { onDeadProcess, deadGraceMs = DEAD_GRACE_MS } = this.#options;
+    if (this.#givenUp.has(process.plan)) return;
+    this.#givenUp.add(process.plan);
+    onDeadProcess?.(process.plan);
+    process.signal("SIGTERM");
+    const timer = setTimeout(() => process.signal("SIGKILL"), deadGraceMs);
+    process.ended.finally(() => clearTimeout(timer)).catch(() => {}); // It does not reject.
+  }
+
+  #judgeFailure(end: ProcessEnd): void {
+    const running = this.#running;
     const plans = running.map(({ plan }) => plan);
-    if (this.#options.isDispensable?.(end, plans) === true) return;
+    if (this.#options.isDispensable?.(end, plans) === true) {
+      this.#endDeadProcesses();
+      return;
+    }
     this.#options.onFailure?.(end);
     const { wordFor = endText } = this.#options;
     for (const process of running) process.tell(wordFor(end));
@@ -72,6 +120,10 @@ export class Job {
     this.#signalAll(signal);
     clearTimeout(this.#killTimer);
     this.#killTimer = setTimeout(() => this.#signalAll("SIGKILL"), this.#options.graceMs ?? GRACE_MS);
+  }
+
+  get #running(): readonly NodeProcess[] {
+    return this.#processes.filter(({ isRunning }) => isRunning);
   }
 
   /** J3 */

@@ -2,12 +2,14 @@
 // launcher alone, which decides what its processes get, and signals reach whatever the process started as well.
 
 import { type ChildProcess, spawn } from "node:child_process";
+import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import { ErrorTail } from "./error-tail.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { WATCH_FD } from "./watch-pipe.ts";
+import { LineStream } from "./line-stream.ts";
+import { type DeadReport, parseDeadReport, WATCH_FD } from "./watch-pipe.ts";
 
 export type ProcessEnd = {
   readonly plan: ProcessPlan;
@@ -31,7 +33,8 @@ export class NodeProcess {
   readonly #child: ChildProcess;
   #isRunning = true;
 
-  constructor(plan: ProcessPlan) {
+  /** `onDead` hears of dead nodes, from the process of the scheduler. */
+  constructor(plan: ProcessPlan, onDead: (report: DeadReport) => void = () => {}) {
     const [command, ...args] = plan.program;
     this.plan = plan;
     const stdio = ["ignore", "pipe", "pipe"];
@@ -41,8 +44,14 @@ export class NodeProcess {
     const { stdout, stderr } = this.#child as ChildProcess & { stdout: Readable; stderr: Readable }; // They are pipes, so they are there.
     this.stdout = stdout;
     this.stderr = stderr;
-    this.#child.stdio[WATCH_FD]?.on("error", () => {}); // It ended; that is told by its exit.
+    this.#listen(onDead);
     this.ended = this.#watch();
+  }
+
+  /** The names of its nodes, as rosters have them. */
+  get nodeNames(): readonly string[] {
+    const { role, ranks } = this.plan;
+    return role === "scheduler" ? [role] : ranks.map((rank) => `${role} ${rank}`);
   }
 
   get pid(): number | undefined {
@@ -68,6 +77,17 @@ export class NodeProcess {
     } catch {
       // It ended a moment ago.
     }
+  }
+
+  #listen(onDead: (report: DeadReport) => void): void {
+    const pipe = this.#child.stdio[WATCH_FD] as Socket | null | undefined;
+    pipe?.unref(); // What the process started may hold the other end open.
+    pipe?.on("error", () => {}); // It ended; that is told by its exit.
+    const take = (line: string): undefined => {
+      const report = parseDeadReport(line);
+      if (report !== undefined) onDead(report);
+    };
+    pipe?.pipe(new LineStream(take)).resume();
   }
 
   async #watch(): Promise<ProcessEnd> {
