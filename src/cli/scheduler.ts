@@ -1,8 +1,8 @@
 // scheduler — the scheduler of a cluster, until everybody has left.
 
 import { Command } from "commander";
+import { runScheduler } from "../node/built-in.ts";
 import { loadConfig } from "../node/config/config.ts";
-import { runScheduler } from "./built-in.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
@@ -10,7 +10,7 @@ import { scriptPath } from "./script.ts";
 import { runScript } from "./worker.ts";
 
 const HELP = `
-Says who joins, dies, comes back and leaves. Ends once everybody has left.
+Says who joins, dies, comes back and leaves, and once all are there, in MindSpore's words, who has which rank. Ends once everybody has left.
 
 Example:
   $ weighbridge scheduler -s 2 -w 2 --scheduler-port 9700`;

@@ -1,10 +1,10 @@
 // server — one server process of a cluster: one node, or several on threads of their own.
 
 import { Command, InvalidArgumentError } from "commander";
+import { runServer } from "../node/built-in.ts";
 import { loadConfig } from "../node/config/config.ts";
 import { modulePath } from "../node/launcher/module-path.ts";
 import { runServerThreads } from "../node/launcher/server-threads.ts";
-import { runServer } from "./built-in.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";

@@ -1,6 +1,9 @@
 // training-context — the process's one PsContext, and the session that it describes. The composition root of the training face.
 
 import type { Session } from "../api/session.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { runScheduler, runServer } from "./built-in.ts";
+import { loadConfig } from "./config/config.ts";
 import { connect } from "./connect.ts";
 import { PsContext, type PsContextKey, type PsContextValues } from "./ps-context.ts";
 
@@ -22,9 +25,21 @@ export function resetPsContext(): void {
 }
 
 /**
- * Joins the cluster of the context, the environment (MS_*, DMLC_* and our own) and the configuration file as a worker (MindSpore: communication.init). Undefined
- * when parameter-server mode is off: models are then trained alone. Throws what `connect` throws.
+ * Takes up the role of this process in the cluster of the context, the environment (MS_*, DMLC_* and our own) and the configuration file (MindSpore:
+ * communication.init). A worker gets its session. The scheduler and servers serve until everybody has left, and then the process ends, with its exit code: one
+ * script is all three roles, and nothing after this call runs in the other two. Undefined when parameter-server mode is off: models are then trained alone.
+ * Throws what `connect` throws; as the scheduler or a server, also what ended the job.
  */
 export async function initTraining(): Promise<Session | undefined> {
-  return context.get("enablePs") ? await connect(context.nodeOptions) : undefined;
+  if (!context.get("enablePs")) return undefined;
+  const { nodeOptions } = context;
+  const config = loadConfig({ options: nodeOptions, env: process.env });
+  if (config.role === "worker") return await connect(nodeOptions);
+  if (config.threads > 1) {
+    const text = `a process that calls initTraining() is one server, not ${config.threads} on threads: start those with weighbridge server`;
+    throw new WeighbridgeError("BAD_CONFIG", text);
+  }
+  if (config.role === "scheduler") await runScheduler(config);
+  else await runServer(config, []);
+  process.exit();
 }

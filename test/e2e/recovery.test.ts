@@ -138,6 +138,9 @@ suite("recovery", { concurrency: 2 }, () => {
     }
     const scheduler = cluster.scheduler();
     await scheduler.says(/^the cluster is complete/);
+    await scheduler.says(/^The server node id:\S+,node ip: \S+,node port:\d+ assign rank id:0$/);
+    await scheduler.says(/^The worker node id:\S+ assign rank id:1$/);
+    await scheduler.says(/^Start the scheduler node is successful!$/);
     for (const worker of workers) {
       const before = await pushed(worker);
       assert.ok((await pushed(worker)) > before);

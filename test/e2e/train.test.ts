@@ -25,7 +25,7 @@ function emptyDirectory(): string {
 
 /** The process of a node, by its registration line. */
 async function pidOf(job: Running, role: "server" | "worker", rank: number): Promise<number> {
-  const [, pid] = await job.says(new RegExp(`The ${role} node id:\\S+:(\\d+)(?:, .*)? assign rank id:${rank}$`));
+  const [, pid] = await job.says(new RegExp(`The ${role} node id:\\S+:(\\d+)(?:,.*)? assign rank id:${rank}$`));
   return Number(pid);
 }
 
@@ -61,7 +61,7 @@ suite("a training that ends well", () => {
     await using processes = new Processes();
     const job = processes.weighbridge([...common, ...saved]);
     await job.succeeds(TRAIN_MS);
-    await job.says(/^ {2}The server node id:\S+, node ip: 127\.0\.0\.1, node port:\d+ assign rank id:1$/);
+    await job.says(/^ {2}The server node id:\S+,node ip: 127\.0\.0\.1,node port:\d+ assign rank id:1$/);
     await job.says(/^ {2}The worker node id:\S+ assign rank id:1$/);
     await job.says(/^ {2}Start the scheduler node is successful!$/);
     const [, first] = await job.says(/^ {2}epoch: 1 step: 1, loss is (\d\.\d{6})$/);

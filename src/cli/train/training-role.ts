@@ -7,8 +7,8 @@ import type { NodeConfig } from "../../node/config/node-config.ts";
 import { startNode } from "../../node/start.ts";
 import type { RosterView } from "../../wire/roster.ts";
 import { judgeJob } from "./job-verdict.ts";
-import { RegistrationLines } from "./registration-lines.ts";
 import type { TrainPlan } from "./train-plan.ts";
+import { TrainingNews } from "./training-news.ts";
 import { TrainingWorker } from "./training-worker.ts";
 
 export interface TrainingRole {
@@ -27,13 +27,13 @@ export function openRole(planJson: string): TrainingRole {
 /** A server, or the scheduler. */
 class Attendant implements TrainingRole {
   readonly #config: NodeConfig;
-  readonly #lines: RegistrationLines;
+  readonly #news: TrainingNews;
   readonly #over = Promise.withResolvers<void>();
   #office: Postoffice | undefined;
 
   constructor(config: NodeConfig) {
     this.#config = config;
-    this.#lines = new RegistrationLines(config);
+    this.#news = new TrainingNews(config);
     this.#over.promise.catch(() => {}); // it may be judged before anybody waits for it
   }
 
@@ -50,7 +50,7 @@ class Attendant implements TrainingRole {
 
   #follow(roster: RosterView): void {
     const isScheduler = this.#config.role === "scheduler";
-    if (isScheduler) for (const line of this.#lines.tell(roster)) process.stdout.write(`${line}\n`);
+    if (isScheduler) for (const line of this.#news.tell(roster)) process.stdout.write(`${line}\n`);
     const verdict = judgeJob(roster, this.#config);
     // The scheduler stays until the servers have left.
     const isWaitedFor = isScheduler && roster.nodes.some(({ role, state }) => role === "server" && state === "alive");

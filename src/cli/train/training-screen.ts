@@ -3,8 +3,8 @@
 
 import { relative } from "node:path";
 import { styleText } from "node:util";
+import { countsText } from "../../node/roster-teller.ts";
 import { isBenchHere } from "../bench.ts";
-import { countsText } from "../roster-teller.ts";
 import { number } from "./figures.ts";
 import { LiveLine } from "./live-line.ts";
 import { fitProgress, lossText, progressFacts, type Standing } from "./progress-line.ts";

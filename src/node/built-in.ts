@@ -1,9 +1,10 @@
-// built-in — the scheduler and the server that run when there is no script for them.
+// built-in — the scheduler and the server of processes that are nothing else: `weighbridge scheduler` and `server` without a script, and scripts that leave their role to
+// initTraining().
 
 import { KVServer } from "../kv/kv-server.ts";
-import type { NodeConfig } from "../node/config/node-config.ts";
-import { schedulerAddress, startNode } from "../node/start.ts";
+import type { NodeConfig } from "./config/node-config.ts";
 import { countsText, RosterTeller } from "./roster-teller.ts";
+import { schedulerAddress, startNode } from "./start.ts";
 
 /** Stays until everybody has left. Throws what ends the job before. */
 export async function runScheduler(config: NodeConfig): Promise<void> {

@@ -2,6 +2,7 @@
 
 import { nameOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import { registrationLines } from "./registration-lines.ts";
 
 export class RosterTeller {
   readonly #known = new Map<number, RosterEntry>();
@@ -23,7 +24,7 @@ export class RosterTeller {
     }
     if (!this.#isComplete && nodes.every(({ state }) => state === "alive")) {
       this.#isComplete = true;
-      sentences.push(`the cluster is complete: ${this.#countsText}`);
+      sentences.push(`the cluster is complete: ${this.#countsText}`, ...registrationLines(nodes));
     }
     return sentences;
   }

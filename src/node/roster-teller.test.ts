@@ -16,6 +16,9 @@ test("tells who joins, and when all are there", () => {
     "worker 0 (me) joined",
     "server 0 at tcp://h:1 (me) joined",
     "the cluster is complete: 1 server, 1 worker",
+    "The server node id:me,node ip: h,node port:1 assign rank id:0",
+    "The worker node id:me assign rank id:0",
+    "Start the scheduler node is successful!",
   ]);
 });
 

@@ -1,0 +1,39 @@
+// mindspore — Goal: MindSpore's pattern works: the same script in three shells, and MS_ROLE decides which of them is the scheduler, a server or a worker.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { freePort } from "../../src/node/launcher/free-port.ts";
+import { Processes, script } from "./processes.ts";
+
+test("one script in three shells: the scheduler registers all in MindSpore's lines, the worker trains, and all end with 0", async () => {
+  await using processes = new Processes();
+  const port = String(await freePort("127.0.0.1"));
+  const start = (role: string, env: Readonly<Record<string, string>> = {}) =>
+    processes.run(process.execPath, [script("mindspore")], {
+      env: { MS_SERVER_NUM: "1", MS_WORKER_NUM: "1", MS_SCHED_HOST: "127.0.0.1", MS_SCHED_PORT: port, MS_ROLE: role, ...env },
+    });
+  const scheduler = start("MS_SCHED");
+  const server = start("MS_PSERVER", { MS_NODE_ID: "b5d8a47c-46d7-49a5-aecf-d29d7f8b6124" });
+  const worker = start("MS_WORKER", { MS_NODE_ID: "55e86d4b-d717-4930-b414-ebd80082f541" });
+  for (const node of [worker, server, scheduler]) await node.succeeds();
+  assert.match(
+    scheduler.stdout,
+    new RegExp(
+      "^The server node id:b5d8a47c-46d7-49a5-aecf-d29d7f8b6124,node ip: 127\\.0\\.0\\.1,node port:\\d+ assign rank id:0\n" +
+        "The worker node id:55e86d4b-d717-4930-b414-ebd80082f541 assign rank id:0\n" +
+        "Start the scheduler node is successful!$",
+      "m",
+    ),
+  );
+  assert.match(worker.stdout, /^a worker of 1\nepoch: 1 step: 1, loss is \d\.\d{6}\nepoch: 2 step: 1, loss is \d\.\d{6}\n$/);
+  for (const node of [server, scheduler]) assert.equal(node.count(/a worker of/), 0, "what follows initTraining() is the worker's alone");
+});
+
+test("a server that cannot take up its role ends with 1 and the reason, and goes no further in the script", async () => {
+  await using processes = new Processes();
+  const where = { MS_SERVER_NUM: "1", MS_WORKER_NUM: "1", MS_SCHED_HOST: "127.0.0.1", MS_SCHED_PORT: String(await freePort("127.0.0.1")) };
+  const env = { ...where, MS_ROLE: "MS_PSERVER", WEIGHBRIDGE_START_TIMEOUT_MS: "300" };
+  const server = processes.run(process.execPath, [script("mindspore")], { env });
+  await server.fails(/SCHEDULER_UNREACHABLE/);
+  assert.equal(server.count(/a worker of/), 0);
+});
