@@ -23,6 +23,7 @@ export type ErrorCode =
   | "FENCED" // this node was replaced by a newer one of the same rank
   | "HANDLER_FAILED" // a user's handler threw
   | "KEYS_NOT_ASCENDING" // a key list is not strictly ascending
+  | "LINK_LOST" // the node that had to answer could not be reached for too long; the message says whether an update may have been applied
   | "NOT_FINITE" // a gradient has a NaN or an infinity in it
   | "NODE_DEAD" // the node that had to answer is dead or was restarted
   | "NOT_JOINED" // the worker is not in the clock set: it has to join, and is told its clock

@@ -39,6 +39,8 @@ export type PostofficeOptions = {
   /** How long this node waits at most until it and the others have started, where that is less than `startTimeoutMs`. */
   readonly deadlineMs?: number | undefined;
   readonly resendTimeoutMs?: number;
+  /** Calls to a node that could not be reached for this long fail with LINK_LOST. */
+  readonly linkTimeoutMs?: number | undefined;
   /** How long a wait for a request lasts when its caller sets no deadline; left out, as long as the request. */
   readonly requestTimeoutMs?: number | undefined;
   readonly faults?: FaultOptions | undefined;

@@ -295,6 +295,7 @@ export class Postoffice {
       workerCount: this.numWorkers,
       schedulerAddress,
       startTimeoutMs,
+      linkTimeoutMs: this.#options.linkTimeoutMs,
     });
     this.#membership = membership;
     membership.onRoster((roster) => this.#follow(roster));

@@ -67,6 +67,7 @@ export async function startNode(
     startTimeoutMs,
     resendTimeoutMs,
     requestTimeoutMs: config.requestTimeoutMs,
+    linkTimeoutMs: config.linkTimeoutMs,
     faults: hasFaults(config) ? config.faults : undefined,
     limits: { queuedMax: config.outboxMessagesMax, inFlightBytesMax: config.outboxBytesMax },
     arenaBytesMax: config.arenaBytesMax,

@@ -6,7 +6,8 @@
 //   request:  frame → session (order, duplicates) → served function → answer, now or later
 //
 // Invariants (N1 to N4 are the frame-writer's):
-//   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew` or `failCalls`.
+//   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or `failLost`.
+//   N6. A call that failed never leaves again, and its number is settled: the same life of the other node takes the next call.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
@@ -53,6 +54,7 @@ export class Channel {
   readonly #writer: FrameWriter;
   #session = new Session();
   #gapNoticed = 0;
+  #isHeard = false;
   #ended: WeighbridgeError | undefined;
 
   constructor(host: ChannelHost, id: number, incarnation: number, faults?: Faults) {
@@ -82,6 +84,18 @@ export class Channel {
   /** Calls that have not ended yet. */
   get openCallCount(): number {
     return this.#writer.queuedCount + this.#pending.openCount;
+  }
+
+  /** Whether calls wait for an answer, or for a link. */
+  get isAwaiting(): boolean {
+    return this.#pending.length > 0 || (this.link === undefined && this.#writer.queuedCount > 0);
+  }
+
+  /** Whether anything came from the other node since this was asked last; for link-watch.ts. */
+  takeHeard(): boolean {
+    const isHeard = this.#isHeard;
+    this.#isHeard = false;
+    return isHeard;
   }
 
   // Calls.
@@ -145,6 +159,7 @@ export class Channel {
 
   /** Around the handling of input from this channel's link: calls made by it leave together. */
   beginInput(): void {
+    this.#isHeard = true;
     this.#writer.beginInput();
   }
 
@@ -187,6 +202,19 @@ export class Channel {
     const departed = this.#pending.giveUp();
     if (departed.length > 0) this.link?.destroy(); // an answer may be landing in memory that is the caller's again
     for (const call of [...departed, ...this.#writer.takeWaiting()]) call.failed(error);
+    this.#writer.wakeRoomWaiters();
+  }
+
+  /** Fails every open call, because the other node could not be reached; says of each whether it may have been applied (N6). */
+  failLost(code: "LINK_LOST" | "NODE_DEAD", reason: string): void {
+    const departed = this.#pending.giveUp();
+    const waiting = this.#writer.takeWaiting();
+    if (departed.length > 0) this.link?.destroy(); // as above
+    const applied = "the update had left and may have been applied, once at most; it is not sent again";
+    const lost = new WeighbridgeError(code, `${reason}: ${applied}`, { retryable: code === "NODE_DEAD" });
+    const unsent = new WeighbridgeError(code, `${reason}: nothing was applied`, { retryable: true });
+    for (const call of departed) call.failed(call.isUpdate ? lost : unsent);
+    for (const call of waiting) call.failed(unsent);
     this.#writer.wakeRoomWaiters();
   }
 

@@ -32,6 +32,7 @@ import { ABORT, BARRIER, GATHER, LEAVE, REGISTER, ROSTER, UNITS } from "./contro
 import { checkGreeting } from "./greeting.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { ask, type ControlMessage, serveControl } from "./json-call.ts";
+import { LinkWatch } from "./link-watch.ts";
 import type { Peer, PeerEvents } from "./peer.ts";
 import { RosterCopy, type RosterListener } from "./roster-copy.ts";
 import { SchedulerWatch } from "./scheduler-watch.ts";
@@ -51,6 +52,8 @@ export type MembershipOptions = {
   readonly workerCount: number;
   readonly schedulerAddress: Address;
   readonly startTimeoutMs: number;
+  /** Calls to a node that could not be reached for this long fail. */
+  readonly linkTimeoutMs?: number | undefined;
   /** Tells this process from every other one; random when left out. */
   readonly token?: string;
 };
@@ -58,6 +61,7 @@ export type MembershipOptions = {
 type FatalListener = (error: WeighbridgeError) => void;
 
 const LEAVE_DEADLINE_MS = 5000;
+export const LINK_TIMEOUT_MS = 30_000;
 
 export class Membership {
   /** What the room above wants to hear of all channels but the scheduler's. */
@@ -84,6 +88,7 @@ export class Membership {
   /** While joining: why it cannot. */
   #joining: Deferred<never> | undefined;
   readonly #watch: SchedulerWatch;
+  readonly #links: LinkWatch;
   #closed = false;
   #heartbeat: Heartbeat | undefined;
   /** While a new scheduler does not know us yet (M2). */
@@ -102,6 +107,12 @@ export class Membership {
     this.#clock = options.clock;
     this.#log = options.log;
     this.#watch = new SchedulerWatch({ ...options, loss: () => peer.schedulerLoss });
+    this.#links = new LinkWatch({
+      ...options,
+      linkTimeoutMs: options.linkTimeoutMs ?? LINK_TIMEOUT_MS,
+      isSchedulerAway: () => this.#channel?.link === undefined,
+      isAlive: (node) => this.entry(node)?.state === "alive",
+    });
     peer.events = this.#peerEvents();
     peer.serve(
       ROSTER.functionId,
@@ -256,6 +267,7 @@ export class Membership {
   close(): void {
     this.#closed = true;
     this.#heartbeat?.stop();
+    this.#links.close();
     this.#watch.close();
     const error = new WeighbridgeError("CLOSED", "this node was closed");
     this.#joining?.reject(error);
@@ -289,8 +301,12 @@ export class Membership {
         else this.#watchAway(channel);
       },
       unreachable: (channel, error) => {
-        if (channel !== this.#channel) this.events.unreachable?.(channel, error);
-        else this.#schedulerAway(error.message);
+        if (channel === this.#channel) {
+          this.#schedulerAway(error.message);
+          return;
+        }
+        this.#links.unreachable(channel, error);
+        this.events.unreachable?.(channel, error);
       },
       refused: (channel, error) => {
         if (channel !== this.#channel) this.events.refused?.(channel, error);
@@ -342,6 +358,7 @@ export class Membership {
     if (this.#earlyRoster !== undefined) this.#roster.adopt(this.#earlyRoster);
     this.#earlyRoster = undefined;
     this.#checkReplaced();
+    this.#links.start(reply);
     if (this.#leaving === undefined && this.#fatal === undefined) this.#heartbeat?.start(reply);
   }
 

@@ -154,6 +154,11 @@ export class Peer implements ChannelHost, ConnectionHost {
     yield* this.#channels.values();
   }
 
+  /** Where this channel's node is dialed; undefined for one that dials us. */
+  addressOf(channel: Channel): Address | undefined {
+    return this.#dials.get(channel)?.address;
+  }
+
   async listen(address: Address): Promise<Address> {
     const listener = await this.#transport.listen(address, (link) => {
       this.#checkNobodies(link);

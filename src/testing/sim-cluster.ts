@@ -22,6 +22,7 @@ export type SimClusterOptions = {
   readonly heartbeatTimeoutMs?: number;
   readonly startTimeoutMs?: number;
   readonly resendTimeoutMs?: number;
+  readonly linkTimeoutMs?: number;
   readonly log?: Log;
   /** What a node is started with beside all that, each time it is started. */
   readonly optionsOf?: (node: number) => Partial<PostofficeOptions>;
@@ -89,6 +90,7 @@ export class SimCluster {
   async startNode(node: number): Promise<Postoffice> {
     const { seed, serverCount, workerCount, faults, resendTimeoutMs, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, log } =
       this.#options;
+    const { linkTimeoutMs } = this.#options;
     const host = this.hostOf(node);
     const office = await Postoffice.start({
       role: roleOf(node),
@@ -106,6 +108,7 @@ export class SimCluster {
       heartbeatTimeoutMs: heartbeatTimeoutMs ?? 2000,
       startTimeoutMs: startTimeoutMs ?? 30_000,
       resendTimeoutMs: resendTimeoutMs ?? (faults === undefined ? 0 : 100),
+      linkTimeoutMs,
       faults: faults === undefined ? undefined : { ...faults, seed },
       arenaBytesMax: ARENA_BYTES,
       jobId: `sim-${seed}`,

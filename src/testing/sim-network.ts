@@ -30,6 +30,8 @@ export type SimNetworkOptions = {
 export type PartitionOptions = {
   /** The links between the two sides break as well, instead of waiting for the healing. */
   readonly breakLinks?: boolean;
+  /** Only what the first sends to the second is held up. */
+  readonly isOneWay?: boolean;
 };
 
 export type CrashOptions = {
@@ -67,13 +69,14 @@ export class SimNetwork {
   }
 
   /** Cuts two hosts off from each other. */
-  partition(a: string, b: string, { breakLinks = false }: PartitionOptions = {}): void {
-    this.#wire.partitions.add(pairName(a, b));
+  partition(a: string, b: string, { breakLinks = false, isOneWay = false }: PartitionOptions = {}): void {
+    this.#wire.partitions.add(wayName(a, b));
+    if (!isOneWay) this.#wire.partitions.add(wayName(b, a));
     if (breakLinks) this.breakLinks(a, b);
   }
 
   /** Cuts a host off from all others, those that come later included. */
-  isolate(name: string, { breakLinks = false }: PartitionOptions = {}): void {
+  isolate(name: string, { breakLinks = false }: Pick<PartitionOptions, "breakLinks"> = {}): void {
     this.#wire.isolatedHosts.add(name);
     if (breakLinks) this.breakLinks(name);
   }
@@ -86,9 +89,10 @@ export class SimNetwork {
       isolatedHosts.clear();
     } else if (b === undefined) {
       isolatedHosts.delete(a);
-      for (const pair of partitions) if (pair.split("|").includes(a)) partitions.delete(pair);
+      for (const way of partitions) if (way.split("|").includes(a)) partitions.delete(way);
     } else {
-      partitions.delete(pairName(a, b));
+      partitions.delete(wayName(a, b));
+      partitions.delete(wayName(b, a));
     }
     this.#wire.release();
   }
@@ -128,6 +132,7 @@ class NetworkWire implements SimWire {
   readonly windowBytes: number;
   readonly bytesPerMs: number;
   readonly links: Set<SimLink> = new Set();
+  /** Ways that are cut, each from one host to another. */
   readonly partitions: Set<string> = new Set();
   readonly isolatedHosts: Set<string> = new Set();
   readonly silentHosts: Set<string> = new Set();
@@ -172,9 +177,9 @@ class NetworkWire implements SimWire {
     for (const { fromHost, toHost, arrive } of stalled) this.carry(fromHost, toHost, this.latencyMs(), arrive);
   }
 
-  #isCut(a: string, b: string): boolean {
-    if (a === b) return false;
-    return this.isolatedHosts.has(a) || this.isolatedHosts.has(b) || this.partitions.has(pairName(a, b));
+  #isCut(from: string, to: string): boolean {
+    if (from === to) return false;
+    return this.isolatedHosts.has(from) || this.isolatedHosts.has(to) || this.partitions.has(wayName(from, to));
   }
 }
 
@@ -291,6 +296,6 @@ function badAddress(address: Address, why: string): WeighbridgeError {
   return new WeighbridgeError("BAD_ARGUMENT", `"${address}" cannot be used as an address: ${why}`);
 }
 
-function pairName(a: string, b: string): string {
-  return a < b ? `${a}|${b}` : `${b}|${a}`;
+function wayName(from: string, to: string): string {
+  return `${from}|${to}`;
 }

@@ -5,7 +5,7 @@ import type { Session } from "../api/session.ts";
 import { type ErrorCode, isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
 import { pause } from "./event-loop.ts";
 
-const PASSING: ReadonlySet<ErrorCode> = new Set(["NODE_DEAD", "NOT_JOINED", "STALE_UPDATE", "QUEUE_FULL"]);
+const PASSING: ReadonlySet<ErrorCode> = new Set(["NODE_DEAD", "LINK_LOST", "NOT_JOINED", "STALE_UPDATE", "QUEUE_FULL"]);
 const PAUSE_MS_FIRST = 20;
 const PAUSE_MS_MAX = 1000;
 

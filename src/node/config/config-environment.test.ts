@@ -47,6 +47,7 @@ const free = record({
   van: fc.constantFrom("weighbridge" as const, "zmq" as const, "p3" as const),
   socketDir: fc.constant("/run/weighbridge"),
   startTimeoutMs: durationMs,
+  linkTimeoutMs: durationMs,
   requestTimeoutMs: fc.option(durationMs, { nil: undefined }),
   resendTimeoutMs: fc.oneof(fc.constant(0), durationMs),
   faults: record({

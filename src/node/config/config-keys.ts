@@ -220,6 +220,11 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     description: "A wait for a request ends with DEADLINE after this long, unless the call sets its own.",
     fallback: ABSENT,
   },
+  linkTimeoutMs: {
+    kind: milliseconds(1),
+    description: "Calls to a node that could not be reached for this long fail with LINK_LOST.",
+    fallback: constant(30_000),
+  },
   resendTimeoutMs: {
     kind: milliseconds(0),
     description: "A request without an answer is sent again after this long; 0 turns that off.",

@@ -58,6 +58,7 @@ test("fills in every default when only the required keys are given", () => {
     heartbeatTimeoutMs: 5000,
     startTimeoutMs: 60_000,
     requestTimeoutMs: undefined,
+    linkTimeoutMs: 30_000,
     resendTimeoutMs: 0,
     faults: { dropPercent: 0, duplicatePercent: 0, reorderPercent: 0, delayMs: 0, seed: 1 },
     outboxMessagesMax: 65_536,

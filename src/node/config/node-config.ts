@@ -43,6 +43,7 @@ export type NodeConfig = {
   readonly startTimeoutMs: number;
   /** Undefined: a request waits as long as its caller does. */
   readonly requestTimeoutMs: number | undefined;
+  readonly linkTimeoutMs: number;
   /** 0: off. */
   readonly resendTimeoutMs: number;
   readonly faults: FaultConfig;
