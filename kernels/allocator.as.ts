@@ -4,10 +4,19 @@
 // most a quarter larger than asked for, and a power of two is exact. A released span goes to its class's list and is taken first; when
 // list and frontier are both exhausted, a larger released span is cut up. Released neighbours are not joined.
 //
+// The memory has two zones. State (rows, tables, blocks) comes from the first. Work (answers, requests, what a checkpoint sets aside) comes from
+// the first while it has room, and then from the reserve, which state cannot fill: a full arena can still be read and saved.
+//
+//   first page │ zone of state …                          │ reserve │ last page
+//
 // L1. Spans are multiples of 64 bytes at multiples of 64; the last page of the memory is never handed out, so no address plus length wraps.
 // L2. A free span's first u32 is the address of the next free one of its class, 0 at the end of the list.
+// L3. State that moved into the reserve (LENT bytes: the successor of a block that is being sent) is owed to it: so much of the zone of state stays free.
+// L4. An empty reserve is whole again: its lists are forgotten. So what was cut up for small spans serves large ones.
 
-import { ARENA_START, END, FREE_LISTS, FRONTIER, TOUCHED, USED } from "./layout.as";
+import {
+  ARENA_START, END, FREE_LISTS, FRONTIER, LENT, RESERVE_END, RESERVE_FREE_LISTS, RESERVE_FRONTIER, RESERVE_START, RESERVE_USED, TOUCHED, USED,
+} from "./layout.as";
 
 const PAGE_BYTES: u32 = 65536;
 const CLASS_COUNT: u32 = 100;
@@ -26,23 +35,29 @@ const FAULT_BYTES: u32 = 4096;
   return <u64>((sizeClass & 3) + 5) << ((sizeClass >> 2) + 5);
 }
 
-@inline function addUsed(bytes: i64): void {
-  store<u64>(USED, load<u64>(USED) + bytes);
-}
-
-/** Makes the whole memory of `pages` pages free. To be called once, before anything else. */
-export function openArena(pages: u32): void {
+/** Makes the whole memory of `pages` pages free, the last `reservePages` of it the reserve. To be called once, before anything else. */
+export function openArena(pages: u32, reservePages: u32): void {
+  const end = (pages - 1) * PAGE_BYTES, start = end - reservePages * PAGE_BYTES;
   store<u32>(FRONTIER, ARENA_START);
-  store<u32>(END, (pages - 1) * PAGE_BYTES);
+  store<u32>(END, start);
+  store<u32>(RESERVE_START, start);
+  store<u32>(RESERVE_FRONTIER, start);
+  store<u32>(RESERVE_END, end);
 }
 
+/** Of the zone of state. */
 export function usedBytes(): f64 {
   return <f64>load<u64>(USED);
 }
 
+export function reserveUsedBytes(): f64 {
+  return <f64>load<u64>(RESERVE_USED);
+}
+
 /** Bytes that can be allocated for certain, in spans of any size. */
 export function certainRoom(): u64 {
-  return <u64>(load<u32>(END) - load<u32>(FRONTIER));
+  const room: u64 = load<u32>(END) - load<u32>(FRONTIER), lent: u64 = load<u32>(LENT);
+  return room > lent ? room - lent : 0; // L3
 }
 
 /** How many bytes a span of `bytes` really takes. */
@@ -50,23 +65,52 @@ export function spanBytes(bytes: u32): u32 {
   return <u32>bytesOf(classOf(bytes));
 }
 
-/** The address of a span of at least `bytes` (1 or more), or 0 when there is no room. */
+/** The address of a span of at least `bytes` (1 or more) for state, or 0 when there is no room. */
 export function allocate(bytes: u32): u32 {
-  const sizeClass = classOf(bytes), size = bytesOf(sizeClass), head = FREE_LISTS + (<usize>sizeClass << 2);
+  const lent: u64 = load<u32>(LENT);
+  if (lent != 0 && load<u64>(USED) + bytesOf(classOf(bytes)) + lent > <u64>(load<u32>(END) - ARENA_START)) return 0; // L3
+  return take(bytes, FRONTIER, FREE_LISTS);
+}
+
+/** As `allocate`, for work: from the reserve as well. */
+export function allocateWork(bytes: u32): u32 {
+  const span = take(bytes, FRONTIER, FREE_LISTS);
+  return span != 0 ? span : take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS);
+}
+
+/** As `allocateWork`, for what a checkpoint sets aside: of the reserve at most the half, so that there is room for answers. */
+export function allocateAside(bytes: u32): u32 {
+  const half = <u64>(load<u32>(RESERVE_END) - load<u32>(RESERVE_START)) >> 1;
+  if (load<u64>(RESERVE_USED) + bytesOf(classOf(bytes)) <= half) {
+    const span = take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS);
+    if (span != 0) return span;
+  }
+  return take(bytes, FRONTIER, FREE_LISTS);
+}
+
+/** Of one zone: its frontier, end and used bytes lie one after the other. */
+function take(bytes: u32, zone: usize, lists: usize): u32 {
+  const sizeClass = classOf(bytes), size = bytesOf(sizeClass), head = lists + (<usize>sizeClass << 2);
   let span = load<u32>(head);
   if (span != 0) store<u32>(head, load<u32>(span)); // L2
   else {
-    const frontier: u64 = load<u32>(FRONTIER);
-    if (frontier + size <= <u64>load<u32>(END)) {
+    const frontier: u64 = load<u32>(zone);
+    if (frontier + size <= <u64>load<u32>(zone, 4)) {
       span = <u32>frontier;
-      store<u32>(FRONTIER, <u32>(frontier + size));
+      store<u32>(zone, <u32>(frontier + size));
     } else {
-      span = cutLarger(sizeClass, size);
+      span = cutLarger(sizeClass, size, lists);
       if (span == 0) return 0;
     }
   }
-  addUsed(size);
+  store<u64>(zone, load<u64>(zone, 8) + size, 8);
   return span;
+}
+
+/** State of `bytes` bytes lies in the reserve from now on, or, when negative, does so no more (L3). */
+export function lend(bytes: i32): void {
+  const size = <i32>bytesOf(classOf(<u32>abs(bytes)));
+  store<u32>(LENT, load<u32>(LENT) + (bytes > 0 ? size : -size));
 }
 
 /**
@@ -89,28 +133,36 @@ export function aheadBytes(): f64 {
 
 /** `bytes` is what was asked for. */
 export function release(span: u32, bytes: u32): void {
-  const sizeClass = classOf(bytes);
-  addToList(span, sizeClass);
-  addUsed(-(<i64>bytesOf(sizeClass)));
+  const sizeClass = classOf(bytes), size = bytesOf(sizeClass);
+  if (span < load<u32>(RESERVE_START)) {
+    addToList(span, sizeClass, FREE_LISTS);
+    store<u64>(USED, load<u64>(USED) - size);
+    return;
+  }
+  addToList(span, sizeClass, RESERVE_FREE_LISTS);
+  store<u64>(RESERVE_USED, load<u64>(RESERVE_USED) - size);
+  if (load<u64>(RESERVE_USED) != 0) return;
+  store<u32>(RESERVE_FRONTIER, load<u32>(RESERVE_START)); // L4
+  memory.fill(RESERVE_FREE_LISTS, 0, CLASS_COUNT << 2);
 }
 
-function addToList(span: u32, sizeClass: u32): void {
-  const head = FREE_LISTS + (<usize>sizeClass << 2);
+function addToList(span: u32, sizeClass: u32, lists: usize): void {
+  const head = lists + (<usize>sizeClass << 2);
   store<u32>(span, load<u32>(head));
   store<u32>(head, span);
 }
 
 /** Takes the smallest larger free span, keeps its first `size` bytes and lists the rest; 0 when there is none. */
-function cutLarger(sizeClass: u32, size: u64): u32 {
+function cutLarger(sizeClass: u32, size: u64, lists: usize): u32 {
   for (let larger = sizeClass + 1; larger < CLASS_COUNT; larger++) {
-    const head = FREE_LISTS + (<usize>larger << 2), span = load<u32>(head);
+    const head = lists + (<usize>larger << 2), span = load<u32>(head);
     if (span == 0) continue;
     store<u32>(head, load<u32>(span));
     let rest = span + <u32>size, restBytes = <u32>(bytesOf(larger) - size);
     while (restBytes != 0) {
       let piece = classOf(restBytes);
       if (bytesOf(piece) > restBytes) piece--;
-      addToList(rest, piece);
+      addToList(rest, piece, lists);
       rest += <u32>bytesOf(piece);
       restBytes -= <u32>bytesOf(piece);
     }

@@ -5,7 +5,7 @@
 //
 // H1. The hash is keyed by a secret, so nobody can choose keys that fall in one segment.
 
-import { allocate, release, spanBytes } from "./allocator.as";
+import { allocate, allocateAside, release, spanBytes } from "./allocator.as";
 import { Segment } from "./segment.as";
 
 /** A plain struct at an address: no garbage collector, no header. */
@@ -34,6 +34,8 @@ export class Table {
   secretFactor: u64;
   /** Only written, so that no compiler drops the loads that bring lines into the cache. */
   touched: u32;
+  /** 1 for what a checkpoint sets aside: its memory is work, not state (allocator.as.ts). */
+  isAside: u32;
 }
 
 @inline export function mix(x: u64, factor: u64): u64 {
@@ -58,7 +60,7 @@ export class Table {
 }
 
 export function allocateFor(t: Table, bytes: u32): u32 {
-  const address = allocate(bytes);
+  const address = t.isAside ? allocateAside(bytes) : allocate(bytes);
   if (address != 0) t.bytes += spanBytes(bytes);
   return address;
 }

@@ -6,7 +6,7 @@
 // T1. Every u64 is a legal key: a tag match is believed only after the row's own key agrees.
 // T2. Memory is taken before anything is changed: an insertion that finds no room leaves the table as it was.
 
-import { allocate, release, spanBytes } from "./allocator.as";
+import { allocate, allocateAside, release, spanBytes } from "./allocator.as";
 import {
   CHUNK_BYTES, Segment, addPassed, bucketAfter, bucketAt, bucketIndexOf, chunkCell, clearSlot, passed, place, rowInSlot, slotsWithTag, tagOf,
 } from "./segment.as";
@@ -88,14 +88,13 @@ function takeRow(t: Table): u32 {
 /** Slabs grow with the table, so a small one stays small. */
 function addSlab(t: Table): bool {
   const wanted = min(max(t.bytes >> 4, SLAB_BYTES_MIN), SLAB_BYTES_MAX), rows = max<u32>((wanted - SLAB_HEADER_BYTES) / t.rowBytes, 1);
-  const bytes = spanBytes(SLAB_HEADER_BYTES + rows * t.rowBytes), slab = allocate(bytes);
+  const bytes = spanBytes(SLAB_HEADER_BYTES + rows * t.rowBytes), slab = allocateFor(t, bytes);
   if (slab == 0) return false;
   store<u32>(slab, t.slabs);
   store<u32>(slab, bytes, 4);
   t.slabs = slab;
   t.slabNext = slab + SLAB_HEADER_BYTES;
   t.slabEnd = slab + bytes;
-  t.bytes += bytes;
   return true;
 }
 
@@ -105,12 +104,13 @@ function rowBytesOf(payloadBytes: u32): u32 {
   return payloadBytes < 64 ? bytes : (bytes + 7) & ~7;
 }
 
-/** An empty table, 0 when there is no room. */
-export function createTable(payloadBytes: u32, secret: u64): u32 {
-  const address = allocate(offsetof<Table>()), t = changetype<Table>(<usize>address);
+/** An empty table, 0 when there is no room. `isAside` is 1 for what a checkpoint sets aside, 0 otherwise. */
+export function createTable(payloadBytes: u32, secret: u64, isAside: u32): u32 {
+  const address = isAside ? allocateAside(offsetof<Table>()) : allocate(offsetof<Table>()), t = changetype<Table>(<usize>address);
   if (address == 0) return 0;
   memory.fill(address, 0, offsetof<Table>());
   t.bytes = spanBytes(offsetof<Table>());
+  t.isAside = isAside;
   t.payloadBytes = payloadBytes;
   t.rowBytes = rowBytesOf(payloadBytes);
   t.chunksPerGrowth = payloadBytes < 32 ? 1 : payloadBytes < 64 ? 2 : 4;

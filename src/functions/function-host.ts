@@ -44,6 +44,8 @@ export class FunctionHost implements FunctionHandler {
   readonly #functions = new Map<number, AnyFunction>();
   readonly #gathering: RequestGathering;
   readonly #own = new Map<string, object>();
+  /** The read buffer that was last found to lie in the arena. */
+  #readBuffer: Uint8Array | undefined;
 
   constructor(state: FunctionState) {
     this.#state = state;
@@ -93,7 +95,9 @@ export class FunctionHost implements FunctionHandler {
     if (isAgain && (fn.keepsAnswers || !isWhole))
       throw new WeighbridgeError("ANSWER_LOST", `${fn.name} was applied before, and its answer is not known any more`); // H1, H4
     if (isWhole) {
-      this.#run(fn, channel, header, { bytes, at, byteCount: header.payloadBytes, isWhole, isAgain });
+      const payload = { bytes, at, byteCount: header.payloadBytes, isWhole, isAgain };
+      if (fn.isInPlace && bytes !== this.#readBuffer && !this.#isInArena(bytes)) this.#runCopied(fn, channel, header, payload);
+      else this.#run(fn, channel, header, payload);
       return;
     }
     const gathered = this.#gathering.take(channel, header, bytes, at);
@@ -122,6 +126,26 @@ export class FunctionHost implements FunctionHandler {
     return fn;
   }
 
+  /** Asking a view for its buffer costs more than a small request; a link reads into the same one again and again. */
+  #isInArena(bytes: Uint8Array): boolean {
+    if (bytes.buffer !== this.#state.arena.bytes.buffer) return false;
+    this.#readBuffer = bytes;
+    return true;
+  }
+
+  /** A link of a full server reads elsewhere: kernels need the payload in the arena. */
+  #runCopied(fn: AnyFunction, channel: Channel, header: FrameHeader, payload: Payload): void {
+    const { arena } = this.#state;
+    const size = Math.max(1, payload.byteCount);
+    const address = arena.allocate(size);
+    try {
+      arena.bytes.set(payload.bytes.subarray(payload.at, payload.at + payload.byteCount), address);
+      this.#run(fn, channel, header, { ...payload, bytes: arena.bytes, at: address });
+    } finally {
+      arena.release(address, size);
+    }
+  }
+
   #run(fn: AnyFunction, channel: Channel, header: FrameHeader, { bytes, at, byteCount, isWhole, isAgain }: Payload): void {
     const source = fn.isInPlace ? bytes : ownCopy(bytes, at, byteCount);
     const request = fn.request.decode(source, fn.isInPlace ? at : 0, byteCount);
@@ -135,8 +159,13 @@ export class FunctionHost implements FunctionHandler {
       throw handlerError(fn, thrown);
     }
     if (!(response instanceof Promise)) {
-      this.#answer(answering, channel, header, response);
-      return;
+      const pressure = fn.isUpdate && fn.response.isEmpty ? this.#state.checkpoints.pressure : undefined;
+      if (pressure === undefined) {
+        this.#answer(answering, channel, header, response);
+        return;
+      }
+      const applied = response;
+      response = pressure.then(() => applied);
     }
     const label = labelOf(header);
     channel.park(label.request);

@@ -34,7 +34,7 @@ export class StoreHandle implements FunctionHandler {
     assert(BLOCK_FLOATS * FLOAT_BYTES === BLOCK_BYTES, "the store and the wire cut long values alike");
     this.#arena = arena;
     this.#store = store;
-    this.#scratch = arena.allocate(INLINE_BYTES_MAX);
+    this.#scratch = arena.allocateState(INLINE_BYTES_MAX);
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {

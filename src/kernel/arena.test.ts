@@ -127,3 +127,56 @@ test("an engine that refuses large memories gets smaller wishes, then one for pl
 test("an impossible size is a bad argument", () => {
   for (const bytesMax of [0, -1, 65_536, 2 ** 33, Number.NaN]) assert.throws(() => new Arena({ bytesMax }), { code: "BAD_ARGUMENT" });
 });
+
+test("state never takes the reserve, and work goes there when there is no other room (A4)", () => {
+  const arena = new Arena({ bytesMax: 32 * MIB, reserve: true });
+  assert.equal(arena.reserveBytes, 8 * MIB);
+  assert.equal(arena.stateBytesMax, 24 * MIB);
+  const state: number[] = [];
+  for (let address = arena.tryAllocateState(MIB); address !== 0; address = arena.tryAllocateState(MIB)) state.push(address);
+  assert.equal(state.length, 23);
+  assert.throws(() => arena.allocateState(MIB), /no room for 1048576 bytes: .* 8388608 more are kept for reads and checkpoints/);
+  const work = Array.from({ length: 8 }, () => arena.allocate(MIB));
+  assert.throws(
+    () => arena.allocate(MIB),
+    (thrown) => isWeighbridgeError(thrown, "ARENA_FULL") && thrown.retryable,
+  ); // others leave
+  assert.throws(
+    () => arena.allocate(16 * MIB),
+    (thrown) => isWeighbridgeError(thrown, "ARENA_FULL") && !thrown.retryable,
+  );
+  for (const address of work) arena.release(address, MIB);
+  assert.equal(arena.tryAllocateState(MIB), 0);
+});
+
+test("a reserve that was cut up for small spans serves a large one once they are given back", () => {
+  const arena = new Arena({ bytesMax: 32 * MIB, reserve: true });
+  while (arena.tryAllocateState(MIB) !== 0);
+  while (arena.tryAllocateState(64) !== 0);
+  for (let round = 0; round < 2; round++) {
+    const small: number[] = [];
+    for (let address = arena.tryAllocate(1000); address !== 0; address = arena.tryAllocate(1000)) small.push(address);
+    assert.ok(small.length > 7000);
+    for (const address of small) arena.release(address, 1000);
+    const large = arena.allocate(7 * MIB);
+    arena.release(large, 7 * MIB);
+  }
+});
+
+test("state that moves into the reserve is owed to it: as much of the rest stays free until it is back", () => {
+  const arena = new Arena({ bytesMax: 32 * MIB, reserve: true });
+  const state: number[] = [];
+  for (let address = arena.tryAllocateState(MIB); address !== 0; address = arena.tryAllocateState(MIB)) state.push(address);
+  const moved = arena.tryMove(MIB);
+  arena.noteState(moved, MIB);
+  assert.equal(arena.movedBytes, MIB);
+  arena.release(state.pop() as number, MIB); // its old place
+  assert.equal(arena.tryAllocateState(MIB), 0, "a new row must not take it");
+  const back = arena.tryMoveBack(moved, MIB);
+  assert.notEqual(back, 0);
+  arena.releaseState(moved, MIB);
+  assert.equal(arena.movedBytes, 0);
+  assert.equal(arena.tryAllocateState(MIB), 0);
+  arena.release(back, MIB);
+  assert.equal(arena.tryAllocateState(MIB), back);
+});

@@ -9,6 +9,9 @@
 //   A1. Addresses are multiples of 64, never 0, and at most 2^32 - 64 KiB: an address plus a length never wraps.
 //   A2. A span belongs to one owner from `allocate` to `release`. Its bytes are arbitrary at first.
 //   A3. Running out of room is an error before anything changed, never a trap.
+//   A4. State (what a server keeps: rows, tables, blocks) never takes the reserve. Work (answers, requests, what a checkpoint needs) may, so a server that
+//       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`); as
+//       much of the rest then stays free until it is released.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -22,13 +25,25 @@ const PAGE_BYTES = 65_536;
 const PAGES_MIN = 4;
 const PAGES_MAX = 65_536;
 const SPAN_ALIGNMENT = 64;
+/** Room for the answers and the checkpoint of a server that is full (A4): so much of its arena, within limits; of a small arena more, for what does not shrink with it. */
+const RESERVE_SHARE = 1 / 8;
+const RESERVE_SHARE_MAX = 1 / 4;
+const RESERVE_BYTES_MIN = 8 * 2 ** 20;
+const RESERVE_BYTES_MAX = 256 * 2 ** 20;
+/** The rest is for answers, whatever moves. */
+const MOVED_SHARE_MAX = 3 / 4;
 
 export type ArenaOptions = {
   /** The size of the memory in bytes, rounded up to whole 64 KiB pages; up to 4 GiB, which is the default. */
   readonly bytesMax?: number | undefined;
   /** False asks for memory that cannot be shared with other threads. Defaults to true where the engine can. */
   readonly shared?: boolean | undefined;
+  /** Keeps a reserve for work (A4): for servers. Defaults to false. */
+  readonly reserve?: boolean | undefined;
 };
+
+/** What memory is needed for (A4): "move" is for state whose present place is held, or for nothing at all when that is given up. */
+export type MemoryUse = "state" | "work" | "move";
 
 export class Arena {
   readonly memory: KernelMemory;
@@ -38,12 +53,16 @@ export class Arena {
   readonly floats: Float32Array<ArrayBufferLike>;
   /** The kernel module on this memory. For SimdKernels alone. */
   readonly module: SimdExports;
-  /** Asked when there is no room: true when it gave memory back. It may be asked inside any call that allocates. */
-  onFull: () => boolean = () => false;
+  /** The size of the reserve (A4); 0 when there is none. */
+  readonly reserveBytes: number;
+  /** Asked when there is no room for so many bytes: true when it gave memory back that this use can have. It may be asked inside any call that allocates. */
+  onFull: (use: MemoryUse, byteCount: number) => boolean = () => false;
+  readonly #reserveStart: number;
+  #movedBytes = 0;
 
   /** Throws BAD_ARGUMENT for an impossible size; takes less memory than asked for when the engine cannot give more. */
   constructor(options: ArenaOptions = {}) {
-    const { bytesMax = ARENA_BYTES_DEFAULT, shared = true } = options;
+    const { bytesMax = ARENA_BYTES_DEFAULT, shared = true, reserve = false } = options;
     const pageCount = Math.ceil(bytesMax / PAGE_BYTES);
     if (!(pageCount >= PAGES_MIN && pageCount <= PAGES_MAX)) {
       throw new WeighbridgeError("BAD_ARGUMENT", `an arena has ${PAGES_MIN * PAGE_BYTES} to ${2 ** 32} bytes, not ${bytesMax}`);
@@ -53,8 +72,11 @@ export class Arena {
     this.bytes = new Uint8Array(buffer);
     this.words = new Uint32Array(buffer);
     this.floats = new Float32Array(buffer);
+    const reservePages = reserve ? Math.floor(reserveBytesOf(buffer.byteLength) / PAGE_BYTES) : 0;
+    this.reserveBytes = reservePages * PAGE_BYTES;
+    this.#reserveStart = buffer.byteLength - PAGE_BYTES - this.reserveBytes;
     this.module = instantiateSimdModule(this.memory);
-    this.module.openArena(buffer.byteLength / PAGE_BYTES);
+    this.module.openArena(buffer.byteLength / PAGE_BYTES, reservePages);
   }
 
   /** The size of the memory, which may be less than was asked for. */
@@ -64,21 +86,78 @@ export class Arena {
 
   /** Bytes that are allocated now, each span rounded up to what it really takes. */
   get usedBytes(): number {
-    return this.module.usedBytes();
+    return this.module.usedBytes() + this.module.reserveUsedBytes();
   }
 
-  /** The address of `byteCount` bytes (at least 1) of the caller's own. Throws ARENA_FULL. */
+  /** How much of `stateBytesMax` state cannot take: it is in use, for work perhaps, or owed to the reserve (A4). */
+  get stateUsedBytes(): number {
+    return this.module.usedBytes() + this.#movedBytes;
+  }
+
+  /** The bytes that state can have at most. */
+  get stateBytesMax(): number {
+    return this.bytesMax - this.reserveBytes;
+  }
+
+  /** State that lies in the reserve (`tryMove`). */
+  get movedBytes(): number {
+    return this.#movedBytes;
+  }
+
+  /** The address of `byteCount` bytes (at least 1) of the caller's own, for work (A4). Throws ARENA_FULL. */
   allocate(byteCount: number): number {
     let address = this.tryAllocate(byteCount);
-    while (address === 0 && this.onFull()) address = this.tryAllocate(byteCount);
-    if (address === 0) throw arenaFull(this, `${byteCount} bytes`);
+    while (address === 0 && this.onFull("work", byteCount)) address = this.tryAllocate(byteCount);
+    if (address === 0) throw arenaFull(this, `${byteCount} bytes`, { retryable: byteCount <= this.reserveBytes / 2 }); // answers leave
     return address;
   }
 
   /** As `allocate`, but gives 0 when there is no room. */
   tryAllocate(byteCount: number): number {
     assert(byteCount >= 1, `a span has at least 1 byte, not ${byteCount}`);
+    return byteCount <= this.bytesMax ? this.module.allocateWork(byteCount) >>> 0 : 0;
+  }
+
+  /** As `allocate`, for state (A4). */
+  allocateState(byteCount: number): number {
+    let address = this.tryAllocateState(byteCount);
+    while (address === 0 && this.onFull("state", byteCount)) address = this.tryAllocateState(byteCount);
+    if (address === 0) throw stateFull(this, `${byteCount} bytes`);
+    return address;
+  }
+
+  /** As `allocateState`, but gives 0 when there is no room. */
+  tryAllocateState(byteCount: number): number {
+    assert(byteCount >= 1, `a span has at least 1 byte, not ${byteCount}`);
     return byteCount <= this.bytesMax ? this.module.allocate(byteCount) >>> 0 : 0;
+  }
+
+  /** Room for state whose present place is given back before long: in the reserve if nowhere else (A4). 0 when there is none. */
+  tryMove(byteCount: number): number {
+    const address = this.tryAllocate(byteCount); // its old place is free again soon: what is owed to the reserve does not count
+    if (address < this.#reserveStart || this.#movedBytes + byteCount <= this.reserveBytes * MOVED_SHARE_MAX) return address;
+    this.release(address, byteCount);
+    return 0;
+  }
+
+  /** What lies at this address is state from now on, until `releaseState`: wherever it may lie in the reserve, the reserve is owed as much (A4). */
+  noteState(address: number, byteCount: number): void {
+    this.#lend(address, byteCount);
+  }
+
+  /** Room outside the reserve for state that lies in it: for who is about to write it anew. 0 when it lies elsewhere, or there is no room yet. */
+  tryMoveBack(address: number, byteCount: number): number {
+    if (address < this.#reserveStart) return 0;
+    this.#lend(address, -byteCount); // it makes room for itself
+    const back = this.tryAllocateState(byteCount);
+    this.#lend(address, byteCount);
+    return back;
+  }
+
+  /** As `release`, of what `noteState` was told of. */
+  releaseState(address: number, byteCount: number): void {
+    this.#lend(address, -byteCount);
+    this.release(address, byteCount);
   }
 
   /** Gives a span back; `byteCount` is what was asked for. */
@@ -95,15 +174,35 @@ export class Arena {
     return this.module.touchAhead(Math.min(byteCount, this.bytesMax - 1), pagesMax);
   }
 
+  /** State of so many bytes came to this address, or is about to go from it. Only the reserve counts it. */
+  #lend(address: number, byteCount: number): void {
+    if (address < this.#reserveStart) return;
+    this.#movedBytes += byteCount;
+    this.module.lend(byteCount);
+  }
+
   /** How much of the memory that was never allocated `touchAhead` has brought into the process; 0 when allocations went beyond it. */
   get aheadBytes(): number {
     return this.module.aheadBytes();
   }
 }
 
+/** The error of A4: no room for more state. `what` completes "no room for …". */
+export function stateFull(arena: Arena, what: string): WeighbridgeError {
+  const { stateUsedBytes, stateBytesMax, reserveBytes } = arena;
+  if (reserveBytes === 0) return arenaFull(arena, what);
+  const kept = `${reserveBytes} more are kept for reads and checkpoints, which go on`;
+  return new WeighbridgeError("ARENA_FULL", `no room for ${what}: ${stateUsedBytes} of ${stateBytesMax} arena bytes are in use; ${kept}`);
+}
+
 /** The error of A3; `what` completes "no room for …". */
-export function arenaFull(arena: Arena, what: string): WeighbridgeError {
-  return new WeighbridgeError("ARENA_FULL", `no room for ${what}: ${arena.usedBytes} of ${arena.bytesMax} arena bytes are in use`);
+export function arenaFull(arena: Arena, what: string, options: { readonly retryable?: boolean } = {}): WeighbridgeError {
+  return new WeighbridgeError("ARENA_FULL", `no room for ${what}: ${arena.usedBytes} of ${arena.bytesMax} arena bytes are in use`, options);
+}
+
+function reserveBytesOf(arenaBytes: number): number {
+  const wanted = Math.max(arenaBytes * RESERVE_SHARE, RESERVE_BYTES_MIN);
+  return Math.min(wanted, arenaBytes * RESERVE_SHARE_MAX, RESERVE_BYTES_MAX);
 }
 
 /** Halves the size until the engine agrees: an address space limit (ulimit -v, containers) refuses large reservations. */

@@ -37,6 +37,8 @@ export type TableOptions = {
   readonly payloadBytes: number;
   /** Keys the hash (a u64): whoever knows it could choose keys that all fall in one place. */
   readonly secret: bigint;
+  /** For what a checkpoint sets aside: its memory is work, not state (arena.ts, A4). Defaults to false. */
+  readonly isAside?: boolean | undefined;
 };
 
 /** Numbers side by side, against the house rule: this is the WebAssembly boundary, and a call must not allocate. */

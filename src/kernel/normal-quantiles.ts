@@ -57,7 +57,7 @@ export class QuantileTable {
   /** Throws ARENA_FULL. The table stays for the arena's life. */
   get address(): number {
     if (this.#address === 0) {
-      this.#address = this.#arena.allocate(QUANTILE_FLOATS * 8);
+      this.#address = this.#arena.allocateState(QUANTILE_FLOATS * 8);
       new Float64Array(this.#arena.memory.buffer, this.#address, QUANTILE_FLOATS).set(normalQuantiles());
     }
     return this.#address;

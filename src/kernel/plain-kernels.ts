@@ -3,14 +3,14 @@
 // Invariants K1 to K5 are those of kernels.ts.
 
 import { assert } from "../base/assert.ts";
-import { type Arena, arenaFull } from "./arena.ts";
+import { type Arena, stateFull } from "./arena.ts";
 import { DONE, KEY_MISSING, type Kernels, LIST_ROWS_MAX, NO_ROOM, ROW_KEY_BYTES, type Status, type TableOptions } from "./kernels.ts";
 
 const KEY_BYTES = 8;
 /** What a table's own address stands for: nothing is kept there. */
 const HEADER_BYTES = 64;
 
-type PlainTable = { readonly payloadBytes: number; readonly rows: Map<bigint, number> };
+type PlainTable = { readonly payloadBytes: number; readonly isAside: boolean; readonly rows: Map<bigint, number> };
 
 export class PlainKernels implements Kernels {
   readonly #arena: Arena;
@@ -48,11 +48,11 @@ export class PlainKernels implements Kernels {
   }
 
   createTable(options: TableOptions): number {
-    const { payloadBytes } = options;
+    const { payloadBytes, isAside = false } = options;
     assert(payloadBytes >= 4 && payloadBytes % 4 === 0, `a payload is a multiple of 4 bytes, not ${payloadBytes}`);
-    const table = this.#arena.tryAllocate(HEADER_BYTES);
-    if (table === 0) throw arenaFull(this.#arena, "an empty table");
-    this.#tables.set(table, { payloadBytes, rows: new Map() });
+    const table = this.#take(HEADER_BYTES, isAside);
+    if (table === 0) throw stateFull(this.#arena, "an empty table");
+    this.#tables.set(table, { payloadBytes, isAside, rows: new Map() });
     return table;
   }
 
@@ -92,12 +92,12 @@ export class PlainKernels implements Kernels {
   }
 
   insertRows(table: number, keys: number, keyCount: number): Status {
-    const { payloadBytes, rows } = this.#table(table);
+    const { payloadBytes, isAside, rows } = this.#table(table);
     const fresh: bigint[] = [];
     for (let i = 0; i < keyCount; i++) {
       const key = this.#key(keys, i);
       if (rows.has(key)) continue;
-      const row = this.#arena.tryAllocate(ROW_KEY_BYTES + payloadBytes);
+      const row = this.#take(ROW_KEY_BYTES + payloadBytes, isAside);
       if (row === 0) {
         for (const taken of fresh) this.#remove(table, taken); // K3
         return NO_ROOM;
@@ -196,6 +196,10 @@ export class PlainKernels implements Kernels {
       count++;
     }
     return count;
+  }
+
+  #take(byteCount: number, isAside: boolean): number {
+    return isAside ? this.#arena.tryAllocate(byteCount) : this.#arena.tryAllocateState(byteCount);
   }
 
   #table(address: number): PlainTable {

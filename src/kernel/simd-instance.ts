@@ -6,9 +6,12 @@ import { MEMORY_FLAG_OFFSET, SIMD_MODULE } from "./simd-module.ts";
 
 /** What the module exports, as it comes: addresses above 2 GiB are negative until `>>> 0`. See Kernels for what each does. */
 export type SimdExports = {
-  openArena(pageCount: number): void;
+  openArena(pageCount: number, reservePageCount: number): void;
   usedBytes(): number;
+  reserveUsedBytes(): number;
   allocate(byteCount: number): number;
+  allocateWork(byteCount: number): number;
+  lend(byteCount: number): void;
   release(address: number, byteCount: number): void;
   touchAhead(byteCount: number, pagesMax: number): number;
   aheadBytes(): number;
@@ -72,7 +75,7 @@ export type SimdExports = {
   packWords(source: number, wordCount: number, wordsMax: number, target: number): number;
   unpackWords(source: number, byteCount: number, wordCount: number, target: number): number;
 
-  createTable(payloadBytes: number, secret: bigint): number;
+  createTable(payloadBytes: number, secret: bigint, isAside: number): number;
   destroyTable(table: number): void;
   rowCount(table: number): number;
   tableBytes(table: number): number;

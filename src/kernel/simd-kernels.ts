@@ -2,7 +2,7 @@
 // to be converted a member *is* the module's export, so that a call costs no more than the step into WebAssembly.
 
 import { assert } from "../base/assert.ts";
-import { type Arena, arenaFull } from "./arena.ts";
+import { type Arena, stateFull } from "./arena.ts";
 import type { Kernels, TableOptions } from "./kernels.ts";
 import type { SimdExports } from "./simd-instance.ts";
 
@@ -57,10 +57,10 @@ export class SimdKernels implements Kernels {
   }
 
   createTable(options: TableOptions): number {
-    const { payloadBytes, secret } = options;
+    const { payloadBytes, secret, isAside = false } = options;
     assert(payloadBytes >= 4 && payloadBytes % 4 === 0, `a payload is a multiple of 4 bytes, not ${payloadBytes}`);
-    const table = this.#module.createTable(payloadBytes, secret) >>> 0;
-    if (table === 0) throw arenaFull(this.#arena, "an empty table");
+    const table = this.#module.createTable(payloadBytes, secret, isAside ? 1 : 0) >>> 0;
+    if (table === 0) throw stateFull(this.#arena, "an empty table");
     return table;
   }
 

@@ -22,7 +22,7 @@ import { tellMissingOut } from "../peer/missing-out.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
-import { ArenaReadBuffers, Server } from "../server/server.ts";
+import { ArenaReadBuffers, answerBytesFor, Server } from "../server/server.ts";
 import type { Address } from "../transport/transport.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -68,10 +68,20 @@ export class Postoffice {
     this.numWorkers = options.workerCount;
     this.#options = options;
     this.#simpleApps = new AppDirectory({ clock, byCustomer: role === "worker" });
-    const arena = role === "server" ? new Arena({ bytesMax: options.arenaBytesMax }) : undefined;
+    const arena = role === "server" ? new Arena({ bytesMax: options.arenaBytesMax, reserve: true }) : undefined;
     if (arena !== undefined) options.onMemory?.(arena.memory);
     const readBuffers = arena === undefined ? new PlainReadBuffers() : new ArenaReadBuffers(arena);
-    this.#peer = new Peer({ transport, clock, log, readBuffers, limits, faults, resendTimeoutMs, acceptsAnonymous: role === "scheduler" });
+    const channelLimits = { ...(arena === undefined ? {} : { answerBytesMax: answerBytesFor(arena, options.workerCount) }), ...limits };
+    this.#peer = new Peer({
+      transport,
+      clock,
+      log,
+      readBuffers,
+      limits: channelLimits,
+      faults,
+      resendTimeoutMs,
+      acceptsAnonymous: role === "scheduler",
+    });
     this.#peer.serve(FunctionId.SIMPLE, this.#simpleApps);
     if (arena === undefined) return;
     const { workerCount, functions = [], compression, checkpointFiles } = options;

@@ -16,6 +16,7 @@ import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
+import { CHANNEL_LIMITS } from "../peer/channel-limits.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
 import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -25,9 +26,13 @@ import type { FrameHeader } from "../wire/frame.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { RosterView } from "../wire/roster.ts";
+import { ArenaWatch } from "./arena-watch.ts";
 
 /** Several blocks fit, so that the end of one frame and the next one are read together and handled where they lie. */
 const SERVER_READ_BYTES = 2 * READ_BUFFER_BYTES;
+
+/** A link that has less to say waits for every answer. */
+const ANSWER_BYTES_MIN = 64 * 1024;
 
 export type ServerOptions = {
   readonly arena: Arena;
@@ -51,10 +56,12 @@ export class Server {
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
   readonly functions: FunctionHost;
+  readonly #watch: ArenaWatch;
 
   constructor(options: ServerOptions) {
     this.arena = options.arena;
     this.kernels = new SimdKernels(options.arena);
+    this.#watch = new ArenaWatch(options.arena, options.log ?? SILENT_LOG);
     this.apps = new AppDirectory({ clock: options.clock });
     const { arena, kernels } = this;
     const { clock, workerCount, functions = [], compression, checkpointFiles: files, log = SILENT_LOG } = options;
@@ -69,9 +76,9 @@ export class Server {
 
   /** Serves the functions of applications on this peer. */
   serve(peer: Peer): void {
-    const handler = new OnceHandler(this.apps, this.clock);
+    const handler = new OnceHandler(this.apps, this.clock, this.#watch);
     for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serve(functionId, handler);
-    peer.serve(FunctionId.FUNCTION, new OnceHandler(this.functions, this.clock));
+    peer.serve(FunctionId.FUNCTION, new OnceHandler(this.functions, this.clock, this.#watch));
   }
 
   /** Takes note of who is there: what dead workers left unfinished goes, and nobody waits for their clocks. */
@@ -100,14 +107,21 @@ export class Server {
   }
 }
 
+/** How many bytes of answers may wait on one link: what waits or is being written for all workers fits the half of what is kept for it when the arena is full. */
+export function answerBytesFor(arena: Arena, workerCount: number): number {
+  return Math.min(CHANNEL_LIMITS.answerBytesMax, Math.max(ANSWER_BYTES_MIN, arena.reserveBytes / (4 * workerCount)));
+}
+
 /** Asks the vector clock before anything is applied: what a restore or a reconnect brings again is answered, not applied. */
 class OnceHandler implements FunctionHandler {
   readonly #inner: FunctionHandler;
   readonly #clock: VectorClock;
+  readonly #watch: ArenaWatch;
 
-  constructor(inner: FunctionHandler, clock: VectorClock) {
+  constructor(inner: FunctionHandler, clock: VectorClock, watch: ArenaWatch) {
     this.#inner = inner;
     this.#clock = clock;
+    this.#watch = watch;
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
@@ -117,10 +131,11 @@ class OnceHandler implements FunctionHandler {
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const isNew = header.stamp === 0 ? fresh : this.#clock.advance(channel.id, channel.incarnation, header.stamp);
     this.#inner.handle(channel, header, bytes, at, isNew);
+    this.#watch.check();
   }
 }
 
-/** Read buffers inside the arena: kernels work on a frame where the socket put it. */
+/** Read buffers inside the arena: kernels work on a frame where the socket put it. On the heap when the arena is full; handlers copy those frames. */
 export class ArenaReadBuffers implements ReadBuffers {
   readonly #arena: Arena;
 
@@ -129,11 +144,12 @@ export class ArenaReadBuffers implements ReadBuffers {
   }
 
   take(): Uint8Array {
-    const address = this.#arena.allocate(SERVER_READ_BYTES);
+    const address = this.#arena.tryAllocateState(SERVER_READ_BYTES);
+    if (address === 0) return new Uint8Array(SERVER_READ_BYTES);
     return this.#arena.bytes.subarray(address, address + SERVER_READ_BYTES);
   }
 
   give(buffer: Uint8Array): void {
-    this.#arena.release(buffer.byteOffset, SERVER_READ_BYTES);
+    if (buffer.buffer === this.#arena.bytes.buffer) this.#arena.release(buffer.byteOffset, SERVER_READ_BYTES);
   }
 }

@@ -94,13 +94,15 @@ export class KeptValues {
   #spanFor(list: KeyList): SharedSpan {
     const valueBytes = valueBytesOf(list);
     const keptBytes = valueBytes + list.keyCount * KEY_BYTES;
-    const byteCount = this.#isRepeated(list) && this.#usedBytes + keptBytes <= this.#bytesMax ? keptBytes : valueBytes;
-    let address = this.#arena.tryAllocate(byteCount);
+    const isKept = this.#isRepeated(list) && this.#usedBytes + keptBytes <= this.#bytesMax;
+    const kept = isKept ? this.#arena.tryAllocateState(keptBytes) : 0;
+    if (kept !== 0) return new SharedSpan(this.#arena, { address: kept, byteCount: keptBytes });
+    let address = this.#arena.tryAllocate(valueBytes);
     if (address === 0) {
       this.drop();
-      address = this.#arena.allocate(byteCount);
+      address = this.#arena.allocate(valueBytes);
     }
-    return new SharedSpan(this.#arena, { address, byteCount });
+    return new SharedSpan(this.#arena, { address, byteCount: valueBytes });
   }
 
   /** The list's values are in the span: keeps it as well, if it has room for the keys, or notes that the list was pulled. */

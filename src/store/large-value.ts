@@ -62,15 +62,19 @@ export class LargeValue {
 
   /** Makes sure that the next `add` to this block has memory; false when the arena is full. */
   reserve(blockIndex: number): boolean {
-    if (this.#blocks.get(blockIndex)?.holdCount === 0 || this.#reserved.has(blockIndex)) return true;
-    const address = this.#arena.tryAllocate(this.#byteCount(blockIndex));
-    if (address !== 0) this.#reserved.set(blockIndex, address);
-    return address !== 0;
+    const block = this.#blocks.get(blockIndex);
+    if (block?.holdCount === 0 || this.#reserved.has(blockIndex)) return true;
+    const byteCount = this.#byteCount(blockIndex);
+    const address = block === undefined ? this.#arena.tryAllocateState(byteCount) : this.#arena.tryMove(byteCount);
+    if (address === 0) return false;
+    this.#arena.noteState(address, byteCount);
+    this.#reserved.set(blockIndex, address);
+    return true;
   }
 
   /** Gives back what `reserve` took and no `add` used. */
   unreserve(): void {
-    for (const [blockIndex, address] of this.#reserved) this.#arena.release(address, this.#byteCount(blockIndex));
+    for (const [blockIndex, address] of this.#reserved) this.#arena.releaseState(address, this.#byteCount(blockIndex));
     this.#reserved.clear();
   }
 
@@ -79,19 +83,22 @@ export class LargeValue {
     const block = this.#blocks.get(blockIndex);
     const byteCount = this.#byteCount(blockIndex);
     const floatCount = byteCount / FLOAT_BYTES;
-    if (block !== undefined && block.holdCount === 0) {
+    const back = block?.holdCount === 0 ? this.#arena.tryMoveBack(block.address, byteCount) : 0;
+    if (block?.holdCount === 0 && back === 0) {
       this.#kernels.add(block.address, values, floatCount);
       return;
     }
-    const address = this.#reserved.get(blockIndex);
+    const address = back === 0 ? this.#reserved.get(blockIndex) : back;
     assert(address !== undefined, `B3: block ${blockIndex} was not reserved`);
-    this.#reserved.delete(blockIndex);
+    if (back === 0) this.#reserved.delete(blockIndex);
+    else this.#arena.noteState(back, byteCount);
     if (block === undefined) {
       this.#kernels.zero(address, byteCount);
       this.#kernels.add(address, values, floatCount);
     } else {
       this.#kernels.sum(address, block.address, values, floatCount); // B1
       block.retired = true;
+      if (block.holdCount === 0) this.#release(block);
     }
     this.#blocks.set(blockIndex, { address, byteCount, holdCount: 0, retired: false });
   }
@@ -139,6 +146,6 @@ export class LargeValue {
   }
 
   #release(block: Block): void {
-    this.#arena.release(block.address, block.byteCount);
+    this.#arena.releaseState(block.address, block.byteCount);
   }
 }

@@ -104,7 +104,7 @@ export class RowMemory {
   #remember(list: List, keys: number): boolean {
     const { table, keyCount } = list;
     if (this.#rowCount + keyCount > ROWS_MAX) return false;
-    const rows = this.#arena.tryAllocate(keyCount * ROW_BYTES);
+    const rows = this.#arena.tryAllocateState(keyCount * ROW_BYTES);
     if (rows === 0) return false;
     if (this.#kernels.findRows(table, keys, keyCount, rows) > 0) {
       this.#arena.release(rows, keyCount * ROW_BYTES);

@@ -87,7 +87,7 @@ export class TableFreeze {
     kernels.zero(this.#turn, CURSOR_BYTES);
     kernels.zero(this.#next, CURSOR_BYTES);
     try {
-      this.#aside = kernels.createTable({ payloadBytes: payloadBytes + WORD_BYTES, secret });
+      this.#aside = kernels.createTable({ payloadBytes: payloadBytes + WORD_BYTES, secret, isAside: true });
     } catch (thrown) {
       arena.release(this.#scratch, this.#scratchBytes);
       throw thrown;
@@ -97,6 +97,11 @@ export class TableFreeze {
   /** Rows that are kept twice now. */
   get asideCount(): number {
     return this.#isClosed ? 0 : this.#options.kernels.rowCount(this.#aside);
+  }
+
+  /** The arena bytes of what is set aside. */
+  get asideBytes(): number {
+    return this.#isClosed ? 0 : this.#options.kernels.tableBytes(this.#aside);
   }
 
   /** The rows of these keys are about to change, to come or to go: sets aside what has to be (F1). Never throws: see F3. */

@@ -14,7 +14,7 @@
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { type Arena, arenaFull } from "../kernel/arena.ts";
+import { type Arena, arenaFull, stateFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
 import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
@@ -103,7 +103,7 @@ export class TableStore {
     this.#chunkRows = chunkRowsFor(ROW_KEY_BYTES + this.columns.payload.byteCount);
     this.#spareBytes = Math.ceil((ROW_KEY_BYTES + this.#valueBytes) / KEY_BYTES) * KEY_BYTES;
     this.#scratchBytes = this.#chunkRows * (2 * WORD_BYTES + KEY_BYTES + this.#spareBytes);
-    this.#scratch = arena.allocate(this.#scratchBytes);
+    this.#scratch = arena.allocateState(this.#scratchBytes);
     this.#fresh = this.#scratch + this.#chunkRows * WORD_BYTES;
     this.#freshKeys = this.#fresh + this.#chunkRows * WORD_BYTES;
     this.#spares = this.#freshKeys + this.#chunkRows * KEY_BYTES;
@@ -292,11 +292,13 @@ export class TableStore {
     const fresh = list === 0 ? NO_ROOM_COUNT : this.#rowKernels.insertValues(this.#table, keys, keyCount, list);
     if (fresh > 0) this.#start(list, fresh);
     if (list !== 0) this.#arena.release(list, keyCount * WORD_BYTES);
-    if (fresh === NO_ROOM_COUNT && this.#arena.onFull()) {
+    if (fresh !== NO_ROOM_COUNT) return;
+    if (this.#arena.onFull(list === 0 ? "work" : "state", keyCount * WORD_BYTES)) {
       this.#makeRoom(keys, keyCount);
       return;
     }
-    if (fresh === NO_ROOM_COUNT) throw arenaFull(this.#arena, `new rows among ${keyCount} keys of a table of ${this.rowCount} rows`);
+    if (list === 0) throw arenaFull(this.#arena, `a list of ${keyCount} rows`);
+    throw stateFull(this.#arena, `new rows among ${keyCount} keys of a table of ${this.rowCount} rows`);
   }
 
   /** Reads the payloads of a chunk that the scratch lists; whole rows stand in for the missing ones, started as new rows are. */

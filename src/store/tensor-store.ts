@@ -12,7 +12,7 @@
 //   T5. A block is started at most once, and never after an update or a restore.
 
 import { assert } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import type { Initializer } from "./initializers/initializer.ts";
@@ -32,6 +32,8 @@ export type HeldBlock = HeldValues & {
   /** Slot after slot; empty where the optimizer has none. */
   readonly slots: Float32Array<ArrayBufferLike>;
   readonly step: number;
+  /** Whether the block has other values by now: its memory goes with this hold. */
+  readonly isReplaced: boolean;
 };
 
 /** Where a checkpoint's bytes of a block go. */
@@ -49,6 +51,11 @@ class Span {
     this.#arena = arena;
     this.address = address;
     this.byteCount = byteCount;
+    arena.noteState(address, byteCount);
+  }
+
+  get isRetired(): boolean {
+    return this.#isRetired;
   }
 
   get isHeld(): boolean {
@@ -80,7 +87,7 @@ class Span {
   }
 
   #releaseIfDone(): void {
-    if (this.#isRetired && this.#holdCount === 0) this.#arena.release(this.address, this.byteCount);
+    if (this.#isRetired && this.#holdCount === 0) this.#arena.releaseState(this.address, this.byteCount);
   }
 }
 
@@ -145,9 +152,9 @@ export class TensorStore {
     return this.#blocks.get(index)?.step ?? 0;
   }
 
-  /** Holds a block's values where they lie. Throws OUT_OF_RANGE or ARENA_FULL. */
+  /** Holds a block's values where they lie; initial values that are nobody's where there is no room for the block. Throws OUT_OF_RANGE or ARENA_FULL. */
   hold(index: number): HeldValues {
-    return this.#block(index).span.hold();
+    return this.#blockIfRoom(index)?.span.hold() ?? this.initialBlock(index);
   }
 
   /** Holds all of a block that is here, for a checkpoint. */
@@ -159,6 +166,9 @@ export class TensorStore {
       values: values.values,
       slots: extra?.values ?? new Float32Array(0),
       step,
+      get isReplaced() {
+        return span.isRetired;
+      },
       release: () => {
         values.release();
         extra?.release();
@@ -168,19 +178,19 @@ export class TensorStore {
 
   /** What a block is before anybody touches it (T4), whether it is here or not. Throws ARENA_FULL. */
   initialBlock(index: number): HeldBlock {
-    const { span, slots } = this.#makeBlock(index);
+    const { span, slots } = this.#makeBlock(index, "work");
     this.#initialise(index, span, slots);
     const release = (): void => {
       span.retire();
       slots?.retire();
     };
-    return { values: span.floats, slots: slots?.floats ?? new Float32Array(0), step: 0, release };
+    return { values: span.floats, slots: slots?.floats ?? new Float32Array(0), step: 0, isReplaced: false, release };
   }
 
   /** Makes a block whose values and slots the caller writes before anything else is done with it. Throws ARENA_FULL. */
   openBlock(index: number, step: number): OpenBlock {
     assert(!this.#blocks.has(index), `block ${index} is there already`);
-    const block = this.#makeBlock(index);
+    const block = this.#makeBlock(index, "state");
     block.step = step;
     block.isStarted = true;
     this.#blocks.set(index, block);
@@ -208,7 +218,7 @@ export class TensorStore {
     const block = this.#block(index);
     this.#ownSlots(block);
     const { span } = block;
-    const target = span.isHeld ? this.#roomFor(span) : span.address; // T1
+    const target = span.isHeld ? this.#roomFor(span) : this.#arena.tryMoveBack(span.address, span.byteCount) || span.address; // T1
     this.#apply(block, push, target);
     if (target !== span.address) this.#replace(block, target);
   }
@@ -216,6 +226,11 @@ export class TensorStore {
   /** Makes the block, so that what follows finds it. Throws OUT_OF_RANGE or ARENA_FULL. */
   touch(index: number): void {
     this.#block(index);
+  }
+
+  /** As `touch`, for who only reads: without room for the block there is none, and `hold` gives its initial values. */
+  touchIfRoom(index: number): void {
+    this.#blockIfRoom(index);
   }
 
   /**
@@ -248,7 +263,8 @@ export class TensorStore {
   /** A worker is about to get this block's values, or those of some of its rows: some optimizers want to know. */
   notePull(index: number, workerRank: number, rows?: Uint32Array): void {
     if (!this.#updater.notesPulls) return;
-    const block = this.#block(index);
+    const block = this.#blockIfRoom(index);
+    if (block === undefined) return; // it begins with the values that are read
     this.#ownSlots(block);
     const { span, slots, rowCount } = block;
     const noted = { values: span.address, slots: slots?.address ?? 0, rowCount };
@@ -288,9 +304,10 @@ export class TensorStore {
 
   /** Where a held span's successor goes: a place of its own, or the span itself when whoever held it gave it up to make room. */
   #roomFor(span: Span): number {
-    const target = this.#arena.tryAllocate(span.byteCount);
+    const target = this.#arena.tryMove(span.byteCount);
     if (target !== 0) return target;
-    if (!this.#arena.onFull()) throw arenaFull(this.#arena, `${span.byteCount} bytes`); // T3
+    if (!this.#arena.onFull("move", span.byteCount))
+      throw arenaFull(this.#arena, `${span.byteCount} bytes beside values that are being sent`, { retryable: true }); // T3
     return span.isHeld ? this.#roomFor(span) : span.address;
   }
 
@@ -331,23 +348,36 @@ export class TensorStore {
     if (index >= this.shape.blockCount) {
       throw new WeighbridgeError("OUT_OF_RANGE", `the tensor has ${this.shape.blockCount} blocks; there is no block ${index}`);
     }
-    const block = this.#makeBlock(index);
+    const block = this.#makeBlock(index, "state");
     this.#initialise(index, block.span, block.slots);
     this.#blocks.set(index, block);
     return block;
   }
 
+  /** As `#block`, but undefined where it is not there and there is no room for it. */
+  #blockIfRoom(index: number): Block | undefined {
+    try {
+      return this.#block(index);
+    } catch (thrown) {
+      if (isWeighbridgeError(thrown, "ARENA_FULL")) return undefined;
+      throw thrown;
+    }
+  }
+
   /** A block with anything in it. */
-  #makeBlock(index: number): Block {
+  #makeBlock(index: number, use: "state" | "work"): Block {
     const floatCount = this.shape.floatsOf(index);
     const rowCount = floatCount / this.#updater.width;
     const byteCount = floatCount * FLOAT_BYTES;
     const slotBytes = this.#updater.blockSlotBytes(rowCount);
-    const address = this.#arena.allocate(byteCount);
-    const slots = slotBytes === 0 ? 0 : this.#arena.tryAllocate(slotBytes);
-    if (slotBytes > 0 && slots === 0) {
+    const take = (bytes: number): number => (use === "state" ? this.#arena.allocateState(bytes) : this.#arena.allocate(bytes));
+    const address = take(byteCount);
+    let slots = 0;
+    try {
+      if (slotBytes > 0) slots = take(slotBytes);
+    } catch (thrown) {
       this.#arena.release(address, byteCount);
-      throw arenaFull(this.#arena, `${slotBytes} bytes of optimizer state`); // T3
+      throw thrown; // T3
     }
     const extra = slots === 0 ? undefined : new Span(this.#arena, slots, slotBytes);
     return { span: new Span(this.#arena, address, byteCount), slots: extra, rowCount, step: 0, isStarted: false };

@@ -11,7 +11,7 @@
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { type Arena, arenaFull } from "../kernel/arena.ts";
+import { type Arena, stateFull } from "../kernel/arena.ts";
 import { DONE, type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { copyKeys } from "./copy-keys.ts";
 import type { LargeValue } from "./large-value.ts";
@@ -280,5 +280,5 @@ export class ValueTables {
 
 /** The error of a push that a full arena refuses. */
 export function noRoomFor(arena: Arena, keyCount: number): WeighbridgeError {
-  return arenaFull(arena, `a push of ${keyCount} keys`);
+  return stateFull(arena, `a push of ${keyCount} keys`);
 }

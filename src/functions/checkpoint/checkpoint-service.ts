@@ -22,6 +22,7 @@ import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifes
 import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import * as messages from "./checkpoint-messages.ts";
+import { CutPressure } from "./cut-pressure.ts";
 import { ParameterLoads } from "./parameter-loads.ts";
 import type { ServerPlace } from "./server-place.ts";
 import { restoreServer } from "./server-restore.ts";
@@ -69,6 +70,7 @@ export class CheckpointService {
   readonly #options: CheckpointServiceOptions;
   readonly #handlers: ReadonlyMap<string, Handler>;
   readonly #loads: ParameterLoads;
+  readonly #pressure: CutPressure;
   #place: ServerPlace | undefined;
   #saving: Saving | undefined;
   #begun: Begun | undefined;
@@ -79,6 +81,7 @@ export class CheckpointService {
   constructor(options: CheckpointServiceOptions) {
     this.#options = options;
     this.#loads = new ParameterLoads(options.parameters);
+    this.#pressure = new CutPressure(options.parameters.host.arena, options.clock);
     this.#handlers = new Map(
       [
         handler(messages.SURVEY, () => this.#survey()),
@@ -97,8 +100,15 @@ export class CheckpointService {
     );
     options.parameters.onClear = (name) =>
       this.#lose(new WeighbridgeError("UNKNOWN_PARAMETER", `${name} was cleared or loaded while it was saved`));
-    options.parameters.host.arena.onFull = () =>
-      this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
+    options.parameters.host.arena.onFull = (use, byteCount) => {
+      if (this.#saving?.snapshot.blocks(use, byteCount) !== true) return false;
+      return this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
+    };
+  }
+
+  /** What the acknowledgement of an update waits for; undefined when for nothing (cut-pressure.ts). */
+  get pressure(): Promise<void> | undefined {
+    return this.#saving === undefined || this.#saving.isOver ? undefined : this.#pressure.wait(this.#saving.snapshot.keptBytes);
   }
 
   /** Which server this is. Before that nothing can be saved or restored. */
@@ -225,6 +235,7 @@ export class CheckpointService {
       snapshot.choose(parameters);
       const report = await snapshot.write(this.#files.shard(pending, { job, step, server: this.#seat.rank }, snapshot.records));
       saving.isOver = true;
+      this.#pressure.end();
       return report;
     } catch (thrown) {
       throw this.#end(saving, thrown);
@@ -242,6 +253,7 @@ export class CheckpointService {
   #end(saving: Saving, thrown: unknown): WeighbridgeError {
     saving.error ??= isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown });
     saving.isOver = true;
+    this.#pressure.end();
     saving.cancelIdle?.();
     saving.snapshot.close();
     saving.frozen.reject(saving.error);

@@ -23,13 +23,16 @@ import type { ServerPlace } from "./server-place.ts";
 
 /** Chunks that are written side by side. */
 const LANES = 2;
-/** How much of a table is copied in one turn of the event loop. */
+/** How much of a table is copied in one turn of the event loop; of a small arena's reserve no more than a share. */
 const STAGE_BYTES = 1 << 20;
+const STAGE_SHARE = 1 / 32;
 
 export interface ParameterSnapshot {
   /** `rowCount` is the table's on this server, once it is written. */
   readonly record: ParameterRecord;
   write(sink: ShardSink): Promise<void>;
+  /** Arena bytes of what it keeps twice: rows that were set aside, values that were replaced. */
+  readonly keptBytes: number;
   /** Later steps of a write fail with it. */
   lose(error: WeighbridgeError): void;
   /** S3 */
@@ -74,6 +77,12 @@ class TensorSnapshot implements ParameterSnapshot {
     this.#owned = Array.from({ length: store.shape.blockCount }, (_, block) => block).filter((block) => place.ownsBlock(number, block));
     const here = new Set(store.blockIndexes);
     for (const block of this.#owned) if (here.has(block)) this.#held.set(block, store.holdBlock(block)); // S1
+  }
+
+  get keptBytes(): number {
+    let bytes = 0;
+    for (const { values, slots, isReplaced } of this.#held.values()) if (isReplaced) bytes += values.byteLength + slots.byteLength;
+    return bytes;
   }
 
   async write(sink: ShardSink): Promise<void> {
@@ -134,6 +143,10 @@ class TableSnapshot implements ParameterSnapshot {
     this.#freeze = table.store.freeze(); // S1
   }
 
+  get keptBytes(): number {
+    return this.#freeze.asideBytes;
+  }
+
   get record(): ParameterRecord {
     return { ...this.#record, rowCount: this.#rowCount };
   }
@@ -153,7 +166,9 @@ class TableSnapshot implements ParameterSnapshot {
 
   async #writeLane(sink: ShardSink): Promise<void> {
     const rowBytes = this.#record.columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
-    const rowsMax = Math.max(1, Math.floor(STAGE_BYTES / rowBytes));
+    const { reserveBytes } = this.#arena;
+    const stageBytes = reserveBytes === 0 ? STAGE_BYTES : Math.min(STAGE_BYTES, reserveBytes * STAGE_SHARE);
+    const rowsMax = Math.max(1, Math.floor(stageBytes / rowBytes));
     const stage = this.#arena.allocate(rowsMax * rowBytes);
     try {
       const columns = stagedColumns(this.#record, stage, rowsMax);

@@ -3,6 +3,7 @@
 
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
+import type { MemoryUse } from "../../kernel/arena.ts";
 import type { ClockRecord } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { JsonObject } from "../../store/snapshot/json-value.ts";
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
@@ -46,6 +47,18 @@ export class ServerSnapshot {
   /** The parameters as they were, in the order in which they were made. */
   get records(): Report["parameters"] {
     return this.#parts.map(({ record }) => record);
+  }
+
+  /** Arena bytes of what it keeps twice. */
+  get keptBytes(): number {
+    return this.#parts.reduce((sum, part) => sum + part.keptBytes, 0);
+  }
+
+  /** Whether memory of this use, so many bytes, is there when this snapshot is given up. */
+  blocks(use: MemoryUse, byteCount: number): boolean {
+    const { arena } = this.#options.parameters.host;
+    if (use === "move" || arena.reserveBytes === 0) return true;
+    return use === "work" ? this.keptBytes >= byteCount : this.keptBytes > arena.reserveBytes / 2 + arena.movedBytes; // what lies in the reserve is not for state
   }
 
   /** Gives back what others than these parameters hold: they are not to be written. */

@@ -6,7 +6,7 @@
 //   A2. A push that is refused has stored and added nothing.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { type Arena, arenaFull } from "../../kernel/arena.ts";
+import { type Arena, stateFull } from "../../kernel/arena.ts";
 import type { FunctionContext } from "../function-context.ts";
 import { type PsFunction, psFunction } from "../ps-function.ts";
 
@@ -69,9 +69,9 @@ function makeRoom(arena: Arena, arrays: Map<bigint, Float32Array>, indexes: BigU
   for (const [i, index] of indexes.entries()) {
     if (arrays.has(index)) continue;
     const length = lengths[i] as number;
-    const address = arena.tryAllocate(bytesFor(length));
+    const address = arena.tryAllocateState(bytesFor(length));
     if (address === 0) {
-      const error = arenaFull(arena, `the ${length} floats of data ${index}`);
+      const error = stateFull(arena, `the ${length} floats of data ${index}`);
       for (const undone of made) {
         const { byteOffset, length: floats } = arrays.get(undone) as Float32Array;
         arrays.delete(undone);

@@ -124,7 +124,7 @@ export class TensorParameter {
   /** Room for these rows of a block, which is made if it is not there; `holder` holds it. Throws OUT_OF_RANGE, UNSUPPORTED, ARENA_FULL. */
   roomFor(block: number, rows: Uint32Array, holder: Holder): number {
     this.#checkRows(block, rows);
-    this.store.touch(block);
+    this.store.touchIfRoom(block);
     return roomFor(this.#host.arena, rows.length * this.store.shape.width * FLOAT_BYTES, holder);
   }
 

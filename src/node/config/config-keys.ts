@@ -263,7 +263,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   arenaBytesMax: {
     kind: byteSize(BYTES_MIN),
-    description: "Memory for parameters, for each server node.",
+    description: "Memory for parameters, for each server node; an eighth is kept for reads and checkpoints.",
     fallback: derived("4GiB", () => ARENA_BYTES),
   },
   wakefulLoop: {

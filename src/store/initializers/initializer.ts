@@ -38,7 +38,7 @@ export class Initializer {
     const draw = drawOf(spec, target.shape);
     const stream = streamOf("seed" in spec ? spec.seed : 0, target.name);
     const table = draw.kind === "normal" || draw.kind === "truncatedNormal" ? quantiles.address : 0;
-    this.recipe = arena.allocate(SPAN_BYTES);
+    this.recipe = arena.allocateState(SPAN_BYTES);
     writeRecipe(arena, this.recipe, recipeOf(draw, stream, table));
   }
 

@@ -63,9 +63,9 @@ export class Updater {
     this.width = owner.width;
     this.layout = slotLayoutOf(spec, owner);
     this.number = numberOf(spec);
-    this.hyper = arena.allocate(HYPER_BYTES);
+    this.hyper = arena.allocateState(HYPER_BYTES);
     try {
-      this.#betaPowers = this.layout.wordsPerRow > 0 ? arena.allocate(BETA_POWERS_BYTES) : 0;
+      this.#betaPowers = this.layout.wordsPerRow > 0 ? arena.allocateState(BETA_POWERS_BYTES) : 0;
     } catch (thrown) {
       arena.release(this.hyper, HYPER_BYTES);
       throw thrown;

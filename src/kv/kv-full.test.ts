@@ -1,0 +1,102 @@
+// Goal: a server that is full of kv values refuses new keys alone: what is there is read and added to, new links are taken, and the log says it in time.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Session } from "../api/session.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { MemoryCluster } from "../testing/memory-cluster.ts";
+import { idOf } from "../wire/node-id.ts";
+import { KVServer } from "./kv-server.ts";
+import { KVWorker } from "./kv-worker.ts";
+
+const MIB = 2 ** 20;
+const BATCH = 4_000;
+const keysFrom = (from: number, count: number): BigUint64Array => BigUint64Array.from({ length: count }, (_, i) => BigInt(from + i));
+
+/** A worker that waits for what it asks. */
+class Asker {
+  readonly kv: KVWorker;
+  readonly #cluster: MemoryCluster;
+
+  constructor(cluster: MemoryCluster, kv: KVWorker) {
+    this.#cluster = cluster;
+    this.kv = kv;
+  }
+
+  async push(keys: BigUint64Array, width: number): Promise<void> {
+    await this.#cluster.run(this.kv.wait(this.kv.push(keys, new Float32Array(keys.length * width).fill(1))));
+  }
+
+  async pull(keys: BigUint64Array, width: number): Promise<Float32Array> {
+    const out = new Float32Array(keys.length * width);
+    await this.#cluster.run(this.kv.wait(this.kv.pull(keys, out)));
+    return out;
+  }
+
+  /** Pushes new keys, `batch` at a time, until they are refused; returns how many there are. */
+  async fill(width: number, batch: number): Promise<number> {
+    for (let count = 0; ; count += batch) {
+      try {
+        await this.push(keysFrom(count, batch), width);
+      } catch (thrown) {
+        assert.ok(isWeighbridgeError(thrown, "ARENA_FULL"), String(thrown));
+        return count;
+      }
+    }
+  }
+}
+
+test("a server that is full of narrow values is read and added to, and has warned at 80 and 95 percent", async () => {
+  const cluster = await MemoryCluster.start({ arenaBytesMax: 16 * MIB });
+  new KVServer(cluster.server(), 0);
+  const asker = new Asker(cluster, new KVWorker(cluster.worker(), 0));
+  const count = await asker.fill(16, BATCH);
+  const warnings = cluster.logLines.filter((line) => /memory for parameters is \d+ % full/.test(line));
+  assert.equal(warnings.length, 2, cluster.logLines.join("\n"));
+  for (let round = 2; round <= 3; round++) {
+    await asker.push(keysFrom(0, count), 16);
+    const values = await asker.pull(keysFrom(0, count), 16);
+    assert.ok(values.every((value) => value === round));
+  }
+  assert.deepEqual(await asker.pull(keysFrom(count + 5, 100), 16), new Float32Array(1600));
+  await assert.rejects(asker.push(keysFrom(count, BATCH), 16), /no room for .* kept for reads and checkpoints/);
+  await cluster.finalize();
+});
+
+test("a server that is full of large values is read and added to at once, as often as one likes", async () => {
+  const cluster = await MemoryCluster.start({ arenaBytesMax: 16 * MIB });
+  new KVServer(cluster.server(), 0);
+  const asker = new Asker(cluster, new KVWorker(cluster.worker(), 0));
+  const width = 300_000;
+  const count = await asker.fill(width, 1);
+  assert.ok(count > 3, `${count} values`);
+  for (let round = 1; round <= 3; round++) {
+    const pulls = Array.from({ length: count }, (_, key) => asker.pull(keysFrom(key, 1), width));
+    const pushes = Array.from({ length: count }, (_, key) => asker.push(keysFrom(key, 1), width)); // while the blocks are being sent
+    for (const values of await Promise.all(pulls)) assert.ok(values.every((value) => value === round));
+    await Promise.all(pushes);
+  }
+  await assert.rejects(asker.push(keysFrom(count, 1), width), { code: "ARENA_FULL" });
+  await cluster.finalize();
+});
+
+test("a link to a full server is read elsewhere than in the arena, and served all the same", async () => {
+  const cluster = await MemoryCluster.start({ arenaBytesMax: 16 * MIB });
+  new KVServer(cluster.server(), 0);
+  const asker = new Asker(cluster, new KVWorker(cluster.worker(), 0));
+  const session = await cluster.run(Session.open(cluster.worker()));
+  const table = await cluster.run(session.embedding("table", { dim: 2 }));
+  const rows = Array.from({ length: 1000 }, (_, key) => key);
+  await cluster.run(table.push(rows, new Float32Array(2000).fill(1)));
+  const count = await asker.fill(16, BATCH);
+  cluster.links.get(idOf("worker", 0))?.[1]?.destroy(); // to server 0: it dials again
+  cluster.settleFrames(1);
+  const { arena } = cluster.server().server ?? assert.fail("there is a server");
+  while (arena.tryAllocateState(64) !== 0); // what the link gave back is taken as well
+  assert.ok((await asker.pull(keysFrom(0, count), 16)).every((value) => value === 1));
+  await asker.push(keysFrom(0, count), 16);
+  assert.ok((await asker.pull(keysFrom(0, count), 16)).every((value) => value === 2));
+  await cluster.run(table.push(rows, new Float32Array(2000).fill(1)));
+  assert.ok((await cluster.run(table.pull(rows))).every((value) => value === 2));
+  await cluster.finalize();
+});

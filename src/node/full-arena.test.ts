@@ -1,0 +1,130 @@
+// Goal: a server whose memory for parameters is full refuses new rows and parameters, and nothing else: it is read, saved and updated as before (kernel/arena, A4).
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { TakenCheckpoint } from "../api/checkpoint.ts";
+import type { Embedding } from "../api/embedding.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
+import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
+import { temporaryFolder } from "./checkpoint/testing-checkpoint.ts";
+import { verifyCheckpoint } from "./checkpoint/verify-checkpoint.ts";
+import { EmbeddedCluster } from "./connect.ts";
+
+const MIB = 2 ** 20;
+const DIM = 16;
+const BATCH = 2_000;
+const isFull = (thrown: unknown): boolean => isWeighbridgeError(thrown, "ARENA_FULL");
+
+/** Pushes new rows, fewer and fewer, until not one more is taken; returns how many there are. */
+async function fill(table: Embedding): Promise<number> {
+  let rowCount = 0;
+  for (let batch = BATCH; batch >= 1; ) {
+    try {
+      await table.push(keysFrom(rowCount, batch), new Float32Array(batch * DIM).fill(1));
+      rowCount += batch;
+    } catch (thrown) {
+      assert.ok(isFull(thrown), String(thrown));
+      batch = Math.floor(batch / 2);
+    }
+  }
+  return rowCount;
+}
+
+const keysFrom = (from: number, count: number): number[] => Array.from({ length: count }, (_, i) => from + i);
+
+const optimizers: readonly OptimizerSpec[] = [{ type: "sgd", learningRate: 1 }, { type: "adam" }];
+for (const optimizer of optimizers) {
+  test(`a server that is full of rows (${optimizer.type}) is read, updated and saved, and says what it refuses`, async () => {
+    using folder = temporaryFolder();
+    await using cluster = await EmbeddedCluster.start({ arenaBytesMax: 16 * MIB, checkpointDir: folder.path });
+    const { session } = cluster;
+    const table = await session.embedding("table", { dim: DIM, optimizer });
+    const rowCount = await fill(table);
+    assert.ok(rowCount > 10_000, `${rowCount} rows`);
+
+    await assert.rejects(
+      table.push(keysFrom(rowCount, BATCH), new Float32Array(BATCH * DIM)),
+      /no room for new rows .* kept for reads and checkpoints/,
+    );
+    await assert.rejects(
+      session.tensor("another", { shape: [1_000_000] }).then((tensor) => tensor.push(new Float32Array(1_000_000))),
+      isFull,
+    );
+
+    const before = await table.pull(keysFrom(0, 100));
+    await table.push(keysFrom(0, 100), new Float32Array(100 * DIM).fill(1)); // updates of rows that are there
+    assert.notDeepEqual(await table.pull(keysFrom(0, 100)), before);
+    const all = await table.pull(keysFrom(0, rowCount)); // more than the arena has room for at once
+    assert.equal(all.length, rowCount * DIM);
+    assert.equal((await table.pull([rowCount + 5])).length, DIM); // a row that is not there reads as ever
+
+    const { path } = await session.checkpoint();
+    assert.deepEqual((await verifyCheckpoint(path)).problems, []);
+    await session.saveParameter("table", "only-table");
+    await table.push(keysFrom(0, rowCount), new Float32Array(rowCount * DIM).fill(1));
+
+    await using again = await EmbeddedCluster.start({ servers: 2, arenaBytesMax: 16 * MIB, restore: path });
+    const restored = await again.session.embedding("table", { dim: DIM, optimizer });
+    assert.deepEqual(await restored.pull(keysFrom(0, rowCount)), all);
+  });
+}
+
+test("a server that is full is saved while all its rows are pushed to and new ones are refused", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ workers: 2, arenaBytesMax: 16 * MIB, checkpointDir: folder.path });
+  const [session, other] = cluster.sessions;
+  assert.ok(session !== undefined && other !== undefined);
+  const options = { dim: DIM, optimizer: { type: "sgd", learningRate: 1 } } as const;
+  const [table, theirs] = await Promise.all([session.embedding("table", options), other.embedding("table", options)]);
+  const rowCount = await fill(table);
+  const ones = new Float32Array(BATCH * DIM).fill(1);
+  let isSaving = true;
+  let [pushes, refused] = [0, 0];
+  const pushing = Array.from({ length: 4 }, async (_, lane) => {
+    for (let from = lane * BATCH; isSaving; from = (from + 4 * BATCH) % (rowCount - BATCH), pushes++) {
+      await theirs.push(keysFrom(from, BATCH), ones);
+      if (lane > 0) continue;
+      await theirs.push(keysFrom(rowCount, BATCH), ones).catch((thrown: unknown) => {
+        assert.ok(isFull(thrown), String(thrown));
+        refused++;
+      });
+    }
+  });
+  for (let i = 0; i < 3; i++) {
+    const saved: TakenCheckpoint = await session.checkpoint();
+    assert.deepEqual((await verifyCheckpoint(saved.path)).problems, []);
+  }
+  isSaving = false;
+  await Promise.all(pushing);
+  assert.ok(pushes > 0 && refused > 0);
+});
+
+test("a server that is full of tensors is read, updated and saved, also while it is read", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ arenaBytesMax: 32 * MIB, checkpointDir: folder.path });
+  const { session } = cluster;
+  const size = 300_000; // 1.2 MB of values, 1.2 MB of slots
+  const optimizer = { type: "momentum", learningRate: 1, momentum: 0 } as const;
+  const ones = new Float32Array(size).fill(1);
+  const tensors = [];
+  for (let i = 0; ; i++) {
+    const tensor = await session.tensor(`t${i}`, { shape: [size], optimizer });
+    const isTaken = await tensor.push(ones).then(
+      () => true,
+      (thrown: unknown) => !isFull(thrown),
+    );
+    if (!isTaken) break;
+    tensors.push(tensor);
+  }
+  assert.ok(tensors.length >= 2, `${tensors.length}`);
+  for (let round = 0; round < 3; round++) {
+    const pulls = tensors.map((tensor) => tensor.pull());
+    await Promise.all(tensors.map((tensor) => tensor.push(ones))); // while their values leave
+    for (const values of await Promise.all(pulls)) assert.ok(values.every((value) => value === values[0]));
+  }
+  const untouched = await session.tensor("untouched", { shape: [size], optimizer, init: { type: "constant", value: 3 } });
+  assert.equal((await untouched.pull())[size - 1], 3); // read without a place of its own
+  const { path } = await session.checkpoint();
+  assert.deepEqual((await verifyCheckpoint(path)).problems, []);
+  for (const tensor of tensors) assert.equal((await tensor.pull())[size - 1], -4);
+});
