@@ -7,6 +7,7 @@ import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { findCheckpoint } from "../node/checkpoint/find-checkpoint.ts";
 import type { NodeConfig } from "../node/config/node-config.ts";
 import { functionModulePath } from "../node/function-module.ts";
+import { jobExitCode } from "../node/launcher/exit-code.ts";
 import { freePort } from "../node/launcher/free-port.ts";
 import { Job, type JobOutcome } from "../node/launcher/job.ts";
 import { type JobPlan, type Program, planJob } from "../node/launcher/job-plan.ts";
@@ -141,7 +142,7 @@ export function exitCodeOf(outcome: JobOutcome): number {
     case "done":
       return 0;
     case "failed":
-      return 1;
+      return jobExitCode(outcome.culprit);
     case "interrupted":
       return 128 + constants.signals[outcome.signal];
   }

@@ -6,11 +6,11 @@ import { inspect } from "node:util";
 import { Command, CommanderError } from "commander";
 import packageJson from "weighbridge/package.json" with { type: "json" };
 import { errorText, isOurs } from "../node/launcher/error-text.ts";
+import { exitCodeFor, USAGE_EXIT_CODE } from "../node/launcher/exit-code.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { watchStarter } from "./starter.ts";
 
-const USAGE_EXIT_CODE = 2;
 const VERBOSE = "tell of errors with their stacks";
 /** Each is loaded when it is asked for: a process that starts others need not load what they run. */
 const COMMANDS: Readonly<Record<string, () => Promise<(invocation: Invocation) => Command>>> = {
@@ -25,7 +25,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<(invocation: Invocation) =
 };
 
 const MORE_HELP = `
-Exit codes: 0 done; 1 it failed, and the last line says why; 2 the command line or the configuration makes no sense, nothing was started;
+Exit codes: 0 done; 1 it failed, and the last line says why; 2 the command line or the configuration makes no sense;
 130 Ctrl-C, and 128 + n for any signal n.
 
 Examples:
@@ -46,7 +46,7 @@ export async function main(args: readonly string[]): Promise<number> {
   } catch (thrown) {
     if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : USAGE_EXIT_CODE;
     process.stderr.write(`${textOf(thrown, invocation)}\n`);
-    return isOurs(thrown) && thrown.code === "BAD_CONFIG" ? USAGE_EXIT_CODE : 1;
+    return exitCodeFor(thrown);
   }
 }
 

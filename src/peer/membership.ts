@@ -302,7 +302,7 @@ export class Membership {
       },
       unreachable: (channel, error) => {
         if (channel === this.#channel) {
-          this.#schedulerAway(error.message);
+          this.#schedulerAway(error);
           return;
         }
         this.#links.unreachable(channel, error);
@@ -347,8 +347,9 @@ export class Membership {
     });
   }
 
-  #schedulerAway(problem: string): void {
-    this.#watch.problem = problem;
+  #schedulerAway(error: Error): void {
+    this.#watch.problem = error.message;
+    this.#watch.cause = error;
     this.#leaving?.resolve(); // It needs no farewell: it waited for the last of us and ended, or will learn of us by our silence.
   }
 

@@ -26,6 +26,8 @@ const NOTHING: CancelTimer = () => {};
 export class SchedulerWatch {
   /** Why the scheduler could not be reached the last time. */
   problem = "it has not answered";
+  /** The failure that says so, if there was one. */
+  cause: unknown;
   readonly #options: SchedulerWatchOptions;
   #cancelStart: CancelTimer = NOTHING;
   #cancelNotice: CancelTimer = NOTHING;
@@ -89,6 +91,6 @@ export class SchedulerWatch {
     const { schedulerAddress, startTimeoutMs } = this.#options;
     const unreachable = `no scheduler at ${schedulerAddress} after ${startTimeoutMs} ms (${this.problem}); start one there, or point`;
     const fix = "DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right one";
-    return new WeighbridgeError("SCHEDULER_UNREACHABLE", `${unreachable} ${fix}`);
+    return new WeighbridgeError("SCHEDULER_UNREACHABLE", `${unreachable} ${fix}`, { cause: this.cause });
   }
 }

@@ -51,7 +51,7 @@ export type Listener = {
 export type ConnectOptions = { readonly deadlineMs: number };
 
 export type Transport = {
-  /** Throws PORT_IN_USE when the address is taken, BAD_ARGUMENT when it is none of this transport's. */
+  /** Throws PORT_IN_USE when the address is taken, BAD_CONFIG when this machine cannot listen there, BAD_ARGUMENT when it is none of this transport's. */
   listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener>;
   /** Throws NO_ROUTE when nobody answers there. `open` runs before any byte is read. */
   connect(address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link>;

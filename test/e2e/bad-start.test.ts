@@ -45,7 +45,7 @@ suite("bad start", { concurrency: 2 }, () => {
       ["server", ...counts, "--rank", 0, "--node-id", "beta"],
       ["worker", ...counts],
     ]);
-    await allFail(
+    await allRefuse(
       nodes,
       /^weighbridge: RANK_TAKEN: (the scheduler: )?"(alpha|beta)" and "(alpha|beta)" both ask to be server 0; .*--rank/m,
     );
@@ -59,7 +59,7 @@ suite("bad start", { concurrency: 2 }, () => {
       ["worker", "-s", 1, "-w", 2],
       ["worker", "-s", 1, "-w", 3, "--node-id", "gamma"],
     ]);
-    await allFail(
+    await allRefuse(
       nodes,
       /^weighbridge: COUNT_MISMATCH: (the scheduler: )?worker \("gamma"\) was started for 1 server and 3 workers, but the scheduler/m,
     );
@@ -96,9 +96,9 @@ suite("bad start", { concurrency: 2 }, () => {
     const worker = processes.weighbridge(["worker", ...flags, script("pusher")]);
     const job = processes.weighbridge(["launch", ...flags, "--", script("member")]);
     const taken = new RegExp(`^weighbridge: PORT_IN_USE: cannot listen on tcp://127\\.0\\.0\\.1:${port}: it is taken; .*another port`, "m");
-    await scheduler.fails(taken);
+    await scheduler.refuses(taken);
     for (const node of [server, worker]) await node.fails(new RegExp(`^weighbridge: [A-Z_]+: .*tcp://127\\.0\\.0\\.1:${port}`, "m"));
-    await job.fails(/^weighbridge: scheduler ended with exit code 1: weighbridge: PORT_IN_USE/m);
+    await job.refuses(/^weighbridge: scheduler ended with exit code 2: weighbridge: PORT_IN_USE/m);
   });
 
   test("a server's own port in use", async () => {
@@ -113,8 +113,24 @@ suite("bad start", { concurrency: 2 }, () => {
       ["worker", ...counts],
     ]);
     const taken = `cannot listen on tcp://127\\.0\\.0\\.1:${port}: it is taken; .*another port`;
-    await server?.fails(new RegExp(`^weighbridge: PORT_IN_USE: ${taken}`, "m"));
-    await allFail(others, new RegExp(`^weighbridge: PORT_IN_USE: (the scheduler: )?server \\("alpha"\\) cannot take part: ${taken}`, "m"));
+    await server?.refuses(new RegExp(`^weighbridge: PORT_IN_USE: ${taken}`, "m"));
+    await allRefuse(
+      others,
+      new RegExp(`^weighbridge: PORT_IN_USE: (the scheduler: )?server \\("alpha"\\) cannot take part: ${taken}`, "m"),
+    );
+  });
+
+  test("a host name that does not exist, and an address of another machine", async () => {
+    await using processes = new Processes();
+    const flags = ["-s", 1, "-w", 1, "--scheduler-port", 9700, "--start-timeout-ms", 500];
+    const nameless = processes.weighbridge(["scheduler", ...flags, "--scheduler-host", "nobody.invalid"]);
+    const elsewhere = processes.weighbridge(["scheduler", ...flags, "--host", "192.0.2.1"]);
+    const lost = processes.weighbridge(["worker", ...flags, "--scheduler-host", "nobody.invalid", script("pusher")]);
+    await nameless.refuses(/^weighbridge: BAD_CONFIG: cannot listen on tcp:\/\/nobody\.invalid:9700: the host name/m);
+    await elsewhere.refuses(
+      /^weighbridge: BAD_CONFIG: cannot listen on tcp:\/\/192\.0\.2\.1:9700: the host is not an address of this machine/m,
+    );
+    await lost.refuses(/^weighbridge: SCHEDULER_UNREACHABLE: no scheduler at tcp:\/\/nobody\.invalid:9700 after 500 ms .*the host name/m);
   });
 
   test("an unknown key, on every process and in every place", async () => {

@@ -14,9 +14,9 @@ import { WideDeepNetwork } from "../../training/networks/wide-deep-network.ts";
 import { number, percent } from "./figures.ts";
 import type { Result } from "./report.ts";
 import { type Task, unitSizeMax } from "./task.ts";
-import type { TrainPlan } from "./train-plan.ts";
+import { FLIGHTS_TEST_COUNT as TEST_COUNT } from "./task-data.ts";
+import { TASKS, type TrainPlan } from "./train-plan.ts";
 
-const TEST_COUNT = 40_000;
 const WIDTH = 8;
 const HIDDEN: readonly number[] = [64, 32];
 
@@ -67,7 +67,7 @@ function networkOf(workspace: Workspace, plan: TrainPlan, vocabSize: number): Ne
 function optimizerOf({ task, learningRate }: TrainPlan, name: string): OptimizerSpec {
   if (task === "logistic") return { type: "ftrl", alpha: learningRate, beta: 0.001, l1: 1e-4, l2: 1e-4 };
   const isTable = name.startsWith("deep.") || name.startsWith("wide.");
-  return isTable ? { type: "adagrad", learningRate: 10 * learningRate } : { type: "adam", learningRate };
+  return isTable ? { type: "adagrad", learningRate: TASKS[task].rateFactor * learningRate } : { type: "adam", learningRate };
 }
 
 function modelText({ task, cacheRows, learningRate }: TrainPlan): string {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { requireData } from "./task-data.ts";
+import { requireData, requireSamples } from "./task-data.ts";
 import { planTraining, type TaskName, type TrainFlags } from "./train-plan.ts";
 
 function planOf(task: TaskName, flags: Partial<TrainFlags> = {}) {
@@ -28,4 +28,30 @@ test("packages that are not installed are named, with how to install them", () =
     code: "DATASET_MISSING",
     message: "logistic reads its data with the npm package hyparquet: npm install vega-datasets hyparquet",
   });
+});
+
+test("more samples than there are is told before anything starts, with how many there are", async () => {
+  for (const [task, limit, text] of [
+    ["lenet", 60_001, "--limit 60001: there are 60,000 digits, so lenet can train on at most 60,000"],
+    [
+      "logistic",
+      3_000_000,
+      "--limit 3000000: there are 3,000,000 flights, 40,000 of them to test with, so logistic can train on at most 2,960,000",
+    ],
+    [
+      "wide-deep",
+      2_960_001,
+      "--limit 2960001: there are 3,000,000 flights, 40,000 of them to test with, so wide-deep can train on at most 2,960,000",
+    ],
+    ["mf", 2_000_000_000, "--limit 2000000000: no more than 10,000,000 ratings are made, so mf can train on at most 10,000,000"],
+  ] as const) {
+    await assert.rejects(requireSamples(planOf(task, { limit })), { code: "BAD_CONFIG", message: text });
+  }
+});
+
+test("as many samples as there are can be trained on, and what cannot be counted is left to who reads it", async () => {
+  await requireSamples(planOf("lenet", { limit: 60_000 }));
+  await requireSamples(planOf("logistic", { limit: 2_960_000 }));
+  await requireSamples(planOf("lenet", { data: import.meta.dirname }));
+  await requireSamples(planOf("logistic", { data: import.meta.filename }));
 });

@@ -44,7 +44,6 @@ test("consistencies are read and told alike", () => {
 test("contradictions are named with both sides", () => {
   assert.match(refusal("lenet", { batchSize: 1 }), /--batch-size 1 leaves some of 2 workers/);
   assert.match(refusal("lenet", { limit: 10 }), /--limit 10 is less than one batch of 64/);
-  assert.match(refusal("lenet", { limit: 60_001 }), /there are 60000 digits/);
   assert.match(refusal("lenet", { cacheRows: 100 }), /lenet has no embedding/);
   assert.match(refusal("logistic", { cacheRows: 100, consistency: "asp" }), /--cache-rows needs --consistency bsp, not asp/);
   assert.match(refusal("lenet", { quiet: true, every: 1 }), /--quiet and --every 1/);
@@ -56,6 +55,13 @@ test("contradictions are named with both sides", () => {
   assert.match(refusal("lenet", { consistency: "bsb" }), /bsp, asp or ssp:N .* not bsb/);
   assert.match(refusal("lenet", { slowWorker: "2:5" }), /workers 0 to 1/);
   assert.match(refusal("lenet", { slowWorker: "fast" }), /RANK:FACTOR/);
+});
+
+test("a rate that is infinite or zero in float32 is refused, for every parameter that it is multiplied for", () => {
+  assert.match(refusal("lenet", { learningRate: 1e39 }), /--learning-rate 1e\+39: the servers compute in float32, where this is infinite/);
+  assert.match(refusal("wide-deep", { learningRate: 1e38 }), /infinite/);
+  assert.match(refusal("mf", { learningRate: 1e-50 }), /zero/);
+  assert.equal(planTraining("lenet", { ...FLAGS, learningRate: 1e38 }).learningRate, 1e38);
 });
 
 test("several contradictions are told together", () => {

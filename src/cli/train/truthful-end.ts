@@ -9,6 +9,7 @@
 import { writeSync } from "node:fs";
 import { constants } from "node:os";
 import { isOurs } from "../../node/launcher/error-text.ts";
+import { exitCodeFor } from "../../node/launcher/exit-code.ts";
 import { watchLauncher } from "../../node/launcher/launcher-pipe.ts";
 
 export type NodeLife = {
@@ -42,12 +43,12 @@ export function endTruthfully({ name, position, run }: NodeLife): void {
   for (const signal of ENDING_SIGNALS) {
     process.on(signal, () => setTimeout(() => fail(`ended by ${signal}`, 128 + constants.signals[signal]), WORD_WAIT_MS));
   }
-  process.on("uncaughtException", (thrown) => fail(causeOf(thrown)));
+  process.on("uncaughtException", (thrown) => fail(causeOf(thrown), exitCodeFor(thrown)));
   run().then(
     () => {
       if (!isEnding) process.exit(0);
     },
-    (thrown: unknown) => fail(causeOf(thrown)),
+    (thrown: unknown) => fail(causeOf(thrown), exitCodeFor(thrown)),
   );
 }
 

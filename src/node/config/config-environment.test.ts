@@ -59,7 +59,7 @@ const free = record({
   }),
   outboxMessagesMax: fc.integer({ min: 1, max: 2 ** 32 - 1 }),
   outboxBytesMax: bytes,
-  arenaBytesMax: bytes,
+  arenaBytesMax: fc.integer({ min: 8 * 2 ** 20, max: 2 ** 32 }),
   checkpointDir: fc.option(fc.constantFrom("checkpoints", "/srv/my checkpoints"), { nil: undefined }),
   restore: fc.option(fc.constantFrom("checkpoints/step-000001", "/srv/my checkpoints"), { nil: undefined }),
   wakefulLoop: fc.constantFrom("on" as const, "off" as const),

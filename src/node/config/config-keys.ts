@@ -27,8 +27,11 @@ const COUNT_MAX = 65_535;
 const U32_MAX = 2 ** 32 - 1;
 const MIB = 2 ** 20;
 const OUTBOX_BYTES = 2 * MIB;
+/** What WebAssembly can address. */
 const ARENA_BYTES = 4096 * MIB;
-/** One page of WebAssembly memory, and as much as a small message. */
+/** Links read into it: with less than this a server could not even talk with its scheduler and a worker. */
+const ARENA_BYTES_MIN = 8 * MIB;
+/** As much as a small message. */
 const BYTES_MIN = 64 * 1024;
 const LABEL_CHARS_MAX = 128;
 const PATH_CHARS_MAX = 4096;
@@ -257,12 +260,12 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     dmlc: [{ name: "DMLC_PS_WATER_MARK" }],
   },
   outboxBytesMax: {
-    kind: byteSize(BYTES_MIN),
+    kind: byteSize({ min: BYTES_MIN }),
     description: "Bytes handed to one link that have not left; an urgent message waits for at most this much.",
     fallback: derived("2MiB", () => OUTBOX_BYTES),
   },
   arenaBytesMax: {
-    kind: byteSize(BYTES_MIN),
+    kind: byteSize({ min: ARENA_BYTES_MIN, max: ARENA_BYTES }),
     description: "Memory for parameters, for each server node; an eighth is kept for reads and checkpoints.",
     fallback: derived("4GiB", () => ARENA_BYTES),
   },

@@ -277,3 +277,9 @@ test("a script that is run by itself is told what starts a cluster for it; a nod
     (error: Error) => !hint.test(error.message),
   );
 });
+
+test("refuses an arena that is smaller than links need or larger than WebAssembly can address, before anything starts", () => {
+  for (const arenaBytesMax of [2 ** 20, 2 ** 33]) {
+    assert.match(problemOf({ options: { ...BASE, arenaBytesMax } }), /arenaBytesMax \(option\): expected .* from 8388608 to 4294967296/);
+  }
+});

@@ -36,7 +36,7 @@ test("reads percentages with decimals, even as tiny as a number's own text may b
 });
 
 test("reads sizes in bytes and in binary units", () => {
-  const kind = byteSize(1024);
+  const kind = byteSize({ min: 1024 });
   assert.equal(read(kind, "1024"), 1024);
   assert.equal(read(kind, "1.5KiB"), 1536);
   assert.equal(read(kind, "2 gib"), 2 ** 31);

@@ -46,10 +46,11 @@ export function percent(): ValueKind<number> {
   return { schema, expected: "a percentage from 0 to 100", placeholder: "percent" };
 }
 
-export function byteSize(min: number): ValueKind<number> {
+export function byteSize({ min, max = Number.MAX_SAFE_INTEGER }: { readonly min: number; readonly max?: number }): ValueKind<number> {
   const text = z.string().regex(SIZE).transform(bytesOf);
-  const schema = z.union([z.number(), text]).pipe(z.int().min(min).max(Number.MAX_SAFE_INTEGER));
-  return { schema, expected: `a whole number of bytes, at least ${min}, or a size such as 64MiB`, placeholder: "bytes" };
+  const schema = z.union([z.number(), text]).pipe(z.int().min(min).max(max));
+  const bounds = max === Number.MAX_SAFE_INTEGER ? `at least ${min}` : `from ${min} to ${max}`;
+  return { schema, expected: `a whole number of bytes, ${bounds}, or a size such as 64MiB`, placeholder: "bytes" };
 }
 
 function bytesOf(size: string): number {

@@ -77,6 +77,17 @@ export async function readFlights({
   return flightsOf(columns, count);
 }
 
+/** How many there are, as the end of the file says; undefined where it cannot be read. */
+export async function countFlights(path: string = packageFile("vega-datasets", "data/flights-3m.parquet")): Promise<number | undefined> {
+  try {
+    const { parquetMetadataAsync } = await reader();
+    const { asyncBufferFromFile } = await import("hyparquet");
+    return Number((await parquetMetadataAsync(await asyncBufferFromFile(path))).num_rows);
+  } catch {
+    return undefined; // Who reads it says what is wrong.
+  }
+}
+
 /** The file's bytes, if they begin and end as such a file does. */
 function readParquet(path: string): ArrayBuffer {
   let bytes: Buffer;

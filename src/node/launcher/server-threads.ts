@@ -6,6 +6,7 @@ import { Worker } from "node:worker_threads";
 import { reasonOf } from "../../base/errors.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { errorText, isOurs } from "./error-text.ts";
+import { exitCodeFor } from "./exit-code.ts";
 import { LineStream } from "./line-stream.ts";
 import { nodeEnvironment } from "./node-environment.ts";
 import { nodeTag } from "./node-tag.ts";
@@ -31,7 +32,7 @@ export async function runServerThreads(config: NodeConfig, { path, args }: Threa
     return 0;
   } catch (thrown) {
     process.stderr.write(`${reasonOf(thrown)}\n`);
-    return 1;
+    return exitCodeFor(thrown instanceof Error ? (thrown.cause ?? thrown) : thrown);
   } finally {
     await Promise.all(threads.map(({ worker }) => worker.terminate()));
   }
@@ -50,7 +51,7 @@ function threadConfigs(config: NodeConfig): NodeConfig[] {
 
 async function ended(worker: Worker, tag: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  worker.once("error", (error) => reject(new Error(tagged(tag, isOurs(error) ? errorText(error) : inspect(error)))));
+  worker.once("error", (error) => reject(new Error(tagged(tag, isOurs(error) ? errorText(error) : inspect(error)), { cause: error })));
   worker.once("exit", (code) => {
     if (code === 0) resolve();
     else reject(new Error(`${tag} ended with exit code ${code}`));

@@ -2,12 +2,13 @@
 
 import { writeSync } from "node:fs";
 import { errorText, isOurs } from "./error-text.ts";
+import { exitCodeFor } from "./exit-code.ts";
 
 /** A script that handles its errors itself, or asks for details, gets what Node does. */
 export function tellErrorsInLines(): void {
   process.on("uncaughtExceptionMonitor", (error: unknown) => {
     if (!isOurs(error) || process.env.WEIGHBRIDGE_LOG_LEVEL === "debug" || process.listenerCount("uncaughtException") > 0) return;
     writeSync(process.stderr.fd, `${errorText(error)}\n`);
-    process.exit(1);
+    process.exit(exitCodeFor(error));
   });
 }

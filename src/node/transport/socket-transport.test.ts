@@ -47,7 +47,7 @@ function temporaryDirectory(context: TestContext): string {
 }
 
 const hasCode =
-  (code: "BAD_ARGUMENT" | "NO_ROUTE" | "PORT_IN_USE", pattern: RegExp) =>
+  (code: "BAD_ARGUMENT" | "BAD_CONFIG" | "NO_ROUTE" | "PORT_IN_USE", pattern: RegExp) =>
   (error: unknown): boolean => {
     assert.ok(isWeighbridgeError(error, code), String(error));
     assert.match(error.message, pattern);
@@ -123,10 +123,10 @@ async function canBind(host: string): Promise<boolean> {
 
 test("says what is wrong with an address it cannot listen on", async () => {
   const noReader = (): LinkReader => counter();
-  await assert.rejects(transport.listen("tcp://192.0.2.1:0", noReader), hasCode("BAD_ARGUMENT", /not an address of this machine/));
-  await assert.rejects(transport.listen("tcp://nobody.invalid:0", noReader), hasCode("BAD_ARGUMENT", /host name/));
-  await assert.rejects(transport.listen(`unix:///tmp/${"x".repeat(200)}`, noReader), hasCode("BAD_ARGUMENT", /205 bytes.*shorter/));
-  await assert.rejects(transport.listen("unix:///dev/null/x.sock", noReader), hasCode("BAD_ARGUMENT", /unix:\/\/\/dev\/null/));
+  await assert.rejects(transport.listen("tcp://192.0.2.1:0", noReader), hasCode("BAD_CONFIG", /not an address of this machine/));
+  await assert.rejects(transport.listen("tcp://nobody.invalid:0", noReader), hasCode("BAD_CONFIG", /host name/));
+  await assert.rejects(transport.listen(`unix:///tmp/${"x".repeat(200)}`, noReader), hasCode("BAD_CONFIG", /205 bytes.*shorter/));
+  await assert.rejects(transport.listen("unix:///dev/null/x.sock", noReader), hasCode("BAD_CONFIG", /unix:\/\/\/dev\/null/));
 });
 
 test("says what is wrong when it cannot connect", async () => {

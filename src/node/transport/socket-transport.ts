@@ -185,8 +185,8 @@ function listenError(address: Address, target: SocketAddress, thrown: unknown): 
         : "stop the process that listens there, or choose another path";
     return new WeighbridgeError("PORT_IN_USE", `cannot listen on ${address}: it is taken; ${fix}`, { cause: thrown });
   }
-  if (target.kind === "unix") return badAddress(address, unixReason(code, thrown, target.path), thrown);
-  return badAddress(address, LISTEN_REASONS[code] ?? reasonOf(thrown), thrown);
+  const reason = target.kind === "unix" ? unixReason(code, thrown, target.path) : (LISTEN_REASONS[code] ?? reasonOf(thrown));
+  return new WeighbridgeError("BAD_CONFIG", `cannot listen on ${address}: ${reason}`, { cause: thrown });
 }
 
 const LISTEN_REASONS: Readonly<Record<string, string>> = {
