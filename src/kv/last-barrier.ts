@@ -6,6 +6,7 @@
 //       may come back.
 //       Somebody who knows that they will not may say so earlier: they count as having left then.
 //   L2. Whoever else finds somebody dead comes to the barrier again and again: so the scheduler knows that it is done.
+//   L3. A server whose scheduler is away stays as long as workers are connected with it: they may train on, and the scheduler may come back.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -22,6 +23,8 @@ export type LastBarrierOptions = {
   readonly enter: (wait: WaitOptions) => Promise<void>;
   /** Throws why the job is over, if it is. */
   readonly checkAlive: () => void;
+  /** On a server: whether workers are connected with it (L3). */
+  readonly hasWorkers?: (() => boolean) | undefined;
   /** L1: called, on the scheduler's own node, while all who live are done and wait for the dead alone. */
   readonly onOnlyDead?: ((names: readonly string[], dismiss: () => void) => void) | undefined;
 };
@@ -55,7 +58,7 @@ export class LastBarrier {
   }
 
   async #pass(wait: WaitOptions): Promise<void> {
-    const { clock, enter } = this.#options;
+    const { clock, enter, hasWorkers } = this.#options;
     const deadlineAtMs = clock.nowMs() + (wait.deadlineMs ?? Infinity);
     for (;;) {
       const deadlineMs = wait.deadlineMs === undefined ? undefined : Math.max(0, deadlineAtMs - clock.nowMs());
@@ -63,6 +66,10 @@ export class LastBarrier {
         await enter({ ...wait, deadlineMs });
         return;
       } catch (thrown) {
+        if (isWeighbridgeError(thrown, "SCHEDULER_UNREACHABLE") && hasWorkers !== undefined) {
+          if (hasWorkers()) continue; // L3
+          throw new WeighbridgeError(thrown.code, `${thrown.message}; no worker is connected either`, { retryable: true, cause: thrown });
+        }
         if (!isWeighbridgeError(thrown, "NODE_DEAD")) throw thrown;
         await this.#revival(thrown, { ...wait, deadlineMs });
       }

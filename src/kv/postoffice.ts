@@ -366,9 +366,15 @@ export class Postoffice {
       scheduler: this.#scheduler,
       enter: (entry) => this.barrier(0, Group.ALL, entry),
       checkAlive: () => this.#checkAlive(),
+      hasWorkers: this.isServer ? () => this.#hasWorkers() : undefined,
       onOnlyDead: this.#options.onOnlyDead,
     });
     await this.#lastBarrier.pass(wait);
+  }
+
+  #hasWorkers(): boolean {
+    for (const { id, link } of this.#peer.channels()) if (link !== undefined && roleOf(id) === "worker") return true;
+    return false;
   }
 
   async #closeAll(): Promise<void> {

@@ -1,5 +1,5 @@
 // membership — a server's or worker's part in the job: it joins through the scheduler, keeps the newest roster, sends heartbeats, stands at
-// barriers and leaves. It decides nobody's death: only the roster says who is dead.
+// barriers and leaves. It decides nobody's death: only the roster says who is dead, and while the scheduler is away each node for itself (link-watch.ts).
 //
 //   join ──► registered ──► joined ──► leave
 //               ▲              │ the scheduler has a new life: register again with `resume`, then send again what was open
@@ -14,7 +14,7 @@
 //   M3. `onFatal` is told at most once: the job was aborted, or this node was replaced.
 
 import { assert } from "../base/assert.ts";
-import type { Clock } from "../base/clock.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -93,6 +93,8 @@ export class Membership {
   #heartbeat: Heartbeat | undefined;
   /** While a new scheduler does not know us yet (M2). */
   #resuming: Deferred<void> | undefined;
+  #isRegistering = false;
+  #cancelResume: CancelTimer = () => {};
   #heldCalls: Call[] = [];
   #leaving: Deferred<void> | undefined;
 
@@ -268,6 +270,7 @@ export class Membership {
     this.#closed = true;
     this.#heartbeat?.stop();
     this.#links.close();
+    this.#cancelResume();
     this.#watch.close();
     const error = new WeighbridgeError("CLOSED", "this node was closed");
     this.#joining?.reject(error);
@@ -293,6 +296,7 @@ export class Membership {
         else {
           this.#watch.back();
           this.#heartbeat?.linkUp();
+          if (this.#resuming !== undefined) this.#resumeOver(channel);
         }
       },
       linkDown: (channel) => {
@@ -341,9 +345,13 @@ export class Membership {
   /** Whoever waits for a scheduler that does not come back is told so; everything else goes on without it (M2). */
   #watchAway(channel: Channel): void {
     if (this.#closed) return;
-    this.#watch.away(channel, (error) => {
+    const isExpected = this.#place === undefined || this.#leaving !== undefined || this.#fatal !== undefined || this.#peer.isLeaving;
+    this.#watch.away(channel, { isExpected }, (error) => {
       channel.failCalls(error);
       for (const call of this.#heldCalls.splice(0)) call.failed(error);
+      if (this.#resuming === undefined) return;
+      this.#resuming.reject(error);
+      this.#resuming = new Deferred();
     });
   }
 
@@ -384,21 +392,42 @@ export class Membership {
     this.#heldCalls.push(...again.filter((call) => call.functionId !== FunctionId.REGISTER));
     for (const call of applications) channel.send(call);
     if (applications.length > 0 || this.#place === undefined) return;
-    const { job, node, incarnation } = this.#place;
     this.#resuming ??= new Deferred();
     this.#heartbeat?.stop();
+    this.#resume(channel);
+  }
+
+  #resume(channel: Channel): void {
+    const { job, node, incarnation } = this.#joined;
+    this.#isRegistering = true;
     this.#log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
     const known = { roster: this.#roster.view, passed: this.#barriers?.passed() ?? [], units: this.unitsClaim(), gathered: this.#gathered };
     this.#register(channel, { job, node, incarnation, ...known }).then(
       (reply) => this.#resumed(channel, reply),
       (error: unknown) => {
+        this.#isRegistering = false;
         if (isWeighbridgeError(error) && !error.retryable) this.#end(error);
         else this.#log.warn("the scheduler did not take this node back; waiting for another one", { reason: reasonOf(error) });
       },
     );
   }
 
+  /** There is a link to a scheduler that has not taken us back. No heartbeat watches it before that (M1), so its answer has a time of its own. */
+  #resumeOver(channel: Channel): void {
+    if (!this.#isRegistering) this.#resume(channel);
+    const { link } = channel;
+    const { heartbeatTimeoutMs } = this.#joined;
+    if (heartbeatTimeoutMs === 0 || link === undefined) return;
+    this.#cancelResume();
+    this.#cancelResume = this.#clock.after(heartbeatTimeoutMs, () => {
+      if (!this.#isRegistering || channel.link !== link) return;
+      this.#log.warn("the scheduler's link is silent, dialing again", { silentMs: heartbeatTimeoutMs });
+      link.destroy();
+    });
+  }
+
   #resumed(channel: Channel, reply: RegisterReply): void {
+    this.#isRegistering = false;
     this.#resuming?.resolve();
     this.#resuming = undefined;
     this.#settleIn(reply);

@@ -32,6 +32,7 @@ export class SchedulerWatch {
   #cancelStart: CancelTimer = NOTHING;
   #cancelNotice: CancelTimer = NOTHING;
   #cancelAway: CancelTimer = NOTHING;
+  #awaySinceMs: number | undefined;
 
   constructor(options: SchedulerWatchOptions) {
     this.#options = options;
@@ -60,25 +61,45 @@ export class SchedulerWatch {
     this.#cancelNotice();
   }
 
-  /** Calls `expired` whenever the scheduler has been away for `startTimeoutMs` more, until it is back. */
-  away(channel: Channel, expired: (error: WeighbridgeError) => void): void {
-    const { clock, schedulerAddress, startTimeoutMs } = this.#options;
+  /**
+   * The link is gone. Says so at once, unless that was expected, and calls `expired` whenever the scheduler has been away for `startTimeoutMs` more, until it
+   * is back.
+   */
+  away(channel: Channel, { isExpected }: { readonly isExpected: boolean }, expired: (error: WeighbridgeError) => void): void {
+    const { clock, log, schedulerAddress, startTimeoutMs } = this.#options;
+    const fix = this.#options.loss() ?? "start it again there";
+    if (!isExpected) {
+      const goesOn = `pushes and pulls go on, what needs the scheduler fails after ${startTimeoutMs} ms`;
+      log.warn(`the scheduler at ${schedulerAddress} is away, dialing it again; ${goesOn}`, { fix });
+    }
+    this.#awaySinceMs = isExpected ? undefined : clock.nowMs();
+    this.#awaitReturn(channel, (awayMs) => {
+      const message = `the scheduler at ${schedulerAddress} has been away for ${awayMs} ms (${this.problem}); ${fix}`;
+      expired(new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { retryable: true }));
+    });
+  }
+
+  #awaitReturn(channel: Channel, expired: (awayMs: number) => void, count = 1): void {
+    const { clock, startTimeoutMs } = this.#options;
     this.#cancelAway();
     this.#cancelAway = clock.after(startTimeoutMs, () => {
       if (channel.link !== undefined || channel.ended !== undefined) return;
-      const message = `the scheduler at ${schedulerAddress} has been away for ${startTimeoutMs} ms (${this.problem}); ${this.#options.loss() ?? "start it again there"}`;
-      expired(new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { retryable: true }));
-      this.away(channel, expired);
+      expired(count * startTimeoutMs);
+      this.#awaitReturn(channel, expired, count + 1);
     });
   }
 
   back(): void {
+    const { clock, log, schedulerAddress } = this.#options;
     this.#cancelAway();
+    if (this.#awaySinceMs === undefined) return;
+    log.info(`the scheduler at ${schedulerAddress} is back`, { awayMs: Math.round(clock.nowMs() - this.#awaySinceMs) });
+    this.#awaySinceMs = undefined;
   }
 
   close(): void {
     this.started();
-    this.back();
+    this.#cancelAway();
   }
 
   #unanswered(): WeighbridgeError {
