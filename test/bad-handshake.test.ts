@@ -40,7 +40,12 @@ const CASES: readonly Case[] = [
     says: /magic/,
   },
   { name: "zeros", bytes: new Uint8Array(HEADER_BYTES), counts: "badFrames", says: /magic/ },
-  { name: "another version", bytes: patched(helloBytes(), (view) => view.setUint8(2, 2)), counts: "badFrames", says: /version 2/ },
+  {
+    name: "another version",
+    bytes: patched(helloBytes(), (view) => view.setUint8(2, 2)),
+    counts: "badHellos",
+    says: /speaks version 2 of the protocol, and this node version 1/,
+  },
   { name: "kind 0", bytes: patched(helloBytes(), (view) => view.setUint8(3, 0)), counts: "badFrames", says: /no kind 0/ },
   { name: "kind 6", bytes: patched(helloBytes(), (view) => view.setUint8(3, 6)), counts: "badFrames", says: /no kind 6/ },
   {
@@ -223,6 +228,20 @@ test("a refused hello is answered with a failure that says why", async () => {
   const { code, message } = failureOf(await cluster.world.run(client.next()));
   assert.equal(code, "FENCED");
   assert.match(message, /job another is not job job/);
+  await cluster.close();
+});
+
+test("a hello of another version is answered with a failure that names both versions, in this node's own", async () => {
+  const cluster = await TargetCluster.start(simulatedWorld(), { packageVersion: "1.2.3" });
+  for (const address of cluster.addresses) {
+    const client = await cluster.stranger(address);
+    client.send(patched(helloBytes(), (view) => view.setUint8(2, 7)));
+    const { code, message } = failureOf(await cluster.world.run(client.next()));
+    assert.equal(code, "VERSION_MISMATCH");
+    assert.match(message, /speaks version 7 of the protocol, and this node version 1 \(weighbridge 1\.2\.3\); install the same version/);
+    await cluster.world.run(client.closed());
+  }
+  await assertUnharmed(cluster);
   await cluster.close();
 });
 

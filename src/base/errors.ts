@@ -21,6 +21,7 @@ export type ErrorCode =
   | "DATASET_TORN" // a file of a data set is shorter or longer than it says
   | "DEADLINE" // the deadline passed
   | "FENCED" // this node was replaced by a newer one of the same rank
+  | "FOREIGN_PROTOCOL" // what listens at an address does not speak our protocol
   | "HANDLER_FAILED" // a user's handler threw
   | "KEYS_NOT_ASCENDING" // a key list is not strictly ascending
   | "LINK_LOST" // the node that had to answer could not be reached for too long; the message says whether an update may have been applied
@@ -41,7 +42,8 @@ export type ErrorCode =
   | "UNKNOWN_PARAMETER" // the server has no parameter of this name
   | "UNKNOWN_KEY_LIST" // a key list was named that the receiver does not hold; send the keys
   | "UNSUPPORTED" // legal, but not offered here
-  | "VALUE_LENGTH"; // a key's value has another length
+  | "VALUE_LENGTH" // a key's value has another length
+  | "VERSION_MISMATCH"; // two nodes speak different versions of the protocol
 
 export type WeighbridgeErrorOptions = {
   /** True when the same call may succeed if repeated. Defaults to false. */

@@ -8,6 +8,7 @@ import { STATUS } from "../peer/control-messages.ts";
 import { ask } from "../peer/json-call.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
+import { wrongScheduler } from "../peer/wrong-scheduler.ts";
 import type { Address, Transport } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";
@@ -24,8 +25,8 @@ export async function askStatus({ address, deadlineMs, transport, clock }: Statu
   const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: deadlineMs });
   const failed = new Deferred<never>();
   peer.events = {
-    unreachable: (_, error) => failed.reject(unreachable(address, error.message)),
-    refused: (_, error) => failed.reject(unreachable(address, error.message)),
+    unreachable: (_, error) => failed.reject(whyNot(address, error)),
+    refused: (_, error) => failed.reject(whyNot(address, error)),
   };
   try {
     const scheduler = peer.dial(SCHEDULER_ID, address, 0);
@@ -36,6 +37,10 @@ export async function askStatus({ address, deadlineMs, transport, clock }: Statu
   } finally {
     await peer.close();
   }
+}
+
+function whyNot(address: Address, problem: Error): WeighbridgeError {
+  return wrongScheduler(address, problem) ?? unreachable(address, problem.message);
 }
 
 function unreachable(address: Address, problem: string): WeighbridgeError {

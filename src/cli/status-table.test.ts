@@ -57,6 +57,21 @@ test("nodes of ps-lite fit into 80 columns: what their label says of where they 
   assert.match(statusText({ ...REPLY, nodes: [elsewhere] }, "tcp://s:9"), /ps-lite at 127\.0\.0\.1:45499$/m, "said nowhere else");
 });
 
+test("the version of the package is in the headline where all nodes run one, and has a column where they do not", () => {
+  const { nodes, waiting } = REPLY;
+  const one = { packageVersion: "0.1.0" };
+  const same: StatusReply = { ...REPLY, ...one, nodes: nodes.map((node) => ({ ...node, ...one })) };
+  assert.match(statusText(same, "tcp://s:9"), /^job j1 .*; scheduler up 1 min 1 s, weighbridge 0\.1\.0\n/);
+  const mixed: StatusReply = { ...same, waiting: waiting.map((entry) => ({ ...entry, packageVersion: "0.2.0" })) };
+  const lines = statusText(mixed, "tcp://s:9").split("\n");
+  assert.match(lines[0] ?? "", /scheduler up 1 min 1 s, nodes of different versions$/);
+  assert.match(lines[2] ?? "", / label +weighbridge$/);
+  assert.deepEqual(
+    lines.slice(3).map((line) => line.match(/\S+$/)?.[0]),
+    ["0.1.0", "0.1.0", "0.1.0", "0.1.0", "0.2.0"],
+  );
+});
+
 test("says how many have left, and nothing of deaths when nobody died", () => {
   const nodes = REPLY.nodes.map((node) => (node.role === "worker" ? { ...node, state: "left" as const } : node));
   assert.match(

@@ -5,6 +5,8 @@ import { SCHEDULER_ID } from "../wire/node-id.ts";
 import { type TextRow, textTable } from "./text-table.ts";
 
 const HEAD: TextRow = ["node", "role", "rank", "address", "state", "life", "heartbeat", "label"];
+/** A further column where nodes run different versions of the package; where all run one, the headline tells it. */
+const VERSION_HEAD = "weighbridge";
 /** Columns of numbers, which end together. */
 const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "life", "heartbeat"]);
 const NOTHING = "-";
@@ -12,7 +14,16 @@ const NOTHING = "-";
 export function statusText(reply: StatusReply, schedulerAddress: string): string {
   const scheduler: TextRow = [String(SCHEDULER_ID), "scheduler", "0", schedulerAddress, "alive", NOTHING, NOTHING, NOTHING];
   const rows = [scheduler, ...reply.nodes.map(nodeRow), ...reply.waiting.map(waitingRow)];
-  return `${headline(reply)}\n\n${textTable({ head: HEAD, rows, rightAligned: RIGHT_ALIGNED })}`;
+  const versions = [reply, ...reply.nodes, ...reply.waiting].map(({ packageVersion }) => packageVersion);
+  const told = new Set(versions.filter((version) => version !== undefined));
+  if (told.size <= 1)
+    return `${headline(reply)}${[...told].map((version) => `, weighbridge ${version}`).join("")}\n\n${tableOf(HEAD, rows)}`;
+  const wider = rows.map((row, index): TextRow => [...row, versions[index] ?? NOTHING]);
+  return `${headline(reply)}, nodes of different versions\n\n${tableOf([...HEAD, VERSION_HEAD], wider)}`;
+}
+
+function tableOf(head: TextRow, rows: readonly TextRow[]): string {
+  return textTable({ head, rows, rightAligned: RIGHT_ALIGNED });
 }
 
 function headline({ job, phase, serverCount, workerCount, uptimeMs, nodes, waiting }: StatusReply): string {

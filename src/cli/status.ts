@@ -8,6 +8,7 @@ import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
+import { statusProblems } from "./status-check.ts";
 import { askStatus } from "./status-client.ts";
 import { statusText } from "./status-table.ts";
 
@@ -18,13 +19,15 @@ const STAND_INS = { role: "worker", serverCount: 1, workerCount: 1, rank: 0, thr
 const HELP = `
 Examples:
   $ weighbridge status --scheduler-port 9700
+  $ weighbridge status --scheduler-port 9700 --check || echo "somebody is missing"
   $ weighbridge status --scheduler-host 10.0.0.7 --scheduler-port 9700 --json`;
 
-export function statusCommand(_invocation: Invocation): Command {
+export function statusCommand(invocation: Invocation): Command {
   const command = new Command("status")
     .summary("show who is in a cluster")
     .description("Asks a scheduler who is in its cluster: rank, address, state, and when each was last heard of.")
     .option("--json", "print what the scheduler says as JSON")
+    .option("--check", "exit with 1 unless all nodes are there and none is dead")
     .addHelpText("after", helpText(HELP))
     .action(async (flags: Flags) => {
       const config = loadConfig({ options: STAND_INS, commandLine: configFlags(flags), env: process.env, warn: () => {} });
@@ -32,6 +35,10 @@ export function statusCommand(_invocation: Invocation): Command {
       const clock = realClock();
       const reply = await askStatus({ address, deadlineMs: DEADLINE_MS, clock, transport: new SocketTransport({ clock }) });
       process.stdout.write(`${flags.json === true ? JSON.stringify(reply, null, 2) : statusText(reply, address)}\n`);
+      if (flags.check !== true) return;
+      const problems = statusProblems(reply);
+      for (const problem of problems) process.stderr.write(`weighbridge: ${problem}\n`);
+      if (problems.length > 0) invocation.exitCode = 1;
     });
   return addConfigFlags(command, { only: ["schedulerHost", "schedulerPort", "transport", "van", "socketDir", "config", "section"] });
 }

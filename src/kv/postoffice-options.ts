@@ -28,6 +28,8 @@ export type PostofficeOptions = {
   readonly rank?: number | undefined;
   /** A person's name for this node. */
   readonly label?: string;
+  /** Of the package this node runs, for others to see. */
+  readonly packageVersion?: string | undefined;
   readonly transport: Transport;
   readonly clock: Clock;
   readonly log?: Log;

@@ -81,6 +81,7 @@ export class Postoffice {
       faults,
       resendTimeoutMs,
       acceptsAnonymous: role === "scheduler",
+      packageVersion: options.packageVersion,
     });
     this.#peer.serve(FunctionId.SIMPLE, this.#simpleApps);
     if (arena === undefined) return;

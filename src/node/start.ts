@@ -3,6 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { join, resolve } from "node:path";
+import packageJson from "weighbridge/package.json" with { type: "json" };
 import { Postoffice } from "../kv/postoffice.ts";
 import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import type { Address } from "../transport/transport.ts";
@@ -58,6 +59,7 @@ export async function startNode(
     ...(role === "worker" && pslite === undefined ? { meshAddress: listenAddress(config, config.port) } : {}),
     advertise: (bound: Address) => advertised(config, bound),
     rank,
+    packageVersion: packageJson.version,
     label: config.nodeId ?? `${hostname()}:${process.pid}`,
     transport: new SocketTransport({ clock, log, loop, boundSendBuffer }),
     clock,

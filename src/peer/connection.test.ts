@@ -38,6 +38,7 @@ class ConnectionStage {
       metrics: new PeerMetrics(),
       readBuffers: new PlainReadBuffers(),
       helloTimeoutMs: 1000,
+      packageVersion: "",
       greeted: () => ({ channel, reply: undefined }),
       refused: () => assert.fail("nobody refuses"),
       ended: () => {},

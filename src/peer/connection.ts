@@ -9,16 +9,28 @@
 //   H2. Whoever says nothing for `helloTimeoutMs` is cut off.
 //   H3. Before the handshake a link costs HANDSHAKE_BYTES, whatever it announces; the buffer for whole frames comes with the hello.
 //   H4. Frames go to a channel only while this link is the one it uses.
+//   H6. Whoever speaks another version of the protocol is answered with a failure, and both sides name both versions.
 //   H5. While the channel pauses the link, frames that were read already wait too.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Link, LinkReader } from "../transport/transport.ts";
 import { decodeFailure, fromFailure, toFailure } from "../wire/failure.ts";
-import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../wire/frame.ts";
+import {
+  encodeHeader,
+  FrameHeader,
+  HEADER_BYTES,
+  Kind,
+  malformed,
+  PROTOCOL_VERSION,
+  paddedBytes,
+  psliteHint,
+  strangeOpening,
+} from "../wire/frame.ts";
 import { FrameReader, type FrameSink } from "../wire/frame-reader.ts";
 import { type Hello, helloShape } from "../wire/hello.ts";
 import { decodeJson, encodeJson } from "../wire/json-body.ts";
+import { OPENING_BYTES, quoteOpening, readOpening } from "../wire/opening.ts";
 import { IN_PLACE_BYTES_MAX } from "./call.ts";
 import type { Channel } from "./channel.ts";
 import { HeldLink } from "./held-link.ts";
@@ -43,6 +55,8 @@ export type ConnectionHost = {
   readonly metrics: PeerMetrics;
   readonly readBuffers: ReadBuffers;
   readonly helloTimeoutMs: number;
+  /** Of the package, for messages. */
+  readonly packageVersion: string;
   /** The other side said who it is. Returns the channel and our own hello if it is still owed; throws to refuse. */
   greeted(connection: Connection, hello: Hello): { readonly channel: Channel; readonly reply: Hello | undefined };
   /** The other side refused us. */
@@ -57,6 +71,11 @@ export class Connection implements LinkReader, FrameSink {
   readonly #cancelTimer: CancelTimer;
   /** For whole frames, from `readBuffers`; undefined before the hello. */
   #buffer: Uint8Array | undefined;
+  /** For the hello. What was read first is at its beginning. */
+  readonly #handshake = new Uint8Array(HANDSHAKE_BYTES);
+  #bytesRead = 0;
+  /** We said hello first. */
+  #isDialer = false;
   #channel: Channel | undefined;
   #problem: WeighbridgeError | undefined;
   #isClosed = false;
@@ -65,7 +84,7 @@ export class Connection implements LinkReader, FrameSink {
 
   constructor(host: ConnectionHost, link: Link) {
     this.#host = host;
-    this.#reader = new FrameReader(this, new Uint8Array(HANDSHAKE_BYTES));
+    this.#reader = new FrameReader(this, this.#handshake);
     this.link = new HeldLink(link, this.#reader, () => host.clock.soon(() => this.#goOn()));
     this.#cancelTimer = host.clock.after(host.helloTimeoutMs, () => {
       this.#problem = new WeighbridgeError("DEADLINE", `${link.remote} did not say who it is within ${host.helloTimeoutMs} ms`);
@@ -79,6 +98,7 @@ export class Connection implements LinkReader, FrameSink {
   }
 
   sendHello(hello: Hello): void {
+    if (this.#channel === undefined) this.#isDialer = true;
     this.#sendJson(Kind.HELLO, hello);
   }
 
@@ -92,10 +112,45 @@ export class Connection implements LinkReader, FrameSink {
 
   received(byteCount: number): void {
     const channel = this.#channel;
+    if (channel === undefined && !this.#isIntelligible(byteCount)) return;
     channel?.beginInput();
     this.#reader.received(byteCount);
     const wasAll = byteCount < this.#viewBytes && byteCount <= SMALL_INPUT_BYTES;
     channel?.endInput(wasAll || byteCount >= LARGE_INPUT_BYTES); // after a throw the link is closed, and nothing leaves on it
+  }
+
+  /** Whether what came before the hello may be read as a frame. Throws for what a stranger that dialed us sent. */
+  #isIntelligible(byteCount: number): boolean {
+    if (this.#problem !== undefined) return false; // H1
+    const before = this.#bytesRead;
+    this.#bytesRead += byteCount;
+    if (before >= OPENING_BYTES || this.#bytesRead < OPENING_BYTES) return true;
+    const first = this.#handshake.subarray(0, this.#bytesRead);
+    const { isOurs, version } = readOpening(first);
+    if (isOurs) return true;
+    if (version !== undefined) this.#refuseVersion(version);
+    else if (this.#isDialer) this.#refuseForeigner(first);
+    else throw malformed(strangeOpening(new DataView(first.buffer).getUint32(0, true)));
+    return false;
+  }
+
+  /** H6 */
+  #refuseVersion(version: number): void {
+    const { metrics, packageVersion } = this.#host;
+    const ours = `${PROTOCOL_VERSION}${packageVersion === "" ? "" : ` (weighbridge ${packageVersion})`}`;
+    const message = `${this.link.remote} speaks version ${version} of the protocol, and this node version ${ours}`;
+    const fix = "install the same version of weighbridge on all machines";
+    this.#problem = new WeighbridgeError("VERSION_MISMATCH", `${message}; ${fix}`, { retryable: this.#isDialer });
+    metrics.badHellos++;
+    if (!this.#isDialer) this.#sendJson(Kind.FAILURE, toFailure(this.#problem));
+    this.link.close();
+  }
+
+  #refuseForeigner(first: Uint8Array): void {
+    const hint = psliteHint(new DataView(first.buffer).getUint32(0, true));
+    this.#problem = new WeighbridgeError("FOREIGN_PROTOCOL", `it answers ${quoteOpening(first)}${hint}`, { retryable: true });
+    this.#host.metrics.badHellos++;
+    this.link.destroy();
   }
 
   /** Handles what waited while the link was paused. */

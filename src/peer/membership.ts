@@ -36,6 +36,7 @@ import { LinkWatch } from "./link-watch.ts";
 import type { Peer, PeerEvents } from "./peer.ts";
 import { RosterCopy, type RosterListener } from "./roster-copy.ts";
 import { SchedulerWatch } from "./scheduler-watch.ts";
+import { wrongScheduler } from "./wrong-scheduler.ts";
 
 export type MembershipOptions = {
   /** Its id, incarnation, job and events are set here. */
@@ -335,7 +336,8 @@ export class Membership {
     const { role, rank, serverCount, workerCount, label } = this.#options;
     const address = this.#address;
     const token = this.#token;
-    return ask(channel, REGISTER, { role, rank, address, serverCount, workerCount, label, token, resume }, this.#clock);
+    const packageVersion = this.#peer.packageVersion || undefined;
+    return ask(channel, REGISTER, { role, rank, address, serverCount, workerCount, label, token, packageVersion, resume }, this.#clock);
   }
 
   #watchStart(): void {
@@ -358,6 +360,8 @@ export class Membership {
   #schedulerAway(error: Error): void {
     this.#watch.problem = error.message;
     this.#watch.cause = error;
+    const wrong = wrongScheduler(this.#options.schedulerAddress, error);
+    if (wrong !== undefined) this.#joining?.reject(wrong); // a node that has its place waits for the right one
     this.#leaving?.resolve(); // It needs no farewell: it waited for the last of us and ended, or will learn of us by our silence.
   }
 

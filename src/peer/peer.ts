@@ -39,6 +39,8 @@ export type PeerOptions = {
   readonly connectDeadlineMs?: number;
   /** Whether nodes without an id may talk to this one: they may register with the scheduler, and ask it for its status. */
   readonly acceptsAnonymous?: boolean;
+  /** Of the package, for messages. */
+  readonly packageVersion?: string | undefined;
 };
 
 /** What a node wants to hear of its channels. */
@@ -75,6 +77,7 @@ export class Peer implements ChannelHost, ConnectionHost {
   readonly resendTimeoutMs: number;
   readonly helloTimeoutMs: number;
   readonly readBuffers: ReadBuffers;
+  readonly packageVersion: string;
   /** Who we are, once the scheduler has said. */
   id = 0;
   incarnation = 0;
@@ -106,6 +109,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     this.limits = { ...CHANNEL_LIMITS, ...options.limits };
     this.resendTimeoutMs = options.resendTimeoutMs ?? 0;
     this.helloTimeoutMs = options.helloTimeoutMs ?? 5000;
+    this.packageVersion = options.packageVersion ?? "";
     this.#transport = options.transport;
     this.#faults = options.faults;
     this.#redialDelayMs = options.redialDelayMs ?? 20;

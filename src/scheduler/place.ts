@@ -12,6 +12,7 @@ export type Place = {
   readonly rank: number;
   address: string;
   label: string;
+  packageVersion: string;
   /** Of the process that registered; empty when nobody has told us. */
   token: string;
   incarnation: number;
@@ -31,6 +32,7 @@ export function emptyPlace(role: Role, rank: number): Place {
     rank,
     address: "",
     label: "",
+    packageVersion: "",
     token: "",
     incarnation: 0,
     state: "dead",
@@ -53,8 +55,9 @@ export function holderOf({ node, label }: Place): string {
 }
 
 /** What everybody may see of a place. */
-export function publicEntryOf({ node, role, rank, address, incarnation, state, label }: Place): RosterEntry {
-  return { node, role, rank, address, incarnation, state, label };
+export function publicEntryOf({ node, role, rank, address, incarnation, state, label, packageVersion }: Place): RosterEntry {
+  const entry = { node, role, rank, address, incarnation, state, label };
+  return packageVersion === "" ? entry : { ...entry, packageVersion };
 }
 
 /** What the members of the job are told of it. */

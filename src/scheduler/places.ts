@@ -56,9 +56,9 @@ export class Places {
   }
 
   /** The node of this request holds the place from now on, in this life. */
-  seat(place: Place, { address, label, token }: RegisterRequest, incarnation: number, nowMs: number): void {
+  seat(place: Place, { address, label, token, packageVersion = "" }: RegisterRequest, incarnation: number, nowMs: number): void {
     const isNews = place.incarnation !== incarnation || place.address !== address || place.label !== label || place.state !== "alive";
-    Object.assign(place, { address, label, token, incarnation, state: "alive", confirmed: true } satisfies Partial<Place>);
+    Object.assign(place, { address, label, token, packageVersion, incarnation, state: "alive", confirmed: true } satisfies Partial<Place>);
     place.heardAtMs = nowMs;
     place.downSinceMs = undefined;
     if (isNews) this.#changed = true;
@@ -91,12 +91,12 @@ export class Places {
     const ended: number[] = [];
     this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
-    for (const { node, address, label, incarnation, state, token = "" } of nodes) {
+    for (const { node, address, label, incarnation, state, token = "", packageVersion = "" } of nodes) {
       const place = this.#places.get(node);
       if (place === undefined || incarnation < place.incarnation) continue;
       if (incarnation === place.incarnation && (place.confirmed || !isNewer)) continue;
       if (place.confirmed) ended.push(node);
-      Object.assign(place, { address, label, incarnation, state, token, confirmed: false } satisfies Partial<Place>);
+      Object.assign(place, { address, label, packageVersion, incarnation, state, token, confirmed: false } satisfies Partial<Place>);
       place.heardAtMs = nowMs;
       place.downSinceMs = nowMs;
       this.#changed = true;

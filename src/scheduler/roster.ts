@@ -94,7 +94,9 @@ export class Roster<T> {
   }
 
   waiting(): WaitingEntry[] {
-    return this.#applicants.map(({ request: { role, rank, address, label } }) => ({ role, rank, address, label }));
+    return this.#applicants.map(({ request: { role, rank, address, label, packageVersion } }) => {
+      return { role, rank, address, label, ...(packageVersion === undefined ? {} : { packageVersion }) };
+    });
   }
 
   /** When `tick` has to be called, if nothing else happens before. */

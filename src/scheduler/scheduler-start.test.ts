@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Log, LogFields } from "../base/log.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { ControlCluster } from "../testing/control-cluster.ts";
 import { Group } from "../wire/node-id.ts";
@@ -152,4 +153,30 @@ test("a link that breaks while a node waits or is being answered makes no second
     const places = nodes.map(({ membership }) => `${membership.node}/${membership.incarnation}`).sort();
     assert.deepEqual(places, ["10/1", "11/1", "8/1", "9/1"], `seed ${seed}`);
   }
+});
+
+test("the version of the package that each node runs is in the roster, in the status and in the log, which warns of another one", async () => {
+  const cluster = new ControlCluster({ serverCount: 1, workerCount: 1 });
+  const lines: string[] = [];
+  const note = (message: string, fields?: LogFields): void => void lines.push(`${message} ${JSON.stringify(fields)}`);
+  const log: Log = { debug: note, info: note, warn: (message, fields) => note(`warning: ${message}`, fields), error: note };
+  const scheduler = await cluster.scheduler({ peer: cluster.peer("scheduler", "0.2.0"), log });
+  const server = cluster.node("server", "s0", { packageVersion: "0.2.0" });
+  await cluster.clock.advance(100);
+  assert.deepEqual(
+    scheduler.status().waiting.map(({ packageVersion }) => packageVersion),
+    ["0.2.0"],
+  );
+  const worker = cluster.node("worker", "w0", { packageVersion: "0.1.9" });
+  await cluster.clock.runUntil(Promise.all([server.joined, worker.joined]));
+  for (const { nodes } of [server.membership.roster, worker.membership.roster, scheduler.status()])
+    assert.deepEqual(
+      nodes.map(({ packageVersion }) => packageVersion),
+      ["0.1.9", "0.2.0"],
+    );
+  assert.equal(scheduler.status().packageVersion, "0.2.0");
+  assert.ok(lines.some((line) => /^a node has its place .*"node":"server 0".*"packageVersion":"0.2.0"/.test(line)));
+  const warnings = lines.filter((line) => line.startsWith("warning: "));
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0] ?? "", /another version of the package .*"worker 0","packageVersion":"0.1.9","scheduler":"0.2.0"/);
 });

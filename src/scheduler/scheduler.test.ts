@@ -235,7 +235,7 @@ test("status is answered to anybody, also while the cluster forms", async () => 
   const channel = peer.dial(1, SCHEDULER_ADDRESS, 0);
   const forming = await cluster.clock.runUntil(ask(channel, STATUS, {}, cluster.clock));
   assert.deepEqual([forming.phase, forming.nodes.length], ["forming", 0]);
-  assert.deepEqual(forming.waiting, [{ role: "server", rank: 1, address: "sim://s0:9000", label: "s0" }]);
+  assert.deepEqual(forming.waiting, [{ role: "server", rank: 1, address: "sim://s0:9000", label: "s0", packageVersion: undefined }]);
   const rest = [cluster.node("server", "s1"), cluster.node("worker", "w0"), cluster.node("worker", "w1")];
   await cluster.clock.runUntil(Promise.all([waiting, ...rest].map(({ joined }) => joined)));
   await cluster.clock.advance(2500);

@@ -12,7 +12,7 @@
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
+import type { Log, LogFields } from "../base/log.ts";
 import { BarrierClient } from "../peer/barrier-client.ts";
 import type { Channel } from "../peer/channel.ts";
 import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, STATUS, UNITS } from "../peer/control-messages.ts";
@@ -150,6 +150,7 @@ export class Scheduler {
       serverCount,
       workerCount,
       uptimeMs: Math.round(nowMs - this.#startedAtMs),
+      ...(this.#peer.packageVersion === "" ? {} : { packageVersion: this.#peer.packageVersion }),
       nodes: this.#roster.status(nowMs),
       waiting: this.#roster.waiting(),
     };
@@ -351,7 +352,7 @@ export class Scheduler {
   }
 
   #admit({ ticket, node, incarnation, recovery }: Decision<Ticket> & { kind: "admit" }): void {
-    const { heartbeatIntervalMs, heartbeatTimeoutMs, log } = this.#options;
+    const { heartbeatIntervalMs, heartbeatTimeoutMs } = this.#options;
     const { channel } = ticket;
     this.#tickets.close(ticket);
     this.#barriers.recall(node, ticket.passed);
@@ -359,9 +360,17 @@ export class Scheduler {
     if (this.isResumed && ticket.role === "worker") this.#units.recall(rankOf(node), ticket.units);
     this.#gathering.recall(ticket.gathered, this.#roster.view().endedGeneration);
     this.#peer.identify(channel, node, incarnation);
-    log.info("a node has its place", { node: nameOf(node), incarnation, recovery });
+    this.#tellAdmission(ticket, { node: nameOf(node), incarnation, recovery });
     const { job } = this.#roster;
     ticket.reply.resolve({ job, node, incarnation, recovery, heartbeatIntervalMs, heartbeatTimeoutMs, roster: this.#roster.view() });
+  }
+
+  #tellAdmission({ packageVersion }: Ticket, fields: LogFields): void {
+    const { log } = this.#options;
+    const own = this.#peer.packageVersion;
+    log.info("a node has its place", { ...fields, packageVersion });
+    if (own === "" || packageVersion === undefined || packageVersion === own) return;
+    log.warn("a node runs another version of the package than the scheduler", { node: fields.node, packageVersion, scheduler: own });
   }
 
   #refuse(ticket: Ticket, error: WeighbridgeError): void {

@@ -13,6 +13,7 @@ export type Ticket = {
   readonly channel: Channel;
   readonly role: Role;
   readonly token: string;
+  readonly packageVersion: string | undefined;
   /** What it says of barriers that an earlier scheduler kept. */
   readonly passed: readonly BarrierRequest[];
   /** The same of units. */
@@ -29,7 +30,7 @@ export class Tickets {
   readonly #tickets = new Map<Channel, Ticket>();
 
   /** Throws BAD_REQUEST for a second application of a link, and for one that claims another's place; BAD_CONFIG over a link that nobody joins over. */
-  open(channel: Channel, { role, label, token, resume }: RegisterRequest): Ticket {
+  open(channel: Channel, { role, label, token, packageVersion, resume }: RegisterRequest): Ticket {
     const { id, name, incarnation, link } = channel;
     if (link?.joinRefusal !== undefined) throw new WeighbridgeError("BAD_CONFIG", `${role} ("${label}") ${link.joinRefusal}`);
     if (this.#tickets.has(channel)) throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its place");
@@ -37,7 +38,7 @@ export class Tickets {
     if (resume !== undefined && (resume.node !== id || resume.incarnation !== incarnation))
       throw new WeighbridgeError("BAD_REQUEST", `${name} cannot resume the place of ${nameOf(resume.node)} in life ${resume.incarnation}`);
     const { passed = [], units = NO_UNITS, gathered } = resume ?? {};
-    const ticket: Ticket = { channel, role, token, passed, units, gathered, reply: new Deferred() };
+    const ticket: Ticket = { channel, role, token, packageVersion, passed, units, gathered, reply: new Deferred() };
     this.#tickets.set(channel, ticket);
     return ticket;
   }

@@ -16,7 +16,9 @@ export const SCHEDULER_ADDRESS = "sim://scheduler:9000";
 /** A node is dead after this long. */
 export const HEARTBEAT_TIMEOUT_MS = 5000;
 
-type NodeOptions = Partial<Pick<MembershipOptions, "log" | "rank" | "serverCount" | "workerCount" | "startTimeoutMs" | "schedulerAddress">>;
+type NodeOptions = { readonly packageVersion?: string } & Partial<
+  Pick<MembershipOptions, "log" | "rank" | "serverCount" | "workerCount" | "startTimeoutMs" | "schedulerAddress">
+>;
 
 type Joining = { readonly membership: Membership; readonly joined: Promise<void> };
 type Formed = { readonly scheduler: Scheduler; readonly servers: Membership[]; readonly workers: Membership[] };
@@ -35,8 +37,9 @@ export class ControlCluster {
     this.workerCount = workerCount;
   }
 
-  peer(host: string): Peer {
+  peer(host: string, packageVersion = ""): Peer {
     return new Peer({
+      packageVersion,
       transport: this.network.host(host),
       clock: this.clock,
       log: SILENT_LOG,
@@ -66,9 +69,9 @@ export class ControlCluster {
   }
 
   /** A node on a host of its own, and its join on the way. */
-  node(role: Role, host: string, options: NodeOptions = {}): Joining {
+  node(role: Role, host: string, { packageVersion, ...options }: NodeOptions = {}): Joining {
     const membership = new Membership({
-      peer: this.peer(host),
+      peer: this.peer(host, packageVersion),
       clock: this.clock,
       log: SILENT_LOG,
       role,

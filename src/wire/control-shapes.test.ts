@@ -11,12 +11,31 @@ import { registerReplyShape, registerRequestShape } from "./register.ts";
 import { rosterShape } from "./roster.ts";
 import { UNIT_RUNS_MAX, unitsClaimShape, unitsReplyShape, unitsRequestShape } from "./units.ts";
 
-const ENTRY = { node: 8, role: "server", rank: 0, address: "tcp://a:1", incarnation: 1, state: "alive", label: "a:1", token: "t" };
+const ENTRY = {
+  node: 8,
+  role: "server",
+  rank: 0,
+  address: "tcp://a:1",
+  incarnation: 1,
+  state: "alive",
+  label: "a:1",
+  packageVersion: "0.1.0",
+  token: "t",
+};
 const ROSTER = { version: 3, nodes: [ENTRY], endedGeneration: 2 };
 const GENERATION = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
-const WAITING = { role: "worker", rank: 1, address: "", label: "b:2" };
+const WAITING = { role: "worker", rank: 1, address: "", label: "b:2", packageVersion: "0.1.0" };
 const BARRIER = { group: 7, customer: 0, round: 1 };
-const REGISTER = { role: "worker", rank: 1, address: "", serverCount: 1, workerCount: 2, label: "b:2", token: "t" };
+const REGISTER = {
+  role: "worker",
+  rank: 1,
+  address: "",
+  serverCount: 1,
+  workerCount: 2,
+  label: "b:2",
+  token: "t",
+  packageVersion: "0.1.0",
+};
 const RESUME = {
   job: "j",
   node: 9,
@@ -42,7 +61,7 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     name: "REGISTER",
     shape: registerRequestShape,
     body: { ...REGISTER, resume: RESUME, failure: { code: "PORT_IN_USE", message: "taken" } },
-    optional: ["rank", "resume", "failure"],
+    optional: ["rank", "packageVersion", "resume", "failure"],
   },
   {
     name: "the answer to REGISTER",
@@ -62,9 +81,11 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
       serverCount: 1,
       workerCount: 2,
       uptimeMs: 5,
+      packageVersion: "0.1.0",
       nodes: [{ ...ENTRY, heartbeatAgeMs: 3, linked: true }],
       waiting: [WAITING],
     },
+    optional: ["packageVersion"],
   },
   { name: "UNITS", shape: unitsRequestShape, body: UNITS },
   {

@@ -1,8 +1,8 @@
 // control — the small control messages that need no file of their own: barrier, abort, status, and the empty body.
 
 import { type Check, count, flag, list, object, oneOf, optional, text } from "./json-body.ts";
-import { type Role, roleShape } from "./node-id.ts";
-import { addressShape, labelShape, type RosterEntry, rosterEntryShape } from "./roster.ts";
+import { roleShape } from "./node-id.ts";
+import { addressShape, labelShape, packageVersionShape, type RosterEntry, rosterEntryShape } from "./roster.ts";
 
 /** BARRIER: the sender stands at the barrier of this group and customer; answered when every member does. */
 export type BarrierRequest = {
@@ -31,12 +31,13 @@ const heartbeatShape = object({ heartbeatAgeMs: optional(count), linked: flag })
 const statusEntryShape: Check<StatusEntry> = (value, path) => ({ ...rosterEntryShape(value, path), ...heartbeatShape(value, path) });
 
 /** A node that registered and has no place yet: while the cluster forms, or because every place is held. */
-export type WaitingEntry = { readonly role: Role; readonly rank: number | undefined; readonly address: string; readonly label: string };
+export type WaitingEntry = Pick<RosterEntry, "role" | "address" | "label" | "packageVersion"> & { readonly rank: number | undefined };
 const waitingEntryShape: Check<WaitingEntry> = object({
   role: roleShape,
   rank: optional(count),
   address: addressShape,
   label: labelShape,
+  packageVersion: optional(packageVersionShape),
 });
 
 export type Phase = "forming" | "running" | "failed";
@@ -47,6 +48,8 @@ export type StatusReply = {
   readonly serverCount: number;
   readonly workerCount: number;
   readonly uptimeMs: number;
+  /** Of the package that the scheduler runs. */
+  readonly packageVersion?: string | undefined;
   readonly nodes: readonly StatusEntry[];
   readonly waiting: readonly WaitingEntry[];
 };
@@ -56,6 +59,7 @@ export const statusReplyShape: Check<StatusReply> = object({
   serverCount: count,
   workerCount: count,
   uptimeMs: count,
+  packageVersion: optional(packageVersionShape),
   nodes: list(statusEntryShape),
   waiting: list(waitingEntryShape),
 });

@@ -39,8 +39,8 @@ export const RUN_MORE_MAX: number = 2 ** 11 - 1;
 /** How many requests a node may have open on a channel, from the first unsettled one on: what the other side may have to remember of it. */
 export const REQUESTS_OPEN_MAX: number = 1 << 20;
 
-const MAGIC = 0x4257;
-const VERSION = 1;
+export const MAGIC = 0x4257;
+export const PROTOCOL_VERSION = 1;
 /** What a greeting of ZeroMQ begins with. */
 const ZMTP_OPENING = 0x000000ff;
 const TWO_32 = 2 ** 32;
@@ -128,7 +128,7 @@ export function paddedBytes(payloadBytes: number): number {
 /** Writes `header` at word index `at`. */
 export function encodeHeader(header: FrameHeader, words: Uint32Array, at: number): void {
   assert(header.payloadBytes <= PAYLOAD_BYTES_MAX, "senders cut what is larger");
-  words[at] = MAGIC | (VERSION << 16) | (header.kind << 24);
+  words[at] = MAGIC | (PROTOCOL_VERSION << 16) | (header.kind << 24);
   words[at + 1] = header.functionId | (header.flags << 16);
   words[at + 2] = header.payloadBytes;
   words[at + 3] = header.priority;
@@ -151,18 +151,22 @@ export function lengthenRun(words: Uint32Array, at: number): void {
   (words[at + 5] as number) += 1 << MORE_SHIFT;
 }
 
+export function strangeOpening(opening: number): string {
+  return `it starts with 0x${(opening & 0xffff).toString(16)}, not with the magic bytes "WB"${psliteHint(opening)}`;
+}
+
 /** Says whose protocol it may be: a node that forgot its van is the likeliest stranger. */
-function strangeOpening(opening: number): string {
-  const start = `it starts with 0x${(opening & 0xffff).toString(16)}, not with the magic bytes "WB"`;
-  if (opening !== ZMTP_OPENING) return start;
-  return `${start}, as ps-lite's programs do: for those start every node of ours with --van zmq (DMLC_PS_VAN_TYPE=zmq)`;
+export function psliteHint(opening: number): string {
+  if (opening !== ZMTP_OPENING) return "";
+  return ", as ps-lite's programs do: for those start every node of ours with --van zmq (DMLC_PS_VAN_TYPE=zmq)";
 }
 
 /** Reads the header at word index `at` into `header`. Throws BAD_FRAME when it is none of ours. */
 export function decodeHeader(words: Uint32Array, at: number, header: FrameHeader): void {
   const opening = words[at] as number;
   if ((opening & 0xffff) !== MAGIC) throw malformed(strangeOpening(opening));
-  if (((opening >>> 16) & 0xff) !== VERSION) throw malformed(`it has version ${(opening >>> 16) & 0xff}; this node speaks ${VERSION}`);
+  const version = (opening >>> 16) & 0xff;
+  if (version !== PROTOCOL_VERSION) throw malformed(`it has version ${version}; this node speaks ${PROTOCOL_VERSION}`);
   header.kind = opening >>> 24;
   if (header.kind < Kind.HELLO || header.kind > Kind.NOTICE) throw malformed(`there is no kind ${header.kind}`);
   const second = words[at + 1] as number;

@@ -6,7 +6,7 @@ import { type Generation, generationShape } from "./gather.ts";
 import { tokenShape } from "./hello.ts";
 import { type Check, count, flag, list, object, optional } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
-import { addressShape, jobShape, labelShape, type RosterView, rosterShape } from "./roster.ts";
+import { addressShape, jobShape, labelShape, packageVersionShape, type RosterView, rosterShape } from "./roster.ts";
 import { type UnitsClaim, unitsClaimShape } from "./units.ts";
 
 export type RegisterRequest = {
@@ -21,6 +21,8 @@ export type RegisterRequest = {
   readonly label: string;
   /** One per process that registers: the same token again is the same node, whose answer was lost. */
   readonly token: string;
+  /** Of the package that the node runs. */
+  readonly packageVersion?: string | undefined;
   /** Left out by a node that has no place yet. */
   readonly resume: ResumeClaim | undefined;
   /** Why this node cannot take its place, so that nobody waits for it. Left out by one that can. */
@@ -60,6 +62,7 @@ export const registerRequestShape: Check<RegisterRequest> = object({
   workerCount: count,
   label: labelShape,
   token: tokenShape,
+  packageVersion: optional(packageVersionShape),
   resume: optional(resumeClaimShape),
   failure: optional(abortRequestShape),
 });

@@ -9,6 +9,9 @@ export const addressShape: Check<string> = shortText(512);
 export const labelShape: Check<string> = shortText(256);
 export const jobShape: Check<string> = shortText(256);
 
+/** Of the package that a node runs, such as 0.1.0. */
+export const packageVersionShape: Check<string> = shortText(64);
+
 export type NodeState = "alive" | "dead" | "left";
 
 export type RosterEntry = {
@@ -19,6 +22,8 @@ export type RosterEntry = {
   readonly incarnation: number;
   readonly state: NodeState;
   readonly label: string;
+  /** Left out: the node did not say. */
+  readonly packageVersion?: string | undefined;
   /** What the node shows in its hellos; only members of the job are told. Left out: it has none, or the scheduler does not know it. */
   readonly token?: string | undefined;
 };
@@ -31,6 +36,7 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   incarnation: count,
   state: oneOf("alive", "dead", "left"),
   label: labelShape,
+  packageVersion: optional(packageVersionShape),
   token: optional(tokenShape),
 });
 

@@ -37,10 +37,20 @@ export const PLACE = { job: "job-1", node: 9, incarnation: 1 } as const;
 export const ROSTER_VIEW: RosterView = {
   version: 1,
   nodes: [
-    { node: 9, role: "worker", rank: 0, address: "", incarnation: 1, state: "alive", label: "host-a:17", token: "t-1" },
+    {
+      node: 9,
+      role: "worker",
+      rank: 0,
+      address: "",
+      incarnation: 1,
+      state: "alive",
+      label: "host-a:17",
+      packageVersion: "0.1.0",
+      token: "t-1",
+    },
     {
       ...{ node: 8, role: "server", rank: 0, address: "tcp://10.0.0.2:8001", incarnation: 1, state: "alive", label: "host-b:23" },
-      token: "t-0",
+      ...{ packageVersion: "0.1.0", token: "t-0" },
     },
   ],
 };
@@ -97,8 +107,9 @@ export function goldenServer(): RecordedExchange {
     serverCount: 1,
     workerCount: 1,
     uptimeMs: 61_000,
+    packageVersion: "0.1.0",
     nodes: ROSTER_VIEW.nodes.map((entry) => ({ ...entry, token: undefined, heartbeatAgeMs: 250, linked: true })),
-    waiting: [{ role: "worker", rank: 0, address: "", label: "host-c:5" }],
+    waiting: [{ role: "worker", rank: 0, address: "", label: "host-c:5", packageVersion: "0.1.0" }],
   });
   serve(GATHER, { generation: 3, members: [{ node: 9, incarnation: 1 }], roster: { ...ROSTER_VIEW, version: 4, endedGeneration: 2 } });
   peer.serve(FunctionId.COLLECTIVE, { handle: (channel, header) => channel.acknowledge(header) });

@@ -71,6 +71,7 @@ function helloVectors(): GoldenVector[] {
       metrics: new PeerMetrics(),
       readBuffers: new PlainReadBuffers(),
       helloTimeoutMs: 5000,
+      packageVersion: "",
       greeted: () => {
         throw new WeighbridgeError("FENCED", "worker 0 was replaced by a newer one");
       },
@@ -104,7 +105,16 @@ function helloVectors(): GoldenVector[] {
 }
 
 async function controlVectors(): Promise<GoldenVector[]> {
-  const fresh = { role: "worker", rank: undefined, address: "", serverCount: 1, workerCount: 1, label: "host-a:17", token: "t-1" } as const;
+  const fresh = {
+    role: "worker",
+    rank: undefined,
+    address: "",
+    serverCount: 1,
+    workerCount: 1,
+    label: "host-a:17",
+    token: "t-1",
+    packageVersion: "0.1.0",
+  } as const;
   const epoch = { name: "train", epoch: 1, batchCount: 100, partCount: 2, assignment: "free" } as const;
   const units = {
     open: [{ ...epoch, done: [0, 4], held: [4, 5], suspect: [8, 9], repeatedCount: 1 }],

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { freePort } from "../../src/node/launcher/free-port.ts";
 import { Cluster } from "./cluster.ts";
-import { Processes } from "./processes.ts";
+import { Processes, type Running } from "./processes.ts";
 
 test("shows who waits, who is there, and who is dead", async () => {
   await using cluster = await Cluster.create({ servers: 1, workers: 1 });
@@ -18,12 +18,18 @@ test("shows who waits, who is there, and who is dead", async () => {
   await scheduler.says(/^waiting for 1 server, 1 worker at tcp:/);
   const forming = await untilSays(ask, / waiting /);
   assert.match(forming, /is forming: 1 of 2 nodes are there/);
+  const check = (): Running => cluster.weighbridge(["status", "--scheduler-port", cluster.port, "--check"]);
+  const incomplete = check();
   assert.match(forming, /^ +- {2}server +0 {2}tcp:\/\/127\.0\.0\.1:\d+ +waiting/m);
 
   const worker = cluster.worker(0, "pusher");
   await worker.says(/^push works$/);
-  const running = await ask();
-  assert.match(running, /is running: 2 of 2 nodes are there \(1 of 1 server, 1 of 1 worker\); scheduler up \d/);
+  await incomplete.fails(/^weighbridge: the cluster is not complete: 1 of 2 nodes are there\n$/);
+  const [running] = await Promise.all([ask(), check().succeeds()]);
+  assert.match(
+    running,
+    /is running: 2 of 2 nodes are there \(1 of 1 server, 1 of 1 worker\); scheduler up \d.*, weighbridge \d+\.\d+\.\d+/,
+  );
   assert.match(running, /^node {2}role +rank {2}address +state +life +heartbeat {2}label$/m);
   assert.match(running, new RegExp(`^ {3}1 {2}scheduler +0 {2}tcp://127\\.0\\.0\\.1:${cluster.port} +alive`, "m"));
   assert.match(running, /^ {3}9 {2}worker +0 {2}- +alive +1 +[\d.]+ m?s ago {2}\S+:\d+$/m);
@@ -31,7 +37,11 @@ test("shows who waits, who is there, and who is dead", async () => {
 
   await server.kill();
   await worker.says(/^push failed/);
-  const { phase, nodes } = JSON.parse(await ask("--json")) as { phase: string; nodes: { node: number; state: string }[] };
+  const unwell = check();
+  type Told = { phase: string; packageVersion: string; nodes: { node: number; state: string; packageVersion: string }[] };
+  const { phase, packageVersion, nodes } = JSON.parse(await ask("--json")) as Told;
+  assert.deepEqual(new Set(nodes.map((node) => node.packageVersion)), new Set([packageVersion]));
+  await unwell.fails(/^weighbridge: server 0 is dead\n$/);
   assert.equal(phase, "running");
   assert.deepEqual(nodes.map(({ node, state }) => `${node} ${state}`).sort(), ["8 dead", "9 alive"]);
 });

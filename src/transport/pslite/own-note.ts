@@ -6,7 +6,7 @@ import { type Failure, failureShape } from "../../wire/failure.ts";
 import type { Check } from "../../wire/json-body.ts";
 import { decodeJson, encodeJson, flag, list, object, optional, shortText, count as wholeCount } from "../../wire/json-body.ts";
 import { type ResumeClaim, resumeClaimShape } from "../../wire/register.ts";
-import { jobShape } from "../../wire/roster.ts";
+import { jobShape, packageVersionShape } from "../../wire/roster.ts";
 
 /** The life that a node is in: the message itself says only whether it is the first. */
 export type NodeLife = { readonly node: number; readonly incarnation: number };
@@ -15,6 +15,7 @@ export type OwnNote = {
   readonly weighbridge: number;
   readonly rank: number | undefined;
   readonly label: string | undefined;
+  readonly packageVersion: string | undefined;
   readonly serverCount: number | undefined;
   readonly workerCount: number | undefined;
   /** From the scheduler: whether every node of the job is ours. */
@@ -34,6 +35,7 @@ const ownNoteShape: Check<OwnNote> = object({
   weighbridge: wholeCount,
   rank: optional(wholeCount),
   label: optional(shortText(256)),
+  packageVersion: optional(packageVersionShape),
   serverCount: optional(wholeCount),
   workerCount: optional(wholeCount),
   isAllOurs: optional(flag),

@@ -279,6 +279,7 @@ export class Registrar {
       workerCount: note?.workerCount ?? workerCount,
       label: note?.label ?? `ps-lite at ${keyOf(place)}`,
       token,
+      packageVersion: note?.packageVersion,
       resume: note?.resume && { ...note.resume, passed: lastRounds(note.resume) },
     };
     // After the end of the link that it registered on before, if there was one.

@@ -260,7 +260,7 @@ export class SchedulerControl implements Control {
       return;
     }
     this.#registering = frame.header.request;
-    const { rank, label, serverCount, workerCount, resume } = body;
+    const { rank, label, packageVersion, serverCount, workerCount, resume } = body;
     if (this.#van.selfId !== 0 && resume === undefined) {
       this.#answerRegister();
       return;
@@ -268,7 +268,7 @@ export class SchedulerControl implements Control {
     const { hostname, port } = placeOf(body.address);
     const role = body.role === "server" ? PsRole.SERVER : PsRole.WORKER;
     this.#own = { role, id: EMPTY, hostname, port, isRecovery: false, customerId: 0 };
-    const note = encodeOwnNote({ rank, label, serverCount, workerCount, resume });
+    const note = encodeOwnNote({ rank, label, packageVersion, serverCount, workerCount, resume });
     this.send(PsCommand.ADD_NODE, { nodes: [this.#own], body: note });
     if (resume !== undefined) this.#repeat({ nodes: [this.#own], body: note });
   }

@@ -1,0 +1,25 @@
+// Goal: one who asks the wrong program for the status is told what is there, at once.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { realClock } from "../node/real-clock.ts";
+import { SocketTransport } from "../node/transport/socket-transport.ts";
+import { askStatus } from "./status-client.ts";
+
+test("asked of an HTTP server, it says that this is no Weighbridge scheduler", async () => {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const clock = realClock();
+  try {
+    await assert.rejects(askStatus({ address, deadlineMs: 3000, clock, transport: new SocketTransport({ clock }) }), {
+      code: "SCHEDULER_UNREACHABLE",
+      message: /^what listens at tcp:\S+ is no Weighbridge scheduler: it answers "HTTP\/1\.1 400 Bad Request"; point /,
+    });
+  } finally {
+    server.close();
+  }
+});

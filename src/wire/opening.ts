@@ -1,0 +1,27 @@
+// opening — what the first bytes of a link tell about the other end, before a whole frame is there: another program, another version, or one of ours.
+// What it is good for: an answer that is shorter than a header, as a web server's, is told from a link that broke. Not the header (frame.ts).
+
+import { MAGIC, PROTOCOL_VERSION } from "./frame.ts";
+
+/** Enough to tell. */
+export const OPENING_BYTES = 4;
+
+const VERSION_OFFSET = 2;
+const QUOTE_CHARS_MAX = 40;
+
+/** `version` is undefined for what is no frame of any version. */
+export type Opening = { readonly isOurs: boolean; readonly version: number | undefined };
+
+export function readOpening(bytes: Uint8Array): Opening {
+  const isFrame = bytes[0] === (MAGIC & 0xff) && bytes[1] === MAGIC >> 8;
+  const version = isFrame ? bytes[VERSION_OFFSET] : undefined;
+  return { isOurs: version === PROTOCOL_VERSION, version };
+}
+
+/** The first line of what came, for people: `"HTTP/1.1 400 Bad Request"`, or the first bytes in hexadecimal where it is no text. */
+export function quoteOpening(bytes: Uint8Array): string {
+  const [line = ""] = new TextDecoder("latin1").decode(bytes.subarray(0, QUOTE_CHARS_MAX)).split(/\r?\n/, 1);
+  if (/^[ -~]{4,}$/.test(line)) return `"${line}"`;
+  const hex = Array.from(bytes.subarray(0, OPENING_BYTES), (byte) => byte.toString(16).padStart(2, "0"));
+  return `the bytes ${hex.join(" ")}`;
+}
