@@ -11,6 +11,7 @@ import type { StatusReply } from "../wire/control.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { openCheckpoint } from "./checkpoint/open-checkpoint.ts";
 import { ServerFiles } from "./checkpoint/server-files.ts";
+import { requireWritablePlace } from "./checkpoint/writable-place.ts";
 import { loadConfig } from "./config/config.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
 import { loadFunctions } from "./function-module.ts";
@@ -97,7 +98,7 @@ export async function startNode(
   return office;
 }
 
-/** Where a server keeps checkpoints, and with which one it begins. */
+/** Where a server keeps checkpoints, and with which one it begins. Throws BAD_CONFIG when nothing can be saved there. */
 export function checkpointOptions({
   checkpointDir,
   restore,
@@ -105,6 +106,7 @@ export function checkpointOptions({
   readonly checkpointDir?: string | undefined;
   readonly restore?: string | undefined;
 }): Pick<PostofficeOptions, "checkpointFiles" | "restoreFrom"> {
+  if (checkpointDir !== undefined) requireWritablePlace(checkpointDir);
   return {
     ...(checkpointDir === undefined ? {} : { checkpointFiles: new ServerFiles(resolve(checkpointDir)) }),
     ...(restore === undefined ? {} : { restoreFrom: () => openCheckpoint(resolve(restore)) }),

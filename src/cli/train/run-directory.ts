@@ -13,7 +13,8 @@ import { mkdirSync, readdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { CheckpointDirectory } from "../../node/checkpoint/checkpoint-directory.ts";
 import { findCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
-import { placeError, prepareCheckpointPlace } from "./checkpoint-place.ts";
+import { placeError } from "../../node/checkpoint/writable-place.ts";
+import { prepareCheckpointPlace } from "./checkpoint-place.ts";
 
 const RUN_NAME = /^run-([1-9]\d{0,8})$/;
 

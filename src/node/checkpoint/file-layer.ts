@@ -3,7 +3,8 @@
 //
 // L1. Whatever the file system refuses becomes a CHECKPOINT_IO or CHECKPOINT_MISSING error that names the file and the reason.
 
-import { type FileHandle, mkdir, open, readdir, rename, rm } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { dirname } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
 
 export type OpenFile = {
@@ -37,9 +38,7 @@ export const realFiles: FileLayer = {
   create: async (path) => openFile(await open(path, "wx")),
   open: async (path) => openFile(await open(path, "r")),
   rename,
-  async makeDirectory(path) {
-    await mkdir(path, { recursive: true });
-  },
+  makeDirectory,
   async list(path) {
     return (await readdir(path, { withFileTypes: true })).map((entry) => ({ name: entry.name, isDirectory: entry.isDirectory() }));
   },
@@ -50,6 +49,19 @@ export const realFiles: FileLayer = {
     await handle.sync();
   },
 };
+
+/** With its parents, one by one: where Node makes them, a read-only file system is reported as a directory that is missing. */
+async function makeDirectory(path: string): Promise<void> {
+  try {
+    await mkdir(path);
+  } catch (thrown) {
+    const { code } = thrown as NodeJS.ErrnoException;
+    if (code === "EEXIST" && (await stat(path)).isDirectory()) return;
+    if (code !== "ENOENT" || dirname(path) === path) throw thrown;
+    await makeDirectory(dirname(path));
+    await mkdir(path);
+  }
+}
 
 function openFile(handle: FileHandle): OpenFile {
   return {
@@ -79,10 +91,15 @@ const RETRYABLE: ReadonlySet<string> = new Set(["ENOSPC", "EDQUOT", "EMFILE"]);
 /** L1. `what` is what was tried, such as "cannot write /data/step-000001/…". A WeighbridgeError stays as it is. */
 export function fileError(what: string, cause: unknown): WeighbridgeError {
   if (cause instanceof WeighbridgeError) return cause;
-  const { code = "unknown", message = String(cause) } = cause as { readonly code?: string; readonly message?: string };
+  const { code = "unknown" } = cause as { readonly code?: string };
   if (code === "ENOENT") return new WeighbridgeError("CHECKPOINT_MISSING", `${what}: there is no such file or directory`, { cause });
-  const reason = REASONS[code] === undefined ? message : `${REASONS[code]} (${code})`;
-  return new WeighbridgeError("CHECKPOINT_IO", `${what}: ${reason}`, { cause, retryable: RETRYABLE.has(code) });
+  return new WeighbridgeError("CHECKPOINT_IO", `${what}: ${reasonText(cause)}`, { cause, retryable: RETRYABLE.has(code) });
+}
+
+/** Why the file system refused something: "the disk is full (ENOSPC)". */
+export function reasonText(cause: unknown): string {
+  const { code = "", message = String(cause) } = cause as { readonly code?: string; readonly message?: string };
+  return REASONS[code] === undefined ? message : `${REASONS[code]} (${code})`;
 }
 
 /** Runs `step`; what it throws becomes an error that says `what` was tried. */
