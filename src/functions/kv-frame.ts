@@ -9,7 +9,7 @@ import { KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 export function checkKvFrame(header: FrameHeader, elementBytes: number): void {
   const { arg0: keyCount, arg1: width, arg2: offset, flags, payloadBytes, functionId } = header;
   const sends = functionId !== FunctionId.KV_PULL;
-  if (keyCount === 0) throw doNotAddUp("a request without keys");
+  if (keyCount === 0) throw doNotAddUp("a request without keys, as one that its sender has withdrawn");
   if ((flags & KvFlag.PIECE) !== 0) {
     checkPiece(header, elementBytes, sends);
     return;

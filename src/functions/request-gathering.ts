@@ -45,11 +45,15 @@ export class RequestGathering {
   take(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): GatheredRequest | undefined {
     const { arg1: number, arg2: from, arg3: totalBytes, payloadBytes } = header;
     const gatherings = this.#of(channel);
+    if (payloadBytes === 0) {
+      this.#forget(gatherings, number);
+      throw new WeighbridgeError("BAD_REQUEST", "its sender withdrew the request: memory that it was to be sent from is gone");
+    }
     const gathering = from === 0 ? this.#begin(gatherings, number, totalBytes) : gatherings.get(number);
     if (gathering === undefined)
       throw new WeighbridgeError("BAD_REQUEST", "a part of a request whose beginning was refused, or never came");
     // G1
-    if (gathering.arrivedBytes !== from || gathering.totalBytes !== totalBytes || from + payloadBytes > totalBytes || payloadBytes === 0) {
+    if (gathering.arrivedBytes !== from || gathering.totalBytes !== totalBytes || from + payloadBytes > totalBytes) {
       this.#forget(gatherings, number);
       throw new WeighbridgeError(
         "BAD_REQUEST",

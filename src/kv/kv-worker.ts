@@ -1,7 +1,8 @@
 // kv-worker — pushes and pulls of one user of an application on a worker (ps-lite: KVWorker). Calls return at once with a timestamp;
 // `wait` or a callback tells the end.
 //
-// Arrays given to a call belong to it until it ends: they are sent from, and received into, without a copy.
+// Arrays given to a call belong to it until it ends: they are sent from, and received into, without a copy. When the memory of one is transferred away, or shrinks,
+// before that, the call fails with BUFFER_DETACHED, and what it pushed may have been applied, in part or whole.
 //
 // Invariants:
 //   U1. Arguments are checked before anything is sent; what is wrong throws BAD_ARGUMENT or KEYS_NOT_ASCENDING and sends nothing.
@@ -16,6 +17,7 @@ import { type Cuts, problemWithCuts, type Slicer, sliceByRange, soleOwner } from
 import type { RequestTracker } from "../peer/request-tracker.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeConstructor, dtypeOf, FLOAT32, type Values } from "../wire/kv-message.ts";
+import { CallerArray } from "../worker/caller-array.ts";
 import {
   type FloatWindow,
   type KvArrays,
@@ -146,7 +148,9 @@ export class KVWorker implements KvOwner {
 
   #pullInto(keys: BigUint64Array, vals: Values, lens: Int32Array, options: KVPullOptions): number {
     if (lens.length !== keys.length) throw bad(`${lens.length} lens for ${keys.length} keys`);
+    const given = [new CallerArray(vals), new CallerArray(lens)];
     return this.#submitVariable(keys, dtypeOf(vals), options, (landings) => {
+      for (const array of given) array.check("a pull", false);
       fillFromLandings(landings, lens, (count) => {
         if (count > vals.length) throw new WeighbridgeError("VALUE_LENGTH", `${count} values came, but there is room for ${vals.length}`);
         return vals;

@@ -63,6 +63,15 @@ export class BytesCall extends Call {
     }
   }
 
+  /** Bodies are this node's own memory. */
+  get isIntact(): boolean {
+    return true;
+  }
+
+  encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
+    this.encode(header, batch);
+  }
+
   destination(): undefined {
     return undefined;
   }

@@ -3,8 +3,10 @@
 // Invariants:
 //   K1. Exactly one of `answered` returning true, and `failed`, ends a call; nothing is called after that.
 //   K2. A call can be written any number of times (a reconnect, a lost frame): what it refers to stays unchanged until it ended.
+//   K3. A call whose memory is gone before it ended (its owner transferred an ArrayBuffer away, or shrank it) fails with BUFFER_DETACHED. What has left of it
+//       already may have been applied; from then on a withdrawn frame leaves under its number, so that everything behind it goes on.
 
-import type { WeighbridgeError } from "../base/errors.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import type { FrameBatch } from "./frame-batch.ts";
 
@@ -38,12 +40,18 @@ export abstract class Call {
   /** About how many bytes the frame takes. */
   abstract readonly byteCount: number;
 
+  /** Whether all memory that it sends from, and that its answer lands in, is still there (K3). */
+  abstract readonly isIntact: boolean;
+
   constructor(priority: number) {
     this.priority = priority;
   }
 
   /** Appends the frame. `header` has kind, function, priority, request, stamp and settled; the rest is the call's. */
   abstract encode(header: FrameHeader, batch: FrameBatch): void;
+
+  /** Appends, in the place of the frame, one that the receiver refuses, and that makes it forget what it has of the same request (K3). Refers to no memory. */
+  abstract encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void;
 
   /** Where the payload of an answer belongs, if it is larger than IN_PLACE_BYTES_MAX; see FrameSink. */
   abstract destination(header: FrameHeader): Uint8Array | undefined;
@@ -55,4 +63,70 @@ export abstract class Call {
 
   /** Whether this read must not overtake that waiting call, whatever their priorities. */
   abstract mustFollow(waiting: Call): boolean;
+}
+
+/** K3 */
+export function detachedError({ isUpdate, sendCount }: Pick<Call, "isUpdate" | "sendCount">): WeighbridgeError {
+  const what = "the memory of one of its arrays was transferred away, or shrunk, before the call ended";
+  const applied = sendCount > 0 ? "the update may have been applied, in part or whole" : "other parts of the update may have been applied";
+  return new WeighbridgeError("BUFFER_DETACHED", `${what}; ${isUpdate ? applied : "nothing was changed by it"}`);
+}
+
+/** What stands in the place of a call that was withdrawn, until the receiver has answered (K3). Its answer is nobody's. */
+export class WithdrawnCall extends Call {
+  readonly #call: Call;
+
+  constructor(call: Call) {
+    super(call.priority);
+    this.#call = call;
+    this.request = call.request;
+    this.stamp = call.stamp;
+    this.sendCount = call.sendCount;
+  }
+
+  get isUpdate(): boolean {
+    return this.#call.isUpdate;
+  }
+
+  get isRead(): boolean {
+    return this.#call.isRead;
+  }
+
+  get isIdempotent(): boolean {
+    return false;
+  }
+
+  get functionId(): number {
+    return this.#call.functionId;
+  }
+
+  get byteCount(): number {
+    return 0;
+  }
+
+  get isIntact(): boolean {
+    return true;
+  }
+
+  encode(header: FrameHeader, batch: FrameBatch): void {
+    this.#call.encodeWithdrawn(header, batch);
+  }
+
+  encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
+    this.encode(header, batch);
+  }
+
+  destination(): undefined {
+    return undefined;
+  }
+
+  answered(): boolean {
+    return true;
+  }
+
+  failed(): void {}
+
+  mustFollow(): boolean {
+    return false;
+  }
 }

@@ -201,3 +201,48 @@ test("a second hello breaks the link", () => {
     (error) => isWeighbridgeError(error, "BAD_FRAME"),
   );
 });
+
+test("a call whose memory is gone fails with BUFFER_DETACHED: what waits, what is written, what is unanswered; others go on (Call.K3)", async () => {
+  const stage = new ChannelStage({ limits: { inFlightBytesMax: 1 } });
+  const list = testCalls(4);
+  await stage.send(...list);
+  assert.deepEqual(stage.left(), ["1/1 call1"]);
+  list[2]?.detach(); // it waits
+  await stage.flush();
+  assert.deepEqual(stage.left(), ["2/2 call2", "3/3 ", "4/4 call4"], "under its number, so that the other side misses nothing");
+  assert.deepEqual(outcomes(list), ["open", "open", "BUFFER_DETACHED", "open"]);
+  list[1]?.detach(); // it has left
+  stage.reply(1);
+  stage.reply(2);
+  stage.receive(Kind.FAILURE, 3, nameIn(encodeJson({ code: "BAD_REQUEST", message: "withdrawn", retryable: false })));
+  stage.reply(4);
+  assert.deepEqual(outcomes(list), ["answered", "BUFFER_DETACHED", "BUFFER_DETACHED", "answered"]);
+  assert.equal(stage.channel.openCallCount, 0);
+});
+
+test("a call whose memory is gone is not sent again after a reconnect; a withdrawn frame keeps its place, also when that is lost (Call.K3)", async () => {
+  const stage = new ChannelStage();
+  const list = testCalls(3);
+  await stage.send(...list);
+  stage.left();
+  list[1]?.detach();
+  await stage.reconnect();
+  assert.deepEqual(stage.left(), ["1/1 call1", "2/2 ", "3/3 call3"]);
+  await stage.reconnect();
+  assert.deepEqual(stage.left(), ["1/1 call1", "2/2 ", "3/3 call3"]);
+  for (const request of [1, 2, 3]) stage.reply(request);
+  assert.deepEqual(outcomes(list), ["answered", "BUFFER_DETACHED", "answered"]);
+});
+
+test("memory that goes between the encoding of a frame and its write breaks the link, and nothing of the batch is lost (Call.K3)", async () => {
+  const stage = new ChannelStage();
+  const list = testCalls(3);
+  for (const call of list) stage.channel.send(call);
+  list[0]?.detach();
+  await stage.clock.run();
+  assert.deepEqual([stage.left(), stage.link.isDestroyed], [[], true]);
+  await stage.reconnect();
+  assert.deepEqual(stage.left(), ["1/1 ", "2/2 call2", "3/3 call3"]);
+  for (const request of [1, 2, 3]) stage.reply(request);
+  assert.deepEqual(outcomes(list), ["BUFFER_DETACHED", "answered", "answered"]);
+});

@@ -16,7 +16,7 @@ import { type FrameHeader, Kind, PAYLOAD_BYTES_MAX, REQUESTS_OPEN_MAX } from "..
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { Answer, keptLabel, labelOf, type RequestLabel } from "./answer.ts";
-import type { Call } from "./call.ts";
+import { type Call, detachedError } from "./call.ts";
 import type { Complaints } from "./complaints.ts";
 import type { Faults } from "./faults.ts";
 import type { Held } from "./frame-batch.ts";
@@ -263,6 +263,7 @@ export class Channel {
     }
     let last: boolean;
     try {
+      if (!call.isIntact) throw detachedError(call); // what was sent, or has landed, may not be what its caller meant
       last = call.answered(header, bytes, at);
     } catch (thrown) {
       this.#settle(request);

@@ -179,8 +179,9 @@ export class FrameBatch {
     this.#last.copyFrom(header);
   }
 
-  /** Appends part of the payload by reference. The caller keeps the bytes unchanged until the write is flushed. */
+  /** Appends part of the payload by reference. The caller keeps the bytes unchanged until the write is flushed. A chunk that is empty later has lost its memory. */
   attach(part: Uint8Array): void {
+    if (part.length === 0) return;
     this.#seal();
     this.#taken.chunks.push(part);
     this.#taken.byteCount += part.length;

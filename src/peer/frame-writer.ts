@@ -9,10 +9,10 @@
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
-import type { Link } from "../transport/transport.ts";
+import { hasEmptyChunk, type Link } from "../transport/transport.ts";
 import { FrameHeader, Kind } from "../wire/frame.ts";
 import { Answer, fillAnswerHeader, keptLabel, type RequestLabel, setExtent } from "./answer.ts";
-import type { Call } from "./call.ts";
+import { type Call, detachedError, WithdrawnCall } from "./call.ts";
 import type { ChannelLimits } from "./channel-limits.ts";
 import type { Faults } from "./faults.ts";
 import { FrameBatch, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
@@ -253,6 +253,11 @@ export class FrameWriter {
       const costBytes = Math.max(taken.byteCount, WRITE_COST_BYTES);
       this.#inFlightBytes += costBytes;
       const writing = link;
+      if (hasEmptyChunk(taken.chunks)) {
+        taken.flushed();
+        link.destroy(); // what was encoded cannot leave any more; on the next link everything is encoded anew (Call.K3)
+        return;
+      }
       link.write(taken.chunks, () => {
         taken.flushed();
         if (this.#link !== writing) return;
@@ -316,9 +321,20 @@ export class FrameWriter {
     header.request = frame.request;
     header.stamp = frame.stamp;
     header.settled = this.#pending.first;
-    frame.sendCount++;
-    if (this.#host.resendTimeoutMs > 0) frame.sentAtMs = this.#host.clock.nowMs();
-    frame.encode(header, this.#batch);
+    const call = frame.isIntact ? frame : this.#withdraw(frame);
+    call.sendCount++;
+    if (this.#host.resendTimeoutMs > 0) call.sentAtMs = this.#host.clock.nowMs();
+    call.encode(header, this.#batch);
+  }
+
+  /** Its memory is gone: it fails, and what stands for it keeps its number (Call.K3). */
+  #withdraw(call: Call): Call {
+    const withdrawn = new WithdrawnCall(call);
+    if (this.#pending.at(call.request) !== call) return withdrawn; // the fault injector sends a copy of one that has ended
+    this.#pending.replace(call, withdrawn);
+    const error = detachedError(call);
+    this.#host.clock.soon(() => call.failed(error));
+    return withdrawn;
   }
 
   /** An answer no longer waits: the link may be read again once enough of them have gone (N4). */

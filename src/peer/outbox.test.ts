@@ -15,6 +15,7 @@ class KeyCall extends Call {
   readonly functionId = 1;
   readonly byteCount = 0;
   readonly isIdempotent = false;
+  readonly isIntact = true;
   readonly name: string;
   readonly isUpdate: boolean;
   readonly isRead: boolean;
@@ -33,6 +34,8 @@ class KeyCall extends Call {
   }
 
   encode(_header: FrameHeader, _batch: FrameBatch): void {}
+
+  encodeWithdrawn(): void {}
 
   destination(): undefined {}
 

@@ -56,6 +56,11 @@ export class PendingCalls {
     return request < this.#first ? undefined : this.#calls.at(request - this.#first);
   }
 
+  /** Another call stands for this one from now on, under its number. */
+  replace(call: Call, by: Call): void {
+    this.#calls.replace(call.request - this.#first, by);
+  }
+
   /** The call with this number has its answer. */
   settle(request: number): void {
     this.#givenUpFrom = 0;

@@ -35,7 +35,8 @@ export class TestCall extends Call {
   readonly isIdempotent: boolean;
   readonly name: string;
   readonly room: Uint8Array | undefined;
-  readonly #payload: Uint8Array;
+  readonly #payload: Uint8Array<ArrayBuffer>;
+  readonly #byteCount: number;
   outcome = "open";
 
   constructor(name: string, { priority = 0, byteCount = 8, isUpdate = true, isIdempotent = false, room = 0 }: TestCallOptions = {}) {
@@ -45,11 +46,26 @@ export class TestCall extends Call {
     this.isIdempotent = isIdempotent;
     this.room = room === 0 ? undefined : new Uint8Array(room);
     this.#payload = new Uint8Array(byteCount);
+    this.#byteCount = byteCount;
     this.#payload.set(new TextEncoder().encode(name));
   }
 
   get byteCount(): number {
     return this.#payload.length;
+  }
+
+  get isIntact(): boolean {
+    return this.#payload.length === this.#byteCount && this.room?.length !== 0;
+  }
+
+  /** Its memory is somebody else's from now on. */
+  detach(): void {
+    structuredClone(this.#payload, { transfer: [this.#payload.buffer] });
+  }
+
+  encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
+    header.payloadBytes = 0;
+    batch.begin(header, 0);
   }
 
   encode(header: FrameHeader, batch: FrameBatch): void {

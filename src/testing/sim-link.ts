@@ -13,7 +13,7 @@ import type { CancelTimer, Clock } from "../base/clock.ts";
 import { joinBytes } from "../base/join-bytes.ts";
 import type { Random } from "../base/random.ts";
 import { RingQueue } from "../base/ring-queue.ts";
-import type { Link, LinkReader } from "../transport/transport.ts";
+import { chunksWithBytes, type Link, type LinkReader, lostChunk } from "../transport/transport.ts";
 
 const SEGMENT_BYTES_MAX = 64 * 1024;
 /** Until the system of the sender takes a write. */
@@ -97,7 +97,7 @@ export class SimLink implements Link {
       this.#wire.clock.soon(flushed);
       return;
     }
-    this.#writes.push({ chunks, flushed, index: 0, offset: 0, breakAfterBytes: this.#drawBreak(chunks) });
+    this.#writes.push({ chunks: chunksWithBytes(chunks), flushed, index: 0, offset: 0, breakAfterBytes: this.#drawBreak(chunks) });
     this.#scheduleSend();
   }
 
@@ -178,6 +178,10 @@ export class SimLink implements Link {
       const write = this.#writes.at(0);
       if (write === undefined) {
         if (this.#state === "closing") this.#sendEnd();
+        return;
+      }
+      if (write.chunks[write.index]?.length === 0) {
+        this.abort(lostChunk(), new Error(`${this.host} lost what it was sending`)); // L6
         return;
       }
       const room = Math.min(this.#wire.windowBytes - this.#unreadBytes, SEGMENT_BYTES_MAX);
@@ -321,6 +325,7 @@ function copyFrom(write: Write, bytesMax: number): Uint8Array {
   const parts: Uint8Array[] = [];
   let length = 0;
   for (let chunk = write.chunks[write.index]; chunk !== undefined; chunk = write.chunks[write.index]) {
+    if (chunk.length === 0) break; // L6: the next look at the write finds it
     const part = chunk.subarray(write.offset, write.offset + bytesMax - length);
     parts.push(part);
     length += part.length;

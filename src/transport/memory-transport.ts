@@ -8,7 +8,16 @@ import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { RingQueue } from "../base/ring-queue.ts";
-import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "./transport.ts";
+import {
+  type Address,
+  type ConnectOptions,
+  chunksWithBytes,
+  type Link,
+  type LinkReader,
+  type Listener,
+  lostChunk,
+  type Transport,
+} from "./transport.ts";
 
 type Accept = (link: Link) => LinkReader;
 
@@ -130,7 +139,7 @@ class MemoryLink implements Link {
       this.#clock.soon(flushed);
       return;
     }
-    this.#writes.push({ chunks, flushed, index: 0, offset: 0 });
+    this.#writes.push({ chunks: chunksWithBytes(chunks), flushed, index: 0, offset: 0 });
     this.#schedule();
   }
 
@@ -189,6 +198,8 @@ class MemoryLink implements Link {
         this.#writes.shift();
         budget -= READ_BYTES_MIN;
         write.flushed();
+      } else if (chunk.length === 0) {
+        this.#abort(lostChunk()); // L6
       } else if (write.offset === chunk.length) {
         write.index++;
         write.offset = 0;

@@ -8,6 +8,8 @@
 //       belong to the link and must not change; after that the link never touches them again. It may be called from inside `write`.
 //   L4. `closed` is called exactly once per link, whoever closed it, after the last `received`, and never from inside `write` or `close`.
 //   L5. A throw out of `received` closes the link with that error; it never reaches the process.
+//   L6. A chunk that becomes empty between `write` and the moment it leaves, because its memory was transferred away, closes the link: nothing behind it leaves, so
+//       that the other side never takes what follows for what is missing.
 
 /** "tcp://host:port", "unix:///path" or "memory://name". */
 export type Address = string;
@@ -60,3 +62,18 @@ export type Transport = {
   /** What to do about a scheduler that is gone for good, where it must not be started again; undefined where it may. */
   readonly schedulerLoss?: string | undefined;
 };
+
+/** The chunks of a write that have bytes: one of these that is empty later has lost its memory (L6). */
+export function chunksWithBytes(chunks: readonly Uint8Array[]): readonly Uint8Array[] {
+  return hasEmptyChunk(chunks) ? chunks.filter(({ length }) => length > 0) : chunks;
+}
+
+export function hasEmptyChunk(chunks: readonly Uint8Array[]): boolean {
+  for (let i = 0; i < chunks.length; i++) if ((chunks[i] as Uint8Array).length === 0) return true;
+  return false;
+}
+
+/** Why a link closes whose chunk lost its memory (L6). */
+export function lostChunk(): Error {
+  return new Error("the memory of a chunk was transferred away before it left");
+}

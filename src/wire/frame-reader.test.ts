@@ -367,3 +367,34 @@ test("frames that waited are handled between two reads, and the view given befor
     assert.deepEqual(seen, [1, 2, 3, 4, 5], `cut at ${cut}`);
   }
 });
+
+test("a destination that is transferred away while it is filled costs its own frame alone, whether it is read there or copied (R9)", () => {
+  const frames: readonly Sent[] = [
+    { payload: randomPayload(1000, 1), direct: true },
+    { payload: randomPayload(500, 2), direct: false },
+  ];
+  const stream = streamOf(frames);
+  for (const copyBytesMax of [0, 2000]) {
+    for (const lostAt of [HEADER_BYTES, HEADER_BYTES + 1, HEADER_BYTES + 400, HEADER_BYTES + 999]) {
+      const seen: string[] = [];
+      let given: Uint8Array | undefined;
+      const sink: FrameSink = {
+        destination: (header) => {
+          if (header.functionId !== DIRECT_FUNCTION) return undefined;
+          given = new Uint8Array(header.payloadBytes);
+          return given;
+        },
+        frame: (header, bytes, at) => {
+          const isRight =
+            Buffer.compare(bytes.subarray(at, at + header.payloadBytes), frames[header.request - 1]?.payload ?? new Uint8Array()) === 0;
+          seen.push(`${header.request} ${bytes === given ? "landed" : "elsewhere"} ${header.request === 1 || isRight}`);
+        },
+      };
+      const reader = new FrameReader(sink, BUFFER, copyBytesMax);
+      feed(reader, stream.subarray(0, lostAt), () => 100);
+      if (given !== undefined) structuredClone(given, { transfer: [given.buffer as ArrayBuffer] });
+      feed(reader, stream.subarray(lostAt), () => 100);
+      assert.deepEqual(seen, ["1 elsewhere true", "2 elsewhere true"], `copies up to ${copyBytesMax}, lost at ${lostAt}`);
+    }
+  }
+});

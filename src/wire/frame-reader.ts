@@ -17,6 +17,8 @@
 //       own, whose header takes the place of what is handled.
 //   R8. Large frames that follow each other are not moved: a read ends where another frame as long as the last would not fit, and the next
 //       one begins at the front.
+//   R9. A destination whose memory goes while it is being filled is of no use to its owner, and costs nobody else anything: the frame is read to its end into
+//       memory of the reader's own, and handed over from there.
 
 import { assert } from "../base/assert.ts";
 import { decodeHeader, encodeHeader, FRAME_ALIGN, FrameHeader, HEADER_BYTES, malformed, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
@@ -90,10 +92,18 @@ export class FrameReader {
   }
 
   view(): Uint8Array {
-    if (this.#direct !== undefined) return this.#direct.subarray(this.#directFill);
+    if (this.#direct !== undefined) return this.#restOf(this.#direct);
     if (this.#fill === 0 && !this.#bulk && this.#header.payloadBytes < LARGE_BYTES) return this.#bytes;
     const end = this.#bulk ? Math.min(this.#bytes.length, this.#fill + EARLY_BYTES) : this.#roomEnd();
     return this.#bytes.subarray(this.#fill, end);
+  }
+
+  /** R9 */
+  #restOf(direct: Uint8Array): Uint8Array {
+    const { payloadBytes } = this.#header;
+    const kept = direct.length === payloadBytes ? direct : new Uint8Array(payloadBytes);
+    this.#direct = kept;
+    return kept.subarray(this.#directFill);
   }
 
   /** R8 */
@@ -110,7 +120,7 @@ export class FrameReader {
       this.#fill += byteCount;
     } else {
       this.#directFill += byteCount;
-      if (this.#directFill < this.#direct.length) return;
+      if (this.#directFill < this.#header.payloadBytes) return;
       this.#finishDirect(this.#direct);
     }
     this.#cut();
@@ -137,6 +147,7 @@ export class FrameReader {
           if (!this.#land(destination, at, end)) return;
           continue;
         }
+        assert(destination === undefined || destination.length === header.payloadBytes, "a destination is exactly as long as the payload");
         this.#copyTo = destination;
       }
       if (this.#fill < end) {
@@ -174,8 +185,11 @@ export class FrameReader {
 
   #deliverCopy(destination: Uint8Array, at: number): void {
     const { payloadBytes } = this.#header;
-    assert(destination.length === payloadBytes, "a destination is exactly as long as the payload");
     this.#copyTo = undefined;
+    if (destination.length !== payloadBytes) {
+      this.#sink.frame(this.#header, this.#bytes, at); // R9
+      return;
+    }
     destination.set(this.#bytes.subarray(at, at + payloadBytes));
     this.#sink.frame(this.#header, destination, 0);
   }

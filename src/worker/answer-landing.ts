@@ -19,6 +19,7 @@ const NO_BYTES = new Uint8Array(0);
 
 export class AnswerLanding {
   readonly #into: Uint8Array | undefined;
+  readonly #intoBytes: number;
   readonly #isKept: boolean;
   readonly #isPassing: boolean;
   #room: Uint8Array | undefined;
@@ -33,8 +34,14 @@ export class AnswerLanding {
    */
   constructor(into: Uint8Array | undefined, isKept: boolean, isPassing = false) {
     this.#into = into;
+    this.#intoBytes = into?.length ?? 0;
     this.#isKept = isKept;
     this.#isPassing = isPassing;
+  }
+
+  /** Whether the caller's array is still there: one that was transferred away, or shrank, has no length any more. */
+  get isIntact(): boolean {
+    return this.#into === undefined || this.#into.length === this.#intoBytes;
   }
 
   /** Where the payload of this frame belongs; undefined leaves it in the read buffer. */

@@ -12,10 +12,14 @@ export type CallSubject = {
 
 type CalledFunction = { readonly name: string; readonly isUpdate: boolean };
 
+function callText({ name }: CalledFunction, subject: CallSubject | undefined): string {
+  return subject === undefined ? name : `the ${name.slice(name.lastIndexOf("/") + 1)} of ${JSON.stringify(subject.name)}`;
+}
+
 /** Completes "waiting for …". */
 export function waitText(fn: CalledFunction, subject: CallSubject | undefined): string {
-  if (subject === undefined) return fn.name;
-  const what = `the ${fn.name.slice(fn.name.lastIndexOf("/") + 1)} of ${JSON.stringify(subject.name)}`;
+  const what = callText(fn, subject);
+  if (subject === undefined) return what;
   return fn.isUpdate ? what : `${what} (unless its consistency is asp, a slower worker may hold it)`;
 }
 
@@ -23,6 +27,7 @@ export function waitText(fn: CalledFunction, subject: CallSubject | undefined): 
 export function namedFailure(error: WeighbridgeError, fn: CalledFunction, subject: CallSubject | undefined): WeighbridgeError {
   const { code, retryable, message } = error;
   const again = (text: string): WeighbridgeError => new WeighbridgeError(code, text, { retryable, cause: error });
+  if (code === "BUFFER_DETACHED") return again(`${callText(fn, subject)}: ${message}`);
   if (code === "UNKNOWN_FUNCTION") return again(`no function ${JSON.stringify(fn.name)}: ${message}`);
   if (code !== "UNKNOWN_PARAMETER" || subject === undefined) return error;
   return again(`no parameter ${JSON.stringify(subject.name)}: ${message}; make it again with ${subject.maker}()`);

@@ -2,7 +2,7 @@
 // together again before the handler runs.
 //
 //   frame        FUNCTION, command: the function's name hash │ arg0 signature hash │ arg1 number of the call │ arg2 first byte │ arg3 bytes of all
-//   flags        PART: more frames of this call follow
+//   flags        PART: more frames of this call follow; without a payload: the call is withdrawn
 //
 // Invariants:
 //   G1. A read leaves behind every waiting update of the same scope (a parameter), whatever their priorities.
@@ -70,6 +70,14 @@ class FunctionCall<Q extends Fields, R extends Fields> {
     this.landing = new AnswerLanding(options.into, isKept, options.passing);
   }
 
+  /** Whether the request's arrays, and the one that the response lands in, are still there. */
+  get isIntact(): boolean {
+    const { chunks, byteCount } = this.encoded;
+    let left = byteCount;
+    for (let i = 0; i < chunks.length; i++) left -= (chunks[i] as Uint8Array).length;
+    return left === 0 && this.landing.isIntact;
+  }
+
   answered(bytes: Uint8Array): void {
     const { fn, answered } = this.options;
     const response = fn.response.decode(bytes, 0, bytes.length);
@@ -128,14 +136,8 @@ class FrameCall<Q extends Fields, R extends Fields> extends Call {
   }
 
   encode(header: FrameHeader, batch: FrameBatch): void {
-    const { encoded, options } = this.#call;
-    header.command = options.fn.nameHash;
-    header.flags = this.#isLast ? 0 : FunctionFlag.PART;
-    header.payloadBytes = this.byteCount;
-    header.arg0 = options.fn.signatureHash;
-    header.arg1 = options.number;
-    header.arg2 = this.#from;
-    header.arg3 = encoded.byteCount;
+    const { encoded } = this.#call;
+    this.#label(header, this.#isLast ? 0 : FunctionFlag.PART, this.byteCount);
     const chunks = this.#isWhole ? encoded.chunks : cutChunks(encoded.chunks, this.#from, this.#to);
     const inlineCount = this.byteCount <= INLINE_BYTES_MAX ? chunks.length : leadingSmall(chunks);
     let inlineBytes = 0;
@@ -149,6 +151,27 @@ class FrameCall<Q extends Fields, R extends Fields> extends Call {
     if (inlineCount === chunks.length) return;
     for (let i = inlineCount; i < chunks.length; i++) batch.attach(chunks[i] as Uint8Array);
     batch.pad(header.payloadBytes);
+  }
+
+  get isIntact(): boolean {
+    return this.#call.isIntact;
+  }
+
+  /** A part without bytes: the server gives up what it has of the call. */
+  encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
+    this.#label(header, FunctionFlag.PART, 0);
+    batch.begin(header, 0);
+  }
+
+  #label(header: FrameHeader, flags: number, payloadBytes: number): void {
+    const { encoded, options } = this.#call;
+    header.command = options.fn.nameHash;
+    header.flags = flags;
+    header.payloadBytes = payloadBytes;
+    header.arg0 = options.fn.signatureHash;
+    header.arg1 = options.number;
+    header.arg2 = this.#from;
+    header.arg3 = encoded.byteCount;
   }
 
   destination(header: FrameHeader): Uint8Array | undefined {

@@ -91,6 +91,27 @@ export class KvCall implements Call, KvSpan {
     return (keyTo - keyFrom) * KEY_BYTES + (sent === undefined ? 0 : (valueTo - valueFrom) * sent.BYTES_PER_ELEMENT);
   }
 
+  get isIntact(): boolean {
+    return this.#request.isIntact;
+  }
+
+  /** A frame without keys: the server refuses it, and the rest of its request. */
+  encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
+    const { owner, command, dtype, timestamp } = this.#request;
+    header.app = owner.app;
+    header.customer = owner.customer;
+    header.command = command;
+    header.flags = dtypeBits(dtype) | this.#orderFlags;
+    header.payloadBytes = 0;
+    header.arg3 = timestamp;
+    batch.begin(header, 0);
+  }
+
+  /** Whether it is the first and the last frame of its part. */
+  get #orderFlags(): number {
+    return (this.keyFrom === this.#part.keyFrom && this.pieceOffset <= 0 ? KvFlag.FIRST : 0) | (this.isLast ? KvFlag.LAST : 0);
+  }
+
   encode(header: FrameHeader, batch: FrameBatch): void {
     const request = this.#request;
     const { owner, lens } = request;
@@ -105,8 +126,7 @@ export class KvCall implements Call, KvSpan {
       (lensBytes > 0 ? KvFlag.LENS : 0) |
       (lens === undefined ? 0 : KvFlag.VARIABLE) |
       (request.wantsLens ? KvFlag.WANT_LENS : 0) |
-      (this.keyFrom === this.#part.keyFrom && this.pieceOffset <= 0 ? KvFlag.FIRST : 0) |
-      (this.isLast ? KvFlag.LAST : 0) |
+      this.#orderFlags |
       (this.pieceOffset >= 0 ? KvFlag.PIECE : 0);
     header.payloadBytes = payloadBytes;
     header.arg0 = keyCount;
@@ -162,7 +182,7 @@ export class KvCall implements Call, KvSpan {
     const { received } = this.#request;
     const total = totalBytesOf(header);
     const offset = offsetBytesOf(header);
-    if (offset + header.payloadBytes > total) return undefined; // `answered` says what is wrong with it
+    if (offset + header.payloadBytes > total || !this.isIntact) return undefined; // `answered` says what is wrong with it
     if (this.#request.wantsLens) {
       return this.#roomFor(total, offset + header.payloadBytes)?.subarray(offset, offset + header.payloadBytes);
     }

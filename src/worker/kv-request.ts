@@ -79,6 +79,11 @@ export class KvRequest implements KvArrays, TrackedRequest {
   isSettled = false;
   error: WeighbridgeError | undefined;
   waiting: Deferred<void> | undefined;
+  /** How long the arrays were when the request was made: one that is transferred away, or shrinks, has another length from then on. */
+  readonly #keyCount: number;
+  readonly #sentCount: number;
+  readonly #receivedCount: number;
+  readonly #lensCount: number;
   #openFrames = 0;
   #failure: WeighbridgeError | undefined;
 
@@ -97,6 +102,21 @@ export class KvRequest implements KvArrays, TrackedRequest {
     this.callback = options.callback;
     this.fill = options.fill;
     this.landings = options.fill === undefined ? undefined : [];
+    this.#keyCount = arrays.keys.length;
+    this.#sentCount = arrays.sent?.length ?? 0;
+    this.#receivedCount = arrays.received?.length ?? 0;
+    this.#lensCount = arrays.lens?.length ?? 0;
+  }
+
+  /** Whether all its arrays are still there. */
+  get isIntact(): boolean {
+    const { keys, sent, received, lens } = this;
+    return (
+      keys.length >= this.#keyCount &&
+      (sent === undefined || sent.length >= this.#sentCount) &&
+      (received === undefined || received.length >= this.#receivedCount) &&
+      (lens === undefined || lens.length >= this.#lensCount)
+    );
   }
 
   /** True when the lengths of the answer are not known, and are asked for. */

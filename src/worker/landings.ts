@@ -2,6 +2,7 @@
 
 import type { ValueShape } from "../wire/codecs/value-codec.ts";
 import type { ArenaSpans } from "./arena-spans.ts";
+import { CallerArray } from "./caller-array.ts";
 import type { LinkPayloads } from "./link-payloads.ts";
 
 /** For one answer: where it lands, if its length is known before, and what happens when it has. */
@@ -20,10 +21,12 @@ export class Landings {
 
   /** Throws ARENA_FULL. */
   open(target: Float32Array, shape: ValueShape): Landing {
+    const given = new CallerArray(target);
     return {
       into: this.#payloads.landing(target, shape, this.#spans),
       answered: ({ values }) => {
         try {
+          given.check("an encoded answer", false);
           this.#payloads.decode(values, target, shape);
         } catch (thrown) {
           this.#failure ??= thrown;
@@ -32,7 +35,7 @@ export class Landings {
     };
   }
 
-  /** Throws BAD_REQUEST if an answer could not be decoded. */
+  /** Throws BAD_REQUEST if an answer could not be decoded, BUFFER_DETACHED if there was nowhere to decode it to. */
   check(): void {
     if (this.#failure !== undefined) throw this.#failure;
   }

@@ -13,6 +13,7 @@ import { rowsPull } from "../functions/parameters/rows-pull.ts";
 import { rowsPush } from "../functions/parameters/rows-push.ts";
 import { rowsPushPull } from "../functions/parameters/rows-push-pull.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
+import { CallerArray } from "./caller-array.ts";
 import type { EncodedTable, KeyedFrame } from "./encoded-table.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
@@ -101,9 +102,11 @@ export class TableClient {
     this.#keys.checkRows(into, { keyCount: list.length, width: this.width }, "the array to pull into");
     const encoded = this.#encoded?.encodesPull ? this.#encoded : undefined;
     await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
+      const given = new CallerArray(into);
       const landed = plan.landing(into, this.width);
       if (encoded !== undefined) {
         await encoded.pull(this.#frames(plan), landed, { clock, priority, subject: this.#subject });
+        given.check(this.#name, false);
         plan.deliver(landed, into, this.width);
         return;
       }
@@ -115,6 +118,7 @@ export class TableClient {
         into: landed.subarray(from * this.width, to * this.width),
       }));
       await this.#functions.callEach(rowsPull, requests, { subject: this.#subject });
+      given.check(this.#name, false);
       plan.deliver(landed, into, this.width);
     });
   }
@@ -132,6 +136,7 @@ export class TableClient {
     await this.#withPlan({ keys: pushList }, wait, (pushPlan) =>
       this.#withPlan({ keys: pullList }, {}, async (pullPlan) => {
         const rows = pushPlan.gradients(push.gradients, this.width);
+        const given = new CallerArray(into);
         const landed = pullPlan.landing(into, this.width);
         const { pushes, both, pulls } = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
         const gradientsOf = ({ from, to }: RowFrame): Float32Array => rows.subarray(from * this.width, to * this.width);
@@ -170,6 +175,7 @@ export class TableClient {
             { subject: this.#subject },
           ),
         ]);
+        given.check(this.#name, true);
         pullPlan.deliver(landed, into, this.width);
       }),
     );

@@ -21,6 +21,7 @@ import { type Placement, partOf } from "../keys/placement.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
+import { CallerArray } from "./caller-array.ts";
 import type { EncodedTensor } from "./encoded-tensor.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
@@ -177,11 +178,13 @@ export class TensorClient {
     const { width } = this.shape;
     this.#checkLength(into, listLength(rows, this.#name) * width, "the array to pull into");
     await this.#withSpans(wait, async (spans) => {
+      const given = new CallerArray(into);
       const named = new BlockRows(rows, this.shape, this.#name, spans);
       const landed = named.landing(into, width);
       const landingOf = ({ from, to }: RowGroup): Float32Array => landed.subarray(from * width, to * width);
       if (this.#encoded?.encodesPull) {
         await this.#encoded.pullRows(named.groups, landed, { clock, priority, subject: this.#subject });
+        given.check(this.#name, false);
         for (const group of named.groups) named.deliver(group, landingOf(group), into, width);
         return;
       }
@@ -192,10 +195,14 @@ export class TensorClient {
           priority,
           into: landingOf(group),
           passing: !named.isAsGiven,
-          answered: ({ values }: { readonly values: Float32Array }) => named.deliver(group, values, into, width), // while the others are on their way
+          // While the others are on their way. A call's `answered` must not throw.
+          answered: ({ values }: { readonly values: Float32Array }) => {
+            if (given.isIntact) named.deliver(group, values, into, width);
+          },
         });
       });
       await this.#functions.callEach(tensorPullRows, requests, { subject: this.#subject });
+      given.check(this.#name, false);
     });
   }
 
@@ -244,6 +251,7 @@ export class TensorClient {
     await this.#withSpans(wait, async (spans) => {
       const pushed = new BlockRows(rows.rows, this.shape, this.#name, spans);
       if (skips) return await this.pullRows(pullRows, into, { clock, priority });
+      const given = new CallerArray(into);
       const pulled = new BlockRows(pullRows, this.shape, this.#name, spans);
       const landed = pulled.landing(into, width);
       const pushes = new Map(this.#rowsRequests(pushed, rows.gradients, { clock, scale }).map((request) => [request.block, request]));
@@ -273,6 +281,7 @@ export class TensorClient {
           { subject: this.#subject },
         ),
       ]);
+      given.check(this.#name, true);
       for (const group of pulled.groups) pulled.deliver(group, landingOf(group), into, width);
     });
   }

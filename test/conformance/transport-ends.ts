@@ -145,6 +145,23 @@ export function testEnds(scenario: Scenario, kind: TransportKind): void {
     }
   });
 
+  scenario("closes a link whose chunk lost its memory before it left: nothing behind it is delivered (L6)", async (bench) => {
+    const pair = await connectPair(bench);
+    pair.farLink.pause();
+    const first = randomBytes(8 * MIB, 30); // more than the system takes while nobody reads
+    const lost = randomBytes(2 * MIB, 31);
+    const flushes = new Flushes();
+    flushes.write(pair.nearLink, [first]);
+    flushes.write(pair.nearLink, [randomBytes(64, 32), lost, randomBytes(64, 33)]);
+    flushes.write(pair.nearLink, [randomBytes(MIB, 34)]);
+    structuredClone(lost, { transfer: [lost.buffer as ArrayBuffer] });
+    pair.farLink.resume();
+    await Promise.all([pair.near.untilClosed(), pair.far.untilClosed(), flushes.all()]);
+    assert.ok(pair.near.cause instanceof Error && /memory of a chunk was transferred away/.test(pair.near.cause.message));
+    assert.ok(pair.far.byteCount <= first.length + 64, `${pair.far.byteCount} bytes came, ${first.length} and 64 had left`);
+    await pair.listener.close();
+  });
+
   scenario("ends abruptly on destroy: the other side sees a prefix, and a cause where the system tells", async (bench) => {
     const pair = await connectPair(bench);
     const bytes = randomBytes(64 * MIB, 20);

@@ -6,6 +6,8 @@
 //   S2. After `close` nothing is read into the view that was chosen before it: its owner may already use that memory for something else.
 //       What still arrives is read into a buffer of the link's own and dropped, because a socket that is closed over unread input is reset
 //       by the system, and the reset would overtake the last bytes we wrote.
+//   S3. Chunks are handed to the stream when it can pass them to the system at once: while they wait here their memory may go, which is looked at right
+//       before (L6). What the system has got is a number of bytes, whatever becomes of the array.
 //
 //   open ── close() ──> closing ── all written and the peer's end seen, or LINGER_MS later ──> closed
 //     └── destroy(), a throw out of the reader, the peer's end, a socket error ───────────────> closed
@@ -14,7 +16,7 @@ import type net from "node:net";
 import { assert } from "../../base/assert.ts";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { RingQueue } from "../../base/ring-queue.ts";
-import type { Link, LinkReader } from "../../transport/transport.ts";
+import { chunksWithBytes, hasEmptyChunk, type Link, type LinkReader, lostChunk } from "../../transport/transport.ts";
 import { HandleWriter } from "./handle-writer.ts";
 import type { WakefulLoop } from "./wakeful-loop.ts";
 
@@ -51,6 +53,8 @@ export class SocketLink implements Link {
   #chunk: Uint8Array = EMPTY;
   #buffer: Buffer = EMPTY;
   #handleWriter: HandleWriter | undefined;
+  /** Writes behind one that the system has not taken yet (S3). */
+  readonly #waiting = new RingQueue<{ readonly chunks: readonly Uint8Array[]; readonly flushed: () => void }>();
   #reader: LinkReader | undefined;
   #state: "open" | "closing" | "closed" = "open";
   /** Where the next read goes. */
@@ -90,13 +94,23 @@ export class SocketLink implements Link {
     );
   }
 
-  write(chunks: readonly Uint8Array[], flushed: () => void): void {
+  write(written: readonly Uint8Array[], flushed: () => void): void {
     if (this.#state !== "open") {
       this.#clock.soon(flushed);
       return;
     }
-    const last = chunks.length - 1;
-    if (last <= 0) {
+    const chunks = chunksWithBytes(written);
+    if (this.#waiting.length > 0 || this.socket.writableLength > 0) this.#waiting.push({ chunks, flushed });
+    else this.#handOver(chunks, flushed);
+  }
+
+  #handOver(chunks: readonly Uint8Array[], flushed: () => void): void {
+    if (hasEmptyChunk(chunks)) {
+      this.#clock.soon(flushed);
+      this.#abort(lostChunk()); // L6
+      return;
+    }
+    if (chunks.length <= 1) {
       this.#writeOne(chunks[0] ?? EMPTY, flushed);
       return;
     }
@@ -106,6 +120,13 @@ export class SocketLink implements Link {
     for (const chunk of chunks) socket.write(chunk);
     socket.uncork();
     this.#whenFlushed(wasIdle, flushed);
+  }
+
+  #handOverWaiting(): void {
+    while (this.#waiting.length > 0 && this.#state !== "closed" && this.socket.writableLength === 0) {
+      const write = this.#waiting.shift();
+      if (write !== undefined) this.#handOver(write.chunks, write.flushed);
+    }
   }
 
   /** What the system took at once needs no callback, which would cost a tick. Where it did not, an empty write behind it tells when it has. */
@@ -165,6 +186,9 @@ export class SocketLink implements Link {
     if (this.#state !== "open") return;
     this.#state = "closing";
     this.#dropInput();
+    for (let write = this.#waiting.shift(); write !== undefined && !this.#isClosed(); write = this.#waiting.shift())
+      this.#handOver(write.chunks, write.flushed); // the stream keeps them in order until its end
+    if (this.#isClosed()) return;
     this.socket.once("finish", () => {
       this.#cancelLinger = this.#clock.after(LINGER_MS, () => this.socket.destroy());
     });
@@ -179,7 +203,9 @@ export class SocketLink implements Link {
   /** Node calls this once per write, in order. Those it calls with an error, or after the end, are flushed by the close (L3). */
   readonly #written = (error?: Error | null): void => {
     const failed = error !== undefined && error !== null;
-    if (!failed && this.#state !== "closed") this.#unflushed.shift()?.();
+    if (failed || this.#state === "closed") return;
+    this.#unflushed.shift()?.();
+    if (this.#waiting.length > 0) this.#handOverWaiting();
   };
 
   #take(byteCount: number): void {
@@ -210,6 +236,10 @@ export class SocketLink implements Link {
   /** A method, because the reader may have closed the link in between. */
   #isOpen(): boolean {
     return this.#state === "open";
+  }
+
+  #isClosed(): boolean {
+    return this.#state === "closed";
   }
 
   /** S2. */
@@ -246,6 +276,7 @@ export class SocketLink implements Link {
     this.#state = "closed";
     this.#cancelLinger?.();
     for (let flushed = this.#unflushed.shift(); flushed !== undefined; flushed = this.#unflushed.shift()) flushed();
+    for (let write = this.#waiting.shift(); write !== undefined; write = this.#waiting.shift()) write.flushed();
     this.#reader?.closed(this.#cause);
   }
 }

@@ -38,12 +38,16 @@ class Stage {
     this.asks = new Asks(envoy as unknown as Envoy);
   }
 
-  take(functionId: number, at: { readonly request: number; readonly timestamp: number; readonly flags?: number }, isNew = true): void {
+  take(
+    functionId: number,
+    at: { readonly request: number; readonly timestamp: number; readonly flags?: number; readonly keyCount?: number },
+    isNew = true,
+  ): void {
     const frame = new WrittenFrame();
     frame.header.reset(Kind.REQUEST, functionId);
     frame.header.request = at.request;
     frame.header.flags = at.flags ?? KvFlag.FIRST | KvFlag.LAST;
-    frame.header.arg0 = KEY_COUNT;
+    frame.header.arg0 = at.keyCount ?? KEY_COUNT;
     frame.header.arg1 = 1;
     frame.header.arg3 = at.timestamp;
     frame.header.payloadBytes = PAYLOAD_BYTES;
@@ -132,4 +136,13 @@ test("when the line broke all that is open fails, frames that were being put tog
   stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 3, flags: KvFlag.LAST });
   assert.equal(stage.failed.at(-1), 5);
   assert.deepEqual(stage.sent, [1, 2]);
+});
+
+test("a request that its sender withdraws fails, the frames that waited for the rest of it too, and nothing of it is sent", () => {
+  const stage = new Stage();
+  stage.take(FunctionId.KV_PUSH, { request: 1, timestamp: 1, flags: KvFlag.FIRST });
+  stage.take(FunctionId.KV_PUSH, { request: 2, timestamp: 1, flags: KvFlag.LAST, keyCount: 0 });
+  stage.take(FunctionId.KV_PUSH, { request: 3, timestamp: 2, keyCount: 0 });
+  stage.take(FunctionId.KV_PUSH, { request: 4, timestamp: 3 });
+  assert.deepEqual([stage.sent, stage.failed], [[3], [1, 2, 3]]);
 });

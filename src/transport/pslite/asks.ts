@@ -57,7 +57,8 @@ export class Asks {
       case FunctionId.KV_PUSH:
       case FunctionId.KV_PULL:
       case FunctionId.KV_PUSH_PULL:
-        if (isWholeRequest(header.flags)) this.#sendFrame(frame);
+        if (header.arg0 === 0) this.#withdraw(header);
+        else if (isWholeRequest(header.flags)) this.#sendFrame(frame);
         else this.#gather(frame);
         break;
       default: {
@@ -160,10 +161,19 @@ export class Asks {
     this.#envoy.endMessage(meta);
   }
 
+  /** A frame without keys: its sender has given the request up. Nothing of it was sent before its last frame. */
+  #withdraw(header: FrameHeader): void {
+    const error = new WeighbridgeError("BAD_REQUEST", "its sender withdrew the request: memory that it was to be sent from is gone");
+    const gathering = this.#gathering.get(gatheringName(header));
+    this.#gathering.delete(gatheringName(header));
+    if (gathering !== undefined) this.#failAsk(gathering.ask, error);
+    this.#envoy.failRequest(header, error);
+  }
+
   #gather(frame: WrittenFrame): void {
     const { header } = frame;
     const { arg0: keyCount, arg1: width, arg2: offset, flags } = header;
-    const name = `${header.app}/${header.customer}/${header.arg3}`;
+    const name = gatheringName(header);
     let gathering = this.#gathering.get(name);
     if ((flags & KvFlag.FIRST) !== 0) {
       const ask = this.#askOf(header, placeOf(header.app, header.customer), this.#timestampOf(header));
@@ -300,4 +310,8 @@ function isWholeRequest(flags: number): boolean {
 
 function placeOf(app: number, customer: number): number {
   return app * CUSTOMERS_MAX + customer;
+}
+
+function gatheringName({ app, customer, arg3 }: FrameHeader): string {
+  return `${app}/${customer}/${arg3}`;
 }

@@ -19,6 +19,7 @@ import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { simdRowKernels } from "../../kernel/row-kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import { CallerArray } from "../caller-array.ts";
 import { type KeyList, KeyLists } from "../key-lists.ts";
 import type { RowPlan } from "../row-plan.ts";
 import type { TableClientOptions } from "../table-client.ts";
@@ -97,9 +98,12 @@ export class RowCache {
   /** Fills `into`, a row for each of `keys` (H1). */
   async lookup(keys: KeyList, into: Float32Array, call: ParameterCall): Promise<void> {
     const list = this.#checkedKeys(keys, into, "the array to look up into");
+    const given = [new CallerArray(list), new CallerArray(into)];
     await this.#operate(call, async (operation) => {
+      this.#checkGiven(given, false);
       operation.pull(list);
       await operation.exchange(call);
+      this.#checkGiven(given, false);
       operation.deliver(into);
     });
   }
@@ -107,7 +111,9 @@ export class RowCache {
   /** Adds updates, a row of gradients for each of `keys`; those of a key that is named twice count as one. When it rejects after that, they are kept (H3). */
   async update(keys: KeyList, gradients: Float32Array, call: PushCall): Promise<void> {
     const list = this.#checkedKeys(keys, gradients, "gradients");
+    const given = [new CallerArray(list), new CallerArray(gradients)];
     await this.#operate(call, async (operation) => {
+      this.#checkGiven(given, false);
       operation.update(list, gradients, call.scale ?? 1);
       await operation.exchange(call);
     });
@@ -117,10 +123,16 @@ export class RowCache {
   async pushPull(pullKeys: KeyList, into: Float32Array, pushKeys: KeyList, gradients: Float32Array, call: PushCall): Promise<void> {
     const pullList = this.#checkedKeys(pullKeys, into, "the array to look up into");
     const pushList = this.#checkedKeys(pushKeys, gradients, "gradients");
+    const [pushed, pulled] = [
+      [new CallerArray(pushList), new CallerArray(gradients)],
+      [new CallerArray(pullList), new CallerArray(into)],
+    ];
     await this.#operate(call, async (operation) => {
+      this.#checkGiven([...pushed, ...pulled], false);
       operation.update(pushList, gradients, call.scale ?? 1);
       operation.pull(pullList);
       await operation.exchange(call);
+      this.#checkGiven(pulled, true);
       operation.deliver(into);
     });
   }
@@ -157,6 +169,11 @@ export class RowCache {
       },
       () => {}, // somebody else closed it meanwhile
     );
+  }
+
+  /** Throws BUFFER_DETACHED. */
+  #checkGiven(given: readonly CallerArray[], isUpdate: boolean): void {
+    for (const array of given) array.check(this.#options.held.name, isUpdate);
   }
 
   #checkedKeys(keys: KeyList, rows: Float32Array, what: string): BigUint64Array {

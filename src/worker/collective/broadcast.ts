@@ -22,6 +22,10 @@ export class Broadcast extends Operation {
     this.#rootPosition = root.position;
   }
 
+  get isIntact(): boolean {
+    return this.#values.length === this.length;
+  }
+
   begin(place: OperationPlace): void {
     const { position, memberCount } = place;
     const distance = (position - this.#rootPosition + memberCount) % memberCount;

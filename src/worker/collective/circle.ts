@@ -7,10 +7,12 @@
 //   R2. A member that leaves says from which operation on. Those before are not concerned: it has done its share of them.
 //   R3. An operation that has failed touches the caller's memory no more: links that may be reading it or writing to it are cut.
 //   R4. No operation ends in the turn in which it was called, also of a member that is alone: whoever calls one after the other lets its node handle what comes.
+//   R5. An array of a member that is transferred away, or shrinks, before its operation ended ends the generation with BUFFER_DETACHED, as a death does.
 
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
+import { detachedError } from "../../peer/call.ts";
 import type { Channel } from "../../peer/channel.ts";
 import { CollectiveKind, OPERATIONS_OPEN_MAX, overShape } from "../../wire/collective-frame.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
@@ -95,6 +97,7 @@ export class Circle implements OperationPlace {
       generation: this.generation,
       operation,
       length: operation.lengthTo(position),
+      detached: () => this.#detached(operation),
       failed: (sequence, error) => this.#partFailed(position, sequence, error),
     });
   }
@@ -102,6 +105,10 @@ export class Circle implements OperationPlace {
   finished(operation: Operation): void {
     const { sequence } = operation;
     if (this.#operations.get(sequence) !== operation) return; // it has failed meanwhile
+    if (!operation.isIntact) {
+      void this.break(this.#detached(operation)); // R5
+      return;
+    }
     this.#operations.delete(sequence);
     this.#ended.set(sequence, operation.describe());
     this.#ended.delete(sequence - 2 * OPERATIONS_OPEN_MAX);
@@ -115,7 +122,7 @@ export class Circle implements OperationPlace {
   destination(channel: Channel, label: PartLabel, byteCount: number): Uint8Array | undefined {
     const operation = label.kind === CollectiveKind.OVER ? undefined : this.#operations.get(label.sequence);
     const from = this.#positionOf(channel);
-    if (operation?.hasBegun !== true || from < 0 || operation.differs(label) !== undefined) return undefined;
+    if (operation?.hasBegun !== true || from < 0 || operation.differs(label) !== undefined || !operation.isIntact) return undefined;
     const destination = operation.destination(from, label, byteCount);
     if (destination !== undefined) this.#landings.set(channel, operation);
     return destination;
@@ -247,15 +254,26 @@ export class Circle implements OperationPlace {
     return false;
   }
 
+  /** R5 */
+  #detached(operation: Operation): WeighbridgeError {
+    const what = `${operation.describe()} of ${nameOf(this.#node(this.position))}`;
+    return new WeighbridgeError("BUFFER_DETACHED", `${what}: ${detachedError({ isUpdate: false, sendCount: 0 }).message}`);
+  }
+
   #beginDue(): void {
     const [first = this.#next] = this.#operations.keys();
-    for (const operation of this.#operations.values()) {
+    for (const operation of [...this.#operations.values()]) {
+      if (this.#operations.get(operation.sequence) !== operation) return; // it has failed, and all behind it
       if (operation.sequence >= first + OPERATIONS_OPEN_MAX) return;
       if (!operation.hasBegun) this.#begin(operation);
     }
   }
 
   #begin(operation: Operation): void {
+    if (!operation.isIntact) {
+      void this.break(this.#detached(operation)); // R5
+      return;
+    }
     operation.hasBegun = true;
     if (this.memberCount === 1) {
       this.#clock.afterInput(() => this.finished(operation)); // R4
@@ -268,6 +286,7 @@ export class Circle implements OperationPlace {
   #deliver(operation: Operation, from: number, label: PartLabel, payload: Uint8Array): void {
     if (operation.differs(label) !== undefined) throw this.#differs(from, label, operation.describe());
     try {
+      if (!operation.isIntact) throw this.#detached(operation); // R5
       operation.take(from, label, payload);
     } catch (thrown) {
       if (thrown instanceof WeighbridgeError) void this.break(thrown);

@@ -17,6 +17,10 @@ export class DirectReduce extends Operation {
     this.#values = values;
   }
 
+  get isIntact(): boolean {
+    return this.#values.length === this.length;
+  }
+
   begin(place: OperationPlace): void {
     const { position, memberCount } = place;
     this.#place = place;

@@ -11,6 +11,7 @@ type Incoming = { bytes: Uint8Array | undefined; fill: number; nextIndex: number
 
 export class Exchange extends Operation {
   readonly #outgoing: readonly Uint8Array[];
+  readonly #outgoingBytes: readonly number[];
   readonly #incoming: Incoming[] = [];
   readonly #streams: PartStream[] = [];
   #place: OperationPlace | undefined;
@@ -19,6 +20,11 @@ export class Exchange extends Operation {
   constructor(outgoing: readonly Uint8Array[]) {
     super({ kind: CollectiveKind.EXCHANGE, length: 0 });
     this.#outgoing = outgoing;
+    this.#outgoingBytes = outgoing.map(({ length }) => length);
+  }
+
+  get isIntact(): boolean {
+    return this.#outgoing.every(({ length }, i) => length === this.#outgoingBytes[i]);
   }
 
   /** What each member sent, by position; this member's own is what it gave. */

@@ -55,6 +55,9 @@ export abstract class Operation {
     this.length = length;
   }
 
+  /** Whether its arrays are still there: one that is transferred away, or shrinks, has another length from then on. */
+  abstract readonly isIntact: boolean;
+
   /** Sends what can be sent at once. */
   abstract begin(place: OperationPlace): void;
 

@@ -2,11 +2,12 @@
 // leaves as the reason instead: what the caller writes there afterwards never gets out (operation.ts, O2).
 
 import type { WeighbridgeError } from "../../base/errors.ts";
-import { Call } from "../../peer/call.ts";
+import { Call, detachedError } from "../../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";
 import { CollectiveKind } from "../../wire/collective-frame.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import { FunctionId } from "../../wire/function-id.ts";
+import { encodeJson } from "../../wire/json-body.ts";
 import type { PartLabel } from "./operation.ts";
 
 /** Operations wait for each other at every member: what reduces leaves before what is only stored. */
@@ -15,18 +16,22 @@ const PART_PRIORITY = 0;
 export type PartCallOptions = {
   readonly label: PartLabel;
   readonly payload: Uint8Array;
+  /** What it fails with, here and at the receiver, when the payload's memory is gone. */
+  readonly detached?: (() => WeighbridgeError) | undefined;
   readonly acknowledged: (call: PartCall) => void;
   readonly failed: (call: PartCall, error: WeighbridgeError) => void;
 };
 
 export class PartCall extends Call {
   readonly #options: PartCallOptions;
+  readonly #payloadBytes: number;
   /** What leaves in its place. */
   #over: Uint8Array | undefined;
 
   constructor(options: PartCallOptions) {
     super(PART_PRIORITY);
     this.#options = options;
+    this.#payloadBytes = options.payload.length;
   }
 
   get isUpdate(): boolean {
@@ -84,6 +89,17 @@ export class PartCall extends Call {
     batch.pad(payload.length);
   }
 
+  get isIntact(): boolean {
+    return this.#over !== undefined || this.#options.payload.length === this.#payloadBytes;
+  }
+
+  /** The operation cannot be, and nothing after it: as `Circle.break` says it. */
+  encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
+    const { code, message } = this.#detached;
+    this.revoke(encodeJson({ from: 0, code, message }));
+    this.encode(header, batch);
+  }
+
   destination(): undefined {
     return undefined;
   }
@@ -94,7 +110,11 @@ export class PartCall extends Call {
   }
 
   failed(error: WeighbridgeError): void {
-    this.#options.failed(this, error);
+    this.#options.failed(this, error.code === "BUFFER_DETACHED" ? this.#detached : error);
+  }
+
+  get #detached(): WeighbridgeError {
+    return this.#options.detached?.() ?? detachedError(this);
   }
 
   mustFollow(): boolean {

@@ -14,6 +14,8 @@ export type PartStreamOptions = {
   readonly operation: Operation;
   /** What its parts say the length is. */
   readonly length: number;
+  /** What a part fails with whose memory is gone. */
+  readonly detached: () => WeighbridgeError;
   /** A part was refused, or the member is gone. True when that does not matter any more. */
   readonly failed: (sequence: number, error: WeighbridgeError) => boolean;
 };
@@ -53,11 +55,12 @@ export class PartStream {
   }
 
   #send(payload: Uint8Array): void {
-    const { operation, generation, length, failed } = this.#options;
+    const { operation, generation, length, detached, failed } = this.#options;
     const { kind, root, sequence } = operation;
     const call = new PartCall({
       label: { kind, root, generation, sequence, length, index: this.#index++ },
       payload,
+      detached,
       acknowledged: () => this.#acknowledged(call),
       failed: (_, error) => {
         if (failed(sequence, error)) this.#acknowledged(call);

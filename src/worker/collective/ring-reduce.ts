@@ -22,6 +22,10 @@ export class RingReduce extends Operation {
     this.#values = values;
   }
 
+  get isIntact(): boolean {
+    return this.#values.length === this.length;
+  }
+
   begin(place: OperationPlace): void {
     const { position, memberCount } = place;
     const ring = { length: this.length, position, memberCount };

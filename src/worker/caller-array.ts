@@ -1,0 +1,26 @@
+// caller-array — whether a caller's array is still there when a call wants to write to it, or read from it, later than in the turn in which it was given. An array whose
+// memory was transferred away, or whose resizable buffer has shrunk, is shorter than it was. What frames refer to is looked at where they are sent (peer/call.ts, K3).
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { detachedError } from "../peer/call.ts";
+
+/** An array, and how long it was when it was given. */
+export class CallerArray {
+  readonly #array: { readonly length: number };
+  readonly #length: number;
+
+  constructor(array: { readonly length: number }) {
+    this.#array = array;
+    this.#length = array.length;
+  }
+
+  get isIntact(): boolean {
+    return this.#array.length >= this.#length;
+  }
+
+  /** Throws BUFFER_DETACHED. `isUpdate`: whether the call has changed something by now. */
+  check(name: string, isUpdate: boolean): void {
+    if (this.isIntact) return;
+    throw new WeighbridgeError("BUFFER_DETACHED", `${name}: ${detachedError({ isUpdate, sendCount: 1 }).message}`);
+  }
+}
