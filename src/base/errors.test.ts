@@ -27,6 +27,28 @@ test("whatever was thrown has a text", () => {
   assert.equal(reasonOf(undefined), "undefined");
 });
 
+test("what was thrown has a text whatever it is: without a prototype, with a text that throws, revoked", () => {
+  const hostile = Proxy.revocable({}, {});
+  hostile.revoke();
+  const textThrows = {
+    toString: () => {
+      throw new Error("no text");
+    },
+  };
+  const messageThrows = Object.defineProperty(new Error("x"), "message", {
+    get: () => {
+      throw new Error("no message");
+    },
+  });
+  const noText = Object.assign(new Error("x"), { message: Object.create(null) as string });
+  for (const thrown of [Object.create(null), textThrows, messageThrows, noText, hostile.proxy]) {
+    assert.equal(typeof reasonOf(thrown), "string");
+    assert.equal(isWeighbridgeError(thrown), false);
+  }
+  assert.equal(reasonOf(Symbol("mine")), "Symbol(mine)");
+  assert.equal(reasonOf(Object.assign(Object.create(null), { code: 7 })), '{"code":7}');
+});
+
 test("a failed assertion is a bug of ours, not a WeighbridgeError", () => {
   assert.throws(
     () => check(false, "one is more than two"),

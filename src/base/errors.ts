@@ -1,6 +1,8 @@
 // errors — the one error type a user meets. Our own bugs are `assert`s; everything else is a WeighbridgeError.
 // Callers match on `code`, which is stable; the message is for people and names the culprit, what was expected and what happened.
 
+import { showValue } from "./show-value.ts";
+
 /** Stable codes. They cross the wire as strings; an unknown one from a newer peer is kept as it is. */
 export type ErrorCode =
   | "ABORTED" // the caller's AbortSignal fired
@@ -65,10 +67,18 @@ export class WeighbridgeError extends Error {
 }
 
 export function isWeighbridgeError(value: unknown, code?: ErrorCode): value is WeighbridgeError {
-  return value instanceof WeighbridgeError && (code === undefined || value.code === code);
+  try {
+    return value instanceof WeighbridgeError && (code === undefined || value.code === code);
+  } catch {
+    return false; // a proxy that was revoked is nothing at all
+  }
 }
 
-/** The text of anything that was thrown, for messages and log lines. */
+/** The text of anything that was thrown, for messages and log lines. Users throw what they like: nothing that it could be makes this throw. */
 export function reasonOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
+  try {
+    return `${thrown instanceof Error ? thrown.message : String(thrown)}`;
+  } catch {
+    return showValue(thrown); // an object without a prototype, or whose own text throws
+  }
 }

@@ -11,11 +11,11 @@ export function showValue(value: unknown): string {
 function textOf(value: unknown): string {
   if (typeof value === "bigint") return `${value}n`;
   if (typeof value === "function") return "a function";
-  if (ArrayBuffer.isView(value)) return `a ${value.constructor.name}`;
   if (typeof value === "symbol") return value.toString();
   if (typeof value === "number") return `${value}`; // JSON knows no NaN and no Infinity
   if (value === undefined) return "undefined";
   try {
+    if (ArrayBuffer.isView(value)) return `a ${value.constructor.name}`;
     return JSON.stringify(value, (_, part: unknown) => (typeof part === "bigint" ? `${part}n` : part)) ?? "an object";
   } catch {
     return "an object"; // it refers to itself, or what it says of itself throws

@@ -350,3 +350,18 @@ test("a request whose bytes do not add up is refused before the handler sees it"
   assert.deepEqual(await stage.ask({ ...frame, args: [fn.signatureHash, 1, 0, 8], payload: short }), ["FAILURE 1 BAD_REQUEST"]);
   assert.equal(runs.handled, 0);
 });
+
+test("an async handler that throws something without a text fails its call alone (H2)", async () => {
+  const fn = psFunction({
+    name: "textless",
+    request: {},
+    response: { value: "f64" },
+    handler: async () => {
+      throw Object.create(null);
+    },
+  });
+  const stage = new Stage([fn as unknown as PsFunction]);
+  const frame = { command: fn.nameHash, flags: 0, args: [fn.signatureHash, 0, 0, 0], payload: new Uint8Array(0) };
+  assert.deepEqual(await stage.ask(frame), ["FAILURE 1 HANDLER_FAILED"]);
+  assert.deepEqual(await stage.ask(frame), ["FAILURE 2 HANDLER_FAILED"]);
+});

@@ -14,6 +14,7 @@ import { ServerFiles } from "./checkpoint/server-files.ts";
 import { requireWritablePlace } from "./checkpoint/writable-place.ts";
 import { loadConfig } from "./config/config.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
+import { EscapedRejections } from "./escaped-rejections.ts";
 import { loadFunctions } from "./function-module.ts";
 import { hugePages } from "./huge-pages.ts";
 import { inlineDeeply } from "./inlining.ts";
@@ -51,6 +52,8 @@ export async function startNode(
   let office: Postoffice | undefined;
   const log = textLog({ level: config.logLevel, who: () => (office === undefined || office.nodeId === 0 ? role : nameOf(office.nodeId)) });
   const boundSendBuffer = role === "scheduler" ? undefined : await boundSendBuffers({ log });
+  const functions = role === "server" && config.functions !== undefined ? await loadFunctions(config.functions) : [];
+  const escaped = functions.length === 0 ? undefined : new EscapedRejections(log);
   office = await Postoffice.start({
     role,
     serverCount,
@@ -75,7 +78,7 @@ export async function startNode(
     limits: { queuedMax: config.outboxMessagesMax, inFlightBytesMax: config.outboxBytesMax },
     arenaBytesMax: config.arenaBytesMax,
     compression: zstd(),
-    ...(role === "server" && config.functions !== undefined ? { functions: await loadFunctions(config.functions) } : {}),
+    ...(escaped === undefined ? {} : { functions: functions.map((fn) => escaped.watch(fn)) }),
     ...(role === "server" ? { ...checkpointOptions(config), onMemory: await hugePages({ log }) } : {}),
     ...(role === "scheduler" && config.managePort !== 0
       ? { manage: (status: () => StatusReply) => serveManagement(config.managePort, status) }
@@ -95,6 +98,7 @@ export async function startNode(
     },
     onOnlyDead: (names, dismiss) => publishDeadNodes({ names, dismiss }),
   });
+  if (escaped !== undefined) office.registerExitCallback(() => escaped.close());
   return office;
 }
 

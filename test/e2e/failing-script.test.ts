@@ -39,3 +39,19 @@ test("a worker whose server dies ends with 1 and the server's name, when its scr
   await server.kill();
   await worker.fails(/^weighbridge: NODE_DEAD: .*server 0.*$/m);
 });
+
+test("a function that throws something without a text, or leaves a rejection behind, is told of by name, and its server lives", async () => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--functions", script("leaky-functions")] });
+  cluster.scheduler();
+  const server = cluster.server(0);
+  const worker = cluster.worker(0, "leaky");
+  await worker.succeeds();
+  await worker.says(/^textless: HANDLER_FAILED .*textless: \{\}$/);
+  await worker.says(/^the server lives: 1,2$/);
+  await server.succeeds();
+  for (const [count, word] of [
+    ["1", "one"],
+    ["2", "two"],
+  ])
+    assert.match(server.transcript, new RegExp(`the function leaky started and did not await has failed.*about ${word}.*count=${count}`));
+});
