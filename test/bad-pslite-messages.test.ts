@@ -109,7 +109,7 @@ test("nobody's TERMINATE ends a node, and strange control messages are left out"
     for (const identity of ["ps1", "ps8", "ps9"]) {
       const dialer = await RawDialer.to(cluster, port);
       dialer.write(...handshake(identity));
-      const node = { role: PsRole.SERVER, id: 10, hostname: "10.0.0.1", port: 1, isRecovery: true, customerId: 0 };
+      const node = { role: PsRole.SERVER, id: 10, hostname: "192.0.2.1", port: 1, isRecovery: true, customerId: 0 };
       dialer.write(frame(metaBytes({ command: PsCommand.ACK, signature: { high: 1, low: 2 } })));
       dialer.write(frame(metaBytes({ command: 77 })));
       dialer.write(frame(metaBytes({ command: PsCommand.BARRIER, request: true, barrierGroup: 99 })));
@@ -277,10 +277,10 @@ test("only so many processes may wait for a place (G7), and one that is needed f
   const { cluster, stillWorks } = await started();
   const dialer = await RawDialer.to(cluster, SCHEDULER_PORT);
   dialer.write(...handshake(""));
-  for (let i = 0; i < 1000; i++) dialer.write(registrationOf("10.0.0.9", 1 + (i >> 1), i & 1));
+  for (let i = 0; i < 1000; i++) dialer.write(registrationOf("192.0.2.9", 1 + (i >> 1), i & 1));
   await cluster.clock.advance(2000);
   assert.ok(dialer.keeper.isClosed);
-  assert.equal(cluster.logLines.filter((line) => /a node of ps-lite registers .*10\.0\.0\.9/.test(line)).length, 258);
+  assert.equal(cluster.logLines.filter((line) => /a node of ps-lite registers .*192\.0\.2\.9/.test(line)).length, 258);
   assert.ok(cluster.logLines.some((line) => /scheduler warn .*258 processes wait for a place already/.test(line)));
   await stillWorks();
   cluster.kill("server-0");

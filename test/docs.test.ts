@@ -116,3 +116,20 @@ test("every error code is one of ours", () => {
   for (const [, code = ""] of guides.matchAll(/`([A-Z]+(?:_[A-Z]+)+)`/g))
     if (!/^(DMLC|PS|MS|WEIGHBRIDGE|USE|WORKER|SERVER)_/.test(code)) assert.ok(codes.has(code), `the guides name ${code}`);
 });
+
+test("no page, example or help text names an address that could be dialed: hosts are loopback, or names under .example", () => {
+  const texts = globSync(["*.md", "docs/**/*.md", "spec/*.md", "bench/*.md", "examples/**/*.{md,ts}", "src/cli/**/*.ts", "bin/*"], {
+    cwd: root,
+  });
+  let hosts = 0;
+  for (const path of texts.filter((file) => !file.includes("node_modules") && !file.endsWith(".test.ts"))) {
+    const text = read(path);
+    for (const [address] of text.matchAll(/(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)/g))
+      assert.match(address, /^(127\.|0\.0\.0\.0$)/, `${path} names ${address}: use a name under .example`);
+    for (const [, host = ""] of text.matchAll(/(?:_URI=|_HOST=|-host |[hH]ost: )"?([\w-]+(?:\.[\w-]+)+)/g)) {
+      assert.match(host, /^127\.|^0\.0\.0\.0$|\.example$/, `${path} names ${host}: use a name under .example`);
+      hosts++;
+    }
+  }
+  assert.ok(hosts > 5, "it finds the hosts of the pages no more");
+});

@@ -148,3 +148,12 @@ test("decisions take their clock and chance from outside", () => {
     );
   }
 });
+
+test("addresses in sources and tests are loopback, or of the ranges for documentation, which lead nowhere", () => {
+  for (const path of [...sources, ...globSync("test/**/*.ts", { cwd: root })]) {
+    for (const [address] of read(path).matchAll(/(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)/g)) {
+      const leadsNowhere = /^(127\.|0\.0\.0\.0$|255\.|192\.0\.2\.|198\.51\.100\.|203\.0\.113\.|[3-9]\d\d\.)/.test(address);
+      assert.ok(leadsNowhere, `${path} has ${address}`);
+    }
+  }
+});

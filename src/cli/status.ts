@@ -20,7 +20,7 @@ const HELP = `
 Examples:
   $ weighbridge status --scheduler-port 9700
   $ weighbridge status --scheduler-port 9700 --check || echo "somebody is missing"
-  $ weighbridge status --scheduler-host 10.0.0.7 --scheduler-port 9700 --json`;
+  $ weighbridge status --scheduler-host scheduler.example --scheduler-port 9700 --json`;
 
 export function statusCommand(invocation: Invocation): Command {
   const command = new Command("status")

@@ -10,7 +10,7 @@ import { freePort } from "./launcher/free-port.ts";
 import { serveManagement } from "./manage-server.ts";
 import { startNode } from "./start.ts";
 
-const SERVER = { node: 8, role: "server", rank: 0, address: "tcp://10.0.0.1:7000", incarnation: 1, label: "a:1" } as const;
+const SERVER = { node: 8, role: "server", rank: 0, address: "tcp://192.0.2.1:7000", incarnation: 1, label: "a:1" } as const;
 const STATUS: StatusReply = {
   job: "job-1",
   phase: "running",

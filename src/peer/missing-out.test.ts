@@ -7,7 +7,7 @@ import { SILENT_LOG } from "../base/log.ts";
 import { ControlCluster, SCHEDULER_ADDRESS } from "../testing/control-cluster.ts";
 import { type MissingOut, tellMissingOut } from "./missing-out.ts";
 
-const TAKEN = new WeighbridgeError("PORT_IN_USE", "cannot listen on tcp://10.0.0.1:7000: it is taken");
+const TAKEN = new WeighbridgeError("PORT_IN_USE", "cannot listen on tcp://192.0.2.1:7000: it is taken");
 
 function missing(cluster: ControlCluster): MissingOut {
   const { clock, serverCount, workerCount } = cluster;
@@ -22,7 +22,7 @@ test("while a cluster forms everybody ends with the reason, those that come a li
   await cluster.clock.advance(1000);
   const scheduler = await cluster.scheduler();
   await cluster.clock.runUntil(told);
-  const reason = /^(the scheduler: )?server 1 \("s1"\) cannot take part: cannot listen on tcp:\/\/10\.0\.0\.1:7000: it is taken$/;
+  const reason = /^(the scheduler: )?server 1 \("s1"\) cannot take part: cannot listen on tcp:\/\/192\.0\.2\.1:7000: it is taken$/;
   nodes.push(cluster.node("worker", "w1"));
   for (const { joined } of nodes) await cluster.fails(joined, "PORT_IN_USE", reason);
   await cluster.fails(scheduler.ready, "PORT_IN_USE", reason);

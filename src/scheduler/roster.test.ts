@@ -51,7 +51,7 @@ test("a contradiction fails everybody who is there, the culprit and all who come
 });
 
 test("a node that says it cannot take part fails the start of everybody, and later only itself", () => {
-  const failure = { code: "PORT_IN_USE", message: "cannot listen on tcp://10.0.0.1:7000" };
+  const failure = { code: "PORT_IN_USE", message: "cannot listen on tcp://192.0.2.1:7000" };
   const forming = new RosterBook();
   forming.register("w0");
   assert.deepEqual(forming.register("s1", { failure, address: "" }), [

@@ -49,7 +49,7 @@ export const ROSTER_VIEW: RosterView = {
       token: "t-1",
     },
     {
-      ...{ node: 8, role: "server", rank: 0, address: "tcp://10.0.0.2:8001", incarnation: 1, state: "alive", label: "host-b:23" },
+      ...{ node: 8, role: "server", rank: 0, address: "tcp://server-0.example:8001", incarnation: 1, state: "alive", label: "host-b:23" },
       ...{ packageVersion: "0.1.0", token: "t-0" },
     },
   ],

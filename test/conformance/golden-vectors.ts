@@ -132,7 +132,7 @@ async function controlVectors(): Promise<GoldenVector[]> {
     await control("register-resume-request", "a worker that tells a restarted scheduler what it knows", REGISTER, { ...fresh, resume }),
     await control("register-failure-request", "a server that cannot listen tells that it does not come", REGISTER, {
       ...{ ...fresh, role: "server", rank: 1, token: "t-2", resume: undefined },
-      failure: { code: "PORT_IN_USE", message: "cannot listen on tcp://10.0.0.1:7000: it is taken" },
+      failure: { code: "PORT_IN_USE", message: "cannot listen on tcp://server.example:7000: it is taken" },
     }),
     ...(await answered(await control("heartbeat-request", "a node lives", HEARTBEAT, {}), "heartbeat-reply", "the scheduler heard it")),
     ...(await answered(
@@ -166,7 +166,7 @@ async function controlVectors(): Promise<GoldenVector[]> {
     ...(await answered(
       await control("gather-request", "a worker wants to be in the generation after 2", GATHER, {
         step: "enter",
-        address: "tcp://10.0.0.3:8002",
+        address: "tcp://server-1.example:8002",
         generation: 2,
       }),
       "gather-reply",

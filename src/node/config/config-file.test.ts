@@ -132,7 +132,7 @@ test("checks the launch part of Hetu's launcher and otherwise leaves it alone", 
 });
 
 test("takes the counts from nodes that name only this machine", () => {
-  for (const host of ["localhost", "127.0.0.1", hostname(), "10.1.0.5"]) {
+  for (const host of ["localhost", "127.0.0.1", hostname(), "198.51.100.5"]) {
     const config = load(`nodes: [{ host: "${host}", servers: 1, workers: 4, chief: true }]`, {
       options: { role: "worker", schedulerPort: 9000 },
     });

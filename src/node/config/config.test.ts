@@ -138,9 +138,9 @@ test("takes the flags of nested keys as commander spells them", () => {
 });
 
 test("binds a scheduler where it is to be reached, and everyone else to loopback", () => {
-  const scheduler = withBase({ role: "scheduler", schedulerHost: "10.0.0.5" });
-  assert.deepEqual([scheduler.host, scheduler.advertiseHost, scheduler.port], ["10.0.0.5", "10.0.0.5", 9700]);
-  assert.equal(withBase({ schedulerHost: "10.0.0.5" }).host, "127.0.0.1");
+  const scheduler = withBase({ role: "scheduler", schedulerHost: "192.0.2.5" });
+  assert.deepEqual([scheduler.host, scheduler.advertiseHost, scheduler.port], ["192.0.2.5", "192.0.2.5", 9700]);
+  assert.equal(withBase({ schedulerHost: "192.0.2.5" }).host, "127.0.0.1");
 });
 
 test("wants an address to advertise from a node that listens everywhere, unless it is the scheduler", () => {
@@ -211,10 +211,10 @@ test("refuses a folder for sockets that is relative or leaves no room for a sock
 test("warns of a server that a scheduler elsewhere points nobody to, and of drops without resends", () => {
   const warnings: string[] = [];
   const warn = (warning: string) => warnings.push(warning);
-  load({ options: { ...BASE, role: "server", schedulerHost: "10.9.9.9", faults: { dropPercent: 1 }, resendTimeoutMs: 0 }, warn });
+  load({ options: { ...BASE, role: "server", schedulerHost: "203.0.113.9", faults: { dropPercent: 1 }, resendTimeoutMs: 0 }, warn });
   assert.equal(warnings.length, 2);
   assert.match(warnings[0]!, /only be reached from its own machine.*--host/);
-  load({ options: { ...BASE, role: "server", schedulerHost: "10.9.9.9", host: "10.0.0.5" }, warn });
+  load({ options: { ...BASE, role: "server", schedulerHost: "203.0.113.9", host: "192.0.2.5" }, warn });
   load({ options: BASE, warn });
   assert.equal(warnings.length, 2);
 });

@@ -55,7 +55,7 @@ test("knows all of MindSpore's roles", () => {
 
 test("reads MindSpore's further variables", () => {
   const config = load({ ...MS, MS_SCHED_MANAGE_PORT: "11202", MS_NODE_ID: "gpu-7", MS_INTERFACE: "eth1", MS_COMM_TYPE: "tcp" });
-  assert.deepEqual([config.managePort, config.nodeId, config.host, config.transport], [11202, "gpu-7", "10.1.0.5", "tcp"]);
+  assert.deepEqual([config.managePort, config.nodeId, config.host, config.transport], [11202, "gpu-7", "198.51.100.5", "tcp"]);
   assert.match(refusal({ ...MS, MS_COMM_TYPE: "ib" }), /MS_COMM_TYPE.*found "ib".*use tcp/);
 });
 
@@ -78,25 +78,25 @@ test("refuses two variables of one family that differ, and takes two that agree"
 });
 
 test("takes a rank, a host and a port from the variables of its own role only", () => {
-  const workers = { WORKER_ID: "2", DMLC_PS_WORKER_URI: "10.0.0.2", DMLC_PS_WORKER_PORT: "4082" };
-  const servers = { SERVER_ID: "1", DMLC_PS_SERVER_URI: "10.0.0.1", DMLC_PS_SERVER_PORT: "4081" };
+  const workers = { WORKER_ID: "2", DMLC_PS_WORKER_URI: "192.0.2.2", DMLC_PS_WORKER_PORT: "4082" };
+  const servers = { SERVER_ID: "1", DMLC_PS_SERVER_URI: "192.0.2.1", DMLC_PS_SERVER_PORT: "4081" };
   const place = (role: string) => {
     const { rank, host, port } = dmlc({ ...workers, ...servers, PORT: "5000", DMLC_ROLE: role });
     return [rank, host, port];
   };
-  assert.deepEqual(place("worker"), [2, "10.0.0.2", 4082]);
-  assert.deepEqual(place("server"), [1, "10.0.0.1", 4081]);
+  assert.deepEqual(place("worker"), [2, "192.0.2.2", 4082]);
+  assert.deepEqual(place("server"), [1, "192.0.2.1", 4081]);
   assert.deepEqual(place("scheduler"), [undefined, "127.0.0.1", 9000]);
   assert.equal(dmlc({ PORT: "5000" }).port, 5000);
   assert.equal(dmlc({ DMLC_WORKER_ID: "1" }).rank, 1);
 });
 
 test("finds the address of an interface, and lists them all when there is none of that name", () => {
-  assert.equal(dmlc({ DMLC_INTERFACE: "eth1" }).host, "10.1.0.5");
-  assert.equal(dmlc({ DMLC_INTERFACE: "eth1", DMLC_NODE_HOST: "10.7.7.7" }).host, "10.7.7.7");
+  assert.equal(dmlc({ DMLC_INTERFACE: "eth1" }).host, "198.51.100.5");
+  assert.equal(dmlc({ DMLC_INTERFACE: "eth1", DMLC_NODE_HOST: "203.0.113.7" }).host, "203.0.113.7");
   assert.match(
     refusal({ ...DMLC, DMLC_INTERFACE: "ib0" }),
-    /DMLC_INTERFACE .*found "ib0"; fix: name one of lo \(127\.0\.0\.1\), .*eth1 \(10\.1\.0\.5\)/,
+    /DMLC_INTERFACE .*found "ib0"; fix: name one of lo \(127\.0\.0\.1\), .*eth1 \(198\.51\.100\.5\)/,
   );
 });
 
@@ -105,16 +105,16 @@ test("listens everywhere in Kubernetes and advertises the pod's own address or t
     const { host, advertiseHost } = dmlc({ DMLC_USE_KUBERNETES: "1", ...env });
     return [host, advertiseHost];
   };
-  assert.deepEqual(pod({}), ["0.0.0.0", "10.0.0.50"]);
-  assert.deepEqual(pod({ DMLC_NODE_HOST: "10.7.7.7" }), ["0.0.0.0", "10.7.7.7"]);
-  assert.deepEqual(pod({ DMLC_INTERFACE: "eth1" }), ["0.0.0.0", "10.1.0.5"]);
+  assert.deepEqual(pod({}), ["0.0.0.0", "192.0.2.50"]);
+  assert.deepEqual(pod({ DMLC_NODE_HOST: "203.0.113.7" }), ["0.0.0.0", "203.0.113.7"]);
+  assert.deepEqual(pod({ DMLC_INTERFACE: "eth1" }), ["0.0.0.0", "198.51.100.5"]);
   assert.deepEqual(pod({ DMLC_ROLE: "scheduler", DMLC_PS_ROOT_URI: "sched.example" }), ["0.0.0.0", "sched.example"]);
   assert.equal(dmlc({ DMLC_USE_KUBERNETES: "0" }).host, "127.0.0.1");
 });
 
 test("does not advertise ps-lite's address when told to listen at another", () => {
-  assert.equal(dmlc({ WEIGHBRIDGE_HOST: "10.1.0.5", DMLC_NODE_HOST: "10.7.7.7" }).advertiseHost, "10.1.0.5");
-  assert.equal(dmlc({ WEIGHBRIDGE_HOST: "0.0.0.0", DMLC_NODE_HOST: "10.7.7.7" }).advertiseHost, "10.7.7.7");
+  assert.equal(dmlc({ WEIGHBRIDGE_HOST: "198.51.100.5", DMLC_NODE_HOST: "203.0.113.7" }).advertiseHost, "198.51.100.5");
+  assert.equal(dmlc({ WEIGHBRIDGE_HOST: "0.0.0.0", DMLC_NODE_HOST: "203.0.113.7" }).advertiseHost, "203.0.113.7");
 });
 
 test("takes zmq and p3 for ps-lite's protocol, and refuses RDMA with a reason", () => {
@@ -178,7 +178,7 @@ test("leaves PS_ and MS_ variables of other programs alone, but not a slip for o
 
 test("ignores what the launchers of the family set for themselves, and unknown variables that are empty", () => {
   const env = {
-    DMLC_TRACKER_URI: "10.0.0.1",
+    DMLC_TRACKER_URI: "192.0.2.1",
     DMLC_TRACKER_PORT: "9091",
     DMLC_JOB_CLUSTER: "local",
     DMLC_TASK_ID: "0",
@@ -189,20 +189,20 @@ test("ignores what the launchers of the family set for themselves, and unknown v
 });
 
 const LINKS: Environment = {
-  WEIGHBRIDGE_PORT: "tcp://10.0.0.9:9700",
-  WEIGHBRIDGE_SERVICE_HOST: "10.0.0.9",
+  WEIGHBRIDGE_PORT: "tcp://192.0.2.9:9700",
+  WEIGHBRIDGE_SERVICE_HOST: "192.0.2.9",
   WEIGHBRIDGE_SERVICE_PORT: "9700",
-  WEIGHBRIDGE_SCHEDULER_PORT: "tcp://10.0.0.11:8000",
-  WEIGHBRIDGE_SCHEDULER_SERVICE_HOST: "10.0.0.11",
+  WEIGHBRIDGE_SCHEDULER_PORT: "tcp://192.0.2.11:8000",
+  WEIGHBRIDGE_SCHEDULER_SERVICE_HOST: "192.0.2.11",
   WEIGHBRIDGE_SCHEDULER_SERVICE_PORT: "8000",
   WEIGHBRIDGE_SCHEDULER_SERVICE_PORT_HTTP: "8000",
-  WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP: "tcp://10.0.0.11:8000",
+  WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP: "tcp://192.0.2.11:8000",
   WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP_PROTO: "tcp",
   WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP_PORT: "8000",
-  WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP_ADDR: "10.0.0.11",
-  WEIGHBRIDGE_MANAGE_PORT: "udp://10.0.0.12:53",
-  DMLC_PS_WORKER_PORT: "tcp://10.0.0.13:80",
-  MS_SCHED_SERVICE_HOST: "10.0.0.14",
+  WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP_ADDR: "192.0.2.11",
+  WEIGHBRIDGE_MANAGE_PORT: "udp://192.0.2.12:53",
+  DMLC_PS_WORKER_PORT: "tcp://192.0.2.13:80",
+  MS_SCHED_SERVICE_HOST: "192.0.2.14",
 };
 
 test("takes no service link of Kubernetes for a key, whatever the service is called (S1)", () => {
@@ -212,13 +212,13 @@ test("takes no service link of Kubernetes for a key, whatever the service is cal
 
 test("reads a key that has the name of a service link when its value is none (S2)", () => {
   assert.equal(dmlc({ ...LINKS, WEIGHBRIDGE_PORT: "9001" }).port, 9001);
-  assert.match(refusal({ ...DMLC, WEIGHBRIDGE_PORT: "http://10.0.0.9" }), /WEIGHBRIDGE_PORT \(environment\): expected a whole number/);
+  assert.match(refusal({ ...DMLC, WEIGHBRIDGE_PORT: "http://192.0.2.9" }), /WEIGHBRIDGE_PORT \(environment\): expected a whole number/);
 });
 
 test("says of a required key that the service link in its place is not read", () => {
   const { DMLC_PS_ROOT_PORT: _, ...rest } = DMLC;
   const found =
-    /schedulerPort \(required\): .*found nothing: WEIGHBRIDGE_SCHEDULER_PORT is "tcp:\/\/10\.0\.0\.11:8000", a service link of Kubernetes, and is not read;/;
+    /schedulerPort \(required\): .*found nothing: WEIGHBRIDGE_SCHEDULER_PORT is "tcp:\/\/192\.0\.2\.11:8000", a service link of Kubernetes, and is not read;/;
   assert.match(refusal({ ...rest, ...LINKS }), found);
 });
 

@@ -22,7 +22,7 @@ export function firstOuterAddress(interfaces: NetworkInterfaces): string | undef
   return addresses.find(({ family, internal }) => family === "IPv4" && !internal)?.address;
 }
 
-/** For an error: `eth0 (10.0.0.5), lo (127.0.0.1)`. */
+/** For an error: `eth0 (192.0.2.5), lo (127.0.0.1)`. */
 export function listInterfaces(interfaces: NetworkInterfaces): string {
   const entries = Object.entries(interfaces).map(([name, list]) => `${name} (${usableAddress(list ?? []) ?? "no address"})`);
   return entries.length === 0 ? "none at all" : entries.join(", ");

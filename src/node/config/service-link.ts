@@ -1,10 +1,10 @@
 // service-link — the variables that Kubernetes sets in every pod for every service of its namespace, and Docker for its links, named after the
 // service. For a service "weighbridge-scheduler" at port 8000:
 //
-//   WEIGHBRIDGE_SCHEDULER_SERVICE_HOST             10.0.0.11
+//   WEIGHBRIDGE_SCHEDULER_SERVICE_HOST             192.0.2.11
 //   WEIGHBRIDGE_SCHEDULER_SERVICE_PORT             8000           and …_SERVICE_PORT_HTTP for a port that has a name
-//   WEIGHBRIDGE_SCHEDULER_PORT                     tcp://10.0.0.11:8000
-//   WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP            tcp://10.0.0.11:8000, and …_TCP_PROTO, …_TCP_PORT, …_TCP_ADDR
+//   WEIGHBRIDGE_SCHEDULER_PORT                     tcp://192.0.2.11:8000
+//   WEIGHBRIDGE_SCHEDULER_PORT_8000_TCP            tcp://192.0.2.11:8000, and …_TCP_PROTO, …_TCP_PORT, …_TCP_ADDR
 //
 // Invariants:
 //   S1. No service link is configuration: it sets no key, and it is no mistake either.

@@ -14,9 +14,9 @@ function v6(address: string): NetworkInterfaceInfo {
 /** `eth0.100` stands before `eth0` on purpose. */
 export const INTERFACES: NetworkInterfaces = {
   lo: [v4("127.0.0.1", true)],
-  "eth0.100": [v4("10.0.0.50")],
-  eth0: [v6("2001:db8::1"), v4("10.0.0.5")],
-  eth1: [v4("10.1.0.5")],
+  "eth0.100": [v4("192.0.2.50")],
+  eth0: [v6("2001:db8::1"), v4("192.0.2.5")],
+  eth1: [v4("198.51.100.5")],
   six: [v6("fe80::1"), v6("2001:db8::5")],
   link: [v6("fe80::2")],
 };

@@ -47,7 +47,7 @@ test("reads addresses and host names, and takes the brackets off", () => {
   for (const host of ["127.0.0.1", "::1", "0.0.0.0", "localhost", "ps-0.ps_headless.default.svc", "a"])
     assert.equal(read(hostName(), host), host);
   assert.equal(read(hostName(), "[::1]"), "::1");
-  for (const host of ["tcp://10.0.0.1", "10.0.0.1:80", "300.0.0.1", "10.0.0", "a b", "*", "-a"])
+  for (const host of ["tcp://192.0.2.1", "192.0.2.1:80", "300.0.0.1", "10.0.0", "a b", "*", "-a"])
     assert.equal(read(hostName(), host), "refused", host);
 });
 

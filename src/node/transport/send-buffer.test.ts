@@ -41,10 +41,10 @@ test("only a connection within the machine is bounded: TCP by equal addresses, u
   const { calls, nativeCalls } = noted(0);
   const bound = await boundSendBuffers({ log: SILENT_LOG, platform: "linux", nativeCalls });
   assert.ok(bound !== undefined);
-  bound(socketOf({ localAddress: "192.168.0.2", remoteAddress: "192.168.0.3" }));
+  bound(socketOf({ localAddress: "198.51.100.2", remoteAddress: "198.51.100.3" }));
   assert.deepEqual(calls, []);
   bound(socketOf({ localAddress: "127.0.0.1", remoteAddress: "127.0.0.1" }));
-  bound(socketOf({ localAddress: "192.168.0.2", remoteAddress: "192.168.0.2" }));
+  bound(socketOf({ localAddress: "198.51.100.2", remoteAddress: "198.51.100.2" }));
   bound(socketOf({}));
   const call = ["libc.so.6", "setsockopt", FD, 1, 7, [SEND_BUFFER_BYTES], 4];
   assert.deepEqual(calls, [call, call, call]);
