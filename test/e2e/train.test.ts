@@ -183,7 +183,8 @@ suite("a training that cannot go on", () => {
     process.kill(await pidOf(job, "server", 1), "SIGKILL");
     await job.fails(/server 1 was ended by SIGKILL .*at epoch \d+ step (\d|1\d|20)$/m, TRAIN_MS);
     const resumed = processes.weighbridge([...LONG, ...saved, "--resume"]);
-    const [, resumedAt] = await resumed.says(/^ {2}resumed {2}at epoch (\d+) step 1, from /, 1, TRAIN_MS);
+    const [, resumedAt, step] = await resumed.says(/^ {2}resumed {2}at epoch (\d+) step 1, from \S+step-(\d+)$/, 1, TRAIN_MS);
+    assert.equal(Number(step), 20 * (Number(resumedAt) - 1), "called by the steps that are in it");
     assert.ok(Number(resumedAt) >= Number(epoch) - 1, `at epoch ${resumedAt} after ${epoch}`);
   });
 

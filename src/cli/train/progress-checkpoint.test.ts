@@ -22,11 +22,15 @@ type Circumstances = {
   /** Which saves fail, counted from 1. */
   readonly fails?: (save: number) => boolean;
   /** A worker is gone from step 5 of the first epoch on; "while saving": between asking for the first save and its cut. */
+  /** Steps of which a speaker before this one saved a checkpoint. */
+  readonly isSaved?: (step: number) => boolean;
   readonly dies?: "at step 5" | "while saving";
 };
 
 type Run = {
   readonly saved: string[];
+  /** What they are called by. */
+  readonly names: readonly (number | undefined)[];
   readonly failures: unknown[];
   readonly last: unknown;
   /** Meetings and saves, in the order in which they were. */
@@ -34,17 +38,19 @@ type Run = {
 };
 
 async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances = {}): Promise<Run> {
-  const { isSpeaker = true, isSlow = false, fails = () => false, dies } = circumstances;
+  const { isSpeaker = true, isSlow = false, fails = () => false, isSaved = () => false, dies } = circumstances;
   const [saved, failures, order]: [string[], unknown[], string[]] = [[], [], []];
+  const names: (number | undefined)[] = [];
   const slow = Promise.withResolvers<void>();
   let [isWhole, saveCount] = [true, 0];
   const session = {
-    checkpoint: async ({ note, onCut }: CheckpointOptions = {}): Promise<TakenCheckpoint> => {
+    checkpoint: async ({ step, note, onCut }: CheckpointOptions = {}): Promise<TakenCheckpoint> => {
       if (dies === "while saving") isWhole = false;
       await turn();
       onCut?.();
       order.push("saved");
       if (fails(++saveCount)) throw new WeighbridgeError("CHECKPOINT_IO", `no space for save ${saveCount}`);
+      names.push(step);
       saved.push(`${JSON.stringify(note?.epoch)}.${JSON.stringify(note?.step)}`);
       if (isSlow) await slow.promise;
       return await Promise.resolve({ step: 0, clock: 0, path: "here", warning: undefined });
@@ -56,7 +62,8 @@ async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances =
     order.push(`${when} ${epoch}`);
     await turn();
   };
-  const options = { plan, session, isSpeaker: () => isSpeaker, isWhole: () => isWhole, meet, onSaved: () => {}, onFailed };
+  const find = (step: number): string | undefined => (isSaved(step) ? `step-${step}` : undefined);
+  const options = { plan, session, find, isSpeaker: () => isSpeaker, isWhole: () => isWhole, meet, onSaved: () => {}, onFailed };
   const checkpoint = new ProgressCheckpoint(options);
   for (const epoch of [1, 2]) {
     for (let step = 1; step <= 10; step++) {
@@ -69,7 +76,7 @@ async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances =
   }
   await turn();
   const last: unknown = isSpeaker ? await checkpoint.saveLast().catch((error: unknown) => error) : undefined;
-  return { saved, failures, last, order };
+  return { saved, names, failures, last, order };
 }
 
 async function run(flags: Partial<TrainFlags>, circumstances: Circumstances = {}): Promise<string[]> {
@@ -114,6 +121,17 @@ test("who does not speak for all saves nothing (P1), and nobody with --no-checkp
 
 test("once a worker is gone only ends of epochs are saved, as steps are no batches any more (P3)", async () => {
   assert.deepEqual(await run({ checkpointEvery: 2 }, { dies: "at step 5" }), ["0.2", "0.4", "1.0", "2.0"]);
+});
+
+test("checkpoints are called by the steps that are in them, also after a worker died and the other makes more steps of its own (P8)", async () => {
+  assert.deepEqual((await follow({ checkpointEvery: 4 })).names, [4, 8, 10, 14, 18, 20]);
+  assert.deepEqual((await follow({ checkpointEvery: 2 }, { dies: "at step 5" })).names, [2, 4, 10, 20]);
+  assert.deepEqual((await follow({ consistency: "asp" })).names, [10, 20]);
+});
+
+test("what an earlier speaker saved before it died is not saved again, and is no failure (P8)", async () => {
+  const { saved, failures, last } = await follow({}, { isSaved: (step) => step === 20 });
+  assert.deepEqual([saved, failures, last], [["1.0"], [], undefined]);
 });
 
 test("of a save in which a worker dies before the cut nothing is kept (P3)", async () => {

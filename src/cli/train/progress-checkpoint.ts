@@ -12,11 +12,13 @@
 //   P5. Rows that workers keep are on the servers at the end of an epoch and do not change until it is saved.
 //   P6. Where updates count as they arrive, nobody goes on after an epoch before the cut is made: what is saved would have some of the next one's.
 //   P7. The end of the training is saved when what it came to is known: a model that gives no numbers any more does not take the place of one that does.
+//   P8. A checkpoint is called by the steps that are in it, of all epochs, and not by a clock: a worker that does the parts of one that died makes more steps
+//       than the job. One that an earlier speaker saved before it died is not saved again.
 
 import type { Session } from "../../api/session.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { EpochEvent, StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
-import { stepOfEpoch, type TrainPlan, type TrainPosition } from "./train-plan.ts";
+import { stepOfEpoch, stepsDone, type TrainPlan, type TrainPosition } from "./train-plan.ts";
 import { progressNote } from "./training-progress.ts";
 
 const KEPT = 3;
@@ -24,6 +26,8 @@ const KEPT = 3;
 export type ProgressCheckpointOptions = {
   readonly plan: TrainPlan;
   readonly session: Pick<Session, "checkpoint">;
+  /** The checkpoint of this step, if there is one. */
+  readonly find: (step: number) => string | undefined;
   readonly isSpeaker: () => boolean;
   /** Whether every worker that the job began with is there. */
   readonly isWhole: () => boolean;
@@ -104,14 +108,16 @@ export class ProgressCheckpoint implements TrainingCallback {
   }
 
   async #save(position: TrainPosition, atCut: () => void = () => {}): Promise<void> {
-    const { plan, session, isWhole, onSaved } = this.#options;
+    const { plan, session, find, isWhole, onSaved } = this.#options;
+    const step = stepsDone(plan, position); // P8
     const onCut = (): void => {
       if (position.step !== 0 && !isWhole()) {
         throw new WeighbridgeError("NODE_DEAD", "a worker died before its part of all batches was in"); // P3: nothing is kept of it
       }
       atCut();
     };
-    const { path } = await session.checkpoint({ job: plan.task, keep: KEPT, note: progressNote(plan, position), onCut });
+    const note = progressNote(plan, position);
+    const path = find(step) ?? (await session.checkpoint({ step, job: plan.task, keep: KEPT, note, onCut })).path;
     this.#saved = position;
     onSaved(path, position);
   }

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createRun, newestCheckpoint, tidyRun } from "./run-directory.ts";
+import { continueRun, createRun, newestCheckpoint, tidyRun } from "./run-directory.ts";
 
 class Place implements Disposable {
   readonly path: string = mkdtempSync(join(tmpdir(), "runs-"));
@@ -64,4 +64,14 @@ test("a run that saved nothing leaves nothing, another what it saved (R3)", asyn
   for (const run of ["run-1", "run-2", "run-3"]) await tidyRun(join(place.path, run));
   assert.equal(existsSync(join(place.path, "run-1")), false);
   assert.deepEqual(readdirSync(join(place.path, "run-2")), ["step-000005"]);
+});
+
+test("a run that goes on saves beside its checkpoint, or, where a later one lies there, in a run of its own (R2)", async () => {
+  using place = new Place();
+  const [early, late] = [place.checkpoint("run-1", "step-000010"), place.checkpoint("run-1", "step-000020")];
+  assert.equal(await continueRun(late, 20), join(place.path, "run-1"));
+  assert.equal(await continueRun(early, 10), join(place.path, "run-2"));
+  assert.equal(await continueRun(late, 15), join(place.path, "run-3"), "it was called by a clock, which no later step could follow");
+  const [plain] = [place.checkpoint("plain", "step-000010"), place.checkpoint("plain", "step-000020")];
+  assert.equal(await continueRun(plain, 10), join(place.path, "plain", "run-1"));
 });

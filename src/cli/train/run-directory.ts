@@ -6,11 +6,11 @@
 //
 // Invariants:
 //   R1. A run that begins anew gets a directory that no other has, also when several begin at once.
-//   R2. One that goes on saves where the checkpoint lies that it goes on from.
+//   R2. One that goes on saves where the checkpoint lies that it goes on from, unless a later one lies there: then it gets a directory of its own, beside.
 //   R3. A run that saved nothing leaves no directory.
 
 import { mkdirSync, readdirSync, rmdirSync } from "node:fs";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { CheckpointDirectory } from "../../node/checkpoint/checkpoint-directory.ts";
 import { findCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
 import { placeError } from "../../node/checkpoint/writable-place.ts";
@@ -30,6 +30,15 @@ export function createRun(directory: string): string {
       if (!isError(thrown, "EEXIST")) throw placeError(directory, thrown); // R1: another run was faster
     }
   }
+}
+
+/** Where a run saves that goes on from this checkpoint, `stepsDone` steps of all epochs being in it (R2). Throws BAD_CONFIG when nothing can be saved there. */
+export async function continueRun(checkpoint: string, stepsDone: number): Promise<string> {
+  const run = dirname(checkpoint);
+  const newest = (await new CheckpointDirectory({ root: run }).list()).at(-1);
+  if (newest !== undefined && newest.step > stepsDone) return createRun(RUN_NAME.test(basename(run)) ? dirname(run) : run);
+  prepareCheckpointPlace(run);
+  return run;
 }
 
 /** The newest checkpoint of the newest run that has one; in a directory without runs, its own. Throws CHECKPOINT_MISSING. */

@@ -224,6 +224,11 @@ export function stepsPerEpoch({ sampleCount, batchSize }: Pick<TrainPlan, "sampl
   return Math.ceil(sampleCount / batchSize);
 }
 
+/** Steps that are done at this position, of all epochs: what a checkpoint is called by. */
+export function stepsDone(plan: Pick<TrainPlan, "sampleCount" | "batchSize">, { epoch, step }: TrainPosition): number {
+  return epoch * stepsPerEpoch(plan) + step;
+}
+
 /** Samples that are still to be visited, in all epochs that are left. */
 export function samplesToVisit({ epochs, sampleCount, batchSize, startsAt }: TrainPlan): number {
   const visited = startsAt.epoch * sampleCount + Math.min(sampleCount, startsAt.step * batchSize);

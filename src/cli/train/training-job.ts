@@ -12,12 +12,11 @@ import { modulePath } from "../../node/launcher/module-path.ts";
 import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
 import { tagLines } from "../../node/launcher/node-tag.ts";
 import { deadText, exitCodeOf, forwardInterrupts } from "../launch.ts";
-import { prepareCheckpointPlace } from "./checkpoint-place.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
 import { parseReport } from "./report.ts";
-import { createRun, tidyRun } from "./run-directory.ts";
+import { continueRun, createRun, tidyRun } from "./run-directory.ts";
 import { requireData, requireSamples } from "./task-data.ts";
-import type { TrainPlan } from "./train-plan.ts";
+import { stepsDone, type TrainPlan } from "./train-plan.ts";
 import { findProgress } from "./training-progress.ts";
 import { nearPath, TrainingScreen } from "./training-screen.ts";
 
@@ -84,13 +83,14 @@ function newRun(plan: TrainPlan): Run {
   return plan.checkpointDir === undefined ? { plan } : { plan, directory: resolve(createRun(plan.checkpointDir)) };
 }
 
-/** Where --checkpoint-dir names a checkpoint, what follows lies beside it. */
+/** Where --checkpoint-dir names a checkpoint, what follows lies beside it; in a run of its own where later ones lie there. */
 async function resumedRun(plan: TrainPlan): Promise<Run> {
   const { position, path } = await findProgress(plan);
   const given = plan.checkpointDir ?? "";
-  const checkpointDir = resolve(given) === path ? dirname(given) : given;
-  prepareCheckpointPlace(dirname(path));
-  return { plan: { ...plan, startsAt: position, checkpointDir }, directory: dirname(path), resumedFrom: path };
+  const directory = await continueRun(path, stepsDone(plan, position));
+  const beside = resolve(given) === path ? dirname(given) : given;
+  const checkpointDir = directory === dirname(path) ? beside : nearPath(dirname(directory));
+  return { plan: { ...plan, startsAt: position, checkpointDir }, directory, resumedFrom: path };
 }
 
 /** Throws BAD_CONFIG. */

@@ -1,8 +1,11 @@
 // training-worker — a worker of a training job: opens the task, trains its part of every batch together with the others, and reports. The worker of lowest
 // rank that lives speaks for all: it tells losses and saves checkpoints. What the model is worth is told at the end, before anybody leaves (farewell.ts).
 
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
 import { Session } from "../../api/session.ts";
 import type { Postoffice } from "../../kv/postoffice.ts";
+import { stepName } from "../../node/checkpoint/checkpoint-directory.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
 import { startNode } from "../../node/start.ts";
 import { textLog } from "../../node/text-log.ts";
@@ -62,6 +65,7 @@ export class TrainingWorker implements TrainingRole {
     const checkpoint = new ProgressCheckpoint({
       plan: this.#plan,
       session,
+      find: (step) => this.#checkpointOf(step),
       isSpeaker,
       isWhole: () => aliveRanks(office).length === this.#plan.workers,
       meet: (name, epoch) => alignClocks(session, { name, epoch: epoch - 1 }, { deadlineMs: END_MS }),
@@ -88,6 +92,12 @@ export class TrainingWorker implements TrainingRole {
       await checkpoint.saveLast();
     };
     await farewell(session, tell, wait);
+  }
+
+  /** The servers save on this machine, too. */
+  #checkpointOf(step: number): string | undefined {
+    const path = resolve(this.#config.checkpointDir ?? "", stepName(step));
+    return existsSync(path) ? path : undefined;
   }
 
   #follower(): TrainingCallback {
