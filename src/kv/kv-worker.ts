@@ -8,6 +8,8 @@
 //   U1. Arguments are checked before anything is sent; what is wrong throws BAD_ARGUMENT or KEYS_NOT_ASCENDING and sends nothing.
 //   U2. Requests of equal priority reach each server in the order they were made; a pull sees every earlier push of this worker to its keys.
 //   U3. A callback is called once, after the arrays are filled; `wait` ends no earlier.
+//   U4. A request leaves for incarnations of servers that this KVWorker knows, or for none: the first one to a server that was started again fails with
+//       NODE_DEAD, nothing sent. What was pushed to the incarnation before is lost, and would read as zeros.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { Deferred } from "../base/deferred.ts";
@@ -17,6 +19,7 @@ import { type Cuts, problemWithCuts, type Slicer, sliceByRange, soleOwner } from
 import type { RequestTracker } from "../peer/request-tracker.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeConstructor, dtypeOf, FLOAT32, type Values } from "../wire/kv-message.ts";
+import { idOf, nameOf } from "../wire/node-id.ts";
 import { CallerArray } from "../worker/caller-array.ts";
 import {
   type FloatWindow,
@@ -64,6 +67,8 @@ export class KVWorker implements KvOwner {
   readonly window: FloatWindow;
   readonly #worker: Worker;
   readonly #tracker: RequestTracker;
+  /** By rank, the incarnation of each server that requests leave for (U4). */
+  readonly #incarnations: number[];
   #slicer: Slicer = sliceByRange;
 
   /** Throws BAD_ARGUMENT on a node that is no worker, without servers, and when this app and customer exist already. */
@@ -78,6 +83,7 @@ export class KVWorker implements KvOwner {
     this.window = worker.window;
     this.#worker = worker;
     this.#tracker = this.simple.customer.tracker;
+    this.#incarnations = Array.from({ length: office.numServers }, (_, rank) => worker.lifeOf(rank));
   }
 
   /** Adds (or whatever the server's handle does) `vals` to `keys`. */
@@ -172,8 +178,27 @@ export class KVWorker implements KvOwner {
     const { ranges } = this.#worker;
     request.timestamp = this.#tracker.nextTimestamp;
     const owner = this.#slicer === sliceByRange ? soleOwner(request.keys, ranges) : -1;
-    if (owner < 0 || !this.#worker.submitWhole(request, owner)) this.#worker.submit(request, this.#cutsOf(request.keys));
+    if (owner >= 0 && this.#knows(owner) && this.#worker.submitWhole(request, owner)) return this.#tracker.open(request);
+    const cuts = this.#cutsOf(request.keys);
+    const restarted = this.#restartedServers(cuts);
+    if (restarted.length === 0) this.#worker.submit(request, cuts);
+    else this.office.clock.soon(() => this.ended(request, lostError(restarted)));
     return this.#tracker.open(request);
+  }
+
+  #knows(rank: number): boolean {
+    return this.#worker.lifeOf(rank) === this.#incarnations[rank];
+  }
+
+  /** The servers of this request that were started again since this KVWorker asked them last. They are known from now on (U4). */
+  #restartedServers(cuts: Cuts): number[] {
+    const restarted: number[] = [];
+    for (let rank = 0; rank < this.#incarnations.length; rank++) {
+      if (cuts[rank] === cuts[rank + 1] || this.#knows(rank)) continue;
+      if (this.#incarnations[rank] !== 0) restarted.push(rank); // 0: the roster had not named it yet
+      this.#incarnations[rank] = this.#worker.lifeOf(rank);
+    }
+    return restarted;
   }
 
   #cutsOf(keys: BigUint64Array): Cuts {
@@ -197,6 +222,14 @@ export class KVWorker implements KvOwner {
       this.office.log.error("a callback failed", { app: this.app, timestamp: request.timestamp, reason: reasonOf(thrown) });
     }
   }
+}
+
+/** U4 */
+function lostError(ranks: readonly number[]): WeighbridgeError {
+  const names = ranks.map((rank) => nameOf(idOf("server", rank))).join(", ");
+  const [was, has, it] = ranks.length === 1 ? ["was", "has", "it"] : ["were", "have", "them"];
+  const message = `${names} ${was} started again and ${has} lost all that was pushed to ${it}; nothing was sent: push it anew, the next request is served`;
+  return new WeighbridgeError("NODE_DEAD", message);
 }
 
 /** The error of something that may throw one. */

@@ -373,6 +373,7 @@ test("a call on a server that dies fails with its name, and reaches the one that
   await cluster.run(kv.room());
   new KVServer(await cluster.run(cluster.startNode(idOf("server", 1))), 0);
   await cluster.clock.advance(100);
+  await assert.rejects(cluster.run(kv.wait(kv.push(key, Float32Array.of(1)))), hasCode("NODE_DEAD", /server 1 was started again/));
   await cluster.run(kv.wait(kv.push(key, Float32Array.of(1))));
 });
 

@@ -311,6 +311,7 @@ test("under their scheduler our worker gives their servers time to set their han
   await cluster.clock.advance(SETTLE_MS - 50);
   assert.equal(newcomer.connections.length, 0);
   await cluster.clock.advance(200);
+  await assert.rejects(cluster.run(push()), /server 0 was started again/);
   pushes.push(push());
   await cluster.clock.advance(20);
   const metas = newcomer.connections.flatMap(({ hex }) => metasOf(hex));

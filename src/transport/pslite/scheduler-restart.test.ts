@@ -79,6 +79,7 @@ test("lives are what they were before the scheduler was started again: who took 
     assert.deepEqual([office.nodeId, office.isRecovery], [8, true]);
     new KVServer(office, 0);
     await cluster.clock.advance(3000);
+    await assert.rejects(cluster.run(kv.wait(kv.push(KEY, ONE))), /server 0 was started again/);
     await cluster.run(kv.wait(kv.push(KEY, ONE)));
   };
   cluster.kill("server-0");

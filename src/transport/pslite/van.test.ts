@@ -289,7 +289,9 @@ test("a server is replaced under its old id, a second time too, and is used agai
     new KVServer(office, 0);
     await cluster.clock.advance(3000);
     assert.deepEqual(cluster.office("worker-0").deadNodes(), []);
-    await cluster.run(kv.wait(kv.push(keysOf(1n, KEY_LAST), Float32Array.of(1, 2))));
+    const pushed = (): Promise<void> => cluster.run(kv.wait(kv.push(keysOf(1n, KEY_LAST), Float32Array.of(1, 2))));
+    await assert.rejects(pushed(), (error) => isWeighbridgeError(error, "NODE_DEAD") && /server 1 was started again/.test(error.message));
+    await pushed();
     const out = new Float32Array(2);
     await cluster.run(kv.wait(kv.pull(keysOf(1n, KEY_LAST), out)));
     assert.deepEqual([...out], [life - 1, 2], "the other server kept its values");
