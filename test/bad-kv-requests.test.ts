@@ -3,9 +3,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { LINK_GRACE_MS } from "../src/functions/unfinished-requests.ts";
 import { HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";
-import { dtypeBits, KvFlag } from "../src/wire/kv-message.ts";
+import { dtypeBits, dtypeOf, KvFlag } from "../src/wire/kv-message.ts";
 import { failureOf } from "./hostile/raw-client.ts";
 import { type HeaderFields, kvPayload } from "./hostile/raw-frame.ts";
 import { type Refusal, refused } from "./hostile/refusal.ts";
@@ -226,6 +227,23 @@ test("thousands of requests that never end are no burden to others", async () =>
   const values = new Float32Array(1);
   await cluster.world.run(cluster.handleKv.wait(cluster.handleKv.pull(BigUint64Array.of(1n), values)));
   assert.equal(values[0], 0);
+  await cluster.close();
+});
+
+test("pushes of other types that never end are counted over all applications, and given back when the link of their worker is gone", async () => {
+  const cluster = await TargetCluster.start();
+  const client = await cluster.intrude();
+  const unfinished = cluster.server.server?.unfinishedRequests ?? assert.fail("it is a server");
+  const frameKeys = 4096;
+  const payload = new Uint8Array(frameKeys * 16);
+  const doubles = { ...PUSH, flags: KvFlag.FIRST | dtypeBits(dtypeOf(new Float64Array(0))), arg0: frameKeys, arg1: 1 };
+  for (let i = 1; i <= 200; i++) client.request({ ...doubles, app: i % 2 === 0 ? SUMMING_APP : HANDLE_APP, stamp: i, arg3: i }, payload);
+  await cluster.settle();
+  assert.deepEqual([client.frames.length, cluster.server.metrics.requestsFailed], [200, 0]);
+  assert.ok(unfinished.bytes >= 200 * payload.length, `${unfinished.bytes} bytes`);
+  client.destroy();
+  await cluster.world.run(new Promise<void>((resolve) => cluster.world.clock.after(LINK_GRACE_MS + 1000, resolve)));
+  assert.equal(unfinished.bytes, 0);
   await cluster.close();
 });
 

@@ -35,7 +35,7 @@ class Stage {
     const kernels = new SimdKernels(arena);
     const parameters = new Parameters({ arena, kernels, clock, workerCount: 1, secret: 1n });
     const checkpoints = new CheckpointService({ parameters, vectorClock: new VectorClock(), files: undefined, log: SILENT_LOG, clock });
-    this.host = new FunctionHost({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints });
+    this.host = new FunctionHost({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints }, clock);
     for (const fn of functions) this.host.add(fn);
     this.asker = new StubAsker(clock);
     this.asker.serve(FunctionId.FUNCTION, {

@@ -8,6 +8,7 @@
 //   H4. The answer to a request of several frames is kept, whatever its function: only the last frame comes again when it was lost, and the
 //       request cannot be put together a second time.
 
+import type { Clock } from "../base/clock.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
 import type { WorkerLife } from "../consistency/worker-lives.ts";
@@ -47,9 +48,9 @@ export class FunctionHost implements FunctionHandler {
   /** The read buffer that was last found to lie in the arena. */
   #readBuffer: Uint8Array | undefined;
 
-  constructor(state: FunctionState) {
+  constructor(state: FunctionState, clock: Clock) {
     this.#state = state;
-    this.#gathering = new RequestGathering(state.arena);
+    this.#gathering = new RequestGathering(state.arena, clock);
   }
 
   /** Throws BAD_ARGUMENT when another function has this name, or one whose hash is the same. */

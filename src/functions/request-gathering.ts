@@ -3,12 +3,14 @@
 // Invariants:
 //   G1. Frames of one request come in order (the session sees to that); those of different requests may interleave.
 //   G2. What is put together is bounded per server; a request beyond that is refused, and so are the frames that follow it.
-//   G3. What a worker left unfinished goes with its life.
+//   G3. What a worker left unfinished goes when the worker is gone, or its link (unfinished-requests.ts, N2, N3).
 
+import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { FrameHeader } from "../wire/frame.ts";
+import { UnfinishedRequests } from "./unfinished-requests.ts";
 
 type Gathering = { readonly address: number; readonly totalBytes: number; arrivedBytes: number };
 
@@ -20,23 +22,30 @@ const GATHERED_BYTES_MAX = 2 ** 30;
 export class RequestGathering {
   readonly #arena: Arena;
   readonly #bytesMax: number;
-  #bytes = 0;
-  /** By worker, the unfinished requests of its present life by their number. */
-  readonly #unfinished = new Map<number, { readonly incarnation: number; readonly gatherings: Map<number, Gathering> }>();
+  /** By the number that the worker gave each. */
+  readonly #unfinished: UnfinishedRequests<Gathering>;
+  /** Of requests that are complete and have not been released. */
+  #completeBytes = 0;
 
-  constructor(arena: Arena, bytesMax: number = GATHERED_BYTES_MAX) {
+  constructor(arena: Arena, clock: Clock, bytesMax: number = GATHERED_BYTES_MAX) {
     this.#arena = arena;
     this.#bytesMax = bytesMax;
+    this.#unfinished = new UnfinishedRequests({
+      clock,
+      bytesMax,
+      workerBytesMax: bytesMax,
+      dropped: (gathering) => this.#release(gathering),
+    });
   }
 
   get bytes(): number {
-    return this.#bytes;
+    return this.#unfinished.bytes + this.#completeBytes;
   }
 
   /** Where this frame's payload belongs, for frames after the first. */
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
     const { arg1: number, arg2: from, payloadBytes } = header;
-    const gathering = this.#of(channel).get(number);
+    const gathering = this.#unfinished.get(channel, number);
     if (gathering === undefined || gathering.arrivedBytes !== from || from + payloadBytes > gathering.totalBytes) return undefined;
     return this.#arena.bytes.subarray(gathering.address + from, gathering.address + from + payloadBytes);
   }
@@ -44,17 +53,16 @@ export class RequestGathering {
   /** Adds a frame; returns the request when it is complete. Throws BAD_REQUEST, QUEUE_FULL or ARENA_FULL and forgets the request (G2). */
   take(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): GatheredRequest | undefined {
     const { arg1: number, arg2: from, arg3: totalBytes, payloadBytes } = header;
-    const gatherings = this.#of(channel);
     if (payloadBytes === 0) {
-      this.#forget(gatherings, number);
+      this.#forget(channel, number);
       throw new WeighbridgeError("BAD_REQUEST", "its sender withdrew the request: memory that it was to be sent from is gone");
     }
-    const gathering = from === 0 ? this.#begin(gatherings, number, totalBytes) : gatherings.get(number);
+    const gathering = from === 0 ? this.#begin(channel, number, totalBytes) : this.#unfinished.get(channel, number);
     if (gathering === undefined)
       throw new WeighbridgeError("BAD_REQUEST", "a part of a request whose beginning was refused, or never came");
     // G1
     if (gathering.arrivedBytes !== from || gathering.totalBytes !== totalBytes || from + payloadBytes > totalBytes) {
-      this.#forget(gatherings, number);
+      this.#forget(channel, number);
       throw new WeighbridgeError(
         "BAD_REQUEST",
         `bytes ${from} to ${from + payloadBytes} of ${totalBytes}, after ${gathering.arrivedBytes} bytes`,
@@ -65,57 +73,43 @@ export class RequestGathering {
     if (!isThere) this.#arena.bytes.set(bytes.subarray(at, at + payloadBytes), target);
     gathering.arrivedBytes += payloadBytes;
     if (gathering.arrivedBytes < totalBytes) return undefined;
-    gatherings.delete(number);
-    return { address: gathering.address, byteCount: totalBytes, release: () => this.#release(gathering) };
+    this.#unfinished.delete(channel, number);
+    this.#completeBytes += totalBytes;
+    const release = (): void => {
+      this.#completeBytes -= totalBytes;
+      this.#release(gathering);
+    };
+    return { address: gathering.address, byteCount: totalBytes, release };
   }
 
   /** G3 */
   forgetWorker(id: number): void {
-    const known = this.#unfinished.get(id);
-    if (known === undefined) return;
-    for (const gathering of known.gatherings.values()) this.#release(gathering);
-    this.#unfinished.delete(id);
+    this.#unfinished.forgetWorker(id);
   }
 
   close(): void {
-    for (const id of [...this.#unfinished.keys()]) this.forgetWorker(id);
+    this.#unfinished.close();
   }
 
-  #of({ id, incarnation }: Channel): Map<number, Gathering> {
-    const known = this.#unfinished.get(id);
-    if (known?.incarnation === incarnation) return known.gatherings;
-    this.forgetWorker(id);
-    const gatherings = new Map<number, Gathering>();
-    this.#unfinished.set(id, { incarnation, gatherings });
-    return gatherings;
-  }
-
-  #begin(gatherings: Map<number, Gathering>, number: number, totalBytes: number): Gathering {
-    this.#forget(gatherings, number);
-    if (this.#bytes + totalBytes > this.#bytesMax) {
-      throw new WeighbridgeError(
-        "QUEUE_FULL",
-        `${this.#bytes} bytes of unfinished requests are here already, and ${totalBytes} more do not fit`,
-        {
-          retryable: true,
-        },
-      );
+  #begin(channel: Channel, number: number, totalBytes: number): Gathering {
+    this.#forget(channel, number);
+    if (this.bytes + totalBytes > this.#bytesMax) {
+      const message = `${this.bytes} bytes of unfinished requests are here already, and ${totalBytes} more do not fit`;
+      throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
     }
     const gathering: Gathering = { address: this.#arena.allocate(Math.max(1, totalBytes)), totalBytes, arrivedBytes: 0 };
-    this.#bytes += totalBytes;
-    gatherings.set(number, gathering);
+    this.#unfinished.set(channel, number, gathering, totalBytes);
     return gathering;
   }
 
-  #forget(gatherings: Map<number, Gathering>, number: number): void {
-    const gathering = gatherings.get(number);
+  #forget(channel: Channel, number: number): void {
+    const gathering = this.#unfinished.get(channel, number);
     if (gathering === undefined) return;
-    gatherings.delete(number);
+    this.#unfinished.delete(channel, number);
     this.#release(gathering);
   }
 
   #release({ address, totalBytes }: Gathering): void {
     this.#arena.release(address, Math.max(1, totalBytes));
-    this.#bytes -= totalBytes;
   }
 }

@@ -11,7 +11,8 @@ import type { FrameHeader } from "../wire/frame.ts";
 import { dtypeOf, dtypeOfFlags, FLOAT32 } from "../wire/kv-message.ts";
 import { StoreHandle } from "./store-handle.ts";
 import { otherType, TypedSums } from "./typed-sums.ts";
-import { type WholeRequest, WholeRequests } from "./whole-requests.ts";
+import type { UnfinishedRequests } from "./unfinished-requests.ts";
+import { type Gathering, type WholeRequest, WholeRequests } from "./whole-requests.ts";
 
 export class SumHandle implements FunctionHandler {
   readonly #store: ValueStore;
@@ -19,11 +20,11 @@ export class SumHandle implements FunctionHandler {
   readonly #others: TypedSums;
   readonly #whole: WholeRequests;
 
-  constructor(arena: Arena, store: ValueStore) {
+  constructor(arena: Arena, store: ValueStore, unfinished: UnfinishedRequests<Gathering>) {
     this.#store = store;
     this.#floats = new StoreHandle(arena, store);
     this.#others = new TypedSums(arena.bytesMax);
-    this.#whole = new WholeRequests((request) => this.#serve(request));
+    this.#whole = new WholeRequests(unfinished, (request) => this.#serve(request));
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {

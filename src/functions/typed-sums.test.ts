@@ -7,13 +7,14 @@ import { StubAsker } from "../testing/stub-asker.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeBits, dtypeOf, KvFlag } from "../wire/kv-message.ts";
 import { TypedSums } from "./typed-sums.ts";
+import { UnfinishedRequests } from "./unfinished-requests.ts";
 import { WholeRequests } from "./whole-requests.ts";
 
 test("a push that there is no room for is ARENA_FULL, and the sums stay as they were", async () => {
   const asker = new StubAsker();
   const sums = new TypedSums(1000);
   const failures: unknown[] = [];
-  const whole = new WholeRequests((request) => {
+  const whole = new WholeRequests(new UnfinishedRequests({ clock: asker.clock }), (request) => {
     try {
       sums.serve(request);
     } catch (thrown) {

@@ -8,17 +8,20 @@ import { StubAsker } from "../testing/stub-asker.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeBits, KvFlag } from "../wire/kv-message.ts";
-import { answerWhole, type WholeRequest, WholeRequests } from "./whole-requests.ts";
+import { UnfinishedRequests } from "./unfinished-requests.ts";
+import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "./whole-requests.ts";
 
 const { FIRST, LAST, LENS, VARIABLE, PIECE, WANT_LENS, GATHERED, WHOLE } = KvFlag;
 const BLOCK_FLOATS = BLOCK_BYTES / 4;
 
-function stage(gatheredBytesMax?: number) {
+function stage(workerBytesMax?: number) {
   const asker = new StubAsker();
   const served: WholeRequest[] = [];
-  const whole = new WholeRequests((request) => served.push(request), gatheredBytesMax);
+  const limits = workerBytesMax === undefined ? {} : { workerBytesMax };
+  const unfinished = new UnfinishedRequests<Gathering>({ clock: asker.clock, ...limits });
+  const whole = new WholeRequests(unfinished, (request) => served.push(request));
   for (const functionId of [FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL, FunctionId.KV_PUSH]) asker.serve(functionId, whole);
-  return { asker, served, whole };
+  return { asker, served, whole, unfinished };
 }
 
 /** A payload of keys, floats and lens. */
@@ -37,20 +40,20 @@ const pair = (first: bigint, flags: number, timestamp = 0) => ({
 const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 test("a request of one frame is served at once", async () => {
-  const { asker, served, whole } = stage();
+  const { asker, served, unfinished } = stage();
   await asker.request(pair(5n, FIRST | LAST, 42));
   const [request] = served;
   assert.deepEqual([request?.isPush, request?.isPull, request?.timestamp, request?.lens], [true, false, 42, undefined]);
   assert.deepEqual(request?.keys, BigUint64Array.of(5n, 6n));
   assert.deepEqual(request?.values, Float32Array.of(5, 6));
-  assert.deepEqual([asker.answers(), asker.channel.parkedCount, whole.gatheredBytes], [[], 1, 0]);
+  assert.deepEqual([asker.answers(), asker.channel.parkedCount, unfinished.bytes], [[], 1, 0]);
   answerWhole(request as WholeRequest, undefined, undefined);
   await asker.clock.run();
   assert.deepEqual(asker.answers(), ["REPLY 1"]);
 });
 
 test("a request of several frames is served once, after the last, while others come in between (Q1, Q2)", async () => {
-  const { asker, served, whole } = stage();
+  const { asker, served, unfinished } = stage();
   await asker.request(pair(1n, FIRST, 0));
   await asker.request(pair(100n, FIRST, 1));
   await asker.request(pair(3n, 0, 0));
@@ -68,7 +71,7 @@ test("a request of several frames is served once, after the last, while others c
       [1n, 2n, 3n, 4n, 5n, 6n],
     ],
   );
-  assert.equal(whole.gatheredBytes, 0);
+  assert.equal(unfinished.bytes, 0);
 });
 
 test("pieces of a long value and groups with lens become one list of lens", async () => {
@@ -86,27 +89,27 @@ test("pieces of a long value and groups with lens become one list of lens", asyn
 });
 
 test("a frame without its beginning is refused, also the last one (Q4)", async () => {
-  const { asker, served, whole } = stage();
+  const { asker, served, unfinished } = stage();
   await asker.request(pair(1n, 0));
   await asker.request(pair(3n, LAST));
   assert.deepEqual(asker.answers(), ["FAILURE 1 BAD_REQUEST", "FAILURE 2 BAD_REQUEST"]);
-  assert.deepEqual([served.length, whole.gatheredBytes], [0, 0]);
+  assert.deepEqual([served.length, unfinished.bytes], [0, 0]);
 });
 
 test("once a frame was refused, what follows of its request is refused too, and nothing is kept of it (Q4)", async () => {
-  const { asker, served, whole } = stage();
+  const { asker, served, unfinished } = stage();
   await asker.request(pair(1n, FIRST));
   await asker.request({ ...pair(3n, 0), args: [3, 1, 0, 0] });
   await asker.request(pair(5n, 0));
   await asker.request(pair(7n, LAST));
   assert.deepEqual(asker.answers(), ["REPLY 1", "FAILURE 2 BAD_REQUEST", "FAILURE 3 BAD_REQUEST", "FAILURE 4 BAD_REQUEST"]);
-  assert.deepEqual([served.length, whole.gatheredBytes], [0, 0]);
+  assert.deepEqual([served.length, unfinished.bytes], [0, 0]);
   await asker.request(pair(1n, FIRST | LAST));
   assert.equal(served.length, 1);
 });
 
 test("what is put together is bounded; beyond it a request is refused as a whole, and others are not (Q3)", async () => {
-  const { asker, served, whole } = stage(9000);
+  const { asker, served, unfinished } = stage(9000);
   await asker.request(pair(1n, FIRST, 0));
   await asker.request(pair(1n, FIRST, 1));
   await asker.request(pair(3n, 0, 0));
@@ -119,7 +122,7 @@ test("what is put together is bounded; beyond it a request is refused as a whole
     served.map(({ timestamp, keys }) => [timestamp, keys.length]),
     [[1, 4]],
   );
-  assert.equal(whole.gatheredBytes, 0);
+  assert.equal(unfinished.bytes, 0);
 });
 
 test("keys out of order, within a frame or between two, never reach the handle (Q5)", async () => {
@@ -167,14 +170,14 @@ test("a frame that comes again is answered again, not gathered again", async () 
 });
 
 test("what a worker left unfinished when it died goes with its next life", async () => {
-  const { asker, whole, served } = stage();
+  const { asker, whole, unfinished, served } = stage();
   await asker.request(pair(1n, FIRST));
-  assert.ok(whole.gatheredBytes > 0);
+  assert.ok(unfinished.bytes > 0);
   const next = new StubAsker(asker.clock, { incarnation: 2 });
   next.serve(FunctionId.KV_PUSH, whole);
   await next.request(pair(1n, FIRST));
   await next.request(pair(3n, LAST));
-  assert.equal(whole.gatheredBytes, 0);
+  assert.equal(unfinished.bytes, 0);
   assert.equal(served.length, 1);
 });
 

@@ -3,7 +3,7 @@
 // Invariants:
 //   Q1. `serve` is called once per request, after its last frame, with arrays that are the handle's to keep.
 //   Q2. Frames of one request come in order (the session sees to that); those of different requests may interleave.
-//   Q3. What is put together is bounded by `gatheredBytesMax` per node; beyond it requests are refused.
+//   Q3. What is put together is bounded, per node and per worker, and goes when its worker is gone (unfinished-requests.ts); beyond it requests are refused.
 //   Q4. A request is served whole or not at all: once a frame was refused, here or before it came here, the rest is refused too.
 //   Q5. What is served makes sense: keys ascend, and there are as many values as widths or lens say.
 
@@ -16,6 +16,7 @@ import { BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeConstructor, dtypeOf, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import { checkKvFrame } from "./kv-frame.ts";
+import type { UnfinishedRequests } from "./unfinished-requests.ts";
 
 export type WholeRequest = {
   readonly channel: Channel;
@@ -34,7 +35,7 @@ export type WholeRequest = {
 };
 
 /** The frames so far. */
-type Gathering = {
+export type Gathering = {
   readonly functionId: number;
   readonly dtype: number;
   readonly keys: Uint8Array[];
@@ -43,29 +44,20 @@ type Gathering = {
   byteCount: number;
 };
 
-/** What one life of a worker has unfinished, by customer and timestamp. */
-type Unfinished = { readonly incarnation: number; readonly gatherings: Map<string, Gathering> };
-
 const OWN_BUFFER_BYTES = 4096;
 /** What keeping a frame costs at most, beside its payload. */
 const FRAME_COST_BYTES = 2048;
-const GATHERED_BYTES_MAX = 2 ** 32;
 
 export class WholeRequests implements FunctionHandler {
   readonly #serve: (request: WholeRequest) => void;
-  /** Requests of several frames whose last one has not come, by worker. */
-  readonly #unfinished = new Map<number, Unfinished>();
-  readonly #gatheredBytesMax: number;
-  #gatheredBytes = 0;
+  /** Requests of several frames whose last one has not come; of all handles of a node, by handle, application, customer and timestamp. */
+  readonly #unfinished: UnfinishedRequests<Gathering>;
+  readonly #owner: number;
 
-  constructor(serve: (request: WholeRequest) => void, gatheredBytesMax: number = GATHERED_BYTES_MAX) {
+  constructor(unfinished: UnfinishedRequests<Gathering>, serve: (request: WholeRequest) => void) {
+    this.#unfinished = unfinished;
+    this.#owner = unfinished.newOwner();
     this.#serve = serve;
-    this.#gatheredBytesMax = gatheredBytesMax;
-  }
-
-  /** Bytes of requests that are not complete, with what it takes to keep them. */
-  get gatheredBytes(): number {
-    return this.#gatheredBytes;
   }
 
   /** Large payloads land in memory of their own, so that the handle can keep them without a copy. */
@@ -90,38 +82,16 @@ export class WholeRequests implements FunctionHandler {
 
   /** Adds a frame to what came before it of its request. Throws, and forgets the request, when it does not belong there (Q4). */
   #take(channel: Channel, header: FrameHeader, payload: Uint8Array): Gathering {
-    const { gatherings } = this.#unfinishedOf(channel);
-    const name = `${header.customer}/${header.arg3}`;
-    const gathering = (header.flags & KvFlag.FIRST) === 0 ? gatherings.get(name) : newGathering(header);
-    this.#forget(gatherings, name);
+    const isFirst = (header.flags & KvFlag.FIRST) !== 0;
+    const isLast = (header.flags & KvFlag.LAST) !== 0;
+    if (isFirst && isLast) return addFrame(newGathering(header), header, payload);
+    const name = `${this.#owner}/${header.app}/${header.customer}/${header.arg3}`;
+    const gathering = isFirst ? newGathering(header) : this.#unfinished.get(channel, name);
+    this.#unfinished.delete(channel, name);
     if (gathering === undefined) throw bad("a part of a request whose beginning was refused, or never came");
     addFrame(gathering, header, payload);
-    if ((header.flags & KvFlag.LAST) !== 0) return gathering;
-    if (this.#gatheredBytes + gathering.byteCount > this.#gatheredBytesMax) {
-      throw new WeighbridgeError("QUEUE_FULL", `${this.#gatheredBytes} bytes of unfinished requests are waiting already`, {
-        retryable: true,
-      });
-    }
-    gatherings.set(name, gathering);
-    this.#gatheredBytes += gathering.byteCount;
+    if (!isLast) this.#unfinished.set(channel, name, gathering, gathering.byteCount); // Q3
     return gathering;
-  }
-
-  #forget(gatherings: Map<string, Gathering>, name: string): void {
-    const gathering = gatherings.get(name);
-    if (gathering === undefined) return;
-    gatherings.delete(name);
-    this.#gatheredBytes -= gathering.byteCount;
-  }
-
-  /** Drops what a worker left unfinished when it died and came back. */
-  #unfinishedOf({ id, incarnation }: Channel): Unfinished {
-    const known = this.#unfinished.get(id);
-    if (known?.incarnation === incarnation) return known;
-    for (const { byteCount } of known?.gatherings.values() ?? []) this.#gatheredBytes -= byteCount;
-    const unfinished: Unfinished = { incarnation, gatherings: new Map() };
-    this.#unfinished.set(id, unfinished);
-    return unfinished;
   }
 }
 
@@ -136,7 +106,7 @@ function newGathering({ functionId, flags }: FrameHeader): Gathering {
   };
 }
 
-function addFrame(gathering: Gathering, header: FrameHeader, payload: Uint8Array): void {
+function addFrame(gathering: Gathering, header: FrameHeader, payload: Uint8Array): Gathering {
   const { arg0: keyCount, arg1: width, arg2: offset, flags, functionId } = header;
   const element = dtypeConstructor(dtypeOfFlags(flags));
   if (element === undefined) throw bad(`there is no value type ${dtypeOfFlags(flags)}`);
@@ -152,6 +122,7 @@ function addFrame(gathering: Gathering, header: FrameHeader, payload: Uint8Array
     else if ((flags & KvFlag.VARIABLE) !== 0) gathering.lens.push(new Uint8Array(Int32Array.of(width).buffer));
   }
   if (valueBytes > 0) gathering.values.push(payload.subarray(keyBytes, keyBytes + valueBytes));
+  return gathering;
 }
 
 /**

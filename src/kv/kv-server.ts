@@ -3,7 +3,8 @@
 
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { SumHandle } from "../functions/sum-handle.ts";
-import { answerWhole, type WholeRequest, WholeRequests } from "../functions/whole-requests.ts";
+import type { UnfinishedRequests } from "../functions/unfinished-requests.ts";
+import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "../functions/whole-requests.ts";
 import type { FunctionHandler } from "../peer/channel.ts";
 import { ValueStore } from "../store/value-store.ts";
 import type { KVMeta, KVPairs } from "./kv-pairs.ts";
@@ -26,6 +27,7 @@ export class KVServer {
   /** Requests with a head and a body to this application. */
   readonly simple: SimpleApp;
   readonly #sums: SumHandle;
+  readonly #unfinished: UnfinishedRequests<Gathering>;
   #handler: FunctionHandler;
   readonly #unanswered = new WeakMap<KVMeta, WholeRequest>();
 
@@ -35,7 +37,9 @@ export class KVServer {
     if (server === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a KVServer needs a server node, but this is the ${office.role}`);
     this.office = office;
     this.simple = new SimpleApp(office, appId, 0); // so that its requests reach KVWorkers, whose customer is 0 unless they say otherwise
-    this.#sums = new SumHandle(server.arena, new ValueStore({ arena: server.arena, kernels: server.kernels }));
+    const { arena, kernels } = server;
+    this.#unfinished = server.unfinishedRequests;
+    this.#sums = new SumHandle(arena, new ValueStore({ arena, kernels }), this.#unfinished);
     this.#handler = this.#sums;
     server.apps.add(appId, {
       destination: (channel, header) => this.#handler.destination?.(channel, header),
@@ -45,7 +49,7 @@ export class KVServer {
 
   /** Serves requests with `handle` from now on; `undefined` goes back to summing. */
   setRequestHandle(handle: KVRequestHandle | undefined): void {
-    this.#handler = handle === undefined ? this.#sums : new WholeRequests((request) => this.#serve(handle, request));
+    this.#handler = handle === undefined ? this.#sums : new WholeRequests(this.#unfinished, (request) => this.#serve(handle, request));
   }
 
   /**

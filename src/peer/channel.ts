@@ -56,6 +56,7 @@ export class Channel {
   #gapNoticed = 0;
   #isHeard = false;
   #ended: WeighbridgeError | undefined;
+  #unlinked: (() => void)[] = [];
 
   constructor(host: ChannelHost, id: number, incarnation: number, faults?: Faults) {
     this.#host = host;
@@ -155,6 +156,15 @@ export class Channel {
   /** The link is gone. Calls stay; answers are dropped, since the other side asks again. */
   detach(link: Link): void {
     this.#writer.detach(link);
+    if (this.link !== undefined) return;
+    const unlinked = this.#unlinked;
+    this.#unlinked = [];
+    for (const each of unlinked) each();
+  }
+
+  /** Calls `unlinked` once, when the link that is there now, or the next one, is gone. Another may come. */
+  whenUnlinked(unlinked: () => void): void {
+    this.#unlinked.push(unlinked);
   }
 
   /** Around the handling of input from this channel's link: calls made by it leave together. */

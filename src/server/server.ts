@@ -12,6 +12,8 @@ import { BUILT_IN_FUNCTIONS } from "../functions/parameters/built-in-functions.t
 import { Parameters } from "../functions/parameters/parameters.ts";
 import { WorkerGroups } from "../functions/parameters/worker-groups.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
+import { UnfinishedRequests } from "../functions/unfinished-requests.ts";
+import type { Gathering } from "../functions/whole-requests.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
@@ -52,6 +54,8 @@ export class Server {
   readonly kernels: Kernels;
   readonly clock: VectorClock = new VectorClock();
   readonly apps: AppDirectory;
+  /** Pushes of all applications that are served whole, and have not come whole. */
+  readonly unfinishedRequests: UnfinishedRequests<Gathering>;
   readonly parameters: Parameters;
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
@@ -63,6 +67,7 @@ export class Server {
     this.kernels = new SimdKernels(options.arena);
     this.#watch = new ArenaWatch(options.arena, options.log ?? SILENT_LOG);
     this.apps = new AppDirectory({ clock: options.clock });
+    this.unfinishedRequests = new UnfinishedRequests({ clock: options.clock });
     const { arena, kernels } = this;
     const { clock, workerCount, functions = [], compression, checkpointFiles: files, log = SILENT_LOG } = options;
     const secret = crypto.getRandomValues(new BigUint64Array(1))[0]!;
@@ -70,7 +75,7 @@ export class Server {
     this.groups = new WorkerGroups(clock, workerCount);
     this.checkpoints = new CheckpointService({ parameters: this.parameters, vectorClock: this.clock, files, log, clock });
     const { parameters, groups, checkpoints } = this;
-    this.functions = new FunctionHost({ arena, kernels, parameters, groups, checkpoints });
+    this.functions = new FunctionHost({ arena, kernels, parameters, groups, checkpoints }, clock);
     for (const fn of [...BUILT_IN_FUNCTIONS, ...functions]) this.functions.add(fn);
   }
 
@@ -93,6 +98,7 @@ export class Server {
       else pacer.leaveJob(life);
       if (state === "alive") continue;
       this.functions.forgetWorker(node);
+      this.unfinishedRequests.forgetWorker(node);
       this.parameters.forgetWorker(node);
       this.checkpoints.forget(ownerName(life));
     }
@@ -100,6 +106,7 @@ export class Server {
 
   close(): void {
     this.apps.close();
+    this.unfinishedRequests.close();
     this.checkpoints.close();
     this.parameters.close();
     this.groups.close();

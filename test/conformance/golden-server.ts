@@ -17,7 +17,8 @@ import { WorkerGroups } from "../../src/functions/parameters/worker-groups.ts";
 import { type PsFunction, psFunction } from "../../src/functions/ps-function.ts";
 import { answerSimple, simpleHandler } from "../../src/functions/simple.ts";
 import { StoreHandle } from "../../src/functions/store-handle.ts";
-import { answerWhole, WholeRequests } from "../../src/functions/whole-requests.ts";
+import { UnfinishedRequests } from "../../src/functions/unfinished-requests.ts";
+import { answerWhole, type WholeRequest, WholeRequests } from "../../src/functions/whole-requests.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
@@ -130,13 +131,14 @@ export function goldenServer(): RecordedExchange {
   const parameters = new Parameters({ arena, kernels, clock: exchange.clock, workerCount: 1, secret: 1n });
   const { clock } = exchange;
   const checkpoints = new CheckpointService({ parameters, vectorClock: new VectorClock(), files: undefined, log: SILENT_LOG, clock });
-  const functions = new FunctionHost({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints });
+  const functions = new FunctionHost({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints }, clock);
   functions.add(goldenFunction);
   functions.add(rowFunction);
   peer.serve(FunctionId.FUNCTION, functions);
   const apps = new AppDirectory({ clock: exchange.clock });
   apps.add(1, storeHandle(arena));
-  apps.add(2, new WholeRequests((request) => answerWhole(request, Float32Array.of(1, 2, 3), Int32Array.of(2, 1))));
+  const answer = (request: WholeRequest): void => answerWhole(request, Float32Array.of(1, 2, 3), Int32Array.of(2, 1));
+  apps.add(2, new WholeRequests(new UnfinishedRequests({ clock }), answer));
   for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serve(functionId, apps);
   return exchange;
 }

@@ -1,0 +1,96 @@
+// Goal: requests that never end cost a bounded memory, per worker and together, and none of it stays when their worker or its link is gone.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { SimClock } from "../testing/sim-clock.ts";
+import { StubAsker } from "../testing/stub-asker.ts";
+import { StubLink } from "../testing/stub-link.ts";
+import { LINK_GRACE_MS, UnfinishedRequests } from "./unfinished-requests.ts";
+
+const MIB = 2 ** 20;
+const isFull = (error: unknown): boolean => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable;
+
+function stage() {
+  const clock = new SimClock();
+  const dropped: string[] = [];
+  const unfinished = new UnfinishedRequests<string>({ clock, dropped: (request) => dropped.push(request) });
+  const worker = (rank: number, incarnation = 1): StubAsker => new StubAsker(clock, { id: 9 + 2 * rank, incarnation });
+  return { clock, dropped, unfinished, worker };
+}
+
+/** Keeps requests of a MiB until one is refused; returns how many were kept. */
+function fill(unfinished: UnfinishedRequests<string>, { channel }: StubAsker): number {
+  for (let count = 0; ; count++) {
+    try {
+      unfinished.set(channel, count, `${count}`, MIB);
+    } catch (thrown) {
+      assert.ok(isFull(thrown), String(thrown));
+      return count;
+    }
+  }
+}
+
+test("one worker may leave 512 MiB unfinished, all together 1 GiB, and nothing is refused once some has ended (N1)", () => {
+  const { unfinished, worker } = stage();
+  const [first, second, third] = [worker(0), worker(1), worker(2)];
+  assert.equal(fill(unfinished, first), 512);
+  assert.equal(fill(unfinished, second), 512, "one that has its fill takes nothing from the next");
+  assert.equal(unfinished.bytes, 2 ** 30);
+  assert.equal(fill(unfinished, third), 0);
+  unfinished.delete(first.channel, 7);
+  unfinished.set(third.channel, "a", "a", MIB);
+  assert.equal(unfinished.get(third.channel, "a"), "a");
+  unfinished.set(third.channel, "a", "longer", MIB); // takes the place of the one before
+  assert.equal(unfinished.get(third.channel, "a"), "longer");
+  assert.throws(() => unfinished.set(third.channel, "a", "too long", 2 * MIB), isFull);
+  assert.equal(unfinished.get(third.channel, "a"), undefined, "what is refused is not kept, nor what it was to replace");
+  unfinished.close();
+  assert.equal(unfinished.bytes, 0);
+});
+
+test("what a worker left unfinished goes when its link is gone and does not come back, and stays when it does (N2)", async () => {
+  const { clock, dropped, unfinished, worker } = stage();
+  const asker = worker(0);
+  for (const name of ["a", "b"]) unfinished.set(asker.channel, name, name, MIB);
+  unfinished.set(worker(1).channel, "c", "c", MIB);
+  asker.channel.detach(asker.link);
+  await clock.advance(LINK_GRACE_MS - 1);
+  const again = new StubLink();
+  asker.channel.attach(again);
+  await clock.advance(LINK_GRACE_MS);
+  assert.deepEqual([unfinished.get(asker.channel, "a"), dropped], ["a", []], "it came back");
+  asker.channel.detach(again);
+  await clock.advance(LINK_GRACE_MS - 1);
+  assert.deepEqual(dropped, []);
+  await clock.advance(1);
+  assert.deepEqual([dropped, unfinished.bytes], [["a", "b"], MIB], "others keep theirs");
+});
+
+test("a worker that is dead, or has a new incarnation, has nothing unfinished, and its link is cut off (N2, N3)", () => {
+  const { dropped, unfinished, worker } = stage();
+  const asker = worker(0);
+  unfinished.set(asker.channel, "a", "a", MIB);
+  unfinished.forgetWorker(9);
+  assert.deepEqual([dropped, unfinished.bytes, asker.link.isDestroyed], [["a"], 0, true]);
+  const [old, next] = [worker(1, 1), worker(1, 2)];
+  unfinished.set(old.channel, "b", "b", MIB);
+  assert.equal(unfinished.get(next.channel, "b"), undefined);
+  unfinished.set(next.channel, "c", "c", MIB);
+  assert.deepEqual([dropped, unfinished.bytes], [["a", "b"], MIB]);
+  assert.equal(next.link.isDestroyed, false);
+});
+
+test("a worker that leaves nothing unfinished keeps its link, and watching it costs nothing", async () => {
+  const { clock, unfinished, worker } = stage();
+  const asker = worker(0);
+  for (let i = 0; i < 100; i++) {
+    unfinished.set(asker.channel, i, "a", MIB);
+    unfinished.delete(asker.channel, i);
+  }
+  unfinished.forgetWorker(9);
+  assert.equal(asker.link.isDestroyed, false);
+  asker.channel.detach(asker.link);
+  await clock.run();
+  assert.equal(clock.nowMs(), LINK_GRACE_MS, "one look, however many requests there were");
+});

@@ -1,0 +1,133 @@
+// unfinished-requests — what workers have sent of requests in several frames whose last one has not come. It counts and forgets; what a request is made of
+// is its owner's.
+//
+// Invariants:
+//   N1. What is kept is bounded: `bytesMax` for all workers together, `workerBytesMax` for one, half of that where nothing else is said.
+//   N2. What a worker left unfinished goes with its incarnation, when it is dead or has left, and LINK_GRACE_MS after its link was gone if that does not come
+//       back. A link that breaks and comes back costs nothing: the frames before were acknowledged, and are not sent again.
+//   N3. A worker whose requests are forgotten has no link afterwards: the next frame may be landing in memory that is somebody else's now.
+
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Channel } from "../peer/channel.ts";
+
+type Entry<T> = { readonly request: T; readonly byteCount: number };
+
+/** The requests of one incarnation of a worker, by what its owner names them. */
+type OfWorker<T> = {
+  readonly channel: Channel;
+  readonly incarnation: number;
+  readonly entries: Map<string | number, Entry<T>>;
+  byteCount: number;
+  isWatched: boolean;
+};
+
+export type UnfinishedRequestsOptions<T> = {
+  readonly clock: Clock;
+  readonly bytesMax?: number;
+  readonly workerBytesMax?: number;
+  /** Called with each request that is forgotten, not with those that are deleted. */
+  readonly dropped?: (request: T) => void;
+};
+
+/** Two workers at once may push what fits a large layer. */
+const UNFINISHED_BYTES_MAX = 2 ** 30;
+/** Longer than a worker that lives takes to dial again. */
+export const LINK_GRACE_MS = 10_000;
+
+export class UnfinishedRequests<T> {
+  readonly #clock: Clock;
+  readonly #bytesMax: number;
+  readonly #workerBytesMax: number;
+  readonly #dropped: ((request: T) => void) | undefined;
+  readonly #workers = new Map<number, OfWorker<T>>();
+  #bytes = 0;
+  #ownerCount = 0;
+
+  constructor({ clock, bytesMax = UNFINISHED_BYTES_MAX, workerBytesMax = bytesMax / 2, dropped }: UnfinishedRequestsOptions<T>) {
+    this.#clock = clock;
+    this.#bytesMax = bytesMax;
+    this.#workerBytesMax = workerBytesMax;
+    this.#dropped = dropped;
+  }
+
+  /** Bytes of all requests that are kept. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** A number that keeps the names of one owner apart from those of the others. */
+  newOwner(): number {
+    return ++this.#ownerCount;
+  }
+
+  get(channel: Channel, name: string | number): T | undefined {
+    return this.#of(channel)?.entries.get(name)?.request;
+  }
+
+  /** Keeps a request that counts for so many bytes, in the place of one of this name. Throws QUEUE_FULL, and keeps neither (N1). */
+  set(channel: Channel, name: string | number, request: T, byteCount: number): void {
+    this.delete(channel, name);
+    const worker = this.#of(channel) ?? this.#begin(channel);
+    if (worker.byteCount + byteCount > this.#workerBytesMax)
+      throw full(worker.byteCount, byteCount, `${channel.name} may have ${this.#workerBytesMax}`);
+    if (this.#bytes + byteCount > this.#bytesMax) throw full(this.#bytes, byteCount, `all workers together may have ${this.#bytesMax}`);
+    worker.entries.set(name, { request, byteCount });
+    worker.byteCount += byteCount;
+    this.#bytes += byteCount;
+    if (!worker.isWatched) this.#watch(worker);
+  }
+
+  /** It is complete, or refused: its owner has it. */
+  delete(channel: Channel, name: string | number): void {
+    const worker = this.#of(channel);
+    const entry = worker?.entries.get(name);
+    if (worker === undefined || entry === undefined) return;
+    worker.entries.delete(name);
+    worker.byteCount -= entry.byteCount;
+    this.#bytes -= entry.byteCount;
+  }
+
+  /** N2 */
+  forgetWorker(id: number): void {
+    const worker = this.#workers.get(id);
+    if (worker === undefined) return;
+    this.#workers.delete(id);
+    this.#bytes -= worker.byteCount;
+    if (worker.entries.size > 0) worker.channel.link?.destroy(); // N3
+    for (const { request } of worker.entries.values()) this.#dropped?.(request);
+  }
+
+  close(): void {
+    for (const id of [...this.#workers.keys()]) this.forgetWorker(id);
+  }
+
+  #of(channel: Channel): OfWorker<T> | undefined {
+    const worker = this.#workers.get(channel.id);
+    return worker?.channel === channel && worker.incarnation === channel.incarnation ? worker : undefined;
+  }
+
+  #begin(channel: Channel): OfWorker<T> {
+    this.forgetWorker(channel.id);
+    const worker: OfWorker<T> = { channel, incarnation: channel.incarnation, entries: new Map(), byteCount: 0, isWatched: false };
+    this.#workers.set(channel.id, worker);
+    return worker;
+  }
+
+  #watch(worker: OfWorker<T>): void {
+    const { channel } = worker;
+    worker.isWatched = true;
+    const check = (): void => {
+      if (this.#workers.get(channel.id) !== worker) return;
+      worker.isWatched = false;
+      if (channel.link === undefined) this.forgetWorker(channel.id);
+      else if (worker.entries.size > 0) this.#watch(worker);
+    };
+    channel.whenUnlinked(() => this.#clock.after(LINK_GRACE_MS, check));
+  }
+}
+
+function full(keptBytes: number, moreBytes: number, limit: string): WeighbridgeError {
+  const message = `${keptBytes} bytes of unfinished requests wait already, and ${moreBytes} more do not fit: ${limit}; ask for fewer keys at once`;
+  return new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
+}
