@@ -5,6 +5,7 @@
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import * as nodeModule from "node:module";
+import { constants } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -16,11 +17,17 @@ if (majorOf(process.versions.node) >= NODE_MAJOR_MIN) await run();
 else handOver();
 
 async function run() {
+  if (process.pid === 1) for (const signal of FORWARDED_SIGNALS) process.once(signal, weighbridgeEndSignal);
   nodeModule.enableCompileCache?.();
   const sources = join(here, "../src/cli/main.ts");
   const { main } = await import(existsSync(sources) ? "../src/cli/main.ts" : "../src/cli/main.js");
   const exitCode = await main(process.argv.slice(2));
   if (exitCode !== 0) process.exitCode = exitCode; // A script that ran in this process may have set its own.
+}
+
+/** Process 1 of a container has no default action for signals: it ends by this until somebody else listens (src/node/end-signal.ts knows it by its name). */
+function weighbridgeEndSignal(signal) {
+  if (process.listenerCount(signal) === 0) process.exit(128 + constants.signals[signal]);
 }
 
 function handOver() {
@@ -40,6 +47,7 @@ function handOver() {
   child.on("exit", (code, signal) => {
     if (signal === null) process.exit(code);
     for (const forwarded of FORWARDED_SIGNALS) process.removeAllListeners(forwarded);
+    if (process.pid === 1) process.exit(128 + constants.signals[signal]); // A signal that it sends itself would do nothing.
     process.kill(process.pid, signal);
   });
 }

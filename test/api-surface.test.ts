@@ -235,6 +235,7 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
     "isScheduler",
     "isServer",
     "isWorker",
+    "leave",
     "mesh",
     "metrics",
     "myRank",

@@ -35,6 +35,9 @@ import { LastBarrier } from "./last-barrier.ts";
 import { type PostofficeOptions, START_TIMEOUT_MS } from "./postoffice-options.ts";
 import { seatServer, serveCheckpoints } from "./server-seat.ts";
 
+/** A container that is ended gets ten seconds. */
+const LEAVE_DEADLINE_MS = 2000;
+
 export class Postoffice {
   readonly role: Role;
   readonly clock: Clock;
@@ -100,6 +103,7 @@ export class Postoffice {
     try {
       await waitFor(office.#start(), `the start of the cluster of ${schedulerAddress}`, clock, { signal, deadlineMs });
     } catch (thrown) {
+      if (signal?.aborted === true) await office.leave(); // from a place that it has already, so that nobody waits for it there
       await office.#closeAll();
       throw office.#failure ?? thrown;
     }
@@ -216,6 +220,12 @@ export class Postoffice {
   async finalize(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
     this.#finalizing ??= this.#finalize(options);
     await this.#finalizing;
+  }
+
+  /** Tells the scheduler that this node leaves: calls to it fail from then on. For who ends its process right after that; it never throws. */
+  async leave(): Promise<void> {
+    this.#peer.isLeaving = true;
+    await this.#membership?.leave({ deadlineMs: LEAVE_DEADLINE_MS });
   }
 
   /** Leaves the cluster without waiting for the others, also when a `finalize` waits for them: that one fails with ABORTED. */

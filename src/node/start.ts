@@ -14,6 +14,7 @@ import { ServerFiles } from "./checkpoint/server-files.ts";
 import { requireWritablePlace } from "./checkpoint/writable-place.ts";
 import { loadConfig } from "./config/config.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
+import { onEndSignal } from "./end-signal.ts";
 import { EscapedRejections } from "./escaped-rejections.ts";
 import { loadFunctions } from "./function-module.ts";
 import { hugePages } from "./huge-pages.ts";
@@ -38,11 +39,30 @@ export async function start({ startBarrier = true, ...options }: StartOptions = 
   return await startNode(loadConfig({ options, env: process.env }), { startBarrier });
 }
 
-/** Starts the node of a configuration that was loaded before. */
-export async function startNode(
-  config: NodeConfig,
-  options: Pick<PostofficeOptions, "startBarrier" | "onRoster" | "signal" | "deadlineMs"> = {},
-): Promise<Postoffice> {
+type NodeOptions = Pick<PostofficeOptions, "startBarrier" | "onRoster" | "signal" | "deadlineMs">;
+
+/** Starts the node of a configuration that was loaded before. A signal that ends the process makes a server leave first, also while it starts. */
+export async function startNode(config: NodeConfig, options: NodeOptions = {}): Promise<Postoffice> {
+  const ended = new AbortController();
+  const leave = async (): Promise<void> => {
+    ended.abort();
+    await (await starting).leave();
+  };
+  const stopListening = onEndSignal(config.role === "server" ? leave : undefined);
+  const signal = options.signal === undefined ? ended.signal : AbortSignal.any([options.signal, ended.signal]);
+  const starting = openNode(config, { ...options, signal });
+  try {
+    const office = await starting;
+    office.registerExitCallback(stopListening);
+    return office;
+  } catch (thrown) {
+    if (ended.signal.aborted) await new Promise<never>(() => {}); // The process ends now; that its node did not start is no news.
+    stopListening();
+    throw thrown;
+  }
+}
+
+async function openNode(config: NodeConfig, options: NodeOptions): Promise<Postoffice> {
   const { role, serverCount, workerCount, rank, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, resendTimeoutMs } = config;
   inlineDeeply();
   if (role === "server") useWideVectors(); // workers run their users' own WebAssembly

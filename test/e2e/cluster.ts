@@ -1,6 +1,11 @@
 // cluster — a cluster of single nodes on the command line, as on several machines: each can be killed, stopped and started again.
 
+import { setTimeout as sleep } from "node:timers/promises";
+import { SILENT_LOG } from "../../src/base/log.ts";
+import { askStatus } from "../../src/cli/status-client.ts";
 import { freePort } from "../../src/node/launcher/free-port.ts";
+import { realClock } from "../../src/node/real-clock.ts";
+import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import { Processes, type Running, script } from "./processes.ts";
 
 export type ClusterOptions = { readonly servers: number; readonly workers: number; readonly flags?: readonly (string | number)[] };
@@ -21,6 +26,18 @@ export class Cluster extends Processes {
 
   static async create(options: ClusterOptions): Promise<Cluster> {
     return new Cluster(await freePort("127.0.0.1"), options);
+  }
+
+  /** Waits until this many nodes have come to the scheduler and wait there for the others. */
+  async waitsFor(count: number): Promise<void> {
+    const clock = realClock();
+    const ask = { address: `tcp://127.0.0.1:${this.port}`, deadlineMs: 1000, clock };
+    for (let tries = 0; tries < 200; tries++) {
+      const status = await askStatus({ ...ask, transport: new SocketTransport({ clock, log: SILENT_LOG }) }).catch(() => undefined);
+      if ((status?.waiting.length ?? 0) >= count) return;
+      await sleep(100);
+    }
+    throw new Error(`fewer than ${count} nodes came to the scheduler`);
   }
 
   scheduler(): Running {

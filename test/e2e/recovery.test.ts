@@ -3,10 +3,11 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
-import { never, type Running } from "./processes.ts";
+import { never, type Running, until } from "./processes.ts";
 
 /** Time for the news of a death to be noticed and passed on, on a busy machine. */
 const NEWS_MS = 3000;
+const AWAY = /warn .*the scheduler at \S+ is away, dialing it again/;
 
 async function pushed(worker: Running): Promise<number> {
   const count = worker.count(/^pushed \d+$/);
@@ -132,6 +133,7 @@ suite("recovery", { concurrency: 2 }, () => {
     const workers = [cluster.worker(0, "pusher", "--verify"), cluster.worker(1, "pusher", "--verify")];
     for (const worker of workers) await worker.says(/^push works$/);
     await killed.kill();
+    for (const node of [...workers, ...servers]) await until(() => AWAY.test(node.stderr), `${node.name} to mention it`, NEWS_MS);
     for (const worker of workers) {
       const before = await pushed(worker);
       assert.ok((await pushed(worker)) > before, "the workers go on without a scheduler");
@@ -148,6 +150,29 @@ suite("recovery", { concurrency: 2 }, () => {
     }
     for (const node of [...workers, ...servers, scheduler]) await node.succeeds();
     for (const worker of workers) assert.equal(worker.count(/^push failed/), 0);
+  });
+
+  test("a scheduler that is stopped for longer than the start timeout and goes on finds the server there, and nobody has noticed", async () => {
+    const timeoutMs = 1000;
+    const startTimeoutMs = 2500;
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--heartbeat-timeout-ms", timeoutMs] });
+    const scheduler = cluster.scheduler();
+    const worker = cluster.worker(0, "pusher", "--verify");
+    await cluster.waitsFor(1); // The server has little time to find the others.
+    const server = cluster.weighbridge(["server", ...cluster.flags, "--start-timeout-ms", startTimeoutMs]);
+    await worker.says(/^push works$/);
+    scheduler.signal("SIGSTOP");
+    for (const node of [worker, server]) await until(() => AWAY.test(node.stderr), `${node.name} to mention it`, timeoutMs + NEWS_MS);
+    await never(() => !server.isRunning, "the server ended", startTimeoutMs + 500);
+    scheduler.signal("SIGCONT");
+    for (const node of [worker, server])
+      await until(() => /the scheduler at \S+ is back/.test(node.stderr), `${node.name} to find it`, NEWS_MS);
+    const before = await pushed(worker);
+    assert.ok((await pushed(worker)) > before);
+    worker.endInput();
+    await worker.says(/^verified \d+ pushes$/);
+    for (const node of [worker, server, scheduler]) await node.succeeds();
+    assert.equal(worker.count(/^push failed/), 0);
   });
 
   test("a worker that is killed while it pushes takes its rank back, again and again, and nobody else notices", async () => {

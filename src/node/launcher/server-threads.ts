@@ -5,6 +5,7 @@ import { inspect } from "node:util";
 import { Worker } from "node:worker_threads";
 import { reasonOf } from "../../base/errors.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import { LEAVE_MESSAGE, onEndSignal } from "../end-signal.ts";
 import { errorText, isOurs } from "./error-text.ts";
 import { exitCodeFor } from "./exit-code.ts";
 import { LineStream } from "./line-stream.ts";
@@ -27,13 +28,19 @@ export async function runServerThreads(config: NodeConfig, { path, args }: Threa
     worker.stderr.pipe(new LineStream((line) => `${tag} ${line}`)).pipe(process.stderr, { end: false });
     return { tag, worker };
   });
+  const ends = threads.map(({ tag, worker }) => ended(worker, tag));
+  const stopListening = onEndSignal(async () => {
+    for (const { worker } of threads) worker.postMessage(LEAVE_MESSAGE);
+    await Promise.all(ends);
+  });
   try {
-    await Promise.all(threads.map(({ tag, worker }) => ended(worker, tag)));
+    await Promise.all(ends);
     return 0;
   } catch (thrown) {
     process.stderr.write(`${reasonOf(thrown)}\n`);
     return exitCodeFor(thrown instanceof Error ? (thrown.cause ?? thrown) : thrown);
   } finally {
+    stopListening();
     await Promise.all(threads.map(({ worker }) => worker.terminate()));
   }
 }
