@@ -19,6 +19,7 @@ import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { isModule, ownProgram, programOf } from "./script.ts";
+import { isReaderGone, outputExitCode, outputText, type StandardOutput } from "./standard-output.ts";
 
 /** Keys of a single node, which the launcher decides. */
 const NODE_KEYS = ["role", "rank", "port", "advertiseHost", "host", "nodeId"];
@@ -57,7 +58,7 @@ export function launchCommand(invocation: Invocation): Command {
       const plan = await plannedJob(script, args, flags);
       await checkFiles(plan.scheduler);
       if (script === undefined && plan.scheduler.workerCount > 0) tellHowToJoin(plan.scheduler);
-      invocation.exitCode = await runJob(plan);
+      invocation.exitCode = await runJob(plan, invocation.output);
     });
   return addConfigFlags(command, { except: [...NODE_KEYS, "schedulerPort"], defaults: DEFAULTS });
 }
@@ -107,7 +108,7 @@ function tellHowToJoin({ workerCount, schedulerHost, schedulerPort, serverCount 
 }
 
 /** Runs the job with its output on ours. Returns the exit code. */
-async function runJob({ processes }: JobPlan): Promise<number> {
+async function runJob({ processes }: JobPlan, output: StandardOutput): Promise<number> {
   process.stdout.setMaxListeners(0);
   process.stderr.setMaxListeners(0);
   const job = new Job({
@@ -116,9 +117,11 @@ async function runJob({ processes }: JobPlan): Promise<number> {
     onFailure: (culprit) => process.stderr.write(`weighbridge: ${endText(culprit)}\n`),
     onDeadProcess: ({ name }) => process.stderr.write(`weighbridge: ${deadText(name)}\n`),
   });
-  const release = forwardInterrupts(job);
+  const release = forwardEnds(job, output);
   const outcome = await job.outcome;
   release();
+  if (outcome.kind === "unseen" && !isReaderGone(outcome.error))
+    process.stderr.write(`weighbridge: ${outputText(outcome.error)}; the job was ended\n`);
   if (outcome.kind === "interrupted") process.stderr.write(`weighbridge: ended by ${outcome.signal}\n`);
   return exitCodeOf(outcome);
 }
@@ -128,13 +131,13 @@ export function deadText(name: string): string {
   return `${name} was declared dead, and all others are done: it is ended now`;
 }
 
-/** Ctrl-C and its like go to all processes; so does the end of whoever reads our output. Returns what ends that. */
-export function forwardInterrupts(job: Job): () => void {
+/** Ctrl-C and its like end all processes; so does output that cannot be written. Returns what ends that. */
+export function forwardEnds(job: Job, output: StandardOutput): () => void {
   const onSignal = (signal: NodeJS.Signals): void => job.interrupt(signal);
-  const onBrokenPipe = (): void => job.interrupt("SIGTERM");
   for (const signal of INTERRUPTS) process.on(signal, onSignal);
-  process.stdout.on("error", onBrokenPipe);
+  const release = output.onError((error) => job.loseOutput(error, outputText(error)));
   return () => {
+    release();
     for (const signal of INTERRUPTS) process.off(signal, onSignal);
   };
 }
@@ -147,6 +150,8 @@ export function exitCodeOf(outcome: JobOutcome): number {
       return jobExitCode(outcome.culprit);
     case "interrupted":
       return 128 + constants.signals[outcome.signal];
+    case "unseen":
+      return outputExitCode(outcome.error);
   }
 }
 

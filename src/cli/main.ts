@@ -9,6 +9,7 @@ import { errorText, isOurs } from "../node/launcher/error-text.ts";
 import { exitCodeFor, USAGE_EXIT_CODE } from "../node/launcher/exit-code.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
+import { isReaderGone, outputExitCode, outputText, StandardOutput } from "./standard-output.ts";
 import { watchStarter } from "./starter.ts";
 
 const VERBOSE = "tell of errors with their stacks";
@@ -26,7 +27,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<(invocation: Invocation) =
 
 const MORE_HELP = `
 Exit codes: 0 done; 1 it failed, and the last line says why; 2 the command line or the configuration makes no sense;
-130 Ctrl-C, and 128 + n for any signal n.
+130 Ctrl-C, and 128 + n for any signal n; 141 (SIGPIPE) when nobody reads the output any more.
 
 Examples:
   $ weighbridge train lenet
@@ -37,8 +38,17 @@ Examples:
 /** Runs the command line (without node and the script's name). Returns the exit code; errors are told, not thrown. */
 export async function main(args: readonly string[]): Promise<number> {
   watchStarter();
-  process.stdout.on("error", () => {}); // Whoever read it (`| head`) has seen enough.
-  const invocation: Invocation = { exitCode: 0, isVerbose: process.env.WEIGHBRIDGE_LOG_LEVEL === "debug" };
+  process.stderr.on("error", () => {}); // There is nowhere left to say so.
+  const output = new StandardOutput(process.stdout);
+  const invocation: Invocation = { output, exitCode: 0, isVerbose: process.env.WEIGHBRIDGE_LOG_LEVEL === "debug" };
+  const exitCode = await run(invocation, args);
+  await output.flush();
+  if (exitCode !== 0 || output.error === undefined) return exitCode;
+  if (!isReaderGone(output.error)) process.stderr.write(`weighbridge: ${outputText(output.error)}\n`);
+  return outputExitCode(output.error);
+}
+
+async function run(invocation: Invocation, args: readonly string[]): Promise<number> {
   try {
     const root = await program(invocation, args[0]);
     await root.parseAsync([...args], { from: "user" });

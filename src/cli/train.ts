@@ -67,7 +67,7 @@ export function trainCommand(invocation: Invocation): Command {
     .addOption(new Option("--slow-worker <rank:factor>", "a worker that takes so many times as long").hideHelp())
     .addHelpText("after", helpText(HELP))
     .action(async (task: TaskName, flags: TrainFlags) => {
-      invocation.exitCode = await runTraining(planTraining(task, flags), flags.resume === true);
+      invocation.exitCode = await runTraining(planTraining(task, flags), flags.resume === true, invocation.output);
     });
 }
 

@@ -49,6 +49,14 @@ test("train explains its tasks with their defaults, and its exit codes", async (
   }
 });
 
+test("output that is read no more ends a command without a word, and a full disk with the reason", async () => {
+  await using processes = new Processes();
+  const [unread, full] = [processes.shell(["--help"], "| true"), processes.shell(["--help"], "> /dev/full")];
+  assert.equal((await unread.ends()).code, 141, unread.transcript);
+  assert.equal(unread.stderr, "");
+  if (process.platform === "linux") await full.fails(/^weighbridge: standard output cannot be written: ENOSPC: .*\n$/);
+});
+
 test("--version is the package's", async () => {
   await using processes = new Processes();
   const version = processes.weighbridge(["--version"]);

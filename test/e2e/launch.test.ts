@@ -96,6 +96,22 @@ suite("launch", { concurrency: 2 }, () => {
     await allGone(pids);
   });
 
+  test("a job whose output is read no more ends without a word, as by SIGPIPE", async () => {
+    await using processes = new Processes();
+    const job = processes.shell(["launch", "-s", 1, "-w", 1, "--", script("chatter")], "| head -n 1");
+    assert.equal((await job.ends()).code, 141, job.transcript);
+    assert.equal(job.stderr, "");
+  });
+
+  test("a job whose output finds no room ends with the reason", {
+    skip: process.platform !== "linux" && "there is no /dev/full",
+  }, async () => {
+    await using processes = new Processes();
+    const job = processes.shell(["launch", "-s", 1, "-w", 1, "--", script("chatter")], "> /dev/full");
+    await job.fails(/^weighbridge: standard output cannot be written: ENOSPC: .*; the job was ended$/m);
+    assert.doesNotMatch(job.stderr, /SIGTERM/);
+  });
+
   test("lines of many processes never break into each other", async () => {
     await using processes = new Processes();
     const job = processes.weighbridge(["launch", "-s", 1, "-w", 3, "--", script("chatter")]);

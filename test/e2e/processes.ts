@@ -160,6 +160,12 @@ export class Processes implements AsyncDisposable {
     return this.run(node, [COMMAND, ...args.map(String)], { env, cwd });
   }
 
+  /** The same in a shell: `weighbridge ...args` and what follows it, such as a pipe. Ends with the code of the first command that does not end with 0. */
+  shell(args: readonly (string | number)[], rest: string): Running {
+    const words = [process.execPath, COMMAND, ...args].map((word) => `'${word}'`).join(" ");
+    return this.run("bash", ["-c", `set -o pipefail; ${words} ${rest}`]);
+  }
+
   run(command: string, args: readonly string[], { env = {}, cwd = ROOT }: SpawnOptions = {}): Running {
     const child = spawn(command, args, { cwd, env: { ...cleanEnvironment(), ...env } });
     const running = new Running(args.slice(1).join(" "), child);

@@ -61,3 +61,14 @@ test("a job that is done has nothing to add; one without a result has not ended 
   assert.deepEqual(endLines({ ...end, hasResult: true }), []);
   assert.match(endLines({ ...end, hasResult: false })[0] ?? "", /the job failed: nobody was left to tell its result, at epoch 1 step 12/);
 });
+
+test("output that cannot be written is the reason that is told; a reader that has gone is told nothing", () => {
+  const end = { hasResult: false, position: "at epoch 1 step 12", plan: PLAN, checkpoint: undefined, isTraining: true } as const;
+  const error = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
+  assert.deepEqual(endLines({ ...end, outcome: { kind: "unseen", error } }), [
+    "weighbridge: the job was ended at epoch 1 step 12: standard output cannot be written: ENOSPC: no space left on device, write",
+    "weighbridge: nothing of it was saved yet",
+  ]);
+  const gone = Object.assign(new Error("EPIPE: broken pipe, write"), { code: "EPIPE" });
+  assert.deepEqual(endLines({ ...end, outcome: { kind: "unseen", error: gone } }), []);
+});

@@ -3,6 +3,7 @@
 
 import type { JobOutcome } from "../../node/launcher/job.ts";
 import { endText, type ProcessEnd } from "../../node/launcher/node-process.ts";
+import { isReaderGone, outputText } from "../standard-output.ts";
 import { resumeCommand, type TrainPlan } from "./train-plan.ts";
 
 const PREFIX = "weighbridge: ";
@@ -41,10 +42,11 @@ export type JobEnd = {
   readonly isTraining: boolean;
 };
 
-/** Nothing when the job is done. */
+/** Nothing when the job is done, and nothing when whoever watched it has gone. */
 export function endLines(end: JobEnd): string[] {
   const { outcome, hasResult, position, plan, checkpoint, isTraining } = end;
   if (outcome.kind === "done" && hasResult) return [];
+  if (outcome.kind === "unseen" && isReaderGone(outcome.error)) return [];
   const lines = [`${PREFIX}${howText(outcome, position)}`];
   if (checkpoint !== undefined) lines.push(`${PREFIX}to go on from ${checkpoint}: ${resumeCommand(plan)}`);
   else if (plan.checkpointDir !== undefined && isTraining) lines.push(`${PREFIX}nothing of it was saved yet`);
@@ -59,5 +61,7 @@ function howText(outcome: JobOutcome, position: string): string {
       return `the job failed: ${causeText(outcome.culprit, position)}`;
     case "interrupted":
       return `the job was ended by ${outcome.signal} ${position}`;
+    case "unseen":
+      return `the job was ended ${position}: ${outputText(outcome.error)}`;
   }
 }

@@ -11,7 +11,8 @@ import { LineStream } from "../../node/launcher/line-stream.ts";
 import { modulePath } from "../../node/launcher/module-path.ts";
 import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
 import { tagLines } from "../../node/launcher/node-tag.ts";
-import { deadText, exitCodeOf, forwardInterrupts } from "../launch.ts";
+import { deadText, exitCodeOf, forwardEnds } from "../launch.ts";
+import type { StandardOutput } from "../standard-output.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
 import { parseReport } from "./report.ts";
 import { continueRun, createRun, tidyRun } from "./run-directory.ts";
@@ -52,7 +53,7 @@ export type Run = {
 };
 
 /** Returns the exit code. Throws, before anything starts, what is wrong with the plan, the place for checkpoints, or the data. */
-export async function runTraining(wanted: TrainPlan, isResumed: boolean): Promise<number> {
+export async function runTraining(wanted: TrainPlan, isResumed: boolean, output: StandardOutput): Promise<number> {
   requireData(wanted);
   await requireSamples(wanted);
   const run = isResumed ? await resumedRun(wanted) : newRun(wanted);
@@ -68,7 +69,7 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean): Promis
     onDeadProcess: ({ name }) => screen.note(deadText(name)),
     wordFor: (culprit) => shortCause(causeText(culprit, screen.position)),
   });
-  const release = forwardInterrupts(job);
+  const release = forwardEnds(job, output);
   const outcome = await job.outcome;
   release();
   if (directory !== undefined) await tidyRun(directory);

@@ -170,3 +170,22 @@ test("a node that this job did not start is not given up, whoever waits for it",
   const scheduler: ProcessPlan = { ...processPlan("scheduler", waits), role: "scheduler" };
   assert.deepEqual(await start([scheduler]).job.outcome, { kind: "done" });
 });
+
+test("a job whose output cannot be written ends, with that as the reason and not a signal, and its processes are told", async () => {
+  const listens = `
+    const pipe = new (require("node:net").Socket)({ fd: 3 });
+    pipe.on("data", (word) => { console.log("told: " + word); process.exit(0); });
+    process.on("SIGTERM", () => {});
+    console.log("up");`;
+  const { job, up, processes } = start([processPlan("a", listens)]);
+  let text = "";
+  processes[0]?.stdout.on("data", (chunk: Buffer) => {
+    text += chunk.toString();
+  });
+  await up;
+  const error = new Error("ENOSPC: no space left");
+  job.loseOutput(error, "the disk is full");
+  job.loseOutput(new Error("later"), "later");
+  assert.deepEqual(await job.outcome, { kind: "unseen", error });
+  assert.match(text, /told: the disk is full/);
+});

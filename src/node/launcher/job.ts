@@ -2,7 +2,8 @@
 //
 //   running ── all ended well ──────────────► done          who was declared dead is ended then, in the same way (J4)
 //      ├── one failed: SIGTERM to the others ──┬──► failed      who has not ended GRACE_MS later gets SIGKILL
-//      └── interrupt(signal): forwarded ───────┴──► interrupted
+//      ├── interrupt(signal): forwarded ───────┼──► interrupted
+//      └── loseOutput(error): SIGTERM to all ──┴──► unseen
 //
 // Invariants:
 //   J1. When `outcome` is fulfilled no process of the job is running.
@@ -19,7 +20,9 @@ import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS } from "./watch-pip
 export type JobOutcome =
   | { readonly kind: "done" }
   | { readonly kind: "failed"; readonly culprit: ProcessEnd }
-  | { readonly kind: "interrupted"; readonly signal: NodeJS.Signals };
+  | { readonly kind: "interrupted"; readonly signal: NodeJS.Signals }
+  /** Nobody can see what it does. */
+  | { readonly kind: "unseen"; readonly error: Error };
 
 export type JobOptions = {
   readonly processes: readonly ProcessPlan[];
@@ -63,6 +66,13 @@ export class Job {
   interrupt(signal: NodeJS.Signals): void {
     if (this.#ending?.kind === "interrupted") this.#signalAll("SIGKILL");
     else this.#end({ kind: "interrupted", signal }, signal);
+  }
+
+  /** The launcher's own output cannot be written: the job ends, and every process is told why. */
+  loseOutput(error: Error, word: string): void {
+    if (this.#ending !== undefined) return;
+    for (const process of this.#running) process.tell(word);
+    this.#end({ kind: "unseen", error }, "SIGTERM");
   }
 
   #hearOfDead(report: DeadReport): void {
