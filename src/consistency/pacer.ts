@@ -183,6 +183,11 @@ export class Pacer<H> {
     return this.#lot.park(parking);
   }
 
+  /** What parked reads of this worker and parameter wait for, in words; undefined when none is parked. */
+  describeWait(worker: number, parameter: number): string | undefined {
+    return this.#lot.describe(worker, parameter);
+  }
+
   /** The caller of a parked read gave it up. */
   cancel(ticket: ParkedTicket): void {
     this.#lot.cancel(ticket);

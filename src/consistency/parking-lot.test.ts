@@ -89,7 +89,7 @@ test("a deadline ends the wait with DEADLINE, naming who is behind, and leaves t
   assert.deepEqual(news(), []);
   await clock.advance(1);
   assert.deepEqual(news(), ["hasty:DEADLINE"]);
-  assert.match(messages[0] as string, /worker 1 waited 100 ms at clock 5 for clock 5: worker 7 at clock 1/);
+  assert.match(messages[0] as string, /worker 1 waited 100 ms at clock 5 for the slowest to reach clock 5: worker 7 at clock 1/);
   lot.release(5);
   assert.deepEqual(news(), ["patient"]);
   assert.equal(clock.pendingCount, 0, "no timer is left");

@@ -90,6 +90,17 @@ export class ParkingLot {
     return entry;
   }
 
+  /** What reads of this worker and parameter wait for, in words; undefined when none is parked. Looks at all that is parked: for deadlines, not for every read. */
+  describe(worker: number, parameter: number): string | undefined {
+    let latest: Entry | undefined;
+    for (const entry of this.#entries()) {
+      const { parking } = entry;
+      if (parking.worker !== worker || parking.parameter !== parameter) continue;
+      if (latest === undefined || entry.clockMinNeeded > latest.clockMinNeeded) latest = entry;
+    }
+    return latest === undefined ? undefined : this.#waits(latest);
+  }
+
   /** The caller gave it up; it may have ended before. */
   cancel(ticket: ParkedTicket): void {
     this.#take(ticket as Entry);
@@ -143,12 +154,15 @@ export class ParkingLot {
   }
 
   #expire(entry: Entry): void {
-    const { worker, clock, deadlineMs, read } = entry.parking;
-    const slowest = this.#options.describeSlowest();
+    const { worker, deadlineMs, read } = entry.parking;
+    const waits = this.#waits(entry);
     const isParked = this.#take(entry);
     assert(isParked, "a read that ended has no deadline");
-    const text = `${nameOf(worker)} waited ${deadlineMs} ms at clock ${clock} for clock ${entry.clockMinNeeded}: ${slowest}`;
-    read.failed(new WeighbridgeError("DEADLINE", text, { retryable: true }));
+    read.failed(new WeighbridgeError("DEADLINE", `${nameOf(worker)} waited ${deadlineMs} ms ${waits}`, { retryable: true }));
+  }
+
+  #waits({ parking, clockMinNeeded }: Entry): string {
+    return `at clock ${parking.clock} for the slowest to reach clock ${clockMinNeeded}: ${this.#options.describeSlowest()}`;
   }
 
   *#entries(): Iterable<Entry> {

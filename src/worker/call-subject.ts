@@ -10,17 +10,17 @@ export type CallSubject = {
   readonly maker: "tensor" | "embedding";
 };
 
-type CalledFunction = { readonly name: string; readonly isUpdate: boolean };
+type CalledFunction = { readonly name: string };
 
-function callText({ name }: CalledFunction, subject: CallSubject | undefined): string {
+/** What is called, in words; completes "waiting for …". */
+export function callText({ name }: CalledFunction, subject: CallSubject | undefined): string {
   return subject === undefined ? name : `the ${name.slice(name.lastIndexOf("/") + 1)} of ${JSON.stringify(subject.name)}`;
 }
 
-/** Completes "waiting for …". */
-export function waitText(fn: CalledFunction, subject: CallSubject | undefined): string {
-  const what = callText(fn, subject);
-  if (subject === undefined) return what;
-  return fn.isUpdate ? what : `${what} (unless its consistency is asp, a slower worker may hold it)`;
+/** The same DEADLINE, with what the servers say that the call waits for; undefined when they say that none waits there. */
+export function explainedDeadline(error: WeighbridgeError, waits: string | undefined): WeighbridgeError {
+  if (waits === undefined) return error;
+  return new WeighbridgeError(error.code, `${error.message}: it waits ${waits}`, { retryable: error.retryable, cause: error });
 }
 
 /** The same failure; with the name before it, where the server could not know it. */
@@ -30,5 +30,6 @@ export function namedFailure(error: WeighbridgeError, fn: CalledFunction, subjec
   if (code === "BUFFER_DETACHED") return again(`${callText(fn, subject)}: ${message}`);
   if (code === "UNKNOWN_FUNCTION") return again(`no function ${JSON.stringify(fn.name)}: ${message}`);
   if (code !== "UNKNOWN_PARAMETER" || subject === undefined) return error;
-  return again(`no parameter ${JSON.stringify(subject.name)}: ${message}; make it again with ${subject.maker}()`);
+  const named = `no parameter ${JSON.stringify(subject.name)}`;
+  return again(`${message.includes(named) ? message : `${named}: ${message}`}; make it again with ${subject.maker}()`);
 }

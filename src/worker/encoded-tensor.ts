@@ -21,7 +21,7 @@ import { Residuals } from "../wire/codecs/residuals.ts";
 import type { CodecContext, ValueShape } from "../wire/codecs/value-codec.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import type { RowGroup } from "./block-rows.ts";
-import type { FunctionClient } from "./function-client.ts";
+import type { CallWait, FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { Landings } from "./landings.ts";
 import type { KeptPayload, LinkPayloads } from "./link-payloads.ts";
@@ -84,7 +84,7 @@ export class EncodedTensor {
       request: { parameter, block: sent.block, clock, scale: payloads.hasResidual ? 1 : scale, gradients: sent.payload },
       answered: () => void open.delete(sent),
     }));
-    await this.#run(functions.callEach(tensorPushEncoded, requests, { subject }), open, spans, wait);
+    await this.#run(functions.callEach(tensorPushEncoded, requests, { subject }), open, spans, { ...wait, subject });
   }
 
   /** Fills `into`. */
@@ -100,7 +100,7 @@ export class EncodedTensor {
       })),
     );
     const pulled = functions.callEach(tensorPullEncoded, requests, { subject }).then(() => landings.check());
-    await this.#run(pulled, new Set(), spans, wait);
+    await this.#run(pulled, new Set(), spans, { ...wait, subject });
   }
 
   async pushPull(gradients: Float32Array, into: Float32Array, call: EncodedPushCall): Promise<void> {
@@ -121,7 +121,7 @@ export class EncodedTensor {
       },
     }));
     const done = functions.callEach(tensorPushPullEncoded, requests, { subject }).then(() => landings.check());
-    await this.#run(done, open, spans, wait);
+    await this.#run(done, open, spans, { ...wait, subject });
   }
 
   /** `sums` has a row for each row of the groups. */
@@ -146,7 +146,7 @@ export class EncodedTensor {
         },
       })),
     );
-    await this.#run(functions.callEach(tensorPushRowsEncoded, requests, { subject }), new Set(), spans, wait);
+    await this.#run(functions.callEach(tensorPushRowsEncoded, requests, { subject }), new Set(), spans, { ...wait, subject });
   }
 
   /** Fills `landed`, a row for each row of the groups. */
@@ -163,7 +163,7 @@ export class EncodedTensor {
       })),
     );
     const pulled = functions.callEach(tensorPullRowsEncoded, requests, { subject }).then(() => landings.check());
-    await this.#run(pulled, new Set(), spans, wait);
+    await this.#run(pulled, new Set(), spans, { ...wait, subject });
   }
 
   /** Sends what the residuals hold, as it is (E2). What fails stays in them. */
@@ -191,7 +191,7 @@ export class EncodedTensor {
         throw thrown;
       })
       .finally(() => spans.release());
-    await functions.wait(done, `what is left of ${this.#options.name}`, wait);
+    await functions.wait(done, `what is left of ${this.#options.name}`, { ...wait, subject });
   }
 
   /** Forgets what was not sent: the parameter is gone. */
@@ -233,7 +233,7 @@ export class EncodedTensor {
   }
 
   /** The spans live until the calls have ended, also when their caller waits no longer. */
-  async #run(calls: Promise<void>, open: ReadonlySet<SentBlock>, spans: ArenaSpans, wait: WaitOptions): Promise<void> {
+  async #run(calls: Promise<void>, open: ReadonlySet<SentBlock>, spans: ArenaSpans, wait: CallWait): Promise<void> {
     const done = calls
       .catch((thrown: unknown) => {
         this.#takeBack(open);

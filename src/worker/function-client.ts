@@ -5,11 +5,12 @@ import type { Clock } from "../base/clock.ts";
 import { checkWait, Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
+import { clockWait } from "../functions/parameters/clock-functions.ts";
 import { parameterOrigin } from "../functions/parameters/parameter-functions.ts";
 import type { PsFunction } from "../functions/ps-function.ts";
 import type { Call } from "../peer/call.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { namedFailure, waitText } from "./call-subject.ts";
+import { callText, explainedDeadline, namedFailure } from "./call-subject.ts";
 import { functionCalls } from "./function-call.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import type { Worker } from "./worker.ts";
@@ -48,6 +49,10 @@ type Prepared<Q extends Fields, R extends Fields> = {
 };
 
 const NUMBERS = 2 ** 32;
+/** Of what overtakes everything else. */
+const FIRST_PRIORITY = 2 ** 31 - 1;
+/** How much later than its deadline a call may fail, to say why: a round trip where a server answers. */
+const EXPLAIN_MS = 100;
 
 export class FunctionClient {
   readonly #worker: Worker;
@@ -87,8 +92,26 @@ export class FunctionClient {
   }
 
   /** Waits for something that goes on even when nobody waits for it any more. */
-  async wait<T>(promise: Promise<T>, what: string, wait: WaitOptions): Promise<T> {
-    return await waitFor(promise, what, this.#clock, wait);
+  async wait<T>(promise: Promise<T>, what: string, { subject, ...wait }: CallWait): Promise<T> {
+    try {
+      return await waitFor(promise, what, this.#clock, wait);
+    } catch (thrown) {
+      throw await this.#explained(thrown, subject, wait);
+    }
+  }
+
+  /** A DEADLINE names the worker that a read waits for, if a server says so in time (spec/consistency.md, P3): asked once, when it has passed. */
+  async #explained(thrown: unknown, subject: HeldParameter | undefined, { signal }: WaitOptions): Promise<unknown> {
+    if (subject === undefined || !isWeighbridgeError(thrown, "DEADLINE")) return thrown;
+    const told = new Deferred<string | undefined>();
+    const answered = ({ waits }: { readonly waits: string }): void => {
+      if (waits !== "") told.resolve(waits);
+    };
+    const request = { parameter: subject.parameter };
+    const requests = Array.from({ length: this.serverCount }, (_, server) => ({ server, request, priority: FIRST_PRIORITY, answered }));
+    const nobodyWaits = (): undefined => undefined;
+    const all = this.callEach(clockWait, requests, { deadlineMs: EXPLAIN_MS, signal }).then(nobodyWaits, nobodyWaits);
+    return explainedDeadline(thrown, await Promise.race([told.promise, all]));
   }
 
   /** Calls a function of one server. Rejects with what the handler threw, with NODE_DEAD, or with DEADLINE or ABORTED (the call then goes on). */
@@ -146,7 +169,11 @@ export class FunctionClient {
     const { subject, ...wait } = options;
     const { callsOf, done, crossed } = this.#prepare(fn, requests, subject);
     await this.#send(callsOf, subject, wait);
-    await waitFor(done, waitText(fn, subject), this.#clock, wait);
+    try {
+      await waitFor(done, callText(fn, subject), this.#clock, wait);
+    } catch (thrown) {
+      throw await this.#explained(thrown, subject, wait);
+    }
     if (crossed.length > 0) await this.callEach(fn, crossed, options); // with its deadline anew: once for each life of a server
   }
 
@@ -236,7 +263,7 @@ export class FunctionClient {
       if (isRestored) held.found(server, life);
       else lost = held.lost(server, life);
     };
-    const request = { parameter: held.parameter };
+    const request = { parameter: held.parameter, name: held.name };
     const { callsOf, done } = this.#prepare(parameterOrigin, [{ server, request, answered }], undefined);
     while (!this.#tryAsk(callsOf)) await this.#worker.room();
     await done.catch((thrown: unknown) => {

@@ -71,7 +71,7 @@ export class RawRows {
 
   /** Waits for something that goes on even when nobody waits for it any more. */
   async wait<T>(promise: Promise<T>, wait: WaitOptions): Promise<T> {
-    return await this.#options.functions.wait(promise, `cached rows of ${this.spec.name}`, wait);
+    return await this.#options.functions.wait(promise, `cached rows of ${this.spec.name}`, { ...wait, subject: this.#subject });
   }
 
   /** What a gradient is multiplied with so that its norm is at most what the optimizer allows. */

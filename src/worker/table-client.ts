@@ -190,7 +190,7 @@ export class TableClient {
     if (keys.length === 0) return;
     const plan = this.#planner.plan(keys, isAscending);
     const done = run(plan).finally(() => plan.release());
-    await this.#functions.wait(done, `rows of ${this.#name}`, wait);
+    await this.#functions.wait(done, `rows of ${JSON.stringify(this.#name)}`, { ...wait, subject: this.#subject });
   }
 
   /** Whether a push is known where it has to be by its own frames (B2). */

@@ -290,7 +290,7 @@ export class TensorClient {
   async #withSpans(wait: WaitOptions, run: (spans: ArenaSpans) => Promise<void>): Promise<void> {
     const spans = new ArenaSpans(this.#arena);
     const done = run(spans).finally(() => spans.release());
-    await this.#functions.wait(done, `rows of ${this.#name}`, wait);
+    await this.#functions.wait(done, `rows of ${JSON.stringify(this.#name)}`, { ...wait, subject: this.#subject });
   }
 
   #rowsRequests(named: BlockRows, gradients: Float32Array, { clock, scale = 1 }: Pick<PushCall, "clock" | "scale">): RowsRequest[] {

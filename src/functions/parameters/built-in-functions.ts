@@ -3,7 +3,7 @@
 import { checkpointFunction, parameterLoad, parameterSave } from "../checkpoint/checkpoint-function.ts";
 import type { PsFunction } from "../ps-function.ts";
 import { cachePush, cachePushSync, cacheSync } from "./cache-functions.ts";
-import { clockAdvance, clockJoin, clockLeave } from "./clock-functions.ts";
+import { clockAdvance, clockJoin, clockLeave, clockWait } from "./clock-functions.ts";
 import { consistencyChange, consistencySurvey } from "./consistency-functions.ts";
 import { dataPull, dataPush } from "./data-functions.ts";
 import { rowsPullEncoded, rowsPushEncoded } from "./encoded-rows-functions.ts";
@@ -45,6 +45,7 @@ export const BUILT_IN_FUNCTIONS: readonly PsFunction[] = [
   clockAdvance,
   clockJoin,
   clockLeave,
+  clockWait,
   consistencyChange,
   consistencySurvey,
   dataPull,

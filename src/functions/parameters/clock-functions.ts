@@ -1,4 +1,4 @@
-// clock-functions — a worker's iterations, as servers count them: join the clock set, finish a clock, leave. CLOCK travels behind everything
+// clock-functions — a worker's iterations, as servers count them: join the clock set, finish a clock, leave, and ask what a read waits for. CLOCK travels behind everything
 // the worker sent before it, so that a server that hears of the end of a clock has its updates (spec/consistency.md, W8).
 
 import { type PsFunction, psFunction } from "../ps-function.ts";
@@ -41,4 +41,15 @@ export const clockLeave: PsFunction<typeof clockLeaveRequest, typeof clockLeaveR
     parameters.pacer.leave(life);
     return {};
   },
+});
+
+const clockWaitRequest = { parameter: "u32" } as const;
+const clockWaitResponse = { waits: "string" } as const;
+/** What the worker's reads of a parameter wait for on this server, in words; "" when none waits. Asked when a caller's deadline has passed. */
+export const clockWait: PsFunction<typeof clockWaitRequest, typeof clockWaitResponse> = psFunction({
+  name: "wb/clock/wait",
+  request: clockWaitRequest,
+  response: clockWaitResponse,
+  reads: true,
+  handler: ({ parameters, life }, { parameter }) => ({ waits: parameters.pacer.describeWait(life.worker, parameter) ?? "" }),
 });

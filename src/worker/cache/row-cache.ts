@@ -204,7 +204,7 @@ export class RowCache {
       }
     });
     this.#last = turn.catch(() => {}); // its caller hears of it
-    await functions.wait(turn, `the cache of ${held.name}`, wait);
+    await functions.wait(turn, `the cache of ${held.name}`, { ...wait, subject: held });
   }
 }
 

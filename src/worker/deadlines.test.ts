@@ -1,0 +1,62 @@
+// deadlines.test — Goal: a DEADLINE of a read that waits at the servers names the slowest worker (spec/consistency.md, P3), whichever way the read took; one that
+// does not wait there names nobody.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import type { Session } from "../api/session.ts";
+import { psFunction } from "../functions/ps-function.ts";
+import { EmbeddedCluster } from "../node/connect.ts";
+
+const DEADLINE = { deadlineMs: 20 } as const;
+const SLOWEST = /^waited 20 ms for .*: it waits at clock 2 for the slowest to reach clock 2: worker 1, worker 2 at clock 0$/;
+const BSP = { shape: [4, 2], consistency: "bsp" } as const;
+
+/** A call that does not end by itself. */
+const never = psFunction({ name: "never", request: {}, response: {}, handler: () => new Promise<never>(() => {}) });
+
+let cluster: EmbeddedCluster;
+before(async () => {
+  cluster = await EmbeddedCluster.start({ servers: 2, workers: 3, functions: [never] });
+  cluster.session.clock();
+  cluster.session.clock();
+});
+after(async () => await cluster.close());
+
+const READS: Readonly<Record<string, (session: Session) => Promise<() => Promise<unknown>>>> = {
+  "a pull": async (session) => {
+    const tensor = await session.tensor("w", BSP);
+    return () => tensor.pull(undefined, DEADLINE);
+  },
+  "a pull of rows of a tensor": async (session) => {
+    const tensor = await session.tensor("w", BSP);
+    return () => tensor.pullRows([1, 2], undefined, DEADLINE);
+  },
+  "a push and pull": async (session) => {
+    const tensor = await session.tensor("w", BSP);
+    return () => tensor.pushPull(new Float32Array(8), undefined, DEADLINE);
+  },
+  "a pull over a link that carries less": async (session) => {
+    const tensor = await session.tensor("less", { ...BSP, link: { pull: "fp16" } });
+    return () => tensor.pull(undefined, DEADLINE);
+  },
+  "a pull of an embedding": async (session) => {
+    const table = await session.embedding("t", { dim: 2, consistency: "bsp" });
+    return () => table.pull([1, 2, 3], undefined, DEADLINE);
+  },
+};
+
+for (const [what, open] of Object.entries(READS)) {
+  test(`the DEADLINE of ${what} that waits for slower workers names them, and comes in time`, async () => {
+    const read = await open(cluster.session);
+    const startedAtMs = performance.now();
+    await assert.rejects(read(), { code: "DEADLINE", retryable: true, message: SLOWEST });
+    assert.ok(performance.now() - startedAtMs < 1000);
+  });
+}
+
+test("the DEADLINE of a call that waits for no other worker names nobody", async () => {
+  const { session } = cluster;
+  await assert.rejects(session.call(never, { server: 0 }, {}, DEADLINE), { code: "DEADLINE", message: "waited 20 ms for never" });
+  const table = await session.embedding("free", { dim: 1, consistency: "asp" });
+  await assert.rejects(table.pull([1], undefined, { deadlineMs: 0 }), { code: "DEADLINE", message: 'waited 0 ms for rows of "free"' });
+});
