@@ -111,6 +111,10 @@ export class FunctionHost implements FunctionHandler {
     }
   }
 
+  nameOf({ command }: RequestLabel): string | undefined {
+    return this.#functions.get(command)?.name;
+  }
+
   #find(header: FrameHeader): AnyFunction {
     const fn = this.#functions.get(header.command);
     if (fn === undefined) {

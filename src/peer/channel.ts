@@ -34,6 +34,8 @@ export type FunctionHandler = {
    * What it throws goes back to the caller as a failure.
    */
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void;
+  /** What the request asks for, for log lines, where its number does not tell. */
+  nameOf?(label: RequestLabel): string | undefined;
 };
 
 /** What a channel shares with the others of its node. */
@@ -370,8 +372,10 @@ export class Channel {
     this.#host.metrics.requestsFailed++;
     const failure = toFailure(thrown);
     const { code, message: reason, retryable } = failure;
-    const fields = { node: this.name, function: label.functionId, request: label.request, code, reason };
-    if (code === "UNKNOWN_FUNCTION") this.#host.complaints.tellOnce(code, "warn", "a request failed", fields);
+    const called = this.#host.handlerOf(label.functionId)?.nameOf?.(label) ?? label.functionId;
+    const fields = { node: this.name, function: called, request: label.request, code, reason };
+    if (code === "UNKNOWN_PARAMETER") this.#host.complaints.tellSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
+    else if (code === "UNKNOWN_FUNCTION") this.#host.complaints.tellOnce(code, "warn", "a request failed", fields);
     else this.#host.complaints.tell(retryable ? "info" : "warn", "a request failed", fields);
     const payload = encodeJson({ ...failure, message: failure.message.slice(0, PAYLOAD_BYTES_MAX / 8) });
     this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);

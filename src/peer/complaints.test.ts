@@ -42,3 +42,22 @@ test("a mistake that every node makes alike is told once, whoever makes it", () 
   complaints.tellOnce("UNKNOWN_KEY_LIST", "warn", "a request failed", { node: "worker 1" });
   assert.deepEqual(lines, ['a request failed {"node":"worker 0"}', 'a request failed {"node":"worker 1"}']);
 });
+
+test("a fault that lasts is told once and then once a minute, with how many were left out; another fault is told beside it", async () => {
+  const { lines, clock, complaints } = stage();
+  const tell = (fault: string): void => complaints.tellSeldom(fault, "warn", "a request failed", { fault });
+  for (let second = 0; second < 60; second++) {
+    for (let i = 0; i < 50; i++) tell("no w");
+    if (second === 30) tell("no v");
+    await clock.advance(1000);
+  }
+  assert.deepEqual(lines, ['a request failed {"fault":"no w"}', 'a request failed {"fault":"no v"}']);
+  tell("no w");
+  assert.equal(lines.at(-1), 'a request failed {"fault":"no w","leftOut":2999}');
+});
+
+test("faults that differ in every line are still bounded", () => {
+  const { lines, complaints } = stage();
+  for (let i = 0; i < 10_000; i++) complaints.tellSeldom(`no ${i}`, "warn", "a request failed", {});
+  assert.equal(lines.length, 10);
+});

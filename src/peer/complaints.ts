@@ -6,6 +6,10 @@ import type { Log, LogFields } from "../base/log.ts";
 
 const WINDOW_MS = 1000;
 const LINES_PER_WINDOW = 10;
+/** How often a fault is told that lasts. */
+const REMINDER_MS = 60_000;
+/** Faults that are told seldom are named by what other nodes sent: so many are kept apart. */
+const FAULTS_MAX = 256;
 
 /** The lines with one message in the present window. */
 type Window = { readonly endsAtMs: number; lineCount: number };
@@ -17,6 +21,8 @@ export class Complaints {
   readonly #windows = new Map<string, Window>();
   /** What `tellOnce` has told. */
   readonly #told = new Set<string>();
+  /** What `tellSeldom` has told, the oldest first. */
+  readonly #reminders = new Map<string, Window>();
 
   constructor(log: Log, clock: Clock) {
     this.#log = log;
@@ -35,6 +41,21 @@ export class Complaints {
     }
     window.lineCount++;
     if (window.lineCount <= LINES_PER_WINDOW) this.#log[level](message, { ...fields, ...leftOut });
+  }
+
+  /** For a fault that lasts, and that every call meets: the first line, and then one a minute that says how many were left out. */
+  tellSeldom(fault: string, level: "info" | "warn", message: string, fields: LogFields): void {
+    const nowMs = this.#clock.nowMs();
+    const last = this.#reminders.get(fault);
+    if (last !== undefined && nowMs < last.endsAtMs) {
+      last.lineCount++;
+      return;
+    }
+    this.#reminders.delete(fault);
+    this.#reminders.set(fault, { endsAtMs: nowMs + REMINDER_MS, lineCount: 0 });
+    const [oldest] = this.#reminders.keys();
+    if (this.#reminders.size > FAULTS_MAX && oldest !== undefined) this.#reminders.delete(oldest);
+    this.tell(level, message, last === undefined || last.lineCount === 0 ? fields : { ...fields, leftOut: last.lineCount });
   }
 
   /** For a mistake that all nodes make alike, as they run one script: only the first line of its kind is above debug. Kinds are ours, and few. */

@@ -17,6 +17,7 @@ import type { Gathering } from "../functions/whole-requests.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
+import type { RequestLabel } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { CHANNEL_LIMITS } from "../peer/channel-limits.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
@@ -133,6 +134,10 @@ class OnceHandler implements FunctionHandler {
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
     return header.payloadBytes <= INLINE_BYTES_MAX ? undefined : this.#inner.destination?.(channel, header); // small ones stay in the arena
+  }
+
+  nameOf(label: RequestLabel): string | undefined {
+    return this.#inner.nameOf?.(label);
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {

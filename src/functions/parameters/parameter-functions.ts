@@ -16,15 +16,18 @@ export const parameterCreate: PsFunction<typeof parameterCreateRequest, typeof p
   },
 });
 
-const parameterOriginRequest = { parameter: "u32" } as const;
+const parameterOriginRequest = { parameter: "u32", name: "string" } as const;
 const parameterOriginResponse = { isRestored: "bool" } as const;
-/** Whether this server has the parameter from a checkpoint, or from what was saved of it; otherwise somebody has made it here. */
+/**
+ * Whether this server has the parameter from a checkpoint, or from what was saved of it; otherwise somebody has made it here. The name is for a server that was
+ * restarted, and has never heard of it: its errors and its log then name what is missing.
+ */
 export const parameterOrigin: PsFunction<typeof parameterOriginRequest, typeof parameterOriginResponse> = psFunction({
   name: "wb/parameter/origin",
   request: parameterOriginRequest,
   response: parameterOriginResponse,
   reads: true,
-  handler: ({ parameters }, { parameter }) => ({ isRestored: parameters.get(parameter).isRestored }),
+  handler: ({ parameters }, { parameter, name }) => ({ isRestored: parameters.get(parameter, name).isRestored }),
 });
 
 const parameterClearRequest = { parameter: "u32" } as const;

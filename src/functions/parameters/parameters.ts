@@ -17,8 +17,13 @@ import { TensorParameter } from "./tensor-parameter.ts";
 
 export type Parameter = TensorParameter | TableParameter;
 
+/** What errors name, not more: parameters may come and go without end. */
+const CLEARED_NAMES_MAX = 1024;
+
 export class Parameters {
   readonly #host: ParameterHost;
+  /** The names of parameters that are no more, by number, the oldest first. */
+  readonly #clearedNames = new Map<number, string>();
   readonly #byNumber = new Map<number, Parameter>();
   #restoring: Deferred<void> | undefined;
   /** Told of a parameter that is about to go. */
@@ -131,14 +136,14 @@ export class Parameters {
     return parameter?.spec.name === name ? parameter : undefined;
   }
 
-  get(number: number): Parameter {
+  /** `name` is what the caller says, where its request tells it. Throws UNKNOWN_PARAMETER. */
+  get(number: number, name: string | undefined = this.#clearedNames.get(number)): Parameter {
     this.#checkOpen();
     const parameter = this.#byNumber.get(number);
     if (parameter !== undefined) return parameter;
-    throw new WeighbridgeError(
-      "UNKNOWN_PARAMETER",
-      `this server has no parameter of that name: it was cleared, or the server was restarted`,
-    );
+    const what = name === undefined ? `of number ${number}` : JSON.stringify(name);
+    const why = this.#clearedNames.has(number) ? "it was cleared" : "the server was restarted, or has never had it";
+    throw new WeighbridgeError("UNKNOWN_PARAMETER", `this server has no parameter ${what}: ${why}`);
   }
 
   /** As `tensor`, by its name. */
@@ -171,6 +176,14 @@ export class Parameters {
     this.onClear(parameter.spec.name);
     parameter.close();
     this.#byNumber.delete(number);
+    this.#noteCleared(number, parameter.spec.name);
+  }
+
+  #noteCleared(number: number, name: string): void {
+    this.#clearedNames.delete(number);
+    this.#clearedNames.set(number, name);
+    const [oldest] = this.#clearedNames.keys();
+    if (this.#clearedNames.size > CLEARED_NAMES_MAX && oldest !== undefined) this.#clearedNames.delete(oldest);
   }
 
   /** Removes everything: a restore that failed leaves nothing behind. */
