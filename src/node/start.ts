@@ -22,6 +22,7 @@ import { inlineDeeply } from "./inlining.ts";
 import { publishDeadNodes, publishRoster } from "./launcher/dead-nodes.ts";
 import { serveManagement } from "./manage-server.ts";
 import { realClock } from "./real-clock.ts";
+import { requireNodeSockets } from "./runtime.ts";
 import { textLog } from "./text-log.ts";
 import { boundSendBuffers } from "./transport/send-buffer.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
@@ -64,6 +65,7 @@ export async function startNode(config: NodeConfig, options: NodeOptions = {}): 
 
 async function openNode(config: NodeConfig, options: NodeOptions): Promise<Postoffice> {
   const { role, serverCount, workerCount, rank, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, resendTimeoutMs } = config;
+  requireNodeSockets();
   inlineDeeply();
   if (role === "server") useWideVectors(); // workers run their users' own WebAssembly
   const pslite = config.van === "weighbridge" ? undefined : await import("./pslite-transport.ts"); // 29 modules that few nodes need

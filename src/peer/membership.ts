@@ -18,6 +18,7 @@ import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { randomToken } from "../base/random-token.ts";
 import type { Address } from "../transport/transport.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { GatherReply, GatherRequest, Generation } from "../wire/gather.ts";
@@ -104,7 +105,7 @@ export class Membership {
     assert(options.role !== "scheduler", "the scheduler keeps the roster, it does not join");
     this.#options = options;
     this.#address = options.address;
-    this.#token = options.token ?? crypto.randomUUID();
+    this.#token = options.token ?? randomToken();
     this.#peer = peer;
     peer.token = this.#token;
     this.#clock = options.clock;

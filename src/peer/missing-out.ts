@@ -4,6 +4,7 @@
 import type { Clock } from "../base/clock.ts";
 import { reasonOf, type WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { randomToken } from "../base/random-token.ts";
 import type { Address } from "../transport/transport.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
@@ -28,7 +29,7 @@ const TELL_DEADLINE_MS = 5000;
 export async function tellMissingOut({ peer, clock, log, schedulerAddress, node }: MissingOut, error: WeighbridgeError): Promise<void> {
   const { code, message } = error;
   const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0);
-  const request = { ...node, address: "", token: crypto.randomUUID(), resume: undefined, failure: { code, message } };
+  const request = { ...node, address: "", token: randomToken(), resume: undefined, failure: { code, message } };
   try {
     await ask(channel, REGISTER, request, clock, { deadlineMs: TELL_DEADLINE_MS });
   } catch (thrown) {

@@ -10,6 +10,7 @@ import type { Clock } from "../../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../../transport/transport.ts";
+import { requireNodeSockets } from "../runtime.ts";
 import type { BoundSendBuffer } from "./send-buffer.ts";
 import { badAddress, formatTcpAddress, parseSocketAddress, type SocketAddress } from "./socket-address.ts";
 import { SocketLink } from "./socket-link.ts";
@@ -33,7 +34,9 @@ export class SocketTransport implements Transport {
   readonly #isSleepy: boolean;
   readonly #boundSendBuffer: BoundSendBuffer | undefined;
 
+  /** Throws UNSUPPORTED under other runtimes than Node. */
   constructor({ clock, log = SILENT_LOG, loop, isSleepy = false, boundSendBuffer }: SocketTransportOptions) {
+    requireNodeSockets();
     this.#clock = clock;
     this.#log = log;
     this.#loop = loop;

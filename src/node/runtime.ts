@@ -1,0 +1,19 @@
+// runtime — which runtime this is. Nodes read and write sockets in ways that Node alone has (transport/socket-link, transport/handle-writer): under Bun
+// nothing would ever arrive, under Deno the first write would end the process. So they are refused there. A cluster inside the process has no sockets and
+// works under both.
+
+import { WeighbridgeError } from "../base/errors.ts";
+
+/** The runtime and its version where it is not Node, such as "Bun 1.4.4". */
+function foreignRuntime({ bun, deno }: NodeJS.ProcessVersions): string | undefined {
+  if (bun !== undefined) return `Bun ${bun}`;
+  return deno === undefined ? undefined : `Deno ${deno}`;
+}
+
+/** To be called before a socket is made. Throws UNSUPPORTED. */
+export function requireNodeSockets(versions: NodeJS.ProcessVersions = process.versions): void {
+  const runtime = foreignRuntime(versions);
+  if (runtime === undefined) return;
+  const message = `nodes of a cluster run under Node 24 or newer, and this is ${runtime}, where EmbeddedCluster alone works: run this script with node`;
+  throw new WeighbridgeError("UNSUPPORTED", message);
+}
