@@ -13,10 +13,27 @@ rmSync(dist, { recursive: true, force: true });
 const { status } = spawnSync("tsc", ["-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit", shell: process.platform === "win32" });
 if (status !== 0) process.exit(status ?? 1);
 
-for (const path of ["bin", "README.md", "LICENSE", "CHANGELOG.md"]) cpSync(join(root, path), join(dist, path), { recursive: true });
+// With everything that README links to: the package says nothing of a place on the web where it could be read.
+const PAGES = ["README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs", "examples", "spec", "bench/RESULTS.md"];
+for (const path of ["bin", "LICENSE", ...PAGES]) cpSync(join(root, path), join(dist, path), { recursive: true });
 
-const { name, version, description, license, type, keywords, engines, bin, exports, dependencies, peerDependencies, peerDependenciesMeta } =
-  JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+const {
+  name,
+  version,
+  description,
+  license,
+  type,
+  keywords,
+  engines,
+  bin,
+  exports,
+  dependencies,
+  peerDependencies,
+  peerDependenciesMeta,
+  ...rest
+} = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+// Not the builds of Node, which are for the repository.
+const optionalDependencies = { koffi: rest.optionalDependencies.koffi };
 const builtExports = Object.fromEntries(
   Object.entries(exports).map(([door, path]) => {
     if (!path.endsWith(".ts")) return [door, path];
@@ -47,6 +64,6 @@ for (const { default: door } of Object.values(builtExports)) {
 
 const manifest = {
   ...{ name, version, description, license, type, keywords, engines, bin },
-  ...{ exports: builtExports, dependencies, peerDependencies, peerDependenciesMeta },
+  ...{ exports: builtExports, dependencies, optionalDependencies, peerDependencies, peerDependenciesMeta },
 };
 writeFileSync(join(dist, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);

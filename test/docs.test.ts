@@ -17,7 +17,7 @@ const PAGES: readonly string[] = [
   ),
 ];
 /** Flags of other programs, that commands in the pages have. */
-const FOREIGN_FLAGS: ReadonlySet<string> = new Set(["--test", "--quick"]);
+const FOREIGN_FLAGS: ReadonlySet<string> = new Set(["--test", "--quick", "--omit"]);
 /** Where what a page calls so is described. */
 const SOURCES: Readonly<Record<string, readonly string[]>> = {
   session: ["src/api/session.ts"],

@@ -22,7 +22,7 @@ export function isBenchHere(): boolean {
 
 export function benchCommand(_invocation: Invocation): Command {
   return new Command("bench")
-    .summary("measure how fast this machine pushes and pulls")
+    .summary(isBenchHere() ? "measure how fast this machine pushes and pulls" : "for the repository, which has a bench")
     .description("Runs the bench of the repository: raw ceiling and ours, interleaved.")
     .argument("[args...]", "the bench's own options")
     .allowUnknownOption()

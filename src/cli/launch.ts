@@ -38,7 +38,7 @@ The job ends when all processes have ended. When one fails, or on Ctrl-C, the ot
 (it was stopped, or did not answer for --heartbeat-timeout-ms) once all others have ended well.
 
 Examples:
-  $ weighbridge launch -s 2 -w 2 -- examples/01-push-pull/main.ts
+  $ weighbridge launch -s 2 -w 2 -- script.ts
   $ weighbridge launch -s 1 -w 4 --worker-only -- train.ts --epochs 3
   $ weighbridge launch -s 8 -w 2 --threads 4 --transport unix -- train.ts
   $ weighbridge launch -s 2 -w 2 -- python3 train.py`;

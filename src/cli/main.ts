@@ -31,7 +31,7 @@ Exit codes: 0 done; 1 it failed, and the last line says why; 2 the command line 
 
 Examples:
   $ weighbridge train lenet
-  $ weighbridge launch -s 2 -w 2 -- examples/01-push-pull/main.ts
+  $ weighbridge launch -s 2 -w 2 -- script.ts
   $ weighbridge status --scheduler-port 9700
   $ weighbridge launch --help`;
 

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { type SpawnSyncReturns, spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
 import { findOldNode } from "./find-old-node.ts";
 import { DEADLINE_MS, ROOT } from "./processes.ts";
@@ -96,6 +96,52 @@ for (const door of ["weighbridge", "weighbridge/kv", "weighbridge/tfjs", "weighb
     assert.match(run(String(oldNode), "door.mjs").stdout, /^Error: weighbridge needs Node 24 or newer; this is Node [\d.]+ at \/.*\n$/);
   });
 }
+
+test("every link of every page in the package leads to a file in the package, and to no place on this machine", () => {
+  const root = join(modules, "weighbridge");
+  const pages = globSync("**/*.md", { cwd: root });
+  assert.ok(pages.includes("README.md") && pages.some((page) => page.startsWith("docs")), pages.join());
+  let links = 0;
+  for (const page of pages) {
+    for (const [, path = ""] of readFileSync(join(root, page), "utf8").matchAll(/\]\((?!https?:)([^)#\s]+)(?:#[^)\s]+)?\)/g)) {
+      const target = join(dirname(page), path);
+      assert.ok(!target.startsWith("..") && existsSync(join(root, target)), `${page} links to ${path}`);
+      links++;
+    }
+  }
+  assert.ok(links > 50, `${links} links`);
+});
+
+test("every file that a help text of the package names is in the package, or the reader's own", () => {
+  const command = join(modules, "weighbridge/bin/weighbridge.mjs");
+  const commands = ["", "train", "launch", "server", "checkpoint save"];
+  for (const name of commands) {
+    const { stdout, stderr } = run(process.execPath, command, ...name.split(" ").filter((word) => word !== ""), "--help");
+    assert.match(stdout, /^Usage: weighbridge/, stderr);
+    for (const [path] of stdout.matchAll(/(?<![\w./-])[\w.-]+\/[\w./-]+\.(?:ts|md|mjs|js|json|yaml)\b/g))
+      assert.ok(existsSync(join(modules, "weighbridge", path)), `weighbridge ${name} --help names ${path}`);
+  }
+});
+
+test("koffi, which makes servers faster, is an optional dependency of the package, and README says what it brings", () => {
+  const manifest = JSON.parse(readFileSync(join(modules, "weighbridge/package.json"), "utf8"));
+  const ours = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  assert.deepEqual(manifest.optionalDependencies, { koffi: ours.optionalDependencies.koffi });
+  assert.match(readFileSync(join(modules, "weighbridge/README.md"), "utf8"), /koffi .*1\.3 times as fast/s);
+});
+
+test("under Bun and Deno the command hands over to Node, and without one says so in one sentence", () => {
+  const command = join(modules, "weighbridge/bin/weighbridge.mjs");
+  const as = (versions: object, path: string): SpawnSyncReturns<string> => {
+    const pretence = `Object.defineProperty(process, "versions", { value: { ...process.versions, ...${JSON.stringify(versions)} } })`;
+    const args = ["--import", `data:text/javascript,${encodeURIComponent(pretence)}`, command, "--version"];
+    return spawnSync(process.execPath, args, { cwd: folder, encoding: "utf8", timeout: DEADLINE_MS, env: { ...process.env, PATH: path } });
+  };
+  assert.match(as({ bun: "1.4.4" }, dirname(process.execPath)).stdout, /^\d+\.\d+\.\d+\n$/);
+  const refused = as({ deno: "2.9.6" }, folder);
+  assert.match(refused.stderr, /^weighbridge needs Node 24 or newer; this is Deno 2\.9\.6 at .* install Node 24\.\n$/);
+  assert.equal(refused.status, 1);
+});
 
 test("the repository itself is not packed by mistake", () => {
   const packed = spawnSync("npm", ["pack", "--dry-run"], { cwd: ROOT, encoding: "utf8", timeout: DEADLINE_MS });
