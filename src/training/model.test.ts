@@ -7,6 +7,7 @@ import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { dense } from "../nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../nn/losses/softmax-cross-entropy.ts";
+import { SquaredError } from "../nn/losses/squared-error.ts";
 import { Sequential } from "../nn/sequential.ts";
 import { Workspace } from "../nn/workspace.ts";
 import { EmbeddedCluster } from "../node/connect.ts";
@@ -15,6 +16,7 @@ import type { EpochEvent, StepEvent, TrainingView } from "./callbacks/callback.t
 import { ArrayDataset } from "./dataset.ts";
 import { Accuracy } from "./metrics.ts";
 import { Model, type ModelOptions, type TrainOptions } from "./model.ts";
+import { EmbeddingNetwork } from "./networks/embedding-network.ts";
 import { setParamPs } from "./set-param-ps.ts";
 
 const [INPUTS, CLASSES, BATCH, SAMPLES] = [6, 3, 10, 64];
@@ -232,4 +234,26 @@ test("a Model without a loss, a network or a data set is BAD_ARGUMENT, and says 
   assert.throws(() => new Model(network, anything({ loss })), refused(/optimizer/));
   const model = new Model(network, { loss, optimizer });
   await assert.rejects(model.train(1, anything(undefined), { batchSize: 2 }), refused(/a Model takes a data set/));
+});
+
+test("without overlap, which is the default, nothing of the next step is fetched before a step has ended", async () => {
+  for (const options of [{}, { overlap: false }, { overlap: true }]) {
+    const workspace = new Workspace();
+    const lookup = { name: "e", vocabSize: 4, width: 1, idsPerSample: 1, sampleCountMax: 1 };
+    const model = new Model(new EmbeddingNetwork(workspace, { lookup }), {
+      loss: new SquaredError(workspace, { sampleCountMax: 1 }),
+      optimizer: { type: "sgd", learningRate: 0.1 },
+    });
+    const events: string[] = [];
+    const plain = new ArrayDataset({ labels: [1, 1, 1], ids: { idsPerSample: 1, list: [0, 1, 2] } });
+    const readIds = (indexes: Uint32Array, into: Float64Array): void => {
+      events.push("ids");
+      plain.readIds?.(indexes, into);
+    };
+    const readLabels = (indexes: Uint32Array, into: Float32Array): void => plain.readLabels(indexes, into);
+    const callbacks = [{ stepEnd: () => void events.push("end") }];
+    await model.train(1, { sampleCount: 3, idsPerSample: 1, readIds, readLabels }, { batchSize: 1, callbacks, ...options });
+    const isAhead = events.slice(0, 2).join() === "ids,ids";
+    assert.equal(isAhead, "overlap" in options && options.overlap, `${JSON.stringify(options)}: ${events.join(", ")}`);
+  }
 });

@@ -57,7 +57,7 @@ export type OpenOptions = {
 };
 
 export type TrainOptions = OpenOptions & {
-  /** Whether parameters travel while others are computed; true by default. */
+  /** Whether parameters travel, and rows of the next batch are fetched, while others are computed; false by default: measure before you turn it on (bench/RESULTS.md). */
   readonly overlap?: boolean;
   /** Samples of a global batch, of all workers together. */
   readonly batchSize: number;
@@ -116,7 +116,7 @@ export class Model {
   /** Trains on a data set, together with all other workers of the session. Rejects with NOT_FINITE when the loss is no number any more. */
   async train(epochCount: number, dataset: Dataset, options: TrainOptions): Promise<TrainingResult> {
     checkOptions(options, TRAIN_OPTIONS, "the options of a training");
-    const { batchSize, session, callbacks = [], overlap: overlaps = true } = options;
+    const { batchSize, session, callbacks = [], overlap: overlaps = false } = options;
     const { name = "training", shuffleSeed: seed = 1, firstEpoch = 0, firstStep = 0 } = options;
     checkEpochs(epochCount, firstEpoch);
     checkDataset(dataset, this.network, this.#options.loss); // M1

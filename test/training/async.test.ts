@@ -44,6 +44,7 @@ async function train(options: Partial<TrainOptions>, isHybrid: boolean): Promise
       const result = await model.train(EPOCHS, counted, {
         batchSize: BATCH,
         session,
+        overlap: true,
         callbacks: [{ begin }],
         deadlineMs: 20_000,
         ...options,

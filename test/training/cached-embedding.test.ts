@@ -43,7 +43,7 @@ async function train(
       const loss = new BinaryCrossEntropy(workspace, { sampleCountMax: BATCH });
       const metrics = { auc: new AreaUnderCurve() };
       const model = new Model(network, { loss, metrics, optimizer: { type: "adam", learningRate: 0.02 } });
-      await model.train(3, dataset, { batchSize: BATCH, session, ...options });
+      await model.train(3, dataset, { batchSize: BATCH, session, overlap: true, ...options });
       const statistics = network.deep.source?.statistics;
       const weights = parametersOf(network).map(({ values }) => values.slice());
       const predictions = await model.predict(dataset);

@@ -73,7 +73,7 @@ export async function train(session: Session, place: Place, options: Partial<Tra
     for (const index of last) visits[epoch - 1]![index]!++;
   };
   const { callbacks = [], ...rest } = options;
-  const all = { batchSize: BATCH, session, deadlineMs: 20_000, ...rest, callbacks: [{ stepEnd }, ...callbacks] };
+  const all = { batchSize: BATCH, session, overlap: true, deadlineMs: 20_000, ...rest, callbacks: [{ stepEnd }, ...callbacks] };
   const result = await model.train(EPOCHS, { sampleCount, idsPerSample, readIds, readLabels }, all);
   return { network, model, visits, ...result };
 }

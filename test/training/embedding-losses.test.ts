@@ -42,7 +42,12 @@ function built(): { readonly network: EmbeddingNetwork; readonly model: Model } 
 /** The losses of all steps, and where each step's samples are. */
 async function lossesOf(model: Model, options: Partial<TrainOptions> = {}): Promise<number[]> {
   const losses: number[] = [];
-  await model.train(1, dataset, { batchSize: BATCH, callbacks: [{ stepEnd: ({ loss }) => void losses.push(loss) }], ...options });
+  await model.train(1, dataset, {
+    batchSize: BATCH,
+    callbacks: [{ stepEnd: ({ loss }) => void losses.push(loss) }],
+    overlap: true,
+    ...options,
+  });
   return losses;
 }
 

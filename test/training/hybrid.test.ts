@@ -48,7 +48,7 @@ async function trainTogether(workers: number, options: Partial<TrainOptions> = {
   const trained = await Promise.all(
     cluster.sessions.map(async (session): Promise<Trained> => {
       const { network, model } = built();
-      await model.train(3, dataset, { batchSize: BATCH, session, ...options });
+      await model.train(3, dataset, { batchSize: BATCH, session, overlap: true, ...options });
       const predictions = await model.predict(dataset);
       return { weights: parametersOf(network).map(({ values }) => values.slice()), predictions };
     }),
@@ -105,6 +105,7 @@ test("a worker that leaves in the middle leaves the others training to the end",
       const training = model.train(3, dataset, {
         batchSize: BATCH,
         session,
+        overlap: true,
         callbacks: [{ stepEnd }],
         signal: stop.signal,
         deadlineMs: 20_000,

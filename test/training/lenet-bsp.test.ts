@@ -30,7 +30,7 @@ const weightsOf = (network: Sequential): Float32Array[] => network.parameters.ma
 
 async function trainAlone(options: Partial<TrainOptions> = {}): Promise<Float32Array[]> {
   const { network, model } = lenet();
-  await model.train(1, dataset, { batchSize: BATCH, ...options });
+  await model.train(1, dataset, { batchSize: BATCH, overlap: true, ...options });
   return weightsOf(network);
 }
 
@@ -39,7 +39,7 @@ async function trainTogether(workers: number, options: Partial<TrainOptions> = {
   const trained = await Promise.all(
     cluster.sessions.map(async (session) => {
       const { network, model } = lenet();
-      await model.train(1, dataset, { batchSize: BATCH, session, ...options });
+      await model.train(1, dataset, { batchSize: BATCH, session, overlap: true, ...options });
       return weightsOf(network);
     }),
   );

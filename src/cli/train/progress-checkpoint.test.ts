@@ -9,7 +9,7 @@ import type { StepEvent } from "../../training/callbacks/callback.ts";
 import { ProgressCheckpoint } from "./progress-checkpoint.ts";
 import { planTraining, type TrainFlags } from "./train-plan.ts";
 
-const FLAGS: TrainFlags = { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: true, epochs: 2, limit: 640 };
+const FLAGS: TrainFlags = { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: false, epochs: 2, limit: 640 };
 
 function event(epoch: number, step: number): StepEvent {
   return { epoch, epochCount: 2, step, stepCount: 10, globalStep: step, loss: 1, samplesPerSec: 1, stepsPerSec: 1, waitShare: 0 };

@@ -7,7 +7,7 @@ import { ProgressReport } from "./progress-report.ts";
 import type { Report } from "./report.ts";
 import { planTraining, type TrainPlan } from "./train-plan.ts";
 
-const PLAN = planTraining("lenet", { workers: 1, servers: 1, seed: 1, checkpoint: false, overlap: true, epochs: 2, every: 5 });
+const PLAN = planTraining("lenet", { workers: 1, servers: 1, seed: 1, checkpoint: false, overlap: false, epochs: 2, every: 5 });
 
 function event(epoch: number, step: number, globalStep = step): StepEvent {
   return { epoch, epochCount: 2, step, stepCount: 10, globalStep, loss: step, samplesPerSec: 640, stepsPerSec: 10, waitShare: epoch / 10 };

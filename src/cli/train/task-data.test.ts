@@ -6,7 +6,7 @@ import { requireData, requireSamples } from "./task-data.ts";
 import { planTraining, type TaskName, type TrainFlags } from "./train-plan.ts";
 
 function planOf(task: TaskName, flags: Partial<TrainFlags> = {}) {
-  return planTraining(task, { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: true, ...flags });
+  return planTraining(task, { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: false, ...flags });
 }
 
 test("what packages bring, what is named and what a task makes itself is there", () => {

@@ -16,7 +16,7 @@ import {
   type TrainFlags,
 } from "./train-plan.ts";
 
-const FLAGS: TrainFlags = { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: true };
+const FLAGS: TrainFlags = { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: false };
 
 function refusal(task: TaskName, flags: Partial<TrainFlags>): string {
   try {
@@ -101,9 +101,9 @@ test("how to go on is told with all flags that are not the task's defaults", () 
     servers: 1,
   };
   assert.equal(
-    resumeCommand(planTraining("lenet", { ...FLAGS, ...flags, epochs: 2, overlap: false, data: "it's mine" })),
+    resumeCommand(planTraining("lenet", { ...FLAGS, ...flags, epochs: 2, overlap: true, data: "it's mine" })),
     "npx weighbridge train lenet --resume --epochs 2 -s 1 -w 4 --consistency asp --batch-size 32 --limit 640 --learning-rate 0.1 --seed 3 " +
-      "--data 'it'\\''s mine' --no-overlap --checkpoint-dir here",
+      "--data 'it'\\''s mine' --overlap --checkpoint-dir here",
   );
   assert.equal(resumeCommand(planTraining("mf", { ...FLAGS, cacheRows: 100 })), "npx weighbridge train mf --resume --cache-rows 100");
   assert.equal(

@@ -86,7 +86,7 @@ export type TrainFlags = {
   readonly checkpointEvery?: number;
   /** False with --no-checkpoint. */
   readonly checkpoint: boolean;
-  /** False with --no-overlap. */
+  /** True with --overlap. */
   readonly overlap: boolean;
   readonly cacheRows?: number;
   readonly every?: number;
@@ -286,7 +286,7 @@ function flagsOf(plan: TrainPlan): string[] {
     ...unless(SEED_DEFAULT, "--seed", seed),
     ...unless(undefined, "--data", data),
     ...unless(0, "--cache-rows", cacheRows),
-    ...(plan.overlap ? [] : ["--no-overlap"]),
+    ...(plan.overlap ? ["--overlap"] : []),
     ...unless(defaultDirectory(task), "--checkpoint-dir", checkpointDir),
     ...unless(undefined, "--checkpoint-every", checkpointEvery),
   ];

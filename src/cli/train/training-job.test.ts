@@ -7,7 +7,7 @@ import { FILE_VARIABLES, FOREIGN_VARIABLES } from "../../node/config/known-names
 import { planTraining, type TrainFlags } from "./train-plan.ts";
 import { planProcesses } from "./training-job.ts";
 
-const FLAGS: TrainFlags = { workers: 2, servers: 1, seed: 1, checkpoint: false, overlap: true };
+const FLAGS: TrainFlags = { workers: 2, servers: 1, seed: 1, checkpoint: false, overlap: false };
 const PLAN = planTraining("lenet", FLAGS);
 
 /** As each process of the job reads it. */

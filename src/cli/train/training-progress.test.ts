@@ -6,7 +6,7 @@ import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { planTraining, type TrainPlan } from "./train-plan.ts";
 import { findProgress, positionOf, progressNote } from "./training-progress.ts";
 
-const PLAN = planTraining("lenet", { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: true, epochs: 3, limit: 640 });
+const PLAN = planTraining("lenet", { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: false, epochs: 3, limit: 640 });
 
 function refused(code: ErrorCode, text: RegExp): (error: unknown) => boolean {
   return (error) => isWeighbridgeError(error, code) && text.test(error.message);
