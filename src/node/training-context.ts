@@ -35,7 +35,7 @@ export async function initTraining(): Promise<Session | undefined> {
   const { nodeOptions } = context;
   const config = loadConfig({ options: nodeOptions, env: process.env });
   if (config.role === "worker") return await connect(nodeOptions);
-  if (config.threads > 1) {
+  if (config.role === "server" && config.threads > 1) {
     const text = `a process that calls initTraining() is one server, not ${config.threads} on threads: start those with weighbridge server`;
     throw new WeighbridgeError("BAD_CONFIG", text);
   }
