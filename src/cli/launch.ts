@@ -20,6 +20,7 @@ import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { isModule, ownProgram, programOf } from "./script.ts";
 import { isReaderGone, outputExitCode, outputText, type StandardOutput } from "./standard-output.ts";
+import { ToldErrors } from "./told-errors.ts";
 
 /** Keys of a single node, which the launcher decides. */
 const NODE_KEYS = ["role", "rank", "port", "advertiseHost", "host", "nodeId"];
@@ -111,10 +112,14 @@ function tellHowToJoin({ workerCount, schedulerHost, schedulerPort, serverCount 
 async function runJob({ processes }: JobPlan, output: StandardOutput): Promise<number> {
   process.stdout.setMaxListeners(0);
   process.stderr.setMaxListeners(0);
+  const errors = new ToldErrors();
   const job = new Job({
     processes,
-    attach: showOutput,
-    onFailure: (culprit) => process.stderr.write(`weighbridge: ${endText(culprit)}\n`),
+    attach: (node) => showOutput(node, errors),
+    onFailure: (culprit) => {
+      errors.tellReason(culprit);
+      process.stderr.write(`weighbridge: ${endText(culprit)}\n`);
+    },
     onDeadProcess: ({ name }) => process.stderr.write(`weighbridge: ${deadText(name)}\n`),
   });
   const release = forwardEnds(job, output);
@@ -155,7 +160,8 @@ export function exitCodeOf(outcome: JobOutcome): number {
   }
 }
 
-function showOutput({ plan, stdout, stderr }: NodeProcess): void {
+function showOutput({ plan, stdout, stderr, ended }: NodeProcess, errors: ToldErrors): void {
+  const told = errors.reader(ended, tagLines(plan, process.stderr), (line) => process.stderr.write(`${line}\n`));
   stdout.pipe(new LineStream(tagLines(plan, process.stdout))).pipe(process.stdout, { end: false });
-  stderr.pipe(new LineStream(tagLines(plan, process.stderr))).pipe(process.stderr, { end: false });
+  stderr.pipe(new LineStream(told)).pipe(process.stderr, { end: false });
 }

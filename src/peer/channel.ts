@@ -375,7 +375,8 @@ export class Channel {
     const called = this.#host.handlerOf(label.functionId)?.nameOf?.(label) ?? label.functionId;
     const fields = { node: this.name, function: called, request: label.request, code, reason };
     if (code === "UNKNOWN_PARAMETER") this.#host.complaints.tellSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
-    else if (code === "UNKNOWN_FUNCTION") this.#host.complaints.tellOnce(code, "warn", "a request failed", fields);
+    else if (code === "UNKNOWN_FUNCTION")
+      this.#host.complaints.tellOnce(code, "info", "a request failed", fields); // who asked tells it
     else this.#host.complaints.tell(retryable ? "info" : "warn", "a request failed", fields);
     const payload = encodeJson({ ...failure, message: failure.message.slice(0, PAYLOAD_BYTES_MAX / 8) });
     this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);

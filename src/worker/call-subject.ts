@@ -33,3 +33,19 @@ export function namedFailure(error: WeighbridgeError, fn: CalledFunction, subjec
   const named = `no parameter ${JSON.stringify(subject.name)}`;
   return again(`${message.includes(named) ? message : `${named}: ${message}`}; make it again with ${subject.maker}()`);
 }
+
+/** Of a function that every server was asked for, and not every one has: who does, and who does not. */
+export function missingFailure(
+  error: WeighbridgeError,
+  { name }: CalledFunction,
+  { serverCount, hasAnswered }: { readonly serverCount: number; readonly hasAnswered: (server: number) => boolean },
+): WeighbridgeError {
+  const names = (isKnown: boolean): string =>
+    Array.from({ length: serverCount }, (_, server) => server)
+      .filter((server) => hasAnswered(server) === isKnown)
+      .map((server) => `server ${server}`)
+      .join(", ");
+  const known = names(true) === "" ? "" : `, but on ${names(true)}`;
+  const message = `no function ${JSON.stringify(name)} on ${names(false)}${known}: start every server with the same --functions`;
+  return new WeighbridgeError("UNKNOWN_FUNCTION", message, { cause: error });
+}

@@ -166,6 +166,24 @@ test("a function that the server does not have is named, with the server", async
   });
 });
 
+test("a function that not every server has is told with who has it and who does not", async () => {
+  const { cluster, client } = await clusterWith([], 3);
+  const normOf = psFunction({ name: "normOf", request: {}, response: {}, handler: () => ({}) });
+  const refused = (message: string) => ({ code: "UNKNOWN_FUNCTION", message });
+  const fix = "start every server with the same --functions";
+  await assert.rejects(cluster.run(client.callAll(normOf, {})), refused(`no function "normOf" on server 0, server 1, server 2: ${fix}`));
+  cluster.server(1).server?.functions.add(normOf);
+  await assert.rejects(
+    cluster.run(client.callAll(normOf, {})),
+    refused(`no function "normOf" on server 0, server 2, but on server 1: ${fix}`),
+  );
+  assert.deepEqual(
+    cluster.logLines.filter((line) => /^(warn|error)/.test(line)),
+    [],
+    "who asked tells it, not every server",
+  );
+});
+
 test("a request that does not fit its schema throws before anything is sent", async () => {
   const { cluster, client } = await clusterWith([echo]);
   const wrong = { text: "", count: -1, floats: new Float32Array(0), keys: new BigUint64Array(0) };

@@ -10,7 +10,7 @@ import { parameterOrigin } from "../functions/parameters/parameter-functions.ts"
 import type { PsFunction } from "../functions/ps-function.ts";
 import type { Call } from "../peer/call.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { callText, explainedDeadline, namedFailure } from "./call-subject.ts";
+import { callText, explainedDeadline, missingFailure, namedFailure } from "./call-subject.ts";
 import { functionCalls } from "./function-call.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import type { Worker } from "./worker.ts";
@@ -154,7 +154,12 @@ export class FunctionClient {
         responses[server] = values;
       },
     }));
-    await this.callEach(fn, requests, options);
+    try {
+      await this.callEach(fn, requests, options);
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown, "UNKNOWN_FUNCTION")) throw thrown;
+      throw missingFailure(thrown, fn, { serverCount: this.serverCount, hasAnswered: (server) => responses[server] !== undefined });
+    }
     return responses;
   }
 

@@ -112,6 +112,15 @@ suite("launch", { concurrency: 2 }, () => {
     assert.doesNotMatch(job.stderr, /SIGTERM/);
   });
 
+  test("a function that the servers do not have is told once, in the last line, however many nodes run into it", async () => {
+    await using processes = new Processes();
+    const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--", "examples/05-own-function/main.ts"]);
+    await job.fails(
+      /^weighbridge: worker \d ended with exit code 1: .*UNKNOWN_FUNCTION: no function "largestRows" on server 0, server 1: .*--functions$/m,
+    );
+    assert.equal([...job.stderr.matchAll(/UNKNOWN_FUNCTION/g)].length, 1, job.transcript);
+  });
+
   test("lines of many processes never break into each other", async () => {
     await using processes = new Processes();
     const job = processes.weighbridge(["launch", "-s", 1, "-w", 3, "--", script("chatter")]);
