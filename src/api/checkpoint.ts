@@ -8,7 +8,8 @@
 //   C2. All servers cut at one clock (spec/consistency.md, D1 to D3). The cut is asked for first and at once, so that what its caller does next comes after.
 //   C3. A checkpoint is restored by all servers, or by none.
 //   C4. No checkpoint is taken of servers that do not have the same parameters: one that was restarted has lost its share, and what is saved without it
-//       must not take the place of a checkpoint that is whole. A parameter that is just being made is left out: it is in the next one.
+//       must not take the place of a checkpoint that is whole. A parameter that is just being made is left out: it is in the next one. One that is cleared after the cut
+//       is in; one that was cleared on some servers before their cut, and on others after, is not.
 //   C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its name.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
@@ -60,6 +61,8 @@ const JOB_DEFAULT = "weighbridge";
 const COMMITTER = 0;
 /** How many clocks ahead of the slowest somebody looks who does not say which clock it wants, before it gives up. */
 const AHEAD_MAX = 1000;
+/** How often servers are asked before it is believed that one has lost a parameter: to make or clear one takes a round trip on each. */
+const LOOKS_MAX = 20;
 
 /** What is wrong about them is said before the servers stop for a cut. Throws BAD_ARGUMENT. */
 export function checkCheckpointOptions(options: CheckpointOptions): void {
@@ -122,13 +125,15 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
     const cuts = await askAll(servers, messages.CUT, { id, clock }); // C2
     onCut?.();
     const common = commonNames(cuts);
-    if (cuts.some(({ names }) => names.length !== common.length)) await requireSameParameters(servers); // C4
+    const others = new Set(cuts.flatMap(({ names }) => names.filter((name) => !common.includes(name))));
+    if (others.size > 0) await requireNoneLost(servers, others); // C4
     const parameters = parameter === undefined ? common : common.filter((name) => name === parameter);
     if (parameter !== undefined && parameters.length === 0)
       throw new WeighbridgeError("UNKNOWN_PARAMETER", `there is no parameter ${JSON.stringify(parameter)} to save`);
     const begun = await ask(servers, COMMITTER, messages.BEGIN, { step: wanted, stepMin: clock, directory });
     pending = begun.pending;
     const reports = await askAll(servers, messages.WRITE, { ...begun, id, job, parameters });
+    await requireOneOfEach(servers, parameters); // C4
     const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
     const body = { pending, manifest: manifest as unknown as JsonObject, keep };
     const { path, warning } = await ask(servers, COMMITTER, messages.COMMIT, body);
@@ -205,18 +210,40 @@ function ranksOf({ serverCount }: CheckpointServers): number[] {
   return Array.from({ length: serverCount }, (_, server) => server);
 }
 
-/** Throws UNKNOWN_PARAMETER for one that a server still does not have. */
-async function requireSameParameters(servers: CheckpointServers): Promise<void> {
-  const surveys = await askAll(servers, messages.SURVEY, {});
+/**
+ * Looks after parameters that some servers had at the cut and others had not. Those that are being made or cleared are soon alike everywhere; throws UNKNOWN_PARAMETER for
+ * one that a server still does not have.
+ */
+async function requireNoneLost(servers: CheckpointServers, others: ReadonlySet<string>): Promise<void> {
+  for (let look = 1; ; look++) {
+    const lost = lostAmong(await askAll(servers, messages.SURVEY, {}), others);
+    if (lost === undefined) return;
+    if (look === LOOKS_MAX) throw lost;
+  }
+}
+
+/** Of a parameter that is cleared and made anew some servers may save the old one and others the new one. Throws UNKNOWN_PARAMETER, retryable, then. */
+async function requireOneOfEach(servers: CheckpointServers, parameters: readonly string[]): Promise<void> {
+  for (let look = 1; ; look++) {
+    const gone = (await askAll(servers, messages.SURVEY, {})).map((survey) => survey.gone ?? []);
+    const mixed = parameters.find((name) => gone.some((names) => names.includes(name) !== gone[0]?.includes(name)));
+    if (mixed === undefined) return;
+    const message = `no checkpoint is taken: ${JSON.stringify(mixed)} was cleared and made anew, and servers made the cut before and after that`;
+    if (look === LOOKS_MAX) throw new WeighbridgeError("UNKNOWN_PARAMETER", message, { retryable: true });
+  }
+}
+
+function lostAmong(surveys: readonly messages.Survey[], others: ReadonlySet<string>): WeighbridgeError | undefined {
   for (const [owner, { names }] of surveys.entries()) {
     for (const [server, { names: known }] of surveys.entries()) {
-      const missing = names.find((name) => !known.includes(name));
+      const missing = names.find((name) => others.has(name) && !known.includes(name));
       if (missing === undefined) continue;
       const what = `server ${server} does not have ${JSON.stringify(missing)}, which server ${owner} has`;
-      const why = "it was restarted without its share of a checkpoint, or the parameter is just being made";
-      throw new WeighbridgeError("UNKNOWN_PARAMETER", `no checkpoint is taken: ${what}; ${why}`, { retryable: true });
+      const why = "it was restarted without its share of a checkpoint, or the parameter is just being made or cleared";
+      return new WeighbridgeError("UNKNOWN_PARAMETER", `no checkpoint is taken: ${what}; ${why}`, { retryable: true });
     }
   }
+  return undefined;
 }
 
 /** What every server has. */

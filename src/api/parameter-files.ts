@@ -24,6 +24,11 @@ export class ParameterFiles {
     return this.#saveCount > 0;
   }
 
+  /** Settles when everything that was asked for is saved and loaded, or failed; never rejects. */
+  get ended(): Promise<unknown> {
+    return this.#last;
+  }
+
   /** For a worker whose clock is `ownClock`. Throws BAD_ARGUMENT for a directory that is none, and what `takeCheckpoint` throws. */
   async save(servers: CheckpointServers, parameter: string, directory: string, ownClock: () => number): Promise<void> {
     const place = `${checked(directory)}/${fileNameOf(parameter)}`;

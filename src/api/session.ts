@@ -85,7 +85,8 @@ export class Session {
   readonly #clock: WorkerClock;
   #collective: Collective | undefined;
   #openingCollective: Promise<Collective> | undefined;
-  #isSaving = false;
+  /** The checkpoint that is being taken: settles with it, and never rejects. */
+  #saving: { readonly clock: number; readonly ended: Promise<unknown> } | undefined;
   #closing: Promise<void> | undefined;
 
   private constructor(node: ClusterNode, worker: Worker) {
@@ -231,13 +232,14 @@ export class Session {
       const why = clock > CLOCK_MAX ? `clocks end at ${CLOCK_MAX}` : `this worker has finished ${this.clocks} already`;
       throw new WeighbridgeError("BAD_ARGUMENT", `a checkpoint at clock ${showValue(clock)}: ${why}`);
     }
-    if (this.#isSaving || this.#files.isSaving) throw isSavingAlready();
-    this.#isSaving = true;
+    if (this.#saving !== undefined || this.#files.isSaving) throw isSavingAlready();
+    const createdAt = new Date().toISOString();
+    const taken = takeCheckpoint(this.#checkpointServers(wait), { ...options, clock, createdAt });
+    this.#saving = { clock, ended: taken.catch(() => {}) }; // its caller is told
     try {
-      const createdAt = new Date().toISOString();
-      return await takeCheckpoint(this.#checkpointServers(wait), { ...options, clock, createdAt });
+      return await taken;
     } finally {
-      this.#isSaving = false;
+      this.#saving = undefined;
     }
   }
 
@@ -246,7 +248,7 @@ export class Session {
    * there before. Rejects as `checkpoint` does, and with UNKNOWN_PARAMETER.
    */
   async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
-    if (this.#isSaving) throw isSavingAlready(); // the servers would give that one up for this
+    if (this.#saving !== undefined) throw isSavingAlready(); // the servers would give that one up for this
     await this.#files.save(this.#checkpointServers(wait, parameterSave), name, directory, () => this.clocks);
   }
 
@@ -321,7 +323,8 @@ export class Session {
 
   /**
    * Flushes what caches hold and top-k has kept, and leaves the clock set and the cluster; by default together with all other nodes, so that
-   * servers stay until the last worker is done. Called again once it is closed, or while it closes, it does nothing more: `await using` may follow.
+   * servers stay until the last worker is done, and once the checkpoints and parameters are written that this worker saves. Without the barrier they
+   * are given up, and reject with CLOSED; so may a checkpoint that waits for a clock which this worker has not ended. Called again once it is closed, or while it closes, it does nothing more: `await using` may follow.
    */
   async close(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
     checkWait(options);
@@ -338,6 +341,7 @@ export class Session {
 
   async #flushAndLeave(options: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
     try {
+      if (options.barrier !== false) await this.#endSaves(options);
       await this.#units.close(options);
       await this.#collective?.close();
       await Promise.all([...this.#caches].map((cache) => cache.close(options)));
@@ -345,6 +349,11 @@ export class Session {
     } finally {
       await this.#leave(options);
     }
+  }
+
+  async #endSaves(options: WaitOptions): Promise<void> {
+    const saving = this.#saving !== undefined && this.#saving.clock <= this.clocks ? this.#saving.ended : undefined;
+    await this.wait(Promise.all([saving, this.#files.ended]), "what is being saved", options);
   }
 
   async #leave(options: { readonly barrier?: boolean } & WaitOptions): Promise<void> {

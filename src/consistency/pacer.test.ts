@@ -191,6 +191,7 @@ test("a cut comes after every round below its clock and before any other, howeve
   pacer.cutAt(3, () => events.push("at once"));
   assert.equal(events.at(-1), "at once");
   pacer.cutAt(4, () => events.push("cancelled"));
+  assert.throws(() => pacer.cutAt(4, () => {}), throwsCode("QUEUE_FULL"), "one at a time, and it is worth another try");
   pacer.cancelCut();
   pacer.advance(lifeOf(0), 5);
   assert.equal(events.at(-1), "at once");

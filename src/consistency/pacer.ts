@@ -10,7 +10,6 @@
 //   U4. What a dead life did not finish is dropped before the round that its death completes is applied.
 //   D1. A cut at clock c comes when every round below c has been applied, and before any other is.
 
-import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
@@ -99,10 +98,13 @@ export class Pacer<H> {
 
   /**
    * Calls `reached` once, when every worker has finished what lies before `clock`: at once if so (D1). It must not throw, nor call the pacer. One at a
-   * time. Throws BAD_ARGUMENT when that moment has passed.
+   * time: throws QUEUE_FULL while another is waited for, BAD_ARGUMENT when that moment has passed.
    */
   cutAt(clock: number, reached: () => void): void {
-    assert(this.#cut === undefined, "there is one cut at a time");
+    if (this.#cut !== undefined) {
+      const message = `a cut at clock ${clock}: one at clock ${this.#cut.clock} is waited for, and there is one at a time`;
+      throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
+    }
     if (this.clockMin > clock) {
       throw new WeighbridgeError("BAD_ARGUMENT", `a cut at clock ${clock}: everybody is past it, the slowest at ${this.clockMin}`, {
         retryable: true,

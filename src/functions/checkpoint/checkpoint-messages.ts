@@ -27,11 +27,12 @@ export type CheckpointMessage<Q, R> = { readonly op: string; readonly request: C
 type Nothing = Readonly<Record<never, never>>;
 const nothing: Check<Nothing> = object({});
 
-export type Survey = { readonly clockMin: number; readonly names: readonly string[] };
+/** `gone`: what was cleared or replaced since the asker's last cut, of that. */
+export type Survey = { readonly clockMin: number; readonly names: readonly string[]; readonly gone: readonly string[] | undefined };
 export const SURVEY: CheckpointMessage<Nothing, Survey> = {
   op: "survey",
   request: nothing,
-  answer: object({ clockMin: count, names: list(text) }),
+  answer: object({ clockMin: count, names: list(text), gone: optional(list(text)) }),
 };
 
 /** `id` names the save on this server from here on. */

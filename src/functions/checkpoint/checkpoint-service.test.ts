@@ -101,6 +101,15 @@ test("a save that is being written is given up neither for its time nor for anot
   await one.ask("cut", { id: "c", clock: 0 }, "owner"); // frozen, not written: its owner may think better of it
 });
 
+test("two cuts at once, one that waits for its clock and another's: the second is QUEUE_FULL and retryable, the first goes on (V5)", async () => {
+  const one = new Stage();
+  const waits = one.ask("cut", { id: "a", clock: 3 }, "first");
+  for (const clock of [0, 3, 5])
+    await assert.rejects(one.ask("cut", { id: "b", clock }, "second"), { code: "QUEUE_FULL", retryable: true, message: /first is taking/ });
+  one.stage.parameters.pacer.startAt(3);
+  assert.deepEqual(JSON.parse(await waits), { names: [], run: "run" });
+});
+
 test("a directory whose owner died while it was made is gone before the next one is begun (V4)", async () => {
   const one = new Stage();
   const first = one.ask("begin", { stepMin: 1 }, "first");

@@ -11,6 +11,8 @@
 //       server answers the same: every worker may ask, and one that gives up takes nothing from the others.
 //   V4. One directory is made or removed at a time. What was given up while it was being made is gone before the next one is begun: a directory of
 //       checkpoints has one writer (checkpoint-directory.ts, K3).
+//   V5. There is one cut at a time: who asks for another is told QUEUE_FULL, retryable.
+//   V6. A save has everything that existed at its cut: what is cleared or replaced meanwhile is written as it was.
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -84,7 +86,7 @@ export class CheckpointService {
     this.#pressure = new CutPressure(options.parameters.host.arena, options.clock);
     this.#handlers = new Map(
       [
-        handler(messages.SURVEY, () => this.#survey()),
+        handler(messages.SURVEY, (_, owner) => this.#survey(owner)),
         handler(messages.CUT, (request, owner) => this.#cut(request, owner)),
         handler(messages.BEGIN, (request, owner) => this.#begin(request, owner)),
         handler(messages.WRITE, (request, owner) => this.#write(request, owner)),
@@ -98,8 +100,6 @@ export class CheckpointService {
         handler(messages.UNSTAGE, async (_, owner) => this.#loads.unstage(owner)),
       ].map(({ op, handle }) => [op, handle]),
     );
-    options.parameters.onClear = (name) =>
-      this.#lose(new WeighbridgeError("UNKNOWN_PARAMETER", `${name} was cleared or loaded while it was saved`));
     options.parameters.host.arena.onFull = (use, byteCount) => {
       if (this.#saving?.snapshot.blocks(use, byteCount) !== true) return false;
       return this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
@@ -173,9 +173,10 @@ export class CheckpointService {
     this.#lose(new WeighbridgeError("CLOSED", "the server is closing"));
   }
 
-  async #survey(): Promise<messages.Survey> {
+  async #survey(owner: string): Promise<messages.Survey> {
     const { parameters } = this.#options;
-    return { clockMin: parameters.pacer.clockMin, names: parameters.specs.map(({ name }) => name) };
+    const gone = this.#saving?.owner === owner ? this.#saving.snapshot.gone : undefined;
+    return { clockMin: parameters.pacer.clockMin, names: parameters.specs.map(({ name }) => name), gone };
   }
 
   async #begin(request: messages.Begin, owner: string): Promise<messages.Begun> {
@@ -203,7 +204,7 @@ export class CheckpointService {
     const { parameters, vectorClock } = this.#options;
     const place = this.#seat;
     void this.#files; // throws when there are none
-    if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner);
+    if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner); // V5
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
     const snapshot = new ServerSnapshot({ parameters, vectorClock, place });
     const [frozen, cancelIdle, error] = [new Deferred<messages.Frozen>(), undefined, undefined];

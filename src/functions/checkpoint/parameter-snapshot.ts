@@ -5,6 +5,7 @@
 //   S1. What is written is the state at the moment of making: values, slots, steps, versions (D3 of spec/consistency.md).
 //   S2. Blocks that nobody had touched are written with their initial values: a checkpoint has every row of a tensor.
 //   S3. `close` gives everything back at once, also in the middle of a write; what was being written then is of no use.
+//   S4. A parameter that is cleared or replaced after the cut is written as it was: its memory is kept until `close`.
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
@@ -46,9 +47,43 @@ export function snapshotOf(name: string, parameters: Parameters, place: ServerPl
   const described = describeParameter(parameter.spec, workerCount);
   const consistency = changedConsistency(parameter) ?? described.consistency;
   const record = { ...described, consistency, schedule: scheduleOf(parameter), state: encodeTraining(parameter.training) };
-  return parameter instanceof TableParameter
-    ? new TableSnapshot(record, arena, parameter, place)
-    : new TensorSnapshot(record, parameter, place);
+  const snapshot =
+    parameter instanceof TableParameter ? new TableSnapshot(record, arena, parameter, place) : new TensorSnapshot(record, parameter, place);
+  return new KeptSnapshot(snapshot, parameters.keep(parameter));
+}
+
+/** A snapshot whose parameter keeps its memory until it is closed (S4). */
+class KeptSnapshot implements ParameterSnapshot {
+  readonly #snapshot: ParameterSnapshot;
+  #letGo: (() => void) | undefined;
+
+  constructor(snapshot: ParameterSnapshot, letGo: () => void) {
+    this.#snapshot = snapshot;
+    this.#letGo = letGo;
+  }
+
+  get record(): ParameterRecord {
+    return this.#snapshot.record;
+  }
+
+  get keptBytes(): number {
+    return this.#snapshot.keptBytes;
+  }
+
+  async write(sink: ShardSink): Promise<void> {
+    await this.#snapshot.write(sink);
+    this.close();
+  }
+
+  lose(error: WeighbridgeError): void {
+    this.#snapshot.lose(error);
+  }
+
+  close(): void {
+    this.#snapshot.close();
+    this.#letGo?.();
+    this.#letGo = undefined;
+  }
 }
 
 function scheduleOf({ training }: TableParameter | TensorParameter): ParameterRecord["schedule"] {

@@ -8,7 +8,7 @@ import type { ClockRecord } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { JsonObject } from "../../store/snapshot/json-value.ts";
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import { rankOf } from "../../wire/node-id.ts";
-import type { Parameters } from "../parameters/parameters.ts";
+import type { Parameter, Parameters } from "../parameters/parameters.ts";
 import type { Report } from "./checkpoint-messages.ts";
 import { type ParameterSnapshot, snapshotOf } from "./parameter-snapshot.ts";
 import type { ServerPlace } from "./server-place.ts";
@@ -22,6 +22,7 @@ export type ServerSnapshotOptions = {
 export class ServerSnapshot {
   readonly #options: ServerSnapshotOptions;
   #parts: ParameterSnapshot[] = [];
+  readonly #frozen = new Map<string, Parameter | undefined>();
   #clocks: readonly ClockRecord[] = [];
   #workers: Report["workers"] = [];
   #state: JsonObject = {};
@@ -34,7 +35,10 @@ export class ServerSnapshot {
   freeze(): void {
     const { parameters, vectorClock, place } = this.#options;
     try {
-      for (const { name } of parameters.specs) this.#parts.push(snapshotOf(name, parameters, place));
+      for (const { name } of parameters.specs) {
+        this.#parts.push(snapshotOf(name, parameters, place));
+        this.#frozen.set(name, parameters.find(name));
+      }
     } catch (thrown) {
       this.close();
       throw thrown;
@@ -49,6 +53,12 @@ export class ServerSnapshot {
     return this.#parts.map(({ record }) => record);
   }
 
+  /** What was cleared or replaced since the cut. */
+  get gone(): readonly string[] {
+    const { parameters } = this.#options;
+    return [...this.#frozen].filter(([name, frozen]) => parameters.find(name) !== frozen).map(([name]) => name);
+  }
+
   /** Arena bytes of what it keeps twice. */
   get keptBytes(): number {
     return this.#parts.reduce((sum, part) => sum + part.keptBytes, 0);
@@ -56,7 +66,9 @@ export class ServerSnapshot {
 
   /** Whether memory of this use, so many bytes, is there when this snapshot is given up. */
   blocks(use: MemoryUse, byteCount: number): boolean {
-    const { arena } = this.#options.parameters.host;
+    const { parameters } = this.#options;
+    const { arena } = parameters.host;
+    if (parameters.keepsCleared) return true; // as much as was cleared
     if (use === "move" || arena.reserveBytes === 0) return true;
     return use === "work" ? this.keptBytes >= byteCount : this.keptBytes > arena.reserveBytes / 2 + arena.movedBytes; // what lies in the reserve is not for state
   }

@@ -5,6 +5,8 @@
 //   P2. Two names with one number do not both exist: the second is refused.
 //   P3. While a checkpoint is being restored nobody finds, makes or clears a parameter: who asks is told to ask again. A worker that joins waits: at which clock
 //       it stands here, the checkpoint says.
+//   P4. A parameter that is being saved keeps its memory until that is over, also when it is cleared or replaced meanwhile. Nobody finds it from then on, and its name
+//       is free.
 
 import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -25,9 +27,9 @@ export class Parameters {
   /** The names of parameters that are no more, by number, the oldest first. */
   readonly #clearedNames = new Map<number, string>();
   readonly #byNumber = new Map<number, Parameter>();
+  /** P4: how many save a parameter, and whether it was cleared. */
+  readonly #kept = new Map<Parameter, { count: number; isCleared: boolean }>();
   #restoring: Deferred<void> | undefined;
-  /** Told of a parameter that is about to go. */
-  onClear: (name: string) => void = () => {};
 
   constructor(options: ParameterHostOptions) {
     this.#host = new ParameterHost(options);
@@ -173,10 +175,30 @@ export class Parameters {
 
   clear(number: number): void {
     const parameter = this.get(number);
-    this.onClear(parameter.spec.name);
-    parameter.close();
     this.#byNumber.delete(number);
     this.#noteCleared(number, parameter.spec.name);
+    parameter.endRounds();
+    const kept = this.#kept.get(parameter);
+    if (kept === undefined) parameter.free();
+    else kept.isCleared = true;
+  }
+
+  /** Keeps its memory until the function that is returned is called, once (P4). */
+  keep(parameter: Parameter): () => void {
+    const kept = this.#kept.get(parameter) ?? { count: 0, isCleared: false };
+    this.#kept.set(parameter, kept);
+    kept.count++;
+    return () => {
+      if (--kept.count > 0) return;
+      this.#kept.delete(parameter);
+      if (kept.isCleared) parameter.free();
+    };
+  }
+
+  /** Whether memory is kept that is of no other use any more (P4). */
+  get keepsCleared(): boolean {
+    for (const { isCleared } of this.#kept.values()) if (isCleared) return true;
+    return false;
   }
 
   #noteCleared(number: number, name: string): void {

@@ -301,9 +301,19 @@ export class TableParameter {
   }
 
   close(): void {
+    this.endRounds();
+    this.free();
+  }
+
+  /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
+  endRounds(): void {
     const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
     this.#host.pacer.forget(this.#id, error);
     this.#host.pacer.forget(this.#unit, error);
+  }
+
+  /** Gives its memory back, after `endRounds`. */
+  free(): void {
     this.store.close();
     this.#updater.close();
     this.#initializer.close();

@@ -230,9 +230,19 @@ export class TensorParameter {
   }
 
   close(): void {
+    this.endRounds();
+    this.free();
+  }
+
+  /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
+  endRounds(): void {
     this.#host.pacer.forget(this.#id, new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`));
     for (const unit of this.#units.values())
       this.#host.pacer.forget(unit, new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`));
+  }
+
+  /** Gives its memory back, after `endRounds`. */
+  free(): void {
     this.store.close();
     this.#updater.close();
     this.#initializer.close();

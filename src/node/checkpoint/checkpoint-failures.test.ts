@@ -213,3 +213,34 @@ async function untilTaken(session: Session): Promise<{ readonly path: string }> 
     }
   }
 }
+
+test("a session that closes waits for the checkpoint and the parameter that it is saving, and never for its own clock: that one is whole, or CLOSED", async () => {
+  using folder = temporaryFolder();
+  {
+    await using cluster = await EmbeddedCluster.start({ servers: 2, checkpointDir: folder.path });
+    const { session } = cluster;
+    const w = await session.tensor("w", { shape: [SIZE] });
+    await w.push(new Float32Array(SIZE).fill(1));
+    const saved = session.saveParameter("w", "models");
+    await session.close();
+    await saved;
+  }
+  {
+    await using cluster = await EmbeddedCluster.start({ servers: 2, checkpointDir: folder.path });
+    const { session } = cluster;
+    const w = await session.tensor("w", { shape: [SIZE] });
+    await w.push(new Float32Array(SIZE).fill(1));
+    const taken = session.checkpoint();
+    await session.close();
+    assert.deepEqual((await verifyCheckpoint((await taken).path)).problems, []);
+  }
+  await using cluster = await EmbeddedCluster.start({ servers: 2, checkpointDir: folder.path });
+  const { session } = cluster;
+  await session.tensor("w", { shape: [SIZE] });
+  const ahead = session.checkpoint({ clock: 1 }).then(
+    async ({ path }) => (await verifyCheckpoint(path)).problems.length === 0,
+    (error: unknown) => isWeighbridgeError(error, "CLOSED"),
+  );
+  await session.close();
+  assert.ok(await ahead);
+});

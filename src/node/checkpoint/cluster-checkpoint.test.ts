@@ -209,3 +209,64 @@ test("a note of the job's own comes back word for word, and is left out where th
     assert.deepEqual(reader.manifest.state.note, wanted);
   }
 });
+
+test("a checkpoint has what existed at its cut, as it was, whatever is cleared, made anew or loaded while it is written", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2, checkpointDir: folder.path });
+  const [one, two] = cluster.sessions;
+  assert.ok(one !== undefined && two !== undefined);
+  const w = await one.tensor("w", { shape: [300_000] });
+  const users = await one.embedding("users", { dim: 4 });
+  await w.push(new Float32Array(300_000).fill(3));
+  const keys = Array.from({ length: 5000 }, (_, i) => i);
+  await users.push(keys, new Float32Array(20_000).fill(5));
+  const late = { w: await two.tensor("w", { shape: [300_000] }), users: await two.embedding("users", { dim: 4 }) };
+  let cleared: Promise<unknown> | undefined;
+  const onCut = (): void => {
+    cleared = Promise.all([late.w.clear(), late.users.clear()]).then(async () => {
+      const anew = await two.tensor("w", { shape: [8] });
+      await anew.push(new Float32Array(8).fill(1));
+      return [...(await anew.pull())];
+    });
+  };
+  await one.checkpoint({ onCut });
+  assert.deepEqual(await cleared, Array(8).fill(1), "its name is free at once");
+  await using restored = await EmbeddedCluster.start({ servers: 3, restore: folder.path });
+  const saved = await restored.session.tensor("w", { shape: [300_000] });
+  assert.deepEqual(await saved.pull(), new Float32Array(300_000).fill(3));
+  const savedUsers = await restored.session.embedding("users", { dim: 4 });
+  assert.deepEqual(await savedUsers.pull(keys), new Float32Array(20_000).fill(5));
+});
+
+test("checkpoints that are taken while parameters come and go are whole, or QUEUE_FULL and retryable where another is being taken", async () => {
+  using folder = temporaryFolder();
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2, checkpointDir: folder.path });
+  const sessions = cluster.sessions;
+  const outcomes: string[] = [];
+  let isOver = false;
+  const take = async (session: Session): Promise<void> => {
+    for (let round = 0; round < 12; round++) {
+      outcomes.push(
+        await session.checkpoint({ keep: 1 }).then(
+          () => "taken",
+          (error: unknown) => (isWeighbridgeError(error) ? `${error.code} ${error.retryable}` : String(error)),
+        ),
+      );
+    }
+    isOver = true;
+  };
+  const comeAndGo = async (session: Session, name: string): Promise<void> => {
+    while (!isOver) {
+      const tensor = await session.tensor(name, { shape: [50_000] });
+      const table = await session.embedding(`${name} rows`, { dim: 2 });
+      await Promise.all([tensor.push(new Float32Array(50_000)), table.push([1, 2], new Float32Array(4))]);
+      await Promise.all([tensor.clear(), table.clear()]);
+    }
+  };
+  await Promise.all([...sessions.map(take), ...sessions.map((session, i) => comeAndGo(session, `x${i}`))]);
+  assert.deepEqual(
+    [...new Set(outcomes)].filter((outcome) => outcome !== "taken" && outcome !== "QUEUE_FULL true"),
+    [],
+  );
+  assert.ok(outcomes.includes("taken"));
+});
