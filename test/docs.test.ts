@@ -133,3 +133,8 @@ test("no page, example or help text names an address that could be dialed: hosts
   }
   assert.ok(hosts > 5, "it finds the hosts of the pages no more");
 });
+
+test("the program of the guide to a service is the tested example, letter by letter", () => {
+  const program = /```ts\n(\/\/ 09-online-service .*?)```/s.exec(read("docs/guides/online-service.md"))?.[1];
+  assert.equal(program, read("examples/09-online-service/main.ts"));
+});

@@ -4,8 +4,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
-import { freePort } from "../../src/node/launcher/free-port.ts";
-import { Processes, ROOT, type Running } from "./processes.ts";
+import { Processes, ROOT } from "./processes.ts";
 
 const RUN_MS = 60_000;
 
@@ -82,35 +81,4 @@ test("the guide's cached embedding finds rows with the workers, and is saved aft
     assert.ok(Number(hits) > 0, job.transcript);
   }
   assert.ok(existsSync(join(checkpoints, "latest")), job.transcript);
-});
-
-test("the guide's replicas share what they learn, one is replaced while the others serve, and the job ends with the last", async () => {
-  using script = new GuideScript("online-service.md");
-  await using processes = new Processes();
-  const [schedulerPort, ...webPorts] = await Promise.all([0, 1, 2, 3].map(() => freePort("127.0.0.1")));
-  const cluster = processes.weighbridge(["launch", "-s", 1, "-w", 2, "--port", String(schedulerPort)]);
-  const env = { DMLC_NUM_SERVER: "1", DMLC_NUM_WORKER: "2", DMLC_PS_ROOT_PORT: String(schedulerPort) };
-  const replica = (port: number | undefined): Running => processes.weighbridge(["worker", script.path, String(port)], { env });
-  const ask = async (port: number | undefined, path: string): Promise<string> =>
-    await (await fetch(`http://127.0.0.1:${port}/${path}`)).text();
-  const best = async (port: number | undefined): Promise<unknown> => JSON.parse(await ask(port, "rank?user=5&item=1&item=2&item=3"))[0];
-
-  const [one, two, three] = webPorts;
-  const replicas = [replica(one), replica(two)];
-  for (const running of replicas) await running.says(/^replica \d listens/);
-  for (let i = 0; i < 20; i++) {
-    await ask(one, "learn?user=5&item=2&clicked=1");
-    await ask(two, "learn?user=5&item=1&clicked=0");
-  }
-  const learned = await best(one);
-  assert.ok(typeof learned === "object" && learned !== null && "item" in learned && learned.item === "2", JSON.stringify(learned));
-  assert.deepEqual(await best(two), learned);
-
-  replicas[1]?.signal("SIGTERM");
-  await replicas[1]?.succeeds();
-  const next = replica(three);
-  await next.says(/^replica \d listens/);
-  assert.deepEqual(await best(three), learned);
-  for (const running of [replicas[0], next]) running?.signal("SIGTERM");
-  await cluster.succeeds();
 });
