@@ -25,7 +25,7 @@ function emptyDirectory(): string {
 
 /** The process of a node, by its registration line. */
 async function pidOf(job: Running, role: "server" | "worker", rank: number): Promise<number> {
-  const [, pid] = await job.says(new RegExp(`The ${role} node id:\\S+:(\\d+)(?:,.*)? assign rank id:${rank}$`));
+  const [, pid] = await job.says(new RegExp(`The ${role} node id:(\\d+)(?:,.*)? assign rank id:${rank}$`));
   return Number(pid);
 }
 

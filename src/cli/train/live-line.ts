@@ -5,7 +5,8 @@
 //   L2. A terminal that became narrower has wrapped it: what it made of it is wiped as a whole, and the line drawn anew for the new width.
 //   L3. Lines that stay are written above it, whole, and it follows in the same write.
 
-const COLUMNS_DEFAULT = 80;
+/** Of a terminal that does not say how wide it is. */
+export const COLUMNS_DEFAULT = 80;
 const WIPE_ROW = "\r\x1b[2K";
 const ROW_ABOVE = "\x1b[1A\x1b[2K";
 

@@ -20,7 +20,8 @@ export interface TrainingRole {
 
 /** Of this process; `planJson` was written by cli/train.ts. Throws BAD_CONFIG. */
 export function openRole(planJson: string): TrainingRole {
-  const config = loadConfig({ env: process.env });
+  // All nodes are on this machine, so that its name would only make their lines too long for a terminal.
+  const config = { ...loadConfig({ env: process.env }), nodeId: String(process.pid) };
   return config.role === "worker" ? new TrainingWorker(config, JSON.parse(planJson) as TrainPlan) : new Attendant(config);
 }
 

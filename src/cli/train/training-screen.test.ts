@@ -232,3 +232,15 @@ test("quiet shows no progress and no losses of its own, but the result", () => {
 test("where it is before the first step is said as well", () => {
   assert.equal(show({ isTTY: false }).screen.position, "before the first step");
 });
+
+test("a registration line fits a terminal of 80 columns, and what does not is broken between words, on a terminal alone", () => {
+  const fits = "The server node id:1234567,node ip: 127.0.0.1,node port:37849 assign rank id:1";
+  const long = "The server node id:1234567,node ip: 127.0.0.1,node port:37849 assign rank id:123";
+  for (const isTTY of [true, false]) {
+    const { screen, text } = show({ isTTY });
+    screen.note(fits);
+    screen.note(long);
+    const broken = "  The server node id:1234567,node ip: 127.0.0.1,node port:37849 assign rank\n    id:123";
+    assert.deepEqual(text().replaceAll("\r", ""), `  ${fits}\n${isTTY ? broken : `  ${long}`}\n`);
+  }
+});

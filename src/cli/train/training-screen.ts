@@ -6,7 +6,8 @@ import { styleText } from "node:util";
 import { countsText } from "../../node/roster-teller.ts";
 import { isBenchHere } from "../bench.ts";
 import { number } from "./figures.ts";
-import { LiveLine } from "./live-line.ts";
+import { foldLine } from "./fold-line.ts";
+import { COLUMNS_DEFAULT, LiveLine } from "./live-line.ts";
 import { fitProgress, lossText, progressFacts, type Standing } from "./progress-line.ts";
 import type { Progress, Report, Result } from "./report.ts";
 import { isInstalled } from "./task-data.ts";
@@ -127,7 +128,8 @@ export class TrainingScreen {
 
   /** A line that is no report, above the live one. */
   note(line: string): void {
-    this.#print(`  ${line}`);
+    const columns = this.#line.isLive ? this.#options.out.columns || COLUMNS_DEFAULT : Infinity;
+    for (const part of foldLine(`  ${line}`, { columns, indent: 2 })) this.#print(part);
   }
 
   /** The summary; false when there is nothing to tell, since the training did not get to its end. */

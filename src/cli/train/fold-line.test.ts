@@ -1,0 +1,29 @@
+// Goal: no line is broken inside a word by a terminal that is too narrow for it.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { styleText } from "node:util";
+import { foldLine } from "./fold-line.ts";
+
+const LINE = "  The server node id:host-7:1234567,node ip: 127.0.0.1,node port:37849 assign rank id:12";
+
+test("a line that fits stays as it is, also when it fits exactly", () => {
+  assert.deepEqual(foldLine(LINE, { columns: LINE.length, indent: 2 }), [LINE]);
+});
+
+test("a line that is too long is broken between words and after commas, and goes on further in", () => {
+  assert.deepEqual(foldLine(LINE, { columns: 80, indent: 2 }), [
+    "  The server node id:host-7:1234567,node ip: 127.0.0.1,node port:37849 assign",
+    "    rank id:12",
+  ]);
+  for (const columns of [20, 40, 60]) {
+    const lines = foldLine(LINE, { columns, indent: 2 });
+    assert.equal(lines.join(" ").replaceAll(/[ ]+/g, ""), LINE.replaceAll(/[ ]+/g, ""), "nothing is lost");
+    for (const line of lines) assert.ok(line.length <= columns || !line.trim().includes(" "), `${columns}: ${line}`);
+  }
+});
+
+test("colours take no room", () => {
+  const coloured = `${styleText("cyan", "[worker 0]", { validateStream: false })} stopped`;
+  assert.deepEqual(foldLine(coloured, { columns: 18, indent: 2 }), [coloured]);
+});
