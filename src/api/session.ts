@@ -98,7 +98,12 @@ export class Session {
     this.#scan = new FiniteScan(this.#planner.arena);
     const { compression } = node;
     this.#links = new WorkerLinks({ functions: this.#functions, planner: this.#planner, placement: this.#placement, compression });
-    this.#clock = new WorkerClock({ functions: this.#functions, log: node.log, joiningAgain: () => this.#links.forgetKeyLists() });
+    this.#clock = new WorkerClock({
+      clock: node.clock,
+      functions: this.#functions,
+      log: node.log,
+      joiningAgain: () => this.#links.forgetKeyLists(),
+    });
   }
 
   /** Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers. */

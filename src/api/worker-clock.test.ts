@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
+import { SimClock } from "../testing/sim-clock.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import { WorkerClock } from "./worker-clock.ts";
 
@@ -16,7 +17,9 @@ class Servers {
   failure: Error | undefined;
   rejoinCount = 0;
 
+  readonly time = new SimClock();
   readonly clock = new WorkerClock({
+    clock: this.time,
     functions: {
       callAll: (async (fn: { readonly name: string }, { clock }: { readonly clock?: number }) => {
         this.asked.push(`${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`}`);
@@ -52,6 +55,31 @@ test("the end of a clock that servers do not hear of is a warning: nobody waits 
   assert.equal(servers.clock.advance(), 1);
   await setImmediate();
   assert.deepEqual(servers.warnings, ["a server did not hear of the end of a clock"]);
+});
+
+test("servers that could not be reached are told the clock again until they hear of it; after another failure, or once this worker has left, they are not (J6)", async () => {
+  const servers = new Servers();
+  servers.failure = new WeighbridgeError("LINK_LOST", "server 0 could not be reached");
+  servers.clock.advance();
+  servers.clock.advance();
+  await servers.time.advance(5000);
+  assert.deepEqual(servers.asked.slice(0, 3), ["advance 1", "advance 2", "advance 2"]);
+  assert.equal(servers.warnings.length, 2, "one for each clock, however often it is told");
+  servers.failure = undefined;
+  await servers.time.advance(5000);
+  const heard = servers.asked.length;
+  await servers.time.advance(5000);
+  assert.equal(servers.asked.length, heard);
+  servers.failure = new WeighbridgeError("NOT_JOINED", "who are you?");
+  servers.clock.advance();
+  await servers.time.advance(5000);
+  assert.equal(servers.asked.length, heard + 1);
+  servers.failure = new WeighbridgeError("NODE_DEAD", "server 0 is dead");
+  servers.clock.advance();
+  await servers.clock.leave({}).catch(() => {}); // of a server that cannot be told
+  const left = servers.asked.length;
+  await servers.time.advance(5000);
+  assert.equal(servers.asked.length, left);
 });
 
 test("NOT_JOINED and STALE_UPDATE lead back into the clock set, once at a time; other failures do not (J2)", async () => {

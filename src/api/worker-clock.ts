@@ -8,9 +8,11 @@
 //   J3. The clock never goes back.
 //   J4. A worker that has left stays outside until `rejoin`, whatever its calls come to, and has finished the clock at which it stood (W7).
 //   J5. No call carries a clock above CLOCK_MAX: what would pass it is refused, nothing changed.
+//   J6. A server that could not be reached hears of the clock once it can be again: under BSP and SSP all would wait for it otherwise.
 
+import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../functions/parameters/clock-functions.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
@@ -21,7 +23,11 @@ export const LAST_PRIORITY: number = -(2 ** 31);
 /** The highest clock there is: clocks travel as u32. At a thousand a second a worker gets there after 49 days. */
 export const CLOCK_MAX: number = 2 ** 32 - 1;
 
+/** How long after a failure a server is told again. */
+const TELL_AGAIN_MS = 500;
+
 export type WorkerClockOptions = {
+  readonly clock: Clock;
   readonly functions: Pick<FunctionClient, "callAll">;
   readonly log: Log;
   /** Called before the clock set is joined again: servers that do not know this worker know nothing else of it either. */
@@ -32,11 +38,14 @@ export class WorkerClock {
   readonly #functions: WorkerClockOptions["functions"];
   readonly #log: Log;
   readonly #joiningAgain: () => void;
+  readonly #clock: Clock;
   #value = 0;
+  #isTellingAgain = false;
   #joining: Promise<void> | undefined;
   #hasLeft = false;
 
-  constructor({ functions, log, joiningAgain }: WorkerClockOptions) {
+  constructor({ clock, functions, log, joiningAgain }: WorkerClockOptions) {
+    this.#clock = clock;
     this.#functions = functions;
     this.#log = log;
     this.#joiningAgain = joiningAgain;
@@ -58,10 +67,25 @@ export class WorkerClock {
     }
     this.#value++;
     if (this.#hasLeft) return this.#value;
-    this.#functions.callAll(clockAdvance, { clock: this.#value }, { priority: LAST_PRIORITY }).catch((thrown: unknown) => {
+    this.#tell().catch((thrown: unknown) => {
       this.#log.warn("a server did not hear of the end of a clock", { clock: this.#value, reason: reasonOf(thrown) });
+      this.#tellAgain(thrown);
     });
     return this.#value;
+  }
+
+  async #tell(): Promise<void> {
+    await this.#functions.callAll(clockAdvance, { clock: this.#value }, { priority: LAST_PRIORITY });
+  }
+
+  /** J6. To be told twice changes nothing; a server that was restarted meanwhile answers with NOT_JOINED, and J2 sees to it. */
+  #tellAgain(thrown: unknown): void {
+    if (this.#isTellingAgain || !(isWeighbridgeError(thrown, "NODE_DEAD") || isWeighbridgeError(thrown, "LINK_LOST"))) return;
+    this.#isTellingAgain = true;
+    this.#clock.after(TELL_AGAIN_MS, () => {
+      this.#isTellingAgain = false;
+      if (!this.#hasLeft) this.#tell().catch((again: unknown) => this.#tellAgain(again));
+    });
   }
 
   /** To where a checkpoint left off, unless this worker is beyond it (J3). */

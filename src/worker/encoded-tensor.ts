@@ -5,8 +5,10 @@
 //   E1. A push that is refused for its values sends nothing, and leaves the residuals as they were.
 //   E2. With top-k, what was sent and acknowledged + the residuals = the sum of the gradients of all pushes that did not fail. A push that
 //       fails is taken back; `flush` sends what is left, exactly.
+//   E3. What failed and may have been applied (LINK_LOST) is never sent again, neither as a residual nor by `flush`.
 
 import type { WaitOptions } from "../base/deferred.ts";
+import type { WeighbridgeError } from "../base/errors.ts";
 import {
   tensorPullEncoded,
   tensorPullRowsEncoded,
@@ -15,6 +17,7 @@ import {
   tensorPushRowsEncoded,
 } from "../functions/parameters/encoded-tensor-functions.ts";
 import { tensorPush } from "../functions/parameters/tensor-push.ts";
+import { mayBeApplied } from "../peer/gone-error.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
 import { encodesValues, type LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { Residuals } from "../wire/codecs/residuals.ts";
@@ -51,6 +54,8 @@ export type EncodedTensorOptions = {
 
 /** A block of a push on its way. */
 type SentBlock = {
+  /** It failed, and may have been applied (E3). */
+  isLost: boolean;
   readonly block: number;
   readonly shape: ValueShape;
   readonly payload: Uint8Array;
@@ -83,6 +88,7 @@ export class EncodedTensor {
       ...this.#to(sent.block, priority),
       request: { parameter, block: sent.block, clock, scale: payloads.hasResidual ? 1 : scale, gradients: sent.payload },
       answered: () => void open.delete(sent),
+      failed: (error: WeighbridgeError) => noteLost(sent, error),
     }));
     await this.#run(functions.callEach(tensorPushEncoded, requests, { subject }), open, spans, { ...wait, subject });
   }
@@ -119,6 +125,7 @@ export class EncodedTensor {
         open.delete(sent);
         opened[sent.block]?.answered(answer);
       },
+      failed: (error: WeighbridgeError) => noteLost(sent, error),
     }));
     const done = functions.callEach(tensorPushPullEncoded, requests, { subject }).then(() => landings.check());
     await this.#run(done, open, spans, { ...wait, subject });
@@ -171,23 +178,25 @@ export class EncodedTensor {
     const { functions, parameter, codecs } = this.#options;
     const { arena, kernels } = codecs;
     const spans = new ArenaSpans(arena);
-    const open = new Set<{ readonly block: number; readonly floatCount: number; readonly copy: number }>();
+    const open = new Set<{ readonly block: number; readonly floatCount: number; readonly copy: number; isLost: boolean }>();
     for (const { block, address, floatCount } of this.#residuals.entries()) {
       if (isZero(arena.floats.subarray(address >>> 2, (address >>> 2) + floatCount))) continue;
       const copy = spans.take(floatCount * FLOAT_BYTES);
       kernels.copy(copy, address, floatCount * FLOAT_BYTES);
       kernels.zero(address, floatCount * FLOAT_BYTES);
-      open.add({ block, floatCount, copy });
+      open.add({ block, floatCount, copy, isLost: false });
     }
     const requests = [...open].map((left) => ({
       ...this.#to(left.block, priority),
       request: { parameter, block: left.block, clock, scale: 1, gradients: floatsAt(codecs, left.copy, left.floatCount) },
       answered: () => void open.delete(left),
+      failed: (error: WeighbridgeError) => noteLost(left, error),
     }));
     const done = functions
       .callEach(tensorPush, requests, { subject })
       .catch((thrown: unknown) => {
-        for (const { block, floatCount, copy } of open) kernels.add(this.#residuals.spanOf(block, floatCount), copy, floatCount);
+        for (const { block, floatCount, copy, isLost } of open)
+          if (!isLost) kernels.add(this.#residuals.spanOf(block, floatCount), copy, floatCount); // E3
         throw thrown;
       })
       .finally(() => spans.release());
@@ -213,8 +222,8 @@ export class EncodedTensor {
         const values = gradients.subarray(from, to);
         if (payloads.hasResidual) {
           const kept = payloads.encodeKeeping(values, shape, scale, this.#residuals.spanOf(block, to - from), spans);
-          sent.push({ block, shape, payload: kept.payload, kept });
-        } else sent.push({ block, shape, payload: payloads.encode(values, shape, spans), kept: undefined });
+          sent.push({ block, shape, payload: kept.payload, kept, isLost: false });
+        } else sent.push({ block, shape, payload: payloads.encode(values, shape, spans), kept: undefined, isLost: false });
       }
       return sent;
     } catch (thrown) {
@@ -224,11 +233,14 @@ export class EncodedTensor {
     }
   }
 
-  /** E2 */
+  /** E2, E3 */
   #takeBack(blocks: Iterable<SentBlock>): void {
     const { payloads, shape: tensor } = this.#options;
-    for (const { block, shape, kept } of blocks) {
-      if (kept !== undefined) payloads.takeBack(kept, shape, this.#residuals.spanOf(block, tensor.floatsOf(block)));
+    for (const { block, shape, kept, isLost } of blocks) {
+      if (kept === undefined) continue;
+      const residual = this.#residuals.spanOf(block, tensor.floatsOf(block));
+      if (isLost) payloads.giveUp(kept, shape, residual);
+      else payloads.takeBack(kept, shape, residual);
     }
   }
 
@@ -256,6 +268,11 @@ export class EncodedTensor {
   #to(block: number, priority: number | undefined): { readonly server: number; readonly scope: number; readonly priority: number } {
     return { server: this.#options.ownerOf(block), scope: this.#options.parameter, priority: priority ?? 0 };
   }
+}
+
+/** E3 */
+function noteLost(sent: { isLost: boolean }, error: WeighbridgeError): void {
+  sent.isLost = mayBeApplied(error);
 }
 
 function isZero(floats: Float32Array): boolean {

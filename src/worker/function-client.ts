@@ -31,6 +31,8 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
   readonly server: number;
   readonly request: FieldValues<Q>;
   readonly answered?: (response: FieldValues<R>) => void;
+  /** Hears how it failed, before the caller of the group does. */
+  readonly failed?: (error: WeighbridgeError) => void;
 };
 
 /** Payload bytes of one function since the recording began, both ways; what travels twice counts once. */
@@ -217,6 +219,7 @@ export class FunctionClient {
         },
         failed: (error) => {
           this.onFailure(error);
+          asked.failed?.(error);
           ended(namedFailure(error, fn, subject));
         },
       });

@@ -69,6 +69,17 @@ export class LinkPayloads {
     kernels.axpy(residual, gradient, -1, floatCount);
   }
 
+  /** Gives an encoded gradient up that may have been applied: what was sent of it is gone, the rest is taken back. */
+  giveUp({ payload, gradient }: KeptPayload, shape: ValueShape, residual: number): void {
+    const { floats } = this.#codecs.arena;
+    const floatCount = floatCountOf(shape);
+    const sent = this.#floats.of(floatCount * FLOAT_BYTES);
+    this.#push.decode({ ...shape, source: payload.byteOffset, byteCount: payload.length, target: sent });
+    for (let i = 0; i < floatCount; i++) {
+      if (floats[(sent >>> 2) + i] === 0) floats[(residual >>> 2) + i]! -= floats[(gradient >>> 2) + i] as number;
+    }
+  }
+
   /** Where an answer lands that carries values for `target`; undefined if its length is not known before. */
   landing(target: Float32Array, shape: ValueShape, spans: ArenaSpans): Uint8Array | undefined {
     if (this.#pull.isPlain) return bytesOf(target);

@@ -112,6 +112,97 @@ test("a read that is parked at its server for long is no silence: its link stays
   assert.equal(cluster.worker(0).metrics.linksOpened, linksOpened);
 });
 
+for (const [cut, hosts] of [
+  ["a worker that was cut off from one server", ["worker-0", "server-0"]],
+  ["a worker whose server was taken for dead and lives", ["server-0"]],
+] as const) {
+  test(`${cut} tells it the clocks it missed, and under BSP nobody waits for them afterwards`, async () => {
+    const cluster = cutCluster({ serverCount: 2 });
+    await cluster.start();
+    const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank)))));
+    const tensors = await cluster.run(
+      Promise.all(sessions.map((session) => session.tensor("w", { shape: [300_000], consistency: "bsp" }))),
+    );
+    await cluster.run(Promise.all(tensors.map((tensor) => tensor.pull())));
+    const [from, to] = hosts;
+    if (to === undefined) cluster.network.isolate(from);
+    else cluster.network.partition(from, to);
+    for (const session of sessions) session.clock();
+    await cluster.clock.advance(2 * LINK_TIMEOUT_MS);
+    cluster.network.heal();
+    await cluster.clock.advance(2 * HEARTBEAT_TIMEOUT_MS);
+    await cluster.clock.runUntil(Promise.all(tensors.map((tensor) => tensor.pull())), { untilMs: cluster.clock.nowMs() + 10_000 });
+  });
+}
+
+/** A worker's session whose server takes what it sends, but cannot answer: so updates are applied, and fail. */
+async function unanswered() {
+  const cluster = cutCluster({ workerCount: 1 });
+  await cluster.start();
+  const session = await cluster.run(Session.open(cluster.worker(0)));
+  const cut = (): void => cluster.network.partition("server-0", "worker-0", { isOneWay: true });
+  const loses = async (promise: Promise<unknown>): Promise<void> => {
+    await assert.rejects(
+      cluster.run(promise),
+      (error) => isWeighbridgeError(error, "LINK_LOST") && /may have been applied/.test(error.message),
+    );
+    cluster.network.heal();
+    await cluster.clock.advance(HEARTBEAT_TIMEOUT_MS);
+  };
+  return { cluster, session, cut, loses };
+}
+
+test("a cache does not push updates again that failed and may have been applied", async () => {
+  const { cluster, session, cut, loses } = await unanswered();
+  const table = await cluster.run(session.embedding("e", { dim: 2, versions: true }));
+  const cache = table.cached({ rows: 4, pushBound: Infinity });
+  await cluster.run(cache.lookup([1, 2]));
+  await cluster.run(cache.update([1, 2], Float32Array.of(1, 1, 1, 1)));
+  cut();
+  await loses(cache.flush());
+  await cluster.run(cache.flush());
+  assert.deepEqual(await cluster.run(table.pull([1, 2])), Float32Array.of(1, 1, 1, 1));
+  await cluster.run(cache.update([1], Float32Array.of(1, 1)));
+  assert.deepEqual(await cluster.run(cache.lookup([1, 2])), Float32Array.of(2, 2, 1, 1));
+  await cluster.run(cache.close());
+  assert.deepEqual(await cluster.run(table.pull([1, 2])), Float32Array.of(2, 2, 1, 1));
+});
+
+test("top-k does not send again what failed and may have been applied, neither with the next push nor with a flush", async () => {
+  const SIZE = 300;
+  const { cluster, session, cut, loses } = await unanswered();
+  const tensor = await cluster.run(session.tensor("w", { shape: [SIZE], link: { push: { topK: 0.1 } } }));
+  const ones = new Float32Array(SIZE).fill(1);
+  await cluster.run(tensor.push(ones));
+  cut();
+  await loses(tensor.push(ones));
+  cut();
+  await loses(tensor.flushResidual());
+  await cluster.run(tensor.flushResidual());
+  const sums = await cluster.run(tensor.pull());
+  const shown = sums.filter((sum) => sum === 2).length;
+  assert.equal(shown, SIZE / 10, "what the failed push had sent");
+  assert.equal(sums.filter((sum) => sum === 1).length, SIZE - shown, "all else of the one that was acknowledged, once");
+});
+
+test("workers that cannot reach each other end an operation among them with LINK_LOST", async () => {
+  const cluster = cutCluster();
+  await cluster.start();
+  const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank)))));
+  const workers = await cluster.run(Promise.all(sessions.map((session) => session.collective())));
+  await cluster.run(Promise.all(workers.map((worker) => worker.allReduce(Float32Array.of(1)))));
+  cluster.network.partition("worker-0", "worker-1");
+  const cutAtMs = cluster.clock.nowMs();
+  const ends = workers.map((worker) =>
+    assert.rejects(
+      worker.allReduce(Float32Array.of(1)),
+      (error) => isWeighbridgeError(error, "LINK_LOST") && /worker [01]/.test(error.message),
+    ),
+  );
+  await cluster.run(Promise.all(ends));
+  assert.ok(cluster.clock.nowMs() - cutAtMs <= LINK_TIMEOUT_MS, `${cluster.clock.nowMs() - cutAtMs} ms`);
+});
+
 const SEEDS = 60;
 
 test(`after healing the sum is what was acknowledged plus those failed updates that a read shows, each at most once, for ${SEEDS} seeds`, async () => {

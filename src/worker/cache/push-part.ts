@@ -1,7 +1,8 @@
 // push-part — what one operation of a cache pushes: the pending updates of some keys, and what becomes of them when a server has them.
 //
 // Invariants:
-//   U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation.
+//   U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation, unless a server that lives may have
+//       applied it.
 //   U2. An acknowledged update is in the row's copy (or the copy counts for nothing) and in its version, exactly once. Nothing can fail between
 //       the acknowledgement and that: the memory for it was taken before anything was sent.
 
@@ -9,7 +10,7 @@ import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { RowPlan } from "../row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
 import type { OperationMemory } from "./operation-memory.ts";
-import type { Acknowledged, PushList } from "./row-exchange.ts";
+import type { Acknowledged, PushList, Span } from "./row-exchange.ts";
 import { NO_SLOT } from "./slot-lists.ts";
 
 const KEY_BYTES = 8;
@@ -76,6 +77,13 @@ export class PushPart {
     }
     pending.remove(this.#plan.keysAddress + from * KEY_BYTES, to - from);
     counters.rowsPushed += to - from;
+  }
+
+  /** A server may have applied these, and nobody will know (U1): they are not pending any more, and copies of their rows count for nothing. */
+  giveUp({ from, to }: Span): void {
+    const { cached, pending } = this.#cache;
+    for (const slot of this.#slotsOf(from, to)) if (slot !== NO_SLOT) cached.versions[slot] = VERSION_NONE;
+    pending.remove(this.#plan.keysAddress + from * KEY_BYTES, to - from);
   }
 
   #slotsOf(from: number, to: number): Int32Array {

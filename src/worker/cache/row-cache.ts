@@ -9,7 +9,7 @@
 //   H1. A lookup misses at most `pullBound` updates of others to a row, and none of this worker's own.
 //   H2. After an update at most `pushBound` updates of a cached row are pending, and none of any other row.
 //   H3. No update is lost: it is pending until a server acknowledged it. When a server dies with a push unanswered, the push is made again;
-//       if it had come into a checkpoint before, it then counts twice.
+//       if it had come into a checkpoint before, it then counts twice. One that failed with LINK_LOST and may have been applied is not made again.
 //   H4. Operations of one cache run one after the other, in the order of their calls.
 
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -269,8 +269,9 @@ class Operation {
     const push = this.#pushPart();
     if (push === undefined && pull === undefined) return;
     const ask = pull?.ask(push?.advance() ?? new Map());
-    const { acknowledged, answers, failure } = await this.#exchange.run(push?.list, ask, { clock, priority });
+    const { acknowledged, lost, answers, failure } = await this.#exchange.run(push?.list, ask, { clock, priority });
     for (const one of acknowledged) push?.acknowledge(one);
+    for (const one of lost) push?.giveUp(one);
     for (const answer of answers) checkAnswer(answer, this.#state.width);
     if (this.#exchange.noteGenerations(answers)) {
       this.#state.cached.invalidate();

@@ -6,11 +6,13 @@
 // Invariants:
 //   X1. All calls leave together, and on each server every push comes before every question.
 //   X2. What came back before something failed is told together with the failure: a push that was acknowledged counts as such.
+//   X3. So are the pushes that failed and may have been applied: they must not be made again.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync } from "../../functions/parameters/cache-functions.ts";
 import type { FreshRows } from "../../functions/parameters/fresh-rows.ts";
 import { rowsElsewhere } from "../../functions/parameters/rows-elsewhere.ts";
+import { mayBeApplied } from "../../peer/gone-error.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FunctionClient } from "../function-client.ts";
 import type { HeldParameter } from "../held-parameter.ts";
@@ -45,6 +47,8 @@ export type Answer = { readonly asked: AskPart; readonly fresh: FreshRows };
 export type Acknowledged = { readonly pushed: Span; readonly rate: number };
 export type Exchanged = {
   readonly acknowledged: readonly Acknowledged[];
+  /** X3 */
+  readonly lost: readonly Span[];
   readonly answers: readonly Answer[];
   readonly failure: unknown;
 };
@@ -103,7 +107,7 @@ export class RowExchange {
     const calls = new Calls(this.#options, this.#generations, { push: push ?? NOTHING_TO_PUSH, ask: ask ?? NOTHING_TO_ASK, ...call });
     for (let server = 0; server < this.#generations.length; server++) calls.add(this.#framesFor(server, push, ask));
     const failure = await calls.send();
-    return { acknowledged: calls.acknowledged, answers: calls.answers, failure };
+    return { acknowledged: calls.acknowledged, lost: calls.lost, answers: calls.answers, failure };
   }
 
   #framesFor(server: number, push: PushList | undefined, ask: AskList | undefined): Frames {
@@ -133,6 +137,7 @@ type AskFields = {
 /** The calls of one exchange, by function. */
 class Calls {
   readonly acknowledged: Acknowledged[] = [];
+  readonly lost: Span[] = [];
   readonly answers: Answer[] = [];
   readonly #options: ExchangeOptions;
   readonly #generations: Uint32Array;
@@ -173,6 +178,7 @@ class Calls {
           ...this.#to(pushed),
           request: { ...this.#common, ...this.#pushFields(pushed, opens) },
           answered: ({ rate }) => this.#acknowledge(pushed, rate),
+          failed: (error) => this.#noteLost(pushed, error),
         })),
         { subject },
       ),
@@ -185,6 +191,7 @@ class Calls {
             this.#acknowledge(pushed, fresh.rate);
             this.answers.push({ asked, fresh });
           },
+          failed: (error) => this.#noteLost(pushed, error),
         })),
         { subject },
       ),
@@ -218,6 +225,11 @@ class Calls {
 
   #acknowledge(pushed: Span, rate: number): void {
     this.acknowledged.push({ pushed, rate });
+  }
+
+  /** X3 */
+  #noteLost(pushed: Span, error: WeighbridgeError): void {
+    if (mayBeApplied(error)) this.lost.push(pushed);
   }
 
   #pushFields({ from, to }: Span, opens: boolean): PushFields {
