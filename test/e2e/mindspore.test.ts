@@ -3,15 +3,21 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { freePort } from "../../src/node/launcher/free-port.ts";
-import { Processes, script } from "./processes.ts";
+import { Processes, type Running, script } from "./processes.ts";
+
+type Environment = Readonly<Record<string, string>>;
+
+/** Starts the script in a shell of this role. */
+async function shells(processes: Processes): Promise<(role: string, env?: Environment, ...args: readonly string[]) => Running> {
+  const port = String(await freePort("127.0.0.1"));
+  const where = { MS_SERVER_NUM: "1", MS_WORKER_NUM: "1", MS_SCHED_HOST: "127.0.0.1", MS_SCHED_PORT: port };
+  return (role, env = {}, ...args) =>
+    processes.run(process.execPath, [script("mindspore"), ...args], { env: { ...where, MS_ROLE: role, ...env } });
+}
 
 test("one script in three shells: the scheduler registers all in MindSpore's lines, the worker trains, and all end with 0", async () => {
   await using processes = new Processes();
-  const port = String(await freePort("127.0.0.1"));
-  const start = (role: string, env: Readonly<Record<string, string>> = {}) =>
-    processes.run(process.execPath, [script("mindspore")], {
-      env: { MS_SERVER_NUM: "1", MS_WORKER_NUM: "1", MS_SCHED_HOST: "127.0.0.1", MS_SCHED_PORT: port, MS_ROLE: role, ...env },
-    });
+  const start = await shells(processes);
   const scheduler = start("MS_SCHED");
   const server = start("MS_PSERVER", { MS_NODE_ID: "b5d8a47c-46d7-49a5-aecf-d29d7f8b6124" });
   const worker = start("MS_WORKER", { MS_NODE_ID: "55e86d4b-d717-4930-b414-ebd80082f541" });
@@ -31,9 +37,17 @@ test("one script in three shells: the scheduler registers all in MindSpore's lin
 
 test("a server that cannot take up its role ends with 1 and the reason, and goes no further in the script", async () => {
   await using processes = new Processes();
-  const where = { MS_SERVER_NUM: "1", MS_WORKER_NUM: "1", MS_SCHED_HOST: "127.0.0.1", MS_SCHED_PORT: String(await freePort("127.0.0.1")) };
-  const env = { ...where, MS_ROLE: "MS_PSERVER", WEIGHBRIDGE_START_TIMEOUT_MS: "300" };
-  const server = processes.run(process.execPath, [script("mindspore")], { env });
+  const start = await shells(processes);
+  const server = start("MS_PSERVER", { WEIGHBRIDGE_START_TIMEOUT_MS: "300" });
   await server.fails(/SCHEDULER_UNREACHABLE/);
   assert.equal(server.count(/a worker of/), 0);
+});
+
+test("when the worker's script throws, the server and the scheduler end with 1 and its name", async () => {
+  await using processes = new Processes();
+  const start = await shells(processes);
+  const soon = { WEIGHBRIDGE_START_TIMEOUT_MS: "1500", WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS: "600", WEIGHBRIDGE_HEARTBEAT_INTERVAL_MS: "200" };
+  const [scheduler, server] = [start("MS_SCHED", soon), start("MS_PSERVER", soon)];
+  await start("MS_WORKER", soon, "--throw").fails(/this worker is lost/);
+  for (const node of [server, scheduler]) await node.fails(/worker 0 died/);
 });
