@@ -12,6 +12,7 @@ import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { AppDirectory } from "../functions/app-directory.ts";
+import { SimpleBodies } from "../functions/simple-bodies.ts";
 import { Arena } from "../kernel/arena.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
@@ -51,6 +52,7 @@ export class Postoffice {
   readonly #options: PostofficeOptions;
   readonly #peer: Peer;
   readonly #simpleApps: AppDirectory;
+  readonly #simpleBodies: SimpleBodies;
   readonly #exitCallbacks: (() => void)[] = [];
   readonly #endCallbacks = new Set<(error: WeighbridgeError) => void>();
   #membership: Membership | undefined;
@@ -86,7 +88,8 @@ export class Postoffice {
       acceptsAnonymous: role === "scheduler",
       packageVersion: options.packageVersion,
     });
-    this.#peer.serve(FunctionId.SIMPLE, this.#simpleApps);
+    this.#simpleBodies = new SimpleBodies(this.#simpleApps, clock);
+    this.#peer.serve(FunctionId.SIMPLE, this.#simpleBodies);
     if (arena === undefined) return;
     const { workerCount, functions = [], compression, checkpointFiles } = options;
     this.server = new Server({ arena, clock, workerCount, functions, compression, checkpointFiles, log });
@@ -394,6 +397,7 @@ export class Postoffice {
     await this.#management?.close();
     await this.#scheduler?.close();
     this.#simpleApps.close();
+    this.#simpleBodies.close();
     this.server?.close();
     await this.#peer.close();
     this.#over(new WeighbridgeError("CLOSED", "this node was closed"));

@@ -6,6 +6,7 @@ import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/er
 import { MemoryCluster, type MemoryClusterOptions } from "../testing/memory-cluster.ts";
 import { SimCluster } from "../testing/sim-cluster.ts";
 import { Group, idOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { BODY_BYTES_MAX } from "../wire/simple-frame.ts";
 import { KVServer } from "./kv-server.ts";
 import { KVWorker } from "./kv-worker.ts";
 import { SimpleApp, type SimpleData } from "./simple-app.ts";
@@ -115,14 +116,14 @@ test("without a handle requests are answered with nothing", async () => {
   assert.deepEqual(await ask(cluster, app(9), Group.SERVERS), ["10: ", "8: "]);
 });
 
-test("bodies of any bytes up to a frame's limit pass unchanged; more is refused before anything is sent", async () => {
+test("bodies of any bytes up to 64 MiB pass unchanged, in several frames too; more is refused before anything is sent", async () => {
   const { cluster, app } = await stage();
   const bodies: Uint8Array[] = [];
   app(8).setRequestHandle((data, own) => {
     bodies.push(data.body);
     own.response(data, data.body);
   });
-  const sizes = [0, 1, 4096, 4097, 100_001, 1024 * 1024];
+  const sizes = [0, 1, 4096, 4097, 100_001, 1024 * 1024, 1024 * 1024 + 1, 3_000_000];
   for (const size of sizes) {
     const body = Uint8Array.from({ length: size }, (_, i) => i * 31);
     const answered: Uint8Array[] = [];
@@ -133,8 +134,49 @@ test("bodies of any bytes up to a frame's limit pass unchanged; more is refused 
     assert.deepEqual(bodies.at(-1), body);
     assert.deepEqual(answered, [body]);
   }
-  assert.throws(() => app(9).request(0, new Uint8Array(1024 * 1024 + 1), 8), hasCode("BAD_ARGUMENT", /over the limit/));
+  assert.throws(() => app(9).request(0, new Uint8Array(BODY_BYTES_MAX + 1), 8), hasCode("BAD_ARGUMENT", /over the limit/));
   assert.equal(bodies.length, sizes.length);
+});
+
+test("a body is copied when it is asked for: what its array is changed into, or given away to, meanwhile is not sent", async () => {
+  const { cluster, app } = await stage();
+  app(8).setRequestHandle((data, own) => own.response(data, data.body));
+  for (const size of [5, 3_000_000]) {
+    const body = new Uint8Array(size).fill(7);
+    const answers: Uint8Array[] = [];
+    app(9).setResponseHandle((data) => {
+      answers.push(data.body);
+    });
+    const timestamp = app(9).request(0, body, 8);
+    body.fill(9);
+    structuredClone(body.buffer, { transfer: [body.buffer] });
+    await cluster.run(app(9).wait(timestamp));
+    assert.deepEqual(answers, [new Uint8Array(size).fill(7)]);
+  }
+});
+
+test("long bodies come whole and once through links that break at any moment", async () => {
+  const cluster = new SimCluster({
+    seed: 31,
+    serverCount: 1,
+    workerCount: 1,
+    network: { latencyMsMin: 1, latencyMsMax: 5, breakChance: 0.02 },
+  });
+  await cluster.start();
+  let servedCount = 0;
+  new SimpleApp(cluster.server(0), APP).setRequestHandle((data, own) => {
+    servedCount++;
+    own.response(data, data.body);
+  });
+  const asking = new SimpleApp(cluster.worker(0), APP);
+  const body = Uint8Array.from({ length: 3_000_001 }, (_, i) => i * 31);
+  let answeredCount = 0;
+  asking.setResponseHandle((data) => {
+    assert.deepEqual(data.body, body);
+    answeredCount++;
+  });
+  for (let i = 0; i < 3; i++) await cluster.run(asking.wait(asking.request(0, body, idOf("server", 0))));
+  assert.deepEqual([servedCount, answeredCount], [3, 3]);
 });
 
 test("errors come back: what a handle throws or rejects with, with its code and its node", async () => {
@@ -189,7 +231,7 @@ test("an answer may be given later, once", async () => {
 test("an answer that is too large is refused, and another one may be given", async () => {
   const { cluster, app } = await stage();
   app(8).setRequestHandle((data, own) => {
-    assert.throws(() => own.response(data, new Uint8Array(1024 * 1024 + 1)), hasCode("BAD_ARGUMENT"));
+    assert.throws(() => own.response(data, new Uint8Array(BODY_BYTES_MAX + 1)), hasCode("BAD_ARGUMENT"));
     own.response(data, "smaller");
   });
   assert.deepEqual(await ask(cluster, app(9), 8), ["8: smaller"]);

@@ -7,9 +7,10 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { answerSimple, checkBody, type SimpleRequest, sendSimple, simpleHandler } from "../functions/simple.ts";
+import { answerSimple, type SimpleRequest, sendSimple, simpleHandler } from "../functions/simple.ts";
 import { fromFailure, toFailure } from "../wire/failure.ts";
 import { nameOf } from "../wire/node-id.ts";
+import { bodyParts, checkBody } from "../wire/simple-frame.ts";
 import { Customer } from "./customer.ts";
 import type { Postoffice } from "./postoffice.ts";
 
@@ -62,7 +63,8 @@ export class SimpleApp {
     const receivers = this.office.nodeIds(receiver);
     if (receivers.length === 0) throw new WeighbridgeError("NO_ROUTE", `${receiver} is no node and no group with members`);
     const channels = receivers.filter((node) => node !== self).map((node) => this.office.channelTo(node));
-    const full = channels.find((channel) => !channel.admits(1));
+    const callCount = bodyParts(bytes).length;
+    const full = channels.find((channel) => !channel.admits(callCount));
     if (full !== undefined) throw new WeighbridgeError("QUEUE_FULL", `too many calls to ${full.name} wait already`, { retryable: true });
     const { appId: app, customerId: customer } = this.customer;
     const timestamp = this.customer.newRequest(receivers.length);
@@ -72,7 +74,7 @@ export class SimpleApp {
         if (error === undefined) this.#respond({ head, body: answer, sender, timestamp, customerId: customer });
         this.customer.addResponse(timestamp, error);
       };
-    for (const channel of channels) sendSimple(channel, { app, customer, head }, bytes, endedBy(channel.id));
+    for (const channel of channels) sendSimple(channel, { app, customer, head, number: timestamp }, bytes, endedBy(channel.id));
     if (channels.length < receivers.length)
       this.#askSelf({ head, body: bytes.slice(), sender: self, timestamp, customerId: customer }, endedBy(self));
     return timestamp;
@@ -155,6 +157,7 @@ export class SimpleApp {
   }
 }
 
+/** A copy: what it was made from may change, or go, before it has left. */
 function bytesOf(body: Uint8Array | string): Uint8Array {
-  return typeof body === "string" ? new TextEncoder().encode(body) : body;
+  return typeof body === "string" ? new TextEncoder().encode(body) : body.slice();
 }

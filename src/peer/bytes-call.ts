@@ -1,7 +1,13 @@
 // bytes-call — a request whose body and answer are plain bytes: control messages and SimpleApp's. Never on the data plane's hot path.
+//
+// Invariants:
+//   B1. An answer in several frames is put together by where they belong, each once, however often they come; at most BODY_BYTES_MAX of it.
 
-import type { WeighbridgeError } from "../base/errors.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { joinBytes } from "../base/join-bytes.ts";
 import type { FrameHeader } from "../wire/frame.ts";
+import { BODY_BYTES_MAX, bodyTooLong } from "../wire/simple-frame.ts";
+import { offsetBytesOf, totalBytesOf } from "./answer.ts";
 import { Call } from "./call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "./frame-batch.ts";
 
@@ -14,6 +20,8 @@ export type BytesCallOptions = {
   readonly customer: number;
   readonly command: number;
   readonly body: Uint8Array;
+  /** Of a body in several frames: what this one says of itself. */
+  readonly part?: { readonly flags: number; readonly number: number; readonly from: number; readonly totalBytes: number };
   /** The answer; the bytes are the receiver's to keep. A throw fails the call with it. */
   readonly answered: (body: Uint8Array) => void;
   readonly failed: (error: WeighbridgeError) => void;
@@ -21,6 +29,9 @@ export type BytesCallOptions = {
 
 export class BytesCall extends Call {
   readonly #options: BytesCallOptions;
+  /** What has come of an answer in several frames, by where it belongs. */
+  readonly #parts = new Map<number, Uint8Array>();
+  #arrivedBytes = 0;
 
   constructor(options: BytesCallOptions) {
     super(options.priority);
@@ -48,11 +59,17 @@ export class BytesCall extends Call {
   }
 
   encode(header: FrameHeader, batch: FrameBatch): void {
-    const { body, app, customer, command } = this.#options;
+    const { body, app, customer, command, part } = this.#options;
     header.app = app;
     header.customer = customer;
     header.command = command;
     header.payloadBytes = body.length;
+    if (part !== undefined) {
+      header.flags = part.flags;
+      header.arg1 = part.number;
+      header.arg2 = part.from;
+      header.arg3 = part.totalBytes;
+    }
     if (body.length <= INLINE_BYTES_MAX) {
       const at = batch.begin(header, body.length);
       batch.page.bytes.set(body, at);
@@ -77,8 +94,25 @@ export class BytesCall extends Call {
   }
 
   answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
-    this.#options.answered(bytes.slice(at, at + header.payloadBytes));
+    const payload = bytes.slice(at, at + header.payloadBytes);
+    const whole = totalBytesOf(header) > payload.length ? this.#wholeWith(header, payload) : payload;
+    if (whole === undefined) return false;
+    this.#options.answered(whole);
     return true;
+  }
+
+  /** B1 */
+  #wholeWith(header: FrameHeader, payload: Uint8Array): Uint8Array | undefined {
+    const totalBytes = totalBytesOf(header);
+    const offset = offsetBytesOf(header);
+    if (totalBytes > BODY_BYTES_MAX) throw new WeighbridgeError("BAD_FRAME", bodyTooLong(totalBytes));
+    if (payload.length === 0 || offset + payload.length > totalBytes)
+      throw new WeighbridgeError("BAD_FRAME", `${payload.length} bytes at ${offset} of an answer of ${totalBytes}`);
+    if (!this.#parts.has(offset)) this.#arrivedBytes += payload.length;
+    this.#parts.set(offset, payload);
+    if (this.#arrivedBytes < totalBytes) return undefined;
+    const inOrder = [...this.#parts].sort(([a], [b]) => a - b);
+    return joinBytes(inOrder.map(([, part]) => part));
   }
 
   failed(error: WeighbridgeError): void {

@@ -8,6 +8,7 @@ import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { SERVERS_FIRST_MS } from "../../src/transport/pslite/releases.ts";
 import { Group } from "../../src/wire/node-id.ts";
 import { PsCommand, type PsMeta } from "../../src/wire/pslite/ps-meta.ts";
+import { BODY_BYTES_MAX } from "../../src/wire/simple-frame.ts";
 import { barrierEntry, dialed, registration, serverAt, workerAt } from "./pslite-nodes.ts";
 import { messageBytes, metasOf } from "./pslite-notes.ts";
 import { RawListener } from "./pslite-recording.ts";
@@ -92,4 +93,67 @@ test("under their scheduler our server asks others nothing before SERVERS_FIRST_
   await cluster.clock.advance(40);
   assert.deepEqual(sentTo(scheduler), ["list", "barrier", "request a"]);
   await cluster.run(office.close());
+});
+
+/** A scheduler and a server of ours, started, and a worker of theirs, which the test plays: it has dialed the server. */
+async function serverOfOurs() {
+  const cluster = new PsliteCluster({ ...UNTIMED, startBarrier: false });
+  const worker = await RawListener.at(cluster, 9650);
+  const starting = Promise.all([cluster.startNode("server", "server-0"), cluster.startNode("scheduler", "scheduler")]);
+  await cluster.clock.advance(50);
+  (await dialed(cluster, 9600, "")).write(registration(workerAt(9650)));
+  const [office, scheduler] = await cluster.run(starting);
+  const dialer = await dialed(cluster, 9601, "ps9");
+  const request = (body: Uint8Array, timestamp: number): Uint8Array =>
+    messageBytes({ request: true, simpleApp: true, head: 3, body, appId: 0, customerId: 0, timestamp });
+  const answersTo = (timestamp: number): PsMeta[] =>
+    worker.connections.flatMap(({ hex }) => metasOf(hex)).filter((meta) => meta.simpleApp && meta.timestamp === timestamp);
+  const close = (): Promise<unknown> => cluster.run(Promise.all([office.close(), scheduler.close()]));
+  return { cluster, office, dialer, request, answersTo, close };
+}
+
+test("a body of 3 MB from a worker of theirs is served and echoed, as by theirs", async () => {
+  const { cluster, office, dialer, request, answersTo, close } = await serverOfOurs();
+  new SimpleApp(office, 0).setRequestHandle((data, app) => app.response(data, data.body));
+  const bodies = [1024 * 1024, 1024 * 1024 + 1, 3_000_000].map((length) => new Uint8Array(length).map((_, i) => i * 7));
+  for (const [timestamp, body] of bodies.entries()) dialer.write(request(body, timestamp));
+  await cluster.clock.advance(100);
+  for (const [timestamp, body] of bodies.entries()) {
+    const [answer, ...more] = answersTo(timestamp);
+    assert.deepEqual([answer?.head, answer?.request, more], [3, false, []]);
+    assert.deepEqual(answer?.body, body);
+  }
+  await close();
+});
+
+test("a body over 64 MiB from a worker of theirs is answered with a failure, and the next one is served (I4)", async () => {
+  const { cluster, office, dialer, request, answersTo, close } = await serverOfOurs();
+  const served: number[] = [];
+  new SimpleApp(office, 0).setRequestHandle((data, app) => {
+    served.push(data.body.length);
+    app.response(data, "here");
+  });
+  dialer.write(request(new Uint8Array(BODY_BYTES_MAX + 64 * 1024), 0), request(new Uint8Array(5), 1));
+  await cluster.clock.advance(100);
+  const [refusal] = answersTo(0);
+  assert.match(new TextDecoder().decode(refusal?.body), /BAD_REQUEST.*67174400 bytes is over the limit of 67108864/);
+  assert.deepEqual([new TextDecoder().decode(answersTo(1)[0]?.body), served], ["here", [5]]);
+  assert.equal(dialer.keeper.isClosed, false);
+  await close();
+});
+
+test("a long body is taken from one connection of a node at a time, and from nobody who is no node (I5)", async () => {
+  const { cluster, office, dialer, request, answersTo, close } = await serverOfOurs();
+  new SimpleApp(office, 0).setRequestHandle((data, app) => app.response(data, "here"));
+  const long = request(new Uint8Array(3_000_000), 0);
+  const stranger = await dialed(cluster, 9601, "");
+  stranger.write(long);
+  dialer.write(long.subarray(0, 2_000_000));
+  await cluster.clock.advance(10);
+  assert.deepEqual([stranger.keeper.isClosed, dialer.keeper.isClosed], [true, false]);
+  const second = await dialed(cluster, 9601, "ps9");
+  second.write(long);
+  await cluster.clock.advance(100);
+  assert.deepEqual([dialer.keeper.isClosed, second.keeper.isClosed, answersTo(0).length], [true, false, 1]);
+  await close();
 });

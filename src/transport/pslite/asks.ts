@@ -9,17 +9,21 @@
 //   A3. A response that fits nothing that is open is left out.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { joinBytes } from "../../base/join-bytes.ts";
 import { type FrameHeader, Kind } from "../../wire/frame.ts";
 import { FunctionId } from "../../wire/function-id.ts";
 import { dtypeConstructor, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES } from "../../wire/kv-message.ts";
 import { PsType, psTypeOfDtype } from "../../wire/pslite/data-type.ts";
 import { PsMeta } from "../../wire/pslite/ps-meta.ts";
 import type { PartSink } from "../../wire/pslite/zmtp-reader.ts";
+import { bodyParts, bodyTooLong, SimpleFlag } from "../../wire/simple-frame.ts";
 import type { Envoy } from "./envoy.ts";
 import { addPart, addRange, keepRange } from "./frame-ranges.ts";
 import { type Ask, ResponseIntake } from "./response-intake.ts";
 import type { WrittenFrame } from "./written-frames.ts";
 
+/** The frames of a SimpleApp request so far. */
+type SimpleGathering = { readonly ask: Ask; readonly parts: Uint8Array[] };
 type Gathering = { readonly ask: Ask; readonly keys: Uint8Array[]; readonly values: Uint8Array[]; readonly lens: Uint8Array[] };
 
 /** Timestamps of SimpleApp requests begin here, so that their signatures differ from those of pushes and pulls. */
@@ -34,6 +38,7 @@ export class Asks {
   /** By application and customer, then by timestamp. SimpleApp's have places below 0. */
   readonly #open = new Map<number, Map<number, Ask>>();
   readonly #gathering = new Map<string, Gathering>();
+  readonly #simpleGathering = new Map<string, SimpleGathering>();
   /** Numbers of requests that left and were not answered when the link ended (A2). */
   readonly #lost = new Set<number>();
   readonly #intake: ResponseIntake;
@@ -71,9 +76,10 @@ export class Asks {
   /** Everything that is open fails, and what was being gathered: the rest of it would find no beginning. */
   fail(error: WeighbridgeError): void {
     for (const asks of this.#open.values()) for (const ask of asks.values()) this.#failAsk(ask, error);
-    for (const { ask } of this.#gathering.values()) this.#failAsk(ask, error);
+    for (const { ask } of [...this.#gathering.values(), ...this.#simpleGathering.values()]) this.#failAsk(ask, error);
     this.#open.clear();
     this.#gathering.clear();
+    this.#simpleGathering.clear();
   }
 
   /** The link is gone, and whoever asked may ask again over the next one (A2). */
@@ -82,6 +88,7 @@ export class Asks {
     for (const request of this.#intake.abandon()?.requests ?? []) this.#lose(request);
     this.#open.clear();
     this.#gathering.clear();
+    this.#simpleGathering.clear();
   }
 
   /** A response broke off before any of it was handed over: what it answered fails, or, where it is sent again, waits for that. */
@@ -108,24 +115,43 @@ export class Asks {
 
   // Requests.
 
+  /** A body in several frames leaves with the last of them. */
   #sendSimple(frame: WrittenFrame): void {
     const { header } = frame;
-    const timestamp = SIMPLE_TIMESTAMP + (header.request & SIMPLE_MASK);
-    const ask = this.#askOf(header, -1 - placeOf(header.app, header.customer), timestamp);
+    const { flags, arg1, arg2, arg3 } = header;
+    const name = `${header.app}/${header.customer}/${arg1}`;
+    let gathering = arg3 === 0 || arg2 === 0 ? undefined : this.#simpleGathering.get(name);
+    if (gathering === undefined && arg2 > 0) {
+      this.#envoy.failRequest(header, this.#lostError()); // its beginning was lost with the link before
+      return;
+    }
+    if (gathering === undefined) {
+      const timestamp = SIMPLE_TIMESTAMP + (header.request & SIMPLE_MASK);
+      gathering = { ask: this.#askOf(header, -1 - placeOf(header.app, header.customer), timestamp), parts: [] };
+    } else gathering.ask.requests.push(header.request);
+    gathering.parts.push(frame.payload());
+    if ((flags & SimpleFlag.PART) !== 0) this.#simpleGathering.set(name, gathering);
+    else {
+      this.#simpleGathering.delete(name);
+      this.#sendBody(header, gathering);
+    }
+  }
+
+  #sendBody(header: FrameHeader, { ask, parts }: SimpleGathering): void {
     this.#remember(ask);
     const meta = new PsMeta();
     meta.head = header.command;
-    meta.body = frame.payload();
+    meta.body = parts.length === 1 ? (parts[0] as Uint8Array) : joinBytes(parts);
     meta.request = true;
     meta.simpleApp = true;
     meta.appId = header.app;
     meta.customerId = header.customer;
-    meta.timestamp = timestamp;
+    meta.timestamp = ask.timestamp;
     this.#envoy.host.whenReady(this.#envoy, () => {
       const asks = this.#open.get(ask.place);
-      if (asks?.get(timestamp) !== ask) return; // it failed meanwhile
+      if (asks?.get(ask.timestamp) !== ask) return; // it failed meanwhile
       if (this.#envoy.line === undefined) {
-        asks.delete(timestamp);
+        asks.delete(ask.timestamp);
         this.#failAsk(ask, this.#lostError());
         return;
       }
@@ -273,7 +299,9 @@ export class Asks {
       return undefined;
     }
     if (meta.simpleApp) {
-      this.#answerSimple(ask, meta.body);
+      if (meta.skippedBytes > 0)
+        this.#failAsk(ask, new WeighbridgeError("BAD_FRAME", `${this.#envoy.name}: ${bodyTooLong(meta.skippedBytes)}`));
+      else this.#answerSimple(ask, meta.body);
       return undefined;
     }
     if (ask.functionId === FunctionId.KV_PUSH) {
@@ -287,10 +315,16 @@ export class Asks {
 
   #answerSimple({ functionId, requests }: Ask, body: Uint8Array): void {
     const { header, feed } = this.#envoy;
-    header.reset(Kind.REPLY, functionId);
-    header.request = requests[0] as number;
-    header.arg0 = body.length;
-    feed?.put(header, body);
+    for (const request of requests.slice(0, -1)) this.#acknowledge(functionId, request, 0);
+    let offset = 0;
+    for (const part of bodyParts(body)) {
+      header.reset(Kind.REPLY, functionId);
+      header.request = requests.at(-1) as number;
+      header.arg0 = body.length;
+      header.arg2 = offset;
+      feed?.put(header, part);
+      offset += part.length;
+    }
   }
 
   #acknowledge(functionId: number, request: number, flags: number): void {

@@ -50,6 +50,7 @@ function stage(isAllOurs: boolean) {
     life: undefined,
     inletOpen: () => {},
     mayTake: () => true,
+    longMessage: () => {},
     message: () => parts,
     messageEnded: () => {
       counts.messages++;

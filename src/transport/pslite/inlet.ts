@@ -7,6 +7,8 @@
 //   I2. Bytes that are no ZMTP or no message of ps-lite end the connection, never the process.
 //   I3. Messages for an envoy come one after the other: while another connection of the same node is inside one, this one is held. One that
 //       has stopped inside a message, and holds up another, is cut off (van.ts, V6).
+//   I4. A message whose body is longer than BODY_BYTES_MAX is taken without it, so that its sender is told and does not wait for an answer.
+//   I5. A long body costs memory on one connection of a node at a time, and on none of anybody else's: the newest is taken.
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -15,11 +17,15 @@ import { decodeMeta, PsMeta } from "../../wire/pslite/ps-meta.ts";
 import { isRawMeta, RAW_META_REFUSAL } from "../../wire/pslite/raw-meta.ts";
 import { badZmtp, decodeReady, encodeGreeting, encodePong, encodeReady, nodeOfIdentity } from "../../wire/pslite/zmtp.ts";
 import { type PartFate, type PartSink, ZmtpReader, type ZmtpSink } from "../../wire/pslite/zmtp-reader.ts";
+import { BODY_BYTES_MAX } from "../../wire/simple-frame.ts";
 import type { Link, LinkReader } from "../transport.ts";
 import type { Envoy } from "./envoy.ts";
+import { LongMeta } from "./long-meta.ts";
 
 /** A body of SimpleApp, and the rest of a meta with room to spare. */
-const META_BYTES_MAX = PAYLOAD_BYTES_MAX + 64 * 1024;
+const META_BYTES_MAX = BODY_BYTES_MAX + 64 * 1024;
+/** From whoever is no node of the job, and from a node on several connections at once. */
+const SHORT_META_BYTES_MAX = PAYLOAD_BYTES_MAX + 64 * 1024;
 const PARTS_MAX = 16;
 
 export type InletHost = {
@@ -32,6 +38,8 @@ export type InletHost = {
   inletOpen(inlet: Inlet): void;
   /** Whether the next message of this inlet may be taken now; it is held otherwise, until `goOn`. */
   mayTake(inlet: Inlet): boolean;
+  /** A message with a long body begins. */
+  longMessage(inlet: Inlet): void;
   /** A message. Returns what takes its further parts; undefined leaves them out. */
   message(inlet: Inlet, meta: PsMeta, hasParts: boolean): PartSink | undefined;
   /** The message that `message` was called for is complete. */
@@ -44,6 +52,8 @@ export class Inlet implements LinkReader {
   /** Who sends here; 0 until it says, and for nodes without an id. */
   node = 0;
   isOpen = false;
+  /** Inside the first part of a message with a long body. */
+  isLong = false;
   /** Set by the host: whom its messages are for. */
   envoy: Envoy | undefined;
   /** Set by the host: the message that is coming in is to be acknowledged when it is complete. */
@@ -59,6 +69,8 @@ export class Inlet implements LinkReader {
   #isLast = true;
   #partLeft = 0;
   #isInside = false;
+  /** Of the message that is coming in, while its first part does. */
+  #longMeta: LongMeta | undefined;
   /** Whether the message has a long part, and whether we stay awake, if the link can: while such messages come, and always among our own. */
   #isStreamed = false;
   #isWakeful = false;
@@ -150,14 +162,23 @@ export class Inlet implements LinkReader {
     this.#isLast = isLast;
     this.#partLeft = byteCount;
     if (index === 0) {
-      if (byteCount > META_BYTES_MAX) throw badZmtp(`a message that begins with ${byteCount} bytes`);
-      return "whole";
+      return this.#beginMeta(byteCount);
     }
     if (index >= PARTS_MAX) throw badZmtp(`a message of more than ${PARTS_MAX} parts`);
     const fate = this.#parts?.begin(index, byteCount, isLast) ?? "skip";
     if (fate === "stream") this.#isStreamed = true;
     if (fate === "skip" && isLast) this.#ended();
     return fate;
+  }
+
+  #beginMeta(byteCount: number): PartFate {
+    this.isLong = byteCount > SHORT_META_BYTES_MAX;
+    if (!this.isLong) return "whole";
+    if (this.envoy === undefined) throw badZmtp(`a message that begins with ${byteCount} bytes`);
+    this.#host.longMessage(this); // I5
+    if (byteCount <= META_BYTES_MAX) return "whole";
+    this.#longMeta = new LongMeta(byteCount); // I4
+    return "stream";
   }
 
   #whole(bytes: Uint8Array, at: number, byteCount: number): void {
@@ -167,6 +188,11 @@ export class Inlet implements LinkReader {
       return;
     }
     this.#readMeta(bytes, at, byteCount);
+    this.#takeMeta();
+  }
+
+  #takeMeta(): void {
+    this.isLong = false;
     this.#isInside = !this.#isLast;
     this.#parts = this.#host.message(this, this.meta, this.#isInside);
   }
@@ -181,10 +207,19 @@ export class Inlet implements LinkReader {
   }
 
   #partView(aheadBytes: number): Uint8Array {
+    if (this.#longMeta !== undefined) return this.#longMeta.view();
     return this.#parts?.view(aheadBytes) ?? new Uint8Array(1024);
   }
 
   #streamed(byteCount: number): void {
+    const longMeta = this.#longMeta;
+    if (longMeta !== undefined) {
+      if (!longMeta.streamed(byteCount)) return;
+      this.#longMeta = undefined;
+      longMeta.readInto(this.meta);
+      this.#takeMeta();
+      return;
+    }
     this.#partLeft -= byteCount;
     this.#parts?.streamed(byteCount);
     if (this.#partLeft === 0 && this.#isLast) this.#ended();

@@ -9,13 +9,14 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { toFailure } from "../../wire/failure.ts";
-import { Kind, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
+import { Kind } from "../../wire/frame.ts";
 import { FunctionId } from "../../wire/function-id.ts";
 import { encodeJson } from "../../wire/json-body.ts";
 import { dtypeConstructor, KvFlag, LEN_BYTES } from "../../wire/kv-message.ts";
 import { dtypeOfPsType, PsType } from "../../wire/pslite/data-type.ts";
 import type { PsMeta } from "../../wire/pslite/ps-meta.ts";
 import type { PartSink } from "../../wire/pslite/zmtp-reader.ts";
+import { BODY_BYTES_MAX, bodyParts, bodyTooLong, SimpleFlag } from "../../wire/simple-frame.ts";
 import type { Awaiting, Envoy } from "./envoy.ts";
 import type { Line } from "./line.ts";
 import { ListMemory } from "./list-memory.ts";
@@ -48,17 +49,33 @@ export class Serves {
       return undefined;
     }
     if (meta.simpleApp) {
-      const { feed } = this.envoy;
-      served.frameCount = 1;
-      served.left = 1;
-      const header = this.envoy.requestHeader(FunctionId.SIMPLE, true, served);
-      header.app = meta.appId;
-      header.customer = meta.customerId;
-      header.command = meta.head;
-      feed?.put(header, meta.body);
+      this.#putSimple(served, meta);
       return undefined;
     }
     return this.#intake.begun(served, meta.dataTypes.length > 2);
+  }
+
+  /** A body may take several frames (wire/simple-frame.ts). */
+  #putSimple(served: Served, { appId, customerId, head, body }: PsMeta): void {
+    const parts = bodyParts(body);
+    served.frameCount = parts.length;
+    served.left = parts.length;
+    let from = 0;
+    for (const [i, part] of parts.entries()) {
+      const header = this.envoy.requestHeader(FunctionId.SIMPLE, true, served);
+      if (i === 0) served.first = header.request;
+      header.app = appId;
+      header.customer = customerId;
+      header.command = head;
+      if (parts.length > 1) {
+        header.flags = i < parts.length - 1 ? SimpleFlag.PART : 0;
+        header.arg1 = served.first >>> 0;
+        header.arg2 = from;
+        header.arg3 = body.length;
+      }
+      this.envoy.feed?.put(header, part);
+      from += part.length;
+    }
   }
 
   /** The guess was wrong: asks again without one. */
@@ -123,6 +140,8 @@ export class Served implements Awaiting {
   readonly #serves: Serves;
   readonly #simple: boolean;
   #failure: Uint8Array | undefined;
+  /** What SimpleApp answered. */
+  readonly #body: Uint8Array[] = [];
   /** Answers that are put together, by frame. */
   #gathered: Uint8Array[][] | undefined;
   /** Of a response that is being written. */
@@ -182,11 +201,7 @@ export class Served implements Awaiting {
       if (this.#failure === undefined && this.frameCount > 0) this.#failure = frame.payload();
       return this.#frameDone();
     }
-    if (this.#simple) {
-      const body = frame.payload();
-      this.#serves.whenFree(() => this.#respondSimple(body));
-      return true;
-    }
+    if (this.#simple) return this.#answerSimple(frame);
     if (!this.pull || (header.flags & KvFlag.GATHERED) !== 0) return this.#frameDone();
     const total = header.arg1 * TWO_32 + header.arg0;
     const offset = header.arg3 * TWO_32 + header.arg2;
@@ -199,6 +214,15 @@ export class Served implements Awaiting {
     if (offset + header.payloadBytes < total) return false;
     this.#nextFrame++;
     return this.#frameDone();
+  }
+
+  /** Frames of a body but the last are only acknowledged; the answer may take several frames itself. */
+  #answerSimple(frame: WrittenFrame): boolean {
+    const { header } = frame;
+    if (header.request < this.first + this.frameCount - 1) return this.#frameDone();
+    this.#body.push(frame.payload());
+    const isWhole = header.arg2 + header.payloadBytes >= header.arg0;
+    return isWhole ? this.#frameDone() : false;
   }
 
   /** Whether the answer to a frame ends with lens: pulls that do not know better ask for them. */
@@ -249,6 +273,7 @@ export class Served implements Awaiting {
 
   #respond(): void {
     if (this.#failure !== undefined) this.#respondFailure();
+    else if (this.#simple) this.#respondSimple();
     else if (this.pull) this.#respondGathered();
     else {
       const { envoy } = this.#serves;
@@ -274,10 +299,10 @@ export class Served implements Awaiting {
     envoy.line?.flush(() => {});
   }
 
-  #respondSimple(body: Uint8Array): void {
+  #respondSimple(): void {
     const { envoy } = this.#serves;
     const meta = this.#responseMeta();
-    meta.body = body;
+    meta.body = joined(this.#body);
     envoy.line?.batch.meta(meta, true);
     envoy.endMessage(meta);
   }
@@ -417,7 +442,7 @@ function problemWith(meta: PsMeta, hasParts: boolean): WeighbridgeError | undefi
   if (appId < 0 || appId > ID_MAX || customerId < 0 || customerId > ID_MAX)
     return bad(`application ${appId} and customer ${customerId}: ids are 0 to ${ID_MAX} here`);
   if (simpleApp)
-    return meta.body.length > PAYLOAD_BYTES_MAX ? bad(`a body of ${meta.body.length} bytes is over ${PAYLOAD_BYTES_MAX}`) : undefined;
+    return meta.skippedBytes > 0 || meta.body.length > BODY_BYTES_MAX ? bad(bodyTooLong(meta.skippedBytes || meta.body.length)) : undefined;
   if (!hasParts) return bad("a request without keys");
   if (dataTypes[0] === PsType.UINT32)
     return new WeighbridgeError("UNSUPPORTED", "this node has keys of 32 bits (USE_KEY32); Weighbridge has 64: build it without");

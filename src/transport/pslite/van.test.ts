@@ -183,12 +183,12 @@ test("SimpleApp talks in every direction, with large bodies, and hears of failur
       if (data.head === 13) throw new Error("no");
       self.response(data, data.body);
     });
-  const body = new Uint8Array(300_000).map((_, i) => i);
-  for (const [name, receiver, count] of [
-    ["scheduler", Group.SERVERS + Group.WORKERS, 4],
-    ["server-1", Group.WORKERS, 2],
-    ["worker-0", Group.SERVERS + Group.SCHEDULER, 3],
+  for (const [name, receiver, count, byteCount] of [
+    ["scheduler", Group.SERVERS + Group.WORKERS, 4, 300_000],
+    ["server-1", Group.WORKERS, 2, 1024 * 1024 + 1],
+    ["worker-0", Group.SERVERS + Group.SCHEDULER, 3, 3_000_000],
   ] as const) {
+    const body = new Uint8Array(byteCount).map((_, i) => i);
     const app = apps.get(name);
     let answers = 0;
     app?.setResponseHandle((data) => {

@@ -295,6 +295,12 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
     });
   }
 
+  longMessage(inlet: Inlet): void {
+    for (const other of this.#inlets)
+      if (other !== inlet && other.envoy === inlet.envoy && other.isLong)
+        other.cutOff(new WeighbridgeError("BAD_REQUEST", "its node sends a long message on another connection"));
+  }
+
   message(inlet: Inlet, meta: PsMeta, hasParts: boolean): PartSink | undefined {
     const { envoy } = inlet;
     if (envoy === undefined) {

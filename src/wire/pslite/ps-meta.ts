@@ -47,6 +47,8 @@ const FIXED32 = 5;
 export class PsMeta {
   head: number = EMPTY;
   body: Uint8Array = NOTHING;
+  /** Bytes of a body that was too long to be kept; 0 for all others. */
+  skippedBytes = 0;
   /** NONE for data messages. */
   command = 0;
   nodes: readonly PsNode[] = NO_NODES;
@@ -65,6 +67,7 @@ export class PsMeta {
   reset(): this {
     this.head = EMPTY;
     this.body = NOTHING;
+    this.skippedBytes = 0;
     this.command = PsCommand.NONE;
     this.nodes = NO_NODES;
     this.barrierGroup = 0;
