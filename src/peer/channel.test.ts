@@ -115,6 +115,35 @@ test("calls given up leave their numbers behind: the same life goes on with the 
   assert.equal(stage.metrics.orphanAnswers, 1);
 });
 
+test("calls to a node out of reach say whether they may have been applied, and never leave again (N6)", async () => {
+  const stage = new ChannelStage();
+  const update = new TestCall("update");
+  const read = new TestCall("read", { isUpdate: false });
+  const waiting = new TestCall("waiting");
+  const ends: string[] = [];
+  for (const call of [update, read, waiting]) {
+    call.failed = ({ code, message, retryable }) => {
+      ends.push(`${call.name}: ${code} ${/may have been applied|nothing was applied/.exec(message)?.[0]}, retryable ${retryable}`);
+    };
+  }
+  await stage.send(update, read);
+  stage.breakLink();
+  await stage.send(waiting);
+  stage.channel.failLost("LINK_LOST", "server 0 could not be reached");
+  assert.deepEqual(ends, [
+    "update: LINK_LOST may have been applied, retryable false",
+    "read: LINK_LOST nothing was applied, retryable true",
+    "waiting: LINK_LOST nothing was applied, retryable true",
+  ]);
+  assert.equal(stage.channel.isAwaiting, false);
+  await stage.reconnect();
+  assert.deepEqual(stage.left(), []);
+  await stage.send(new TestCall("next"));
+  const [frame] = stage.link.take();
+  assert.deepEqual([frame?.header.request, frame?.header.stamp, frame?.header.settled], [3, 2, 3], "it goes on behind them");
+  assert.ok(stage.channel.canResumeAt(1) && stage.channel.canResumeAt(3), "whether the other side took them or not");
+});
+
 test("a gap is told once, and the missing request and all behind it leave again", async () => {
   const server = new ChannelStage({ handler: { handle: (channel, header) => channel.acknowledge(header) } });
   for (const request of [1, 3, 4, 2, 3, 4]) server.receive(Kind.REQUEST, request);

@@ -5,6 +5,7 @@ import { runMixture } from "../differential/mixture.ts";
 import { Checkpoints, undisturbed } from "../simulation/checkpoints.ts";
 import { runChurn, runReduces } from "../simulation/collectives.ts";
 import { runCrashes } from "../simulation/crashes.ts";
+import { runCutLinks } from "../simulation/cut-links.ts";
 import { runEmbeddingCache } from "../simulation/embedding-cache.ts";
 import { runExactlyOnce } from "../simulation/exactly-once.ts";
 import { runLentUnits } from "../simulation/lent-units.ts";
@@ -14,6 +15,12 @@ const COUNT = Number(process.env.SOAK_SEEDS ?? 10_000);
 
 test(`every push counts once, for ${COUNT} more seeds`, async () => {
   await forSeeds({ from: 1_000_000, count: COUNT }, runExactlyOnce);
+});
+
+test(`updates over links that are cut count once or not at all, for ${COUNT} more seeds`, async () => {
+  await forSeeds({ from: 3_000_000, count: COUNT }, async (seed) => {
+    await runCutLinks(seed);
+  });
 });
 
 test(`clusters live through deaths, for ${COUNT} more seeds`, async () => {
