@@ -5,7 +5,7 @@ import { resolve } from "node:path";
 import { Command } from "commander";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { findCheckpoint } from "../node/checkpoint/find-checkpoint.ts";
-import { requireWritablePlace } from "../node/checkpoint/writable-place.ts";
+import { requireWritableDirectory } from "../node/checkpoint/writable-directory.ts";
 import type { NodeConfig } from "../node/config/node-config.ts";
 import { functionModulePath } from "../node/function-module.ts";
 import { jobExitCode } from "../node/launcher/exit-code.ts";
@@ -76,7 +76,7 @@ async function plannedJob(script: string | undefined, args: readonly string[], f
 
 /** What all servers will read and where they will write, looked at once and before any of them starts. Throws BAD_CONFIG. */
 async function checkFiles({ functions, restore, checkpointDir }: NodeConfig): Promise<void> {
-  if (checkpointDir !== undefined) requireWritablePlace(checkpointDir);
+  if (checkpointDir !== undefined) requireWritableDirectory(checkpointDir);
   if (functions !== undefined) functionModulePath(functions);
   if (restore === undefined) return;
   try {

@@ -43,7 +43,7 @@ export class StandardOutput {
   }
 }
 
-/** Whoever read it has seen enough. */
+/** The reader of a pipe has closed it. */
 export function isReaderGone(error: Error): boolean {
   return "code" in error && error.code === "EPIPE";
 }

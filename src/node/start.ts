@@ -11,7 +11,7 @@ import type { StatusReply } from "../wire/control.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { openCheckpoint } from "./checkpoint/open-checkpoint.ts";
 import { ServerFiles } from "./checkpoint/server-files.ts";
-import { requireWritablePlace } from "./checkpoint/writable-place.ts";
+import { requireWritableDirectory } from "./checkpoint/writable-directory.ts";
 import { loadConfig } from "./config/config.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
 import { onEndSignal } from "./end-signal.ts";
@@ -132,7 +132,7 @@ export function checkpointOptions({
   readonly checkpointDir?: string | undefined;
   readonly restore?: string | undefined;
 }): Pick<PostofficeOptions, "checkpointFiles" | "restoreFrom"> {
-  if (checkpointDir !== undefined) requireWritablePlace(checkpointDir);
+  if (checkpointDir !== undefined) requireWritableDirectory(checkpointDir);
   return {
     ...(checkpointDir === undefined ? {} : { checkpointFiles: new ServerFiles(resolve(checkpointDir)) }),
     ...(restore === undefined ? {} : { restoreFrom: () => openCheckpoint(resolve(restore)) }),

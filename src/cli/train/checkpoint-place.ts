@@ -2,15 +2,15 @@
 
 import { existsSync, mkdirSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { placeError, requireWritablePlace } from "../../node/checkpoint/writable-place.ts";
+import { requireWritableDirectory, unwritableError } from "../../node/checkpoint/writable-directory.ts";
 
 /** Creates the directory where it is missing. Throws BAD_CONFIG when it cannot be written to. */
 export function prepareCheckpointPlace(path: string): void {
-  requireWritablePlace(path);
+  requireWritableDirectory(path);
   try {
     createWithParents(resolve(path));
   } catch (thrown) {
-    throw placeError(path, thrown);
+    throw unwritableError(path, thrown);
   }
 }
 

@@ -42,7 +42,7 @@ export type JobEnd = {
   readonly isTraining: boolean;
 };
 
-/** Nothing when the job is done, and nothing when whoever watched it has gone. */
+/** Nothing when the job is done, and nothing when the reader of its output has gone. */
 export function endLines(end: JobEnd): string[] {
   const { outcome, hasResult, position, plan, checkpoint, isTraining } = end;
   if (outcome.kind === "done" && hasResult) return [];

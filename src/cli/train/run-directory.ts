@@ -13,7 +13,7 @@ import { mkdirSync, readdirSync, rmdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { CheckpointDirectory } from "../../node/checkpoint/checkpoint-directory.ts";
 import { findCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
-import { placeError } from "../../node/checkpoint/writable-place.ts";
+import { unwritableError } from "../../node/checkpoint/writable-directory.ts";
 import { prepareCheckpointPlace } from "./checkpoint-place.ts";
 
 const RUN_NAME = /^run-([1-9]\d{0,8})$/;
@@ -27,7 +27,7 @@ export function createRun(directory: string): string {
       mkdirSync(path);
       return path;
     } catch (thrown) {
-      if (!isError(thrown, "EEXIST")) throw placeError(directory, thrown); // R1: another run was faster
+      if (!isError(thrown, "EEXIST")) throw unwritableError(directory, thrown); // R1: another run was faster
     }
   }
 }

@@ -9,7 +9,7 @@ type Variables = Readonly<Record<string, string | undefined>>;
 
 /**
  * Without every variable that configures a node, except our own ones of these keys. Those of ps-lite, Hetu and MindSpore go, mistyped ones too.
- * An unknown WEIGHBRIDGE_* name stays: it is a mistake of whoever runs the command, and `loadConfig` says so.
+ * An unknown WEIGHBRIDGE_* name stays: it is a mistake in this command's own environment, and `loadConfig` says so.
  */
 export function ownEnvironment(env: Variables, keys: readonly KeyName[]): Variables {
   const kept = new Set(keys.map(variableOf));

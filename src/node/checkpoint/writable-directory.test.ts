@@ -1,4 +1,4 @@
-// Goal: a place where checkpoints cannot be saved is refused when a node starts, with the system's reason.
+// Goal: a directory where checkpoints cannot be saved is refused when a node starts, with the system's reason.
 
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -7,13 +7,13 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { EmbeddedCluster } from "../connect.ts";
 import { realFiles } from "./file-layer.ts";
-import { type PlaceProbe, requireWritablePlace } from "./writable-place.ts";
+import { type DirectoryProbe, requireWritableDirectory } from "./writable-directory.ts";
 
-const root = mkdtempSync(join(tmpdir(), "writable-place-"));
+const root = mkdtempSync(join(tmpdir(), "writable-directory-"));
 after(() => rmSync(root, { recursive: true }));
 
 /** A system on which /data is there, and refuses with this code. */
-function refusing(code: string): PlaceProbe {
+function refusing(code: string): DirectoryProbe {
   return {
     exists: (path) => path === "/data" || path === "/",
     isDirectory: () => true,
@@ -30,8 +30,8 @@ test("a read-only file system and a directory without permission are named as su
     ["EACCES", "permission denied (EACCES)"],
   ] as const) {
     for (const path of ["/data", "/data/jobs/7"]) {
-      const message = `nothing can be saved in ${path}: ${reason}; name another place with --checkpoint-dir`;
-      assert.throws(() => requireWritablePlace(path, refusing(code)), { code: "BAD_CONFIG", message });
+      const message = `nothing can be saved in ${path}: ${reason}; name another directory with --checkpoint-dir`;
+      assert.throws(() => requireWritableDirectory(path, refusing(code)), { code: "BAD_CONFIG", message });
     }
   }
 });
@@ -39,9 +39,9 @@ test("a read-only file system and a directory without permission are named as su
 test("a file in the way is named, and a directory that is not there yet is not made", () => {
   writeFileSync(join(root, "file"), "");
   for (const path of [join(root, "file"), join(root, "file", "below")]) {
-    assert.throws(() => requireWritablePlace(path), { code: "BAD_CONFIG", message: /not a directory \(ENOTDIR\)/ });
+    assert.throws(() => requireWritableDirectory(path), { code: "BAD_CONFIG", message: /not a directory \(ENOTDIR\)/ });
   }
-  requireWritablePlace(join(root, "new", "below"));
+  requireWritableDirectory(join(root, "new", "below"));
   assert.ok(!existsSync(join(root, "new")));
 });
 
