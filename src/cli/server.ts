@@ -2,7 +2,7 @@
 
 import { Command, InvalidArgumentError } from "commander";
 import { runServer } from "../node/built-in.ts";
-import { loadConfig } from "../node/config/config.ts";
+import { loadNodeConfig, orTellOthers } from "../node/cannot-start.ts";
 import { modulePath } from "../node/launcher/module-path.ts";
 import { runServerThreads } from "../node/launcher/server-threads.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
@@ -35,8 +35,14 @@ export function serverCommand(invocation: Invocation): Command {
     .option("--apps <ids>", "the applications that the server built in serves", parseAppIds, [0])
     .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags & { readonly apps: readonly number[] }) => {
-      const config = loadConfig({ options: { role: "server" }, commandLine: configFlags(flags), env: process.env });
-      const path = script === undefined ? undefined : scriptPath(script);
+      const config = await loadNodeConfig({ options: { role: "server" }, commandLine: configFlags(flags), env: process.env });
+      const path =
+        script === undefined
+          ? undefined
+          : await orTellOthers(
+              () => config,
+              () => scriptPath(script),
+            );
       if (config.threads > 1) {
         const builtIn = { path: modulePath(import.meta.url, "./server-thread"), args: flags.apps.map(String) };
         invocation.exitCode = await runServerThreads(config, path === undefined ? builtIn : { path, args });

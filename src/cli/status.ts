@@ -3,7 +3,7 @@
 import { Command } from "commander";
 import { loadConfig } from "../node/config/config.ts";
 import { realClock } from "../node/real-clock.ts";
-import { schedulerAddress } from "../node/start.ts";
+import { schedulerAddress } from "../node/scheduler-address.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";

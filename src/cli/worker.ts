@@ -2,6 +2,7 @@
 
 import { pathToFileURL } from "node:url";
 import { Command } from "commander";
+import { loadNodeConfig, orTellOthers } from "../node/cannot-start.ts";
 import { loadConfig } from "../node/config/config.ts";
 import type { NodeConfig } from "../node/config/node-config.ts";
 import { nodeEnvironment } from "../node/launcher/node-environment.ts";
@@ -27,8 +28,12 @@ export function workerCommand(invocation: Invocation): Command {
     .passThroughOptions()
     .addHelpText("after", helpText(HELP))
     .action(async (script: string, args: string[], flags: Flags) => {
-      const path = scriptPath(script);
-      const config = loadConfig({ options: { role: "worker" }, commandLine: configFlags(flags), env: process.env });
+      const sources = { options: { role: "worker" }, commandLine: configFlags(flags), env: process.env } as const;
+      const path = await orTellOthers(
+        () => loadConfig(sources),
+        () => scriptPath(script),
+      );
+      const config = await loadNodeConfig(sources);
       await runScript(config, path, args, invocation);
     });
   return addConfigFlags(command, { except: ["role", "threads"] });

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
+import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import type { SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import { MemoryCluster } from "../testing/memory-cluster.ts";
 import { SimCluster } from "../testing/sim-cluster.ts";
 import { Group, idOf, SCHEDULER_ID } from "../wire/node-id.ts";
@@ -406,4 +407,66 @@ test("a node that was replaced fails every call with that reason from then on (P
   await assert.rejects(pushed(), hasCode("FENCED"));
   await assert.rejects(office.barrier(0, Group.WORKERS), hasCode("FENCED"));
   await cluster.run(office.close());
+});
+
+test("a start that ends at its own deadline names the nodes that are missing, on the scheduler as well", async () => {
+  const cluster = new MemoryCluster({ serverCount: 2, workerCount: 2 });
+  const deadline = { deadlineMs: 3000 };
+  const starts = [
+    cluster.startNode("scheduler", 0, deadline),
+    cluster.startNode("server", 1, { deadlineMs: 30_000 }),
+    cluster.startNode("worker", 0, deadline),
+  ];
+  const missing = /^waited 3000 ms for the start of the cluster of memory:\/\/scheduler; missing: server 0, worker 1$/;
+  for (const start of starts) start.catch(() => {});
+  await assert.rejects(cluster.run(starts[2] as Promise<Postoffice>), hasCode("DEADLINE", missing));
+  await assert.rejects(cluster.run(starts[0] as Promise<Postoffice>), hasCode("DEADLINE", missing));
+  assert.ok(cluster.clock.nowMs() < 4000);
+  await assert.rejects(cluster.run(starts[1] as Promise<Postoffice>), hasCode("DEADLINE"));
+});
+
+/** A checkpoint that can be opened once, to be looked at; what is in it turns out to be torn. */
+function tornCheckpoint(): () => Promise<SnapshotSource> {
+  let isOpened = false;
+  return async () => {
+    if (isOpened) throw new WeighbridgeError("CHECKPOINT_TORN", "shard 0 is too short");
+    isOpened = true;
+    return { close: async () => {} } as SnapshotSource; // nothing else is asked of it
+  };
+}
+
+test("a server that cannot begin with what it was to restore tells the others why at once", async () => {
+  const cluster = new MemoryCluster({ serverCount: 2, workerCount: 1 });
+  const starts = [
+    cluster.startNode("scheduler", 0),
+    cluster.startNode("server", 0),
+    cluster.startNode("worker", 0),
+    cluster.startNode("server", 1, { restoreFrom: tornCheckpoint() }),
+  ];
+  for (const start of starts) start.catch(() => {});
+  await assert.rejects(cluster.run(starts[3] as Promise<Postoffice>), hasCode("CHECKPOINT_TORN", /^shard 0 is too short$/));
+  const reason = /server 1 \("server 1"\) cannot take part: shard 0 is too short$/;
+  for (const start of starts.slice(0, 3)) await assert.rejects(cluster.run(start), hasCode("CHECKPOINT_TORN", reason));
+  assert.ok(cluster.clock.nowMs() < 5000);
+});
+
+test("a server that takes another's place and cannot begin ends alone: the job goes on without it", async () => {
+  const cluster = new SimCluster({
+    seed: 1,
+    serverCount: 2,
+    workerCount: 1,
+    optionsOf: () => (isLate ? { restoreFrom: tornCheckpoint() } : {}),
+  });
+  let isLate = false;
+  await cluster.start();
+  isLate = true;
+  const server = idOf("server", 1);
+  cluster.kill(server);
+  await assert.rejects(cluster.run(cluster.startNode(server)), hasCode("CHECKPOINT_TORN"));
+  await cluster.clock.advance(3000);
+  assert.equal(cluster.worker(0).failure, undefined);
+  assert.deepEqual([cluster.scheduler.failure, cluster.server(0).failure], [undefined, undefined]);
+  isLate = false;
+  await cluster.run(cluster.startNode(server));
+  await cluster.finalize();
 });

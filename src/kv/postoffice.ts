@@ -17,7 +17,7 @@ import { Arena } from "../kernel/arena.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { goneError } from "../peer/gone-error.ts";
-import { Membership } from "../peer/membership.ts";
+import { incompleteError, Membership } from "../peer/membership.ts";
 import type { PeerMetrics } from "../peer/metrics.ts";
 import { tellMissingOut } from "../peer/missing-out.ts";
 import { Peer } from "../peer/peer.ts";
@@ -105,12 +105,20 @@ export class Postoffice {
     const { clock, signal, deadlineMs, schedulerAddress } = options;
     try {
       await waitFor(office.#start(), `the start of the cluster of ${schedulerAddress}`, clock, { signal, deadlineMs });
-    } catch (thrown) {
+    } catch (late) {
+      const thrown = await office.#explained(late);
       if (signal?.aborted === true) await office.leave(); // from a place that it has already, so that nobody waits for it there
       await office.#closeAll();
       throw office.#failure ?? thrown;
     }
     return office;
+  }
+
+  /** A DEADLINE of the start names the nodes that are missing, as far as the scheduler tells. */
+  async #explained(thrown: unknown): Promise<unknown> {
+    if (!isWeighbridgeError(thrown, "DEADLINE")) return thrown;
+    const missing = this.#scheduler?.missing() ?? (await this.#membership?.missing()) ?? "";
+    return missing === "" || thrown.message.includes("missing: ") ? thrown : incompleteError(thrown, missing);
   }
 
   /** The engine of a worker; undefined on other nodes. */
@@ -306,7 +314,7 @@ export class Postoffice {
 
   async #join(): Promise<void> {
     const { role, rank, label = "", schedulerAddress, startTimeoutMs = START_TIMEOUT_MS, advertise = (bound) => bound } = this.#options;
-    const address = await this.#listen();
+    const address = await this.#prepare();
     const membership = new Membership({
       peer: this.#peer,
       clock: this.clock,
@@ -333,15 +341,25 @@ export class Postoffice {
     await membership.join();
     if (this.server === undefined) return;
     const { restoreFrom } = this.#options;
-    await seatServer(this.server, { rank: this.myRank, serverCount: this.numServers, run: membership.job, restoreFrom, log: this.log });
+    const seat = { rank: this.myRank, serverCount: this.numServers, run: membership.job, restoreFrom, log: this.log };
+    try {
+      await seatServer(this.server, seat);
+    } catch (thrown) {
+      const { code, message } = isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown));
+      await membership.leave({ deadlineMs: LEAVE_DEADLINE_MS }, { code, message }); // the others wait for it at the barrier of the start
+      throw thrown;
+    }
   }
 
-  /** Where others reach this node; "" if it does not listen. When it cannot, the scheduler is told: the others wait for it in vain otherwise. */
-  async #listen(): Promise<Address> {
-    const { role, rank, label = "", schedulerAddress, listenAddress, advertise = (bound) => bound } = this.#options;
-    if (listenAddress === undefined) return "";
+  /**
+   * Does what must work before this node registers. Returns where others reach it; "" if it does not listen. When it cannot, the scheduler is told, since the
+   * others would wait for it.
+   */
+  async #prepare(): Promise<Address> {
+    const { role, rank, label = "", schedulerAddress, listenAddress, restoreFrom, advertise = (bound) => bound } = this.#options;
     try {
-      return advertise(await this.#peer.listen(listenAddress));
+      await (await restoreFrom?.())?.close(); // Only to see that it can be opened: which one is the newest may change until this node has its place.
+      return listenAddress === undefined ? "" : advertise(await this.#peer.listen(listenAddress));
     } catch (thrown) {
       const node = { role, rank, label, serverCount: this.numServers, workerCount: this.numWorkers };
       const { clock, log } = this;

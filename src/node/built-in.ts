@@ -4,7 +4,8 @@
 import { KVServer } from "../kv/kv-server.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { countsText, RosterTeller } from "./roster-teller.ts";
-import { schedulerAddress, startNode } from "./start.ts";
+import { schedulerAddress } from "./scheduler-address.ts";
+import { startNode } from "./start.ts";
 
 /** Stays until everybody has left. Throws what ends the job before. */
 export async function runScheduler(config: NodeConfig): Promise<void> {

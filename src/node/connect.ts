@@ -14,7 +14,7 @@ import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import type { Role } from "../wire/node-id.ts";
-import { loadConfig } from "./config/config.ts";
+import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfigOptions } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
 import { checkpointOptions, startNode } from "./start.ts";
@@ -30,7 +30,7 @@ export type ConnectOptions = NodeConfigOptions & WaitOptions;
 export async function connect(options: ConnectOptions = {}): Promise<Session> {
   checkWait(options);
   const { deadlineMs, signal, ...configured } = options;
-  const config = loadConfig({ options: configured, env: process.env });
+  const config = await loadNodeConfig({ options: configured, env: process.env });
   if (config.role !== "worker") {
     throw new WeighbridgeError(
       "BAD_CONFIG",

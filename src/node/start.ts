@@ -9,10 +9,10 @@ import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { nameOf } from "../wire/node-id.ts";
+import { loadNodeConfig, orTellOthers } from "./cannot-start.ts";
 import { openCheckpoint } from "./checkpoint/open-checkpoint.ts";
 import { ServerFiles } from "./checkpoint/server-files.ts";
 import { requireWritableDirectory } from "./checkpoint/writable-directory.ts";
-import { loadConfig } from "./config/config.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
 import { onEndSignal } from "./end-signal.ts";
 import { EscapedRejections } from "./escaped-rejections.ts";
@@ -23,6 +23,7 @@ import { publishDeadNodes, publishRoster } from "./launcher/dead-nodes.ts";
 import { serveManagement } from "./manage-server.ts";
 import { realClock } from "./real-clock.ts";
 import { requireNodeSockets } from "./runtime.ts";
+import { schedulerAddress, tcpAddress } from "./scheduler-address.ts";
 import { textLog } from "./text-log.ts";
 import { boundSendBuffers } from "./transport/send-buffer.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
@@ -37,7 +38,7 @@ export type StartOptions = NodeConfigOptions & {
 
 /** Starts the node that options, environment and file describe. Throws BAD_CONFIG, and what Postoffice.start throws. */
 export async function start({ startBarrier = true, ...options }: StartOptions = {}): Promise<Postoffice> {
-  return await startNode(loadConfig({ options, env: process.env }), { startBarrier });
+  return await startNode(await loadNodeConfig({ options, env: process.env }), { startBarrier });
 }
 
 type NodeOptions = Pick<PostofficeOptions, "startBarrier" | "onRoster" | "signal" | "deadlineMs">;
@@ -74,7 +75,13 @@ async function openNode(config: NodeConfig, options: NodeOptions): Promise<Posto
   let office: Postoffice | undefined;
   const log = textLog({ level: config.logLevel, who: () => (office === undefined || office.nodeId === 0 ? role : nameOf(office.nodeId)) });
   const boundSendBuffer = role === "scheduler" ? undefined : await boundSendBuffers({ log });
-  const functions = role === "server" && config.functions !== undefined ? await loadFunctions(config.functions) : [];
+  const functions =
+    role === "server" && config.functions !== undefined
+      ? await orTellOthers(
+          () => config,
+          () => loadFunctions(config.functions ?? ""),
+        )
+      : [];
   const escaped = functions.length === 0 ? undefined : new EscapedRejections(log);
   office = await Postoffice.start({
     role,
@@ -139,13 +146,6 @@ export function checkpointOptions({
   };
 }
 
-/** Where the scheduler of this configuration listens. */
-export function schedulerAddress({ transport, van, socketDir, schedulerHost, schedulerPort, host, role }: NodeConfig): Address {
-  if (transport === "unix" && van !== "weighbridge") return `unix:///tmp/${schedulerPort}`; // ps-lite's ipc
-  if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}.sock`)}`;
-  return tcpAddress(role === "scheduler" ? host : schedulerHost, schedulerPort);
-}
-
 /** Where a server listens, and a worker for other workers. */
 function listenAddress({ transport, socketDir, schedulerPort, host }: NodeConfig, port: number): Address {
   if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}-${process.pid}-${randomUUID().slice(0, 8)}.sock`)}`;
@@ -159,10 +159,6 @@ function advertised(config: NodeConfig, bound: Address): Address {
 
 function advertisedTcp({ advertiseHost }: NodeConfig, bound: Address): Address {
   return tcpAddress(advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1)));
-}
-
-function tcpAddress(host: string, port: number): Address {
-  return `tcp://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
 function hasFaults({ faults }: NodeConfig): boolean {

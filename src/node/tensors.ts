@@ -9,7 +9,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Postoffice } from "../kv/postoffice.ts";
 import { TensorWorker } from "../tensors/tensor-worker.ts";
-import { loadConfig } from "./config/config.ts";
+import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 import { connect } from "./connect.ts";
 import { startNode } from "./start.ts";
@@ -48,7 +48,7 @@ export async function schedulerFinish(scheduler: TensorNode, wait: WaitOptions =
 }
 
 async function startAs(role: Role, options: NodeConfigOptions): Promise<TensorNode> {
-  const config = loadConfig({ options: withOwnVan(options), env: process.env });
+  const config = await loadNodeConfig({ options: withOwnVan(options), env: process.env });
   if (config.role === role) return await startNode(config);
   throw new WeighbridgeError("BAD_CONFIG", `${role}Init() is for a ${role}, and this process is a ${config.role} (DMLC_ROLE)`);
 }

@@ -3,7 +3,7 @@
 import type { Session } from "../api/session.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { runScheduler, runServer } from "./built-in.ts";
-import { loadConfig } from "./config/config.ts";
+import { loadNodeConfig } from "./cannot-start.ts";
 import { connect } from "./connect.ts";
 import { PsContext, type PsContextKey, type PsContextValues } from "./ps-context.ts";
 
@@ -33,7 +33,7 @@ export function resetPsContext(): void {
 export async function initTraining(): Promise<Session | undefined> {
   if (!context.get("enablePs")) return undefined;
   const { nodeOptions } = context;
-  const config = loadConfig({ options: nodeOptions, env: process.env });
+  const config = await loadNodeConfig({ options: nodeOptions, env: process.env });
   if (config.role === "worker") return await connect(nodeOptions);
   if (config.role === "server" && config.threads > 1) {
     const text = `a process that calls initTraining() is one server, not ${config.threads} on threads: start those with weighbridge server`;

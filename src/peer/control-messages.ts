@@ -34,10 +34,10 @@ export const BARRIER: ControlMessage<control.BarrierRequest, control.BarrierRepl
   reply: control.barrierReplyShape,
 };
 
-export const LEAVE: ControlMessage<Empty, Empty> = {
+export const LEAVE: ControlMessage<control.LeaveRequest, Empty> = {
   functionId: FunctionId.LEAVE,
   name: "LEAVE",
-  request: control.emptyShape,
+  request: control.leaveRequestShape,
   reply: control.emptyShape,
 };
 

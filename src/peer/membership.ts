@@ -20,8 +20,10 @@ import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "
 import type { Log } from "../base/log.ts";
 import { randomToken } from "../base/random-token.ts";
 import type { Address } from "../transport/transport.ts";
+import type { AbortRequest } from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { GatherReply, GatherRequest, Generation } from "../wire/gather.ts";
+import { missingText } from "../wire/missing-nodes.ts";
 import { nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
@@ -29,7 +31,7 @@ import type { UnitsClaim, UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierClient } from "./barrier-client.ts";
 import type { Call } from "./call.ts";
 import type { Channel } from "./channel.ts";
-import { ABORT, BARRIER, GATHER, LEAVE, REGISTER, ROSTER, UNITS } from "./control-messages.ts";
+import { ABORT, BARRIER, GATHER, LEAVE, REGISTER, ROSTER, STATUS, UNITS } from "./control-messages.ts";
 import { checkGreeting } from "./greeting.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { ask, type ControlMessage, serveControl } from "./json-call.ts";
@@ -63,6 +65,8 @@ export type MembershipOptions = {
 type FatalListener = (error: WeighbridgeError) => void;
 
 const LEAVE_DEADLINE_MS = 5000;
+/** How much later a deadline may be told, to name who is missing: a round trip where the scheduler answers. */
+const STATUS_DEADLINE_MS = 500;
 export const LINK_TIMEOUT_MS = 30_000;
 
 export class Membership {
@@ -254,14 +258,22 @@ export class Membership {
     return reply;
   }
 
-  /** Tells the scheduler that this node is done: it no longer counts. Returns even if the scheduler cannot be told. */
-  async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }): Promise<void> {
+  /**
+   * Tells the scheduler that this node is done: it no longer counts. With `failure` it cannot begin: the cluster that starts with it ends with that reason. Returns
+   * even if the scheduler cannot be told.
+   */
+  async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }, failure?: AbortRequest): Promise<void> {
     const { log } = this.#options;
     this.#heartbeat?.stop();
     if (this.#place === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return;
     this.#leaving = new Deferred();
     try {
-      await waitFor(Promise.race([this.#ask(LEAVE, {}), this.#leaving.promise]), "the scheduler to let this node go", this.#clock, wait);
+      await waitFor(
+        Promise.race([this.#ask(LEAVE, failure === undefined ? {} : { failure }), this.#leaving.promise]),
+        "the scheduler to let this node go",
+        this.#clock,
+        wait,
+      );
     } catch (thrown) {
       log.warn("the scheduler does not know that this node left", { reason: reasonOf(thrown) });
     }
@@ -342,7 +354,24 @@ export class Membership {
   }
 
   #watchStart(): void {
-    this.#watch.start({ isLinked: this.#channel?.link !== undefined }, (error) => this.#joining?.reject(error));
+    this.#watch.start({ isLinked: this.#channel?.link !== undefined }, (error) => {
+      const joining = this.#joining;
+      const tell = (missing: string): void => joining?.reject(missing === "" ? error : incompleteError(error, missing));
+      this.missing().then(tell, () => tell(""));
+    });
+  }
+
+  /** Which nodes the cluster waits for, as `server 1, worker 0`; "" when the scheduler does not tell, or none is missing. Never throws. */
+  async missing(): Promise<string> {
+    const channel = this.#channel;
+    if (channel?.link === undefined || channel.ended !== undefined || this.#place !== undefined) return "";
+    try {
+      const { phase, waiting, ...counts } = await ask(channel, STATUS, {}, this.#clock, { deadlineMs: STATUS_DEADLINE_MS });
+      return phase === "forming" ? missingText(counts, waiting) : "";
+    } catch (thrown) {
+      this.#log.debug("the scheduler does not tell who is missing", { reason: reasonOf(thrown) });
+      return "";
+    }
   }
 
   /** Whoever waits for a scheduler that does not come back is told so; everything else goes on without it (M2). */
@@ -451,6 +480,11 @@ export class Membership {
     this.#resuming?.reject(error);
     for (const listener of [...this.#fatalListeners]) listener(error);
   }
+}
+
+/** The same DEADLINE, by name. */
+export function incompleteError(error: WeighbridgeError, missing: string): WeighbridgeError {
+  return new WeighbridgeError(error.code, `${error.message}; missing: ${missing}`, { retryable: error.retryable, cause: error });
 }
 
 function checkSender(channel: Channel, what: string): void {

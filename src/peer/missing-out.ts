@@ -18,6 +18,8 @@ export type MissingOut = {
   readonly clock: Clock;
   readonly log: Log;
   readonly schedulerAddress: Address;
+  /** How long to try at most; as long as nodes that are started together need to find each other when left out. */
+  readonly deadlineMs?: number | undefined;
   /** Who it would have been. */
   readonly node: Pick<RegisterRequest, "role" | "rank" | "label" | "serverCount" | "workerCount">;
 };
@@ -26,12 +28,13 @@ export type MissingOut = {
 const TELL_DEADLINE_MS = 5000;
 
 /** Tells the scheduler that this node does not come, and why. Returns when it knows, or cannot be told in time; never throws. */
-export async function tellMissingOut({ peer, clock, log, schedulerAddress, node }: MissingOut, error: WeighbridgeError): Promise<void> {
+export async function tellMissingOut(told: MissingOut, error: WeighbridgeError): Promise<void> {
+  const { peer, clock, log, schedulerAddress, node, deadlineMs = TELL_DEADLINE_MS } = told;
   const { code, message } = error;
   const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0);
   const request = { ...node, address: "", token: randomToken(), resume: undefined, failure: { code, message } };
   try {
-    await ask(channel, REGISTER, request, clock, { deadlineMs: TELL_DEADLINE_MS });
+    await ask(channel, REGISTER, request, clock, { deadlineMs });
   } catch (thrown) {
     log.debug("what the scheduler says to a node that does not come", { reason: reasonOf(thrown) }); // its answer is the error that it was told
   } finally {

@@ -3,6 +3,7 @@
 
 import { type ErrorCode, WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest } from "../wire/control.ts";
+import { missingText } from "../wire/missing-nodes.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import { holderOf, type Place } from "./place.ts";
@@ -45,8 +46,12 @@ export function malformed(request: RegisterRequest): WeighbridgeError | undefine
 }
 
 /** It cannot take its place, and says why. */
-export function cannotStart(request: RegisterRequest, { code, message }: AbortRequest): WeighbridgeError {
-  return new WeighbridgeError(code as ErrorCode, `${nameOfApplicant(request)} cannot take part: ${message}`);
+export function cannotStart(request: RegisterRequest, failure: AbortRequest): WeighbridgeError {
+  return cannotTakePart(nameOfApplicant(request), failure);
+}
+
+export function cannotTakePart(name: string, { code, message }: AbortRequest): WeighbridgeError {
+  return new WeighbridgeError(code as ErrorCode, `${name} cannot take part: ${message}`);
 }
 
 /** The counts or the rank contradict the scheduler's. `others` registered before. */
@@ -90,11 +95,13 @@ export function incomplete(counts: ClusterCounts, there: readonly Applicant<unkn
     const names = present.length === 0 ? "" : ` (${labels(present)})`;
     return `${present.length} of ${plural(countOf(counts, role), role)}${names}`;
   });
-  const fix = "start the missing ones with this scheduler's address, or raise startTimeoutMs";
-  return new WeighbridgeError(
-    "DEADLINE",
-    `the cluster was not complete after ${startTimeoutMs} ms: ${parts.join(" and ")} registered; ${fix}`,
+  const missing = missingText(
+    counts,
+    there.map(({ request }) => request),
   );
+  const fix = "start what is missing with this scheduler's address, or raise startTimeoutMs";
+  const registered = `${parts.join(" and ")} registered, missing: ${missing}`;
+  return new WeighbridgeError("DEADLINE", `the cluster was not complete after ${startTimeoutMs} ms: ${registered}; ${fix}`);
 }
 
 export function rankHeld(request: RegisterRequest, holder: Place): WeighbridgeError {

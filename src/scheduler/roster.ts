@@ -15,13 +15,22 @@
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import type { Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
+import type { AbortRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
-import { type Applicant, type ClusterCounts, cannotStart, contradiction, incomplete, jobOver, malformed } from "./applicant.ts";
+import {
+  type Applicant,
+  type ClusterCounts,
+  cannotStart,
+  cannotTakePart,
+  contradiction,
+  incomplete,
+  jobOver,
+  malformed,
+} from "./applicant.ts";
 import { assignRanks, conflict } from "./formation.ts";
-import { deathAtMs, type Place } from "./place.ts";
+import { deathAtMs, holderOf, type Place } from "./place.ts";
 import { Places } from "./places.ts";
 import { findSeat, type Seat } from "./seating.ts";
 
@@ -168,8 +177,11 @@ export class Roster<T> {
     return this.#conclude([], nowMs);
   }
 
-  leave(node: number, incarnation: number, nowMs: number): Decision<T>[] {
-    this.#places.setState(this.#holder(node, incarnation), "left");
+  /** The node is done. With `failure` it could not begin: the job ends with that if it was to begin with this node, and not with one that replaces it. */
+  leave(node: number, incarnation: number, nowMs: number, failure?: AbortRequest): Decision<T>[] {
+    const place = this.#holder(node, incarnation);
+    this.#places.setState(place, "left");
+    if (failure !== undefined && incarnation === 1) return this.fail(cannotTakePart(holderOf(place), failure));
     return this.#conclude([], nowMs);
   }
 

@@ -122,7 +122,8 @@ test("a cluster that is not complete in time tells everybody who is missing", as
   const cluster = new ControlCluster();
   const scheduler = await cluster.scheduler({ startTimeoutMs: 10_000 });
   const nodes = [cluster.node("server", "s0"), cluster.node("worker", "w0")];
-  const reason = /not complete after 10000 ms: 1 of 2 servers \("s0"\) and 1 of 2 workers \("w0"\) registered/;
+  const reason =
+    /not complete after 10000 ms: 1 of 2 servers \("s0"\) and 1 of 2 workers \("w0"\) registered, missing: server 1, worker 1; start what is missing/;
   for (const { joined } of nodes) await cluster.fails(joined, "DEADLINE", reason);
   assert.ok(cluster.clock.nowMs() < 10_100);
   await cluster.fails(scheduler.ready, "DEADLINE", reason);
@@ -179,4 +180,13 @@ test("the version of the package that each node runs is in the roster, in the st
   const warnings = lines.filter((line) => line.startsWith("warning: "));
   assert.equal(warnings.length, 1);
   assert.match(warnings[0] ?? "", /another version of the package .*"worker 0","packageVersion":"0.1.9","scheduler":"0.2.0"/);
+});
+
+test("a node whose own start timeout is shorter than the scheduler's names the ranks that are missing", async () => {
+  const cluster = new ControlCluster({ serverCount: 2, workerCount: 2 });
+  await cluster.scheduler();
+  cluster.node("server", "s0", { rank: 1 });
+  const { joined } = cluster.node("worker", "w0", { startTimeoutMs: 2000 });
+  await cluster.fails(joined, "DEADLINE", /gave this node no place within 2000 ms: .*; missing: server 0, worker 1$/);
+  assert.ok(cluster.clock.nowMs() < 4000);
 });

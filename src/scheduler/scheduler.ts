@@ -23,6 +23,7 @@ import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { GatherReply, GatherRequest } from "../wire/gather.ts";
 import type { Hello } from "../wire/hello.ts";
+import { missingText } from "../wire/missing-nodes.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, type RosterView } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
@@ -156,6 +157,11 @@ export class Scheduler {
     };
   }
 
+  /** Which nodes a cluster that forms waits for; "" when none is missing. */
+  missing(): string {
+    return this.#roster.phase === "forming" ? missingText(this.#options, this.#roster.waiting()) : "";
+  }
+
   /** The scheduler's own entry into a barrier of a group it belongs to. */
   async barrier(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
     await waitFor(this.ready, "the cluster to be complete", this.#clock, wait);
@@ -224,8 +230,8 @@ export class Scheduler {
       return this.#barriers.enter(channel.id, request);
     });
     serve(GATHER, (channel, request) => this.#gather(channel, request));
-    serve(LEAVE, ({ id, incarnation }) => {
-      this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs()));
+    serve(LEAVE, ({ id, incarnation }, { failure }) => {
+      this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs(), failure));
       return {};
     });
     serve(STATUS, () => this.status());

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { abortRequestShape, barrierReplyShape, barrierRequestShape, emptyShape, statusReplyShape } from "./control.ts";
+import { abortRequestShape, barrierReplyShape, barrierRequestShape, emptyShape, leaveRequestShape, statusReplyShape } from "./control.ts";
 import { gatherReplyShape, gatherRequestShape } from "./gather.ts";
 import { helloShape } from "./hello.ts";
 import type { Check } from "./json-body.ts";
@@ -97,6 +97,7 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   { name: "what is known of units", shape: unitsClaimShape, body: { open: [ACCOUNT], over: [{ name: "train", epochs: [0, 2] }] } },
   { name: "GATHER", shape: gatherRequestShape, body: { step: "enter", address: "tcp://c:3", generation: 2 } },
   { name: "the answer to GATHER", shape: gatherReplyShape, body: { ...GENERATION, roster: ROSTER } },
+  { name: "LEAVE", shape: leaveRequestShape, body: { failure: { code: "CHECKPOINT_TORN", message: "too short" } }, optional: ["failure"] },
   { name: "an empty body", shape: emptyShape, body: {} },
 ];
 

@@ -21,6 +21,10 @@ export const barrierReplyShape: Check<BarrierReply> = object({ round: count });
 export type AbortRequest = { readonly code: string; readonly message: string };
 export const abortRequestShape: Check<AbortRequest> = object({ code: text, message: text });
 
+/** LEAVE: the sender is done; `failure` says why one that has its place cannot begin after all. */
+export type LeaveRequest = { readonly failure?: AbortRequest | undefined };
+export const leaveRequestShape: Check<LeaveRequest> = object({ failure: optional(abortRequestShape) });
+
 export type StatusEntry = RosterEntry & {
   /** Time since the scheduler last heard of the node; undefined before the first time. */
   readonly heartbeatAgeMs: number | undefined;
@@ -83,6 +87,6 @@ export const ASKER_GONE = "gone";
 export type CheckpointReply = { readonly body: string; readonly more?: string | undefined };
 export const checkpointReplyShape: Check<CheckpointReply> = object({ body: text, more: optional(text) });
 
-/** A body without fields: HEARTBEAT, LEAVE, STATUS, and the replies that only say yes. */
+/** A body without fields: HEARTBEAT, STATUS, and the replies that only say yes. */
 export type Empty = Readonly<Record<never, never>>;
 export const emptyShape: Check<Empty> = object({});

@@ -141,6 +141,9 @@ async function controlVectors(): Promise<GoldenVector[]> {
       "everybody does",
     )),
     ...(await answered(await control("leave-request", "a node is done", LEAVE, {}), "leave-reply", "it no longer counts")),
+    await control("leave-failure-request", "a server that has its place cannot begin", LEAVE, {
+      failure: { code: "CHECKPOINT_TORN", message: "shard-0.safetensors is too short" },
+    }),
     ...(await answered(
       await control("status-request", "who is there?", STATUS, {}),
       "status-reply",

@@ -118,9 +118,15 @@ function judgeHeartbeat({ heartbeatIntervalMs, heartbeatTimeoutMs }: FlatConfig)
   return { expected, fix: "set both to 0, or both to more" };
 }
 
-export function brokenRules(config: Readonly<Partial<FlatConfig>>, whereFrom: (key: KeyName) => WhereFrom): ConfigProblem[] {
+/** What is wrong with how values go together, except about the keys in `except`. */
+export function brokenRules(
+  config: Readonly<Partial<FlatConfig>>,
+  whereFrom: (key: KeyName) => WhereFrom,
+  except: readonly KeyName[] = [],
+): ConfigProblem[] {
   const problems: ConfigProblem[] = [];
   for (const rule of RULES) {
+    if (except.includes(rule.key)) continue;
     if (![rule.key, ...rule.with].every((name) => Object.hasOwn(config, name))) continue;
     const verdict = rule.judge(config as FlatConfig); // It has all the keys that this rule looks at.
     if (verdict !== undefined) problems.push({ ...whereFrom(rule.key), ...verdict, found: quote(config[rule.key]) });

@@ -28,6 +28,8 @@ export type ConfigSources = {
   readonly defaults?: NodeConfigOptions;
   /** Hears what is legal but odd. When left out, it becomes a warning of the process. */
   readonly warn?: (warning: string) => void;
+  /** True lets a rank pass that is beyond the counts. */
+  readonly isAnyRankAllowed?: boolean;
   /** For tests; otherwise this machine's. */
   readonly interfaces?: NetworkInterfaces;
 };
@@ -51,7 +53,8 @@ export function loadConfig(sources: ConfigSources): NodeConfig {
   const given = readKeys(places, interfaces);
   problems.push(...given.problems, ...missingKeys(given, places, file, section));
   const known = withDefaults(given);
-  problems.push(...brokenRules(known, (name) => given.whereFrom.get(name) ?? { subject: name, origin: "default" }));
+  const whereFrom = (name: KeyName): WhereFrom => given.whereFrom.get(name) ?? { subject: name, origin: "default" };
+  problems.push(...brokenRules(known, whereFrom, sources.isAnyRankAllowed === true ? ["rank"] : []));
   if (problems.length > 0) throw badConfig(problems, isAlone(problems) ? LAUNCH_HINT : "");
 
   const config = known as FlatConfig; // Nothing was missing or broken.
