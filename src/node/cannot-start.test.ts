@@ -19,6 +19,11 @@ const MISTAKES: Readonly<Record<string, { server: NodeConfigOptions; code: Error
     code: "BAD_CONFIG",
     says: /a rank from 0 to 1, as there are 2 servers/,
   },
+  "whose directory for checkpoints cannot be written to": {
+    server: { rank: 1, checkpointDir: "/dev/null/checkpoints" },
+    code: "BAD_CONFIG",
+    says: /\/dev\/null\/checkpoints/,
+  },
   "whose checkpoint is missing": {
     server: { rank: 1, restore: "/no/such/checkpoint" },
     code: "CHECKPOINT_MISSING",

@@ -82,6 +82,13 @@ async function openNode(config: NodeConfig, options: NodeOptions): Promise<Posto
           () => loadFunctions(config.functions ?? ""),
         )
       : [];
+  const checkpoints =
+    role === "server"
+      ? await orTellOthers(
+          () => config,
+          () => checkpointOptions(config),
+        )
+      : {};
   const escaped = functions.length === 0 ? undefined : new EscapedRejections(log);
   office = await Postoffice.start({
     role,
@@ -108,7 +115,7 @@ async function openNode(config: NodeConfig, options: NodeOptions): Promise<Posto
     arenaBytesMax: config.arenaBytesMax,
     compression: zstd(),
     ...(escaped === undefined ? {} : { functions: functions.map((fn) => escaped.watch(fn)) }),
-    ...(role === "server" ? { ...checkpointOptions(config), onMemory: await hugePages({ log }) } : {}),
+    ...(role === "server" ? { ...checkpoints, onMemory: await hugePages({ log }) } : {}),
     ...(role === "scheduler" && config.managePort !== 0
       ? { manage: (status: () => StatusReply) => serveManagement(config.managePort, status) }
       : {}),
