@@ -11,7 +11,7 @@
 //     the run before were new, or nearly all known; without where they were mixed. Zipf took 6.9 ns a key instead of 9.7 (minima), lists of
 //     uniform draws from 1,000 to 1,000,000 keys about as long as before; where nearly all keys are known, none at all took 1.3 times as long.
 
-import { addFloats, copyFloats } from "./floats.as";
+import { addFloats, copyFloats, extremeFloats } from "./floats.as";
 
 const BITS_MIN: u32 = 4;
 /** So many keys are listed in one way; how many of them were new chooses the way for the next. */
@@ -127,6 +127,20 @@ export function sumDuplicates(rows: usize, n: u32, width: u32, indexes: usize, p
     }
     known++;
     if (target != rows) copyFloats(target, rows, rowBytes);
+  }
+  return known;
+}
+
+/** See DuplicateKernels.mergeDuplicates. The numbers are those of the optimizers (optimizers.as). */
+export function mergeDuplicates(merge: u32, rows: usize, n: u32, width: u32, indexes: usize, places: usize, known: u32, out: usize): u32 {
+  const rowBytes = <usize>width << 2, isAssigned = merge == 1, greatest = merge == 3;
+  for (let i: usize = 0; i < n; i++, rows += rowBytes) {
+    const index = load<u32>(indexes + (i << 2)), place = places == 0 ? index : load<u32>(places + (i << 2));
+    const target = out + <usize>place * rowBytes, isFirst = index == known;
+    known += u32(isFirst);
+    if (target == rows) continue;
+    if (isFirst || isAssigned) copyFloats(target, rows, rowBytes);
+    else extremeFloats(target, rows, rowBytes, greatest);
   }
   return known;
 }

@@ -24,6 +24,20 @@ const CHUNK_BYTES: usize = 2048;
   return v128.any_true(i32x4.ge_u(i32x4.max_u(a, b), i32x4.splat(<i32>STRANGE)));
 }
 
+/** The greatest magnitude, without its sign; NaN or infinity when there is one of them. */
+export function greatestMagnitude(address: usize, floatCount: u32): f32 {
+  const end = address + (<usize>floatCount << 2);
+  let a = i32x4.splat(0), b = i32x4.splat(0);
+  for (const wide = address + (<usize>(floatCount & ~15) << 2); address < wide; address += 64) {
+    a = i32x4.max_u(a, i32x4.max_u(sizes(address), sizes(address + 16)));
+    b = i32x4.max_u(b, i32x4.max_u(sizes(address + 32), sizes(address + 48)));
+  }
+  a = i32x4.max_u(a, b);
+  let most = max(max(<u32>i32x4.extract_lane(a, 0), <u32>i32x4.extract_lane(a, 1)), max(<u32>i32x4.extract_lane(a, 2), <u32>i32x4.extract_lane(a, 3)));
+  for (; address < end; address += 4) most = max(most, load<u32>(address) << 1);
+  return reinterpret<f32>(most >> 1);
+}
+
 /** The index of the first NaN or infinity, -1 when there is none. */
 export function checkFinite(address: usize, floatCount: u32): i32 {
   const start = address, end = address + (<usize>floatCount << 2), wide = address + (<usize>(floatCount & ~15) << 2);

@@ -1,4 +1,4 @@
-// floats — copying and adding one short run of f32, inlined into the loops over rows: a call of memory.copy costs more than a few stores.
+// floats — copying, adding and comparing one short run of f32, inlined into the loops over rows: a call of memory.copy costs more than a few stores.
 // Byte counts are multiples of 4, addresses need no alignment.
 //
 // Four vectors are loaded before the first is stored, so that an engine that can computes them as two of twice the width (docs/decisions/0021).
@@ -28,4 +28,17 @@
   }
   for (const wide = byteCount & ~15; p < wide; p += 16) v128.store(target + p, f32x4.add(v128.load(target + p), v128.load(from + p)));
   for (; p < byteCount; p += 4) store<f32>(target + p, load<f32>(target + p) + load<f32>(from + p));
+}
+
+/** The greater, or the lesser, of each two. */
+@inline export function extremeFloats(target: usize, from: usize, byteCount: usize, greatest: bool): void {
+  let p: usize = 0;
+  for (const wide = byteCount & ~15; p < wide; p += 16) {
+    const a = v128.load(target + p), b = v128.load(from + p);
+    v128.store(target + p, greatest ? f32x4.max(a, b) : f32x4.min(a, b));
+  }
+  for (; p < byteCount; p += 4) {
+    const a = load<f32>(target + p), b = load<f32>(from + p);
+    store<f32>(target + p, greatest ? max(a, b) : min(a, b));
+  }
 }

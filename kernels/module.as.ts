@@ -1,7 +1,7 @@
 // module — the list of what the kernel module exports. Addresses are u32 and come to JavaScript signed: read them with `>>> 0`.
 
 export { aheadBytes, allocate, allocateWork, lend, openArena, release, reserveUsedBytes, touchAhead, usedBytes } from "./allocator.as";
-export { checkFinite, zeroNonFinite } from "./finite.as";
+export { checkFinite, greatestMagnitude, zeroNonFinite } from "./finite.as";
 export { initialize, initializeRows } from "./initializers.as";
 export { updateBlock, updateBlockRows, updateRows } from "./optimizers.as";
 export { fillFloats, fillRows, repeatRows } from "./slots.as";
@@ -15,7 +15,7 @@ export {
   addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherListedRows, gatherRows, hasCertainRoom, insertRows, keysAhead,
   listRows, removeRows, rowCount, setWords, tableBytes,
 } from "./rows.as";
-export { findDuplicates, sumDuplicates } from "./duplicates.as";
+export { findDuplicates, mergeDuplicates, sumDuplicates } from "./duplicates.as";
 export { gatherByIndex, mixKeys, partitionKeys, scatterByIndex } from "./partition.as";
 export { addWords, findValues, insertValues, locateValues, readRows, staleRows, standIn, writeRows } from "./row-lists.as";
 export { add, axpy, checkAscending, copy, sum, zero } from "./vector.as";

@@ -29,7 +29,7 @@ const RMSPROP_MOMENTUM: u32 = 13;
 const FTRL: u32 = 14;
 const DC_ASGD: u32 = 15;
 
-/** `ownSteps`: the rows have a word after their slots that counts their updates. */
+/** `ownSteps`: the rows count their updates (job.as). */
 function runJob(optimizer: u32, job: Job, hyper: Hyper, ownSteps: bool): void {
   switch (optimizer) {
     case SUM: return sumRows(job, hyper);
@@ -52,6 +52,11 @@ function runJob(optimizer: u32, job: Job, hyper: Hyper, ownSteps: bool): void {
   }
 }
 
+/** Rows of a block count steps of their own where there is a list of them. */
+@inline function countsRows(optimizer: u32, hyper: Hyper): bool {
+  return (optimizer == ADAM || optimizer == ADAMW) && hyper.rowSteps != 0;
+}
+
 export function updateRows(optimizer: u32, rows: usize, rowCount: u32, width: u32, gradients: usize, hyper: usize): void {
   runJob(optimizer, jobOfRows(rows, rowCount, width, gradients), changetype<Hyper>(hyper), true);
 }
@@ -59,16 +64,19 @@ export function updateRows(optimizer: u32, rows: usize, rowCount: u32, width: u3
 export function updateBlock(
   optimizer: u32, target: usize, source: usize, slots: usize, slotStride: u32, gradients: usize, rowCount: u32, width: u32, hyper: usize,
 ): void {
-  const job = optimizer == ROW_WISE_ADAGRAD
-    ? jobOfBlock(0, rowCount, width, target, source, slots, 4, slotStride, gradients)
-    : jobOfBlock(0, 1, rowCount * width, target, source, slots, 0, slotStride, gradients);
-  runJob(optimizer, job, changetype<Hyper>(hyper), false);
+  const settings = changetype<Hyper>(hyper), ownSteps = countsRows(optimizer, settings);
+  if (optimizer == ROW_WISE_ADAGRAD || ownSteps) {
+    const slotStep = ownSteps ? width << 2 : 4;
+    runJob(optimizer, jobOfBlock(0, rowCount, width, target, source, slots, slotStep, slotStride, gradients), settings, ownSteps);
+    return;
+  }
+  runJob(optimizer, jobOfBlock(0, 1, rowCount * width, target, source, slots, 0, slotStride, gradients), settings, false);
 }
 
 export function updateBlockRows(
   optimizer: u32, values: usize, slots: usize, slotStride: u32, rows: usize, rowCount: u32, width: u32, gradients: usize, hyper: usize,
 ): void {
-  const slotStep = optimizer == ROW_WISE_ADAGRAD ? 4 : width << 2;
+  const settings = changetype<Hyper>(hyper), slotStep = optimizer == ROW_WISE_ADAGRAD ? 4 : width << 2;
   const job = jobOfBlock(rows, rowCount, width, values, values, slots, slotStep, slotStride, gradients);
-  runJob(optimizer, job, changetype<Hyper>(hyper), false);
+  runJob(optimizer, job, settings, countsRows(optimizer, settings));
 }

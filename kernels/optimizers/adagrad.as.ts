@@ -2,18 +2,18 @@
 //
 //   AdaGrad      s' = s + g²                w' = w - lr·g / (√s' + ε)                           slot 0: s
 //   row-wise     s' = s + mean of g²        w' = w - (lr / (√s' + ε))·g                         one float for the whole row: s
-//   RMSprop      s' = s + (1-α)·(g² - s)    w' = w - lr·g / (√s' + ε)                           slot 0: s, α is beta2
+//   RMSprop      s' = s + (1-α)·(g² - s)    w' = w - lr·g / (√s' + ε)                           slot 0: s, α is beta2 (averagedSquares)
 //   … momentum   … b' = μ·b + g/(√s' + ε)   w' = w - lr·b'                                      slot 1: b, μ is beta1
 //
 // The mean of a row is summed in f64, in four lanes: element j goes to lane j mod 4, and the lanes are added as (0 + 2) + (1 + 3).
 
-import { averaged, decayed, isBare, read, splat, write } from "./lanes.as";
+import { averagedSquares, decayed, isBare, read, splat, write } from "./lanes.as";
 import { Hyper, Job } from "./job.as";
 import { sgdLanes } from "./sgd.as";
 
 /** RMSprop forgets old squares, AdaGrad keeps all. */
 @inline function squaresWith(before: v128, g: v128, forgets: bool, part: v128): v128 {
-  return forgets ? averaged(before, f32x4.mul(g, g), part) : f32x4.add(before, f32x4.mul(g, g));
+  return forgets ? averagedSquares(before, g, part) : f32x4.add(before, f32x4.mul(g, g));
 }
 
 @inline function moved(value: v128, g: v128, squares: v128, rate: v128, epsilon: v128): v128 {
@@ -82,7 +82,7 @@ export function rmspropRows(job: Job, hyper: Hyper): void {
   scale: v128, low: v128, high: v128, decay: v128, rate: v128, epsilon: v128, part: v128, momentum: v128,
 ): void {
   const value = read(from, lanes), g = decayed(read(gradient, lanes), value, bare, scale, low, high, decay);
-  const sum = averaged(read(squares, lanes), f32x4.mul(g, g), part);
+  const sum = averagedSquares(read(squares, lanes), g, part);
   const v = f32x4.add(f32x4.mul(momentum, read(velocity, lanes)), f32x4.div(g, f32x4.add(f32x4.sqrt(sum), epsilon)));
   write(squares, sum, lanes);
   write(velocity, v, lanes);

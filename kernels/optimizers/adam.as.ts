@@ -4,13 +4,14 @@
 //
 // c1 = 1/(1-β1^t) and c2 = 1/√(1-β2^t). Adam and LazyAdam add decay·w to g; AdamW subtracts (lr·decay)·w beside the
 // change instead (multiplied by 1 - lr·decay, rounded to f32, w would miss some per cent of a small decay).
-// Which t: a table row of Adam and AdamW counts its own updates in the u32 after its slots, so that a row first touched late is corrected as
-// a row first touched early was (with one count for all, its first step would be three times as long). Blocks and LazyAdam use the t of
-// the parameter, whose corrections come in hyper.
+// Which t: a row of Adam and AdamW counts its own updates, so that a row first touched late is corrected as a row first touched early was (with one
+// count for all, its first step would be three times as long). A table row has the count in the u32 behind its slots. A block has one count of the
+// updates of all its rows, which gives the corrections in hyper; once single rows were updated it has a list of their updates as well, and a row's t
+// is stepBase and its entry together. LazyAdam uses the t of the parameter, whose corrections come in hyper.
 //
 // M1. A row's own count stops at 2^32 - 1.
 
-import { averaged, clipped, decayed, isBare, read, splat, write } from "./lanes.as";
+import { averaged, averagedSquares, clipped, decayed, isBare, read, splat, write } from "./lanes.as";
 import { Hyper, Job } from "./job.as";
 
 /** [β1^t, β2^t] in f64, from the table that src/kernel/beta-powers.ts describes. */
@@ -35,14 +36,16 @@ import { Hyper, Job } from "./job.as";
   const part1 = splat(1.0 - hyper.beta1), part2 = splat(1.0 - hyper.beta2);
   const decay = splat(decoupled ? hyper.learningRate * hyper.weightDecay : hyper.weightDecay);
   let step = splat(hyper.learningRate * hyper.correction1), correction2 = splat(hyper.correction2);
+  const listed = <usize>hyper.rowSteps, base = <u64>hyper.stepBase, increment = <u64>hyper.stepIncrement;
   let g: usize = job.gradients;
   for (let i: u32 = 0; i < job.rowCount; i++) {
     const row = job.rowAt(i);
     let w = job.valuesAt(row), m = job.slotsAt(row);
     if (ownSteps) {
-      const count = load<u32>(m + stride * 2), own = count + u32(count != u32.MAX_VALUE); // M1
-      store<u32>(m + stride * 2, own);
-      const rest = f64x2.sub(f64x2.splat(1), betaPowers(powers, own));
+      const at = listed == 0 ? m + stride * 2 : listed + (row << 2);
+      const counted = min<u64>(<u64>load<u32>(at) + increment, <u64>u32.MAX_VALUE); // M1
+      store<u32>(at, <u32>counted);
+      const rest = f64x2.sub(f64x2.splat(1), betaPowers(powers, <u32>min<u64>(counted + base, <u64>u32.MAX_VALUE)));
       step = splat(hyper.learningRate / f64x2.extract_lane(rest, 0));
       correction2 = splat(1.0 / sqrt<f64>(f64x2.extract_lane(rest, 1)));
     }
@@ -52,8 +55,8 @@ import { Hyper, Job } from "./job.as";
       const gradient0 = counted(v128.load(g), value0, bare, decoupled, scale, low, high, decay);
       const gradient1 = counted(v128.load(g, 16), value1, bare, decoupled, scale, low, high, decay);
       const first0 = averaged(v128.load(m), gradient0, part1), first1 = averaged(v128.load(m, 16), gradient1, part1);
-      const second0 = averaged(v128.load(m + stride), f32x4.mul(gradient0, gradient0), part2);
-      const second1 = averaged(v128.load(m + stride, 16), f32x4.mul(gradient1, gradient1), part2);
+      const second0 = averagedSquares(v128.load(m + stride), gradient0, part2);
+      const second1 = averagedSquares(v128.load(m + stride, 16), gradient1, part2);
       v128.store(m, first0);
       v128.store(m, first1, 16);
       v128.store(m + stride, second0);
@@ -64,7 +67,7 @@ import { Hyper, Job } from "./job.as";
     while (w < end) {
       const lanes = min<u32>(4, <u32>(end - w) >> 2), value = read(w + delta, lanes);
       const gradient = counted(read(g, lanes), value, bare, decoupled, scale, low, high, decay);
-      const first = averaged(read(m, lanes), gradient, part1), second = averaged(read(m + stride, lanes), f32x4.mul(gradient, gradient), part2);
+      const first = averaged(read(m, lanes), gradient, part1), second = averagedSquares(read(m + stride, lanes), gradient, part2);
       write(m, first, lanes);
       write(m + stride, second, lanes);
       write(w, moved(value, first, second, decoupled, decay, epsilon, step, correction2), lanes);

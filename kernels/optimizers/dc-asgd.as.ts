@@ -3,44 +3,40 @@
 //
 //   s' = s + (1-m)·(g² - s)      w' = w - lr·(g + (λ/√(s' + ε))·g²·(w - b))      slot 0: s, m is beta2; slot `backupSlot`: b
 //
-// b is what the worker saw when it computed g. A block has one slot of backups for each worker: the update writes w' there (what a pushPull
-// hands out), and a pull overwrites it with what it hands out. For tables that would multiply every row by the number of workers, mostly for
-// rows that a worker never touches; there one backup serves all, the values from before the latest update: a gradient for a sparse row is
-// seldom more than one update late.
+// b is what the pushing worker pulled last: what it computed g on. Blocks and table rows have one slot of it for each worker, which pulls write and
+// updates only read: a worker that pushes twice without a pull is later the second time. Where nothing is late (a round of sync updates) λ is 0.
 
-import { averaged, decayed, isBare, read, splat, write } from "./lanes.as";
+import { averagedSquares, decayed, isBare, read, splat, write } from "./lanes.as";
 import { Hyper, Job } from "./job.as";
 
 @inline function dcAsgdLanes(
   to: usize, from: usize, gradient: usize, squares: usize, backup: usize, lanes: u32, bare: bool,
-  scale: v128, low: v128, high: v128, decay: v128, rate: v128, part: v128, epsilon: v128, lambda: v128, old: v128,
+  scale: v128, low: v128, high: v128, decay: v128, rate: v128, part: v128, epsilon: v128, lambda: v128,
 ): void {
   const value = read(from, lanes), g = decayed(read(gradient, lanes), value, bare, scale, low, high, decay);
-  const square = f32x4.mul(g, g), sum = averaged(read(squares, lanes), square, part);
-  const late = f32x4.mul(square, f32x4.sub(value, read(backup, lanes)));
+  const sum = averagedSquares(read(squares, lanes), g, part);
+  const late = f32x4.mul(f32x4.mul(g, g), f32x4.sub(value, read(backup, lanes)));
   const compensated = f32x4.add(g, f32x4.mul(f32x4.div(lambda, f32x4.sqrt(f32x4.add(sum, epsilon))), late));
-  const after = f32x4.sub(value, f32x4.mul(rate, compensated));
   write(squares, sum, lanes);
-  write(backup, v128.bitselect(value, after, old), lanes);
-  write(to, after, lanes);
+  write(to, f32x4.sub(value, f32x4.mul(rate, compensated)), lanes);
 }
 
 @inline function dcAsgdSpans(job: Job, hyper: Hyper, bare: bool): void {
   const bytes = <usize>job.width << 2, delta = <usize>job.sourceDelta, decay = splat(hyper.weightDecay), rate = splat(hyper.learningRate);
   const scale = splat(hyper.gradientScale), high = splat(hyper.clipValue), low = f32x4.neg(high), epsilon = splat(hyper.epsilon);
   const part = splat(1.0 - hyper.beta2), lambda = splat(hyper.lambda);
-  const old = i32x4.splat(hyper.backupIsOld != 0 ? -1 : 0), backup = <usize>job.slotStride * <usize>hyper.backupSlot;
+  const backup = <usize>job.slotStride * <usize>hyper.backupSlot;
   let g: usize = job.gradients;
   for (let i: u32 = 0; i < job.rowCount; i++) {
     const row = job.rowAt(i);
     let w = job.valuesAt(row), s = job.slotsAt(row);
     const end = w + bytes;
     for (const quad = w + (bytes & ~15); w < quad; w += 16, s += 16, g += 16) {
-      dcAsgdLanes(w, w + delta, g, s, s + backup, 4, bare, scale, low, high, decay, rate, part, epsilon, lambda, old);
+      dcAsgdLanes(w, w + delta, g, s, s + backup, 4, bare, scale, low, high, decay, rate, part, epsilon, lambda);
     }
     if (w < end) {
       const rest = <u32>(end - w) >> 2;
-      dcAsgdLanes(w, w + delta, g, s, s + backup, rest, bare, scale, low, high, decay, rate, part, epsilon, lambda, old);
+      dcAsgdLanes(w, w + delta, g, s, s + backup, rest, bare, scale, low, high, decay, rate, part, epsilon, lambda);
       g += end - w;
     }
   }

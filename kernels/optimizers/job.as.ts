@@ -6,6 +6,8 @@
 //   block          target                    slots + k · slotStride               one span, r = 0 (row-wise optimizers: r = row index)
 //   block rows     values + r · 4·width      slots + r · slotStep + k · slotStride   the index that the list holds
 //
+// A row's own count of steps (Adam): table rows behind their two slots, rows of a block in a list of their own (hyper.rowSteps), 4·r bytes into it.
+//
 // J1. The job lies in the arena's first page and serves one call at a time; nothing in it outlives the call.
 // J2. Values are read at `source` and written at the target; the two are the same span, or do not overlap.
 
@@ -29,7 +31,9 @@ export class Hyper {
   ftrlBeta: f64;
   lambda: f64;
   backupSlot: f64;
-  backupIsOld: f64;
+  rowSteps: f64;
+  stepBase: f64;
+  stepIncrement: f64;
 }
 
 @unmanaged

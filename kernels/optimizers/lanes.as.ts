@@ -55,3 +55,11 @@ import { Hyper } from "./job.as";
 @inline export function averaged(average: v128, x: v128, part: v128): v128 {
   return f32x4.add(average, f32x4.mul(part, f32x4.sub(x, average)));
 }
+
+/**
+ * A running average of squares: a + ((part·g)·g - part·a). The part is taken before the square, as PyTorch does it, so that the average of a large
+ * gradient is finite where its square is not: up to 5.8e20 for a part of 0.001, instead of 1.8e19.
+ */
+@inline export function averagedSquares(average: v128, g: v128, part: v128): v128 {
+  return f32x4.add(average, f32x4.sub(f32x4.mul(f32x4.mul(part, g), g), f32x4.mul(part, average)));
+}

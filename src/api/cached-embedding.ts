@@ -42,8 +42,7 @@ export class CachedEmbedding {
    * rejects too, but they are kept and pushed later: do not repeat them.
    */
   async update(keys: KeyList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
-    const scale = this.#control.gradientScale(gradients);
-    await this.#cache.update(keys, gradients, { ...this.#call(options), scale });
+    await this.#cache.update(keys, gradients, { ...this.#call(options), admit: this.#control.admitCached });
   }
 
   /** `update(pushKeys, gradients)`, then `lookup(pullKeys, into)`, in one round trip with nothing in between. */
@@ -54,8 +53,7 @@ export class CachedEmbedding {
     gradients: Float32Array,
     options: CallOptions = {},
   ): Promise<void> {
-    const scale = this.#control.gradientScale(gradients);
-    await this.#cache.pushPull(pullKeys, into, pushKeys, gradients, { ...this.#call(options), scale });
+    await this.#cache.pushPull(pullKeys, into, pushKeys, gradients, { ...this.#call(options), admit: this.#control.admitCached });
   }
 
   /** Pushes everything that is pending: before a checkpoint, or when others should see it. */

@@ -36,8 +36,7 @@ export class Embedding {
 
   /** Hands gradients, a row for each key, to the optimizer; those of a key that is named twice are added first. */
   async push(keys: KeyList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
-    const admitted = this.#control.admit(gradients);
-    await this.#client.push(keys, gradients, { ...this.#control.callNow(options), ...admitted });
+    await this.#client.push(keys, gradients, { ...this.#control.callNow(options), admit: this.#control.admit });
   }
 
   /** The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
@@ -51,9 +50,8 @@ export class Embedding {
   /** A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip. */
   async pushPull(push: KeysAndGradients, pullKeys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
     checkOptions(push, ["keys", "gradients"], `the pushed rows of ${this.name}`);
-    const admitted = this.#control.admit(push.gradients);
     const values = into !== undefined ? into : new Float32Array(listLength(pullKeys, this.name) * this.dim);
-    await this.#client.pushPull(push, pullKeys, values, { ...this.#control.callNow(options), ...admitted });
+    await this.#client.pushPull(push, pullKeys, values, { ...this.#control.callNow(options), admit: this.#control.admit });
     return values;
   }
 
@@ -78,16 +76,21 @@ export class Embedding {
 
   /**
    * The table for workers that apply its optimizer themselves (training's cache of rows): rows with the optimizer's slots, as they are. Plans are made
-   * in `arena`. Throws UNSUPPORTED unless its consistency is "bsp", or when it counts versions.
+   * in `arena`. Throws UNSUPPORTED unless its consistency is "bsp", when it counts versions, and for dcAsgd.
    */
   raw(arena: Arena): RawRows {
-    const { versions, updates } = this.#spec;
+    const { versions, updates, optimizer } = this.#spec;
     if (updates !== "sync")
       throw new WeighbridgeError(
         "UNSUPPORTED",
         `${this.name}: workers apply the updates of a clock together; its consistency must be "bsp"`,
       );
     if (versions) throw new WeighbridgeError("UNSUPPORTED", `${this.name} counts versions of its rows, which only servers can`);
+    if (optimizer.type === "dcAsgd")
+      throw new WeighbridgeError(
+        "UNSUPPORTED",
+        `${this.name}: dcAsgd compensates for delays, and rows that workers hold have none: use sgd`,
+      );
     return new RawRows({
       ...this.#client.options,
       spec: this.#spec,

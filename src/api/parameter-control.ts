@@ -15,6 +15,7 @@ import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { FiniteScan } from "../worker/finite-scan.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import { HeldParameter } from "../worker/held-parameter.ts";
+import type { Admit } from "../worker/tensor-client.ts";
 import { type Consistency, engineConsistency } from "./consistency.ts";
 import { checkOptions } from "./known-options.ts";
 import { CLOCK_MAX } from "./worker-clock.ts";
@@ -89,24 +90,28 @@ export class ParameterControl {
    * optimizer asks for that: whole, however many servers and frames it would go to. Of longer ones the servers refuse or skip the blocks it concerns.
    * Throws NOT_FINITE.
    */
-  admit(gradient: Float32Array): { readonly scale: number; readonly skips: boolean } {
-    const scale = this.gradientScale(gradient);
-    const skips = this.#options.spec.optimizer.nonFinite === "skip" && this.#firstNotFinite(gradient) >= 0;
+  readonly admit: Admit = (gradients, given) => {
+    const { scale } = this.admitCached(gradients, given);
+    const skips = this.#options.spec.optimizer.nonFinite === "skip" && this.#firstNotFinite(gradients) >= 0;
     if (skips) this.#skippedCount++;
     return { scale, skips };
-  }
+  };
 
   /**
-   * What a gradient is multiplied with so that its norm is at most what the optimizer allows. What is not finite does not count there: whoever takes it sees
-   * to it. Throws NOT_FINITE where it is to be refused, nothing of it sent.
+   * What a gradient is multiplied with so that its norm, that of what is applied, is at most what the optimizer allows. What is not finite does not count
+   * there: whoever takes it sees to it. Throws NOT_FINITE where it is to be refused, nothing of it sent. As `admit` but for what is skipped: a cache skips
+   * and counts that itself.
    */
-  gradientScale(gradient: Float32Array): number {
+  readonly admitCached: Admit = (gradients, given) => {
     const { name, optimizer } = this.#options.spec;
-    const index = optimizer.nonFinite === "refuse" ? this.#firstNotFinite(gradient) : -1;
-    if (index < 0) return this.clipScaleOf(gradient);
+    const index = optimizer.nonFinite === "refuse" ? this.#firstNotFinite(gradients) : -1;
+    if (index < 0) return { scale: this.clipScaleOf(gradients), skips: false };
     this.#refusedCount++;
-    throw new WeighbridgeError("NOT_FINITE", `${name}: element ${index} of the gradient is ${gradient[index]}; nothing of it was pushed`);
-  }
+    const first = given.findIndex((value) => !Number.isFinite(value));
+    const what =
+      first < 0 ? `the sum of what it has for one row is ${gradients[index]}` : `element ${first} of the gradient is ${given[first]}`;
+    throw new WeighbridgeError("NOT_FINITE", `${name}: ${what}; nothing of it was pushed`);
+  };
 
   #firstNotFinite(gradient: Float32Array): number {
     const isLooked = gradient instanceof Float32Array && gradient.length <= WHOLE_CHECK_FLOATS; // of no array whoever sends it says what is wrong

@@ -3,8 +3,8 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
-import type { TableSpec, TensorSpec } from "../store/parameter-spec.ts";
-import { type OptimizerSpec, resolveOptimizer, takesValues } from "../store/updaters/optimizer-spec.ts";
+import { checkCombination, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
+import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Consistency, engineConsistency } from "./consistency.ts";
 import { checkOptions } from "./known-options.ts";
@@ -41,7 +41,7 @@ export function tensorSpec(name: string, options: TensorOptions): TensorSpec {
   if (!Array.isArray(shape)) throw new WeighbridgeError("BAD_ARGUMENT", `tensor ${name} needs a shape: a list of whole numbers`);
   const wrong = shape.findIndex((size: unknown) => !Number.isSafeInteger(size));
   if (wrong >= 0) throw new WeighbridgeError("BAD_ARGUMENT", `tensor ${name} has a shape of whole numbers, not ${showValue(shape)}`);
-  return { kind: "tensor", name, shape, ...commonSpec(options, "tensor") };
+  return { kind: "tensor", name, shape, ...commonSpec(name, options, "tensor") };
 }
 
 /** Throws BAD_ARGUMENT. */
@@ -59,21 +59,18 @@ export function embeddingSpec(name: string, options: EmbeddingOptions): TableSpe
     throw new WeighbridgeError("BAD_ARGUMENT", `embedding ${name}: rows is a whole number from 1 up, or left out, not ${showValue(rows)}`);
   if (typeof versions !== "boolean")
     throw new WeighbridgeError("BAD_ARGUMENT", `embedding ${name}: versions is true or false, not ${showValue(versions)}`);
-  return { kind: "table", name, width: dim, rows, versions, ...commonSpec(options, "table") };
+  return { kind: "table", name, width: dim, rows, versions, ...commonSpec(name, options, "table") };
 }
 
 function checkName(name: string): void {
   if (typeof name !== "string") throw new WeighbridgeError("BAD_ARGUMENT", `a parameter's name is a string, not ${showValue(name)}`);
 }
 
-function commonSpec(options: CommonOptions, kind: "tensor" | "table"): Omit<TensorSpec, "kind" | "name" | "shape"> {
+function commonSpec(name: string, options: CommonOptions, kind: "tensor" | "table"): Omit<TensorSpec, "kind" | "name" | "shape"> {
   const { init = { type: "constant", value: 0 }, optimizer: chosen = { type: "sum" }, consistency = "asp", link: choices } = options;
   const optimizer = resolveOptimizer(chosen);
   const link = choices === undefined ? undefined : linkEncoding(kind, choices);
-  if (typeof link?.push === "object" && takesValues(optimizer))
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `link encoding: push cannot be top-k with ${optimizer.type}: what does not travel would count as 0`,
-    );
-  return { initializer: resolveInitializer(init), optimizer, ...engineConsistency(consistency), link };
+  const spec = { initializer: resolveInitializer(init), optimizer, ...engineConsistency(consistency), link };
+  checkCombination({ name, ...spec });
+  return spec;
 }

@@ -20,6 +20,7 @@ import type { Placement } from "../keys/placement.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
 import { countsPushes, decodeParameterSpec, type ParameterSpec, parameterNumber } from "../store/parameter-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
+import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
@@ -148,7 +149,16 @@ export class Session {
     const { held } = control;
     const encoded = this.#links.tensor(spec, held);
     const { arena } = this.#planner;
-    const client = new TensorClient({ functions: this.#functions, placement: this.#placement, held, shape, arena, encoded });
+    const client = new TensorClient({
+      functions: this.#functions,
+      placement: this.#placement,
+      held,
+      shape,
+      arena,
+      encoded,
+      merge: mergeOf(spec.optimizer),
+      tellsAll: countsPushes(spec),
+    });
     return new Tensor(spec, client, control);
   }
 
@@ -158,7 +168,14 @@ export class Session {
     const { width, rows: rowCountMax } = spec;
     const control = await this.#create(spec, wait);
     const common = { functions: this.#functions, planner: this.#planner, held: control.held };
-    const client = new TableClient({ ...common, width, rowCountMax, encoded: this.#links.table(spec), tellsAll: countsPushes(spec) });
+    const client = new TableClient({
+      ...common,
+      width,
+      rowCountMax,
+      encoded: this.#links.table(spec),
+      tellsAll: countsPushes(spec),
+      merge: mergeOf(spec.optimizer),
+    });
     return new Embedding(spec, client, control, this.#caches);
   }
 

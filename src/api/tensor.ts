@@ -53,8 +53,7 @@ export class Tensor {
 
   /** Hands a gradient to the optimizer. Throws VALUE_LENGTH, NOT_FINITE. */
   async push(gradient: Float32Array, options: CallOptions = {}): Promise<void> {
-    const admitted = this.#control.admit(gradient);
-    await this.#client.push(gradient, { ...this.#control.callNow(options), ...admitted });
+    await this.#client.push(gradient, { ...this.#control.callNow(options), admit: this.#control.admit });
   }
 
   /** The values: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
@@ -69,15 +68,13 @@ export class Tensor {
     into: Float32Array = new Float32Array(this.size),
     options: CallOptions = {},
   ): Promise<Float32Array> {
-    const admitted = this.#control.admit(gradient);
-    await this.#client.pushPull(gradient, into, { ...this.#control.callNow(options), ...admitted });
+    await this.#client.pushPull(gradient, into, { ...this.#control.callNow(options), admit: this.#control.admit });
     return into;
   }
 
   /** Gradients for some rows; those of a row that is named twice are added first. Throws OUT_OF_RANGE. */
   async pushRows(rows: RowList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
-    const admitted = this.#control.admit(gradients);
-    await this.#client.pushRows(rows, gradients, { ...this.#control.callNow(options), ...admitted });
+    await this.#client.pushRows(rows, gradients, { ...this.#control.callNow(options), admit: this.#control.admit });
   }
 
   /** Some rows, in the order of the list. Throws OUT_OF_RANGE. */
@@ -94,17 +91,15 @@ export class Tensor {
     into: Float32Array = new Float32Array(this.size),
     options: CallOptions = {},
   ): Promise<Float32Array> {
-    const admitted = this.#control.admit(gradients);
-    await this.#client.pushRowsPull(rows, gradients, into, { ...this.#control.callNow(options), ...admitted });
+    await this.#client.pushRowsPull(rows, gradients, into, { ...this.#control.callNow(options), admit: this.#control.admit });
     return into;
   }
 
   /** A push of some rows, and other rows as they are right after that, block by block in one round trip. Throws OUT_OF_RANGE. */
   async pushPullRows(push: RowsAndGradients, pullRows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
     checkOptions(push, ["rows", "gradients"], `the pushed rows of ${this.name}`);
-    const admitted = this.#control.admit(push.gradients);
     const values = into !== undefined ? into : new Float32Array(listLength(pullRows, this.name) * this.#client.shape.width);
-    await this.#client.pushPullRows(push, pullRows, values, { ...this.#control.callNow(options), ...admitted });
+    await this.#client.pushPullRows(push, pullRows, values, { ...this.#control.callNow(options), admit: this.#control.admit });
     return values;
   }
 

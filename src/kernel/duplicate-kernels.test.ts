@@ -8,6 +8,7 @@ import { Random } from "../base/random.ts";
 import { Arena } from "./arena.ts";
 import { putFloats, putKeys, putWords, readFloats, readKey, readWords } from "./arena-lists.ts";
 import { type DuplicateKernels, duplicateScratchBytes, simdDuplicateKernels } from "./duplicate-kernels.ts";
+import { OPTIMIZER } from "./optimizer-kernels.ts";
 import { PlainDuplicateKernels } from "./plain-duplicate-kernels.ts";
 
 const KEY_MAX = 2n ** 64n - 1n;
@@ -194,6 +195,32 @@ test("a lone negative zero keeps its sign: the first occurrence is copied, not a
   kernels.findDuplicates(list, 3, 0, arena.allocate(duplicateScratchBytes(3)), list, indexes);
   kernels.sumDuplicates(rows, 3, 1, indexes, 0, 0, rows);
   assert.deepEqual([...readFloats(arena, rows, 2)], [3, -0]);
+});
+
+test("rows of one key merge to the last, the least or the greatest, in pieces and in place, as the reference has it", () => {
+  for (const merge of [OPTIMIZER.assign, OPTIMIZER.min, OPTIMIZER.max]) {
+    for (const width of [1, 3, 4, 17]) {
+      const random = new Random(width);
+      const keys = Array.from({ length: 90 }, () => BigInt(random.below(40)));
+      const given = Float32Array.from({ length: 90 * width }, () => (random.fraction() - 0.5) * 2 ** random.below(20));
+      const results = IMPLEMENTATIONS.map((open) => {
+        const arena = new Arena({ bytesMax: MIB });
+        const kernels = open(arena);
+        const list = putKeys(arena, keys);
+        const indexes = arena.allocate(90 * 4);
+        const rows = putFloats(arena, given);
+        const count = kernels.findDuplicates(list, 90, 9, arena.allocate(duplicateScratchBytes(90)), list, indexes);
+        const out = arena.allocate(count * width * 4);
+        const half = kernels.mergeDuplicates(merge, rows, 50, width, indexes, indexes, 0, out);
+        const all = kernels.mergeDuplicates(merge, rows + 50 * width * 4, 40, width, indexes + 200, indexes + 200, half, out);
+        assert.equal(all, count);
+        kernels.mergeDuplicates(merge, rows, 90, width, indexes, 0, 0, rows);
+        assert.deepEqual(readWords(arena, rows, count * width), readWords(arena, out, count * width));
+        return readWords(arena, out, count * width);
+      });
+      assert.deepEqual(results[1], results[0], `merge ${merge}, width ${width}`);
+    }
+  }
 });
 
 test("an empty list has no unique keys", () => {

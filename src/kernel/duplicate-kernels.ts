@@ -1,4 +1,4 @@
-// duplicate-kernels — what a worker does about keys that a caller names twice: find them, and sum their gradients. Addresses and keys as in kernels.ts; rows are `width` floats, side by side. PlainDuplicateKernels is the reference.
+// duplicate-kernels — what is done about keys that are named twice: find them, and make one row of what belongs to each. Addresses and keys as in kernels.ts; rows are `width` floats, side by side. PlainDuplicateKernels is the reference.
 //
 // Invariants (D1 to D4 as in kernels/duplicates.as.ts):
 //   D1. Unique keys stand in the order of their first occurrences.
@@ -7,6 +7,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { Arena } from "./arena.ts";
+import type { OPTIMIZER } from "./optimizer-kernels.ts";
 
 /** More keys would need a scratch of 8 GiB. */
 const DUPLICATE_KEYS_MAX: number = 2 ** 29;
@@ -27,7 +28,44 @@ export interface DuplicateKernels {
    * places, and in one piece, `out` may be `rows`.
    */
   sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, places: number, known: number, out: number): number;
+  /** As `sumDuplicates`; of the rows with the same index not the sum but the last, or the least or greatest of each element: what `merge` says. */
+  mergeDuplicates(
+    merge: MergeNumber,
+    rows: number,
+    keyCount: number,
+    width: number,
+    indexes: number,
+    places: number,
+    known: number,
+    out: number,
+  ): number;
 }
+
+/** Which of several values for one element counts: for updates that are values and not gradients. */
+export type MergeNumber = typeof OPTIMIZER.assign | typeof OPTIMIZER.min | typeof OPTIMIZER.max;
+
+/** Makes one row of all that belong to one key: their sum, or what `merge` says; as DuplicateKernels has it otherwise. */
+export function joinDuplicates(
+  kernels: DuplicateKernels,
+  merge: MergeNumber | undefined,
+  { rows, keyCount, width, indexes, places, known, out }: DuplicateRows,
+): number {
+  const joined =
+    merge === undefined
+      ? kernels.sumDuplicates(rows, keyCount, width, indexes, places, known, out)
+      : kernels.mergeDuplicates(merge, rows, keyCount, width, indexes, places, known, out);
+  return joined >>> 0;
+}
+
+type DuplicateRows = {
+  readonly rows: number;
+  readonly keyCount: number;
+  readonly width: number;
+  readonly indexes: number;
+  readonly places: number;
+  readonly known: number;
+  readonly out: number;
+};
 
 /** How many bytes of scratch `findDuplicates` wants for so many keys. */
 export function duplicateScratchBytes(keyCount: number): number {
@@ -36,6 +74,6 @@ export function duplicateScratchBytes(keyCount: number): number {
 }
 
 export function simdDuplicateKernels(arena: Arena): DuplicateKernels {
-  const { findDuplicates, sumDuplicates } = arena.module;
-  return { findDuplicates, sumDuplicates };
+  const { findDuplicates, sumDuplicates, mergeDuplicates } = arena.module;
+  return { findDuplicates, sumDuplicates, mergeDuplicates };
 }

@@ -56,6 +56,15 @@ class Stage {
     return putWords(this.arena, addresses);
   }
 
+  /** Rows of a block have counts of their own from now on, beside `base` for all of them. */
+  countRows(base: number): void {
+    const counts = Array.from({ length: ROW_COUNT }, () => (this.#random.chance(0.2) ? U32_MAX : this.#random.below(1_000)));
+    const hyper = new Float64Array(this.arena.memory.buffer, this.hyper, HYPER_FLOATS);
+    hyper[HYPER.rowSteps] = putWords(this.arena, counts);
+    hyper[HYPER.stepBase] = base;
+    hyper[HYPER.stepIncrement] = this.#random.below(2);
+  }
+
   #floats(count: number, below: number): Float32Array {
     return Float32Array.from({ length: count }, () => (this.#random.fraction() - below) * 2 ** (this.#random.below(12) - 6));
   }
@@ -71,7 +80,9 @@ class Stage {
     hyper[HYPER.betaPowers] = this.arena.allocate(BETA_POWERS_BYTES);
     writeBetaPowers(this.arena, hyper[HYPER.betaPowers]!, hyper[HYPER.beta1]!, hyper[HYPER.beta2]!);
     hyper[HYPER.backupSlot] = 1 + this.#random.below(2);
-    hyper[HYPER.backupIsOld] = this.#random.below(2);
+    hyper[HYPER.rowSteps] = 0;
+    hyper[HYPER.stepBase] = 0;
+    hyper[HYPER.stepIncrement] = 1;
     return address;
   }
 }
@@ -126,6 +137,18 @@ for (const name of NAMES) {
       });
     });
 
+    test("on a block and on chosen rows of it, where rows count steps of their own", () => {
+      compare((kernels, stage, width) => {
+        const count = ROW_COUNT * width;
+        const [values, slots, gradients] = [stage.values(count), stage.slots(count * SLOTS_MAX), stage.values(count)];
+        stage.countRows(1_000);
+        kernels.updateBlock(optimizer, values, values, slots, count * 4, gradients, ROW_COUNT, width, stage.hyper);
+        stage.countRows(2 ** 33);
+        const rows = putWords(stage.arena, [5, 0, 3, 6]);
+        kernels.updateBlockRows(optimizer, values, slots, count * 4, rows, 4, width, gradients, stage.hyper);
+      });
+    });
+
     test("and does nothing for no rows", () => {
       const stage = new Stage(1);
       const kernels = new SimdOptimizerKernels(stage.arena);
@@ -153,6 +176,30 @@ for (const { name, open } of IMPLEMENTATIONS) {
         const filled = new Float32Array(width).fill(0.1);
         for (const address of addresses) {
           assert.deepEqual([...readFloats(arena, address, 3 * width + 1)], [...values, ...filled, ...values, 9], `width ${width}`);
+        }
+      }
+    });
+
+    test("tells the greatest magnitude, wherever it stands, and that something is not finite", () => {
+      const arena = new Arena({ bytesMax: ARENA_BYTES });
+      const kernels = open(arena);
+      assert.equal(kernels.greatestMagnitude(SCRATCH_BYTES, 0), 0);
+      for (const count of [1, 3, 15, 16, 17, 67, 1100]) {
+        const address = putFloats(arena, new Float32Array(count).fill(-0.5));
+        for (let i = 0; i < count; i += 1 + Math.floor(count / 40)) {
+          for (const [value, most] of [
+            [-2.5, 2.5],
+            [3.4e38, Math.fround(3.4e38)],
+            [0, count === 1 ? 0 : 0.5],
+          ] as const) {
+            arena.floats[address / 4 + i] = value;
+            assert.equal(kernels.greatestMagnitude(address, count), most, `${i} of ${count}`);
+          }
+          for (const strange of [NaN, Infinity, -Infinity]) {
+            arena.floats[address / 4 + i] = strange;
+            assert.ok(!Number.isFinite(kernels.greatestMagnitude(address, count)), `${i} of ${count}`);
+          }
+          arena.floats[address / 4 + i] = -0.5;
         }
       }
     });

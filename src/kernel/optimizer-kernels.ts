@@ -3,6 +3,7 @@
 //
 //   table row   [ key u64 | values | slot 0 | slot 1 | … | words u32 ]   each slot as wide as the values
 //   block       [ values of all rows ]   [ slot 0 of all rows | … ]       slot k begins k × slotStride bytes after `slots`
+//               [ steps u32 of all rows ]                                 of Adam, where rows count by themselves: hyper.rowSteps
 //
 // Row-wise AdaGrad alone has a slot of one float per row: in a table it follows the values, for a block row r has it at slots + 4r.
 // A gradient is always scaled, then clipped by value; then weight decay × value is added, except where a formula says otherwise.
@@ -55,7 +56,7 @@ export const HYPER = {
   correction1: 7,
   /** Adam: 1 / √(1 - beta2^step). */
   correction2: 8,
-  /** Adam on table rows: the address of its betas' powers (beta-powers). */
+  /** Adam on rows that count their steps: the address of its betas' powers (beta-powers). */
   betaPowers: 9,
   l1: 10,
   l2: 11,
@@ -64,11 +65,15 @@ export const HYPER = {
   lambda: 13,
   /** DC-ASGD: which slot holds the values that the gradient was computed on. */
   backupSlot: 14,
-  /** DC-ASGD: 1 to keep the values from before this update as the next backup, 0 to keep those after it. */
-  backupIsOld: 15,
+  /** Adam on a block some of whose rows were updated without the others: the address of a u32 for each row; 0 where all rows count alike. */
+  rowSteps: 15,
+  /** What a row's step is beyond its own count. */
+  stepBase: 16,
+  /** How many updates a row's own count is told of: 1, or 0 where stepBase has counted this one for all rows. */
+  stepIncrement: 17,
 } as const;
 
-export const HYPER_FLOATS = 16;
+export const HYPER_FLOATS = 18;
 export const HYPER_BYTES: number = HYPER_FLOATS * 8;
 
 /** Numbers side by side, against the house rule: this is the WebAssembly boundary, and a call must not allocate. */
@@ -112,6 +117,8 @@ export interface OptimizerKernels {
   repeatRows(rows: number, rowCount: number, offset: number, floatCount: number): void;
   fillFloats(target: number, floatCount: number, value: number): void;
 
+  /** The greatest magnitude of all; NaN or Infinity when one of them is. 0 for none. */
+  greatestMagnitude(address: number, floatCount: number): number;
   /** The index of the first NaN or infinity, -1 when all is finite. */
   checkFinite(address: number, floatCount: number): number;
   /** Sets every NaN and infinity to 0. Returns how many there were. */
@@ -125,6 +132,7 @@ export class SimdOptimizerKernels implements OptimizerKernels {
   readonly fillRows: OptimizerKernels["fillRows"];
   readonly repeatRows: OptimizerKernels["repeatRows"];
   readonly fillFloats: OptimizerKernels["fillFloats"];
+  readonly greatestMagnitude: OptimizerKernels["greatestMagnitude"];
   readonly checkFinite: OptimizerKernels["checkFinite"];
   readonly zeroNonFinite: OptimizerKernels["zeroNonFinite"];
 
@@ -136,6 +144,7 @@ export class SimdOptimizerKernels implements OptimizerKernels {
     this.fillRows = module.fillRows;
     this.repeatRows = module.repeatRows;
     this.fillFloats = module.fillFloats;
+    this.greatestMagnitude = module.greatestMagnitude;
     this.checkFinite = module.checkFinite;
     this.zeroNonFinite = module.zeroNonFinite;
   }

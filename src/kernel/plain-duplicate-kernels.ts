@@ -1,7 +1,8 @@
 // plain-duplicate-kernels — the reference of DuplicateKernels: a Map of the keys seen, one row after the other. Slow; for tests.
 
 import type { Arena } from "./arena.ts";
-import type { DuplicateKernels } from "./duplicate-kernels.ts";
+import type { DuplicateKernels, joinDuplicates, MergeNumber } from "./duplicate-kernels.ts";
+import { OPTIMIZER } from "./optimizer-kernels.ts";
 
 export class PlainDuplicateKernels implements DuplicateKernels {
   readonly #arena: Arena;
@@ -30,6 +31,26 @@ export class PlainDuplicateKernels implements DuplicateKernels {
   }
 
   sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, places: number, known: number, out: number): number {
+    return this.#join((one, other) => one + other, { rows, keyCount, width, indexes, places, known, out });
+  }
+
+  mergeDuplicates(
+    merge: MergeNumber,
+    rows: number,
+    keyCount: number,
+    width: number,
+    indexes: number,
+    places: number,
+    known: number,
+    out: number,
+  ): number {
+    return this.#join(MERGES[merge], { rows, keyCount, width, indexes, places, known, out });
+  }
+
+  #join(
+    join: (one: number, other: number) => number,
+    { rows, keyCount, width, indexes, places, known, out }: Parameters<typeof joinDuplicates>[2],
+  ): number {
     const { floats, words } = this.#arena;
     const gradients = floats.slice(rows / 4, rows / 4 + keyCount * width);
     let uniqueCount = known;
@@ -38,10 +59,16 @@ export class PlainDuplicateKernels implements DuplicateKernels {
       const place = places === 0 ? index : words[places / 4 + i]!;
       for (let j = 0; j < width; j++) {
         const at = out / 4 + place * width + j;
-        floats[at] = index < uniqueCount ? floats[at]! + gradients[i * width + j]! : gradients[i * width + j]!;
+        floats[at] = index < uniqueCount ? join(floats[at]!, gradients[i * width + j]!) : gradients[i * width + j]!;
       }
       if (index === uniqueCount) uniqueCount++;
     }
     return uniqueCount;
   }
 }
+
+const MERGES: Readonly<Record<MergeNumber, (one: number, other: number) => number>> = {
+  [OPTIMIZER.assign]: (_, last) => last,
+  [OPTIMIZER.min]: Math.min,
+  [OPTIMIZER.max]: Math.max,
+};

@@ -8,6 +8,7 @@ import { readBetaPowers } from "./beta-powers.ts";
 import { HYPER, HYPER_FLOATS, OPTIMIZER, type OptimizerKernels, type OptimizerNumber } from "./optimizer-kernels.ts";
 
 const f = Math.fround;
+const STEP_MAX = 2 ** 32 - 1;
 
 /** One row of an update: float indexes, not addresses. */
 type Row = {
@@ -17,7 +18,7 @@ type Row = {
   readonly slotStride: number;
   readonly gradient: number;
   readonly width: number;
-  /** Adam: the word behind the slots that counts the row's own updates. */
+  /** Adam: the word that counts the row's own updates. */
   readonly stepWord: number | undefined;
 };
 
@@ -44,8 +45,7 @@ export class PlainOptimizerKernels implements OptimizerKernels {
     for (let i = 0; i < rowCount; i++) {
       const target = this.#arena.words[rows / 4 + i]! / 4;
       const row = { target, source: target, slots: target + width, slotStride: width, gradient: gradients / 4 + i * width, width };
-      const counts = optimizer === OPTIMIZER.adam || optimizer === OPTIMIZER.adamW;
-      this.#update(optimizer, { ...row, stepWord: counts ? row.slots + 2 * width : undefined }, this.#hyper(hyper));
+      this.#update(optimizer, { ...row, stepWord: countsSteps(optimizer) ? row.slots + 2 * width : undefined }, this.#hyper(hyper));
     }
   }
 
@@ -68,7 +68,7 @@ export class PlainOptimizerKernels implements OptimizerKernels {
         slotStride: slotStride / 4,
         gradient: gradients / 4 + i * width,
         width,
-        stepWord: undefined,
+        stepWord: this.#listedStep(optimizer, i, hyper),
       };
       this.#update(optimizer, row, this.#hyper(hyper));
     }
@@ -95,7 +95,7 @@ export class PlainOptimizerKernels implements OptimizerKernels {
         slotStride: slotStride / 4,
         gradient: gradients / 4 + i * width,
         width,
-        stepWord: undefined,
+        stepWord: this.#listedStep(optimizer, index, hyper),
       };
       this.#update(optimizer, row, this.#hyper(hyper));
     }
@@ -117,6 +117,15 @@ export class PlainOptimizerKernels implements OptimizerKernels {
     this.#arena.floats.fill(value, target / 4, target / 4 + floatCount);
   }
 
+  greatestMagnitude(address: number, floatCount: number): number {
+    let most = 0;
+    for (const value of this.#arena.floats.subarray(address / 4, address / 4 + floatCount)) {
+      if (!Number.isFinite(value)) return Infinity;
+      most = Math.max(most, Math.abs(value));
+    }
+    return most;
+  }
+
   checkFinite(address: number, floatCount: number): number {
     return this.#arena.floats.subarray(address / 4, address / 4 + floatCount).findIndex((value) => !Number.isFinite(value));
   }
@@ -135,6 +144,12 @@ export class PlainOptimizerKernels implements OptimizerKernels {
   #hyper(address: number): Hyper {
     const numbers = new Float64Array(this.#arena.memory.buffer, address, HYPER_FLOATS);
     return Object.fromEntries(Object.entries(HYPER).map(([name, index]) => [name, numbers[index]!])) as Hyper;
+  }
+
+  /** Where a row of a block counts its own steps; undefined where it does not. */
+  #listedStep(optimizer: OptimizerNumber, row: number, hyper: number): number | undefined {
+    const { rowSteps } = this.#hyper(hyper);
+    return countsSteps(optimizer) && rowSteps !== 0 ? rowSteps / 4 + row : undefined;
   }
 
   #update(optimizer: OptimizerNumber, row: Row, hyper: Hyper): void {
@@ -187,9 +202,9 @@ export class PlainOptimizerKernels implements OptimizerKernels {
   #corrections(stepWord: number | undefined, hyper: Hyper): { readonly step: number; readonly correction2: number } {
     const { learningRate } = hyper;
     if (stepWord === undefined) return { step: f(learningRate * hyper.correction1), correction2: f(hyper.correction2) };
-    const own = Math.min(this.#arena.words[stepWord]! + 1, 2 ** 32 - 1);
-    this.#arena.words[stepWord] = own;
-    const [power1, power2] = readBetaPowers(this.#arena, hyper.betaPowers, own);
+    const counted = Math.min(this.#arena.words[stepWord]! + hyper.stepIncrement, STEP_MAX);
+    this.#arena.words[stepWord] = counted;
+    const [power1, power2] = readBetaPowers(this.#arena, hyper.betaPowers, Math.min(counted + hyper.stepBase, STEP_MAX));
     return { step: f(learningRate / (1 - power1)), correction2: f(1 / Math.sqrt(1 - power2)) };
   }
 }
@@ -233,9 +248,13 @@ function averaged(average: number, x: number, part: number): number {
   return f(average + f(f(part) * f(x - average)));
 }
 
+/** A running average of squares, the part taken before the square. */
+function averagedSquares(average: number, g: number, part: number): number {
+  return f(average + f(f(f(f(part) * g) * g) - f(f(part) * average)));
+}
+
 function meanSquare(element: Element, hyper: Hyper): number {
-  const { g } = element;
-  const mean = averaged(element.slot(0), f(g * g), 1 - hyper.beta2);
+  const mean = averagedSquares(element.slot(0), element.g, 1 - hyper.beta2);
   element.keep(0, mean);
   return mean;
 }
@@ -258,7 +277,7 @@ function adam(element: Element, hyper: Hyper, decoupled: boolean, corrections: {
   const { beta1, beta2, learningRate, weightDecay, epsilon } = hyper;
   const g = decoupled ? element.plain : element.g;
   const m = averaged(element.slot(0), g, 1 - beta1);
-  const v = averaged(element.slot(1), f(g * g), 1 - beta2);
+  const v = averagedSquares(element.slot(1), g, 1 - beta2);
   element.keep(0, m);
   element.keep(1, v);
   const divisor = f(f(f(Math.sqrt(v)) * corrections.correction2) + f(epsilon));
@@ -274,7 +293,7 @@ function ftrl(element: Element, hyper: Hyper): number {
   const n = f(before + f(g * g));
   const root = f(Math.sqrt(n));
   const sigma = f(f(root - f(Math.sqrt(before))) * inverseAlpha);
-  const z = f(f(element.slot(0) + g) - f(sigma * w));
+  const z = f(element.slot(0) + f(g - f(sigma * w)));
   element.keep(0, z);
   element.keep(1, n);
   if (!(Math.abs(z) > l1)) return 0;
@@ -286,9 +305,7 @@ function dcAsgd(element: Element, hyper: Hyper): number {
   const { backupSlot, epsilon, lambda, learningRate } = hyper;
   const strength = f(f(lambda) / f(Math.sqrt(f(meanSquare(element, hyper) + f(epsilon)))));
   const late = f(f(g * g) * f(w - element.slot(backupSlot)));
-  const after = f(w - f(f(learningRate) * f(g + f(strength * late))));
-  element.keep(backupSlot, hyper.backupIsOld === 0 ? after : w);
-  return after;
+  return f(w - f(f(learningRate) * f(g + f(strength * late))));
 }
 
 /** Neither scaled nor clipped. */
@@ -300,6 +317,11 @@ function isBare(hyper: Hyper): boolean {
 function clipped(gradient: number, hyper: Hyper): number {
   const top = f(hyper.clipValue);
   return Math.min(Math.max(f(f(hyper.gradientScale) * gradient), -top), top);
+}
+
+/** Whether rows count their own updates. */
+function countsSteps(optimizer: OptimizerNumber): boolean {
+  return optimizer === OPTIMIZER.adam || optimizer === OPTIMIZER.adamW;
 }
 
 function slotFloats(optimizer: OptimizerNumber, width: number): number {

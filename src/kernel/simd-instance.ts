@@ -50,6 +50,7 @@ export type SimdExports = {
   repeatRows(rows: number, rowCount: number, offset: number, floatCount: number): void;
   fillFloats(target: number, floatCount: number, value: number): void;
   checkFinite(address: number, floatCount: number): number;
+  greatestMagnitude(address: number, floatCount: number): number;
   zeroNonFinite(address: number, floatCount: number): number;
   initialize(recipe: number, target: number, floatCount: number, firstIndex: number): void;
   initializeRows(recipe: number, rows: number, keys: number, rowCount: number, width: number): void;
@@ -96,6 +97,16 @@ export type SimdExports = {
 
   findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;
   sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, places: number, known: number, out: number): number;
+  mergeDuplicates(
+    merge: number,
+    rows: number,
+    keyCount: number,
+    width: number,
+    indexes: number,
+    places: number,
+    known: number,
+    out: number,
+  ): number;
   mixKeys(keys: number, keyCount: number, out: number): void;
   partitionKeys(
     keys: number,

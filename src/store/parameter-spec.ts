@@ -10,7 +10,7 @@ import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
 import { consistencyText } from "./consistency-text.ts";
 import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
-import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "./updaters/optimizer-spec.ts";
+import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer, takesValues } from "./updaters/optimizer-spec.ts";
 
 /** What tensors and tables have in common. */
 type CommonSpec = {
@@ -40,9 +40,30 @@ export type TableSpec = CommonSpec & {
 
 export type ParameterSpec = TensorSpec | TableSpec;
 
-/** Whether it matters on every server how many pushes there were, or by how many workers, also where none of their rows lie. */
-export function countsPushes({ optimizer, reduce }: TableSpec): boolean {
-  return optimizer.type === "lazyAdam" || reduce === "mean";
+/** Whether it matters on every server how many pushes there were, or of a table by how many workers, also where none of their rows lie. */
+export function countsPushes({ kind, optimizer, reduce }: ParameterSpec): boolean {
+  return optimizer.type === "lazyAdam" || (kind === "table" && reduce === "mean");
+}
+
+/** What makes no sense together. Throws BAD_ARGUMENT. */
+export function checkCombination({
+  name,
+  optimizer,
+  reduce,
+  link: encoding,
+}: Omit<CommonSpec, "initializer" | "updates" | "staleness">): void {
+  if (!takesValues(optimizer)) return;
+  const { type } = optimizer;
+  if (reduce === "mean")
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `${name}: reduce cannot be "mean" with ${type}: the mean of values is none that anybody pushed`,
+    );
+  if (typeof encoding?.push === "object")
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `${name}: link encoding: push cannot be top-k with ${type}: what does not travel would count as 0`,
+    );
 }
 
 const NAME_LENGTH_MAX = 256;
@@ -77,6 +98,7 @@ export function decodeParameterSpec(json: string): ParameterSpec {
   }
   const kind = object({ kind: oneOf("tensor", "table") })(value, "spec").kind;
   const spec = kind === "tensor" ? tensorFields(value, "spec") : tableFields(value, "spec");
+  checkCombination(spec);
   if (spec.name === "") throw new WeighbridgeError("BAD_REQUEST", "the name of a parameter is empty");
   if (spec.kind === "table" && spec.width === 0) throw new WeighbridgeError("BAD_REQUEST", `the rows of ${spec.name} have no elements`);
   return spec;

@@ -12,6 +12,7 @@ import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import type { TableFreeze } from "./table-freeze.ts";
 import { TableStore } from "./table-store.ts";
+import { NEVER_TRIED } from "./testing-updater.ts";
 
 const WIDTH = 2;
 const KEYS_MAX = 20_000;
@@ -36,6 +37,7 @@ class Stage {
       versions: true,
       secret: 7n,
       updater: {
+        ...NEVER_TRIED,
         rowExtraBytes: () => 4,
         startRows: () => {},
         updateRows: (rows, count, gradients) => {

@@ -18,7 +18,9 @@ import { simdRowKernels, VERSION_NONE } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { Initializer } from "./initializers/initializer.ts";
 import { resolveInitializer } from "./initializers/initializer-spec.ts";
-import { type RowInitializer, TableStore } from "./table-store.ts";
+import type { RowInitializer } from "./row-updater.ts";
+import { TableStore } from "./table-store.ts";
+import { NEVER_TRIED } from "./testing-updater.ts";
 import { type OptimizerSpec, resolveOptimizer } from "./updaters/optimizer-spec.ts";
 import { Updater } from "./updaters/updater.ts";
 
@@ -347,7 +349,7 @@ test("a removed row begins anew, with its first values and slots (T3)", () => {
 test("a closed table gives all its memory back; impossible widths are refused", () => {
   const arena = new Arena({ bytesMax: 8 * MIB });
   const kernels = new SimdKernels(arena);
-  const updater = { rowExtraBytes: () => 0, startRows: () => undefined, updateRows: () => undefined };
+  const updater = { ...NEVER_TRIED, rowExtraBytes: () => 0, startRows: () => undefined, updateRows: () => undefined };
   const initializer = { fillRows: () => undefined };
   const open = (width: number) => new TableStore({ arena, kernels, rowKernels: simdRowKernels(arena), width, updater, initializer });
   const [keys, gradients] = [putKeys(arena, [1n, 2n]), putFloats(arena, new Float32Array(32))];
@@ -369,7 +371,7 @@ test("a closed table gives all its memory back; impossible widths are refused", 
 test("a table of 16 floats and their slots takes at most 20 bytes a row beyond them, from 200,000 rows on", () => {
   const arena = new Arena({ bytesMax: 256 * MIB });
   const kernels = new SimdKernels(arena);
-  const updater = { rowExtraBytes: () => 64, startRows: () => undefined, updateRows: () => undefined };
+  const updater = { ...NEVER_TRIED, rowExtraBytes: () => 64, startRows: () => undefined, updateRows: () => undefined };
   const rowKernels = simdRowKernels(arena);
   const store = new TableStore({ arena, kernels, rowKernels, width: 16, updater, initializer: { fillRows: () => undefined } });
   const keys = arena.allocate(10_000 * 8);

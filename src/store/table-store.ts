@@ -17,8 +17,10 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull, stateFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
+import type { RowInitializer, RowUpdater } from "./row-updater.ts";
 import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
 import type { RowColumns, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
+import { type Trial, triedRow } from "./updaters/trial.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -32,22 +34,6 @@ const WORD_MAX = 0xffff_ffff;
 
 /** The widest row: 512 KiB of values. */
 const TABLE_WIDTH_MAX = 131_072;
-
-/** What a table asks of its optimizer; an Updater is one. `rows` lists the addresses (u32) of the rows' first values. */
-export interface RowUpdater {
-  /** Bytes of slots and words behind the values of a row. */
-  rowExtraBytes(): number;
-  /** Sets the slots of new rows, whose values are set already and whose slots and words are zero. */
-  startRows(rows: number, rowCount: number): void;
-  /** One step for each listed row in turn, with `width` floats of gradient each. */
-  updateRows(rows: number, rowCount: number, gradients: number): void;
-}
-
-/** What a table asks of its initializer; an Initializer is one. */
-export interface RowInitializer {
-  /** Sets the values of rows, listed as above, to what their keys (u64 each, at `keys`) begin with; nothing else decides it (T3). */
-  fillRows(rows: number, keys: number, rowCount: number, width: number): void;
-}
 
 export type TableStoreOptions = {
   readonly arena: Arena;
@@ -129,18 +115,75 @@ export class TableStore {
     return this.#kernels.tableBytes(this.#table);
   }
 
-  /** Makes the rows that are missing, then takes one optimizer step on each row named, in order. Throws ARENA_FULL (T1). */
-  update(update: TableUpdate): void {
-    const { keys, keyCount, gradients, updateCounts = 0 } = update;
-    const { version } = this.columns;
+  /**
+   * Makes the rows that are missing, then takes one optimizer step on each row named, in order. Returns whether it counts: one whose outcome is not
+   * finite changes nothing. Throws ARENA_FULL (T1), NOT_FINITE.
+   */
+  update(update: TableUpdate): boolean {
+    const { keys, keyCount } = update;
     this.#frozen?.preserve(keys, keyCount);
+    const missing = this.#updater.isTried ? this.#missing(keys, keyCount) : [];
     this.#makeRoom(keys, keyCount);
+    if (!this.#updater.isTried) {
+      this.#apply(update);
+      return true;
+    }
+    return this.#updater.attempt(
+      (trial) => this.#apply(update, trial),
+      () => {
+        for (const key of missing) this.#kernels.removeRows(this.#table, key, 1);
+      },
+    );
+  }
+
+  /** Where those of the keys lie that have no row. */
+  #missing(keys: number, keyCount: number): readonly number[] {
+    const missing: number[] = [];
+    for (let from = 0; from < keyCount; from += this.#chunkRows) {
+      const count = Math.min(this.#chunkRows, keyCount - from);
+      if (this.#rowKernels.findValues(this.#table, keys + from * KEY_BYTES, count, WORD_BYTES, this.#scratch) === 0) continue;
+      for (let i = 0; i < count; i++) {
+        if (this.#arena.words[(this.#scratch >>> 2) + i] === 0) missing.push(keys + (from + i) * KEY_BYTES);
+      }
+    }
+    return missing;
+  }
+
+  #apply({ keys, keyCount, gradients, updateCounts = 0 }: TableUpdate, trial?: Trial): void {
+    const { version } = this.columns;
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
       this.#locate(keys + from * KEY_BYTES, count);
+      if (trial !== undefined) this.#save(trial, count, gradients + from * this.#valueBytes);
       this.#updater.updateRows(this.#scratch, count, gradients + from * this.#valueBytes);
       if (version === undefined) continue;
       this.#rowKernels.addWords(this.#scratch, count, version.offset, updateCounts === 0 ? 0 : updateCounts + from * WORD_BYTES);
+    }
+  }
+
+  /** Saves the rows that the scratch lists. */
+  #save(trial: Trial, count: number, gradients: number): void {
+    const rows = this.#scratch >>> 2;
+    const { byteCount } = this.columns.payload;
+    for (let i = 0; i < count; i++) {
+      const row = this.#arena.words[rows + i] as number;
+      const at = { row, width: this.width, rowBytes: byteCount, gradient: gradients + i * this.#valueBytes };
+      trial.save(triedRow(this.#updater.layout, at));
+    }
+  }
+
+  /** A worker gets the rows of these keys now: some optimizers want to know. */
+  notePull(keys: number, keyCount: number, workerRank: number): void {
+    if (!this.#updater.notesPulls) return;
+    this.#frozen?.preserve(keys, keyCount);
+    const { words } = this.#arena;
+    const list = this.#scratch >>> 2;
+    for (let from = 0; from < keyCount; from += this.#chunkRows) {
+      const count = Math.min(this.#chunkRows, keyCount - from);
+      this.#rowKernels.findValues(this.#table, keys + from * KEY_BYTES, count, this.columns.payload.byteCount, this.#scratch);
+      let found = 0;
+      for (let i = 0; i < count; i++) if (words[list + i] !== 0) words[list + found++] = words[list + i] as number;
+      this.#updater.noteRowsPull(this.#scratch, found, workerRank); // of a key without a row it is what the row begins with
     }
   }
 
@@ -250,6 +293,11 @@ export class TableStore {
         this.#rowKernels.writeRows(this.#scratch, count, offset, byteCount, address + from * byteCount);
       }
     }
+  }
+
+  /** What was restored has magnitudes up to this. */
+  noteMagnitude(magnitude: number): void {
+    this.#updater.noteMagnitude(magnitude);
   }
 
   /** Whether updates set rows aside now, which takes memory. */

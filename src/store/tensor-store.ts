@@ -3,6 +3,8 @@
 //
 //   values of a block   contiguous floats, held while a socket writes from them
 //   slots of a block    a span of their own, slot k after slot k - 1; never leave the server but in a checkpoint, which holds them
+//   steps of its rows   where rows count their updates (adam, adamW) and some were updated without the others: a u32 for each row, to which the block's
+//                       own count of updates of all rows is added
 //
 // Invariants:
 //   T1. What is held of a block never changes: an update writes a fresh span, which takes its place (copy on write).
@@ -10,106 +12,42 @@
 //   T3. An update that finds no room changes nothing.
 //   T4. Initial values depend on the parameter and the element's index alone, not on the server or the moment; or they were given by `start`.
 //   T5. A block is started at most once, and never after an update or a restore.
+//   T6. An update whose outcome is not finite changes nothing.
 
 import { assert } from "../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
+import { type HeldBlock, type HeldValues, type OpenBlock, Span } from "./block-span.ts";
 import type { Initializer } from "./initializers/initializer.ts";
+import { type RowMarks, runsOf } from "./row-marks.ts";
 import type { TensorShape } from "./tensor-shape.ts";
-import type { Updater, UpdateStep } from "./updaters/updater.ts";
+import { type Trial, triedRun } from "./updaters/trial.ts";
+import { type Updater, type UpdateStep, unlessNotFinite } from "./updaters/updater.ts";
 
 const FLOAT_BYTES = 4;
-
-/** A block's values at rest, until `release`. */
-export type HeldValues = {
-  readonly values: Float32Array<ArrayBufferLike>;
-  release(): void;
-};
-
-/** All there is of a block at one moment, until `release`. */
-export type HeldBlock = HeldValues & {
-  /** Slot after slot; empty where the optimizer has none. */
-  readonly slots: Float32Array<ArrayBufferLike>;
-  readonly step: number;
-  /** Whether the block has other values by now: its memory goes with this hold. */
-  readonly isReplaced: boolean;
-};
-
-/** Where a checkpoint's bytes of a block go. */
-export type OpenBlock = { readonly values: Float32Array<ArrayBufferLike>; readonly slots: Float32Array<ArrayBufferLike> };
-
-/** The values or the slots of a block, as long as somebody needs them. */
-class Span {
-  readonly address: number;
-  readonly byteCount: number;
-  readonly #arena: Arena;
-  #holdCount = 0;
-  #isRetired = false;
-
-  constructor(arena: Arena, address: number, byteCount: number) {
-    this.#arena = arena;
-    this.address = address;
-    this.byteCount = byteCount;
-    arena.noteState(address, byteCount);
-  }
-
-  get isRetired(): boolean {
-    return this.#isRetired;
-  }
-
-  get isHeld(): boolean {
-    return this.#holdCount > 0;
-  }
-
-  get floats(): Float32Array<ArrayBufferLike> {
-    return this.#arena.floats.subarray(this.address >>> 2, (this.address + this.byteCount) >>> 2);
-  }
-
-  hold(): HeldValues {
-    this.#holdCount++;
-    let held = true;
-    return {
-      values: this.floats,
-      release: () => {
-        assert(held, "a block was released twice");
-        held = false;
-        this.#holdCount--;
-        this.#releaseIfDone();
-      },
-    };
-  }
-
-  /** T2 */
-  retire(): void {
-    this.#isRetired = true;
-    this.#releaseIfDone();
-  }
-
-  #releaseIfDone(): void {
-    if (this.#isRetired && this.#holdCount === 0) this.#arena.releaseState(this.address, this.byteCount);
-  }
-}
+const WORD_BYTES = 4;
 
 type Block = {
   span: Span;
   /** Undefined when the optimizer has none. */
   slots: Span | undefined;
+  /** Undefined as long as all rows count alike. */
+  rowSteps: Span | undefined;
   readonly rowCount: number;
-  /** Updates that were applied. */
+  /** Updates of all rows that were applied; of some rows too, where those are not counted elsewhere. */
   step: number;
-  /** Its values were given: by `start`, or by a checkpoint. */
+  /** Its values were given, by `start` or by a checkpoint, or it has learned. */
   isStarted: boolean;
 };
 
 /** A gradient, and how it is applied. */
-export type BlockUpdate = Omit<UpdateStep, "step"> & {
+export type BlockUpdate = Omit<UpdateStep, "step" | "rowSteps"> & {
   /** Its address in the arena. */
   readonly gradients: number;
+  /** lazyAdam: pushes that the tensor has counted for all its blocks, and whether this is one of them. Otherwise its blocks count it. */
+  readonly pushes: { readonly count: number; readonly hasThis: boolean };
 };
-
-/** By row of a block: 1 where it is named, 0 otherwise. */
-export type RowMarks = Uint8Array;
 
 export type TensorStoreOptions = {
   readonly arena: Arena;
@@ -143,7 +81,8 @@ export class TensorStore {
 
   get usedBytes(): number {
     let bytes = 0;
-    for (const { span, slots } of this.#blocks.values()) bytes += span.byteCount + (slots?.byteCount ?? 0);
+    for (const { span, slots, rowSteps } of this.#blocks.values())
+      bytes += span.byteCount + (slots?.byteCount ?? 0) + (rowSteps?.byteCount ?? 0);
     return bytes;
   }
 
@@ -159,9 +98,10 @@ export class TensorStore {
 
   /** Holds all of a block that is here, for a checkpoint. */
   holdBlock(index: number): HeldBlock {
-    const { span, slots, step } = this.#block(index);
+    const { span, slots, step, rowSteps } = this.#block(index);
     const values = span.hold();
     const extra = slots?.hold();
+    const counted = rowSteps?.hold();
     return {
       values: values.values,
       slots: extra?.values ?? new Float32Array(0),
@@ -169,9 +109,11 @@ export class TensorStore {
       get isReplaced() {
         return span.isRetired;
       },
+      rowSteps: rowSteps?.words,
       release: () => {
         values.release();
         extra?.release();
+        counted?.release();
       },
     };
   }
@@ -184,17 +126,24 @@ export class TensorStore {
       span.retire();
       slots?.retire();
     };
-    return { values: span.floats, slots: slots?.floats ?? new Float32Array(0), step: 0, isReplaced: false, release };
+    return { values: span.floats, slots: slots?.floats ?? new Float32Array(0), step: 0, rowSteps: undefined, isReplaced: false, release };
   }
 
-  /** Makes a block whose values and slots the caller writes before anything else is done with it. Throws ARENA_FULL. */
-  openBlock(index: number, step: number): OpenBlock {
+  /** Makes a block whose values and slots the caller writes before anything else is done with it, and its rows' steps if asked. Throws ARENA_FULL. */
+  openBlock(index: number, step: number, countsRows = false): OpenBlock {
     assert(!this.#blocks.has(index), `block ${index} is there already`);
     const block = this.#makeBlock(index, "state");
     block.step = step;
     block.isStarted = true;
     this.#blocks.set(index, block);
-    return { values: block.span.floats, slots: block.slots?.floats ?? new Float32Array(0) };
+    if (countsRows) this.#countRows(block);
+    const { span, slots, rowSteps } = block;
+    return { values: span.floats, slots: slots?.floats ?? new Float32Array(0), rowSteps: rowSteps?.words ?? new Uint32Array(0) };
+  }
+
+  /** What was restored has magnitudes up to this. */
+  noteMagnitude(magnitude: number): void {
+    this.#updater.noteMagnitude(magnitude);
   }
 
   /**
@@ -203,7 +152,7 @@ export class TensorStore {
    */
   start(index: number, values: number): boolean {
     const block = this.#block(index);
-    if (block.isStarted || block.step > 0) return false;
+    if (block.isStarted) return false;
     this.#ownSlots(block);
     this.#own(block);
     const { span, slots, rowCount } = block;
@@ -213,19 +162,25 @@ export class TensorStore {
     return true;
   }
 
-  /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, or ARENA_FULL with nothing changed (T3). */
+  /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, or ARENA_FULL (T3) and NOT_FINITE (T6) with nothing changed. */
   update(index: number, push: BlockUpdate): void {
     const block = this.#block(index);
     this.#ownSlots(block);
     const { span } = block;
     const target = span.isHeld ? this.#roomFor(span) : this.#arena.tryMoveBack(span.address, span.byteCount) || span.address; // T1
-    this.#apply(block, push, target);
-    if (target !== span.address) this.#replace(block, target);
+    let isApplied = false;
+    try {
+      isApplied = this.#apply(block, push, target);
+    } finally {
+      if (!isApplied && target !== span.address) this.#arena.release(target, span.byteCount); // T6
+    }
+    if (isApplied && target !== span.address) this.#replace(block, target);
   }
 
-  /** Makes the block, so that what follows finds it. Throws OUT_OF_RANGE or ARENA_FULL. */
-  touch(index: number): void {
-    this.#block(index);
+  /** Makes the block, and what pushes of some of its rows need, so that what follows finds it. Throws OUT_OF_RANGE or ARENA_FULL. */
+  touch(index: number, byRows = false): void {
+    const block = this.#block(index);
+    if (byRows && this.#updater.countsRows) this.#countRows(block);
   }
 
   /** As `touch`, for who only reads: without room for the block there is none, and `hold` gives its initial values. */
@@ -236,28 +191,41 @@ export class TensorStore {
   /**
    * As `update`, of a block that is there, with a gradient whose memory (as much as the block's) is given away: it is released, or takes the
    * place of values that are held. So it cannot fail: slots are held by checkpoints alone, which give them up when there is no room. Where only some rows are
-   * `named`, the others stay as they are, slots included.
+   * `named`, the others stay as they are, slots included. An update that the policy refuses is left out: nobody is there to be told.
    */
   updateOwned(index: number, push: BlockUpdate, named?: RowMarks): void {
     const block = this.#block(index);
     this.#ownSlots(block);
     const { span } = block;
     const target = span.isHeld ? push.gradients : span.address;
-    if (named === undefined) this.#apply(block, push, target);
-    else this.#applyNamed(block, push, target, named);
-    if (target === span.address) this.#arena.release(push.gradients, span.byteCount);
+    const isApplied = unlessNotFinite(() => {
+      if (named === undefined) return this.#apply(block, push, target);
+      this.touch(index, true); // no memory is taken: `named` comes of pushes by rows, which were made room for
+      return this.#applyNamed(block, push, target, named);
+    });
+    if (target === span.address || isApplied !== true) this.#arena.release(push.gradients, span.byteCount);
     else this.#replace(block, target);
   }
 
   /** Applies gradients to rows of one block: `rows` lists u32 indexes within it, each once. As `update` otherwise. */
   updateRows(index: number, { rows, listed, ...push }: BlockUpdate & { readonly rows: number; readonly listed: number }): void {
+    this.touch(index, true);
     const block = this.#block(index);
     this.#ownSlots(block);
     this.#own(block);
-    block.step++;
-    this.#updater.begin({ ...push, step: block.step });
-    const { slots, rowCount } = block;
-    this.#updater.updateBlockRows({ values: block.span.address, slots: slots?.address ?? 0, rowCount }, rows, listed, push.gradients);
+    this.#updater.begin({ ...push, ...this.#stepOfSome(block, push) });
+    const { span, slots, rowCount } = block;
+    const [values, slotsAt] = [span.address, slots?.address ?? 0];
+    const apply = (): void => this.#updater.updateBlockRows({ values, slots: slotsAt, rowCount }, rows, listed, push.gradients);
+    const isApplied = this.#attempt(apply, (trial) => {
+      const rowBytes = this.#updater.width * FLOAT_BYTES;
+      const target = { target: values, slots: slotsAt, rowCount };
+      for (let i = 0; i < listed; i++) {
+        const from = this.#arena.words[(rows >>> 2) + i] as number;
+        trial.save(triedRun(this.#updater, target, { from, to: from + 1, gradient: push.gradients + i * rowBytes }));
+      }
+    });
+    if (isApplied) this.#countSome(block, push);
   }
 
   /** A worker is about to get this block's values, or those of some of its rows: some optimizers want to know. */
@@ -274,9 +242,10 @@ export class TensorStore {
 
   /** Frees everything; what is held goes with its last hold. */
   close(): void {
-    for (const { span, slots } of this.#blocks.values()) {
+    for (const { span, slots, rowSteps } of this.#blocks.values()) {
       span.retire();
       slots?.retire();
+      rowSteps?.retire();
     }
     this.#blocks.clear();
   }
@@ -293,13 +262,19 @@ export class TensorStore {
 
   /** Makes sure that nobody holds the block's slots. */
   #ownSlots(block: Block): void {
-    const { slots } = block;
-    if (slots === undefined || !slots.isHeld) return;
-    const target = this.#roomFor(slots);
-    if (target === slots.address) return;
-    this.#kernels.copy(target, slots.address, slots.byteCount); // T1
-    block.slots = new Span(this.#arena, target, slots.byteCount);
-    slots.retire();
+    block.slots = this.#owned(block.slots);
+    block.rowSteps = this.#owned(block.rowSteps);
+  }
+
+  /** The span itself, or a copy of it while somebody holds it. */
+  #owned(span: Span | undefined): Span | undefined {
+    if (span === undefined || !span.isHeld) return span;
+    const target = this.#roomFor(span);
+    if (target === span.address) return span;
+    this.#kernels.copy(target, span.address, span.byteCount); // T1
+    const copy = new Span(this.#arena, target, span.byteCount);
+    span.retire();
+    return copy;
   }
 
   /** Where a held span's successor goes: a place of its own, or the span itself when whoever held it gave it up to make room. */
@@ -311,28 +286,84 @@ export class TensorStore {
     return span.isHeld ? this.#roomFor(span) : span.address;
   }
 
-  #apply(block: Block, push: BlockUpdate, target: number): void {
-    const { span, slots, rowCount } = block;
-    block.step++;
-    this.#updater.begin({ ...push, step: block.step });
-    this.#updater.updateBlock({ target, source: span.address, slots: slots?.address ?? 0, rowCount }, push.gradients);
+  /** Whether it counts (T6). */
+  #apply(block: Block, push: BlockUpdate, target: number): boolean {
+    const { span, slots, rowCount, rowSteps } = block;
+    const hasThis = this.#updater.spec.type === "lazyAdam" && push.pushes.hasThis;
+    const counted = block.step + (hasThis ? 0 : 1);
+    const step = counted + (this.#updater.spec.type === "lazyAdam" ? push.pushes.count : 0);
+    const listed = rowSteps && this.#updater.countsRows ? { address: rowSteps.address, counts: false } : undefined;
+    this.#updater.begin({ ...push, step, rowSteps: listed });
+    const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
+    const isApplied = this.#attempt(
+      () => this.#updater.updateBlock(whole, push.gradients),
+      (trial) => trial.save(triedRun(this.#updater, whole, { from: 0, to: rowCount, gradient: push.gradients })),
+    );
+    if (!isApplied) return false;
+    block.step = counted;
+    block.isStarted = true;
+    return true;
   }
 
   /** Run by run: what lies between is copied where the values move. */
-  #applyNamed(block: Block, push: BlockUpdate, target: number, named: RowMarks): void {
+  #applyNamed(block: Block, push: BlockUpdate, target: number, named: RowMarks): boolean {
     const { span, slots, rowCount } = block;
     const rowBytes = this.#updater.width * FLOAT_BYTES;
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
-    block.step++;
-    this.#updater.begin({ ...push, step: block.step });
-    for (let from = 0, to = 0; from < rowCount; from = to) {
-      const isNamed = named[from] === 1;
-      to = named.indexOf(isNamed ? 0 : 1, from);
-      if (to < 0) to = rowCount;
-      if (isNamed) this.#updater.updateBlockRun(whole, { from, to }, push.gradients);
-      else if (target !== span.address) {
-        this.#kernels.copy(target + from * rowBytes, span.address + from * rowBytes, (to - from) * rowBytes);
-      }
+    this.#updater.begin({ ...push, ...this.#stepOfSome(block, push) });
+    const isApplied = this.#attempt(
+      () => {
+        for (const run of runsOf(named, 1)) this.#updater.updateBlockRun(whole, run, push.gradients);
+      },
+      (trial) => {
+        for (const run of runsOf(named, 1))
+          trial.save(triedRun(this.#updater, whole, { ...run, gradient: push.gradients + run.from * rowBytes }));
+      },
+    );
+    if (!isApplied) return false;
+    this.#countSome(block, push);
+    if (target === span.address) return true;
+    for (const { from, to } of runsOf(named, 0)) {
+      this.#kernels.copy(target + from * rowBytes, span.address + from * rowBytes, (to - from) * rowBytes);
+    }
+    return true;
+  }
+
+  /** Applies what is not tried; what is, where its outcome is finite (T6). */
+  #attempt(apply: () => void, save: (trial: Trial) => void): boolean {
+    if (!this.#updater.isTried) {
+      apply();
+      return true;
+    }
+    return this.#updater.attempt((trial) => {
+      save(trial);
+      apply();
+    });
+  }
+
+  /** Which step an update of some rows is: each row's own, the tensor's, or the block's. */
+  #stepOfSome(block: Block, { pushes }: BlockUpdate): Pick<UpdateStep, "step" | "rowSteps"> {
+    if (this.#updater.countsRows) {
+      assert(block.rowSteps !== undefined, "rows were made ready to count");
+      return { step: block.step, rowSteps: { address: block.rowSteps.address, counts: true } };
+    }
+    return { step: this.#updater.spec.type === "lazyAdam" ? Math.max(1, block.step + pushes.count) : block.step + 1 };
+  }
+
+  #countSome(block: Block, { pushes }: BlockUpdate): void {
+    if (!this.#updater.countsRows && !(this.#updater.spec.type === "lazyAdam" && pushes.hasThis)) block.step++;
+    block.isStarted = true;
+  }
+
+  /** Rows count by themselves from now on. Throws ARENA_FULL (T3). */
+  #countRows(block: Block): void {
+    this.#updater.countRows();
+    const { rowSteps, rowCount } = block;
+    if (rowSteps === undefined) {
+      const byteCount = rowCount * WORD_BYTES;
+      const address = this.#arena.allocateState(byteCount);
+      this.#kernels.zero(address, byteCount);
+      block.rowSteps = new Span(this.#arena, address, byteCount);
     }
   }
 
@@ -380,7 +411,7 @@ export class TensorStore {
       throw thrown; // T3
     }
     const extra = slots === 0 ? undefined : new Span(this.#arena, slots, slotBytes);
-    return { span: new Span(this.#arena, address, byteCount), slots: extra, rowCount, step: 0, isStarted: false };
+    return { span: new Span(this.#arena, address, byteCount), slots: extra, rowSteps: undefined, rowCount, step: 0, isStarted: false };
   }
 
   /** T4 */

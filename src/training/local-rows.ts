@@ -94,14 +94,15 @@ export class LocalRows implements RowSource {
     if (slots.length === 0) return;
     const { address, values } = this.#gradients;
     values.set(gradients);
-    if (!this.#updater.admit(address, gradients.length)) return;
+    const magnitude = this.#updater.admit(address, gradients.length);
+    if (magnitude === undefined) return;
     const named = this.#batch.keysOf(slots);
     const keys = this.#workspace.arena.allocate(named.length * KEY_BYTES);
     try {
       new BigUint64Array(this.#workspace.arena.memory.buffer, keys, named.length).set(named);
       const gradientScale = clipScale(gradientNorm(gradients), this.#updater.spec.clipNorm ?? null);
-      this.#updater.begin({ step: ++this.#step, scheduleStep: this.#clock(), gradientScale, workerRank: 0 });
-      this.#store.update({ keys, keyCount: named.length, gradients: address });
+      this.#updater.begin({ step: this.#step + 1, scheduleStep: this.#clock(), gradientScale, workerRank: undefined, magnitude });
+      if (this.#store.update({ keys, keyCount: named.length, gradients: address })) this.#step++;
     } finally {
       this.#workspace.arena.release(keys, named.length * KEY_BYTES);
     }

@@ -8,6 +8,7 @@ import type { Workspace } from "../nn/workspace.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";
+import { triedRun } from "../store/updaters/trial.ts";
 import { Updater } from "../store/updaters/updater.ts";
 
 export class LocalUpdater {
@@ -39,12 +40,21 @@ export class LocalUpdater {
   /** Applies the parameter's gradient; `clock` says where a schedule of learning rates stands. Throws NOT_FINITE, nothing changed. */
   apply(clock: number): void {
     const { address, gradientAddress, gradient } = this.#parameter;
-    if (!this.#updater.admit(gradientAddress, gradient.length)) return;
+    const magnitude = this.#updater.admit(gradientAddress, gradient.length);
+    if (magnitude === undefined) return;
     const { clipNorm = null } = this.#updater.spec;
     const gradientScale = clipNorm === null ? 1 : clipScale(gradientNorm(gradient), clipNorm);
-    this.#updater.begin({ step: ++this.step, scheduleStep: clock, gradientScale, workerRank: 0 });
+    this.#updater.begin({ step: this.step + 1, scheduleStep: clock, gradientScale, workerRank: undefined, magnitude });
     const block = { target: address, source: address, slots: this.#slotsAt, rowCount: this.#rowCount };
-    this.#updater.updateBlock(block, gradientAddress);
+    const update = (): void => this.#updater.updateBlock(block, gradientAddress);
+    const isApplied =
+      !this.#updater.isTried ||
+      this.#updater.attempt((trial) => {
+        trial.save(triedRun(this.#updater, block, { from: 0, to: this.#rowCount, gradient: gradientAddress }));
+        update();
+      });
+    if (!this.#updater.isTried) update();
+    if (isApplied) this.step++;
   }
 
   close(): void {

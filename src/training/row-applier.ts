@@ -8,7 +8,9 @@
 import type { TrainingState } from "../functions/parameters/training-state.ts";
 import { SimdOptimizerKernels } from "../kernel/optimizer-kernels.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
-import { Updater } from "../store/updaters/updater.ts";
+import { mergeOf } from "../store/updaters/optimizer-spec.ts";
+import { type Trial, triedRow } from "../store/updaters/trial.ts";
+import { Updater, unlessNotFinite } from "../store/updaters/updater.ts";
 import { ArenaSpans } from "../worker/arena-spans.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
 import { type RowPlan, RowPlanner } from "../worker/row-plan.ts";
@@ -20,6 +22,15 @@ import type { ServedRows } from "./served-rows.ts";
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
+
+type UpdatedRows = {
+  readonly rows: number;
+  readonly summed: number;
+  readonly clock: number;
+  readonly contributors: readonly number[];
+  /** At least what any element of the gradients is. */
+  readonly magnitude: number;
+};
 
 export class RowApplier {
   readonly #tools: PoolKernels;
@@ -58,7 +69,7 @@ export class RowApplier {
 
   /** Whether a gradient in the arena may be given, as a server decides it. Throws NOT_FINITE. */
   admit(gradients: number, floatCount: number): boolean {
-    return this.#updater.admit(gradients, floatCount);
+    return this.#updater.admit(gradients, floatCount) !== undefined;
   }
 
   /** One step with what all members gave, by position. Throws BAD_REQUEST, ARENA_FULL (P2). */
@@ -75,12 +86,14 @@ export class RowApplier {
         const rows = spans.take(total * WORD_BYTES);
         const gradients = this.#putTogether(served, given, { keys, total }, spans);
         plan = this.#planFor(given, new BigUint64Array(arena.memory.buffer, keys, total));
-        const summed = (plan?.gradients(gradients, width) ?? gradients).byteOffset;
+        const summed = (plan?.gradients(gradients, width, mergeOf(this.#raw.spec.optimizer)) ?? gradients).byteOffset;
         const [distinct, count] = plan === undefined ? [keys, total] : [plan.keysAddress, plan.rowCount];
+        const magnitude = this.#updater.admitSum(summed, count * width);
+        if (magnitude === undefined) return;
         tiers.locate(distinct, count, rows);
         this.#step(contributors);
         const parts = plan?.parts.map(({ server, from, keys: own }) => ({ server, from, count: own.length }));
-        const step = { rows, summed, clock: Math.max(...given.map(({ clock }) => clock)), contributors };
+        const step = { rows, summed, clock: Math.max(...given.map(({ clock }) => clock)), contributors, magnitude };
         this.#update(parts ?? [{ server: 0, from: 0, count }], step);
         tiers.changed(distinct, count, rows);
       } else this.#step(contributors);
@@ -126,25 +139,41 @@ export class RowApplier {
       const offset = at * width * FLOAT_BYTES;
       const source = isHere ? values.byteOffset : copies + offset;
       if (!isHere) arena.floats.set(values, source >>> 2);
-      kernels.axpy(target + offset, source, scale, values.length);
+      if (scale === 1)
+        kernels.copy(target + offset, source, values.byteLength); // as a server does
+      else kernels.axpy(target + offset, source, scale, values.length);
       at += places.length;
     }
     return arena.floats.subarray(target >>> 2, (target >>> 2) + floatCount) as Float32Array;
   }
 
-  #update(
-    parts: readonly { readonly server: number; readonly from: number; readonly count: number }[],
-    step: { readonly rows: number; readonly summed: number; readonly clock: number; readonly contributors: readonly number[] },
-  ): void {
+  #update(parts: readonly { readonly server: number; readonly from: number; readonly count: number }[], step: UpdatedRows): void {
     const { width, reduce } = this.#raw.spec;
-    for (const { server, from, count } of parts) {
-      this.#updater.begin({
-        step: Math.max(1, this.#steps[server] as number),
-        scheduleStep: step.clock,
-        gradientScale: reduce === "mean" ? 1 / (step.contributors[server] as number) : 1,
-        workerRank: 0,
-      });
-      this.#updater.updateRows(step.rows + from * WORD_BYTES, count, step.summed + from * width * FLOAT_BYTES);
+    const update = (trial?: Trial): void => {
+      for (const { server, from, count } of parts) {
+        const [rows, gradients] = [step.rows + from * WORD_BYTES, step.summed + from * width * FLOAT_BYTES];
+        this.#updater.begin({
+          step: Math.max(1, this.#steps[server] as number),
+          scheduleStep: step.clock,
+          gradientScale: reduce === "mean" ? 1 / (step.contributors[server] as number) : 1,
+          workerRank: undefined,
+          magnitude: step.magnitude,
+        });
+        if (trial !== undefined) this.#save(trial, { rows, count, gradients });
+        this.#updater.updateRows(rows, count, gradients);
+      }
+    };
+    this.#updater.begin({ step: 1, scheduleStep: step.clock, gradientScale: 1, workerRank: undefined, magnitude: step.magnitude });
+    if (this.#updater.isTried) unlessNotFinite(() => this.#updater.attempt(update));
+    else update();
+  }
+
+  #save(trial: Trial, { rows, count, gradients }: { readonly rows: number; readonly count: number; readonly gradients: number }): void {
+    const { width } = this.#raw.spec;
+    const rowBytes = this.#raw.rowFloats * FLOAT_BYTES;
+    for (let i = 0; i < count; i++) {
+      const row = this.#tools.arena.words[(rows >>> 2) + i] as number;
+      trial.save(triedRow(this.#updater.layout, { row, width, rowBytes, gradient: gradients + i * width * FLOAT_BYTES }));
     }
   }
 }

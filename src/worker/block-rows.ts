@@ -4,13 +4,16 @@
 //   caller's rows ─► sorted, equal ones side by side ─► unique rows, cut where a block ends ─► groups
 //
 // Invariants:
-//   B1. Every row is sent once; the gradients of its occurrences were added in the order of the list.
+//   B1. Every row is sent once; the gradients of its occurrences were added in the order of the list. Of values (assign, min, max) the last, the least
+//       or the greatest is sent.
 //   B2. A row that the tensor does not have is refused before anything is sent. Rows are exact up to 2^53.
 //   B3. Sums and landing places lie in spans of the worker's arena, whose owner keeps them until no call is open: memory that is new for
 //       every call would cost more page faults than its rows take to travel.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
+import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
+import { OPTIMIZER } from "../kernel/optimizer-kernels.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
 import type { ArenaSpans } from "./arena-spans.ts";
 import { listLength } from "./key-lists.ts";
@@ -57,10 +60,12 @@ export class BlockRows {
   }
 
   /** A row of gradients for each unique row: the caller's own array where nothing had to be done (B1). Throws ARENA_FULL. */
-  gradients(values: Float32Array, width: number): Float32Array {
+  gradients(values: Float32Array, width: number, merge?: MergeNumber): Float32Array {
     if (this.#positions === undefined) return values;
     const sums = this.#spans.takeFloats(this.rowCount * width);
-    sumRows(values, this.#positions, this.#starts, width, sums);
+    const occurrences = { positions: this.#positions, starts: this.#starts, width };
+    if (merge === undefined) sumRows(values, occurrences, sums);
+    else mergeRows(values, occurrences, sums, MERGES[merge]);
     return sums;
   }
 
@@ -146,14 +151,40 @@ function groupsOf(rows: Float64Array, shape: TensorShape): RowGroup[] {
   return groups;
 }
 
+const MERGES: Readonly<Record<MergeNumber, (one: number, other: number) => number>> = {
+  [OPTIMIZER.assign]: (_, last) => last,
+  [OPTIMIZER.min]: Math.min,
+  [OPTIMIZER.max]: Math.max,
+};
+
+/** Where the rows of one call stand: the positions of row r are those from starts[r] on. */
+type Occurrences = { readonly positions: Uint32Array; readonly starts: Uint32Array; readonly width: number };
+
 /** sums[r] = the sum of the rows at the positions of r, in their order. */
-function sumRows(values: Float32Array, positions: Uint32Array, starts: Uint32Array, width: number, sums: Float32Array): void {
+function sumRows(values: Float32Array, { positions, starts, width }: Occurrences, sums: Float32Array): void {
   for (let to = 0, row = 0; to < sums.length; to += width, row++) {
     const end = starts[row + 1] as number;
     for (let i = starts[row] as number, isFirst = true; i < end; i++, isFirst = false) {
       const from = (positions[i] as number) * width;
       if (isFirst) copyRow(values, from, width, sums, to);
       else for (let j = 0; j < width; j++) sums[to + j] = (sums[to + j] as number) + (values[from + j] as number);
+    }
+  }
+}
+
+/** As `sumRows`, with another way to make one of two. */
+function mergeRows(
+  values: Float32Array,
+  { positions, starts, width }: Occurrences,
+  merged: Float32Array,
+  merge: (one: number, other: number) => number,
+): void {
+  for (let to = 0, row = 0; to < merged.length; to += width, row++) {
+    const [start, end] = [starts[row] as number, starts[row + 1] as number];
+    copyRow(values, (positions[start] as number) * width, width, merged, to);
+    for (let i = start + 1; i < end; i++) {
+      const from = (positions[i] as number) * width;
+      for (let j = 0; j < width; j++) merged[to + j] = merge(merged[to + j] as number, values[from + j] as number);
     }
   }
 }

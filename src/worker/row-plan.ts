@@ -5,11 +5,18 @@
 //   caller's keys ─► unique keys (first occurrences) ─► ascending, where asked for ─► sorted by owner ─► parts, one per server
 //
 // Invariants:
-//   R1. Every key is sent once; the gradients of its occurrences were added in the order of the list.
+//   R1. Every key is sent once; the gradients of its occurrences were added in the order of the list. Of values (assign, min, max) the last, the least
+//       or the greatest is sent.
 //   R2. What the plan allocated lives until `release`: calls send from it, again after a reconnect, and answers land in it.
 
 import type { Arena } from "../kernel/arena.ts";
-import { type DuplicateKernels, duplicateScratchBytes, simdDuplicateKernels } from "../kernel/duplicate-kernels.ts";
+import {
+  type DuplicateKernels,
+  duplicateScratchBytes,
+  joinDuplicates,
+  type MergeNumber,
+  simdDuplicateKernels,
+} from "../kernel/duplicate-kernels.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { type PartitionKernels, partitionScratchBytes, simdPartitionKernels } from "../kernel/partition-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
@@ -115,8 +122,8 @@ export class RowPlan {
     this.parts = [{ server: placement.servers[0] ?? 0, from: 0, keys: isGiven ? this.#keys : this.#keysAt(keys, this.#uniqueCount) }];
   }
 
-  /** The gradients of the rows in the order of the parts: the caller's own array where nothing had to be done (R1). */
-  gradients(values: Float32Array, width: number): Float32Array {
+  /** The gradients of the rows in the order of the parts: the caller's own array where nothing had to be done. `merge` is for values (R1). */
+  gradients(values: Float32Array, width: number, merge?: MergeNumber): Float32Array {
     if (this.#isAsGiven) return values;
     const { arena, duplicates, partition } = this.#planner;
     const rows = this.#take(this.#uniqueCount * width * FLOAT_BYTES);
@@ -129,7 +136,7 @@ export class RowPlan {
       if (this.#indexes === 0) partition.scatterByIndex(piece.address, places, count, width, rows);
       else {
         const indexes = this.#indexes + from * INDEX_BYTES;
-        known = duplicates.sumDuplicates(piece.address, count, width, indexes, places, known, rows) >>> 0;
+        known = joinDuplicates(duplicates, merge, { rows: piece.address, keyCount: count, width, indexes, places, known, out: rows });
       }
     }
     return this.#floatsAt(rows, this.#uniqueCount * width);

@@ -12,6 +12,7 @@ import { rowsElsewhere } from "../functions/parameters/rows-elsewhere.ts";
 import { rowsPull } from "../functions/parameters/rows-pull.ts";
 import { rowsPush } from "../functions/parameters/rows-push.ts";
 import { rowsPushPull } from "../functions/parameters/rows-push-pull.ts";
+import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { CallerArray } from "./caller-array.ts";
 import type { EncodedTable, KeyedFrame } from "./encoded-table.ts";
@@ -19,7 +20,7 @@ import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { type KeyList, KeyLists } from "./key-lists.ts";
 import type { RowPart, RowPlan, RowPlanner } from "./row-plan.ts";
-import type { ParameterCall, PushCall } from "./tensor-client.ts";
+import { AS_IT_IS, type ParameterCall, type PushCall } from "./tensor-client.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -38,6 +39,8 @@ export type TableClientOptions = {
   readonly encoded?: EncodedTable | undefined;
   /** Whether every server has to know of every push (`countsPushes` of its spec). */
   readonly tellsAll?: boolean | undefined;
+  /** How values for one key are made one; left out: gradients, which add up. */
+  readonly merge?: MergeNumber | undefined;
 };
 
 /** Some rows of a part that travel together: from `from` up to `to` in the plan's order. */
@@ -68,13 +71,14 @@ export class TableClient {
   }
 
   /** `gradients` has a row for each of `keys` (B1). */
-  async push(keys: KeyList, gradients: Float32Array, { clock, priority, scale = 1, skips, ...wait }: PushCall): Promise<void> {
+  async push(keys: KeyList, gradients: Float32Array, { clock, priority, admit, ...wait }: PushCall): Promise<void> {
     const list = this.#keys.arrayOf(keys);
     this.#keys.checkRows(gradients, { keyCount: list.length, width: this.width }, "gradients");
-    if (skips) return;
     const encoded = this.#encoded?.encodesPush ? this.#encoded : undefined;
     await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
-      const rows = plan.gradients(gradients, this.width);
+      const rows = plan.gradients(gradients, this.width, this.options.merge);
+      const { scale, skips } = admit?.(rows, gradients) ?? AS_IT_IS;
+      if (skips) return;
       const tellOthers = this.#isTold(plan) ? undefined : (): Promise<void> => this.#tellOthers(plan, { clock, priority });
       if (encoded !== undefined)
         return await encoded.push(this.#frames(plan), rows, { clock, priority, scale, subject: this.#subject, tellOthers });
@@ -125,17 +129,19 @@ export class TableClient {
 
   /** Pushes gradients for some rows, and fills `into` with the rows of `pullKeys` as they are right after that (B3). */
   async pushPull(push: KeysAndGradients, pullKeys: KeyList, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, scale = 1, skips, ...wait } = call;
+    const { clock, priority, admit, ...wait } = call;
     const pushList = this.#keys.arrayOf(push.keys);
     const pullList = this.#keys.arrayOf(pullKeys);
     this.#keys.checkRows(push.gradients, { keyCount: pushList.length, width: this.width }, "gradients");
     this.#keys.checkRows(into, { keyCount: pullList.length, width: this.width }, "the array to pull into");
     if (pullList.length === 0) return await this.push(pushList, push.gradients, call);
-    if (pushList.length === 0 || skips) return await this.pull(pullList, into, { clock, priority, ...wait });
+    if (pushList.length === 0) return await this.pull(pullList, into, { clock, priority, ...wait });
     const settings = { priority, scope: this.#parameter };
-    await this.#withPlan({ keys: pushList }, wait, (pushPlan) =>
-      this.#withPlan({ keys: pullList }, {}, async (pullPlan) => {
-        const rows = pushPlan.gradients(push.gradients, this.width);
+    await this.#withPlan({ keys: pushList }, wait, async (pushPlan) => {
+      const rows = pushPlan.gradients(push.gradients, this.width, this.options.merge);
+      const { scale, skips } = admit?.(rows, push.gradients) ?? AS_IT_IS;
+      if (skips) return await this.pull(pullList, into, { clock, priority });
+      await this.#withPlan({ keys: pullList }, {}, async (pullPlan) => {
         const given = new CallerArray(into);
         const landed = pullPlan.landing(into, this.width);
         const { pushes, both, pulls } = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
@@ -177,8 +183,8 @@ export class TableClient {
         ]);
         given.check(this.#name, true);
         pullPlan.deliver(landed, into, this.width);
-      }),
-    );
+      });
+    });
   }
 
   /** The plan lives until its calls have ended, also when their caller waits no longer. */

@@ -5,9 +5,11 @@
 // Invariants:
 //   T1. Lengths and rows are checked before anything is sent.
 //   T2. What a call pushes and pulls of one block travels in one frame: nothing comes in between there.
+//   T3. Where pushes by rows are counted, every server hears of one before its rows come there.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { rowsElsewhere } from "../functions/parameters/rows-elsewhere.ts";
 import { tensorPull } from "../functions/parameters/tensor-pull.ts";
 import { tensorPullRows } from "../functions/parameters/tensor-pull-rows.ts";
 import { tensorPush } from "../functions/parameters/tensor-push.ts";
@@ -17,6 +19,7 @@ import { tensorPushRows } from "../functions/parameters/tensor-push-rows.ts";
 import { tensorPushRowsPull } from "../functions/parameters/tensor-push-rows-pull.ts";
 import { tensorStart } from "../functions/parameters/tensor-start.ts";
 import type { Arena } from "../kernel/arena.ts";
+import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
 import { ArenaSpans } from "./arena-spans.ts";
@@ -35,12 +38,23 @@ export type ParameterCall = WaitOptions & {
   readonly priority?: number | undefined;
 };
 
-export type PushCall = ParameterCall & {
+/** What becomes of a push. */
+export type Admission = {
   /** Times every gradient, on the server. */
-  readonly scale?: number | undefined;
-  /** Checks everything and pushes nothing: its optimizer leaves out what is not finite. */
-  readonly skips?: boolean | undefined;
+  readonly scale: number;
+  /** Nothing is pushed: its optimizer leaves out what is not finite. */
+  readonly skips: boolean;
 };
+
+/** Looks at a gradient as it is sent, what belongs to one row made one; `given` is the caller's. Throws NOT_FINITE. */
+export type Admit = (gradients: Float32Array, given: Float32Array) => Admission;
+
+export type PushCall = ParameterCall & {
+  /** Left out: it is pushed as it is. */
+  readonly admit?: Admit | undefined;
+};
+
+export const AS_IT_IS: Admission = { scale: 1, skips: false };
 
 /** Some rows, and a row of gradients for each. */
 export type RowsAndGradients = { readonly rows: RowList; readonly gradients: Float32Array };
@@ -54,6 +68,10 @@ export type TensorClientOptions = {
   readonly arena: Arena;
   /** For a tensor whose link carries less. */
   readonly encoded?: EncodedTensor | undefined;
+  /** How values for one row are made one; left out: gradients, which add up. */
+  readonly merge?: MergeNumber | undefined;
+  /** Whether every server has to know of every push by rows (`countsPushes` of its spec). */
+  readonly tellsAll?: boolean | undefined;
 };
 
 /** The part of a request that is a push of rows of one block. */
@@ -75,9 +93,13 @@ export class TensorClient {
   readonly #placement: Placement;
   readonly #encoded: EncodedTensor | undefined;
   readonly #arena: Arena;
+  readonly #merge: MergeNumber | undefined;
+  readonly #tellsAll: boolean;
 
-  constructor({ functions, placement, held, shape, arena, encoded }: TensorClientOptions) {
+  constructor({ functions, placement, held, shape, arena, encoded, merge, tellsAll = false }: TensorClientOptions) {
     this.#arena = arena;
+    this.#merge = merge;
+    this.#tellsAll = tellsAll;
     this.shape = shape;
     this.#functions = functions;
     this.#name = held.name;
@@ -103,10 +125,11 @@ export class TensorClient {
   }
 
   async push(gradients: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, scale = 1, skips, ...wait } = call;
+    const { clock, priority, admit, ...wait } = call;
     this.#checkLength(gradients, this.shape.floatCount, "gradients");
+    const { scale, skips } = admit?.(gradients, gradients) ?? AS_IT_IS;
     if (skips) return;
-    if (this.#encoded?.encodesPush) return await this.#encoded.push(gradients, { ...call, subject: this.#subject });
+    if (this.#encoded?.encodesPush) return await this.#encoded.push(gradients, { clock, priority, ...wait, scale, subject: this.#subject });
     await this.#functions.callEach(
       tensorPush,
       this.#blocks((block, from, to) => ({
@@ -134,12 +157,13 @@ export class TensorClient {
   }
 
   async pushPull(gradients: Float32Array, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, scale = 1, skips, ...wait } = call;
+    const { clock, priority, admit, ...wait } = call;
     this.#checkLength(gradients, this.shape.floatCount, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
+    const { scale, skips } = admit?.(gradients, gradients) ?? AS_IT_IS;
     if (skips) return await this.pull(into, { clock, priority, ...wait });
     if (this.#encoded?.encodesPush || this.#encoded?.encodesPull)
-      return await this.#encoded.pushPull(gradients, into, { ...call, subject: this.#subject });
+      return await this.#encoded.pushPull(gradients, into, { clock, priority, ...wait, scale, subject: this.#subject });
     await this.#functions.callEach(
       tensorPushPull, // T2
       this.#blocks((block, from, to) => ({
@@ -153,22 +177,20 @@ export class TensorClient {
 
   /** `gradients` has a row for each of `rows`. */
   async pushRows(rows: RowList, gradients: Float32Array, call: PushCall): Promise<void> {
-    const { priority, clock, scale, skips, ...wait } = call;
+    const { priority, clock, admit, ...wait } = call;
     this.#checkLength(gradients, listLength(rows, this.#name) * this.shape.width, "gradients");
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
+      const sums = named.gradients(gradients, this.shape.width, this.#merge);
+      const { scale, skips } = admit?.(sums, gradients) ?? AS_IT_IS;
       if (skips) return;
-      if (this.#encoded?.encodesPushOfRows)
-        return await this.#encoded.pushRows(named.groups, named.gradients(gradients, this.shape.width), {
-          priority,
-          clock,
-          scale,
-          subject: this.#subject,
-        });
-      const requests = this.#rowsRequests(named, gradients, { clock, scale }).map((request) =>
-        this.#to(request.block, { request, priority }),
-      );
-      await this.#functions.callEach(tensorPushRows, requests, { subject: this.#subject });
+      const told = this.#tellAll(named, { clock, priority });
+      if (this.#encoded?.encodesPushOfRows) {
+        await allEnded([...told, this.#encoded.pushRows(named.groups, sums, { priority, clock, scale, subject: this.#subject })]);
+        return;
+      }
+      const requests = this.#rowsRequests(named, sums, { clock, scale }).map((request) => this.#to(request.block, { request, priority }));
+      await allEnded([...told, this.#functions.callEach(tensorPushRows, requests, { subject: this.#subject })]);
     });
   }
 
@@ -218,13 +240,16 @@ export class TensorClient {
 
   /** Pushes gradients for some rows and fills `into` with the whole tensor: of each block what it is right after the push. */
   async pushRowsPull(rows: RowList, gradients: Float32Array, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, scale, skips, ...wait } = call;
+    const { clock, priority, admit, ...wait } = call;
     this.#checkLength(gradients, listLength(rows, this.#name) * this.shape.width, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
+      const sums = named.gradients(gradients, this.shape.width, this.#merge);
+      const { scale, skips } = admit?.(sums, gradients) ?? AS_IT_IS;
       if (skips) return await this.pull(into, { clock, priority });
-      const pushes = new Map(this.#rowsRequests(named, gradients, { clock, scale }).map((request) => [request.block, request]));
+      const told = this.#tellAll(named, { clock, priority });
+      const pushes = new Map(this.#rowsRequests(named, sums, { clock, scale }).map((request) => [request.block, request]));
       const blocks = this.#blocks((block, from, to) => ({ block, priority, into: into.subarray(from, to) }));
       const both = blocks.flatMap(({ block, ...call }) => {
         const request = pushes.get(block);
@@ -232,6 +257,7 @@ export class TensorClient {
       });
       const pulls = blocks.filter(({ block }) => !pushes.has(block));
       await allEnded([
+        ...told,
         this.#functions.callEach(tensorPushRowsPull, both, { subject: this.#subject }),
         this.#functions.callEach(
           tensorPull,
@@ -244,17 +270,20 @@ export class TensorClient {
 
   /** Pushes gradients for some rows, and fills `into` with other rows: of each block what they are right after the push. */
   async pushPullRows(rows: RowsAndGradients, pullRows: RowList, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, scale, skips, ...wait } = call;
+    const { clock, priority, admit, ...wait } = call;
     const { width } = this.shape;
     this.#checkLength(rows.gradients, listLength(rows.rows, this.#name) * width, "gradients");
     this.#checkLength(into, listLength(pullRows, this.#name) * width, "the array to pull into");
     await this.#withSpans(wait, async (spans) => {
       const pushed = new BlockRows(rows.rows, this.shape, this.#name, spans);
+      const sums = pushed.gradients(rows.gradients, width, this.#merge);
+      const { scale, skips } = admit?.(sums, rows.gradients) ?? AS_IT_IS;
       if (skips) return await this.pullRows(pullRows, into, { clock, priority });
       const given = new CallerArray(into);
       const pulled = new BlockRows(pullRows, this.shape, this.#name, spans);
       const landed = pulled.landing(into, width);
-      const pushes = new Map(this.#rowsRequests(pushed, rows.gradients, { clock, scale }).map((request) => [request.block, request]));
+      const told = this.#tellAll(pushed, { clock, priority });
+      const pushes = new Map(this.#rowsRequests(pushed, sums, { clock, scale }).map((request) => [request.block, request]));
       const landings = new Map(pulled.groups.map((group) => [group.block, group]));
       const landingOf = ({ from, to }: RowGroup): Float32Array => landed.subarray(from * width, to * width);
       const single = [...pushes.values()].filter(({ block }) => !landings.has(block));
@@ -266,6 +295,7 @@ export class TensorClient {
       });
       const reads = pulled.groups.filter(({ block }) => !pushes.has(block));
       await allEnded([
+        ...told,
         this.#functions.callEach(
           tensorPushRows,
           single.map((request) => this.#to(request.block, { request, priority })),
@@ -293,9 +323,21 @@ export class TensorClient {
     await this.#functions.wait(done, `rows of ${JSON.stringify(this.#name)}`, { ...wait, subject: this.#subject });
   }
 
-  #rowsRequests(named: BlockRows, gradients: Float32Array, { clock, scale = 1 }: Pick<PushCall, "clock" | "scale">): RowsRequest[] {
+  /** Where pushes by rows are counted: tells every server of one, ahead of its rows. A push of no rows is none. */
+  #tellAll({ rowCount }: BlockRows, { clock, priority }: Pick<ParameterCall, "clock" | "priority">): Promise<void>[] {
+    if (!this.#tellsAll || rowCount === 0) return [];
+    const request = { parameter: this.#parameter, clock };
+    const calls = Array.from({ length: this.#functions.serverCount }, (_, server) => ({
+      server,
+      request,
+      priority,
+      scope: this.#parameter,
+    }));
+    return [this.#functions.callEach(rowsElsewhere, calls, { subject: this.#subject })];
+  }
+
+  #rowsRequests(named: BlockRows, sums: Float32Array, { clock, scale }: { readonly clock: number; readonly scale: number }): RowsRequest[] {
     const { width } = this.shape;
-    const sums = named.gradients(gradients, width);
     return named.groups.map(({ block, rows, from, to }) => ({
       parameter: this.#parameter,
       block,

@@ -18,9 +18,14 @@ export type Step64 = {
   readonly step: number;
   readonly scheduleStep: number;
   readonly gradientScale: number;
-  /** DC-ASGD: the name of the backup that the gradient belongs to, and whether it keeps the values from before the update. */
-  readonly backup: { readonly name: string; readonly old: boolean };
+  /** DC-ASGD: what in the row's memory is what the pushing worker pulled last; undefined where nothing is late. */
+  readonly pulled: string | undefined;
 };
+
+/** DC-ASGD: a worker has pulled the row. */
+export function notePull64(row: Row64, pulled: string): void {
+  row.memory.set(pulled, row.values.slice());
+}
 
 export function newRow64(values: ArrayLike<number>): Row64 {
   return { values: Float64Array.from(values), memory: new Map(), updateCount: 0 };
@@ -115,11 +120,9 @@ function ftrl64(spec: ResolvedOptimizer, row: Row64, { j, g, w }: Element64): nu
 function dcAsgd64(spec: ResolvedOptimizer, row: Row64, at: Step64, { j, g, w, rate }: Element64): number {
   const { lambda = 0, decay = 0, epsilon = 0 } = spec;
   const square = slot(row, "square", 0);
-  const backup = row.memory.get(at.backup.name)!;
+  const seen = at.pulled === undefined ? w : row.memory.get(at.pulled)![j]!;
   square[j] = decay * square[j]! + (1 - decay) * g * g;
-  const after = w - rate * (g + (lambda / Math.sqrt(square[j] + epsilon)) * g * g * (w - backup[j]!));
-  backup[j] = at.backup.old ? w : after;
-  return after;
+  return w - rate * (g + (lambda / Math.sqrt(square[j] + epsilon)) * g * g * (w - seen));
 }
 
 function slot(row: Row64, name: string, start: number): Float64Array {

@@ -9,7 +9,7 @@ import { putFloats, putWords, readFloats } from "../../src/kernel/arena-lists.ts
 import { SimdOptimizerKernels } from "../../src/kernel/optimizer-kernels.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
 import { Updater } from "../../src/store/updaters/updater.ts";
-import { newRow64, type Row64, update64 } from "./float64-optimizers.ts";
+import { newRow64, notePull64, type Row64, update64 } from "./float64-optimizers.ts";
 
 const STEPS = 1_000;
 const ROW_COUNT = 6;
@@ -61,11 +61,11 @@ function initialValues(random: Random): Float32Array {
   return Float32Array.from({ length: ROW_COUNT * WIDTH }, () => random.fraction() - 0.5);
 }
 
-/** The float64 rows that begin with the same values, with a backup for each worker (and one for all, of tables). */
+/** The float64 rows that begin with the same values, with what each worker has seen of them. */
 function rows64(values: Float32Array): Row64[] {
   return Array.from({ length: ROW_COUNT }, (_, r) => {
     const row = newRow64(values.subarray(r * WIDTH, (r + 1) * WIDTH));
-    for (const name of ["table", "0", "1", "2"]) row.memory.set(name, Float64Array.from(row.values));
+    for (const name of ["0", "1", "2"]) row.memory.set(name, Float64Array.from(row.values));
     return row;
   });
 }
@@ -117,8 +117,12 @@ for (const [index, spec] of SPECS.entries()) {
       updater.updateBlock(block, gradients);
       for (const [r, row] of rows.entries()) {
         const gradient = Float64Array.from(pushed.subarray(r * WIDTH, (r + 1) * WIDTH));
-        update64(resolved, row, { gradient, step, scheduleStep: step - 1, gradientScale, backup: { name: `${workerRank}`, old: false } });
+        update64(resolved, row, { gradient, step, scheduleStep: step - 1, gradientScale, pulled: `${workerRank}` });
       }
+      if (random.chance(0.6)) continue;
+      const [puller, from] = [random.below(WORKERS), random.below(ROW_COUNT)];
+      updater.notePull({ values, slots, rowCount: ROW_COUNT }, puller, { from, to: ROW_COUNT });
+      for (const row of rows.slice(from)) notePull64(row, `${puller}`);
     }
     for (const [r, row] of rows.entries()) assertClose(readFloats(arena, values + r * WIDTH * 4, WIDTH), row, `row ${r}`);
   });
@@ -134,17 +138,24 @@ for (const [index, spec] of SPECS.entries()) {
     updater.startBlock(values, slots, ROW_COUNT);
     const list = arena.allocate(64);
     const gradients = arena.allocate(ROW_COUNT * WIDTH * 4);
+    const rowSteps = putWords(arena, new Uint32Array(ROW_COUNT));
+    if (updater.countsRows) updater.countRows();
     for (let step = 1; step <= STEPS; step++) {
       const push = sparsePush(random);
       const workerRank = random.below(WORKERS);
       arena.words.set([...push.keys()], list / 4);
       for (const [k, { sum }] of [...push.values()].entries()) arena.floats.set(sum, gradients / 4 + k * WIDTH);
-      updater.begin({ step, scheduleStep: step - 1, gradientScale: 1, workerRank });
+      const counted = updater.countsRows ? { step: 0, rowSteps: { address: rowSteps, counts: true } } : { step };
+      updater.begin({ ...counted, scheduleStep: step - 1, gradientScale: 1, workerRank });
       updater.updateBlockRows({ values, slots, rowCount: ROW_COUNT }, list, push.size, gradients);
       for (const [r, { exact }] of push) {
-        const backup = { name: `${workerRank}`, old: false };
-        update64(resolved, rows[r]!, { gradient: exact, step, scheduleStep: step - 1, gradientScale: 1, backup });
+        const own = updater.countsRows ? rows[r]!.updateCount + 1 : step;
+        update64(resolved, rows[r]!, { gradient: exact, step: own, scheduleStep: step - 1, gradientScale: 1, pulled: `${workerRank}` });
       }
+      if (random.chance(0.6)) continue;
+      const [puller, from] = [random.below(WORKERS), random.below(ROW_COUNT)];
+      updater.notePull({ values, slots, rowCount: ROW_COUNT }, puller, { from, to: from + 1 });
+      notePull64(rows[from]!, `${puller}`);
     }
     for (const [r, row] of rows.entries()) assertClose(readFloats(arena, values + r * WIDTH * 4, WIDTH), row, `row ${r}`);
   });
@@ -167,7 +178,8 @@ for (const [index, spec] of SPECS.entries()) {
         list / 4,
       );
       for (const [k, { sum }] of [...push.values()].entries()) arena.floats.set(sum, gradients / 4 + k * WIDTH);
-      updater.begin({ step, scheduleStep: step - 1, gradientScale: 1, workerRank: random.below(WORKERS) });
+      const workerRank = random.below(WORKERS);
+      updater.begin({ step, scheduleStep: step - 1, gradientScale: 1, workerRank });
       updater.updateRows(list, push.size, gradients);
       for (const [r, { exact }] of push) {
         const row = rows[r]!;
@@ -177,9 +189,14 @@ for (const [index, spec] of SPECS.entries()) {
           step: own,
           scheduleStep: step - 1,
           gradientScale: 1,
-          backup: { name: "table", old: true },
+          pulled: `${workerRank}`,
         });
       }
+      if (random.chance(0.6)) continue;
+      const [puller, pulled] = [random.below(WORKERS), random.below(ROW_COUNT)];
+      arena.words[list / 4] = addresses[pulled]!;
+      updater.noteRowsPull(list, 1, puller);
+      notePull64(rows[pulled]!, `${puller}`);
     }
     for (const [r, row] of rows.entries()) assertClose(readFloats(arena, addresses[r]!, WIDTH), row, `row ${r}`);
   });

@@ -71,7 +71,8 @@ function drawTensor(random: Random, name: string): DrawnTensor {
   const topK = random.chance(0.1);
   const link = topK ? { push: { topK: 0.25 } } : drawLink(random, "tensor");
   const optimizer = topK ? drawSum(random) : drawOptimizer(random, link);
-  const options = { shape, init: drawInitializer(random), optimizer, consistency: drawConsistency(random), ...linkOf(link) };
+  const consistency = drawConsistency(random, optimizer);
+  const options = { shape, init: drawInitializer(random), optimizer, consistency, ...linkOf(link) };
   return { kind: "tensor", name, options, optimizer };
 }
 
@@ -82,7 +83,7 @@ function drawTable(random: Random, name: string): DrawnTable {
   const optimizer = drawOptimizer(random, link);
   const versions = cached || random.chance(0.1);
   const cache = cached && !UNSUMMABLE.has(optimizer.type) ? drawCache(random, optimizer) : undefined;
-  const consistency = versions ? ("asp" as const) : drawConsistency(random);
+  const consistency = versions ? ("asp" as const) : drawConsistency(random, optimizer);
   const options = {
     ...{ dim: pick(random, [1, 2, 3, 8, 17]), init: drawInitializer(random), optimizer, consistency, versions },
     ...(rows === undefined ? {} : { rows }),
@@ -92,7 +93,8 @@ function drawTable(random: Random, name: string): DrawnTable {
   return { kind: "table", name, options, optimizer, keys, cache };
 }
 
-const UNSUMMABLE: ReadonlySet<string> = new Set(["assign", "min", "max"]);
+/** Optimizers that take values, not gradients. */
+export const UNSUMMABLE: ReadonlySet<string> = new Set(["assign", "min", "max"]);
 
 /** Bounds above 0 let updates wait and be summed: only what does not care is compared with single updates. */
 function drawCache(random: Random, optimizer: OptimizerSpec): DrawnCache {
@@ -102,7 +104,7 @@ function drawCache(random: Random, optimizer: OptimizerSpec): DrawnCache {
   return {
     rows: pick(random, [1, 3, 8, 100]),
     policy: pick(random, ["lru", "lfu", "lfu-opt"]),
-    pullBound: random.chance(0.5) ? 0 : 1 + random.below(4),
+    pullBound: random.chance(0.5) || optimizer.type === "dcAsgd" ? 0 : 1 + random.below(4), // what a worker pulled last is then what it reads
     pushBound: isLinear && random.chance(0.6) ? 1 + random.below(4) : 0,
   };
 }
@@ -147,10 +149,10 @@ export function drawSchedule(random: Random): ScheduleSpec {
   return random.chance(0.5) ? { type: "warmUp", steps: 3, after } : after;
 }
 
-export function drawConsistency(random: Random): Consistency {
+export function drawConsistency(random: Random, { type }: OptimizerSpec): Consistency {
   return pick<Consistency>(random, [
     "bsp",
-    { bsp: true, reduce: "mean" },
+    UNSUMMABLE.has(type) ? "bsp" : { bsp: true, reduce: "mean" },
     { ssp: random.below(3) },
     { delay: random.below(3) },
     "asp",

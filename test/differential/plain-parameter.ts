@@ -1,12 +1,13 @@
 // plain-parameter — a parameter as its guarantees describe it, in float64 and a map of rows: no servers, frames, blocks in arenas, codecs or caches. What the
-// cluster is compared with. It shares nothing with it but the cutting of tensors into blocks, by which Adam counts steps.
+// cluster is compared with. It shares nothing with it but the cutting of tensors into blocks, over which a mean counts its workers.
 //
 //   async   an update is applied when it comes
-//   sync    updates of a clock wait for its end, are summed by row over workers, in any order, and applied as one
+//   sync    updates of a clock wait for its end, become one by row over workers, in the order of their ranks, and are applied as one
+//   steps   adam and adamW count the updates of each row, lazyAdam the pushes to the parameter, or the clocks with any
 
 import type { ResolvedSchedule } from "../../src/store/updaters/learning-rate-schedule.ts";
 import type { ResolvedOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
-import { newRow64, type Row64, update64 } from "../conformance/float64-optimizers.ts";
+import { newRow64, notePull64, type Row64, update64 } from "../conformance/float64-optimizers.ts";
 
 /** Gradients by row. Rows have their keys as text: a table's may be any u64. */
 export type PlainGradients = ReadonlyMap<string, Float64Array>;
@@ -28,11 +29,12 @@ type Settings = { learningRate: number | undefined; schedule: ResolvedSchedule |
 /** What a table's rows or a tensor's are at one moment. */
 export type PlainState = {
   readonly rows: Map<string, Row64>;
-  readonly steps: Map<number, number>;
+  /** Pushes, or clocks with any. */
+  step: number;
   readonly settings: Settings;
 };
 
-/** The table's own count of steps, where a tensor has one for each block. */
+/** A table is one block. */
 const WHOLE_TABLE = -1;
 
 export class PlainParameter {
@@ -47,7 +49,7 @@ export class PlainParameter {
     this.#options = options;
     this.#modes = [{ from: 0, mode: options.mode }];
     const { learningRate, schedule } = options.optimizer;
-    this.#state = { rows: new Map(), steps: new Map(), settings: { learningRate, schedule } };
+    this.#state = { rows: new Map(), step: 0, settings: { learningRate, schedule } };
   }
 
   /** What is there of a row, or would be. */
@@ -73,26 +75,27 @@ export class PlainParameter {
 
   push(push: PlainPush): void {
     if (push.gradients.size === 0) return;
-    if (this.modeAt(push.clock).updates === "async") this.#apply(push);
-    else this.#gather(push);
+    if (this.modeAt(push.clock).updates === "async") {
+      this.#state.step++;
+      this.#apply(push);
+    } else this.#gather(push);
   }
 
-  /** So many workers go on with it. DC-ASGD keeps something for each on a tensor: one that was not there begins with the values. */
+  /** So many workers go on with it. DC-ASGD keeps something for each: one that was not there begins with the values. */
   seat(workerCount: number): void {
     this.#workerCount = workerCount;
-    if (this.#options.blockOf === undefined) return;
     for (const { memory, values } of this.#state.rows.values()) {
       for (const name of [...memory.keys()]) if (Number(name) >= workerCount) memory.delete(name);
       for (let rank = 0; rank < workerCount; rank++) if (!memory.has(`${rank}`)) memory.set(`${rank}`, values.slice());
     }
   }
 
-  /** DC-ASGD: a worker has seen these rows of a tensor. */
+  /** DC-ASGD: a worker has seen these rows. */
   notePull(worker: number, rows: readonly string[]): void {
-    if (this.#options.blockOf === undefined || this.#options.optimizer.type !== "dcAsgd") return;
+    if (this.#options.optimizer.type !== "dcAsgd") return;
     for (const name of rows) {
       const row = this.#state.rows.get(name);
-      row?.memory.set(`${worker}`, row.values.slice());
+      if (row !== undefined) notePull64(row, `${worker}`);
     }
   }
 
@@ -101,14 +104,16 @@ export class PlainParameter {
     const round = this.#rounds.get(clock);
     if (round === undefined) return;
     this.#rounds.delete(clock);
+    this.#state.step++;
     const blockOf = this.#options.blockOf ?? (() => WHOLE_TABLE);
+    const ranked = [...round].sort(([one], [other]) => one - other).map(([, own]) => own);
     const blocks = new Set([...round.values()].flatMap((one) => [...one.keys()].map(blockOf)));
     for (const block of blocks) {
       const gradients = new Map<string, Float64Array>();
-      const own = [...round.values()].map((one) => new Map([...one].filter(([row]) => blockOf(row) === block)));
-      for (const one of own) addInto(gradients, one, 1);
+      const own = ranked.map((one) => new Map([...one].filter(([row]) => blockOf(row) === block)));
+      for (const one of own) joinInto(gradients, one, 1, this.#options.optimizer.type);
       const scale = this.modeAt(clock).reduce === "mean" ? 1 / own.filter((one) => one.size > 0).length : 1;
-      this.#apply({ worker: 0, clock, scale, gradients });
+      this.#apply({ worker: undefined, clock, scale, gradients });
     }
   }
 
@@ -126,25 +131,21 @@ export class PlainParameter {
     this.#rounds.set(clock, round);
     const own = round.get(worker) ?? new Map<string, Float64Array>();
     round.set(worker, own);
-    addInto(own, gradients, scale);
+    joinInto(own, gradients, scale, this.#options.optimizer.type);
   }
 
-  #apply({ worker, clock, scale, gradients }: PlainPush): void {
-    const { optimizer, blockOf: blockOfRow } = this.#options;
-    const { steps, settings } = this.#state;
-    const isTable = blockOfRow === undefined;
-    const blockOf = blockOfRow ?? (() => WHOLE_TABLE);
-    for (const block of new Set([...gradients.keys()].map(blockOf))) steps.set(block, (steps.get(block) ?? 0) + 1);
+  #apply({ worker, clock, scale, gradients }: Omit<PlainPush, "worker"> & { readonly worker: number | undefined }): void {
+    const { optimizer } = this.#options;
+    const { step, settings } = this.#state;
     const spec = { ...optimizer, ...definedOf(settings) };
     for (const [name, gradient] of gradients) {
       const row = this.#rowOf(name);
-      const countsItself = isTable && optimizer.type !== "lazyAdam";
       update64(spec, row, {
         gradient,
-        step: countsItself ? row.updateCount + 1 : (steps.get(blockOf(name)) as number),
+        step: optimizer.type === "lazyAdam" ? step : row.updateCount + 1,
         scheduleStep: clock,
         gradientScale: scale,
-        backup: isTable ? { name: "table", old: true } : { name: `${worker}`, old: false },
+        pulled: worker === undefined ? undefined : `${worker}`,
       });
     }
   }
@@ -153,20 +154,30 @@ export class PlainParameter {
     const known = this.#state.rows.get(name);
     if (known !== undefined) return known;
     const row = newRow64(this.#options.initial(name));
-    const ranks = Array.from({ length: this.#workerCount }, (_, rank) => `${rank}`);
-    const backups = this.#options.blockOf === undefined ? ["table"] : ranks;
-    for (const backup of backups) row.memory.set(backup, Float64Array.from(row.values));
+    for (let rank = 0; rank < this.#workerCount; rank++) notePull64(row, `${rank}`);
     this.#state.rows.set(name, row);
     return row;
   }
 }
 
-/** Adds gradients, times `scale`, row by row. */
-export function addInto(target: Map<string, Float64Array>, gradients: PlainGradients, scale: number): void {
+const MERGES: Readonly<Record<string, (one: number, other: number) => number>> = {
+  assign: (_, last) => last,
+  min: Math.min,
+  max: Math.max,
+};
+
+/** Adds gradients, times `scale`, row by row; of values takes the last, the least or the greatest. */
+export function joinInto(
+  target: Map<string, Float64Array>,
+  gradients: PlainGradients,
+  scale: number,
+  type: ResolvedOptimizer["type"],
+): void {
+  const merge = MERGES[type] ?? ((one, other) => one + scale * other);
   for (const [row, gradient] of gradients) {
-    const sum = target.get(row) ?? new Float64Array(gradient.length);
-    for (let j = 0; j < gradient.length; j++) sum[j]! += scale * (gradient[j] as number);
-    target.set(row, sum);
+    const known = target.get(row);
+    if (known === undefined) target.set(row, type in MERGES ? gradient.slice() : gradient.map((x) => scale * x));
+    else for (let j = 0; j < gradient.length; j++) known[j] = merge(known[j] as number, gradient[j] as number);
   }
 }
 
@@ -175,10 +186,10 @@ function definedOf(settings: Settings): Partial<ResolvedOptimizer> {
   return { ...(learningRate === undefined ? {} : { learningRate }), ...(schedule === undefined ? {} : { schedule }) };
 }
 
-function copyOf({ rows, steps, settings }: PlainState): PlainState {
+function copyOf({ rows, step, settings }: PlainState): PlainState {
   const copies = [...rows].map(([name, { values, memory, updateCount }]): [string, Row64] => [
     name,
     { values: values.slice(), memory: new Map([...memory].map(([slot, floats]) => [slot, floats.slice()])), updateCount },
   ]);
-  return { rows: new Map(copies), steps: new Map(steps), settings: { ...settings } };
+  return { rows: new Map(copies), step, settings: { ...settings } };
 }

@@ -13,9 +13,9 @@ import type { Random } from "../../src/base/random.ts";
 import { TensorShape } from "../../src/store/tensor-shape.ts";
 import { clipScale } from "../../src/store/updaters/gradient-norm.ts";
 import { resolveSchedule } from "../../src/store/updaters/learning-rate-schedule.ts";
-import { resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
-import { type DrawnCache, type DrawnParameter, drawConsistency, drawSchedule, pick } from "./drawn-parameter.ts";
-import { addInto, type PlainGradients, type PlainMode, PlainParameter, type PlainState } from "./plain-parameter.ts";
+import { type ResolvedOptimizer, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
+import { type DrawnCache, type DrawnParameter, drawConsistency, drawSchedule, pick, UNSUMMABLE } from "./drawn-parameter.ts";
+import { joinInto, type PlainGradients, type PlainMode, PlainParameter, type PlainState } from "./plain-parameter.ts";
 
 export type Stage = { readonly sessions: readonly Session[]; readonly servers: number };
 
@@ -152,7 +152,7 @@ export class Subject {
     }
     const keepsResidual = isWhole && typeof this.#drawn.options.link?.push === "object";
     const isCoded = isWhole || (kind === "pushRows" && typeof this.#drawn.options.link?.push !== "object");
-    const push = this.#drawPush(isWhole, isCoded);
+    const push = this.#drawPush(isWhole, isCoded, rank);
     const rows = push.rows.map(Number);
     if (keepsResidual) this.#hasResidual = true;
     const values = await this.#expect(
@@ -176,8 +176,12 @@ export class Subject {
     const table = this.#table(rank);
     const kind = pick(this.#random, ["push", "pull", "pushPull"] as const);
     const asked = this.#drawRows();
-    if (kind === "pull") return this.#compare(asked, await table.pull(asked.map(BigInt)), kind);
-    const push = this.#drawPush(false, kind === "push");
+    if (kind === "pull") {
+      this.#compare(asked, await table.pull(asked.map(BigInt)), kind);
+      this.#plain.notePull(rank, asked);
+      return;
+    }
+    const push = this.#drawPush(false, kind === "push", rank);
     const keys = this.#listOf(push.rows);
     const values = await this.#expect(
       push,
@@ -189,6 +193,7 @@ export class Subject {
       },
       kind === "pushPull",
     );
+    if (values !== undefined) this.#plain.notePull(rank, asked);
     if (values !== undefined) this.#compare(asked, values, kind, push.expected !== "nothing"); // one that is skipped is a pull
   }
 
@@ -198,10 +203,16 @@ export class Subject {
     const asked = this.#drawRows();
     if (kind === "flush") return await cache.flush();
     if (kind === "bypass") return await cache.bypass(this.#random.chance(0.4));
-    if (kind === "lookup") return this.#compare(asked, await cache.lookup(this.#listOf(asked)), kind, true);
+    if (kind === "lookup") {
+      this.#compare(asked, await cache.lookup(this.#listOf(asked)), kind, true);
+      this.#plain.notePull(0, asked);
+      return;
+    }
     if (kind === "others") {
       await cache.flush();
-      return this.#compare(asked, await this.#table(this.#workerCount - 1).pull(asked.map(BigInt)), kind);
+      this.#compare(asked, await this.#table(this.#workerCount - 1).pull(asked.map(BigInt)), kind);
+      this.#plain.notePull(this.#workerCount - 1, asked);
+      return;
     }
     const push = this.#drawPush(false, false);
     const keys = this.#listOf(push.rows);
@@ -216,6 +227,7 @@ export class Subject {
       },
       kind === "pushPull",
     );
+    if (values !== undefined) this.#plain.notePull(0, asked);
     if (values !== undefined) this.#compare(asked, values, `cached ${kind}`, true);
   }
 
@@ -233,7 +245,11 @@ export class Subject {
       return;
     }
     if (this.#drawn.kind === "table" && this.#drawn.options.versions) return;
-    const consistency = drawConsistency(this.#random);
+    if (UNSUMMABLE.has(optimizer.type)) {
+      const refused = handle.configure({ consistency: { bsp: true, reduce: "mean" } });
+      await assert.rejects(refused, (error) => isWeighbridgeError(error, "BAD_ARGUMENT"), `${this.#where}: a mean of values`);
+    }
+    const consistency = drawConsistency(this.#random, optimizer);
     const mode = engineConsistency(consistency);
     const averages = typeof this.#drawn.options.consistency === "object" && "bsp" in this.#drawn.options.consistency;
     if (kind === "table" && mode.reduce === "mean" && !averages) return; // workers tell all servers of a push only if it was made so (docs/guides/consistency.md)
@@ -314,7 +330,9 @@ export class Subject {
     return Array.from({ length: 1 + this.#random.below(ROWS_MAX) }, () => pick(this.#random, this.#names));
   }
 
-  #drawPush(isWhole: boolean, isCoded: boolean): DrawnPush {
+  /** `rank`: of a worker that pushes past any cache. */
+  #drawPush(isWhole: boolean, isCoded: boolean, rank?: number): DrawnPush {
+    if (!isWhole && rank !== undefined && this.#random.chance(0.1) && this.#overflows(rank)) return this.#drawHuge();
     const isBad = this.#random.chance(0.06);
     const drawn = this.#drawRows();
     const rows = isWhole ? this.#names : isBad ? [...new Set(drawn)] : drawn;
@@ -324,17 +342,40 @@ export class Subject {
     const { optimizer, options } = this.#drawn;
     const { nonFinite = "refuse" } = optimizer;
     const finite = gradients.map((x) => (Number.isFinite(x) ? x : 0));
-    const norm = Math.sqrt(finite.reduce((sum, x) => sum + x * x, 0));
-    const scale = clipScale(norm, "clipNorm" in optimizer ? (optimizer.clipNorm ?? null) : null);
     const summed = new Map<string, Float64Array>();
-    for (const [i, row] of rows.entries())
-      addInto(summed, new Map([[row, Float64Array.from(finite.subarray(i * this.#width, (i + 1) * this.#width))]]), 1);
+    for (const [i, row] of rows.entries()) {
+      const gradient = Float64Array.from(finite.subarray(i * this.#width, (i + 1) * this.#width));
+      joinInto(summed, new Map([[row, gradient]]), 1, optimizer.type as ResolvedOptimizer["type"]);
+    }
+    const norm = Math.sqrt([...summed.values()].reduce((sum, row) => row.reduce((total, x) => total + x * x, sum), 0));
+    const scale = clipScale(norm, "clipNorm" in optimizer ? (optimizer.clipNorm ?? null) : null);
     if (this.#rounds && isCoded) this.#lost += [...summed.values()].reduce((most, row) => Math.max(most, ...row.map(Math.abs)), 0) / 250;
     if (!isBad) return { rows, gradients, scale, expected: summed };
     if (nonFinite === "refuse") return { rows, gradients, scale, expected: { code: "NOT_FINITE" } };
     if (nonFinite === "skip") return { rows, gradients, scale, expected: "nothing" };
     const carriesNone = isCoded && (this.#rounds || typeof options.link?.push === "object");
     return { rows, gradients, scale, expected: carriesNone ? { code: "BAD_ARGUMENT" } : summed };
+  }
+
+  /** Whether the square of a finite gradient that this worker pushes now is more than a float32 holds, and what becomes of it is known at once. */
+  #overflows(rank: number): boolean {
+    const { optimizer, options } = this.#drawn;
+    const { clocks } = this.#stage.sessions[rank] as Session;
+    const isSquared = ["adam", "adamW", "adagrad", "rowWiseAdagrad", "rmsprop", "ftrl", "dcAsgd"].includes(optimizer.type);
+    const isClipped = ("clipNorm" in optimizer && optimizer.clipNorm) || ("clipValue" in optimizer && optimizer.clipValue);
+    return isSquared && !isClipped && options.link === undefined && this.#plain.modeAt(clocks).updates === "async";
+  }
+
+  /** One row with one element that is finite, and whose square is not: refused, skipped, or as if that element were 0 (of row-wise sums, the row). */
+  #drawHuge(): DrawnPush {
+    const { type, nonFinite = "refuse" } = this.#drawn.optimizer;
+    const row = pick(this.#random, this.#names);
+    const gradients = new Float32Array(this.#width).fill(GRAIN);
+    const huge = this.#random.below(this.#width);
+    gradients[huge] = pick(this.#random, [1e25, -3e38]);
+    const left = Float64Array.from(gradients, (x, j) => (type === "rowWiseAdagrad" || j === huge ? 0 : x));
+    const expected = nonFinite === "refuse" ? { code: "NOT_FINITE" } : nonFinite === "skip" ? ("nothing" as const) : new Map([[row, left]]);
+    return { rows: [row], gradients, scale: 1, expected };
   }
 
   #compare(rows: readonly string[], values: Float32Array, what: string, isPlain = false): void {

@@ -4,11 +4,13 @@
 // Invariants:
 //   R1. Of a tensor exactly the blocks, of a table exactly the rows are read that this server owns now.
 //   R2. What does not fit (other blocks, other columns) is an error before any of it is used.
-//   R3. DC-ASGD's backup for a worker that was not there when the checkpoint was taken is what that worker reads first: the values.
+//   R3. What DC-ASGD knows of the pulls of a worker that was not there when the checkpoint was taken is what that worker reads first: the values.
+//   R4. Steps of a tensor's blocks are read as U64, and as U32, which is how they were written before. Where its rows have no steps of their own in the
+//       checkpoint, all have their block's: that was the rule when it was written.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { parameterNumber } from "../../store/parameter-spec.ts";
-import { STEP_COLUMN, slotColumns } from "../../store/snapshot/describe-parameter.ts";
+import { describeParameter, ROW_STEPS_COLUMN, STEP_COLUMN, slotColumns } from "../../store/snapshot/describe-parameter.ts";
 import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
 import type { Chunk } from "../../store/snapshot/shard-header.ts";
 import type { SnapshotSource, SourceBatch } from "../../store/snapshot/snapshot-files.ts";
@@ -45,17 +47,26 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
     const block = (chunk.key.from * record.width) / shape.blockFloats;
     if (!Number.isInteger(block) || chunk.rowCount * record.width !== shape.floatsOf(block)) throw otherBlocks(source, chunk); // R2
     if (!place.ownsBlock(number, block)) continue; // R1
-    const step = new Uint32Array(1);
-    await source.readColumn(chunk, STEP_COLUMN, new Uint8Array(step.buffer));
-    const opened = store.openBlock(block, step[0] ?? 0);
+    const opened = store.openBlock(block, await readStep(source, chunk, record), saved.has(ROW_STEPS_COLUMN));
     await source.readColumn(chunk, VALUES_COLUMN, bytesOf(opened.values));
+    if (saved.has(ROW_STEPS_COLUMN)) await source.readColumn(chunk, ROW_STEPS_COLUMN, bytesOf(opened.rowSteps));
     const slotFloats = opened.slots.length / Math.max(1, slots.length);
     for (const [slot, name] of slots.entries()) {
       const floats = opened.slots.subarray(slot * slotFloats, (slot + 1) * slotFloats);
       if (saved.has(name)) await source.readColumn(chunk, name, bytesOf(floats));
       else floats.set(opened.values); // R3
     }
+    for (const floats of [opened.values, opened.slots])
+      store.noteMagnitude(host.optimizers.greatestMagnitude(floats.byteOffset, floats.length));
   }
+}
+
+/** R4 */
+async function readStep(source: SnapshotSource, chunk: Chunk, { columns }: ParameterRecord): Promise<number> {
+  const isWide = columns.some(({ name, dtype }) => name === STEP_COLUMN && dtype === "U64");
+  const step = isWide ? new BigUint64Array(1) : new Uint32Array(1);
+  await source.readColumn(chunk, STEP_COLUMN, bytesOf(step));
+  return Number(step[0] ?? 0);
 }
 
 async function restoreTable(table: TableParameter, restoring: Restoring): Promise<void> {
@@ -68,7 +79,7 @@ async function restoreTable(table: TableParameter, restoring: Restoring): Promis
 }
 
 /** Brings a batch into the arena, without the rows of others, and from there into the table. */
-function restoreRows({ store }: TableParameter, { rowCount, columns }: SourceBatch, { host, record, place }: Restoring): void {
+function restoreRows({ store, spec }: TableParameter, { rowCount, columns }: SourceBatch, { host, record, place }: Restoring): void {
   if (rowCount === 0) return;
   const { arena, indexes } = host;
   const keys = columns.get(KEYS_COLUMN) ?? new Uint8Array(0);
@@ -88,9 +99,15 @@ function restoreRows({ store }: TableParameter, { rowCount, columns }: SourceBat
     if (!isAll) indexes.gatherByIndex(foreign, list, own.length, column.byteCount / FLOAT_BYTES, column.address);
   }
   try {
-    const payload = staged.filter(({ name }) => name !== KEYS_COLUMN);
-    const address = staged.find(({ name }) => name === KEYS_COLUMN)?.address ?? 0;
-    store.restoreColumns(address, own.length, payload);
+    const read = new Map(staged.map((column) => [column.name, column]));
+    const values = read.get(VALUES_COLUMN)?.address ?? 0;
+    const payload = stagedColumns(describeParameter(spec, host.workerCount), 0, 0)
+      .filter(({ name }) => name !== KEYS_COLUMN)
+      .map((column) => ({ ...column, address: read.get(column.name)?.address ?? values })); // R3
+    store.restoreColumns(read.get(KEYS_COLUMN)?.address ?? 0, own.length, payload);
+    for (const { name, width, dtype } of record.columns) {
+      if (dtype === "F32") store.noteMagnitude(host.optimizers.greatestMagnitude(read.get(name)?.address ?? 0, own.length * width));
+    }
   } finally {
     for (const [i, span] of [stage, foreign, list].entries()) arena.release(span, spans[i] ?? 0);
   }

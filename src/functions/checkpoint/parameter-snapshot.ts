@@ -9,12 +9,12 @@
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import type { HeldBlock } from "../../store/block-span.ts";
 import { parameterNumber } from "../../store/parameter-spec.ts";
-import { describeParameter, STEP_COLUMN, slotColumns } from "../../store/snapshot/describe-parameter.ts";
+import { describeParameter, ROW_STEPS_COLUMN, STEP_COLUMN, slotNames } from "../../store/snapshot/describe-parameter.ts";
 import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import type { TableFreeze, TakenColumn } from "../../store/table-freeze.ts";
-import type { HeldBlock } from "../../store/tensor-store.ts";
 import { encodeStaleness } from "../parameters/consistency-json.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { TableParameter } from "../parameters/table-parameter.ts";
@@ -142,17 +142,19 @@ class TensorSnapshot implements ParameterSnapshot {
     if (this.#loss !== undefined) throw this.#loss;
     const { store, spec } = this.#tensor;
     if (!this.#held.has(block)) this.#held.set(block, store.initialBlock(block)); // S2
-    const { values, slots, step } = this.#held.get(block) as HeldBlock;
+    const { values, slots, step, rowSteps } = this.#held.get(block) as HeldBlock;
     const { width } = this.record;
     const from = store.shape.firstFloat(block) / width;
     const rowCount = values.length / width;
     const chunk = await sink.openRows(spec.name, { from, to: from + rowCount });
-    const names = slotColumns(spec.optimizer, this.record.columns.length - 2);
+    const names = slotNames(this.record);
     const slotFloats = slots.length / Math.max(1, names.length);
+    const countsRows = this.record.columns.some(({ name }) => name === ROW_STEPS_COLUMN);
     await allOrFirstError([
       chunk.write(VALUES_COLUMN, bytesOf(values)),
       ...names.map((name, slot) => chunk.write(name, bytesOf(slots.subarray(slot * slotFloats, (slot + 1) * slotFloats)))),
-      chunk.write(STEP_COLUMN, bytesOf(Uint32Array.of(step))),
+      chunk.write(STEP_COLUMN, bytesOf(BigUint64Array.of(BigInt(step)))),
+      ...(countsRows ? [chunk.write(ROW_STEPS_COLUMN, bytesOf(rowSteps ?? new Uint32Array(rowCount)))] : []),
     ]);
     this.#release(block);
   }

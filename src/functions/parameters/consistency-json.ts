@@ -2,7 +2,7 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyHistory, ConsistencyMode } from "../../consistency/consistency-phases.ts";
-import type { ParameterSpec } from "../../store/parameter-spec.ts";
+import { checkCombination, type ParameterSpec } from "../../store/parameter-spec.ts";
 import type { JsonObject } from "../../store/snapshot/json-value.ts";
 import { type Check, count, list, object, oneOf } from "../../wire/json-body.ts";
 
@@ -44,8 +44,12 @@ export function decodeMode(json: string): ConsistencyMode {
   return modeShape(value, "consistency");
 }
 
-/** A table that counts versions stays "asp": caches of its rows, which may hold updates, are not told of a change. Throws UNSUPPORTED. */
-export function checkChange(spec: ParameterSpec, { updates, staleness }: ConsistencyMode): void {
+/**
+ * A table that counts versions stays "asp": caches of its rows, which may hold updates, are not told of a change. Throws UNSUPPORTED for that, and
+ * BAD_ARGUMENT for what makes no sense with the optimizer.
+ */
+export function checkChange(spec: ParameterSpec, { updates, reduce, staleness }: ConsistencyMode): void {
+  checkCombination({ ...spec, reduce });
   if (spec.kind !== "table" || !spec.versions || (updates === "async" && staleness === Infinity)) return;
   const text = `${spec.name} counts versions of its rows, for caches, whose bounds take the place of those by clocks: its consistency stays "asp"`;
   throw new WeighbridgeError("UNSUPPORTED", text);

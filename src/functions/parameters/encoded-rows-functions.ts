@@ -52,7 +52,7 @@ function readRows(context: FunctionContext, { parameter, clock, keys }: EncodedP
     const source = table.roomFor(named.list, context);
     const room = table.link.isPlainPull ? 0 : table.link.roomFor(shape, context);
     const read = (list: BigUint64Array): EncodedValues => {
-      const { values } = table.pull(list, source);
+      const { values } = table.pull(list, { out: source, worker: context.worker });
       return table.link.isPlainPull ? { values: bytesOf(values) } : table.link.encoded(values, shape, room);
     };
     if (table.isFresh(clock)) return read(named.list);

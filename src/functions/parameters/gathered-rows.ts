@@ -1,5 +1,6 @@
 // gathered-rows — what workers pushed at one clock to a table with sync updates, until everybody's has come; and the memory in which it is
-// reduced then. Not the decision when that is (consistency/pacer).
+// reduced then. Not the decision when that is (consistency/pacer). Gradients of one key add up; of values (assign, min, max) the last, the least or the
+// greatest counts, in the order of the workers' ranks.
 //
 //   chunk          keys and gradients of one frame
 //   round memory   one span for all chunks of a clock: keys │ gradients │ indexes │ scratch of the duplicates, and one for the store's list
@@ -12,7 +13,7 @@
 import { assert } from "../../base/assert.ts";
 import type { Contribution } from "../../consistency/update-rounds.ts";
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
-import { duplicateScratchBytes } from "../../kernel/duplicate-kernels.ts";
+import { duplicateScratchBytes, joinDuplicates, type MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import type { ParameterHost } from "./parameter-host.ts";
 import type { GatheredUpdate } from "./server-pacer.ts";
 
@@ -25,13 +26,15 @@ export type RowsRound = {
   readonly gradients: number;
   readonly gradientScale: number;
   readonly clock: number;
-  /** Whether a key was named more than once. */
-  readonly isSum: boolean;
+  /** At least what any element of the gradients is. */
+  readonly magnitude: number;
 };
 
 /** What gathered rows are applied to. */
 type RoundTarget = {
   readonly spec: { readonly width: number };
+  /** How values are put together; undefined for gradients. */
+  readonly merge: MergeNumber | undefined;
   readonly pace: { reduceAt(clock: number): "sum" | "mean" };
   applyRound(keys: number, keyCount: number, round: RowsRound): void;
 };
@@ -160,6 +163,8 @@ export class GatheredRows implements GatheredUpdate {
   readonly #memories: RoundMemories;
   readonly #clock: number;
   readonly #chunks: Chunk[] = [];
+  /** At least what any element is; of a key that came twice, the sum of both. */
+  #magnitude = 0;
   /** That of its round, from the first chunk on (R3). */
   #memory: RoundMemory | undefined;
 
@@ -171,8 +176,8 @@ export class GatheredRows implements GatheredUpdate {
     this.#clock = clock;
   }
 
-  /** Keeps a copy of these rows, times `scale`. Throws ARENA_FULL (R2). */
-  add(keys: BigUint64Array, gradients: Float32Array, scale: number): void {
+  /** Keeps a copy of these rows, times `scale`, whose magnitudes are up to this. Throws ARENA_FULL (R2). */
+  add(keys: BigUint64Array, gradients: Float32Array, { scale, magnitude }: { readonly scale: number; readonly magnitude: number }): void {
     const { arena, kernels } = this.#host;
     const keyCount = keys.length;
     const byteCount = this.#chunkBytes(keyCount);
@@ -187,12 +192,16 @@ export class GatheredRows implements GatheredUpdate {
     this.#memory = memory;
     const chunk = { keys: address, gradients: address + keyCount * KEY_BYTES, keyCount };
     kernels.copy(chunk.keys, keys.byteOffset, keys.byteLength);
-    kernels.zero(chunk.gradients, gradients.byteLength);
-    kernels.axpy(chunk.gradients, gradients.byteOffset, scale, gradients.length);
+    if (scale === 1) kernels.copy(chunk.gradients, gradients.byteOffset, gradients.byteLength);
+    else {
+      kernels.zero(chunk.gradients, gradients.byteLength);
+      kernels.axpy(chunk.gradients, gradients.byteOffset, scale, gradients.length);
+    }
     this.#chunks.push(chunk);
+    this.#magnitude += magnitude * Math.abs(scale);
   }
 
-  /** Puts all rows together in the order of the contributions, adds up those of one key in that order, and applies the sums. */
+  /** Puts all rows together in the order of the contributions, makes one of those of one key in that order, and applies them. */
   applyRound(contributions: readonly Contribution<GatheredUpdate>[]): void {
     const { kernels, duplicates, secret } = this.#host;
     const { width } = this.#target.spec;
@@ -201,7 +210,7 @@ export class GatheredRows implements GatheredUpdate {
     const gradientScale = this.#target.pace.reduceAt(this.#clock) === "mean" ? 1 / contributions.length : 1;
     const memory = gathered.map((one) => one.#memory).find((known) => known !== undefined);
     if (memory === undefined) {
-      this.#target.applyRound(0, 0, { gradients: 0, gradientScale, clock: this.#clock, isSum: false });
+      this.#target.applyRound(0, 0, { gradients: 0, gradientScale, clock: this.#clock, magnitude: 0 });
       return;
     }
     const { keys, gradients, indexes, scratch } = memory.layout(keyCount);
@@ -212,10 +221,12 @@ export class GatheredRows implements GatheredUpdate {
       at += count;
     }
     const uniqueCount = duplicates.findDuplicates(keys, keyCount, Number(secret & 0xffff_ffffn), scratch, keys, indexes);
-    if (uniqueCount < keyCount) duplicates.sumDuplicates(gradients, keyCount, width, indexes, 0, 0, gradients);
+    const { merge } = this.#target;
+    if (uniqueCount < keyCount)
+      joinDuplicates(duplicates, merge, { rows: gradients, keyCount, width, indexes, places: 0, known: 0, out: gradients });
     memory.releaseList();
-    const isSum = uniqueCount < keyCount;
-    this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#clock, isSum });
+    const magnitude = gathered.reduce((sum, one) => sum + one.#magnitude, 0);
+    this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#clock, magnitude });
     for (const one of gathered) one.free();
   }
 

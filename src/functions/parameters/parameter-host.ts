@@ -12,9 +12,11 @@ import { type OptimizerKernels, SimdOptimizerKernels } from "../../kernel/optimi
 import { type PartitionKernels, simdPartitionKernels } from "../../kernel/partition-kernels.ts";
 import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import { Initializer } from "../../store/initializers/initializer.ts";
+import { greatestDrawn } from "../../store/initializers/initializer-spec.ts";
 import { bringPagesAhead } from "../../store/pages-ahead.ts";
 import type { ParameterSpec, TableSpec } from "../../store/parameter-spec.ts";
 import { TableStore } from "../../store/table-store.ts";
+import { takesValues } from "../../store/updaters/optimizer-spec.ts";
 import { Updater } from "../../store/updaters/updater.ts";
 import type { GeneralCompression } from "../../wire/codecs/general-compression.ts";
 import type { CodecContext } from "../../wire/codecs/value-codec.ts";
@@ -74,8 +76,10 @@ export class ParameterHost {
     return --this.#units;
   }
 
-  updater({ kind, optimizer }: ParameterSpec, width: number): Updater {
-    return new Updater(this.arena, this.optimizers, optimizer, { kind, width, workerCount: this.workerCount });
+  updater({ kind, optimizer, initializer }: ParameterSpec, width: number): Updater {
+    const updater = new Updater(this.arena, this.optimizers, optimizer, { kind, width, workerCount: this.workerCount });
+    updater.noteMagnitude(greatestDrawn(initializer));
+    return updater;
   }
 
   initializer(spec: ParameterSpec): Initializer {
@@ -110,10 +114,20 @@ export function roomFor(arena: Arena, byteCount: number, holder: Holder): number
   return address;
 }
 
-/** What a worker multiplies a gradient with could make it NaN where its elements are not. Throws NOT_FINITE. */
-export function checkScale(scale: number, name: string): void {
-  if (Number.isFinite(scale)) return;
-  throw new WeighbridgeError("NOT_FINITE", `a gradient for ${name} came with the scale ${scale}: expected a finite number`);
+/**
+ * What a worker multiplies a gradient with could make it NaN where its elements are not; values are not multiplied at all. Throws NOT_FINITE,
+ * BAD_REQUEST.
+ */
+export function checkScale(scale: number, { name, optimizer }: ParameterSpec): void {
+  if (!Number.isFinite(scale))
+    throw new WeighbridgeError("NOT_FINITE", `a gradient for ${name} came with the scale ${scale}: expected a finite number`);
+  if (scale !== 1 && takesValues(optimizer))
+    throw new WeighbridgeError("BAD_REQUEST", `values for ${name} came with the scale ${scale}: ${optimizer.type} takes them as they are`);
+}
+
+/** Whether a sum whose elements have magnitudes up to this is finite, its roundings included; otherwise it has to be looked at. */
+export function isCertainlyFinite(magnitude: number): boolean {
+  return magnitude < 2 ** 127;
 }
 
 /** Keys or rows of a request that waits, in the arena. */

@@ -1,5 +1,6 @@
-// rows-elsewhere — tells a server of a push to a table whose rows all lie on other servers, where pushes are counted: by lazyAdam as its steps, by a mean over
-// workers as one of them. So neither depends on how many servers there are, or on which of them a row happens to lie.
+// rows-elsewhere — tells a server of a push where pushes are counted: by lazyAdam as its steps, by a mean over workers as one of them. So neither depends
+// on how many servers there are, or on which of them a row happens to lie. Of a push to a table those servers are told that have none of its rows; of
+// a push by rows to a tensor of lazyAdam all are, before its rows come.
 
 import { type PsFunction, psFunction } from "../ps-function.ts";
 
@@ -10,7 +11,7 @@ export const rowsElsewhere: PsFunction<typeof request, typeof response> = psFunc
   request,
   response,
   handler: ({ parameters, life }, { parameter, clock }) => {
-    parameters.table(parameter).noteElsewhere(life, clock);
+    parameters.get(parameter).noteElsewhere(life, clock);
     return {};
   },
 });

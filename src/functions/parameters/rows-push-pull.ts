@@ -34,13 +34,13 @@ export function readRows(
   push?: () => void,
 ): { readonly values: Float32Array } | Promise<{ readonly values: Float32Array }> {
   const table = context.parameters.table(parameter);
-  const out = table.roomFor(keys, context);
+  const reading = { out: table.roomFor(keys, context), worker: context.worker };
   if (table.isFresh(clock)) {
     push?.();
-    return table.pull(keys, out);
+    return table.pull(keys, reading);
   }
   const kept = table.keep(keys); // the frame is gone when the wait is over
   context.hold(kept);
   push?.();
-  return table.whenFresh({ life: context.life, clock, bytes: keys.byteLength }, () => table.pull(kept.list, out));
+  return table.whenFresh({ life: context.life, clock, bytes: keys.byteLength }, () => table.pull(kept.list, reading));
 }

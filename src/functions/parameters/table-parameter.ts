@@ -2,23 +2,26 @@
 //
 // Invariants:
 //   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
-//   T2. Sync pushes of one clock are put together in the order of the workers' ranks and summed by key in that order: the same bits in every run.
+//   T2. Sync pushes of one clock are put together in the order of the workers' ranks, by key in that order: the same bits in every run.
 //   T3. Applying a round cannot fail: rows were made, and the memory for the work was taken, when its updates came (gathered-rows.ts).
 //   T4. Raw rows are written under the newest claim only (row-claims.ts, K1).
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
 import { firstKeyFrom } from "../../keys/key-bound.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { TableStore } from "../../store/table-store.ts";
-import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
+import { mergeOf, takesValues } from "../../store/updaters/optimizer-spec.ts";
+import { type NonFiniteCounts, type Updater, type UpdateStep, unlessNotFinite } from "../../store/updaters/updater.ts";
+import { rankOf } from "../../wire/node-id.ts";
 import { checkChange } from "./consistency-json.ts";
 import { type FreshRoom, type FreshRows, freshRoom, type RowsSync, readFresh } from "./fresh-rows.ts";
 import { GatheredRows, RoundMemories, type RowsRound } from "./gathered-rows.ts";
-import { checkScale, type Holder, type Kept, keepKeys, type ParameterHost, roomFor } from "./parameter-host.ts";
+import { checkScale, type Holder, isCertainlyFinite, type Kept, keepKeys, type ParameterHost, roomFor } from "./parameter-host.ts";
 import { noLink, ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
@@ -27,6 +30,10 @@ import type { TrainingState } from "./training-state.ts";
 
 const FLOAT_BYTES = 4;
 const INDEX_BYTES = 4;
+const KEY_BYTES = 8;
+
+/** Who reads, and holds what it reads. */
+type Reader = Holder & { readonly worker: number };
 
 /** Gradients for rows, each key once. */
 export type RowsPush = {
@@ -55,12 +62,7 @@ export type RawRowsWrite = {
 /** A row of a table, copied. */
 export type TableRow = { readonly key: bigint; readonly values: Float32Array };
 
-type RowsUpdate = {
-  readonly gradients: number;
-  readonly gradientScale: number;
-  readonly scheduleStep: number;
-  readonly updateCounts?: number | undefined;
-};
+type RowsUpdate = UpdateStep & { readonly gradients: number; readonly updateCounts?: number | undefined };
 
 export class TableParameter {
   readonly spec: TableSpec;
@@ -114,20 +116,27 @@ export class TableParameter {
     const updateCounts = updates === undefined || updates.length === 0 ? undefined : updates;
     if (updateCounts !== undefined && updateCounts.length !== keys.length)
       throw new WeighbridgeError("VALUE_LENGTH", `${updateCounts.length} counts came for ${keys.length} rows of ${this.spec.name}`);
-    checkScale(scale, this.spec.name);
+    checkScale(scale, this.spec);
     const expected = keys.length * this.spec.width;
     if (gradients.length !== expected)
       throw new WeighbridgeError("VALUE_LENGTH", `${gradients.length} gradients came for ${this.spec.name}; ${expected} were expected`);
     this.pace.take(life, clock);
     if (keys.length === 0) return; // no step
-    if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
+    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    if (magnitude === undefined) return;
     if (this.pace.isSyncAt(clock)) {
-      this.#gather(push);
+      this.#gather(push, magnitude);
       return;
     }
-    if (opens) this.#step++;
-    const update = { gradients: gradients.byteOffset, gradientScale: scale, scheduleStep: clock, updateCounts: updateCounts?.byteOffset };
+    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
+    if (opens) this.#step++; // also where it is refused for its outcome: the other servers count it
+    const update = { ...at, step: this.#step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
     this.#apply(keys.byteOffset, keys.length, update);
+  }
+
+  /** How values are put together; undefined for gradients, which add up. */
+  get merge(): MergeNumber | undefined {
+    return mergeOf(this.spec.optimizer);
   }
 
   /**
@@ -151,24 +160,25 @@ export class TableParameter {
     return roomFor(this.#host.arena, keys.length * this.spec.width * FLOAT_BYTES, holder);
   }
 
-  /** The rows one after the other, in `out`: what `roomFor` gave for them. */
-  pull(keys: BigUint64Array, out: number): { readonly values: Float32Array } {
+  /** The rows one after the other, for the worker of this rank, in `out`: what `roomFor` gave for them. */
+  pull(keys: BigUint64Array, { out, worker }: { readonly out: number; readonly worker: number }): { readonly values: Float32Array } {
     const { arena } = this.#host;
     const byteCount = keys.length * this.spec.width * FLOAT_BYTES;
+    this.store.notePull(keys.byteOffset, keys.length, worker);
     this.store.pull({ keys: keys.byteOffset, keyCount: keys.length, out });
     return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
   }
 
   /** What a cache lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST, ARENA_FULL. */
-  sync(sync: RowsSync, holder: Holder): FreshRows {
-    return this.#readFresh(sync, this.#freshRoom(sync, holder));
+  sync(sync: RowsSync, holder: Reader): FreshRows {
+    return this.#readFresh(sync, this.#freshRoom(sync, holder), holder.worker);
   }
 
   /** A push, then a sync, with nothing in between; when it throws, as either does, nothing was pushed. */
-  pushSync(push: RowsPush, sync: RowsSync, holder: Holder): FreshRows {
+  pushSync(push: RowsPush, sync: RowsSync, holder: Reader): FreshRows {
     const room = this.#freshRoom(sync, holder);
     this.push(push);
-    return this.#readFresh(sync, room);
+    return this.#readFresh(sync, room, holder.worker);
   }
 
   /** Floats of a raw row. */
@@ -321,21 +331,23 @@ export class TableParameter {
   }
 
   /** A round, summed: one step. A sum that is not finite is none. */
-  applyRound(keys: number, keyCount: number, { gradients, gradientScale, clock, isSum }: RowsRound): void {
-    if (isSum && !this.#updater.admitSum(gradients, keyCount * this.spec.width)) return;
+  applyRound(keys: number, keyCount: number, { gradients, gradientScale, clock, magnitude: bound }: RowsRound): void {
+    const magnitude = isCertainlyFinite(bound) ? bound : this.#updater.admitSum(gradients, keyCount * this.spec.width);
+    if (magnitude === undefined) return;
     this.#step++;
-    this.#apply(keys, keyCount, { gradients, gradientScale, scheduleStep: clock });
+    const at = { step: this.#step, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
+    unlessNotFinite(() => this.#apply(keys, keyCount, { ...at, gradients })); // it is counted; nobody is there to be told
   }
 
-  #apply(keys: number, keyCount: number, { gradients, gradientScale, scheduleStep, updateCounts }: RowsUpdate): void {
+  #apply(keys: number, keyCount: number, { gradients, updateCounts, ...at }: RowsUpdate): void {
     if (keyCount === 0) return;
-    this.#updater.begin({ step: Math.max(1, this.#step), scheduleStep, gradientScale, workerRank: 0 });
+    this.#updater.begin({ ...at, step: Math.max(1, at.step) });
     const rowCount = this.store.rowCount;
     this.store.update({ keys, keyCount, gradients, updateCounts });
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
   }
 
-  #gather({ life, clock, scale, keys, gradients }: RowsPush): void {
+  #gather({ life, clock, scale, keys, gradients }: RowsPush, magnitude: number): void {
     const { pacer } = this.#host;
     const stamp = { ...life, parameter: this.#unit, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
@@ -343,11 +355,11 @@ export class TableParameter {
     if (known === undefined) pacer.checkRoom(stamp, byteCount);
     this.store.touch(keys.byteOffset, keys.length); // T3
     if (known instanceof GatheredRows) {
-      known.add(keys, gradients, scale);
+      known.add(keys, gradients, { scale, magnitude });
       return;
     }
     const first = new GatheredRows(this, this.#host, { memories: this.#memories, clock });
-    first.add(keys, gradients, scale);
+    first.add(keys, gradients, { scale, magnitude });
     pacer.gather(stamp, first, byteCount);
   }
 
@@ -357,15 +369,21 @@ export class TableParameter {
     return freshRoom(this.#host.arena, this.spec, sync, holder);
   }
 
-  #readFresh(sync: RowsSync, room: FreshRoom): FreshRows {
-    return { rate: this.rateAt(sync.clock), ...readFresh(this.#host.arena, this.store, sync, room) };
+  #readFresh(sync: RowsSync, room: FreshRoom, worker: number): FreshRows {
+    const fresh = readFresh(this.#host.arena, this.store, sync, room);
+    for (const index of fresh.indexes) this.store.notePull(sync.keys.byteOffset + index * KEY_BYTES, 1, worker);
+    const unknown = sync.versions.length;
+    this.store.notePull(sync.keys.byteOffset + unknown * KEY_BYTES, sync.keys.length - unknown, worker);
+    return { rate: this.rateAt(sync.clock), ...fresh };
   }
 
   /** Throws UNSUPPORTED. */
   #checkCached(): void {
-    const { name, versions, updates } = this.spec;
+    const { name, versions, updates, optimizer } = this.spec;
     if (!versions) throw new WeighbridgeError("UNSUPPORTED", `${name} counts no versions of its rows: create it with versions`);
     if (updates === "sync") throw new WeighbridgeError("UNSUPPORTED", `${name} has sync updates; rows of those are not cached`);
+    if (takesValues(optimizer))
+      throw new WeighbridgeError("UNSUPPORTED", `${name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
   }
 
   /** T1 */

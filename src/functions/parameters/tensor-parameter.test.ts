@@ -132,7 +132,9 @@ test("rows that nobody named in a round stay as they are, whatever the optimizer
     for (let clock = 0; clock < 3; clock++) {
       await pushRows(stage, sync, [3, 1], [3, 3, 1, 1], { clock });
       await pushRows(stage, sync, [1], [2, 2], { clock, rank: 1 });
-      await pushRows(stage, async, [1, 3], [3, 3, 3, 3], { clock });
+      await pull(stage, async, { clock }); // a round is not late, and neither is who has just pulled
+      const both = optimizer.type === "assign" ? 2 : optimizer.type === "min" ? 1 : 3;
+      await pushRows(stage, async, [1, 3], [both, both, 3, 3], { clock });
       const held = clock === 1 ? stage.parameters.tensor(sync).store.hold(0) : undefined;
       for (const rank of [0, 1]) stage.advance(rank, clock + 1);
       held?.release();
@@ -140,7 +142,8 @@ test("rows that nobody named in a round stay as they are, whatever the optimizer
     assert.deepEqual(await pull(stage, sync, { clock: 3 }), await pull(stage, async, { clock: 3 }), optimizer.type);
     await push(stage, sync, new Float32Array(10).fill(1), { clock: 3 });
     await pushRows(stage, sync, [0], [1, 1], { clock: 3, rank: 1 });
-    await push(stage, async, [2, 2, 1, 1, 1, 1, 1, 1, 1, 1], { clock: 3 });
+    const both = optimizer.type === "assign" || optimizer.type === "min" ? 1 : 2;
+    await push(stage, async, [both, both, 1, 1, 1, 1, 1, 1, 1, 1], { clock: 3 });
     for (const rank of [0, 1]) stage.advance(rank, 4);
     assert.deepEqual(await pull(stage, sync, { clock: 4 }), await pull(stage, async, { clock: 4 }), `${optimizer.type}, one of all rows`);
   }
@@ -294,4 +297,33 @@ test("a tensor begins with no NaN and no other number of values, and what a read
   assert.deepEqual([...held.values], [0, 0]);
   held.release();
   assert.deepEqual(await pull(stage, w), [1, 2]);
+});
+
+test("an update that comes to no float32 leaves a block as it was, also one that is being sent meanwhile, async and in a round", async () => {
+  for (const nonFinite of ["refuse", "skip"] as const) {
+    const stage = new ParameterStage();
+    const optimizer = { type: "adagrad", learningRate: 1, nonFinite } as const;
+    const async = stage.create({ kind: "tensor", name: "async", shape: [2], optimizer });
+    const sync = stage.create({ kind: "tensor", name: "sync", shape: [2], optimizer, ...SYNC });
+    const twin = stage.create({ kind: "tensor", name: "twin", shape: [2], optimizer });
+    for (const w of [async, sync, twin]) await push(stage, w, [1, 2]);
+    for (const rank of [0, 1]) stage.advance(rank, 1);
+    const held = [async, sync].map((w) => stage.parameters.tensor(w).store.hold(0));
+    const huge = push(stage, async, [1, 3e38], { clock: 1 });
+    await (nonFinite === "refuse" ? assert.rejects(huge, rejectsCode("NOT_FINITE")) : huge);
+    await push(stage, sync, [1, 3e38], { clock: 1 });
+    for (const rank of [0, 1]) stage.advance(rank, 2);
+    for (const one of held) one.release();
+    const before = stage.arena.usedBytes;
+    for (const w of [async, sync, twin]) await push(stage, w, [1, 2], { clock: 2 });
+    for (const rank of [0, 1]) stage.advance(rank, 3);
+    const expected = await pull(stage, twin, { clock: 3 });
+    for (const w of [async, sync]) assert.deepEqual(await pull(stage, w, { clock: 3 }), expected, nonFinite);
+    assert.equal(stage.arena.usedBytes, before);
+    const counts = nonFinite === "refuse" ? [1, 0] : [0, 1];
+    for (const w of [async, sync]) {
+      const { refusedPushes, skippedPushes } = stage.parameters.tensor(w).nonFinite;
+      assert.deepEqual([refusedPushes, skippedPushes], counts);
+    }
+  }
 });

@@ -3,26 +3,31 @@
 //
 // Invariants:
 //   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
-//   T2. Sync pushes of one clock are added in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
+//   T2. Sync pushes of one clock are put together in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
 //   T3. Applying a round cannot fail: what it needs was taken when its updates came.
 //   T4. Rows that nobody has named stay as they are, whatever the optimizer does to the others; also in a round to which all pushed rows.
+//   T5. lazyAdam: a push is one step of the whole tensor. Blocks count dense pushes, which come to all of them; pushes by rows are counted here, and
+//       every server is told of each (rows-elsewhere). A clock with sync updates is one step, counted here.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
-import type { Contribution } from "../../consistency/update-rounds.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TensorSpec } from "../../store/parameter-spec.ts";
+import type { RowMarks } from "../../store/row-marks.ts";
 import { TensorShape } from "../../store/tensor-shape.ts";
-import { type BlockUpdate, type RowMarks, TensorStore } from "../../store/tensor-store.ts";
+import { type BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
+import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
 import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { rankOf } from "../../wire/node-id.ts";
-import { checkScale, type Holder, type Kept, keepRows, type ParameterHost, roomFor } from "./parameter-host.ts";
+import { checkChange } from "./consistency-json.ts";
+import { GatheredBlock, GatheredStep, type PushedBlock } from "./gathered-block.ts";
+import { checkScale, type Holder, isCertainlyFinite, type Kept, keepRows, type ParameterHost, roomFor } from "./parameter-host.ts";
 import { noLink, ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
-import type { GatheredUpdate } from "./server-pacer.ts";
 import type { TrainingState } from "./training-state.ts";
 
 const FLOAT_BYTES = 4;
@@ -51,6 +56,11 @@ export class TensorParameter {
   readonly #link: ParameterLink | undefined;
   /** By block: its number among all that is reduced as one. */
   readonly #units = new Map<number, number>();
+  /** Of pushes by rows, where they are counted for all blocks (T5). */
+  readonly #stepUnit: number;
+  #step = 0;
+  /** The last clock that was counted as a step. */
+  #roundClock = -1;
   #isRestored = false;
 
   constructor(host: ParameterHost, id: number, spec: TensorSpec) {
@@ -59,6 +69,7 @@ export class TensorParameter {
     this.#id = id;
     this.#host = host;
     this.pace = new ParameterPace(pacer, id, spec);
+    this.#stepUnit = host.nextUnit();
     const shape = new TensorShape(spec.shape);
     this.#link = ParameterLink.of(host, spec);
     this.#initializer = host.initializer(spec);
@@ -88,11 +99,35 @@ export class TensorParameter {
   push(push: BlockPush): void {
     const { life, clock, block, gradients, scale } = push;
     this.#checkLength(block, gradients.length);
-    checkScale(scale, this.spec.name);
+    checkScale(scale, this.spec);
     this.pace.take(life, clock);
-    if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
-    if (this.pace.isSyncAt(clock)) this.#gather(push);
-    else this.store.update(block, updateOf(push));
+    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    if (magnitude === undefined) return;
+    if (this.pace.isSyncAt(clock)) this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
+    else this.store.update(block, this.#updateOf(push, { magnitude, hasThis: false }));
+  }
+
+  /** A push by rows, most of which are not here: a step here too (T5). Throws for who may not push now, as `push`. */
+  noteElsewhere(life: WorkerLife, clock: number): void {
+    this.pace.take(life, clock);
+    if (!this.pace.isSyncAt(clock)) {
+      this.#step++;
+      return;
+    }
+    const { pacer } = this.#host;
+    const stamp = { ...life, parameter: this.#stepUnit, clock };
+    if (pacer.gathered(stamp) === undefined) pacer.gather(stamp, new GatheredStep(this, clock), 0);
+  }
+
+  /** A clock with sync updates is a step, once (T5). */
+  countRound(clock: number): void {
+    if (clock > this.#roundClock) this.#step++;
+    this.#roundClock = Math.max(this.#roundClock, clock);
+  }
+
+  /** How values are put together; undefined for gradients, which add up. */
+  get merge(): MergeNumber | undefined {
+    return mergeOf(this.spec.optimizer);
   }
 
   /** As `push`, for some rows of a block, each named once. Without any it is no step. */
@@ -101,12 +136,13 @@ export class TensorParameter {
     const { width } = this.store.shape;
     this.#checkRows(block, rows);
     if (gradients.length !== rows.length * width) throw this.#wrongLength(gradients.length, rows.length * width);
-    checkScale(scale, this.spec.name);
+    checkScale(scale, this.spec);
     this.pace.take(life, clock);
     if (rows.length === 0) return;
-    if (!this.#updater.admit(gradients.byteOffset, gradients.length)) return;
+    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    if (magnitude === undefined) return;
     if (!this.pace.isSyncAt(clock)) {
-      this.store.updateRows(block, { ...updateOf(push), rows: rows.byteOffset, listed: rows.length });
+      this.store.updateRows(block, { ...this.#updateOf(push, { magnitude, hasThis: true }), rows: rows.byteOffset, listed: rows.length });
       return;
     }
     const { arena, kernels, indexes } = this.#host;
@@ -115,7 +151,9 @@ export class TensorParameter {
     try {
       kernels.zero(whole, byteCount);
       indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
-      this.#gather({ ...push, gradients: arena.floats.subarray(whole >>> 2, (whole + byteCount) >>> 2) as Float32Array }, rows);
+      const named = new Uint8Array(byteCount / FLOAT_BYTES / width);
+      for (const row of rows) named[row] = 1;
+      this.#gather(push, { address: whole, magnitude, named });
     } finally {
       arena.release(whole, byteCount);
     }
@@ -206,15 +244,16 @@ export class TensorParameter {
     if (staleness !== undefined) this.pace.changeStaleness(staleness);
   }
 
-  /** Another consistency, from the clock on that is returned. Throws QUEUE_FULL. */
+  /** Another consistency, from the clock on that is returned. Throws QUEUE_FULL, BAD_ARGUMENT. */
   change(change: ConsistencyChange): number {
+    checkChange(this.spec, change.mode);
     return this.pace.change(change);
   }
 
   /** What a checkpoint keeps beside the rows. */
   get training(): TrainingState {
     const { learningRate, schedule } = this.#updater;
-    return { learningRate, schedule, ...this.pace.training, step: 0 };
+    return { learningRate, schedule, ...this.pace.training, step: this.#step };
   }
 
   /** Whether it is from a checkpoint, or from what was saved of it alone. */
@@ -223,8 +262,9 @@ export class TensorParameter {
   }
 
   /** Takes it up again where a checkpoint left it. */
-  resume({ learningRate, schedule, staleness, consistency }: TrainingState): void {
+  resume({ learningRate, schedule, staleness, consistency, step }: TrainingState): void {
     this.#isRestored = true;
+    this.#step = step;
     this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
     if (consistency !== undefined) this.pace.resume(consistency);
   }
@@ -236,9 +276,8 @@ export class TensorParameter {
 
   /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
   endRounds(): void {
-    this.#host.pacer.forget(this.#id, new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`));
-    for (const unit of this.#units.values())
-      this.#host.pacer.forget(unit, new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`));
+    const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
+    for (const number of [this.#id, this.#stepUnit, ...this.#units.values()]) this.#host.pacer.forget(number, error);
   }
 
   /** Gives its memory back, after `endRounds`. */
@@ -249,38 +288,45 @@ export class TensorParameter {
     this.#link?.close();
   }
 
-  /** `rows`: those that the push names; left out, all. */
-  #gather({ life, clock, block, gradients, scale }: BlockPush, rows?: Uint32Array): void {
+  #gather({ life, clock, block, scale }: BlockPush, pushed: PushedBlock): void {
     const { pacer, arena, kernels } = this.#host;
     const stamp = { ...life, parameter: this.#unitOf(block), clock };
-    const byteCount = gradients.length * FLOAT_BYTES;
+    const floatCount = this.store.shape.floatsOf(block);
+    const byteCount = floatCount * FLOAT_BYTES;
     const known = pacer.gathered(stamp);
+    if (known === undefined) pacer.checkRoom(stamp, byteCount);
+    this.store.touch(block, pushed.named !== undefined); // T3
     if (known instanceof GatheredBlock) {
-      kernels.axpy(known.address, gradients.byteOffset, scale, gradients.length);
-      known.isSum = true;
-      known.name(rows);
+      known.join(pushed, scale);
       return;
     }
-    pacer.checkRoom(stamp, byteCount);
-    this.store.touch(block); // T3
     const address = arena.allocate(byteCount);
-    if (scale === 1) kernels.copy(address, gradients.byteOffset, byteCount);
+    if (scale === 1) kernels.copy(address, pushed.address, byteCount);
     else {
       kernels.zero(address, byteCount);
-      kernels.axpy(address, gradients.byteOffset, scale, gradients.length);
+      kernels.axpy(address, pushed.address, scale, floatCount);
     }
-    pacer.gather(stamp, new GatheredBlock(this, this.#host, { block, clock, address, byteCount, rows }), byteCount);
+    const { width } = this.#updater;
+    const first = { address, magnitude: pushed.magnitude * Math.abs(scale), named: pushed.named };
+    pacer.gather(stamp, new GatheredBlock(this, this.#host, { block, clock, rowCount: floatCount / width, width, first }), byteCount);
   }
 
   /** A round: one step, with a gradient whose memory is given away. A sum that is not finite is none. */
-  applyRound(
-    block: number,
-    update: BlockUpdate,
-    { isSum, named }: { readonly isSum: boolean; readonly named: RowMarks | undefined },
-  ): void {
+  applyRound(block: number, update: Omit<BlockUpdate, "pushes">, named: RowMarks | undefined): void {
     const floatCount = this.store.shape.floatsOf(block);
-    if (!isSum || this.#updater.admitSum(update.gradients, floatCount)) this.store.updateOwned(block, update, named);
-    else this.#host.arena.release(update.gradients, floatCount * FLOAT_BYTES);
+    const { gradients, magnitude = Infinity, scheduleStep } = update;
+    if (this.spec.optimizer.type === "lazyAdam") this.countRound(scheduleStep);
+    const admitted = isCertainlyFinite(magnitude) ? magnitude : this.#updater.admitSum(gradients, floatCount);
+    if (admitted === undefined) this.#host.arena.release(gradients, floatCount * FLOAT_BYTES);
+    else this.store.updateOwned(block, { ...update, magnitude: admitted, pushes: { count: this.#step, hasThis: true } }, named);
+  }
+
+  #updateOf(
+    { life, clock, gradients, scale }: BlockPush,
+    { magnitude, hasThis }: { readonly magnitude: number; readonly hasThis: boolean },
+  ): BlockUpdate {
+    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
+    return { ...at, gradients: gradients.byteOffset, magnitude, pushes: { count: this.#step, hasThis } };
   }
 
   #unitOf(block: number): number {
@@ -317,74 +363,5 @@ export class TensorParameter {
 
   #wrongLength(length: number, expected: number): WeighbridgeError {
     return new WeighbridgeError("VALUE_LENGTH", `${length} values came for ${this.spec.name}; ${expected} were expected`);
-  }
-}
-
-function updateOf({ life, clock, gradients, scale }: BlockPush): BlockUpdate {
-  return { gradients: gradients.byteOffset, gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
-}
-
-type GatheredPlace = {
-  readonly block: number;
-  readonly clock: number;
-  readonly address: number;
-  readonly byteCount: number;
-  /** Of a push by rows. */
-  readonly rows: Uint32Array | undefined;
-};
-
-/** One worker's gradient for a block, at one clock. */
-class GatheredBlock implements GatheredUpdate {
-  readonly address: number;
-  /** Whether more than one push went into it. */
-  isSum = false;
-  /** T4: of pushes by rows, those that they name; undefined once all rows are. */
-  #named: RowMarks | undefined;
-  readonly #tensor: TensorParameter;
-  readonly #host: ParameterHost;
-  readonly #block: number;
-  readonly #clock: number;
-  readonly #byteCount: number;
-
-  constructor(tensor: TensorParameter, host: ParameterHost, at: GatheredPlace) {
-    this.#tensor = tensor;
-    this.#host = host;
-    this.#block = at.block;
-    this.#clock = at.clock;
-    this.address = at.address;
-    this.#byteCount = at.byteCount;
-    const { shape } = tensor.store;
-    this.#named = at.rows && new Uint8Array(shape.floatsOf(at.block) / shape.width);
-    this.name(at.rows);
-  }
-
-  /** A push names these rows; all, when they are left out. */
-  name(rows: Uint32Array | undefined): void {
-    if (rows === undefined) this.#named = undefined;
-    else if (this.#named !== undefined) for (const row of rows) this.#named[row] = 1;
-  }
-
-  /** T2 */
-  applyRound(contributions: readonly Contribution<GatheredUpdate>[]): void {
-    const { kernels } = this.#host;
-    for (const { handle } of contributions) {
-      if (handle === this || !(handle instanceof GatheredBlock)) continue;
-      kernels.add(this.address, handle.address, this.#byteCount / FLOAT_BYTES);
-      this.#nameAlso(handle);
-      handle.free();
-    }
-    const gradientScale = this.#tensor.pace.reduceAt(this.#clock) === "mean" ? 1 / contributions.length : 1;
-    const update = { gradients: this.address, gradientScale, scheduleStep: this.#clock, workerRank: 0 };
-    this.#tensor.applyRound(this.#block, update, { isSum: this.isSum || contributions.length > 1, named: this.#named });
-  }
-
-  free(): void {
-    this.#host.arena.release(this.address, this.#byteCount);
-  }
-
-  #nameAlso(other: GatheredBlock): void {
-    const others = other.#named;
-    if (others === undefined) this.#named = undefined;
-    else if (this.#named !== undefined) for (let row = others.indexOf(1); row >= 0; row = others.indexOf(1, row + 1)) this.#named[row] = 1;
   }
 }

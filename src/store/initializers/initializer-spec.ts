@@ -58,6 +58,23 @@ const NORMAL_MAX = 7;
 /** The standard deviation of a standard normal that is cut at ±2. */
 const TRUNCATED_STD = 0.8796256610342398;
 
+/** More than any value that it draws, roughly: for whoever wants to know whether values are large. */
+export function greatestDrawn(spec: ResolvedInitializer): number {
+  switch (spec.type) {
+    case "constant":
+      return Math.abs(spec.value);
+    case "uniform":
+      return Math.max(Math.abs(spec.low), Math.abs(spec.high));
+    case "normal":
+    case "truncatedNormal":
+      return Math.abs(spec.mean) + NORMAL_MAX * spec.std;
+    case "xavier":
+      return NORMAL_MAX * spec.gain;
+    case "he":
+      return NORMAL_MAX;
+  }
+}
+
 /** Checks a spec and fills in its defaults. Throws BAD_ARGUMENT that names the field, what was expected and what was found. */
 export function resolveInitializer(spec: InitializerSpec, path = "init"): ResolvedInitializer {
   if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);

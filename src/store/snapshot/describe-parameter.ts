@@ -10,14 +10,16 @@ import { slotLayoutOf } from "../updaters/slot-layout.ts";
 import type { Described, JsonObject } from "./json-value.ts";
 import { type ColumnRecord, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "./parameter-record.ts";
 
-/** Updates that a block of a tensor has had. */
+/** Updates that all rows of a block of a tensor have had. */
 export const STEP_COLUMN = "step";
-/** Updates that a row of a table has had, as its optimizer counts them. */
-const ROW_STEPS_COLUMN = "rowSteps";
+/** Updates that a row has had, as its optimizer counts them; of a tensor those beside its block's. */
+export const ROW_STEPS_COLUMN = "rowSteps";
 /** Updates that a row of a table has had, as caches count them. */
 const VERSION_COLUMN = "version";
 
-/** With the worker's rank behind it. */
+/** What DC-ASGD knows of a worker's last pull, with the worker's rank behind it. */
+const PULLED = "pulled";
+/** What stood there before, and meant something else: the values after, or of tables before, the worker's last push. */
 const BACKUP = "backup";
 const SLOT_NAMES: Readonly<Record<string, readonly string[]>> = {
   momentum: ["velocity"],
@@ -32,15 +34,20 @@ const SLOT_NAMES: Readonly<Record<string, readonly string[]>> = {
   dcAsgd: ["meanSquare"],
 };
 
-/** The names of an optimizer's slots; DC-ASGD on tensors has one more for each worker. */
+/** The names of an optimizer's slots; DC-ASGD has one more for each worker. */
 export function slotColumns({ type }: ResolvedOptimizer, slotCount: number): readonly string[] {
   const known = SLOT_NAMES[type] ?? [];
-  return Array.from({ length: slotCount }, (_, slot) => known[slot] ?? `${BACKUP}${slot - known.length}`);
+  return Array.from({ length: slotCount }, (_, slot) => known[slot] ?? `${PULLED}${slot - known.length}`);
 }
 
-/** Whether a column is a worker's backup. */
-export function isBackup(column: string): boolean {
-  return column.startsWith(BACKUP);
+/** Whether there is a column for each worker of this kind: their number may be another one. */
+export function isOfWorker(column: string): boolean {
+  return column.startsWith(PULLED) || column.startsWith(BACKUP);
+}
+
+/** The columns that are slots of the optimizer, in their order. */
+export function slotNames({ columns }: ParameterRecord): readonly string[] {
+  return columns.filter(({ name, dtype }) => dtype === "F32" && name !== VALUES_COLUMN).map(({ name }) => name);
 }
 
 /** A record without rows and state, which are the caller's to know. `workerCount` as the updater's. */
@@ -53,8 +60,10 @@ export function describeParameter(spec: ParameterSpec, workerCount: number): Par
   const word = (column: string, per: "row" | "chunk"): ColumnRecord => ({ name: column, dtype: "U32", width: 1, per });
   const slots = slotColumns(optimizer, layout.starts.length).map((slot) => floats(slot, layout.slotFloats));
   const columns: ColumnRecord[] = [floats(VALUES_COLUMN, width), ...slots];
-  if (spec.kind === "tensor") columns.push(word(STEP_COLUMN, "chunk"));
-  else {
+  if (spec.kind === "tensor") {
+    columns.push({ ...word(STEP_COLUMN, "chunk"), dtype: "U64" });
+    if (shape?.hasRows === true && (optimizer.type === "adam" || optimizer.type === "adamW")) columns.push(word(ROW_STEPS_COLUMN, "row"));
+  } else {
     columns.unshift({ name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
     if (layout.wordsPerRow > 0) columns.push(word(ROW_STEPS_COLUMN, "row"));
     if (spec.versions) columns.push(word(VERSION_COLUMN, "row"));

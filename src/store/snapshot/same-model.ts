@@ -2,7 +2,7 @@
 // bytes mean. How it is trained from here on (learning rate, schedule, consistency) may be another matter, and is the caller's.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { isBackup } from "./describe-parameter.ts";
+import { isOfWorker, ROW_STEPS_COLUMN, STEP_COLUMN } from "./describe-parameter.ts";
 import type { ParameterRecord } from "./parameter-record.ts";
 
 /** A sentence for each way in which the saved parameters are not the wanted ones. */
@@ -36,11 +36,14 @@ function differences(saved: ParameterRecord | undefined, wanted: ParameterRecord
   return found;
 }
 
-/** Without DC-ASGD's backups of a tensor: there are as many as workers, and their number may be another one. */
+/**
+ * Without what DC-ASGD keeps for each worker: their number may be another one. And without the steps of a tensor, which are read in every form that
+ * they were ever written in.
+ */
 function columnsText({ kind, optimizer, columns }: ParameterRecord): string {
-  const hasBackups = kind === "tensor" && optimizer.kind === "dcAsgd";
+  const isCounted = (name: string): boolean => kind === "tensor" && (name === STEP_COLUMN || name === ROW_STEPS_COLUMN);
   return columns
-    .filter(({ name }) => !(hasBackups && isBackup(name)))
+    .filter(({ name }) => !(optimizer.kind === "dcAsgd" && isOfWorker(name)) && !isCounted(name))
     .map(({ name, dtype, width, per }) => `${name} (${dtype} × ${width} per ${per})`)
     .sort()
     .join(", ");

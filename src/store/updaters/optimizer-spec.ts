@@ -28,6 +28,8 @@
 //   S3. Kernels count in float32: a number is what its setting allows there, too. A rate of 1e39 would be infinite, an epsilon of 1e-60 be 0, a beta of
 //       1 - 1e-9 be 1, and NaN would come of gradients that are finite.
 
+import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
+import { OPTIMIZER } from "../../kernel/optimizer-kernels.ts";
 import { badField } from "../bad-field.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
 
@@ -166,6 +168,11 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
 /** Whether what is pushed are values and not gradients: a 0 is then no nothing, and what it makes of two updates is not what it makes of their sum. */
 export function takesValues({ type }: ResolvedOptimizer): boolean {
   return VALUE_TYPES.has(type);
+}
+
+/** How several values for one element become one, by the kernels' number; undefined for gradients, which add up. */
+export function mergeOf({ type }: ResolvedOptimizer): MergeNumber | undefined {
+  return type === "assign" || type === "min" || type === "max" ? OPTIMIZER[type] : undefined;
 }
 
 /** S3 */

@@ -20,14 +20,14 @@ export type SlotLayout = {
 export type SlotOwner = {
   readonly kind: "table" | "tensor";
   readonly width: number;
-  /** How many workers may push: DC-ASGD keeps a backup for each, on tensors. */
+  /** How many workers may push: DC-ASGD keeps what each has pulled. */
   readonly workerCount: number;
 };
 
 export function slotLayoutOf(spec: ResolvedOptimizer, owner: SlotOwner): SlotLayout {
   const { type } = spec;
   const { kind, width, workerCount } = owner;
-  const starts = startsOf(spec, kind === "table" ? 1 : workerCount);
+  const starts = startsOf(spec, workerCount);
   const countsSteps = kind === "table" && (type === "adam" || type === "adamW");
   return { starts, slotFloats: type === "rowWiseAdagrad" ? 1 : width, wordsPerRow: countsSteps ? 1 : 0 };
 }

@@ -40,7 +40,7 @@ describe("slots", () => {
     assert.deepEqual(floats({ type: "rmsprop" }, "table"), [8, 0]);
     assert.deepEqual(floats({ type: "rmsprop", momentum: 0.9 }, "table"), [16, 0]);
     assert.deepEqual(floats({ type: "ftrl" }, "table"), [16, 0]);
-    assert.deepEqual(floats({ type: "dcAsgd" }, "table"), [16, 0]);
+    assert.deepEqual(floats({ type: "dcAsgd" }, "table"), [32, 0]);
     assert.deepEqual(floats({ type: "dcAsgd" }, "tensor"), [32, 0]);
   });
 
@@ -147,23 +147,24 @@ describe("a step", () => {
     }
   });
 
-  test("of DC-ASGD compares with what that worker saw: with its last push, or with a later pull", () => {
+  test("of DC-ASGD compares with what that worker pulled last: its own pushes in between make it later, and a round of all is not late", () => {
     const { arena, updater } = open({ type: "dcAsgd", learningRate: 1, lambda: 1, decay: 0, epsilon: 1e-7 }, "tensor", 1);
     const values = putFloats(arena, [0]);
     const slots = arena.allocate(updater.blockSlotBytes(1));
     updater.startBlock(values, slots, 1);
-    const push = (workerRank: number): number => {
+    const push = (workerRank: number | undefined): number => {
       updater.begin({ ...AT, workerRank });
       updater.updateBlock({ target: values, source: values, slots, rowCount: 1 }, putFloats(arena, [1]));
       return arena.floats[values / 4]!;
     };
     const close = (found: number, expected: number): void => assert.ok(Math.abs(found - expected) < 1e-5, `${found} is not ${expected}`);
     close(push(0), -1); // nothing happened since the start
-    close(push(0), -2); // nothing since its own push
-    close(push(1), -2 - (1 + 1 * (-2 - 0))); // worker 1 saw 0; two updates came in between
-    close(push(2), -1 - (1 + 1 * (-1 - 0)));
+    close(push(0), -1 - (1 + 1 * (-1 - 0))); // its own push came in between
     updater.notePull({ values, slots, rowCount: 1 }, 0, { from: 0, to: 1 });
     close(push(0), -2);
+    close(push(1), -2 - (1 + 1 * (-2 - 0))); // worker 1 saw 0; three updates came in between
+    close(push(undefined), -2);
+    close(push(2), -2 - (1 + 1 * (-2 - 0)));
   });
 });
 
@@ -176,28 +177,28 @@ describe("what is not finite", () => {
       () => updater.admit(putFloats(arena, bad), 4),
       (thrown) => isWeighbridgeError(thrown, "NOT_FINITE") && thrown.message.startsWith("element 1 of 4 pushed is NaN"),
     );
-    assert.equal(updater.admit(putFloats(arena, [1, 2]), 2), true);
+    assert.equal(updater.admit(putFloats(arena, [1, -2]), 2), 2);
     assert.deepEqual(updater.counts, { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 });
   });
 
   test("is left out of a clock's sum and counted, where it would be refused: nobody is there to be told", () => {
     const { arena, updater } = open({ type: "sgd" });
-    assert.equal(updater.admitSum(putFloats(arena, bad), 4), false);
-    assert.equal(updater.admitSum(putFloats(arena, [1, 2]), 2), true);
+    assert.equal(updater.admitSum(putFloats(arena, bad), 4), undefined);
+    assert.equal(updater.admitSum(putFloats(arena, [1, 2]), 2), 2);
     assert.deepEqual(updater.counts, { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 });
   });
 
   test("is skipped and counted, where the spec says so", () => {
     const { arena, updater } = open({ type: "sgd", nonFinite: "skip" });
-    assert.equal(updater.admit(putFloats(arena, bad), 4), false);
-    assert.equal(updater.admit(putFloats(arena, [1]), 1), true);
+    assert.equal(updater.admit(putFloats(arena, bad), 4), undefined);
+    assert.equal(updater.admit(putFloats(arena, [1]), 1), 1);
     assert.deepEqual(updater.counts, { refusedPushes: 0, skippedPushes: 1, zeroedElements: 0 });
   });
 
   test("counts as zero, element by element, where the spec says so", () => {
     const { arena, updater } = open({ type: "sgd", nonFinite: "zero" });
     const gradients = putFloats(arena, bad);
-    assert.equal(updater.admit(gradients, 4), true);
+    assert.equal(updater.admit(gradients, 4), 2);
     assert.deepEqual([...readFloats(arena, gradients, 4)], [1, 0, 2, 0]);
     assert.deepEqual(updater.counts, { refusedPushes: 0, skippedPushes: 0, zeroedElements: 2 });
   });

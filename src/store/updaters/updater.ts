@@ -6,6 +6,8 @@
 //   P1. `begin` comes before the updates of a message; what it wrote holds until the next `begin`.
 //   P2. A push that `admit` does not let through changes nothing.
 //   P3. The updater owns the spans of the hyper-parameters and of Adam's powers until `close`.
+//   P4. No update leaves a value or a slot that is not finite: one that could, for its numbers are very large, is tried (trial.ts), and undone where
+//       it does. Then the spec's policy says whether it is refused, skipped, or its elements in question count as 0; it is counted either way.
 
 import { assert } from "../../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
@@ -23,19 +25,31 @@ import { badField } from "../bad-field.ts";
 import { CONSTANT_SCHEDULE, type ResolvedSchedule, rateShare } from "./learning-rate-schedule.ts";
 import { isFloat32, type ResolvedOptimizer } from "./optimizer-spec.ts";
 import { type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
+import { Trial } from "./trial.ts";
 
 const FLOAT_BYTES = 4;
+const STEP_MAX = 2 ** 32 - 1;
 
 export type UpdateStep = {
-  /** Which update of these values this is, from 1 on: Adam's bias correction. A table row of Adam counts its own. */
+  /** Which update of these values this is, from 1 on: Adam's bias correction. Rows that count their own have this beside it (`rowSteps`). */
   readonly step: number;
+  /** Adam on a block whose rows count steps of their own as well: where, and whether this update is one of them; else `step` has counted it. */
+  readonly rowSteps?: { readonly address: number; readonly counts: boolean } | undefined;
   /** Where the schedule stands, from 0 on: the clock of the push. */
   readonly scheduleStep: number;
   /** Times the gradient: 1, or less where it was clipped by norm or is averaged. */
   readonly gradientScale: number;
-  /** Who pushes: DC-ASGD's backup. */
-  readonly workerRank: number;
+  /** Who pushes: DC-ASGD compensates for what happened since that worker's last pull. Undefined: nothing did, as in a round. */
+  readonly workerRank: number | undefined;
+  /** What the magnitudes of the gradient are at most, before the scale. Left out: anything. */
+  readonly magnitude?: number | undefined;
 };
+
+/** Up to here no update of values up to STATE_LARGE comes near what a float holds, whatever the optimizer. */
+const GRADIENT_LARGE = 2 ** 30;
+const STATE_LARGE = 2 ** 40;
+/** The same for settings. */
+const SETTING_LARGE = 2 ** 20;
 
 /** What was pushed and not finite. */
 export type NonFiniteCounts = { refusedPushes: number; skippedPushes: number; zeroedElements: number };
@@ -52,8 +66,12 @@ export class Updater {
   readonly #kernels: OptimizerKernels;
   readonly #owner: SlotOwner;
   readonly #numbers: Float64Array;
-  /** For rows that count their own steps; 0 for others. */
-  readonly #betaPowers: number;
+  /** For rows that count their own steps; 0 as long as there are none. */
+  #betaPowers = 0;
+  #rowSteps = 0;
+  /** Whether values or slots may be above STATE_LARGE. */
+  #isLarge = false;
+  #isTried = true;
   #schedule: ResolvedSchedule;
   #learningRate: number;
 
@@ -64,13 +82,6 @@ export class Updater {
     this.layout = slotLayoutOf(spec, owner);
     this.number = numberOf(spec);
     this.hyper = arena.allocateState(HYPER_BYTES);
-    try {
-      this.#betaPowers = this.layout.wordsPerRow > 0 ? arena.allocateState(BETA_POWERS_BYTES) : 0;
-    } catch (thrown) {
-      arena.release(this.hyper, HYPER_BYTES);
-      throw thrown;
-    }
-    if (this.#betaPowers !== 0) writeBetaPowers(arena, this.#betaPowers, spec.beta1 ?? 0, spec.beta2 ?? 0);
     this.#arena = arena;
     this.#kernels = kernels;
     this.#owner = owner;
@@ -78,7 +89,26 @@ export class Updater {
     this.#learningRate = spec.learningRate ?? spec.alpha ?? 0;
     this.#numbers = new Float64Array(arena.memory.buffer, this.hyper, HYPER_FLOATS);
     this.#writeSettings();
-    this.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: 0 });
+    try {
+      if (this.layout.wordsPerRow > 0) this.countRows();
+    } catch (thrown) {
+      arena.release(this.hyper, HYPER_BYTES);
+      throw thrown;
+    }
+    this.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: undefined });
+  }
+
+  /** Whether the updates of each row count, and not those of the whole. */
+  get countsRows(): boolean {
+    return this.spec.type === "adam" || this.spec.type === "adamW";
+  }
+
+  /** Makes ready for rows that count their own steps. Throws ARENA_FULL. */
+  countRows(): void {
+    if (this.#betaPowers !== 0) return;
+    this.#betaPowers = this.#arena.allocateState(BETA_POWERS_BYTES);
+    writeBetaPowers(this.#arena, this.#betaPowers, this.spec.beta1 ?? 0, this.spec.beta2 ?? 0);
+    this.#numbers[HYPER.betaPowers] = this.#betaPowers;
   }
 
   get schedule(): ResolvedSchedule {
@@ -112,53 +142,117 @@ export class Updater {
 
   /** Sets the hyper-parameters for the updates that follow (P1). */
   begin(at: UpdateStep): void {
-    assert(at.step >= 1, `updates count from 1, not ${at.step}`);
+    assert(at.step >= 1 || at.rowSteps?.counts === true, `updates count from 1, not ${at.step}`);
     const numbers = this.#numbers;
-    const { type, beta1 = 0, beta2 = 0, epsilon = 0 } = this.spec;
+    const { type, beta1 = 0, beta2 = 0, epsilon = 0, lambda = 0 } = this.spec;
+    const rate = this.learningRateAt(at.scheduleStep);
     numbers[HYPER.gradientScale] = at.gradientScale;
-    numbers[HYPER.learningRate] = this.learningRateAt(at.scheduleStep);
+    numbers[HYPER.learningRate] = rate;
+    this.#isTried = this.#isLarge || !this.#isHarmless(at, rate);
+    this.#rowSteps = at.rowSteps?.address ?? 0;
     if (type === "adam" || type === "adamW" || type === "lazyAdam") {
       const correction2 = 1 / Math.sqrt(1 - beta2 ** at.step);
       numbers[HYPER.correction1] = 1 / (1 - beta1 ** at.step);
       numbers[HYPER.correction2] = correction2;
       if (type === "lazyAdam") numbers[HYPER.epsilon] = epsilon * correction2; // SparseAdam adds it to the uncorrected root
+      numbers[HYPER.stepBase] = this.#rowSteps === 0 ? 0 : Math.min(at.step, STEP_MAX);
+      numbers[HYPER.stepIncrement] = at.rowSteps?.counts === false ? 0 : 1;
     } else if (type === "dcAsgd") {
-      numbers[HYPER.backupSlot] = 1 + this.#backupOf(at.workerRank);
+      numbers[HYPER.backupSlot] = at.workerRank === undefined ? 1 : 1 + this.#backupOf(at.workerRank);
+      numbers[HYPER.lambda] = at.workerRank === undefined ? 0 : lambda;
     }
   }
 
+  /** Whether the update in hand may come to something that is not finite (P4): then it goes through `attempt`. */
+  get isTried(): boolean {
+    return this.#isTried;
+  }
+
+  /** Values or slots came from elsewhere (a checkpoint, a start), with magnitudes up to this. */
+  noteMagnitude(magnitude: number): void {
+    if (!(magnitude <= STATE_LARGE)) this.#isLarge = true;
+  }
+
   /**
-   * Whether a pushed gradient may be applied, by the spec's policy: throws NOT_FINITE for "refuse", gives false for "skip"; for "zero"
-   * changes the gradient's NaN and infinities to 0.
+   * P4. `apply` saves what it is about to change, and changes it; it is called again, after everything was undone, where elements are set to 0. Returns
+   * whether the update counts. Throws NOT_FINITE for "refuse". `undone` is told when nothing of it is left.
    */
-  admit(gradients: number, floatCount: number): boolean {
+  attempt(apply: (trial: Trial) => void, undone: () => void = () => {}): boolean {
     const { nonFinite } = this.spec;
-    if (nonFinite === "zero") {
-      this.counts.zeroedElements += this.#kernels.zeroNonFinite(gradients, floatCount);
-      return true;
+    const first = new Trial(this.#arena);
+    apply(first);
+    if (this.#isKept(first)) return true;
+    const blamed = nonFinite === "zero" ? first.blamed() : [];
+    first.undo();
+    const zeroed = blamed.filter((index) => this.#arena.floats[index] !== 0).length;
+    if (zeroed > 0) {
+      for (const index of blamed) this.#arena.floats[index] = 0;
+      const second = new Trial(this.#arena);
+      apply(second);
+      this.counts.zeroedElements += zeroed;
+      if (this.#isKept(second)) return true;
+      second.undo();
     }
-    const index = this.#kernels.checkFinite(gradients, floatCount);
-    if (index < 0) return true;
-    if (nonFinite === "skip") {
+    undone();
+    if (nonFinite !== "refuse") {
       this.counts.skippedPushes++;
       return false;
     }
+    this.counts.refusedPushes++;
+    throw new WeighbridgeError(
+      "NOT_FINITE",
+      `${this.spec.type} would make of what was pushed more than a float32 holds: nothing of it counts`,
+    );
+  }
+
+  #isKept(trial: Trial): boolean {
+    const magnitude = trial.magnitude();
+    if (magnitude === Infinity) return false;
+    this.noteMagnitude(magnitude);
+    return true;
+  }
+
+  /** Whether nothing that it meets can come near what a float holds. */
+  #isHarmless({ gradientScale, magnitude = Infinity }: UpdateStep, rate: number): boolean {
+    const { type, clipValue, weightDecay = 0, lambda = 0 } = this.spec;
+    const gradient = Math.min(magnitude * Math.abs(gradientScale), clipValue ?? Infinity);
+    if (type === "ftrl" && !(1 / rate <= SETTING_LARGE)) return false;
+    return gradient * Math.max(1, rate) <= GRADIENT_LARGE && weightDecay <= 1 && rate * weightDecay <= 1 && lambda <= SETTING_LARGE;
+  }
+
+  /**
+   * Whether a pushed gradient may be applied, by the spec's policy: throws NOT_FINITE for "refuse", gives undefined for "skip"; for "zero"
+   * changes the gradient's NaN and infinities to 0. Returns the greatest magnitude of one that may.
+   */
+  admit(gradients: number, floatCount: number): number | undefined {
+    const { nonFinite } = this.spec;
+    const magnitude = this.#kernels.greatestMagnitude(gradients, floatCount);
+    if (Number.isFinite(magnitude)) return magnitude;
+    if (nonFinite === "zero") {
+      this.counts.zeroedElements += this.#kernels.zeroNonFinite(gradients, floatCount);
+      return this.#kernels.greatestMagnitude(gradients, floatCount);
+    }
+    if (nonFinite === "skip") {
+      this.counts.skippedPushes++;
+      return undefined;
+    }
+    const index = this.#kernels.checkFinite(gradients, floatCount);
     this.counts.refusedPushes++;
     const value = this.#arena.floats[gradients / FLOAT_BYTES + index]!;
     throw new WeighbridgeError("NOT_FINITE", `element ${index} of ${floatCount} pushed is ${value}: expected finite numbers`);
   }
 
   /**
-   * As `admit`, for the sum of a clock: each of its gradients was admitted, and together they may still be more than a float holds. Nobody is there to be told, so that
-   * "refuse" leaves it out and counts it, as "skip" does.
+   * As `admit`, for the sum of a clock: each of its gradients was admitted, and together they may still be more than a float holds. Nobody is there
+   * to be told, so that "refuse" leaves it out and counts it, as "skip" does.
    */
-  admitSum(gradients: number, floatCount: number): boolean {
-    try {
-      return this.admit(gradients, floatCount);
-    } catch (thrown) {
-      if (isWeighbridgeError(thrown, "NOT_FINITE")) return false;
-      throw thrown;
-    }
+  admitSum(gradients: number, floatCount: number): number | undefined {
+    return unlessNotFinite(() => this.admit(gradients, floatCount));
+  }
+
+  /** Where the rows of the block in hand count their steps; 0 where they do not. */
+  get rowSteps(): number {
+    return this.#rowSteps;
   }
 
   /** Updates table rows; `rows` lists the addresses of their first values. */
@@ -181,6 +275,7 @@ export class Updater {
     const skipped = from * this.width * FLOAT_BYTES;
     const [target, source] = [block.target + skipped, block.source + skipped];
     const slots = block.slots + from * this.layout.slotFloats * FLOAT_BYTES;
+    this.#numbers[HYPER.rowSteps] = this.#rowSteps === 0 ? 0 : this.#rowSteps + from * FLOAT_BYTES;
     this.#kernels.updateBlock(this.number, target, source, slots, stride, gradients + skipped, to - from, this.width, this.hyper);
   }
 
@@ -188,6 +283,7 @@ export class Updater {
   updateBlockRows(block: { values: number; slots: number; rowCount: number }, rows: number, listed: number, gradients: number): void {
     const { values, slots, rowCount } = block;
     const stride = this.slotStride(rowCount);
+    this.#numbers[HYPER.rowSteps] = this.#rowSteps;
     this.#kernels.updateBlockRows(this.number, values, slots, stride, rows, listed, this.width, gradients, this.hyper);
   }
 
@@ -225,12 +321,17 @@ export class Updater {
     }
   }
 
-  /** Whether `notePull` does anything. */
+  /** Whether `notePull` and `noteRowsPull` do anything. */
   get notesPulls(): boolean {
-    return this.spec.type === "dcAsgd" && this.#owner.kind === "tensor";
+    return this.spec.type === "dcAsgd";
   }
 
-  /** DC-ASGD on tensors: remembers that a worker saw the rows of a block from `from` up to `to`. Nothing to do for the others. */
+  /** DC-ASGD: remembers that a worker saw these table rows, listed by the addresses of their first values. */
+  noteRowsPull(rows: number, rowCount: number, workerRank: number): void {
+    if (this.notesPulls) this.#kernels.repeatRows(rows, rowCount, (2 + this.#backupOf(workerRank)) * this.width * FLOAT_BYTES, this.width);
+  }
+
+  /** DC-ASGD: remembers that a worker saw the rows of a block from `from` up to `to`. Nothing to do for the others. */
   notePull(
     block: { values: number; slots: number; rowCount: number },
     workerRank: number,
@@ -248,7 +349,6 @@ export class Updater {
   }
 
   #backupOf(workerRank: number): number {
-    if (this.#owner.kind === "table") return 0;
     assert(workerRank >= 0 && workerRank < this.#owner.workerCount, `worker ${workerRank} of ${this.#owner.workerCount}`);
     return workerRank;
   }
@@ -262,12 +362,21 @@ export class Updater {
     numbers[HYPER.epsilon] = spec.epsilon ?? 0;
     numbers[HYPER.beta1] = spec.beta1 ?? spec.momentum ?? 0;
     numbers[HYPER.beta2] = spec.beta2 ?? (spec.type === "rmsprop" ? spec.alpha : spec.decay) ?? 0;
-    numbers[HYPER.betaPowers] = this.#betaPowers;
+    numbers[HYPER.stepIncrement] = 1;
     numbers[HYPER.l1] = spec.l1 ?? 0;
     numbers[HYPER.l2] = spec.l2 ?? 0;
     numbers[HYPER.ftrlBeta] = spec.beta ?? 0;
     numbers[HYPER.lambda] = spec.lambda ?? 0;
-    numbers[HYPER.backupIsOld] = this.#owner.kind === "table" ? 1 : 0;
+  }
+}
+
+/** What was refused for its numbers is undefined: for those whom nobody hears. */
+export function unlessNotFinite<T>(act: () => T): T | undefined {
+  try {
+    return act();
+  } catch (thrown) {
+    if (isWeighbridgeError(thrown, "NOT_FINITE")) return undefined;
+    throw thrown;
   }
 }
 

@@ -26,7 +26,7 @@ export class LocalOptimizer {
 
   /** Whether gradients may count, as the server would decide: throws NOT_FINITE for "refuse", gives false for "skip", zeroes for "zero". */
   admit(gradients: number, floatCount: number): boolean {
-    return this.#updater.admit(gradients, floatCount);
+    return this.#updater.admit(gradients, floatCount) !== undefined;
   }
 
   /** What was not finite so far. */
@@ -38,7 +38,7 @@ export class LocalOptimizer {
   setRate(rate: number): void {
     if (this.#updater.spec.learningRate === undefined) return;
     this.#updater.setLearningRate(rate);
-    this.#updater.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: 0 });
+    this.#updater.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: undefined });
   }
 
   /** One step for each listed row, with gradients side by side. */

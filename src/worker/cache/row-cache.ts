@@ -23,7 +23,7 @@ import { CallerArray } from "../caller-array.ts";
 import { type KeyList, KeyLists } from "../key-lists.ts";
 import type { RowPlan } from "../row-plan.ts";
 import type { TableClientOptions } from "../table-client.ts";
-import type { ParameterCall, PushCall } from "../tensor-client.ts";
+import { type Admit, AS_IT_IS, type ParameterCall, type PushCall } from "../tensor-client.ts";
 import { type CacheState, openParts } from "./cache-state.ts";
 import { CacheCounters, type CacheStatistics } from "./cache-statistics.ts";
 import { POLICY_NAMES, type PolicyName } from "./eviction-policy.ts";
@@ -114,7 +114,7 @@ export class RowCache {
     const given = [new CallerArray(list), new CallerArray(gradients)];
     await this.#operate(call, async (operation) => {
       this.#checkGiven(given, false);
-      operation.update(list, gradients, call.scale ?? 1);
+      operation.update(list, gradients, call.admit);
       await operation.exchange(call);
     });
   }
@@ -129,7 +129,7 @@ export class RowCache {
     ];
     await this.#operate(call, async (operation) => {
       this.#checkGiven([...pushed, ...pulled], false);
-      operation.update(pushList, gradients, call.scale ?? 1);
+      operation.update(pushList, gradients, call.admit);
       operation.pull(pullList);
       await operation.exchange(call);
       this.#checkGiven(pulled, true);
@@ -228,13 +228,15 @@ class Operation {
   }
 
   /** Gradients become pending; those of rows over the bound or not cached will be pushed (H2). Throws NOT_FINITE, QUEUE_FULL, ARENA_FULL: nothing is pending. */
-  update(keys: BigUint64Array, gradients: Float32Array, scale: number): void {
+  update(keys: BigUint64Array, gradients: Float32Array, admit?: Admit): void {
     if (keys.length === 0) return;
     const { arena, optimizer, pending, cached, counters, width } = this.#state;
     if (pending.rowCount > cached.slotCount + UNPUSHED_ROWS_MAX)
       throw new WeighbridgeError("QUEUE_FULL", `${pending.rowCount} rows wait for servers that do not take them`, { retryable: true });
     const plan = this.#plan(keys);
-    const summed = this.#inArena(plan.gradients(gradients, width));
+    const sums = plan.gradients(gradients, width);
+    const { scale } = admit?.(sums, gradients) ?? AS_IT_IS;
+    const summed = this.#inArena(sums);
     const floatCount = plan.rowCount * width;
     if (scale !== 1) for (let at = summed >>> 2, end = at + floatCount; at < end; at++) arena.floats[at]! *= scale;
     if (!optimizer.admit(summed, floatCount)) return;

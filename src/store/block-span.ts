@@ -1,0 +1,85 @@
+// block-span — memory of a tensor's block in the arena, as long as somebody needs it: values, slots or steps; and what is held of a block.
+
+import { assert } from "../base/assert.ts";
+import type { Arena } from "../kernel/arena.ts";
+
+/** A block's values at rest, until `release`. */
+export type HeldValues = {
+  readonly values: Float32Array<ArrayBufferLike>;
+  release(): void;
+};
+
+/** All there is of a block at one moment, until `release`. */
+export type HeldBlock = HeldValues & {
+  /** Slot after slot; empty where the optimizer has none. */
+  readonly slots: Float32Array<ArrayBufferLike>;
+  readonly step: number;
+  /** Whether the block has other values by now: its memory goes with this hold. */
+  readonly isReplaced: boolean;
+  /** What rows count beside `step`; undefined where none does. */
+  readonly rowSteps: Uint32Array<ArrayBufferLike> | undefined;
+};
+
+/** Where a checkpoint's bytes of a block go. */
+export type OpenBlock = {
+  readonly values: Float32Array<ArrayBufferLike>;
+  readonly slots: Float32Array<ArrayBufferLike>;
+  /** Only where it was asked for. */
+  readonly rowSteps: Uint32Array<ArrayBufferLike>;
+};
+
+/** Released with its last hold, once it was replaced or its tensor closed (TensorStore T2). */
+export class Span {
+  readonly address: number;
+  readonly byteCount: number;
+  readonly #arena: Arena;
+  #holdCount = 0;
+  #isRetired = false;
+
+  constructor(arena: Arena, address: number, byteCount: number) {
+    this.#arena = arena;
+    this.address = address;
+    this.byteCount = byteCount;
+    arena.noteState(address, byteCount);
+  }
+
+  get isRetired(): boolean {
+    return this.#isRetired;
+  }
+
+  get isHeld(): boolean {
+    return this.#holdCount > 0;
+  }
+
+  get floats(): Float32Array<ArrayBufferLike> {
+    return this.#arena.floats.subarray(this.address >>> 2, (this.address + this.byteCount) >>> 2);
+  }
+
+  get words(): Uint32Array<ArrayBufferLike> {
+    return this.#arena.words.subarray(this.address >>> 2, (this.address + this.byteCount) >>> 2);
+  }
+
+  hold(): HeldValues {
+    this.#holdCount++;
+    let held = true;
+    return {
+      values: this.floats,
+      release: () => {
+        assert(held, "a block was released twice");
+        held = false;
+        this.#holdCount--;
+        this.#releaseIfDone();
+      },
+    };
+  }
+
+  /** Nobody holds it anew. */
+  retire(): void {
+    this.#isRetired = true;
+    this.#releaseIfDone();
+  }
+
+  #releaseIfDone(): void {
+    if (this.#isRetired && this.#holdCount === 0) this.#arena.releaseState(this.address, this.byteCount);
+  }
+}

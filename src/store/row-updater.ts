@@ -1,0 +1,29 @@
+// row-updater — what a table asks of its optimizer and of its initializer: an Updater and an Initializer are such.
+
+import type { SlotLayout } from "./updaters/slot-layout.ts";
+import type { Trial } from "./updaters/trial.ts";
+
+/** What a table asks of its optimizer; an Updater is one. `rows` lists the addresses (u32) of the rows' first values. */
+export interface RowUpdater {
+  /** Bytes of slots and words behind the values of a row. */
+  rowExtraBytes(): number;
+  /** Sets the slots of new rows, whose values are set already and whose slots and words are zero. */
+  startRows(rows: number, rowCount: number): void;
+  /** One step for each listed row in turn, with `width` floats of gradient each. */
+  updateRows(rows: number, rowCount: number, gradients: number): void;
+  /** Whether the step in hand has to go through `attempt`, (Updater P4). */
+  readonly isTried: boolean;
+  readonly layout: SlotLayout;
+  attempt(apply: (trial: Trial) => void, undone?: () => void): boolean;
+  /** Whether it wants to know of pulls, and how it is told of one. */
+  readonly notesPulls: boolean;
+  noteRowsPull(rows: number, rowCount: number, workerRank: number): void;
+  /** Values and slots came from elsewhere, with magnitudes up to this. */
+  noteMagnitude(magnitude: number): void;
+}
+
+/** What a table asks of its initializer; an Initializer is one. */
+export interface RowInitializer {
+  /** Sets the values of rows, listed as above, to what their keys (u64 each, at `keys`) begin with; nothing else decides it (T3). */
+  fillRows(rows: number, keys: number, rowCount: number, width: number): void;
+}

@@ -1,0 +1,12 @@
+// testing-updater — for tests of tables with an updater of their own: what such a one has to say of large numbers and of pulls, which is nothing.
+
+import type { RowUpdater } from "./row-updater.ts";
+
+export const NEVER_TRIED: Omit<RowUpdater, "rowExtraBytes" | "startRows" | "updateRows"> = {
+  isTried: false,
+  layout: { starts: [], slotFloats: 0, wordsPerRow: 0 },
+  attempt: () => true,
+  notesPulls: false,
+  noteRowsPull: () => undefined,
+  noteMagnitude: () => undefined,
+};

@@ -1,0 +1,141 @@
+// trial — an update that may come to more than a float holds: what it is about to change is kept, so that it can be undone when the outcome is
+// looked at. Slow, and only for updates with very large numbers; the Updater says which.
+//
+// Invariants:
+//   T1. After `undo` everything that was saved is as it was, bit for bit.
+//   T2. An element is to blame when its new value, or one of its slots, is not finite. A slot that a whole row shares is its whole row's.
+
+import type { Arena } from "../../kernel/arena.ts";
+import type { SlotLayout } from "./slot-layout.ts";
+
+const FLOAT_BYTES = 4;
+
+/** Rows that lie side by side, and are about to be updated. Indexes of floats, not addresses. */
+export type TriedRows = {
+  /** Where the new values are written. */
+  readonly values: number;
+  readonly floatCount: number;
+  /** Of the first slot, and from one slot to the next. */
+  readonly slots: number;
+  readonly slotStride: number;
+  readonly slotCount: number;
+  /** Floats of one slot of all these rows. */
+  readonly slotFloats: number;
+  readonly gradient: number;
+  /** Words behind the slots, or elsewhere, that count updates. */
+  readonly words: number;
+  readonly wordCount: number;
+};
+
+type Saved = {
+  readonly at: TriedRows;
+  readonly values: Float32Array;
+  readonly slots: readonly Float32Array[];
+  readonly words: Uint32Array;
+};
+
+export class Trial {
+  readonly #arena: Arena;
+  readonly #saved: Saved[] = [];
+
+  constructor(arena: Arena) {
+    this.#arena = arena;
+  }
+
+  /** To be called before these rows change. */
+  save(at: TriedRows): void {
+    const { floats, words } = this.#arena;
+    this.#saved.push({
+      at,
+      values: new Float32Array(floats.subarray(at.values, at.values + at.floatCount)),
+      slots: slotSpans(at).map((from) => new Float32Array(floats.subarray(from, from + at.slotFloats))),
+      words: new Uint32Array(words.subarray(at.words, at.words + at.wordCount)),
+    });
+  }
+
+  /** The greatest magnitude among all values and slots as they are now; Infinity when one is not finite. */
+  magnitude(): number {
+    let most = 0;
+    const look = (from: number, floatCount: number): void => {
+      for (const value of this.#arena.floats.subarray(from, from + floatCount)) {
+        if (!Number.isFinite(value)) most = Infinity;
+        else if (Math.abs(value) > most) most = Math.abs(value);
+      }
+    };
+    for (const { at } of this.#saved) {
+      look(at.values, at.floatCount);
+      for (const from of slotSpans(at)) look(from, at.slotFloats);
+    }
+    return most;
+  }
+
+  /** The gradients of the elements that are to blame (T2), by their index; to be asked before `undo`, and zeroed after it. */
+  blamed(): readonly number[] {
+    const { floats } = this.#arena;
+    const found = new Set<number>();
+    for (const { at } of this.#saved) {
+      const perFloat = at.slotFloats === 0 ? 1 : at.floatCount / at.slotFloats;
+      for (let j = 0; j < at.floatCount; j++) if (!Number.isFinite(floats[at.values + j]!)) found.add(at.gradient + j);
+      for (const from of slotSpans(at)) {
+        for (let j = 0; j < at.slotFloats; j++) {
+          if (Number.isFinite(floats[from + j]!)) continue;
+          for (let k = 0; k < perFloat; k++) found.add(at.gradient + j * perFloat + k);
+        }
+      }
+    }
+    return [...found];
+  }
+
+  /** T1 */
+  undo(): void {
+    const { floats, words } = this.#arena;
+    for (const { at, values, slots, words: counts } of this.#saved.toReversed()) {
+      floats.set(values, at.values);
+      for (const [slot, from] of slotSpans(at).entries()) floats.set(slots[slot]!, from);
+      words.set(counts, at.words);
+    }
+  }
+}
+
+/** Where each slot begins. */
+function slotSpans({ slots, slotStride, slotCount }: TriedRows): number[] {
+  return Array.from({ length: slotCount }, (_, slot) => slots + slot * slotStride);
+}
+
+/** A table row as a trial saves it: it has `rowBytes` from its first value on. All are addresses. */
+export function triedRow(
+  { starts, slotFloats }: SlotLayout,
+  {
+    row,
+    width,
+    rowBytes,
+    gradient,
+  }: { readonly row: number; readonly width: number; readonly rowBytes: number; readonly gradient: number },
+): TriedRows {
+  const [values, slots] = [row / FLOAT_BYTES, row / FLOAT_BYTES + width];
+  const words = slots + starts.length * slotFloats;
+  return {
+    ...{ values, floatCount: width, slots, slotStride: slotFloats, slotCount: starts.length, slotFloats },
+    ...{ gradient: gradient / FLOAT_BYTES, words, wordCount: values + rowBytes / FLOAT_BYTES - words },
+  };
+}
+
+/** The rows of a block from `from` up to `to`, whose new values are written at `target`; `gradient` is that of row `from`. All are addresses. */
+export function triedRun(
+  { layout, width, rowSteps }: { readonly layout: SlotLayout; readonly width: number; readonly rowSteps: number },
+  block: { readonly target: number; readonly slots: number; readonly rowCount: number },
+  { from, to, gradient }: { readonly from: number; readonly to: number; readonly gradient: number },
+): TriedRows {
+  const { starts, slotFloats } = layout;
+  return {
+    values: block.target / FLOAT_BYTES + from * width,
+    floatCount: (to - from) * width,
+    slots: block.slots / FLOAT_BYTES + from * slotFloats,
+    slotStride: block.rowCount * slotFloats,
+    slotCount: starts.length,
+    slotFloats: (to - from) * slotFloats,
+    gradient: gradient / FLOAT_BYTES,
+    words: rowSteps / FLOAT_BYTES + from,
+    wordCount: rowSteps === 0 ? 0 : to - from,
+  };
+}
