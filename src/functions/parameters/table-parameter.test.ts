@@ -5,6 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { ParameterStage } from "../../testing/parameter-stage.ts";
+import { cachePush } from "./cache-functions.ts";
+import { consistencyChange } from "./consistency-functions.ts";
 import { rowsElsewhere } from "./rows-elsewhere.ts";
 import { rowsPull } from "./rows-pull.ts";
 import { rowsPush } from "./rows-push.ts";
@@ -244,4 +246,33 @@ test("a table that could not be made leaves no memory behind", () => {
   assert.throws(() => stage.create({ kind: "table", width: 4 }), rejectsCode("ARENA_FULL"));
   free();
   assert.equal(stage.arena.usedBytes, usedBytes);
+});
+
+test("a push whose outcome is no float32 leaves no row behind, and rows of other frames' keys as they were", async () => {
+  const stage = new ParameterStage();
+  const t = stage.create({ kind: "table", width: 1, init: { type: "constant", value: 3e38 } });
+  await push(stage, t, [1n], [-1]);
+  await assert.rejects(push(stage, t, [1n, 2n], [-1e38, 3e38]), rejectsCode("NOT_FINITE"));
+  assert.equal(stage.parameters.table(t).store.rowCount, 1);
+  assert.deepEqual(await pull(stage, t, [1n]), [Math.fround(3e38)]);
+  assert.equal(stage.parameters.table(t).nonFinite.refusedPushes, 1);
+});
+
+test("a server refuses what makes no sense for values: a mean, top-k, a scale, sums from a cache", async () => {
+  const stage = new ParameterStage();
+  for (const type of ["assign", "min", "max"] as const) {
+    const common = { kind: "table", width: 1, name: type, optimizer: { type } } as const;
+    assert.throws(() => stage.create({ ...common, updates: "sync", reduce: "mean" }), rejectsCode("BAD_ARGUMENT"));
+    assert.throws(() => stage.create({ kind: "tensor", shape: [2], optimizer: { type }, reduce: "mean" }), rejectsCode("BAD_ARGUMENT"));
+    const topK = { kind: "tensor", shape: [2], optimizer: { type }, link: { push: { topK: 0.5 } } } as const;
+    assert.throws(() => stage.create(topK), rejectsCode("BAD_ARGUMENT"));
+    const t = stage.create({ ...common, versions: true });
+    await assert.rejects(push(stage, t, [1n], [1], { scale: 0.5 }), rejectsCode("BAD_REQUEST"));
+    const sums = { pushKeys: BigUint64Array.of(1n), gradients: Float32Array.of(1), updates: Uint32Array.of(2) };
+    await assert.rejects(stage.call(0, cachePush, { parameter: t, clock: 0, scale: 1, opens: true, ...sums }), rejectsCode("UNSUPPORTED"));
+    const mean = JSON.stringify({ updates: "sync", reduce: "mean", staleness: 0 });
+    const change = { parameter: t, clock: 5, turn: 1, consistency: mean };
+    await assert.rejects(stage.call(0, consistencyChange, change), rejectsCode("BAD_ARGUMENT"));
+    assert.equal(stage.parameters.table(t).store.rowCount, 0);
+  }
 });
