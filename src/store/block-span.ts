@@ -83,3 +83,17 @@ export class Span {
     if (this.#isRetired && this.#holdCount === 0) this.#arena.releaseState(this.address, this.byteCount);
   }
 }
+
+/** A block of a tensor, as its store has it. */
+export type Block = {
+  span: Span;
+  /** Undefined when the optimizer has none. */
+  slots: Span | undefined;
+  /** Undefined as long as all rows count alike. */
+  rowSteps: Span | undefined;
+  readonly rowCount: number;
+  /** Updates of all rows that were applied; of some rows too, where those are not counted elsewhere. */
+  step: number;
+  /** Its values were given, by `start` or by a checkpoint, or it has learned. */
+  isStarted: boolean;
+};

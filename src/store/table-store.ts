@@ -17,6 +17,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull, stateFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
+import { chunkRowsFor, columnsOf } from "./row-layout.ts";
 import type { RowInitializer, RowUpdater } from "./row-updater.ts";
 import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
 import type { RowColumns, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
@@ -25,11 +26,6 @@ import { type Trial, triedRow } from "./updaters/trial.ts";
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
-/** Rows of one chunk: a small share of a second-level cache, next to gradients or results. */
-const CHUNK_BYTES = 73_728;
-/** The kernels probe this many keys together. */
-const PROBED_TOGETHER = 128;
-const CHUNK_ROWS_MAX = 8 * PROBED_TOGETHER;
 const WORD_MAX = 0xffff_ffff;
 
 /** The widest row: 512 KiB of values. */
@@ -387,23 +383,6 @@ export class TableStore {
     const count = this.#rowKernels.standIn(this.#scratch, rowCount, keys, indexes, this.#spares, this.#spareBytes, this.#fresh);
     if (count > 0) this.#initialize(this.#fresh, count);
   }
-}
-
-function columnsOf(valueBytes: number, extraBytes: number, versions: boolean): RowColumns {
-  const versionBytes = versions ? WORD_BYTES : 0;
-  return {
-    key: { offset: -ROW_KEY_BYTES, byteCount: KEY_BYTES },
-    values: { offset: 0, byteCount: valueBytes },
-    slots: { offset: valueBytes, byteCount: extraBytes },
-    version: versions ? { offset: valueBytes + extraBytes, byteCount: WORD_BYTES } : undefined,
-    payload: { offset: 0, byteCount: valueBytes + extraBytes + versionBytes },
-  };
-}
-
-/** As many rows as fit a chunk: at least one, whole batches of the kernels where there are several. */
-function chunkRowsFor(rowBytes: number): number {
-  const rows = Math.max(1, Math.min(CHUNK_ROWS_MAX, Math.floor(CHUNK_BYTES / rowBytes)));
-  return rows < PROBED_TOGETHER ? rows : rows - (rows % PROBED_TOGETHER);
 }
 
 function randomWord(): number {

@@ -18,7 +18,8 @@ import { assert } from "../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
-import { type HeldBlock, type HeldValues, type OpenBlock, Span } from "./block-span.ts";
+import { type Block, type HeldBlock, type HeldValues, type OpenBlock, Span } from "./block-span.ts";
+import { countsAll, countsSome, stepOfAll, stepOfSome, type TensorPushes } from "./block-steps.ts";
 import type { Initializer } from "./initializers/initializer.ts";
 import { type RowMarks, runsOf } from "./row-marks.ts";
 import type { TensorShape } from "./tensor-shape.ts";
@@ -28,25 +29,11 @@ import { type Updater, type UpdateStep, unlessNotFinite } from "./updaters/updat
 const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
 
-type Block = {
-  span: Span;
-  /** Undefined when the optimizer has none. */
-  slots: Span | undefined;
-  /** Undefined as long as all rows count alike. */
-  rowSteps: Span | undefined;
-  readonly rowCount: number;
-  /** Updates of all rows that were applied; of some rows too, where those are not counted elsewhere. */
-  step: number;
-  /** Its values were given, by `start` or by a checkpoint, or it has learned. */
-  isStarted: boolean;
-};
-
 /** A gradient, and how it is applied. */
 export type BlockUpdate = Omit<UpdateStep, "step" | "rowSteps"> & {
   /** Its address in the arena. */
   readonly gradients: number;
-  /** lazyAdam: pushes that the tensor has counted for all its blocks, and whether this is one of them. Otherwise its blocks count it. */
-  readonly pushes: { readonly count: number; readonly hasThis: boolean };
+  readonly pushes: TensorPushes;
 };
 
 export type TensorStoreOptions = {
@@ -213,7 +200,7 @@ export class TensorStore {
     const block = this.#block(index);
     this.#ownSlots(block);
     this.#own(block);
-    this.#updater.begin({ ...push, ...this.#stepOfSome(block, push) });
+    this.#updater.begin({ ...push, ...stepOfSome(this.#updater, block, push.pushes) });
     const { span, slots, rowCount } = block;
     const [values, slotsAt] = [span.address, slots?.address ?? 0];
     const apply = (): void => this.#updater.updateBlockRows({ values, slots: slotsAt, rowCount }, rows, listed, push.gradients);
@@ -225,7 +212,7 @@ export class TensorStore {
         trial.save(triedRun(this.#updater, target, { from, to: from + 1, gradient: push.gradients + i * rowBytes }));
       }
     });
-    if (isApplied) this.#countSome(block, push);
+    if (isApplied) this.#count(block, countsSome(this.#updater, push.pushes));
   }
 
   /** A worker is about to get this block's values, or those of some of its rows: some optimizers want to know. */
@@ -288,21 +275,15 @@ export class TensorStore {
 
   /** Whether it counts (T6). */
   #apply(block: Block, push: BlockUpdate, target: number): boolean {
-    const { span, slots, rowCount, rowSteps } = block;
-    const hasThis = this.#updater.spec.type === "lazyAdam" && push.pushes.hasThis;
-    const counted = block.step + (hasThis ? 0 : 1);
-    const step = counted + (this.#updater.spec.type === "lazyAdam" ? push.pushes.count : 0);
-    const listed = rowSteps && this.#updater.countsRows ? { address: rowSteps.address, counts: false } : undefined;
-    this.#updater.begin({ ...push, step, rowSteps: listed });
+    const { span, slots, rowCount } = block;
+    this.#updater.begin({ ...push, ...stepOfAll(this.#updater, block, push.pushes) });
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
     const isApplied = this.#attempt(
       () => this.#updater.updateBlock(whole, push.gradients),
       (trial) => trial.save(triedRun(this.#updater, whole, { from: 0, to: rowCount, gradient: push.gradients })),
     );
-    if (!isApplied) return false;
-    block.step = counted;
-    block.isStarted = true;
-    return true;
+    if (isApplied) this.#count(block, countsAll(this.#updater, push.pushes));
+    return isApplied;
   }
 
   /** Run by run: what lies between is copied where the values move. */
@@ -310,7 +291,7 @@ export class TensorStore {
     const { span, slots, rowCount } = block;
     const rowBytes = this.#updater.width * FLOAT_BYTES;
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
-    this.#updater.begin({ ...push, ...this.#stepOfSome(block, push) });
+    this.#updater.begin({ ...push, ...stepOfSome(this.#updater, block, push.pushes) });
     const isApplied = this.#attempt(
       () => {
         for (const run of runsOf(named, 1)) this.#updater.updateBlockRun(whole, run, push.gradients);
@@ -321,7 +302,7 @@ export class TensorStore {
       },
     );
     if (!isApplied) return false;
-    this.#countSome(block, push);
+    this.#count(block, countsSome(this.#updater, push.pushes));
     if (target === span.address) return true;
     for (const { from, to } of runsOf(named, 0)) {
       this.#kernels.copy(target + from * rowBytes, span.address + from * rowBytes, (to - from) * rowBytes);
@@ -341,17 +322,8 @@ export class TensorStore {
     });
   }
 
-  /** Which step an update of some rows is: each row's own, the tensor's, or the block's. */
-  #stepOfSome(block: Block, { pushes }: BlockUpdate): Pick<UpdateStep, "step" | "rowSteps"> {
-    if (this.#updater.countsRows) {
-      assert(block.rowSteps !== undefined, "rows were made ready to count");
-      return { step: block.step, rowSteps: { address: block.rowSteps.address, counts: true } };
-    }
-    return { step: this.#updater.spec.type === "lazyAdam" ? Math.max(1, block.step + pushes.count) : block.step + 1 };
-  }
-
-  #countSome(block: Block, { pushes }: BlockUpdate): void {
-    if (!this.#updater.countsRows && !(this.#updater.spec.type === "lazyAdam" && pushes.hasThis)) block.step++;
+  #count(block: Block, isCounted: boolean): void {
+    if (isCounted) block.step++;
     block.isStarted = true;
   }
 
