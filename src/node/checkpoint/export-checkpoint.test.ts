@@ -92,6 +92,7 @@ test("with all columns Adam's step comes along: of a tensor for each row, of a t
   const rows = await session.embedding("rows", { dim: 2, optimizer: { type: "adam", learningRate: 0.1 } });
   for (let step = 0; step < 3; step++) {
     await w.push(new Float32Array(300_000).fill(1));
+    if (step === 0) await w.pushRows([5], new Float32Array(100).fill(1));
     await lazy.push([7], Float32Array.of(1, 2));
     await rows.push(step === 0 ? [7, 8] : [7], new Float32Array(step === 0 ? 4 : 2).fill(1));
   }
@@ -101,8 +102,9 @@ test("with all columns Adam's step comes along: of a tensor for each row, of a t
   await exportCheckpoint(reader, file, { allColumns: true });
   const { header, data } = load(file);
   const shapes = new Map(header.entries.map(({ name, dtype, shape }) => [name, `${dtype} ${shape.join("×")}`]));
-  assert.deepEqual([shapes.get("w/step"), shapes.get("lazy/step")], ["U32 3000", "U64 1"]);
-  assert.deepEqual(new Uint32Array(data("w/step").buffer), new Uint32Array(3000).fill(3));
+  assert.deepEqual([shapes.get("w/step"), shapes.get("lazy/step")], ["U64 3000", "U64 1"]);
+  assert.deepEqual(new BigUint64Array(data("w/step").buffer), new BigUint64Array(3000).fill(3n));
+  assert.deepEqual([...new Uint32Array(data("w/rowSteps").buffer).subarray(4, 7)], [0, 1, 0], "beside those of all rows");
   assert.deepEqual(new BigUint64Array(data("lazy/step").buffer), BigUint64Array.of(3n));
   const keys = new BigUint64Array(data("rows/keys").buffer);
   const rowSteps = new Uint32Array(data("rows/rowSteps").buffer);

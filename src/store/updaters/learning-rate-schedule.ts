@@ -12,11 +12,32 @@
 
 import { badField } from "../bad-field.ts";
 
+/** The share of the learning rate over the steps, which are clocks. */
 export type ScheduleSpec =
   | { readonly type: "constant" }
-  | { readonly type: "step"; readonly every: number; readonly factor: number }
-  | { readonly type: "cosine"; readonly steps: number; readonly floor?: number }
-  | { readonly type: "warmUp"; readonly steps: number; readonly from?: number; readonly after?: ScheduleSpec };
+  | {
+      readonly type: "step";
+      /** After so many steps the rate is multiplied. */
+      readonly every: number;
+      /** With this: above 0, up to 1. */
+      readonly factor: number;
+    }
+  | {
+      readonly type: "cosine";
+      /** So many steps from 1 down to the floor. */
+      readonly steps: number;
+      /** The share at the end. Defaults to 0. */
+      readonly floor?: number;
+    }
+  | {
+      readonly type: "warmUp";
+      /** So many steps up to 1. */
+      readonly steps: number;
+      /** The share at the beginning. Defaults to 0. */
+      readonly from?: number;
+      /** What follows, its steps counted from 0. Defaults to a constant rate. */
+      readonly after?: ScheduleSpec;
+    };
 
 /** A schedule with every field present, in the order of its fields: equal schedules have equal JSON. */
 export type ResolvedSchedule =

@@ -9,12 +9,12 @@
 //   nesterov          as momentum                                                                            velocity
 //   adagrad           learningRate 0.01, epsilon 1e-10, initialAccumulator 0, weightDecay 0                  sum of squares
 //   rowWiseAdagrad    learningRate 0.01, epsilon 1e-8, initialAccumulator 0, weightDecay 0                   1 float a row
-//   adam              learningRate 0.001, beta1 0.9, beta2 0.999, epsilon 1e-8, weightDecay 0                2 moments      step (tables)
-//   lazyAdam          as adam without decay; one step count for all rows (PyTorch's SparseAdam)              2 moments
-//   adamW             as adam, weightDecay 0.01, decoupled                                                   2 moments      step (tables)
+//   adam              learningRate 0.001, beta1 0.9, beta2 0.999, epsilon 1e-8, weightDecay 0                2 moments      step
+//   lazyAdam          as adam without decay; one step for each push to it (SparseAdam)                       2 moments
+//   adamW             as adam, weightDecay 0.01, decoupled                                                   2 moments      step
 //   rmsprop           learningRate 0.01, alpha 0.99, epsilon 1e-8, momentum 0, weightDecay 0                 mean square, velocity if any
 //   ftrl              alpha 0.1, beta 1, l1 0, l2 0, initialAccumulator 0                                    z, n
-//   dcAsgd            learningRate 0.01, lambda 2, decay 0.95, epsilon 1e-7, weightDecay 0                   mean square, backups
+//   dcAsgd            learningRate 0.01, lambda 2, decay 0.95, epsilon 1e-7, weightDecay 0                   mean square, pulls
 //
 // All but assign, min and max take clipValue and clipNorm; those with a learningRate take a schedule; all take nonFinite.
 //
@@ -33,42 +33,91 @@ import { OPTIMIZER } from "../../kernel/optimizer-kernels.ts";
 import { badField } from "../bad-field.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
 
-/** What becomes of a push that holds NaN or an infinity. */
+/** What becomes of a push that holds NaN or an infinity, or that would leave one in a value or in what the optimizer keeps. */
 export type NonFinitePolicy =
   | "refuse" // it fails with NOT_FINITE, nothing is applied
   | "skip" // it is dropped whole and counted
   | "zero"; // the elements in question count as 0, and are counted
 
-type Guarded = { readonly nonFinite?: NonFinitePolicy };
+type Guarded = {
+  /** What becomes of what is not finite. Defaults to "refuse". */
+  readonly nonFinite?: NonFinitePolicy;
+};
 type Clipped = Guarded & {
-  /** The gradient's elements are cut to ± this. null: they are not. */
+  /** The gradient's elements are cut to ± this. null, the default: they are not. */
   readonly clipValue?: number | null;
-  /** The worker scales a pushed gradient down to this norm. null: it does not. */
+  /** The worker scales what a call pushes, duplicates added, down to this norm. null, the default: it does not. */
   readonly clipNorm?: number | null;
 };
-type Scheduled = Clipped & { readonly learningRate?: number; readonly schedule?: ScheduleSpec };
-type Decaying = Scheduled & { readonly weightDecay?: number };
-type AdamSettings = { readonly beta1?: number; readonly beta2?: number; readonly epsilon?: number };
-type AdagradSettings = { readonly epsilon?: number; readonly initialAccumulator?: number };
+type Scheduled = Clipped & {
+  /** What a gradient is multiplied with. Defaults to 0.001 for the optimizers of Adam's kind, to 0.01 for others. */
+  readonly learningRate?: number;
+  /** The share of the rate that counts at a clock. Defaults to all of it. */
+  readonly schedule?: ScheduleSpec;
+};
+type Decaying = Scheduled & {
+  /** Times the value, added to the gradient; adamW subtracts it from the value itself, times the rate. Defaults to 0, for adamW to 0.01. */
+  readonly weightDecay?: number;
+};
+type AdamSettings = {
+  /** How much of the mean of gradients stays at each step. Defaults to 0.9. */
+  readonly beta1?: number;
+  /** How much of the mean of their squares stays. Defaults to 0.999. */
+  readonly beta2?: number;
+  /** Added to the root of the mean square, so that nothing is divided by 0. Defaults to 1e-8. */
+  readonly epsilon?: number;
+};
+type AdagradSettings = {
+  /** Added to the root of the sum of squares. Defaults to 1e-10, for rowWiseAdagrad to 1e-8. */
+  readonly epsilon?: number;
+  /** What the sum of squares begins with. Defaults to 0. */
+  readonly initialAccumulator?: number;
+};
+type MomentumSettings = {
+  /** How much of the velocity stays at each step. Defaults to 0.9. */
+  readonly momentum?: number;
+};
+type RmspropSettings = {
+  /** How much of the mean square stays at each step. Defaults to 0.99. */
+  readonly alpha?: number;
+  /** Added to the root of the mean square. Defaults to 1e-8. */
+  readonly epsilon?: number;
+  /** How much of the velocity stays at each step. 0, the default: there is none. */
+  readonly momentum?: number;
+};
+type FtrlSettings = {
+  /** The rate, which declines by itself as squares add up. Defaults to 0.1. */
+  readonly alpha?: number;
+  /** Keeps the first steps small. Defaults to 1. */
+  readonly beta?: number;
+  /** Values whose sum of gradients is below this are 0. Defaults to 0. */
+  readonly l1?: number;
+  /** Draws values towards 0. Defaults to 0. */
+  readonly l2?: number;
+  /** What the sum of squares begins with. Defaults to 0. */
+  readonly initialAccumulator?: number;
+};
+type DcAsgdSettings = {
+  /** The strength of the compensation. Defaults to 2. */
+  readonly lambda?: number;
+  /** How much of the mean square stays at each step. Defaults to 0.95. */
+  readonly decay?: number;
+  /** Added to the mean square, under the root. Defaults to 1e-7. */
+  readonly epsilon?: number;
+};
 
+/** Every setting and default in one table: docs/guides/optimizers.md. */
 export type OptimizerSpec =
   | ({ readonly type: "sum" | "none" } & Clipped)
   | ({ readonly type: "assign" | "min" | "max" } & Guarded)
   | ({ readonly type: "sgd" } & Decaying)
-  | ({ readonly type: "momentum" | "nesterov"; readonly momentum?: number } & Decaying)
+  | ({ readonly type: "momentum" | "nesterov" } & Decaying & MomentumSettings)
   | ({ readonly type: "adagrad" | "rowWiseAdagrad" } & Decaying & AdagradSettings)
   | ({ readonly type: "adam" | "adamW" } & Decaying & AdamSettings)
   | ({ readonly type: "lazyAdam" } & Scheduled & AdamSettings)
-  | ({ readonly type: "rmsprop"; readonly alpha?: number; readonly epsilon?: number; readonly momentum?: number } & Decaying)
-  | ({
-      readonly type: "ftrl";
-      readonly alpha?: number;
-      readonly beta?: number;
-      readonly l1?: number;
-      readonly l2?: number;
-      readonly initialAccumulator?: number;
-    } & Clipped)
-  | ({ readonly type: "dcAsgd"; readonly lambda?: number; readonly decay?: number; readonly epsilon?: number } & Decaying);
+  | ({ readonly type: "rmsprop" } & Decaying & RmspropSettings)
+  | ({ readonly type: "ftrl" } & Clipped & FtrlSettings)
+  | ({ readonly type: "dcAsgd" } & Decaying & DcAsgdSettings);
 
 export type OptimizerType = Exclude<OptimizerSpec["type"], "none">;
 
