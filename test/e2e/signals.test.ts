@@ -6,18 +6,19 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
-import { COMMAND, type Running, script } from "./processes.ts";
+import { COMMAND, isAlive, type Running, script } from "./processes.ts";
 
 /** Makes what it runs process 1 of a namespace of its own, as a container is. */
 const CONTAINER = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"];
 const hasContainers = spawnSync("unshare", [...CONTAINER, "true"]).status === 0;
 
-/** The process that a process started, by its number outside the namespace. */
-function childOf({ pid }: Running): number | undefined {
+/** Process 1 of the namespace, by its number outside of it; undefined while that is not our command yet. */
+function firstProcessOf({ pid }: Running): number | undefined {
   try {
-    return Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ")[0]) || undefined;
+    const child = Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ")[0]);
+    return readFileSync(`/proc/${child}/cmdline`, "utf8").startsWith(process.execPath) ? child : undefined;
   } catch {
-    return undefined;
+    return undefined; // it has not begun, or has ended
   }
 }
 
@@ -65,8 +66,8 @@ suite("signals", { concurrency: 2 }, () => {
     for (const node of nodes) {
       // The first ones may come before Node has started.
       for (let tries = 0; tries < 100 && node.isRunning; tries++) {
-        const pid = childOf(node);
-        if (pid !== undefined) process.kill(pid, "SIGTERM");
+        const pid = firstProcessOf(node);
+        if (pid !== undefined && isAlive(pid)) process.kill(pid, "SIGTERM");
         await sleep(100);
       }
       const { code } = await node.ends(1000);
