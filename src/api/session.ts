@@ -227,7 +227,7 @@ export class Session {
 
   /**
    * Joins the clock set anew: of what this worker pushed to parameters with sync updates, the clock that it had not ended is dropped (W5 of spec/consistency.md), so that its work can be
-   * done again after a failure. Never moves this worker's clock back.
+   * done again after a failure, and counts once on every server. Never moves this worker's clock back.
    */
   async rejoin(wait: WaitOptions = {}): Promise<void> {
     checkWait(wait);

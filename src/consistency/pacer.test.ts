@@ -102,14 +102,17 @@ test("a restart ends the old life first: its reads fail, its unfinished updates 
   assert.throws(() => push(0, 1, "late", 1), throwsCode("FENCED"));
 });
 
-test("a member that joins again begins anew: what it did not finish can be pushed again", () => {
+test("a member that joins again begins anew where it stands: what it did not finish can be pushed again, and no round is made without it", () => {
   const { pacer, push, news } = openPacer();
+  push(1, 0, "other's");
   pacer.advance(lifeOf(1), 3);
   push(0, 0, "first try");
-  assert.equal(pacer.join(lifeOf(0)), 3, "the minimum was its own; now it is the other's");
+  assert.equal(pacer.join(lifeOf(0)), 0, "the slowest stays the slowest");
   assert.deepEqual(news(), ["discard first try"]);
+  push(0, 0, "second try");
+  pacer.advance(lifeOf(0), 1);
+  assert.deepEqual(news(), ["round 0: second try other's"]);
   assert.throws(() => push(0, 0, "stale"), throwsCode("STALE_UPDATE"));
-  push(0, 3, "second try");
 });
 
 test("who was taken for dead is told so, and joins again once it was heard of", () => {

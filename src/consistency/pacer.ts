@@ -69,11 +69,11 @@ export class Pacer<H> {
   /**
    * Returns the clock at which the worker stands here from now on, which it has to be told (W5). It is a new beginning, also for a life that is
    * a member: what it pushed and did not finish is dropped, here as on the servers that took it for dead, so that it can push it again
-   * everywhere. Throws FENCED for a life that was replaced, NODE_DEAD for one that is over as far as is known here.
+   * everywhere. Such a member stays where it stands: no round is completed without what it is about to push again. Throws FENCED for a life that was replaced, NODE_DEAD for one that is over as far as is known here.
    */
   join(life: WorkerLife): number {
     const member = this.#clocks.memberAt(life.worker);
-    if (member?.incarnation === life.incarnation) this.#end(life, this.#clocks.withdraw(life));
+    if (member?.incarnation === life.incarnation) this.#end(life, member.clock);
     else if (member !== undefined && member.incarnation < life.incarnation) this.died({ ...life, incarnation: member.incarnation });
     const clock = this.#clocks.join(life);
     this.#settle(); // It may have been the last who was expected.

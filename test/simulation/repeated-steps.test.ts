@@ -1,0 +1,80 @@
+// Goal: the loop of docs/guides/when-nodes-fail.md. Under BSP a step that is repeated after a server died counts once on every server that lives, whenever the server dies.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Session } from "../../src/api/session.ts";
+import type { Tensor } from "../../src/api/tensor.ts";
+import { isWeighbridgeError } from "../../src/base/errors.ts";
+import { partOf } from "../../src/keys/placement.ts";
+import { rangePlacement } from "../../src/keys/range-placement.ts";
+import { parameterNumber } from "../../src/store/parameter-spec.ts";
+import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { idOf } from "../../src/wire/node-id.ts";
+import { forSeeds } from "./seeds.ts";
+
+const SEEDS = 2;
+const STEPS = 11;
+const WORKERS = 2;
+const LIVES = 0;
+const DIES = 1;
+const BSP = { shape: [4], consistency: "bsp" } as const;
+const ONES = new Float32Array(4).fill(1);
+
+/** The first name whose only block is this server's. */
+function nameOn(server: number): string {
+  const placement = rangePlacement({ servers: [0, 1], epoch: 0 });
+  for (let i = 0; ; i++) if (placement.ownerOf(partOf(0, parameterNumber(`w${i}`))) === server) return `w${i}`;
+}
+
+type Model = { readonly lives: Tensor; readonly dies: Tensor };
+
+/** The guide's loop, with two parameters. */
+async function train(session: Session, cluster: SimCluster): Promise<void> {
+  let model: Model | undefined;
+  let isRepeated = false;
+  while (session.clocks < STEPS) {
+    try {
+      if (isRepeated) await session.rejoin();
+      isRepeated = false;
+      model ??= { lives: await session.tensor(nameOn(LIVES), BSP), dies: await session.tensor(nameOn(DIES), BSP) };
+      await model.lives.pull(undefined, { deadlineMs: 60_000 });
+      await model.lives.push(ONES);
+      await model.dies.push(ONES); // fails while the other push has been taken
+      session.clock();
+    } catch (error) {
+      if (!isWeighbridgeError(error)) throw error;
+      isRepeated = true;
+      if (error.code === "UNKNOWN_PARAMETER") model = undefined;
+      else if (error.retryable) await new Promise<void>((wake) => cluster.clock.after(500, wake));
+      else throw error;
+    }
+  }
+}
+
+test(`under BSP a step that is repeated after NODE_DEAD counts once where the parameter was not on the dead server, for ${SEEDS} seeds`, async () => {
+  await forSeeds({ from: 3, count: SEEDS }, async (seed) => {
+    const cluster = new SimCluster({
+      seed,
+      serverCount: 2,
+      workerCount: WORKERS,
+      heartbeatTimeoutMs: 500,
+      heartbeatIntervalMs: 100,
+      network: { latencyMsMin: 0, latencyMsMax: 5 },
+    });
+    await cluster.start();
+    const ranks = Array.from({ length: WORKERS }, (_, rank) => rank);
+    const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank)))));
+    const training = Promise.all(sessions.map((session) => train(session, cluster)));
+    training.catch(() => {}); // waited for below
+    const victim = idOf("server", DIES);
+    await cluster.run(new Promise<void>((wake) => cluster.clock.after(5 + cluster.random.below(100), wake)));
+    cluster.kill(victim);
+    await cluster.run(new Promise<void>((wake) => cluster.clock.after(1000 + cluster.random.below(1000), wake)));
+    await cluster.run(cluster.startNode(victim));
+    await cluster.run(training);
+    const [first] = sessions;
+    assert.ok(first !== undefined);
+    const lives = await cluster.run(first.tensor(nameOn(LIVES), BSP));
+    assert.deepEqual([...(await cluster.run(lives.pull()))], Array(4).fill(STEPS * WORKERS));
+  });
+});
