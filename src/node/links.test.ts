@@ -302,3 +302,41 @@ test("more lists than a server holds still give the right rows", async () => {
       Array.from(keys, (key) => expected.get(key) ?? 0),
     );
 });
+
+test("calls that push and pull rows at once travel by the codecs too, and what they pull has seen what they pushed", async () => {
+  await withServers(async (session) => {
+    for (const link of [{ push: "fp16" }, { pull: "fp16" }, { push: "int8", pull: "fp16", keyCache: true }] as const) {
+      const [rowCount, width] = [2000, 64];
+      const name = JSON.stringify(link);
+      const rows = Uint32Array.from({ length: rowCount }, (_, i) => (i * 7) % rowCount);
+      const gradients = new Float32Array(rowCount * width).fill(1);
+      const plainBytes = gradients.byteLength;
+      const w = await session.tensor(`w ${name}`, { shape: [rowCount, width], link });
+      const users = await session.embedding(`users ${name}`, { dim: width, link });
+      session.startRecord();
+      for (let round = 1; round <= 3; round++) {
+        const sum = new Float32Array(rowCount * width).fill(round);
+        assert.deepEqual(await users.pushPull({ keys: rows, gradients }, rows), sum, `users ${name}`);
+      }
+      const tableLoads = [...session.takeLoads()].filter(([, { sentBytes, receivedBytes }]) => sentBytes + receivedBytes > 0);
+      assert.deepEqual(await w.pushRowsPull(rows, gradients), new Float32Array(rowCount * width).fill(1), `pushRowsPull ${name}`);
+      assert.deepEqual(await w.pushPullRows({ rows, gradients }, rows), new Float32Array(rowCount * width).fill(2), `pushPullRows ${name}`);
+      for (const loads of [tableLoads, [...session.takeLoads()]]) {
+        const calls = loads === tableLoads ? 3 : 2;
+        const sent = loads.reduce((bytes, [, load]) => bytes + load.sentBytes, 0);
+        const received = loads.reduce((bytes, [, load]) => bytes + load.receivedBytes, 0);
+        if ("push" in link) assert.ok(sent < calls * plainBytes * 0.7, `${name}: ${sent} bytes were sent`);
+        if ("pull" in link) assert.ok(received < calls * plainBytes * 0.55, `${name}: ${received} bytes were received`);
+      }
+    }
+  });
+});
+
+test("of a push and pull of rows over a link that carries less, rows that do not exist send nothing", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const w = await cluster.session.tensor("w", { shape: [10, 4], link: { push: "fp16", pull: "fp16" } });
+  const outOfRange = (error: unknown): boolean => isWeighbridgeError(error, "OUT_OF_RANGE");
+  await assert.rejects(w.pushPullRows({ rows: [1], gradients: new Float32Array(4).fill(1) }, [10]), outOfRange);
+  await assert.rejects(w.pushRowsPull([10], new Float32Array(4).fill(1)), outOfRange);
+  assert.deepEqual(await w.pull(), new Float32Array(40));
+});

@@ -75,11 +75,14 @@ export type EncodedTableOptions = {
 
 export class EncodedTable {
   readonly encodesPush: boolean;
+  /** Whether repeated keys travel by name: a frame may then have to be sent again, behind what left after it (ET2). */
+  readonly namesKeys: boolean;
   readonly encodesPull: boolean;
   readonly #options: EncodedTableOptions;
 
   constructor(options: EncodedTableOptions) {
     this.#options = options;
+    this.namesKeys = options.link.keyCache;
     this.encodesPush = encodesRows(options.link, "push");
     this.encodesPull = encodesRows(options.link, "pull");
   }

@@ -6,6 +6,7 @@
 //   B2. A push counts as one step on every server that it touches, however many frames it takes; where pushes are counted, also on the others.
 //   B3. What a push and pull asks of one server travels in order, its last pushed and first pulled rows in one frame: if the rest fits
 //       there too, nothing comes in between.
+//   B4. Where the link carries less, the push and the pull travel as the link says, one after the other: the pull sees the push, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { rowsElsewhere } from "../functions/parameters/rows-elsewhere.ts";
@@ -136,6 +137,8 @@ export class TableClient {
     this.#keys.checkRows(into, { keyCount: pullList.length, width: this.width }, "the array to pull into");
     if (pullList.length === 0) return await this.push(pushList, push.gradients, call);
     if (pushList.length === 0) return await this.pull(pullList, into, { clock, priority, ...wait });
+    if (this.#encoded?.encodesPush || this.#encoded?.encodesPull)
+      return await this.#pushThenPull(pushList, push.gradients, pullList, into, call, this.#encoded);
     const settings = { priority, scope: this.#parameter };
     await this.#withPlan({ keys: pushList }, wait, async (pushPlan) => {
       const rows = pushPlan.gradients(push.gradients, this.width, this.options.merge);
@@ -185,6 +188,20 @@ export class TableClient {
         pullPlan.deliver(landed, into, this.width);
       });
     });
+  }
+
+  /** B4. Reads leave behind the updates of the same parameter, so both are on their way at once, unless a push may have to be sent again. */
+  async #pushThenPull(
+    pushList: BigUint64Array,
+    gradients: Float32Array,
+    pullList: BigUint64Array,
+    into: Float32Array,
+    { admit, ...read }: PushCall,
+    { namesKeys }: EncodedTable,
+  ): Promise<void> {
+    const pushed = this.push(pushList, gradients, { ...read, admit });
+    if (namesKeys) await pushed;
+    await allEnded([pushed, this.pull(pullList, into, read)]);
   }
 
   /** The plan lives until its calls have ended, also when their caller waits no longer. */

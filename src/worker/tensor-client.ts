@@ -6,6 +6,8 @@
 //   T1. Lengths and rows are checked before anything is sent.
 //   T2. What a call pushes and pulls of one block travels in one frame: nothing comes in between there.
 //   T3. Where pushes by rows are counted, every server hears of one before its rows come there.
+//   T4. Rows that are pushed and pulled by one call over a link that carries less travel as the link says, in two frames one behind the other: what is pulled has
+//       seen what was pushed, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -243,6 +245,7 @@ export class TensorClient {
     const { clock, priority, admit, ...wait } = call;
     this.#checkLength(gradients, listLength(rows, this.#name) * this.shape.width, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
+    if (this.#encodesRows) return await allEnded([this.pushRows(rows, gradients, call), this.pull(into, { clock, priority, ...wait })]); // T4
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
       const sums = named.gradients(gradients, this.shape.width, this.#merge);
@@ -274,6 +277,10 @@ export class TensorClient {
     const { width } = this.shape;
     this.#checkLength(rows.gradients, listLength(rows.rows, this.#name) * width, "gradients");
     this.#checkLength(into, listLength(pullRows, this.#name) * width, "the array to pull into");
+    if (this.#encodesRows) {
+      new BlockRows(pullRows, this.shape, this.#name, new ArenaSpans(this.#arena)); // T1: its rows are checked before anything is sent
+      return await allEnded([this.pushRows(rows.rows, rows.gradients, call), this.pullRows(pullRows, into, { clock, priority, ...wait })]); // T4
+    }
     await this.#withSpans(wait, async (spans) => {
       const pushed = new BlockRows(rows.rows, this.shape, this.#name, spans);
       const sums = pushed.gradients(rows.gradients, width, this.#merge);
@@ -314,6 +321,11 @@ export class TensorClient {
       given.check(this.#name, true);
       for (const group of pulled.groups) pulled.deliver(group, landingOf(group), into, width);
     });
+  }
+
+  /** Whether rows travel otherwise than as they are, in one direction at least. */
+  get #encodesRows(): boolean {
+    return this.#encoded !== undefined && (this.#encoded.encodesPushOfRows || this.#encoded.encodesPull);
   }
 
   /** Memory that is kept until the last call has ended, even when nobody waits for it any more. */
