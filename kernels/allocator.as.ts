@@ -15,7 +15,7 @@
 // L4. An empty reserve is whole again: its lists are forgotten. So what was cut up for small spans serves large ones.
 
 import {
-  ARENA_START, END, FREE_LISTS, FRONTIER, LENT, RESERVE_END, RESERVE_FREE_LISTS, RESERVE_FRONTIER, RESERVE_START, RESERVE_USED, TOUCHED, USED,
+  ARENA_START, ASIDE, END, FREE_LISTS, FRONTIER, LENT, RESERVE_END, RESERVE_FREE_LISTS, RESERVE_FRONTIER, RESERVE_START, RESERVE_USED, TOUCHED, USED,
 } from "./layout.as";
 
 const PAGE_BYTES: u32 = 65536;
@@ -78,14 +78,18 @@ export function allocateWork(bytes: u32): u32 {
   return span != 0 ? span : take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS);
 }
 
-/** As `allocateWork`, for what a checkpoint sets aside: of the reserve at most the half, so that there is room for answers. */
+/** As `allocateWork`, for a table that a checkpoint sets aside: of the reserve at most the half, so that there is room for answers. */
 export function allocateAside(bytes: u32): u32 {
-  const half = <u64>(load<u32>(RESERVE_END) - load<u32>(RESERVE_START)) >> 1;
-  if (load<u64>(RESERVE_USED) + bytesOf(classOf(bytes)) <= half) {
-    const span = take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS);
-    if (span != 0) return span;
-  }
-  return take(bytes, FRONTIER, FREE_LISTS);
+  const size = bytesOf(classOf(bytes)), half = <u64>(load<u32>(RESERVE_END) - load<u32>(RESERVE_START)) >> 1;
+  let span = <u64>load<u32>(ASIDE) + size <= half ? take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS) : 0;
+  if (span == 0) span = take(bytes, FRONTIER, FREE_LISTS);
+  if (span != 0) store<u32>(ASIDE, load<u32>(ASIDE) + <u32>size);
+  return span;
+}
+
+/** So many bytes of a table that was set aside are about to be released: what they really take. */
+export function noteAsideReleased(size: u32): void {
+  store<u32>(ASIDE, load<u32>(ASIDE) - size);
 }
 
 /** Of one zone: its frontier, end and used bytes lie one after the other. */

@@ -5,7 +5,7 @@
 //
 // H1. The hash is keyed by a secret, so nobody can choose keys that fall in one segment.
 
-import { allocate, allocateAside, release, spanBytes } from "./allocator.as";
+import { allocate, allocateAside, noteAsideReleased, release, spanBytes } from "./allocator.as";
 import { Segment } from "./segment.as";
 
 /** A plain struct at an address: no garbage collector, no header. */
@@ -68,4 +68,5 @@ export function allocateFor(t: Table, bytes: u32): u32 {
 export function releaseFor(t: Table, address: u32, bytes: u32): void {
   release(address, bytes);
   t.bytes -= spanBytes(bytes);
+  if (t.isAside) noteAsideReleased(spanBytes(bytes));
 }

@@ -6,7 +6,7 @@
 // T1. Every u64 is a legal key: a tag match is believed only after the row's own key agrees.
 // T2. Memory is taken before anything is changed: an insertion that finds no room leaves the table as it was.
 
-import { allocate, allocateAside, release, spanBytes } from "./allocator.as";
+import { allocate, allocateAside, noteAsideReleased, release, spanBytes } from "./allocator.as";
 import {
   CHUNK_BYTES, Segment, addPassed, bucketAfter, bucketAt, bucketIndexOf, chunkCell, clearSlot, passed, place, rowInSlot, slotsWithTag, tagOf,
 } from "./segment.as";
@@ -121,6 +121,7 @@ export function createTable(payloadBytes: u32, secret: u64, isAside: u32): u32 {
   t.directory = allocateFor(t, 8);
   const s = createSegment(t, 0);
   if (t.directory == 0 || changetype<usize>(s) == 0 || !takeChunks(t, s, 1)) {
+    if (isAside) noteAsideReleased(t.bytes);
     if (changetype<usize>(s) != 0) release(changetype<u32>(s), offsetof<Segment>());
     if (t.directory != 0) release(t.directory, 8);
     release(address, offsetof<Table>());
@@ -134,6 +135,7 @@ export function createTable(payloadBytes: u32, secret: u64, isAside: u32): u32 {
 }
 
 export function destroyTable(t: Table): void {
+  if (t.isAside) noteAsideReleased(t.bytes);
   const count: u32 = 1 << t.depth;
   for (let index: u32 = 0; index < count; ) {
     const s = changetype<Segment>(<usize>load<u32>(<usize>t.directory + (<usize>index << 2)));

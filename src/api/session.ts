@@ -12,6 +12,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
 import { type CheckpointFunction, checkpointFunction, parameterLoad, parameterSave } from "../functions/checkpoint/checkpoint-function.ts";
+import { ABANDON, BEGIN, COMMIT, WRITE } from "../functions/checkpoint/checkpoint-messages.ts";
 import { parameterList } from "../functions/parameters/parameter-functions.ts";
 import { isPsFunction, type PsFunction } from "../functions/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
@@ -389,8 +390,8 @@ export class Session {
   #checkpointServers(wait: WaitOptions, fn: CheckpointFunction = checkpointFunction): CheckpointServers {
     return {
       serverCount: this.serverCount,
-      // Behind everything else that was asked: what was pushed before is there before the cut.
-      ask: async (server, op, body) => (await this.#functions.call(fn, server, { op, body }, { ...wait, priority: LAST_PRIORITY })).body,
+      ask: async (server, op, body) =>
+        (await this.#functions.call(fn, server, { op, body }, { ...wait, priority: checkpointPriority(op) })).body,
     };
   }
 
@@ -403,6 +404,12 @@ export class Session {
     await control.create(wait);
     return control;
   }
+}
+
+/** The cut comes behind everything else that was asked: what was pushed before is in it. What follows it comes first: until then what changes is kept twice. */
+function checkpointPriority(op: string): number {
+  const isAfterCut = [BEGIN, WRITE, COMMIT, ABANDON].some((message) => message.op === op);
+  return isAfterCut ? -LAST_PRIORITY - 1 : LAST_PRIORITY;
 }
 
 function isSavingAlready(): WeighbridgeError {

@@ -163,14 +163,11 @@ export class FunctionHost implements FunctionHandler {
       context.releaseAll();
       throw handlerError(fn, thrown);
     }
+    const pressure = fn.isUpdate ? this.#state.checkpoints.pressureOn(context.life) : undefined;
+    if (pressure !== undefined) channel.holdInput(pressure);
     if (!(response instanceof Promise)) {
-      const pressure = fn.isUpdate && fn.response.isEmpty ? this.#state.checkpoints.pressure : undefined;
-      if (pressure === undefined) {
-        this.#answer(answering, channel, header, response);
-        return;
-      }
-      const applied = response;
-      response = pressure.then(() => applied);
+      this.#answer(answering, channel, header, response);
+      return;
     }
     const label = labelOf(header);
     channel.park(label.request);

@@ -31,7 +31,7 @@ const RESERVE_SHARE_MAX = 1 / 4;
 const RESERVE_BYTES_MIN = 8 * 2 ** 20;
 const RESERVE_BYTES_MAX = 256 * 2 ** 20;
 /** The rest is for answers, whatever moves. */
-const MOVED_SHARE_MAX = 3 / 4;
+const MOVED_SHARE_MAX = 1 / 2;
 
 export type ArenaOptions = {
   /** The size of the memory in bytes, rounded up to whole 64 KiB pages; up to 4 GiB, which is the default. */

@@ -23,7 +23,7 @@ import { tellMissingOut } from "../peer/missing-out.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
-import { ArenaReadBuffers, answerBytesFor, Server } from "../server/server.ts";
+import { ArenaReadBuffers, Server, serverLimits } from "../server/server.ts";
 import type { Address } from "../transport/transport.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -76,7 +76,7 @@ export class Postoffice {
     const arena = role === "server" ? new Arena({ bytesMax: options.arenaBytesMax, reserve: true }) : undefined;
     if (arena !== undefined) options.onMemory?.(arena.memory);
     const readBuffers = arena === undefined ? new PlainReadBuffers() : new ArenaReadBuffers(arena);
-    const channelLimits = { ...(arena === undefined ? {} : { answerBytesMax: answerBytesFor(arena, options.workerCount) }), ...limits };
+    const channelLimits = arena === undefined ? limits : serverLimits(arena, options.workerCount, limits);
     this.#peer = new Peer({
       transport,
       clock,

@@ -341,6 +341,11 @@ export class Channel {
 
   // Answers. Each request gets exactly one of these, or `park` now and one of them later.
 
+  /** Nothing more of this link is read, or handled if it was read already, until the promise resolves; it must not reject. */
+  holdInput(until: Promise<void>): void {
+    this.#writer.holdInput(until);
+  }
+
   /** Says yes, with nothing else to say. */
   acknowledge(label: RequestLabel): void {
     this.#writer.acknowledge(label);

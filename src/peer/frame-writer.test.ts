@@ -116,6 +116,30 @@ test("while too much of answers waits the link is not read; it is again when hal
   assert.equal(stage.link.take().length, request);
 });
 
+test("a link whose input is held back is not read until the promise resolves, nor while too much of answers waits (N5)", async () => {
+  const holds: (() => void)[] = [];
+  const handler: FunctionHandler = {
+    handle(channel, header): void {
+      channel.holdInput(new Promise((resolve) => holds.push(resolve)));
+      channel.answerHeld(header, new Uint8Array(10 * KIB));
+    },
+  };
+  const stage = new ChannelStage({ limits: { inFlightBytesMax: 1 * KIB, answerBytesMax: 15 * KIB }, handler });
+  stage.receive(Kind.REQUEST, 1);
+  await stage.clock.run();
+  assert.equal(stage.link.isPaused, true);
+  for (const release of holds.splice(0)) release();
+  await stage.clock.run();
+  assert.equal(stage.link.isPaused, false);
+  stage.receive(Kind.REQUEST, 2);
+  stage.receive(Kind.REQUEST, 3);
+  for (const release of holds.splice(0)) release();
+  await stage.clock.run();
+  assert.equal(stage.link.isPaused, true, "answers wait");
+  await stage.flush();
+  assert.equal(stage.link.isPaused, false);
+});
+
 test("acknowledgements without a payload count as well (N4)", async () => {
   const handler: FunctionHandler = { handle: (channel, header) => channel.acknowledge(header) };
   const stage = new ChannelStage({ limits: { inFlightBytesMax: 1 * KIB, answerBytesMax: 4 * KIB }, handler });

@@ -6,6 +6,7 @@
 //   N2. After a reconnect everything unanswered leaves again, in its old order, before anything new.
 //   N3. Bytes handed to the link and not yet flushed stay under `inFlightBytesMax` plus one frame, so that an urgent frame waits at most that long.
 //   N4. While more than `answerBytesMax` of answers wait, no further request is read from that link.
+//   N5. While somebody holds the input back (`holdInput`), no further request is read from that link either.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -49,6 +50,8 @@ export class FrameWriter {
   #inFlightBytes = 0;
   #answerBytes = 0;
   #paused = false;
+  /** Somebody asked for it (N5). */
+  #isHeld = false;
   #isFlushing = false;
   #flushSoon = false;
   #flushAfterInput = false;
@@ -92,6 +95,7 @@ export class FrameWriter {
     this.#inFlightBytes = 0;
     this.#answerBytes = 0;
     this.#paused = false;
+    this.#isHeld = false;
     this.#batch.take().flushed();
     const frames = this.#outbox.drain();
     for (const frame of frames) {
@@ -168,10 +172,23 @@ export class FrameWriter {
     this.#answerBytes += frame.byteCount;
     if (this.#answerBytes > this.#host.limits.answerBytesMax && !this.#paused) {
       this.#paused = true; // N4
-      this.#link.pause();
+      if (!this.#isHeld) this.#link.pause();
     }
     if (frame.isFresh && this.#answerBytes >= FRESH_BYTES) this.#flush();
     else this.#flushAfter();
+  }
+
+  /** N5. The promise must not reject. */
+  holdInput(until: Promise<void>): void {
+    const link = this.#link;
+    if (link === undefined || this.#isHeld) return;
+    this.#isHeld = true;
+    if (!this.#paused) link.pause();
+    void until.then(() => {
+      if (this.#link !== link) return;
+      this.#isHeld = false;
+      if (!this.#paused) link.resume();
+    });
   }
 
   // When to write.
@@ -342,6 +359,6 @@ export class FrameWriter {
     this.#answerBytes -= byteCount;
     if (!this.#paused || this.#answerBytes >= this.#host.limits.answerBytesMax / 2) return;
     this.#paused = false;
-    this.#link?.resume();
+    if (!this.#isHeld) this.#link?.resume();
   }
 }

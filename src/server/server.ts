@@ -19,7 +19,7 @@ import type { Kernels } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import type { RequestLabel } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
-import { CHANNEL_LIMITS } from "../peer/channel-limits.ts";
+import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-limits.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
 import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -34,8 +34,8 @@ import { ArenaWatch } from "./arena-watch.ts";
 /** Several blocks fit, so that the end of one frame and the next one are read together and handled where they lie. */
 const SERVER_READ_BYTES = 2 * READ_BUFFER_BYTES;
 
-/** A link that has less to say waits for every answer. */
-const ANSWER_BYTES_MIN = 64 * 1024;
+/** A link with less room would wait for every answer. */
+const LINK_BYTES_MIN = 64 * 1024;
 
 export type ServerOptions = {
   readonly arena: Arena;
@@ -115,9 +115,11 @@ export class Server {
   }
 }
 
-/** How many bytes of answers may wait on one link: what waits or is being written for all workers fits the half of what is kept for it when the arena is full. */
-export function answerBytesFor(arena: Arena, workerCount: number): number {
-  return Math.min(CHANNEL_LIMITS.answerBytesMax, Math.max(ANSWER_BYTES_MIN, arena.reserveBytes / (4 * workerCount)));
+/** What may wait and be under way on one link: of all workers' together it fits the half of what is kept for answers when the arena is full. */
+export function serverLimits(arena: Arena, workerCount: number, limits: Partial<ChannelLimits>): Partial<ChannelLimits> {
+  const { answerBytesMax, inFlightBytesMax } = { ...CHANNEL_LIMITS, ...limits };
+  const share = Math.max(LINK_BYTES_MIN, arena.reserveBytes / (8 * Math.max(1, workerCount)));
+  return { ...limits, answerBytesMax: Math.min(answerBytesMax, share), inFlightBytesMax: Math.min(inFlightBytesMax, share) };
 }
 
 /** Asks the vector clock before anything is applied: what a restore or a reconnect brings again is answered, not applied. */

@@ -19,10 +19,12 @@ import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import { parameterNumber } from "../../store/parameter-spec.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Parameters } from "../parameters/parameters.ts";
+import { ownerName } from "./checkpoint-function.ts";
 import * as messages from "./checkpoint-messages.ts";
 import { CutPressure } from "./cut-pressure.ts";
 import { ParameterLoads } from "./parameter-loads.ts";
@@ -106,9 +108,11 @@ export class CheckpointService {
     };
   }
 
-  /** What the acknowledgement of an update waits for; undefined when for nothing (cut-pressure.ts). */
-  get pressure(): Promise<void> | undefined {
-    return this.#saving === undefined || this.#saving.isOver ? undefined : this.#pressure.wait(this.#saving.snapshot.keptBytes);
+  /** What the link waits for that brought an update of this worker; undefined when for nothing (cut-pressure.ts). */
+  pressureOn(life: WorkerLife): Promise<void> | undefined {
+    const saving = this.#saving;
+    if (saving === undefined || saving.isOver) return undefined;
+    return this.#pressure.wait(saving.snapshot.keptBytes, !saving.isWriting && saving.owner === ownerName(life));
   }
 
   /** Which server this is. Before that nothing can be saved or restored. */

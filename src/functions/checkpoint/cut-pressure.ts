@@ -1,16 +1,18 @@
 // cut-pressure — slows pushes down while a server that is full is being saved. What changes during a cut is kept twice until it is written, in the
 // arena's reserve alone when there is no other room; pushes that are faster than the disk would use it up, and the checkpoint would be given up.
-// A push is applied at once, as ever. Only its acknowledgement waits, and with it whoever awaits it.
+// A push is applied and answered at once, as ever. Only what its link brings next waits.
 //
 // Invariants:
-//   P1. An acknowledgement waits DELAY_MS at most, and not beyond the cut: slow pushes cannot stop a cut whose next request is behind them.
+//   P1. A link waits for the end of the cut, but not long at a time: others must hear that this node lives. The link of who takes the checkpoint waits a
+//       moment for each update until the checkpoint is being written: the request for that is behind some of them.
 //   P2. Nothing waits while there is room outside the reserve for what a cut keeps.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
 import type { Arena } from "../../kernel/arena.ts";
 
-const DELAY_MS = 100;
+const WAIT_MS = 2000;
+const OWNER_WAIT_MS = 20;
 /** From this share of the reserve on pushes are slowed down. */
 const PRESSED_SHARE = 1 / 8;
 
@@ -24,15 +26,19 @@ export class CutPressure {
     this.#clock = clock;
   }
 
-  /** What an acknowledgement waits for while a cut keeps so many bytes twice; undefined when it need not (P2). */
-  wait(keptBytes: number): Promise<void> | undefined {
+  /**
+   * What a link that brought an update waits for, while a cut keeps so many bytes twice; undefined when it need not (P2). Never rejects. `isAwaited`: the
+   * cut's next request comes over this link.
+   */
+  wait(keptBytes: number, isAwaited: boolean): Promise<void> | undefined {
     const { reserveBytes, stateBytesMax, stateUsedBytes } = this.#arena;
     if (keptBytes < reserveBytes * PRESSED_SHARE || stateBytesMax - stateUsedBytes > reserveBytes) return undefined;
+    if (isAwaited) return new Promise((resolve) => void this.#clock.after(OWNER_WAIT_MS, resolve)); // P1
     if (this.#relief !== undefined) return this.#relief.promise;
     const relief = new Deferred<void>();
     this.#relief = relief;
-    const cancel = this.#clock.after(DELAY_MS, () => this.end()); // P1
-    relief.promise.then(cancel, cancel);
+    const cancel = this.#clock.after(WAIT_MS, () => this.end()); // P1
+    void relief.promise.then(cancel);
     return relief.promise;
   }
 
