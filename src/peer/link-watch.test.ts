@@ -22,7 +22,7 @@ const WORKER = 9;
 const SLOW: ControlMessage<object, object> = { ...HEARTBEAT, functionId: FunctionId.SIMPLE, name: "SLOW" };
 
 /** A worker with a call that its server has parked; the worker watches its links by `watchClock`. */
-async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => false }: Partial<Parked> = {}) {
+async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => false, rules = RULES }: Partial<Parked> = {}) {
   const clock = new SimClock();
   const network = new SimNetwork({ clock, seed: 1 });
   const open = (host: string, id: number): Peer => {
@@ -44,12 +44,12 @@ async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => f
   const channel = worker.dial(SERVER, "sim://server:1", 1);
   await clock.advance(100);
   const failures: string[] = [];
-  watch(worker, watchClock(clock)).start(RULES);
+  watch(worker, watchClock(clock)).start(rules);
   const call = (): void => void ask(channel, SLOW, {}, clock).catch((error: Error) => failures.push(error.message));
   return { clock, network, worker, channel, failures, call };
 }
 
-type Parked = { readonly watchClock: (clock: SimClock) => Clock; readonly isSchedulerAway: () => boolean };
+type Parked = { readonly rules: typeof RULES; readonly watchClock: (clock: SimClock) => Clock; readonly isSchedulerAway: () => boolean };
 
 test("a node that was held up for minutes takes nobody for silent (A1)", async () => {
   const HELD_UP_MS = 600_000;
@@ -106,4 +106,15 @@ test("an idle link is left alone, and asked only while the scheduler is away (A5
   isAway = true;
   await clock.advance(RULES.heartbeatTimeoutMs + 1000);
   assert.notEqual(channel.link, link);
+});
+
+test("without heartbeats a link that is there is left alone, however long a call waits on it (A6)", async () => {
+  const { clock, worker, channel, failures, call } = await parked({ rules: { heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 } });
+  call();
+  await clock.advance(100);
+  const { link } = channel;
+  const { framesSent } = worker.metrics;
+  await clock.advance(10 * LINK_TIMEOUT_MS);
+  assert.ok(link !== undefined && channel.link === link);
+  assert.deepEqual([failures, worker.metrics.framesSent], [[], framesSent]);
 });

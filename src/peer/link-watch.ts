@@ -12,6 +12,7 @@
 //   A3. Only frames end a silence. A new link alone does not: one that opens and then carries nothing must not keep calls waiting.
 //   A4. The data plane pays one flag for each read of a link, nothing for each call.
 //   A5. While the scheduler is away all links are asked, also those without calls: nobody else notices a node that stops.
+//   A6. Without heartbeats (a timeout of 0) a link that is there is neither asked nor taken for silent, whatever waits on it.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -126,8 +127,9 @@ export class LinkWatch {
     const isHeard = channel.takeHeard();
     const isIdle = !channel.isAwaiting && (link === undefined ? !this.#isDialed(channel) : !isSchedulerAway()); // A5
     const isNewLife = channel.incarnation !== silence.incarnation;
+    const isUnwatched = link !== undefined && this.#timeoutMs === 0; // A6
     silence.incarnation = channel.incarnation;
-    if (isHeard || isIdle || isNewLife || !isAlive(channel.id)) {
+    if (isHeard || isIdle || isUnwatched || isNewLife || !isAlive(channel.id)) {
       if (isHeard && silence.isTold) this.#options.log.info("a node is heard of again", { node: channel.name });
       silence.end(link, { isHeard });
       return;

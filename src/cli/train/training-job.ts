@@ -31,6 +31,7 @@ const READ_KEYS: readonly KeyName[] = [
   "startTimeoutMs",
   "requestTimeoutMs",
   "resendTimeoutMs",
+  "linkTimeoutMs",
   "faults.dropPercent",
   "faults.duplicatePercent",
   "faults.reorderPercent",
