@@ -90,7 +90,8 @@ test("the rules of consistency are numbered without gaps, and every one that its
   const places = ["src/consistency/*.ts", "test/simulation/paced-*.ts", "src/functions/checkpoint/*.ts"];
   places.push("src/functions/parameters/parameter-pace.ts", "src/functions/parameters/consistency-*.ts");
   const texts = globSync(places, { cwd: root }).map((path) => readFileSync(join(root, path), "utf8"));
-  const citedIn = (text: string): string[] => [...text.matchAll(/(?<!")\b([WPUMDGQ]\d+)\b/g)].map((match) => match[1] ?? "");
+  // U32 and U64 are types of columns, not rules.
+  const citedIn = (text: string): string[] => [...text.matchAll(/(?<![\w"])(?!U32|U64)([WPUMDGQ]\d+)\b/g)].map((match) => match[1] ?? "");
   const citedByCode = new Set(texts.flatMap(citedIn));
   for (const rule of [...citedByCode, ...citedIn(consistency)]) assert.ok(known.has(rule), `${rule} is cited, but there is no such rule`);
   for (const rule of known) assert.ok(citedByCode.has(rule), `no code and no test keeps ${rule}`);
