@@ -6,7 +6,10 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
 import { dtypeBits, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "../../wire/kv-message.ts";
 import { variableSpans } from "../../wire/kv-spans.ts";
+import { dtypeOfPsType, PsType } from "../../wire/pslite/data-type.ts";
+import type { PsMeta } from "../../wire/pslite/ps-meta.ts";
 import type { PartFate, PartSink } from "../../wire/pslite/zmtp-reader.ts";
+import { BODY_BYTES_MAX, bodyTooLong } from "../../wire/simple-frame.ts";
 import type { Envoy } from "./envoy.ts";
 import type { KnownList, ListMemory } from "./list-memory.ts";
 import { COPY_BYTES_MAX } from "./message-batch.ts";
@@ -17,6 +20,8 @@ export const PULL_KEYS_MAX: number = PAYLOAD_BYTES_MAX / KEY_BYTES;
 
 /** ps-lite counts the bytes of a part in an int. What is kept in memory until it is complete is no longer than that either. */
 const WHOLE_BYTES_MAX = 2 ** 31 - 1;
+/** Applications and customers are 16 bits in our frames. */
+const ID_MAX = 0xffff;
 
 export class RequestIntake implements PartSink {
   readonly #envoy: Envoy;
@@ -303,6 +308,21 @@ function concat(parts: readonly Uint8Array[]): Uint8Array {
   return whole;
 }
 
-export function bad(what: string): WeighbridgeError {
+/** What is wrong with a request, before its parts are looked at. */
+export function problemWith(meta: PsMeta, hasParts: boolean): WeighbridgeError | undefined {
+  const { appId, customerId, dataTypes, simpleApp } = meta;
+  if (appId < 0 || appId > ID_MAX || customerId < 0 || customerId > ID_MAX)
+    return bad(`application ${appId} and customer ${customerId}: ids are 0 to ${ID_MAX} here`);
+  if (simpleApp)
+    return meta.skippedBytes > 0 || meta.body.length > BODY_BYTES_MAX ? bad(bodyTooLong(meta.skippedBytes || meta.body.length)) : undefined;
+  if (!hasParts) return bad("a request without keys");
+  if (dataTypes[0] === PsType.UINT32)
+    return new WeighbridgeError("UNSUPPORTED", "this node has keys of 32 bits (USE_KEY32); Weighbridge has 64: build it without");
+  if (dataTypes[0] !== PsType.UINT64) return bad(`keys of type ${dataTypes[0]}`);
+  if (dtypeOfPsType(dataTypes[1] ?? -1) < 0) return bad(`values of type ${dataTypes[1]}`);
+  return meta.push || meta.pull ? undefined : bad("neither a push nor a pull");
+}
+
+function bad(what: string): WeighbridgeError {
   return new WeighbridgeError("BAD_REQUEST", what);
 }

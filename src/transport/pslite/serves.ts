@@ -8,6 +8,7 @@
 //   S4. A response is written to one line. When that breaks inside it, the node has not got it: it is made again, or fails where it may not be.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { joinBytes } from "../../base/join-bytes.ts";
 import { toFailure } from "../../wire/failure.ts";
 import { Kind } from "../../wire/frame.ts";
 import { FunctionId } from "../../wire/function-id.ts";
@@ -16,15 +17,14 @@ import { dtypeConstructor, KvFlag, LEN_BYTES } from "../../wire/kv-message.ts";
 import { dtypeOfPsType, PsType } from "../../wire/pslite/data-type.ts";
 import type { PsMeta } from "../../wire/pslite/ps-meta.ts";
 import type { PartSink } from "../../wire/pslite/zmtp-reader.ts";
-import { BODY_BYTES_MAX, bodyParts, bodyTooLong, SimpleFlag } from "../../wire/simple-frame.ts";
+import { bodyParts, SimpleFlag } from "../../wire/simple-frame.ts";
 import type { Awaiting, Envoy } from "./envoy.ts";
 import type { Line } from "./line.ts";
 import { ListMemory } from "./list-memory.ts";
 import { COPY_BYTES_MAX, type MessageBatch } from "./message-batch.ts";
-import { bad, PULL_KEYS_MAX, RequestIntake } from "./request-intake.ts";
+import { PULL_KEYS_MAX, problemWith, RequestIntake } from "./request-intake.ts";
 import type { WrittenFrame } from "./written-frames.ts";
 
-const ID_MAX = 0xffff;
 const TWO_32 = 2 ** 32;
 
 export class Serves {
@@ -302,7 +302,7 @@ export class Served implements Awaiting {
   #respondSimple(): void {
     const { envoy } = this.#serves;
     const meta = this.#responseMeta();
-    meta.body = joined(this.#body);
+    meta.body = wholeOf(this.#body);
     envoy.line?.batch.meta(meta, true);
     envoy.endMessage(meta);
   }
@@ -396,7 +396,7 @@ export class Served implements Awaiting {
     const values: Uint8Array[] = [];
     const lens: Uint8Array[] = this.#wantsLens ? [] : [this.lens];
     for (const [index, parts] of (this.#gathered ?? []).entries()) {
-      const whole = joined(parts);
+      const whole = wholeOf(parts);
       const lensBytes = this.#wantsLens ? this.#keysOfFrame(index, whole.length) * LEN_BYTES : 0;
       values.push(whole.subarray(0, whole.length - lensBytes));
       if (lensBytes > 0) lens.push(whole.subarray(whole.length - lensBytes));
@@ -425,28 +425,7 @@ function sumOf(parts: readonly Uint8Array[]): number {
   return parts.reduce((sum, { length }) => sum + length, 0);
 }
 
-function joined(parts: readonly Uint8Array[]): Uint8Array {
-  if (parts.length === 1) return parts[0] as Uint8Array;
-  const whole = new Uint8Array(sumOf(parts));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
-}
-
-/** What is wrong with a request, before its parts are looked at. */
-function problemWith(meta: PsMeta, hasParts: boolean): WeighbridgeError | undefined {
-  const { appId, customerId, dataTypes, simpleApp } = meta;
-  if (appId < 0 || appId > ID_MAX || customerId < 0 || customerId > ID_MAX)
-    return bad(`application ${appId} and customer ${customerId}: ids are 0 to ${ID_MAX} here`);
-  if (simpleApp)
-    return meta.skippedBytes > 0 || meta.body.length > BODY_BYTES_MAX ? bad(bodyTooLong(meta.skippedBytes || meta.body.length)) : undefined;
-  if (!hasParts) return bad("a request without keys");
-  if (dataTypes[0] === PsType.UINT32)
-    return new WeighbridgeError("UNSUPPORTED", "this node has keys of 32 bits (USE_KEY32); Weighbridge has 64: build it without");
-  if (dataTypes[0] !== PsType.UINT64) return bad(`keys of type ${dataTypes[0]}`);
-  if (dtypeOfPsType(dataTypes[1] ?? -1) < 0) return bad(`values of type ${dataTypes[1]}`);
-  return meta.push || meta.pull ? undefined : bad("neither a push nor a pull");
+/** Copies only what is in several parts. */
+function wholeOf(parts: readonly Uint8Array[]): Uint8Array {
+  return parts.length === 1 ? (parts[0] as Uint8Array) : joinBytes(parts);
 }
