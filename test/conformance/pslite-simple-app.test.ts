@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { SimpleApp } from "../../src/kv/simple-app.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { SERVERS_FIRST_MS } from "../../src/transport/pslite/releases.ts";
@@ -93,6 +94,26 @@ test("under their scheduler our server asks others nothing before SERVERS_FIRST_
   await cluster.clock.advance(40);
   assert.deepEqual(sentTo(scheduler), ["list", "barrier", "request a"]);
   await cluster.run(office.close());
+});
+
+test("what our scheduler or server asked fails when its own connection breaks, also while the node's is open", async () => {
+  const cluster = new PsliteCluster({ ...UNTIMED, startBarrier: false });
+  const worker = await RawListener.at(cluster, 9650);
+  const starting = Promise.all([cluster.startNode("server", "server-0"), cluster.startNode("scheduler", "scheduler")]);
+  await cluster.clock.advance(50);
+  (await dialed(cluster, 9600, "")).write(registration(workerAt(9650)));
+  const offices = await cluster.run(starting);
+  for (const port of [9600, 9601]) await dialed(cluster, port, "ps9");
+  const asked = offices.map((office) => {
+    const app = new SimpleApp(office, 0);
+    return app.wait(app.request(1, "a", 9));
+  });
+  await cluster.clock.advance(50);
+  assert.equal(sentTo(worker).filter((word) => word === "request a").length, 2);
+  worker.cutOff();
+  for (const each of asked)
+    await assert.rejects(cluster.run(each), (error) => isWeighbridgeError(error, "NODE_DEAD") && /worker 0/.test(error.message));
+  await cluster.run(Promise.all(offices.map((office) => office.close())));
 });
 
 /** A scheduler and a server of ours, started, and a worker of theirs, which the test plays: it has dialed the server. */

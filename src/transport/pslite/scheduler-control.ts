@@ -164,7 +164,10 @@ export class SchedulerControl implements Control {
       }
       if (envoy === this.#envoy && isWeighbridgeError(cause, "UNSUPPORTED")) this.#failRegister(cause); // dialing again would not help
       const member = this.#members.get(envoy.node);
-      if (member !== undefined && this.#isAccepted(member)) continue; // it is dialed again, and answers wait
+      if (member !== undefined && this.#isAccepted(member)) {
+        if (this.#van.resender === undefined && !this.#van.isLeaving) envoy.lineBroke(cause); // what we asked may be lost
+        continue; // it is dialed again, and answers wait
+      }
       if (this.#van.resender !== undefined && !this.#van.isLeaving && envoy !== this.#envoy) {
         neighbour.keep(); // what was not acknowledged is sent again; for the scheduler's our peer dials, and knows how long that has been away
         continue;

@@ -220,6 +220,8 @@ export class PsliteVan implements Transport, EnvoyHost, InletHost, NeighbourHost
   lineFell(neighbour: Neighbour, cause: Error | undefined): void {
     if (this.#isClosed) return;
     if (!this.isLeaving) this.log.debug("a line is down", { to: keyOf(neighbour), reason: cause?.message ?? "closed by the other side" });
+    if (this.#scheduler === undefined && this.resender === undefined && !this.isLeaving)
+      for (const envoy of neighbour.envoys.values()) envoy.lineBroke(cause); // what left on it may be lost: nobody waits for its answer
     this.#scheduler?.fell(neighbour, cause);
   }
 
