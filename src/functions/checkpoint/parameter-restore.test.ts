@@ -104,7 +104,8 @@ test("a checkpoint from before, with a u32 step and no steps of rows, is read as
   await pushed(stage, w, [1, 2, 3]);
   await pushed(stage, w, [1, 2, 3]);
   const saved = await save(stage);
-  const step: ColumnRecord = { name: "step", dtype: "U32", width: 1, per: "chunk" };
+  const rowSteps = saved.record.columns.find(({ name }) => name === "rowSteps");
+  const step: ColumnRecord = { ...rowSteps!, name: "step", per: "chunk" }; // a word of 32 bits
   const columns = saved.record.columns.filter(({ name }) => name !== "step" && name !== "rowSteps");
   const old = { ...saved.record, columns: [...columns, step] };
   requireSameModel("old", [old], [saved.record]);

@@ -5,13 +5,14 @@
 //   R1. Of a tensor exactly the blocks, of a table exactly the rows are read that this server owns now.
 //   R2. What does not fit (other blocks, other columns) is an error before any of it is used.
 //   R3. What DC-ASGD knows of the pulls of a worker that was not there when the checkpoint was taken is what that worker reads first: the values.
-//   R4. Steps of a tensor's blocks are read as U64, and as U32, which is how they were written before. Where its rows have no steps of their own in the
+//   R4. Steps of a tensor's blocks are read in 64 bits, and in 32, which is how they were written before. Where its rows have no steps of their own in the
 //       checkpoint, all have their block's: that was the rule when it was written.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { parameterNumber } from "../../store/parameter-spec.ts";
 import { describeParameter, ROW_STEPS_COLUMN, STEP_COLUMN, slotColumns } from "../../store/snapshot/describe-parameter.ts";
 import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
+import { DTYPE_BYTES } from "../../store/snapshot/safetensors.ts";
 import type { Chunk } from "../../store/snapshot/shard-header.ts";
 import type { SnapshotSource, SourceBatch } from "../../store/snapshot/snapshot-files.ts";
 import { slotLayoutOf } from "../../store/updaters/slot-layout.ts";
@@ -63,7 +64,7 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
 
 /** R4 */
 async function readStep(source: SnapshotSource, chunk: Chunk, { columns }: ParameterRecord): Promise<number> {
-  const isWide = columns.some(({ name, dtype }) => name === STEP_COLUMN && dtype === "U64");
+  const isWide = columns.some(({ name, dtype }) => name === STEP_COLUMN && DTYPE_BYTES[dtype] === BigUint64Array.BYTES_PER_ELEMENT);
   const step = isWide ? new BigUint64Array(1) : new Uint32Array(1);
   await source.readColumn(chunk, STEP_COLUMN, bytesOf(step));
   return Number(step[0] ?? 0);
