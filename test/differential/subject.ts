@@ -151,7 +151,7 @@ export class Subject {
       return;
     }
     const keepsResidual = isWhole && typeof this.#drawn.options.link?.push === "object";
-    const isCoded = isWhole || (kind === "pushRows" && typeof this.#drawn.options.link?.push !== "object");
+    const isCoded = isWhole || typeof this.#drawn.options.link?.push !== "object"; // rows go past top-k
     const push = this.#drawPush(isWhole, isCoded, rank);
     const rows = push.rows.map(Number);
     if (keepsResidual) this.#hasResidual = true;
@@ -169,7 +169,7 @@ export class Subject {
       kind !== "push" && kind !== "pushRows",
     );
     if (values !== undefined) this.#plain.notePull(rank, asked);
-    if (values !== undefined && !this.#hasResidual) this.#compare(asked, values, kind, kind !== "pushPull" && push.expected !== "nothing");
+    if (values !== undefined && !this.#hasResidual) this.#compare(asked, values, kind);
   }
 
   async #actOnTable(rank: number): Promise<void> {
@@ -181,7 +181,7 @@ export class Subject {
       this.#plain.notePull(rank, asked);
       return;
     }
-    const push = this.#drawPush(false, kind === "push", rank);
+    const push = this.#drawPush(false, true, rank);
     const keys = this.#listOf(push.rows);
     const values = await this.#expect(
       push,
@@ -194,7 +194,7 @@ export class Subject {
       kind === "pushPull",
     );
     if (values !== undefined) this.#plain.notePull(rank, asked);
-    if (values !== undefined) this.#compare(asked, values, kind, push.expected !== "nothing"); // one that is skipped is a pull
+    if (values !== undefined) this.#compare(asked, values, kind);
   }
 
   async #actOnCache(): Promise<void> {
