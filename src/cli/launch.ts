@@ -15,6 +15,9 @@ import { type JobPlan, type Program, planJob } from "../node/launcher/job-plan.t
 import { LineStream } from "../node/launcher/line-stream.ts";
 import { endText, type NodeProcess } from "../node/launcher/node-process.ts";
 import { tagLines } from "../node/launcher/node-tag.ts";
+import { realClock } from "../node/real-clock.ts";
+import { schedulerAddress } from "../node/scheduler-address.ts";
+import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
@@ -58,6 +61,7 @@ export function launchCommand(invocation: Invocation): Command {
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
       const plan = await plannedJob(script, args, flags);
       await checkFiles(plan.scheduler);
+      await checkSchedulerAddress(plan.scheduler);
       if (script === undefined && plan.scheduler.workerCount > 0) tellHowToJoin(plan.scheduler);
       invocation.exitCode = await runJob(plan, invocation.output);
     });
@@ -84,6 +88,15 @@ async function checkFiles({ functions, restore, checkpointDir }: NodeConfig): Pr
   } catch (cause) {
     throw new WeighbridgeError("BAD_CONFIG", `--restore: ${reasonOf(cause)}`, { cause });
   }
+}
+
+/** Its own nodes would talk to whatever else listens there. Throws PORT_IN_USE or BAD_CONFIG. */
+async function checkSchedulerAddress(scheduler: NodeConfig): Promise<void> {
+  const transport = new SocketTransport({ clock: realClock() });
+  const listener = await transport.listen(schedulerAddress(scheduler), () => {
+    throw new WeighbridgeError("NO_ROUTE", "the scheduler has not been started yet", { retryable: true });
+  });
+  await listener.close();
 }
 
 function programFor(

@@ -15,9 +15,16 @@ const WELL: StatusReply = {
   nodes: [node(9), node(11), node(8)],
 };
 
-test("a complete cluster is well, also when nodes have left it", () => {
+test("a complete cluster is well, also when workers have left it, or everybody has", () => {
+  const left = { state: "left", linked: false } as const;
   assert.deepEqual(statusProblems(WELL), []);
-  assert.deepEqual(statusProblems({ ...WELL, nodes: [node(9, { state: "left", linked: false }), node(11), node(8)] }), []);
+  assert.deepEqual(statusProblems({ ...WELL, nodes: [node(9, left), node(11), node(8)] }), []);
+  assert.deepEqual(statusProblems({ ...WELL, nodes: [node(9, left), node(11, left), node(8, left)] }), []);
+});
+
+test("a server that has left while workers are there is missing", () => {
+  const nodes = [node(9, { state: "left", linked: false }), node(11), node(8, { state: "left", linked: false })];
+  assert.deepEqual(statusProblems({ ...WELL, nodes }), ["server 0 has left, and there are still workers"]);
 });
 
 test("a dead node and one without a link are named", () => {

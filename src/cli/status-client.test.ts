@@ -5,6 +5,8 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { exitCodeFor, USAGE_EXIT_CODE } from "../node/launcher/exit-code.ts";
 import { realClock } from "../node/real-clock.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { askStatus } from "./status-client.ts";
@@ -22,4 +24,13 @@ test("asked of an HTTP server, it says that this is no Weighbridge scheduler", a
   } finally {
     server.close();
   }
+});
+
+test("asked of a host that does not exist, the command ends as with any other mistake in a configuration", async () => {
+  const clock = realClock();
+  const address = "tcp://scheduler.invalid:9700";
+  await assert.rejects(askStatus({ address, deadlineMs: 3000, clock, transport: new SocketTransport({ clock }) }), (error) => {
+    assert.equal(exitCodeFor(error), USAGE_EXIT_CODE);
+    return isWeighbridgeError(error, "SCHEDULER_UNREACHABLE");
+  });
 });

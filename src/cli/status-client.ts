@@ -40,10 +40,10 @@ export async function askStatus({ address, deadlineMs, transport, clock }: Statu
 }
 
 function whyNot(address: Address, problem: Error): WeighbridgeError {
-  return wrongScheduler(address, problem) ?? unreachable(address, problem.message);
+  return wrongScheduler(address, problem) ?? unreachable(address, problem.message, problem);
 }
 
-function unreachable(address: Address, problem: string): WeighbridgeError {
+function unreachable(address: Address, problem: string, cause?: Error): WeighbridgeError {
   const fix = "start one there, or name the right place with --scheduler-host and --scheduler-port";
-  return new WeighbridgeError("SCHEDULER_UNREACHABLE", `no scheduler at ${address} (${problem}); ${fix}`, { retryable: true });
+  return new WeighbridgeError("SCHEDULER_UNREACHABLE", `no scheduler at ${address} (${problem}); ${fix}`, { retryable: true, cause });
 }

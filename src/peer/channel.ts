@@ -5,7 +5,7 @@
 //   call:     send → frame-writer: outbox, number, stamp → pending-calls … → answered or failed
 //   request:  frame → session (order, duplicates) → served function → answer, now or later
 //
-// Invariants (N1 to N4 are the frame-writer's):
+// Invariants (N1 to N4 and N7 are the frame-writer's):
 //   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or `failLost`.
 //   N6. A call that failed never leaves again, and its number is settled: the same life of the other node takes the next call.
 

@@ -116,7 +116,7 @@ test("while too much of answers waits the link is not read; it is again when hal
   assert.equal(stage.link.take().length, request);
 });
 
-test("a link whose input is held back is not read until the promise resolves, nor while too much of answers waits (N5)", async () => {
+test("a link whose input is held back is not read until the promise resolves, nor while too much of answers waits (N7)", async () => {
   const holds: (() => void)[] = [];
   const handler: FunctionHandler = {
     handle(channel, header): void {

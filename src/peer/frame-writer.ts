@@ -6,7 +6,7 @@
 //   N2. After a reconnect everything unanswered leaves again, in its old order, before anything new.
 //   N3. Bytes handed to the link and not yet flushed stay under `inFlightBytesMax` plus one frame, so that an urgent frame waits at most that long.
 //   N4. While more than `answerBytesMax` of answers wait, no further request is read from that link.
-//   N5. While somebody holds the input back (`holdInput`), no further request is read from that link either.
+//   N7. While somebody holds the input back (`holdInput`), no further request is read from that link either.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -50,7 +50,7 @@ export class FrameWriter {
   #inFlightBytes = 0;
   #answerBytes = 0;
   #paused = false;
-  /** Somebody asked for it (N5). */
+  /** Somebody asked for it (N7). */
   #isHeld = false;
   #isFlushing = false;
   #flushSoon = false;
@@ -178,7 +178,7 @@ export class FrameWriter {
     else this.#flushAfter();
   }
 
-  /** N5. The promise must not reject. */
+  /** N7. The promise must not reject. */
   holdInput(until: Promise<void>): void {
     const link = this.#link;
     if (link === undefined || this.#isHeld) return;

@@ -98,7 +98,7 @@ suite("bad start", { concurrency: 2 }, () => {
     const taken = new RegExp(`^weighbridge: PORT_IN_USE: cannot listen on tcp://127\\.0\\.0\\.1:${port}: it is taken; .*another port`, "m");
     await scheduler.refuses(taken);
     for (const node of [server, worker]) await node.fails(new RegExp(`^weighbridge: [A-Z_]+: .*tcp://127\\.0\\.0\\.1:${port}`, "m"));
-    await job.refuses(/^weighbridge: scheduler ended with exit code 2: weighbridge: PORT_IN_USE/m);
+    await job.refuses(taken); // by the launcher itself: its nodes would talk to the stranger
   });
 
   test("a server's own port in use", async () => {
