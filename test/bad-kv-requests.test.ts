@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LINK_GRACE_MS } from "../src/functions/unfinished-requests.ts";
+import { LINK_GRACE_MS } from "../src/peer/unfinished-requests.ts";
 import { HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";
 import { dtypeBits, dtypeOf, KvFlag } from "../src/wire/kv-message.ts";

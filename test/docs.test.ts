@@ -24,7 +24,7 @@ const SOURCES: Readonly<Record<string, readonly string[]>> = {
   office: ["src/kv/postoffice.ts"],
   worker: ["src/tensors/tensor-worker.ts"],
   kv: ["src/kv/kv-worker.ts"],
-  server: ["src/kv/kv-server.ts", "src/functions/function-context.ts"],
+  server: ["src/kv/kv-server.ts", "src/contracts/function-context.ts"],
   model: ["src/training/model.ts"],
 };
 

@@ -4,8 +4,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { psFunction } from "../functions/ps-function.ts";
+import { psFunction } from "../contracts/ps-function.ts";
 import { EmbeddedCluster } from "../node/connect.ts";
+import type { ServerContext } from "../server/server-context.ts";
 import { POLICY_NAMES } from "../worker/cache/eviction-policy.ts";
 import type { CacheOptions } from "../worker/cache/row-cache.ts";
 import { add, read, rowsOf, stageOf, stored } from "./testing-cache-stage.ts";
@@ -261,7 +262,7 @@ test("rows set back between two frames of one lookup: versions of the first fram
     name: "set-back-between",
     request: { keys: "u64[]" },
     response: {},
-    handler: ({ parameters, arena }, { keys }) => {
+    handler: ({ parameters, arena }: ServerContext, { keys }) => {
       const table = parameters.tableOf("e");
       const list = arena.allocate(keys.byteLength);
       new BigUint64Array(arena.memory.buffer, list, keys.length).set(keys);

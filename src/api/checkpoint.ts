@@ -14,9 +14,9 @@
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
-import * as messages from "../functions/checkpoint/checkpoint-messages.ts";
 import { PART_COUNT } from "../keys/placement.ts";
 import type { CheckpointManifest } from "../store/snapshot/checkpoint-manifest.ts";
+import * as messages from "../store/snapshot/checkpoint-messages.ts";
 import { type JsonObject, jsonObject } from "../store/snapshot/json-value.ts";
 import type { ParameterRecord } from "../store/snapshot/parameter-record.ts";
 import { checkOptions } from "./known-options.ts";

@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { psFunction } from "../functions/ps-function.ts";
+import { psFunction } from "../contracts/ps-function.ts";
 import { EmbeddedCluster } from "../node/connect.ts";
+import type { ServerContext } from "../server/server-context.ts";
 import { POLICY_NAMES } from "../worker/cache/eviction-policy.ts";
 import { add, read, rowsOf, stageOf, stored } from "./testing-cache-stage.ts";
 
@@ -15,7 +16,7 @@ const setBack = psFunction({
   name: "set-back",
   request: { keys: "u64[]" },
   response: {},
-  handler: ({ parameters, arena }, { keys }) => {
+  handler: ({ parameters, arena }: ServerContext, { keys }) => {
     const list = arena.allocate(keys.byteLength);
     new BigUint64Array(arena.memory.buffer, list, keys.length).set(keys);
     parameters.tableOf("e").store.remove(list, keys.length);

@@ -4,10 +4,16 @@ import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
-import { consistencyChange, consistencySurvey } from "../functions/parameters/consistency-functions.ts";
-import { checkChange, encodeMode, encodeStaleness } from "../functions/parameters/consistency-json.ts";
-import { parameterClear, parameterConfigure, parameterCreate, parameterNonFinite } from "../functions/parameters/parameter-functions.ts";
+import {
+  consistencyChange,
+  consistencySurvey,
+  parameterClear,
+  parameterConfigure,
+  parameterCreate,
+  parameterNonFinite,
+} from "../contracts/parameters.ts";
 import { badField } from "../store/bad-field.ts";
+import { checkChange, encodeMode, encodeStaleness } from "../store/consistency-json.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";

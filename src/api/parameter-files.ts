@@ -1,5 +1,5 @@
 // parameter-files — ParameterFiles saves and loads single parameters, apart from the checkpoints of the job: what Hetu calls ParamSave and ParamLoad. The servers write
-// and read (functions/checkpoint); this says where, and one after the other.
+// and read (server/checkpoint); this says where, and one after the other.
 //
 //   <the servers' place for checkpoints>/<directory>/<the parameter's name>/step-000003/     what was saved last, a checkpoint of one parameter
 //

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { clockAdvance } from "../functions/parameters/clock-functions.ts";
+import { clockAdvance } from "../contracts/clocks.ts";
 import { EmbeddedCluster } from "../node/connect.ts";
 
 const OPTIONS = { shape: [2], optimizer: { type: "sum" }, consistency: "bsp" } as const;

@@ -11,15 +11,15 @@ import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
-import { type CheckpointFunction, checkpointFunction, parameterLoad, parameterSave } from "../functions/checkpoint/checkpoint-function.ts";
-import { ABANDON, BEGIN, COMMIT, WRITE } from "../functions/checkpoint/checkpoint-messages.ts";
-import { parameterList } from "../functions/parameters/parameter-functions.ts";
-import { isPsFunction, type PsFunction } from "../functions/ps-function.ts";
+import { type CheckpointContract, checkpointFunction, parameterLoad, parameterSave } from "../contracts/checkpoints.ts";
+import { type Contract, isContract } from "../contracts/contract.ts";
+import { parameterList } from "../contracts/parameters.ts";
 import { Arena } from "../kernel/arena.ts";
 import { hashText } from "../keys/hash-text.ts";
 import type { Placement } from "../keys/placement.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
 import { countsPushes, decodeParameterSpec, type ParameterSpec, parameterNumber } from "../store/parameter-spec.ts";
+import { ABANDON, BEGIN, COMMIT, WRITE } from "../store/snapshot/checkpoint-messages.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
@@ -182,7 +182,7 @@ export class Session {
 
   /** Calls a function that the servers were started with, on one of them. Its errors come back as errors. */
   async call<Q extends Fields, R extends Fields>(
-    fn: PsFunction<Q, R>,
+    fn: Contract<Q, R>,
     target: FunctionTarget,
     request: FieldValues<Q>,
     options: FunctionCallSettings & WaitOptions = {},
@@ -193,7 +193,7 @@ export class Session {
 
   /** Calls a function of every server; the answers in the order of their ranks. */
   async callAll<Q extends Fields, R extends Fields>(
-    fn: PsFunction<Q, R>,
+    fn: Contract<Q, R>,
     request: FieldValues<Q>,
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>[]> {
@@ -387,7 +387,7 @@ export class Session {
     }
   }
 
-  #checkpointServers(wait: WaitOptions, fn: CheckpointFunction = checkpointFunction): CheckpointServers {
+  #checkpointServers(wait: WaitOptions, fn: CheckpointContract = checkpointFunction): CheckpointServers {
     return {
       serverCount: this.serverCount,
       ask: async (server, op, body) =>
@@ -417,6 +417,6 @@ function isSavingAlready(): WeighbridgeError {
 }
 
 function checkFunction(fn: unknown): void {
-  if (isPsFunction(fn)) return;
+  if (isContract(fn)) return;
   throw new WeighbridgeError("BAD_ARGUMENT", `what is called is a function that psFunction() made, not ${showValue(fn)}`);
 }

@@ -14,7 +14,7 @@ import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { clockAdvance, clockJoin, clockLeave } from "../functions/parameters/clock-functions.ts";
+import { clockAdvance, clockJoin, clockLeave } from "../contracts/clocks.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 
 /** Of what leaves after everything else. */

@@ -2,10 +2,10 @@
 // values are summed, any number of them per key, floats in the arena.
 
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { SumHandle } from "../functions/sum-handle.ts";
-import type { UnfinishedRequests } from "../functions/unfinished-requests.ts";
-import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "../functions/whole-requests.ts";
 import type { FunctionHandler } from "../peer/channel.ts";
+import type { UnfinishedRequests } from "../peer/unfinished-requests.ts";
+import { SumHandle } from "../server/kv/sum-handle.ts";
+import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "../server/kv/whole-requests.ts";
 import { ValueStore } from "../store/value-store.ts";
 import type { KVMeta, KVPairs } from "./kv-pairs.ts";
 import type { Postoffice } from "./postoffice.ts";

@@ -2,7 +2,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import type { PsFunction } from "../functions/ps-function.ts";
+import type { PsFunction } from "../contracts/ps-function.ts";
 import type { KernelMemory } from "../kernel/kernel-memory.ts";
 import type { ChannelLimits } from "../peer/channel-limits.ts";
 import type { FaultOptions } from "../peer/faults.ts";

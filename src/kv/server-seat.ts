@@ -2,11 +2,11 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { CommandLineDesk } from "../functions/checkpoint/command-line-desk.ts";
-import { ServerPlace } from "../functions/checkpoint/server-place.ts";
 import { CHECKPOINT } from "../peer/control-messages.ts";
 import { serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
+import { CommandLineDesk } from "../server/checkpoint/command-line-desk.ts";
+import { ServerPlace } from "../server/checkpoint/server-place.ts";
 import type { Server } from "../server/server.ts";
 import type { SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";

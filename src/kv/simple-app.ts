@@ -7,7 +7,7 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { answerSimple, type SimpleRequest, sendSimple, simpleHandler } from "../functions/simple.ts";
+import { answerSimple, type SimpleRequest, sendSimple, simpleHandler } from "../peer/simple.ts";
 import { fromFailure, toFailure } from "../wire/failure.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { bodyParts, checkBody } from "../wire/simple-frame.ts";

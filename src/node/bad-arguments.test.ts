@@ -7,7 +7,7 @@ import { after, before, suite, test } from "node:test";
 import type { Embedding } from "../api/embedding.ts";
 import type { Tensor } from "../api/tensor.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
-import { psFunction } from "../functions/ps-function.ts";
+import { psFunction } from "../contracts/ps-function.ts";
 import { TensorWorker } from "../tensors/tensor-worker.ts";
 import { connect, EmbeddedCluster } from "./connect.ts";
 

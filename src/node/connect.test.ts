@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { psFunction } from "../functions/ps-function.ts";
+import { psFunction } from "../contracts/ps-function.ts";
 import { EmbeddedCluster } from "./connect.ts";
 
 test("a tensor sums what workers push, over any number of servers", async () => {

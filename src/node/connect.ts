@@ -8,7 +8,7 @@ import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
-import { isPsFunction, type PsFunction } from "../functions/ps-function.ts";
+import { isPsFunction, type PsFunction } from "../contracts/ps-function.ts";
 import { Postoffice } from "../kv/postoffice.ts";
 import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";

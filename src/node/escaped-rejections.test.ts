@@ -7,7 +7,7 @@ import { test } from "node:test";
 
 const SCRIPT = `
 import { SILENT_LOG } from "./src/base/log.ts";
-import { psFunction } from "./src/functions/ps-function.ts";
+import { psFunction } from "./src/contracts/ps-function.ts";
 import { EscapedRejections } from "./src/node/escaped-rejections.ts";
 const [one, two] = ["one", "two"].map((name) => {
   const said = (message, { count, reason }) => console.log(name, message, count, reason);

@@ -9,7 +9,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { reasonOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { PsFunction } from "../functions/ps-function.ts";
+import type { PsFunction } from "../contracts/ps-function.ts";
 
 type Call = { readonly owner: EscapedRejections; readonly name: string };
 type Listener = NodeJS.UnhandledRejectionListener & { readonly isOurs?: true };

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { psFunction } from "../functions/ps-function.ts";
+import { psFunction } from "../contracts/ps-function.ts";
 import { EmbeddedCluster } from "./connect.ts";
 
 const SIZE = 300_000; // three blocks

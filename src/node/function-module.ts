@@ -4,7 +4,7 @@ import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { isPsFunction, type PsFunction } from "../functions/ps-function.ts";
+import { isPsFunction, type PsFunction } from "../contracts/ps-function.ts";
 
 /** The absolute path of a module with functions. Throws BAD_CONFIG when there is no such file; loads nothing. */
 export function functionModulePath(module: string): string {

@@ -5,7 +5,7 @@ import type { CallOptions } from "../api/tensor.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
-import { dataPull, dataPush } from "../functions/parameters/data-functions.ts";
+import { dataPull, dataPush } from "../contracts/data.ts";
 import { hashText } from "../keys/hash-text.ts";
 import { allEnded } from "../worker/function-client.ts";
 import { listLength } from "../worker/key-lists.ts";

@@ -14,7 +14,7 @@ import type { CallOptions } from "../api/tensor.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
-import { partialReducePartners, sspInit, sspSync } from "../functions/parameters/group-functions.ts";
+import { partialReducePartners, sspInit, sspSync } from "../contracts/groups.ts";
 import type { CacheOptions } from "../worker/cache/row-cache.ts";
 import type { FunctionLoad } from "../worker/function-client.ts";
 import { DataStore, type IndexList } from "./data-store.ts";

@@ -1,16 +1,19 @@
 // parameter-stage — the parameters of one server for unit tests: PS functions are called as a server calls them, with requests that lie in
 // the arena and are garbage as soon as the handler returned, and answers that are copied before what they hold is let go.
 
+import { assert } from "../base/assert.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import type { WorkerLife } from "../consistency/worker-lives.ts";
-import { CheckpointService } from "../functions/checkpoint/checkpoint-service.ts";
-import type { FunctionContext } from "../functions/function-context.ts";
-import { Parameters } from "../functions/parameters/parameters.ts";
-import { WorkerGroups } from "../functions/parameters/worker-groups.ts";
-import type { PsFunction } from "../functions/ps-function.ts";
+import type { Contract } from "../contracts/contract.ts";
 import { Arena } from "../kernel/arena.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
+import { CheckpointService } from "../server/checkpoint/checkpoint-service.ts";
+import { BUILT_IN_FUNCTIONS } from "../server/handlers/built-in-functions.ts";
+import { Parameters } from "../server/parameters/parameters.ts";
+import { WorkerGroups } from "../server/parameters/worker-groups.ts";
+import type { ServedFunction } from "../server/served-function.ts";
+import type { ServerContext } from "../server/server-context.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import { parameterNumber } from "../store/parameter-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
@@ -76,8 +79,14 @@ export class ParameterStage {
     return parameterNumber(name);
   }
 
-  /** Calls a function as a worker. Throws and rejects what its handler does. */
-  call<Q extends Fields, R extends Fields>(rank: number, fn: PsFunction<Q, R>, request: FieldValues<Q>): Promise<FieldValues<R>> {
+  /** Calls a function as a worker; again: as if its answer had been lost. Throws and rejects what its handler does. */
+  call<Q extends Fields, R extends Fields>(
+    rank: number,
+    contract: Contract<Q, R>,
+    request: FieldValues<Q>,
+    { again = false }: { readonly again?: boolean } = {},
+  ): Promise<FieldValues<R>> {
+    const served = handlerOf(contract);
     const held: { release(): void }[] = [];
     const releaseAll = (): void => {
       for (const one of held.splice(0)) one.release();
@@ -89,7 +98,9 @@ export class ParameterStage {
       return copy;
     };
     try {
-      const response = fn.handle(this.#context(rank, held), frame.put(request) as FieldValues<Q>);
+      const context = this.#context(rank, held);
+      const values = frame.put(request) as FieldValues<Q>;
+      const response = again ? served.handleAgain(context, values) : served.handle(context, values);
       if (!(response instanceof Promise)) return Promise.resolve(finish(response));
       return response.then(finish, (thrown: unknown) => {
         releaseAll();
@@ -121,7 +132,7 @@ export class ParameterStage {
     };
   }
 
-  #context(rank: number, held: { release(): void }[]): FunctionContext {
+  #context(rank: number, held: { release(): void }[]): ServerContext {
     const { arena, parameters } = this;
     return {
       arena,
@@ -141,6 +152,12 @@ export class ParameterStage {
       hold: (one) => void held.push(one),
     };
   }
+}
+
+function handlerOf<Q extends Fields, R extends Fields>({ name }: Contract<Q, R>): ServedFunction<Q, R> {
+  const served = BUILT_IN_FUNCTIONS.find((candidate) => candidate.name === name);
+  assert(served !== undefined, `${name} is a function of ours`);
+  return served as unknown as ServedFunction<Q, R>;
 }
 
 /** The arrays of a request, as long as its frame is there. */

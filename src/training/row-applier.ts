@@ -1,13 +1,13 @@
 // row-applier — applies the optimizer to rows that this worker holds, as the servers would: gradients of one clock are put together by rank, those of one row
-// summed, and each row takes one step. By the servers' own updater and kernels, so to the same bits (functions/parameters/gathered-rows).
+// summed, and each row takes one step. By the servers' own updater and kernels, so to the same bits (server/parameters/gathered-rows).
 //
 // Invariants:
 //   P1. The sum of a row has the order of the ranks; steps and the mean are counted for each server, as each counts its own.
 //   P2. Memory is taken before a row changes: a step that finds none changes nothing here.
 
-import type { TrainingState } from "../functions/parameters/training-state.ts";
 import { SimdOptimizerKernels } from "../kernel/optimizer-kernels.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
+import type { TrainingState } from "../store/training-state.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import { type Trial, triedRow } from "../store/updaters/trial.ts";
 import { Updater, unlessNotFinite } from "../store/updaters/updater.ts";

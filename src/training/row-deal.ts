@@ -2,7 +2,7 @@
 // the table on the servers, and tells the others. What was computed under an earlier claim cannot be written any more.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { encodeTraining, type TrainingState, trainingShape } from "../functions/parameters/training-state.ts";
+import { encodeTraining, type TrainingState, trainingShape } from "../store/training-state.ts";
 import { type Check, count, list, object } from "../wire/json-body.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
 import type { RowMembers } from "./row-members.ts";

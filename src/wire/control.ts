@@ -83,7 +83,7 @@ export const checkpointRequestShape: Check<CheckpointRequest> = object({ server:
 /** The scheduler's own operation: the link of this asker has ended. */
 export const ASKER_GONE = "gone";
 
-/** `more` names an answer of which this is the first piece, or the next one (functions/checkpoint/long-bodies.ts). */
+/** `more` names an answer of which this is the first piece, or the next one (server/checkpoint/long-bodies.ts). */
 export type CheckpointReply = { readonly body: string; readonly more?: string | undefined };
 export const checkpointReplyShape: Check<CheckpointReply> = object({ body: text, more: optional(text) });
 

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Session } from "../api/session.ts";
-import { psFunction } from "../functions/ps-function.ts";
+import { psFunction } from "../contracts/ps-function.ts";
 import { EmbeddedCluster } from "../node/connect.ts";
 
 const DEADLINE = { deadlineMs: 20 } as const;

@@ -6,8 +6,7 @@
 //   ET2. A frame leaves a second time only if the server said that it did nothing with the first (UNKNOWN_KEY_LIST), and then with its keys.
 
 import { isWeighbridgeError } from "../base/errors.ts";
-import { rowsPullEncoded, rowsPushEncoded } from "../functions/parameters/encoded-rows-functions.ts";
-import { NAMED_LISTS_MAX } from "../functions/parameters/worker-key-lists.ts";
+import { NAMED_LISTS_MAX, rowsPullEncoded, rowsPushEncoded } from "../contracts/rows.ts";
 import { SentKeyLists } from "../wire/codecs/key-cache.ts";
 import { keySectionBound } from "../wire/codecs/key-codec.ts";
 import { KeySender } from "../wire/codecs/key-sender.ts";

@@ -12,11 +12,11 @@ import type { WeighbridgeError } from "../base/errors.ts";
 import {
   tensorPullEncoded,
   tensorPullRowsEncoded,
+  tensorPush,
   tensorPushEncoded,
   tensorPushPullEncoded,
   tensorPushRowsEncoded,
-} from "../functions/parameters/encoded-tensor-functions.ts";
-import { tensorPush } from "../functions/parameters/tensor-push.ts";
+} from "../contracts/tensors.ts";
 import { mayBeApplied } from "../peer/gone-error.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
 import { encodesValues, type LinkEncoding } from "../wire/codecs/link-encoding.ts";

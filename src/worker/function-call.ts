@@ -9,7 +9,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
-import type { PsFunction } from "../functions/ps-function.ts";
+import type { Contract } from "../contracts/contract.ts";
 import { Call } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
@@ -19,7 +19,7 @@ import type { EncodedFields, Fields, FieldValues } from "../wire/function-schema
 import { AnswerLanding } from "./answer-landing.ts";
 
 export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
-  readonly fn: PsFunction<Q, R>;
+  readonly fn: Contract<Q, R>;
   /** The arrays in it are sent from where they lie: they stay unchanged until the call ended. */
   readonly request: FieldValues<Q>;
   /** Tells the calls of one sender apart while they are put together. */

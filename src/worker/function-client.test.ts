@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { type PsFunction, psFunction } from "../functions/ps-function.ts";
+import { type PsFunction, psFunction } from "../contracts/ps-function.ts";
 import { MemoryCluster } from "../testing/memory-cluster.ts";
 import type { Fields } from "../wire/function-schema.ts";
 import { FunctionClient } from "./function-client.ts";

@@ -5,9 +5,9 @@ import type { Clock } from "../base/clock.ts";
 import { checkWait, Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
-import { clockWait } from "../functions/parameters/clock-functions.ts";
-import { parameterOrigin } from "../functions/parameters/parameter-functions.ts";
-import type { PsFunction } from "../functions/ps-function.ts";
+import { clockWait } from "../contracts/clocks.ts";
+import type { Contract } from "../contracts/contract.ts";
+import { parameterOrigin } from "../contracts/parameters.ts";
 import type { Call } from "../peer/call.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { callText, explainedDeadline, missingFailure, namedFailure } from "./call-subject.ts";
@@ -118,7 +118,7 @@ export class FunctionClient {
 
   /** Calls a function of one server. Rejects with what the handler threw, with NODE_DEAD, or with DEADLINE or ABORTED (the call then goes on). */
   async call<Q extends Fields, R extends Fields>(
-    fn: PsFunction<Q, R>,
+    fn: Contract<Q, R>,
     server: number,
     request: FieldValues<Q>,
     options: FunctionCallSettings & CallWait = {},
@@ -143,7 +143,7 @@ export class FunctionClient {
 
   /** The same request to every server, in the order of their ranks. */
   async callAll<Q extends Fields, R extends Fields>(
-    fn: PsFunction<Q, R>,
+    fn: Contract<Q, R>,
     request: FieldValues<Q>,
     options: FunctionCallSettings & CallWait = {},
   ): Promise<FieldValues<R>[]> {
@@ -167,7 +167,7 @@ export class FunctionClient {
 
   /** All of these calls, leaving together; resolves when every one has its answer, rejects with the first failure once all ended. */
   async callEach<Q extends Fields, R extends Fields>(
-    fn: PsFunction<Q, R>,
+    fn: Contract<Q, R>,
     requests: readonly FunctionRequest<Q, R>[],
     options: CallWait = {},
   ): Promise<void> {
@@ -185,7 +185,7 @@ export class FunctionClient {
   }
 
   #prepare<Q extends Fields, R extends Fields>(
-    fn: PsFunction<Q, R>,
+    fn: Contract<Q, R>,
     requests: readonly FunctionRequest<Q, R>[],
     subject: HeldParameter | undefined,
   ): Prepared<Q, R> {

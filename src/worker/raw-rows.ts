@@ -8,10 +8,10 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "../functions/parameters/raw-rows-functions.ts";
-import { type TrainingState, trainingShape } from "../functions/parameters/training-state.ts";
+import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "../contracts/raw-rows.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
+import { type TrainingState, trainingShape } from "../store/training-state.ts";
 import { type SlotLayout, slotLayoutOf } from "../store/updaters/slot-layout.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import type { FunctionClient } from "./function-client.ts";

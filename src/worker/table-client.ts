@@ -9,10 +9,7 @@
 //   B4. Where the link carries less, the push and the pull travel as the link says, one after the other: the pull sees the push, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { rowsElsewhere } from "../functions/parameters/rows-elsewhere.ts";
-import { rowsPull } from "../functions/parameters/rows-pull.ts";
-import { rowsPush } from "../functions/parameters/rows-push.ts";
-import { rowsPushPull } from "../functions/parameters/rows-push-pull.ts";
+import { rowsElsewhere, rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { CallerArray } from "./caller-array.ts";

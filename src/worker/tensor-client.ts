@@ -11,15 +11,17 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { rowsElsewhere } from "../functions/parameters/rows-elsewhere.ts";
-import { tensorPull } from "../functions/parameters/tensor-pull.ts";
-import { tensorPullRows } from "../functions/parameters/tensor-pull-rows.ts";
-import { tensorPush } from "../functions/parameters/tensor-push.ts";
-import { tensorPushPull } from "../functions/parameters/tensor-push-pull.ts";
-import { tensorPushPullRows } from "../functions/parameters/tensor-push-pull-rows.ts";
-import { tensorPushRows } from "../functions/parameters/tensor-push-rows.ts";
-import { tensorPushRowsPull } from "../functions/parameters/tensor-push-rows-pull.ts";
-import { tensorStart } from "../functions/parameters/tensor-start.ts";
+import { rowsElsewhere } from "../contracts/rows.ts";
+import {
+  tensorPull,
+  tensorPullRows,
+  tensorPush,
+  tensorPushPull,
+  tensorPushPullRows,
+  tensorPushRows,
+  tensorPushRowsPull,
+  tensorStart,
+} from "../contracts/tensors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
 import { type Placement, partOf } from "../keys/placement.ts";

@@ -3,13 +3,13 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { compressionOf } from "../functions/parameters/parameter-link.ts";
 import { simdCodecKernels } from "../kernel/codec-kernels.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
 import { type ParameterSpec, parameterNumber, specDifferences, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
+import { compressionOf } from "../wire/codecs/link-encoding.ts";
 import type { CodecContext } from "../wire/codecs/value-codec.ts";
 import { EncodedTable, ServerKeyLists } from "./encoded-table.ts";
 import { EncodedTensor } from "./encoded-tensor.ts";

@@ -3,13 +3,13 @@
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/join-bytes.ts";
-import type { PsFunction } from "../../src/functions/ps-function.ts";
-import { sendSimple } from "../../src/functions/simple.ts";
+import type { Contract } from "../../src/contracts/contract.ts";
 import { Connection } from "../../src/peer/connection.ts";
 import { ABORT, BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS, UNITS } from "../../src/peer/control-messages.ts";
 import { ask, type ControlMessage } from "../../src/peer/json-call.ts";
 import { PeerMetrics } from "../../src/peer/metrics.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
+import { sendSimple } from "../../src/peer/simple.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { CollectiveKind } from "../../src/wire/collective-frame.ts";
 import { Kind } from "../../src/wire/frame.ts";
@@ -299,7 +299,7 @@ async function kvVectors(): Promise<GoldenVector[]> {
 }
 
 /** The frames of a call of a PS function, as a worker sends it. */
-async function functionFrames<Q extends Fields, R extends Fields>(fn: PsFunction<Q, R>, request: FieldValues<Q>): Promise<Uint8Array[]> {
+async function functionFrames<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, request: FieldValues<Q>): Promise<Uint8Array[]> {
   const { asker, clock } = new RecordedExchange();
   const calls = functionCalls({ fn, request, number: 7, priority: 2, scope: 0, answered: () => {}, failed: () => {} });
   for (const call of calls) asker.channel.send(call);

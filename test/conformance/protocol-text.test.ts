@@ -87,8 +87,8 @@ test("the rules of consistency are numbered without gaps, and every one that its
     );
   }
   const known = new Set(rules.map(({ letter, number }) => `${letter}${number}`));
-  const places = ["src/consistency/*.ts", "test/simulation/paced-*.ts", "src/functions/checkpoint/*.ts"];
-  places.push("src/functions/parameters/parameter-pace.ts", "src/functions/parameters/consistency-*.ts");
+  const places = ["src/consistency/*.ts", "test/simulation/paced-*.ts", "src/server/checkpoint/*.ts"];
+  places.push("src/server/parameters/parameter-pace.ts", "src/server/handlers/parameters.ts", "src/contracts/parameters.ts");
   const texts = globSync(places, { cwd: root }).map((path) => readFileSync(join(root, path), "utf8"));
   // U32 and U64 are types of columns, not rules.
   const citedIn = (text: string): string[] => [...text.matchAll(/(?<![\w"])(?!U32|U64)([WPUMDGQ]\d+)\b/g)].map((match) => match[1] ?? "");

@@ -9,7 +9,7 @@ import { Session } from "../../src/api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { type ClusterRequest, withServers } from "../../src/cli/checkpoint/cluster-client.ts";
-import { checkpointFunction } from "../../src/functions/checkpoint/checkpoint-function.ts";
+import { checkpointFunction } from "../../src/contracts/checkpoints.ts";
 import type { FileLayer } from "../../src/node/checkpoint/file-layer.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { systemError } from "../../src/node/checkpoint/testing-files.ts";

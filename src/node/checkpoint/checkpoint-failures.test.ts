@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import type { Session } from "../../api/session.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
-import { checkpointFunction } from "../../functions/checkpoint/checkpoint-function.ts";
+import { checkpointFunction } from "../../contracts/checkpoints.ts";
 import { EmbeddedCluster } from "../connect.ts";
 import { ServerFiles } from "./server-files.ts";
 import { temporaryFolder } from "./testing-checkpoint.ts";

@@ -3,6 +3,7 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";
+import type { GeneralCompression } from "./general-compression.ts";
 import { Int8Codec } from "./int8-codec.ts";
 import { TopKCodec } from "./top-k-codec.ts";
 import { type CodecContext, FloatCodec, type ValueCodec } from "./value-codec.ts";
@@ -75,4 +76,15 @@ function checkOneOf(what: string, choice: unknown, possible: readonly unknown[])
 
 function wrong(what: string): WeighbridgeError {
   return new WeighbridgeError("BAD_ARGUMENT", `link encoding: ${what}`);
+}
+
+/** Throws UNSUPPORTED for compression on a node that has none. */
+export function compressionOf(
+  { compression }: LinkEncoding,
+  available: GeneralCompression | undefined,
+  name: string,
+): GeneralCompression | undefined {
+  if (compression === "none") return undefined;
+  if (available !== undefined) return available;
+  throw new WeighbridgeError("UNSUPPORTED", `${name}: its link asks for ${compression}, which this node does not have`);
 }

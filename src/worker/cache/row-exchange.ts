@@ -1,7 +1,7 @@
 // row-exchange — what one operation of a cache sends to the servers and what comes back: pushes and questions cut by server and into frames
 // of about a block, the last push of a server and its first question in one call. Not the decision what to push or to ask.
 //
-//   server's part of a question     [ rows the cache has, with versions | rows to keep | rows only to read ]     (cache-functions.ts)
+//   server's part of a question     [ rows the cache has, with versions | rows to keep | rows only to read ]     (contracts/cached-rows.ts)
 //
 // Invariants:
 //   X1. All calls leave together, and on each server every push comes before every question.
@@ -9,9 +9,8 @@
 //   X3. So are the pushes that failed and may have been applied: they must not be made again.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { cachePush, cachePushSync, cacheSync } from "../../functions/parameters/cache-functions.ts";
-import type { FreshRows } from "../../functions/parameters/fresh-rows.ts";
-import { rowsElsewhere } from "../../functions/parameters/rows-elsewhere.ts";
+import { cachePush, cachePushSync, cacheSync, type FreshRows } from "../../contracts/cached-rows.ts";
+import { rowsElsewhere } from "../../contracts/rows.ts";
 import { mayBeApplied } from "../../peer/gone-error.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FunctionClient } from "../function-client.ts";

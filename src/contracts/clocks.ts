@@ -1,0 +1,45 @@
+// clocks — a worker's iterations, as servers count them: join the clock set, finish a clock, leave, and ask what a read waits for. CLOCK travels behind
+// everything the worker sent before it, so that a server that hears of the end of a clock has its updates (spec/consistency.md, W8).
+
+import { type Contract, contract } from "./contract.ts";
+
+const clock = { clock: "u32" } as const;
+const ofParameter = { parameter: "u32" } as const;
+const waits = { waits: "string" } as const;
+const nothing = {} as const;
+
+/** Answers the clock at which the worker stands on this server. */
+export const clockJoin: Contract<typeof nothing, typeof clock> = contract({
+  name: "wb/clock/join",
+  target: "server",
+  effect: "update",
+  request: nothing,
+  response: clock,
+});
+
+/** The worker has finished all clocks before this one. */
+export const clockAdvance: Contract<typeof clock, typeof nothing> = contract({
+  name: "wb/clock/advance",
+  target: "server",
+  effect: "update",
+  request: clock,
+  response: nothing,
+});
+
+/** The worker leaves in good order: nobody waits for it until it joins again. */
+export const clockLeave: Contract<typeof nothing, typeof nothing> = contract({
+  name: "wb/clock/leave",
+  target: "server",
+  effect: "update",
+  request: nothing,
+  response: nothing,
+});
+
+/** What the worker's reads of a parameter wait for on this server, in words; "" when none waits. Asked when a caller's deadline has passed. */
+export const clockWait: Contract<typeof ofParameter, typeof waits> = contract({
+  name: "wb/clock/wait",
+  target: "server",
+  effect: "read",
+  request: ofParameter,
+  response: waits,
+});

@@ -1,0 +1,79 @@
+// ps-function — a PS function of a user's own: its contract and its handler in one, so that a module which servers load and workers import says both.
+// Not the dispatch (server/function-host.ts), not the call (worker/function-call.ts).
+//
+//   const count = psFunction({
+//     name: "count",
+//     request: { table: "string" },
+//     response: { rows: "u32" },
+//     reads: true,
+//     handler: (server, { table }) => ({ rows: [...server.rowsOf(table)].length }),
+//   });
+//
+// Invariants:
+//   PsFunction.P1. A function that changes state (`reads` not set) runs once for each call of a worker, however often the call travels.
+//   PsFunction.P2. One that only reads may run again when its answer was lost.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import { type Contract, contract, isContract } from "./contract.ts";
+import type { FunctionContext } from "./function-context.ts";
+
+export type PsFunctionOptions<Q extends Fields, R extends Fields> = {
+  /** Names it on the wire. Unique within a server. */
+  readonly name: string;
+  readonly request: Q;
+  readonly response: R;
+  /** Promises that the handler changes nothing: it may then run again, and its calls survive a restart of the server (P2). */
+  readonly reads?: boolean;
+  /**
+   * The handler gets views of the read buffer, which are void when it returns or awaits, instead of arrays of its own; and the arrays of its
+   * response may lie in the arena. For functions that move many bytes.
+   */
+  readonly inPlace?: boolean;
+  /**
+   * Answers a call that was applied before and whose answer was lost, instead of `handler`: it must change nothing. With it the answers of an
+   * update need not be kept, and leave without a copy.
+   */
+  again?(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
+  /** What it throws comes back to the caller as an error. An array it returns is the response's now. */
+  handler(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
+};
+
+export type PsFunction<Q extends Fields = Fields, R extends Fields = Fields> = Contract<Q, R> & {
+  readonly isInPlace: boolean;
+  handle(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
+  handleAgain(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
+};
+
+const OPTION_NAMES: readonly string[] = ["name", "request", "response", "reads", "inPlace", "again", "handler"];
+
+/** Throws BAD_ARGUMENT for a name or a field type that cannot be, and for an option that there is none of. */
+export function psFunction<const Q extends Fields, const R extends Fields>(options: PsFunctionOptions<Q, R>): PsFunction<Q, R> {
+  if (typeof options !== "object" || options === null)
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `a function is described by an object with ${OPTION_NAMES.join(", ")}, not ${showValue(options)}`,
+    );
+  const { name, request, response, reads = false, inPlace = false, handler, again } = options;
+  const made = contract({
+    ...{ name, request, response },
+    target: "server",
+    effect: reads ? "read" : "update",
+    answersAgain: again !== undefined,
+  });
+  const unknown = Object.keys(options).find((option) => !OPTION_NAMES.includes(option)); // "read" would be no promise at all
+  if (unknown !== undefined)
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `${name}: a function has no ${JSON.stringify(unknown)}; there are ${OPTION_NAMES.join(", ")}`,
+    );
+  if (typeof handler !== "function")
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a handler is a function, not ${showValue(handler)}`);
+  return { ...made, isInPlace: inPlace, handle: handler, handleAgain: again ?? handler };
+}
+
+/** Whether something that a module exports is a PS function. */
+export function isPsFunction(value: unknown): value is PsFunction {
+  return isContract(value) && "handle" in value;
+}

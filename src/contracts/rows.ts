@@ -1,0 +1,88 @@
+// rows — rows of a table: gradients for them, their values, and both in one (Hetu: SparsePush, SparsePull, SSPushPull on a table). `opens` is set in the
+// first frame of a caller's push: a push counts as one step however it is cut. The encoded ones carry keys ascending in a section of their own,
+// perhaps only its name, and values as the parameter's link encodes them (spec/codecs.md).
+
+import { BLOCK_BYTES } from "../wire/frame.ts";
+import { KEY_BYTES } from "../wire/kv-message.ts";
+import { type Contract, contract } from "./contract.ts";
+
+/** The longest key list that a message has: a frame is about a block. */
+export const LISTED_KEYS_MAX: number = BLOCK_BYTES / KEY_BYTES;
+
+/** How many key lists a worker names at most. */
+export const NAMED_LISTS_MAX = 32;
+
+const pushRequest = { parameter: "u32", clock: "u32", scale: "f32", opens: "bool", keys: "u64[]", gradients: "f32[]" } as const;
+const pullRequest = { parameter: "u32", clock: "u32", keys: "u64[]" } as const;
+const pushPullRequest = {
+  parameter: "u32",
+  clock: "u32",
+  scale: "f32",
+  opens: "bool",
+  pushKeys: "u64[]",
+  gradients: "f32[]",
+  pullKeys: "u64[]",
+} as const;
+const elsewhereRequest = { parameter: "u32", clock: "u32" } as const;
+const pushEncodedRequest = { parameter: "u32", clock: "u32", scale: "f32", opens: "bool", keys: "u8[]", gradients: "u8[]" } as const;
+const pullEncodedRequest = { parameter: "u32", clock: "u32", keys: "u8[]" } as const;
+const values = { values: "f32[]" } as const;
+const encodedValues = { values: "u8[]" } as const;
+const nothing = {} as const;
+
+/** Gradients, each key once, which the parameter's optimizer applies; missing rows are made first. */
+export const rowsPush: Contract<typeof pushRequest, typeof nothing> = contract({
+  name: "wb/rows/push",
+  target: "part",
+  effect: "update",
+  request: pushRequest,
+  response: nothing,
+});
+
+/** Values, once the reader's clock allows it; a row that nobody has pushed has its initial values. */
+export const rowsPull: Contract<typeof pullRequest, typeof values> = contract({
+  name: "wb/rows/pull",
+  target: "part",
+  effect: "recordingRead",
+  request: pullRequest,
+  response: values,
+});
+
+/** Gradients for some rows, then the values of others, with nothing in between. */
+export const rowsPushPull: Contract<typeof pushPullRequest, typeof values> = contract({
+  name: "wb/rows/push-pull",
+  target: "part",
+  effect: "update",
+  answersAgain: true,
+  request: pushPullRequest,
+  response: values,
+});
+
+/**
+ * Tells a server of a push where pushes are counted: by lazyAdam as its steps, by a mean over workers as one of them. So neither depends on how many servers
+ * there are, or on which of them a row happens to lie. Of a push to a table those servers are told that have none of its rows; of a push by rows to a
+ * tensor of lazyAdam all are, before its rows come.
+ */
+export const rowsElsewhere: Contract<typeof elsewhereRequest, typeof nothing> = contract({
+  name: "wb/rows/elsewhere",
+  target: "server",
+  effect: "update",
+  request: elsewhereRequest,
+  response: nothing,
+});
+
+export const rowsPushEncoded: Contract<typeof pushEncodedRequest, typeof nothing> = contract({
+  name: "wb/rows/push-encoded",
+  target: "part",
+  effect: "update",
+  request: pushEncodedRequest,
+  response: nothing,
+});
+
+export const rowsPullEncoded: Contract<typeof pullEncodedRequest, typeof encodedValues> = contract({
+  name: "wb/rows/pull-encoded",
+  target: "part",
+  effect: "recordingRead",
+  request: pullEncodedRequest,
+  response: encodedValues,
+});

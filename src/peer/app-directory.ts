@@ -1,0 +1,165 @@
+// app-directory — finds the application a request is for. A request that comes before its application was created waits for it a while:
+// nodes start at different moments, and that is nobody's mistake.
+//
+// Invariants:
+//   A1. The requests of one node to one application are handed over in the order they came, those that waited first.
+//   A2. What waits is bounded in number, bytes and time; beyond any of them the asker gets UNKNOWN_APP.
+//   A3. Whoever is refused for room loses all it has waiting for that application: a request in several frames never comes with a hole.
+
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { FrameHeader } from "../wire/frame.ts";
+import { labelOf } from "./answer.ts";
+import type { Channel, FunctionHandler } from "./channel.ts";
+
+type Waiting = {
+  readonly channel: Channel;
+  readonly header: FrameHeader;
+  readonly payload: Uint8Array;
+  readonly fresh: boolean;
+  /** Ends the time it may wait. */
+  cancelTimer: CancelTimer;
+};
+
+/** Customers are 16 bits on the wire. */
+const CUSTOMERS_MAX = 2 ** 16;
+/** Large, because a worker may well push its whole model at the moment in which the server's program has not come that far. */
+const WAITING_BYTES_MAX = 2 ** 28;
+
+export type AppDirectoryOptions = {
+  readonly clock: Clock;
+  /** How long a request waits for its application. */
+  readonly waitMs?: number;
+  readonly waitingMax?: number;
+  readonly waitingBytesMax?: number;
+  /** True on workers: one application may have several customers there, each with its own requests. */
+  readonly byCustomer?: boolean;
+};
+
+export class AppDirectory implements FunctionHandler {
+  readonly #clock: Clock;
+  readonly #waitMs: number;
+  readonly #waitingMax: number;
+  readonly #waitingBytesMax: number;
+  readonly #byCustomer: boolean;
+  readonly #apps = new Map<number, FunctionHandler>();
+  /** The one asked for last: a node asks for the same one again and again. */
+  #lastPlace = -1;
+  #lastApp: FunctionHandler | undefined;
+  readonly #waiting = new Map<number, Waiting[]>();
+  #waitingCount = 0;
+  #waitingBytes = 0;
+
+  constructor(options: AppDirectoryOptions) {
+    this.#clock = options.clock;
+    this.#waitMs = options.waitMs ?? 10_000;
+    this.#waitingMax = options.waitingMax ?? 1024;
+    this.#waitingBytesMax = options.waitingBytesMax ?? WAITING_BYTES_MAX;
+    this.#byCustomer = options.byCustomer ?? false;
+  }
+
+  /** Registers an application; what waited is handed to it right after the caller is done. Throws BAD_ARGUMENT when the id is taken. */
+  add(app: number, handler: FunctionHandler, customer = 0): void {
+    const place = this.#placeOf(app, customer);
+    if (this.#apps.has(place)) {
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `this node already has an application ${app}${this.#byCustomer ? ` for customer ${customer}` : ""}`,
+      );
+    }
+    this.#apps.set(place, handler);
+    this.#clock.soon(() => this.#handOver(place, handler));
+  }
+
+  #handOver(place: number, handler: FunctionHandler): void {
+    const waiting = this.#waiting.get(place) ?? [];
+    this.#waiting.delete(place);
+    for (const entry of waiting) {
+      const { channel, header, payload, fresh } = entry;
+      this.#uncount(entry);
+      channel.unpark(header.request);
+      try {
+        handler.handle(channel, header, payload, 0, fresh);
+      } catch (thrown) {
+        channel.fail(labelOf(header), thrown);
+      }
+    }
+  }
+
+  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
+    return this.#apps.get(this.#placeOf(header.app, header.customer))?.destination?.(channel, header);
+  }
+
+  handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    const place = this.#placeOf(header.app, header.customer);
+    const handler = place === this.#lastPlace ? this.#lastApp : this.#find(place);
+    if (handler !== undefined && (this.#waitingCount === 0 || !this.#waiting.has(place))) handler.handle(channel, header, bytes, at, fresh);
+    else {
+      const payload = bytes.slice(at, at + header.payloadBytes);
+      this.#wait(place, { channel, header: copyOf(header), payload, fresh, cancelTimer: () => {} });
+    }
+  }
+
+  /** Nothing waits any more. Nobody is answered: the links are closing. */
+  close(): void {
+    for (const list of this.#waiting.values()) for (const entry of list) this.#uncount(entry);
+    this.#waiting.clear();
+  }
+
+  #find(place: number): FunctionHandler | undefined {
+    const handler = this.#apps.get(place);
+    if (handler === undefined) return undefined;
+    this.#lastPlace = place;
+    this.#lastApp = handler;
+    return handler;
+  }
+
+  #wait(place: number, entry: Waiting): void {
+    const { channel, header, payload } = entry;
+    const { app, request } = header;
+    if (this.#waitingCount >= this.#waitingMax || this.#waitingBytes + payload.length > this.#waitingBytesMax) {
+      const error = this.#unknown(app, `and ${this.#waitingCount} requests with ${this.#waitingBytes} bytes wait already`);
+      this.#refuse(place, ({ channel: asker }) => asker === channel, error); // A3
+      throw error;
+    }
+    const list = this.#waiting.get(place) ?? [];
+    this.#waiting.set(place, list);
+    list.push(entry);
+    this.#waitingCount++;
+    this.#waitingBytes += payload.length;
+    channel.park(request);
+    entry.cancelTimer = this.#clock.after(this.#waitMs, () =>
+      this.#refuse(place, (waiting) => waiting === entry, this.#unknown(app, `and none was created within ${this.#waitMs} ms`)),
+    );
+  }
+
+  #refuse(place: number, isRefused: (waiting: Waiting) => boolean, error: WeighbridgeError): void {
+    const list = this.#waiting.get(place) ?? [];
+    const kept = list.filter((waiting) => !isRefused(waiting));
+    if (kept.length === list.length) return;
+    if (kept.length > 0) this.#waiting.set(place, kept);
+    else this.#waiting.delete(place);
+    for (const waiting of list.filter(isRefused)) {
+      this.#uncount(waiting);
+      waiting.channel.fail(labelOf(waiting.header), error);
+    }
+  }
+
+  #uncount({ payload, cancelTimer }: Waiting): void {
+    cancelTimer();
+    this.#waitingCount--;
+    this.#waitingBytes -= payload.length;
+  }
+
+  #placeOf(app: number, customer: number): number {
+    return this.#byCustomer ? app * CUSTOMERS_MAX + customer : app;
+  }
+
+  #unknown(app: number, why: string): WeighbridgeError {
+    return new WeighbridgeError("UNKNOWN_APP", `this node has no application ${app}, ${why}`, { retryable: true });
+  }
+}
+
+function copyOf(header: FrameHeader): FrameHeader {
+  return Object.assign(new FrameHeader(), header);
+}

@@ -1,0 +1,396 @@
+// checkpoint-service — a server's part in checkpoints: answers what checkpoint-messages.ts lists. One save at a time, and training before saving:
+// when memory runs out the save is given up, not a push.
+//
+//   cut ──► waits for the clock ──► frozen: answered ──► write ──► written: answered
+//   load ──► loaded: answered ──► activate
+//
+// Invariants:
+//   V1. A save that its owner abandons, whose owner dies, or that fails, gives back all it holds, and removes its files.
+//   V2. Only what `begin` named is written to or committed, and only by its owner.
+//   V3. A checkpoint is loaded by a server without parameters, and seen by nobody before it is activated. Asked again for the same one, the
+//       server answers the same: every worker may ask, and one that gives up takes nothing from the others.
+//   V4. One directory is made or removed at a time. What was given up while it was being made is gone before the next one is begun: a directory of
+//       checkpoints has one writer (checkpoint-directory.ts, K3).
+//   V5. There is one cut at a time: who asks for another is told QUEUE_FULL, retryable.
+//   V6. A save has everything that existed at its cut: what is cleared or replaced meanwhile is written as it was.
+
+import type { CancelTimer, Clock } from "../../base/clock.ts";
+import { Deferred } from "../../base/deferred.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import type { VectorClock } from "../../consistency/vector-clock.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import { parameterNumber } from "../../store/parameter-spec.ts";
+import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
+import * as messages from "../../store/snapshot/checkpoint-messages.ts";
+import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
+import { ownerName } from "../handlers/checkpoints.ts";
+import type { Parameters } from "../parameters/parameters.ts";
+import { CutPressure } from "./cut-pressure.ts";
+import { ParameterLoads } from "./parameter-loads.ts";
+import type { ServerPlace } from "./server-place.ts";
+import { restoreServer } from "./server-restore.ts";
+import { ServerSnapshot } from "./server-snapshot.ts";
+
+export type CheckpointServiceOptions = {
+  readonly parameters: Parameters;
+  readonly vectorClock: VectorClock;
+  /** Left out where the server was told no place for checkpoints. */
+  readonly files: SnapshotFiles | undefined;
+  readonly log: Log;
+  readonly clock: Clock;
+};
+
+const IDLE_MS_MAX = 60_000;
+
+type Saving = {
+  readonly id: string;
+  readonly owner: string;
+  readonly snapshot: ServerSnapshot;
+  readonly frozen: Deferred<messages.Frozen>;
+  /** Ends the patience with one that is frozen and not being written. */
+  cancelIdle: CancelTimer | undefined;
+  isWriting: boolean;
+  isOver: boolean;
+  error: WeighbridgeError | undefined;
+};
+
+/** A directory that was asked for; its name once it is there. */
+type Begun = { pending: string; readonly owner: string };
+
+type Loading = {
+  /** Who has asked for it, and not said that it is of no use. */
+  readonly owners: Set<string>;
+  /** As it was asked for, until the answer says which it is. */
+  step: number | undefined;
+  readonly done: Promise<messages.Loaded>;
+  activate: (() => void) | undefined;
+  isActive: boolean;
+};
+
+type Handler = (body: string, owner: string) => Promise<unknown>;
+
+export class CheckpointService {
+  readonly #options: CheckpointServiceOptions;
+  readonly #handlers: ReadonlyMap<string, Handler>;
+  readonly #loads: ParameterLoads;
+  readonly #pressure: CutPressure;
+  #place: ServerPlace | undefined;
+  #saving: Saving | undefined;
+  #begun: Begun | undefined;
+  /** V4: ends with the last directory that was to be made or removed; never rejects. */
+  #directories: Promise<unknown> = Promise.resolve();
+  #loading: Loading | undefined;
+
+  constructor(options: CheckpointServiceOptions) {
+    this.#options = options;
+    this.#loads = new ParameterLoads(options.parameters);
+    this.#pressure = new CutPressure(options.parameters.host.arena, options.clock);
+    this.#handlers = new Map(
+      [
+        handler(messages.SURVEY, (_, owner) => this.#survey(owner)),
+        handler(messages.CUT, (request, owner) => this.#cut(request, owner)),
+        handler(messages.BEGIN, (request, owner) => this.#begin(request, owner)),
+        handler(messages.WRITE, (request, owner) => this.#write(request, owner)),
+        handler(messages.COMMIT, (request, owner) => this.#commit(request, owner)),
+        handler(messages.ABANDON, (request, owner) => this.#abandon(request, owner)),
+        handler(messages.LOAD, ({ step }, owner) => this.load(async () => this.#files.open(step), { step, owner })),
+        handler(messages.ACTIVATE, async ({ step }) => this.activate(step)),
+        handler(messages.DISCARD, (_, owner) => this.#discard(owner)),
+        handler(messages.STAGE, (request, owner) => this.#stage(request, owner)),
+        handler(messages.REPLACE, async ({ step }, owner) => this.#loads.replace(step, owner)),
+        handler(messages.UNSTAGE, async (_, owner) => this.#loads.unstage(owner)),
+      ].map(({ op, handle }) => [op, handle]),
+    );
+    options.parameters.host.arena.onFull = (use, byteCount) => {
+      if (this.#saving?.snapshot.blocks(use, byteCount) !== true) return false;
+      return this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
+    };
+  }
+
+  /** What the link waits for that brought an update of this worker; undefined when for nothing (cut-pressure.ts). */
+  pressureOn(life: WorkerLife): Promise<void> | undefined {
+    const saving = this.#saving;
+    if (saving === undefined || saving.isOver) return undefined;
+    return this.#pressure.wait(saving.snapshot.keptBytes, !saving.isWriting && saving.owner === ownerName(life));
+  }
+
+  /** Which server this is. Before that nothing can be saved or restored. */
+  seat(place: ServerPlace): void {
+    this.#place = place;
+  }
+
+  /** Whether a block of a tensor is this server's. None is before it has its place. */
+  ownsBlock(tensor: string, block: number): boolean {
+    return this.#place?.ownsBlock(parameterNumber(tensor), block) ?? false;
+  }
+
+  /** `owner` is who asks, the same for all requests of one. Rejects with BAD_REQUEST, UNSUPPORTED, and what the operation throws. */
+  async handle(op: string, body: string, owner: string): Promise<string> {
+    const handle = this.#handlers.get(op);
+    if (handle === undefined) throw new WeighbridgeError("BAD_REQUEST", `there is no checkpoint operation ${JSON.stringify(op)}`);
+    return JSON.stringify(await handle(body, owner));
+  }
+
+  /** Whoever this is asks for nothing any more (V1). */
+  forget(owner: string): void {
+    const gone = new WeighbridgeError("NODE_DEAD", `${owner}, who was taking the checkpoint, is gone`);
+    if (this.#saving?.owner === owner) this.#lose(gone);
+    if (this.#begun?.owner === owner) void this.#removeBegun();
+    void this.#discard(owner);
+    this.#loads.unstage(owner);
+  }
+
+  /** Loads what `open` opens, for `activate` to show it (V3). `step` tells checkpoints apart. */
+  load(
+    open: () => Promise<SnapshotSource>,
+    { step, owner }: { readonly step?: number | undefined; readonly owner: string },
+  ): Promise<messages.Loaded> {
+    const known = this.#loading;
+    if (known !== undefined && (step === undefined || known.step === undefined || known.step === step)) {
+      known.owners.add(owner);
+      return known.done;
+    }
+    const before: Promise<unknown> = known?.done ?? Promise.resolve();
+    const done = before.catch(() => {}).then(() => this.#load(loading, open)); // one after the other
+    const loading: Loading = { owners: new Set([owner]), step, done, activate: undefined, isActive: false };
+    this.#loading = loading;
+    done.catch(() => {
+      if (this.#loading === loading) this.#loading = undefined; // it may be tried again
+    });
+    return done;
+  }
+
+  /** What was loaded is everybody's. Throws BAD_REQUEST when it is another one, BAD_ARGUMENT when the clocks are past it. */
+  activate(step: number): Record<never, never> {
+    const loading = this.#loading;
+    if (loading?.activate === undefined || loading.step !== step) {
+      throw new WeighbridgeError("BAD_REQUEST", `the checkpoint of step ${step} is not loaded here`, { retryable: true });
+    }
+    if (!loading.isActive) loading.activate();
+    loading.isActive = true;
+    this.#options.parameters.isRestoring = false;
+    return {};
+  }
+
+  close(): void {
+    this.#lose(new WeighbridgeError("CLOSED", "the server is closing"));
+  }
+
+  async #survey(owner: string): Promise<messages.Survey> {
+    const { parameters } = this.#options;
+    const gone = this.#saving?.owner === owner ? this.#saving.snapshot.gone : undefined;
+    return { clockMin: parameters.pacer.clockMin, names: parameters.specs.map(({ name }) => name), gone };
+  }
+
+  async #begin(request: messages.Begin, owner: string): Promise<messages.Begun> {
+    if (this.#begun !== undefined && this.#begun.owner !== owner) throw busy(this.#begun.owner);
+    void this.#removeBegun(); // one of its own that it forgot
+    const begun: Begun = { pending: "", owner };
+    this.#begun = begun;
+    return await this.#inTurn(() => this.#make(begun, request));
+  }
+
+  async #make(begun: Begun, { step, stepMin, directory }: messages.Begin): Promise<messages.Begun> {
+    try {
+      const made = await this.#files.begin(stepMin, step, directory);
+      begun.pending = made.pending;
+      if (this.#begun === begun) return made;
+      await this.#remove(made.pending); // it was given up meanwhile
+    } catch (thrown) {
+      if (this.#begun === begun) this.#begun = undefined;
+      throw thrown;
+    }
+    throw new WeighbridgeError("ABORTED", "the checkpoint was given up");
+  }
+
+  async #cut({ id, clock }: messages.Cut, owner: string): Promise<messages.Frozen> {
+    const { parameters, vectorClock } = this.#options;
+    const place = this.#seat;
+    void this.#files; // throws when there are none
+    if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner); // V5
+    this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
+    const snapshot = new ServerSnapshot({ parameters, vectorClock, place });
+    const [frozen, cancelIdle, error] = [new Deferred<messages.Frozen>(), undefined, undefined];
+    const saving: Saving = { id, owner, snapshot, frozen, cancelIdle, isWriting: false, isOver: false, error };
+    saving.frozen.promise.catch(() => {}); // whoever asks is told
+    parameters.pacer.cutAt(clock, () => {
+      try {
+        snapshot.freeze();
+        this.#watch(saving);
+        saving.frozen.resolve({ names: snapshot.records.map(({ name }) => name), run: place.run });
+      } catch (thrown) {
+        this.#end(saving, thrown);
+      }
+    });
+    this.#saving = saving;
+    return await saving.frozen.promise;
+  }
+
+  async #write({ id, pending, step, job, parameters }: messages.Write, owner: string): Promise<messages.Report> {
+    const saving = this.#saving;
+    if (saving?.id !== id || saving.owner !== owner) throw unknown(id); // V2
+    if (saving.error !== undefined) throw saving.error;
+    if (saving.isOver) throw unknown(id);
+    const { snapshot } = saving;
+    saving.cancelIdle?.();
+    saving.cancelIdle = undefined;
+    saving.isWriting = true;
+    try {
+      snapshot.choose(parameters);
+      const report = await snapshot.write(this.#files.shard(pending, { job, step, server: this.#seat.rank }, snapshot.records));
+      saving.isOver = true;
+      this.#pressure.end();
+      return report;
+    } catch (thrown) {
+      throw this.#end(saving, thrown);
+    }
+  }
+
+  /** What is frozen takes memory: who froze it has to go on. */
+  #watch(saving: Saving): void {
+    saving.cancelIdle = this.#options.clock.after(IDLE_MS_MAX, () => {
+      this.#lose(new WeighbridgeError("DEADLINE", `${saving.owner} froze a checkpoint, and did not go on for ${IDLE_MS_MAX} ms`));
+    });
+  }
+
+  /** What it was given up for is what its owner is told. */
+  #end(saving: Saving, thrown: unknown): WeighbridgeError {
+    saving.error ??= isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown });
+    saving.isOver = true;
+    this.#pressure.end();
+    saving.cancelIdle?.();
+    saving.snapshot.close();
+    saving.frozen.reject(saving.error);
+    return saving.error;
+  }
+
+  /** Gives up what is being saved; false when nothing is. */
+  #lose(error: WeighbridgeError): boolean {
+    const saving = this.#saving;
+    if (saving === undefined || saving.isOver) return false;
+    this.#options.log.warn("a checkpoint was given up", { reason: error.message });
+    this.#options.parameters.pacer.cancelCut();
+    saving.snapshot.lose(error);
+    this.#end(saving, error);
+    return true;
+  }
+
+  async #commit({ pending, manifest, keep }: messages.Commit, owner: string): Promise<messages.Committed> {
+    if (this.#begun?.pending !== pending || this.#begun.owner !== owner) throw unknown(pending); // V2
+    const { path, warning } = await this.#files.commit(pending, manifest as unknown as CheckpointManifest);
+    this.#begun = undefined;
+    return { path, warning: (await this.#keep(keep, pending)) ?? warning };
+  }
+
+  /** The checkpoint is complete, whatever becomes of older ones: what goes wrong is returned. */
+  async #keep(keep: number | undefined, pending: string): Promise<string | undefined> {
+    try {
+      if (keep !== undefined) await this.#files.keep(keep, pending);
+      return undefined;
+    } catch (thrown) {
+      return `older checkpoints were to be removed: ${reasonOf(thrown)}`;
+    }
+  }
+
+  async #abandon({ id, pending }: messages.Abandon, owner: string): Promise<Record<never, never>> {
+    if (this.#saving?.id === id && this.#saving.owner === owner) this.#lose(new WeighbridgeError("ABORTED", "the checkpoint was given up"));
+    // Who does not know the name has not heard the answer to its `begin`.
+    if (this.#begun?.owner === owner && (pending === undefined || this.#begun.pending === pending)) await this.#removeBegun();
+    return {};
+  }
+
+  async #removeBegun(): Promise<void> {
+    const pending = this.#begun?.pending ?? "";
+    this.#begun = undefined;
+    if (pending !== "") await this.#inTurn(() => this.#remove(pending));
+  }
+
+  /** V4 */
+  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#directories.then(work);
+    this.#directories = done.catch(() => {}); // whoever asked is told
+    return await done;
+  }
+
+  async #remove(pending: string): Promise<void> {
+    await this.#files.abandon(pending).catch((thrown: unknown) => {
+      this.#options.log.warn("files of a checkpoint that was given up are left", { reason: reasonOf(thrown) });
+    });
+  }
+
+  async #load(loading: Loading, open: () => Promise<SnapshotSource>): Promise<messages.Loaded> {
+    const { parameters, vectorClock } = this.#options;
+    const place = this.#seat;
+    if (parameters.all.length > 0) {
+      const names = parameters.all.map(({ spec }) => JSON.stringify(spec.name)).join(", ");
+      throw new WeighbridgeError("BAD_ARGUMENT", `a checkpoint is restored before there are parameters; server ${place.rank} has ${names}`);
+    }
+    parameters.isRestoring = true;
+    try {
+      const source = await open();
+      try {
+        const { path, manifest } = source;
+        const { step, clock } = manifest;
+        const { clockMin } = parameters.pacer;
+        if (clockMin > clock)
+          throw new WeighbridgeError("BAD_ARGUMENT", `${path} is of clock ${clock}, and the workers are at ${clockMin}`);
+        loading.activate = await restoreServer({ source, parameters, vectorClock, place });
+        loading.step = step;
+        return { path, step, clock, parameters: manifest.parameters.map(({ name }) => name) };
+      } finally {
+        await source.close();
+      }
+    } catch (thrown) {
+      parameters.isRestoring = false;
+      throw thrown;
+    }
+  }
+
+  async #stage(request: messages.Stage, owner: string): Promise<messages.Step> {
+    const { step, directory } = request;
+    return await this.#loads.stage(async () => this.#files.open(step, directory), request, owner, this.#seat);
+  }
+
+  /** Forgets what nobody has seen and nobody else wants: another worker may be about to activate it. */
+  async #discard(owner: string): Promise<Record<never, never>> {
+    const loading = this.#loading;
+    if (loading?.owners.delete(owner) !== true) return {};
+    await loading.done.catch(() => {});
+    if (loading !== this.#loading || loading.isActive || loading.owners.size > 0) return {};
+    this.#loading = undefined;
+    this.#options.parameters.clearAll();
+    this.#options.parameters.isRestoring = false;
+    return {};
+  }
+
+  get #files(): SnapshotFiles {
+    const { files } = this.#options;
+    if (files !== undefined) return files;
+    throw new WeighbridgeError("UNSUPPORTED", "this server was given no place for checkpoints: start it with --checkpoint-dir");
+  }
+
+  get #seat(): ServerPlace {
+    if (this.#place !== undefined) return this.#place;
+    throw new WeighbridgeError("QUEUE_FULL", "this server has no rank yet", { retryable: true });
+  }
+}
+
+function handler<Q, R>(
+  { op, request, answer }: messages.CheckpointMessage<Q, R>,
+  handle: (request: Q, owner: string) => Promise<R>,
+): { readonly op: string; readonly handle: Handler } {
+  void answer; // what it answers is checked by who asked
+  return { op, handle: async (body, owner) => handle(messages.parseBody(request, body, `the request ${op} of a checkpoint`), owner) };
+}
+
+function busy(owner: string): WeighbridgeError {
+  return new WeighbridgeError("QUEUE_FULL", `${owner} is taking a checkpoint; there is one at a time`, { retryable: true });
+}
+
+function unknown(id: string): WeighbridgeError {
+  const why = "it was given up, or this server was restarted";
+  return new WeighbridgeError("BAD_REQUEST", `no checkpoint ${JSON.stringify(id)} of yours is being taken here: ${why}`, {
+    retryable: true,
+  });
+}

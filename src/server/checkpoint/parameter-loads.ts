@@ -1,0 +1,111 @@
+// parameter-loads — ParameterLoads brings one parameter back to where it was saved, while the others go on (Hetu: ParamLoad): what this server owns of it is
+// read beside the one there is, and takes its place when every server has its own. Not a restore of the whole job (checkpoint-service.ts, load).
+//
+// Invariants:
+//   L1. Nobody sees what is staged before it replaces the other, in one step. What fails on the way leaves the parameter as it was.
+//   L2. What its owner does not want any more, or cannot, gives its memory back.
+//   L3. Only the parameter that was saved is replaced: the same name, shape, optimizer and columns.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Stage, Step } from "../../store/snapshot/checkpoint-messages.ts";
+import { describeParameter } from "../../store/snapshot/describe-parameter.ts";
+import { requireSameModel } from "../../store/snapshot/same-model.ts";
+import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
+import type { Parameter, Parameters } from "../parameters/parameters.ts";
+import { restoreParameter } from "./parameter-restore.ts";
+import type { ServerPlace } from "./server-place.ts";
+import { trainingOf } from "./server-restore.ts";
+
+type Staged = { readonly step: number; readonly parameter: Parameter };
+/** `staged` is undefined while it is being read. */
+type Loading = { staged: Staged | undefined };
+
+export class ParameterLoads {
+  readonly #parameters: Parameters;
+  /** By their owners. */
+  readonly #loadings = new Map<string, Loading>();
+
+  constructor(parameters: Parameters) {
+    this.#parameters = parameters;
+  }
+
+  /**
+   * Reads this server's share of the parameter from what `open` opens. Throws UNKNOWN_PARAMETER, UNSUPPORTED for one that is bound by clocks, QUEUE_FULL
+   * while its owner stages another, CHECKPOINT_MISSING, _TORN, _FOREIGN (L3) or _IO, ARENA_FULL.
+   */
+  async stage(open: () => Promise<SnapshotSource>, { name }: Stage, owner: string, place: ServerPlace): Promise<Step> {
+    this.#find(name);
+    const known = this.#loadings.get(owner);
+    if (known !== undefined && known.staged === undefined)
+      throw new WeighbridgeError("QUEUE_FULL", `${owner} is loading a parameter; it loads one at a time`, { retryable: true });
+    this.unstage(owner); // one of its own that it forgot
+    const loading: Loading = { staged: undefined };
+    this.#loadings.set(owner, loading);
+    try {
+      const staged = await this.#readFrom(open, name, place);
+      loading.staged = staged;
+      if (this.#loadings.get(owner) === loading) return { step: staged.step };
+      staged.parameter.close(); // L2
+    } catch (thrown) {
+      if (this.#loadings.get(owner) === loading) this.#loadings.delete(owner);
+      throw thrown;
+    }
+    throw new WeighbridgeError("ABORTED", `the loading of ${name} was given up`);
+  }
+
+  /** L1. Throws BAD_REQUEST when its owner has not staged this one, UNKNOWN_PARAMETER when the one to be replaced is gone. */
+  replace(step: number, owner: string): Record<never, never> {
+    const staged = this.#loadings.get(owner)?.staged;
+    if (staged?.step !== step) throw new WeighbridgeError("BAD_REQUEST", `nothing of step ${step} is staged here for ${owner}`);
+    this.#loadings.delete(owner);
+    try {
+      this.#parameters.replace(staged.parameter);
+    } catch (thrown) {
+      staged.parameter.close();
+      throw thrown;
+    }
+    return {};
+  }
+
+  /** L2 */
+  unstage(owner: string): Record<never, never> {
+    this.#loadings.get(owner)?.staged?.parameter.close();
+    this.#loadings.delete(owner);
+    return {};
+  }
+
+  async #readFrom(open: () => Promise<SnapshotSource>, name: string, place: ServerPlace): Promise<Staged> {
+    const source = await open();
+    try {
+      return await this.#read(name, source, place);
+    } finally {
+      await source.close();
+    }
+  }
+
+  async #read(name: string, source: SnapshotSource, place: ServerPlace): Promise<Staged> {
+    const { manifest, path } = source;
+    const { spec, pace } = this.#find(name);
+    const { host } = this.#parameters;
+    requireSameModel(path, manifest.parameters, [describeParameter(spec, host.workerCount)]); // L3
+    const parameter = this.#parameters.beside(spec);
+    try {
+      for (const record of manifest.parameters) {
+        parameter.resume({ ...trainingOf(record, manifest, place, path), ...pace.training }); // its consistency stays
+        await restoreParameter(parameter, { source, record, host, place });
+      }
+    } catch (thrown) {
+      parameter.close();
+      throw thrown;
+    }
+    return { step: manifest.step, parameter };
+  }
+
+  #find(name: string): Parameter {
+    const parameter = this.#parameters.find(name);
+    if (parameter === undefined) throw new WeighbridgeError("UNKNOWN_PARAMETER", `this server has no parameter ${JSON.stringify(name)}`);
+    if (parameter.pace.isOnly({ updates: "async", staleness: Infinity })) return parameter;
+    const why = "others may be waiting for its clocks; a checkpoint of the whole job can be restored";
+    throw new WeighbridgeError("UNSUPPORTED", `${name} is loaded alone only if its consistency is "asp": ${why}`);
+  }
+}

@@ -1,0 +1,155 @@
+// Goal: what optimizers count and remember goes through a checkpoint as it is, and checkpoints from before are read as they were meant.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { rowsPull, rowsPush } from "../../contracts/rows.ts";
+import { tensorPull, tensorPush, tensorPushRows } from "../../contracts/tensors.ts";
+import { PART_COUNT } from "../../keys/placement.ts";
+import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
+import type { ColumnRecord, ParameterRecord } from "../../store/snapshot/parameter-record.ts";
+import { requireSameModel } from "../../store/snapshot/same-model.ts";
+import type { Chunk } from "../../store/snapshot/shard-header.ts";
+import type { ShardSink, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
+import { ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
+import type { Parameter } from "../parameters/parameters.ts";
+import { restoreParameter } from "./parameter-restore.ts";
+import { snapshotOf } from "./parameter-snapshot.ts";
+import { ServerPlace } from "./server-place.ts";
+
+const PLACE = new ServerPlace({ rank: 0, serverCount: 1, run: "run" });
+
+/** A checkpoint of one parameter in memory: the bytes of each column of each chunk. */
+type Saved = { record: ParameterRecord; readonly chunks: { readonly chunk: Chunk; readonly columns: Map<string, Uint8Array> }[] };
+
+async function save(stage: ParameterStage): Promise<Saved> {
+  const saved: Saved["chunks"] = [];
+  const open = (kind: "rows" | "parts", parameter: string, from: number, to: number, rowCount: number) => {
+    const key = kind === "rows" ? { kind, parameter, from, to } : { kind, parameter, from, to, ordinal: saved.length };
+    const columns = new Map<string, Uint8Array>();
+    saved.push({ chunk: { file: "memory", key, rowCount, sections: new Map() }, columns });
+    return Promise.resolve({ write: async (column: string, bytes: Uint8Array) => void columns.set(column, new Uint8Array(bytes)) });
+  };
+  const sink: ShardSink = {
+    openRows: (name, { from, to }) => open("rows", name, from, to, to - from),
+    openParts: (name, { from, to, rowCount }) => open("parts", name, from, to, rowCount),
+    finish: async () => [],
+    abandon: async () => {},
+  };
+  const snapshot = snapshotOf("w", stage.parameters, PLACE);
+  await snapshot.write(sink);
+  return { record: snapshot.record, chunks: saved };
+}
+
+/** The parameter again, on a server that has so many workers. */
+async function load(spec: StageSpec, { record, chunks }: Saved, workers = 2): Promise<{ stage: ParameterStage; parameter: Parameter }> {
+  const stage = new ParameterStage({ workers });
+  const parameter = stage.parameters.get(stage.create(spec));
+  const source: SnapshotSource = {
+    path: "memory",
+    manifest: { partCount: PART_COUNT } as CheckpointManifest,
+    chunks: () => chunks.map(({ chunk }) => chunk),
+    readColumn: async (chunk, column, into) => into.set(chunks.find((one) => one.chunk === chunk)!.columns.get(column)!),
+    readRows: async (chunk, take) => {
+      const { columns } = chunks.find((one) => one.chunk === chunk)!;
+      await take({ rowCount: chunk.rowCount, columns });
+    },
+    close: async () => {},
+  };
+  await restoreParameter(parameter, { source, record, host: stage.parameters.host, place: PLACE });
+  return { stage, parameter };
+}
+
+const TENSOR: StageSpec = { kind: "tensor", shape: [3, 1], optimizer: { type: "adam", learningRate: 0.1 } };
+
+const pushed = (stage: ParameterStage, parameter: number, gradients: readonly number[]) =>
+  stage.call(0, tensorPush, { parameter, block: 0, clock: 0, scale: 1, gradients: Float32Array.from(gradients) });
+const pushedRows = (stage: ParameterStage, parameter: number, rows: readonly number[]) =>
+  stage.call(0, tensorPushRows, {
+    ...{ parameter, block: 0, clock: 0, scale: 1, rows: Uint32Array.from(rows) },
+    gradients: new Float32Array(rows.length).fill(1),
+  });
+const valuesOf = async (stage: ParameterStage, parameter: number) => [
+  ...(await stage.call(0, tensorPull, { parameter, block: 0, clock: 0 })).values,
+];
+
+test("the steps of a tensor's rows go through a checkpoint: what follows is the same", async () => {
+  const stage = new ParameterStage();
+  const w = stage.create(TENSOR);
+  await pushed(stage, w, [1, 2, 3]);
+  await pushedRows(stage, w, [2]);
+  await pushedRows(stage, w, [2, 0]);
+  const { stage: again } = await load(TENSOR, await save(stage));
+  for (const one of [stage, again]) {
+    await pushedRows(one, w, [0, 1, 2]);
+    await pushed(one, w, [-1, -2, -3]);
+  }
+  assert.deepEqual(await valuesOf(again, w), await valuesOf(stage, w));
+});
+
+test("a block's count of steps beyond 2^32 is saved whole", async () => {
+  const stage = new ParameterStage();
+  stage.create(TENSOR);
+  const tensor = stage.parameters.tensorOf("w");
+  tensor.store.openBlock(0, 2 ** 33 + 5);
+  const { stage: again } = await load(TENSOR, await save(stage));
+  assert.equal(again.parameters.tensorOf("w").store.stepOf(0), 2 ** 33 + 5);
+});
+
+test("a checkpoint from before, with a u32 step and no steps of rows, is read as it was meant: its rows have the steps of their block", async () => {
+  const stage = new ParameterStage();
+  const w = stage.create(TENSOR);
+  await pushed(stage, w, [1, 2, 3]);
+  await pushed(stage, w, [1, 2, 3]);
+  const saved = await save(stage);
+  const rowSteps = saved.record.columns.find(({ name }) => name === "rowSteps");
+  const step: ColumnRecord = { ...rowSteps!, name: "step", per: "chunk" }; // a word of 32 bits
+  const columns = saved.record.columns.filter(({ name }) => name !== "step" && name !== "rowSteps");
+  const old = { ...saved.record, columns: [...columns, step] };
+  requireSameModel("old", [old], [saved.record]);
+  saved.chunks[0]!.columns.set("step", new Uint8Array(Uint32Array.of(2).buffer));
+  saved.chunks[0]!.columns.delete("rowSteps");
+  const { stage: again } = await load(TENSOR, { ...saved, record: old });
+  assert.equal(again.parameters.tensorOf("w").store.stepOf(0), 2);
+  for (const one of [stage, again]) await pushedRows(one, w, [1]);
+  assert.deepEqual(await valuesOf(again, w), await valuesOf(stage, w));
+});
+
+test("what each worker pulled of a table of DC-ASGD goes through a checkpoint; a worker that was not there has pulled what is there", async () => {
+  const spec: StageSpec = { kind: "table", width: 1, optimizer: { type: "dcAsgd", learningRate: 0.5, lambda: 1 } };
+  const push = (stage: ParameterStage, rank: number) =>
+    stage.call(rank, rowsPush, {
+      ...{ parameter: w, clock: 0, scale: 1, opens: true },
+      ...{ keys: BigUint64Array.of(7n), gradients: Float32Array.of(1) },
+    });
+  const pull = async (stage: ParameterStage, rank: number) =>
+    (await stage.call(rank, rowsPull, { parameter: w, clock: 0, keys: BigUint64Array.of(7n) })).values[0];
+  const stage = new ParameterStage();
+  const w = stage.create(spec);
+  await push(stage, 0);
+  await pull(stage, 0);
+  await push(stage, 0);
+  const saved = await save(stage);
+  const before = await pull((await load(spec, saved, 3)).stage, 2);
+  for (const rank of [0, 1]) {
+    const { stage: again } = await load(spec, saved);
+    const { stage: more } = await load(spec, saved, 3);
+    const { stage: same } = { stage: await replay(rank) };
+    await push(again, rank);
+    await push(more, rank);
+    assert.equal(await pull(again, rank), await pull(same, rank), `worker ${rank}`);
+    assert.equal(await pull(more, rank), await pull(same, rank), `worker ${rank}, one more is there`);
+  }
+  const { stage: more } = await load(spec, saved, 3);
+  await push(more, 2);
+  assert.equal(await pull(more, 2), (before as number) - 0.5, "not late");
+
+  async function replay(rank: number): Promise<ParameterStage> {
+    const one = new ParameterStage();
+    one.create(spec);
+    await push(one, 0);
+    await pull(one, 0);
+    await push(one, 0);
+    await push(one, rank);
+    return one;
+  }
+});

@@ -1,0 +1,263 @@
+// parameter-snapshot — one parameter as it was at the cut, until it is written: blocks of a tensor are held, a table is frozen. Making one takes no
+// longer than naming the blocks; nothing is copied but what changes before it was written (store/tensor-store T1, store/table-freeze F2).
+//
+// Invariants:
+//   S1. What is written is the state at the moment of making: values, slots, steps, versions (D3 of spec/consistency.md).
+//   S2. Blocks that nobody had touched are written with their initial values: a checkpoint has every row of a tensor.
+//   S3. `close` gives everything back at once, also in the middle of a write; what was being written then is of no use.
+//   S4. A parameter that is cleared or replaced after the cut is written as it was: its memory is kept until `close`.
+
+import type { WeighbridgeError } from "../../base/errors.ts";
+import type { Arena } from "../../kernel/arena.ts";
+import type { HeldBlock } from "../../store/block-span.ts";
+import { encodeStaleness } from "../../store/consistency-json.ts";
+import { parameterNumber } from "../../store/parameter-spec.ts";
+import { describeParameter, ROW_STEPS_COLUMN, STEP_COLUMN, slotNames } from "../../store/snapshot/describe-parameter.ts";
+import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
+import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
+import type { TableFreeze, TakenColumn } from "../../store/table-freeze.ts";
+import { encodeTraining } from "../../store/training-state.ts";
+import type { Parameters } from "../parameters/parameters.ts";
+import { TableParameter } from "../parameters/table-parameter.ts";
+import type { TensorParameter } from "../parameters/tensor-parameter.ts";
+import type { ServerPlace } from "./server-place.ts";
+
+/** Chunks that are written side by side. */
+const LANES = 2;
+/** How much of a table is copied in one turn of the event loop; of a small arena's reserve no more than a share. */
+const STAGE_BYTES = 1 << 20;
+const STAGE_SHARE = 1 / 32;
+
+export interface ParameterSnapshot {
+  /** `rowCount` is the table's on this server, once it is written. */
+  readonly record: ParameterRecord;
+  write(sink: ShardSink): Promise<void>;
+  /** Arena bytes of what it keeps twice: rows that were set aside, values that were replaced. */
+  readonly keptBytes: number;
+  /** Later steps of a write fail with it. */
+  lose(error: WeighbridgeError): void;
+  /** S3 */
+  close(): void;
+}
+
+/** Throws UNKNOWN_PARAMETER, ARENA_FULL. */
+export function snapshotOf(name: string, parameters: Parameters, place: ServerPlace): ParameterSnapshot {
+  const parameter = parameters.get(parameterNumber(name));
+  const { arena, workerCount } = parameters.host;
+  const described = describeParameter(parameter.spec, workerCount);
+  const consistency = changedConsistency(parameter) ?? described.consistency;
+  const record = { ...described, consistency, schedule: scheduleOf(parameter), state: encodeTraining(parameter.training) };
+  const snapshot =
+    parameter instanceof TableParameter ? new TableSnapshot(record, arena, parameter, place) : new TensorSnapshot(record, parameter, place);
+  return new KeptSnapshot(snapshot, parameters.keep(parameter));
+}
+
+/** A snapshot whose parameter keeps its memory until it is closed (S4). */
+class KeptSnapshot implements ParameterSnapshot {
+  readonly #snapshot: ParameterSnapshot;
+  #letGo: (() => void) | undefined;
+
+  constructor(snapshot: ParameterSnapshot, letGo: () => void) {
+    this.#snapshot = snapshot;
+    this.#letGo = letGo;
+  }
+
+  get record(): ParameterRecord {
+    return this.#snapshot.record;
+  }
+
+  get keptBytes(): number {
+    return this.#snapshot.keptBytes;
+  }
+
+  async write(sink: ShardSink): Promise<void> {
+    await this.#snapshot.write(sink);
+    this.close();
+  }
+
+  lose(error: WeighbridgeError): void {
+    this.#snapshot.lose(error);
+  }
+
+  close(): void {
+    this.#snapshot.close();
+    this.#letGo?.();
+    this.#letGo = undefined;
+  }
+}
+
+function scheduleOf({ training }: TableParameter | TensorParameter): ParameterRecord["schedule"] {
+  const { type, ...settings } = training.schedule;
+  return { kind: type, ...(settings as object) };
+}
+
+/** That of the last phase, once there was a change. */
+function changedConsistency({ training }: TableParameter | TensorParameter): ParameterRecord["consistency"] | undefined {
+  const last = training.consistency?.phases.at(-1);
+  return last && { kind: last.updates, reduce: last.reduce, staleness: encodeStaleness(last.staleness) };
+}
+
+class TensorSnapshot implements ParameterSnapshot {
+  readonly record: ParameterRecord;
+  readonly #tensor: TensorParameter;
+  readonly #owned: readonly number[];
+  readonly #held = new Map<number, HeldBlock>();
+  #loss: WeighbridgeError | undefined;
+
+  constructor(record: ParameterRecord, tensor: TensorParameter, place: ServerPlace) {
+    this.record = record;
+    this.#tensor = tensor;
+    const { store, spec } = tensor;
+    const number = parameterNumber(spec.name);
+    this.#owned = Array.from({ length: store.shape.blockCount }, (_, block) => block).filter((block) => place.ownsBlock(number, block));
+    const here = new Set(store.blockIndexes);
+    for (const block of this.#owned) if (here.has(block)) this.#held.set(block, store.holdBlock(block)); // S1
+  }
+
+  get keptBytes(): number {
+    let bytes = 0;
+    for (const { values, slots, isReplaced } of this.#held.values()) if (isReplaced) bytes += values.byteLength + slots.byteLength;
+    return bytes;
+  }
+
+  async write(sink: ShardSink): Promise<void> {
+    const blocks = this.#owned.values();
+    await allOrFirstError(
+      Array.from({ length: LANES }, async () => {
+        for (const block of blocks) await this.#writeBlock(sink, block);
+      }),
+    );
+  }
+
+  lose(error: WeighbridgeError): void {
+    this.#loss ??= error;
+    this.close();
+  }
+
+  close(): void {
+    for (const block of [...this.#held.keys()]) this.#release(block);
+  }
+
+  async #writeBlock(sink: ShardSink, block: number): Promise<void> {
+    if (this.#loss !== undefined) throw this.#loss;
+    const { store, spec } = this.#tensor;
+    if (!this.#held.has(block)) this.#held.set(block, store.initialBlock(block)); // S2
+    const { values, slots, step, rowSteps } = this.#held.get(block) as HeldBlock;
+    const { width } = this.record;
+    const from = store.shape.firstFloat(block) / width;
+    const rowCount = values.length / width;
+    const chunk = await sink.openRows(spec.name, { from, to: from + rowCount });
+    const names = slotNames(this.record);
+    const slotFloats = slots.length / Math.max(1, names.length);
+    const countsRows = this.record.columns.some(({ name }) => name === ROW_STEPS_COLUMN);
+    await allOrFirstError([
+      chunk.write(VALUES_COLUMN, bytesOf(values)),
+      ...names.map((name, slot) => chunk.write(name, bytesOf(slots.subarray(slot * slotFloats, (slot + 1) * slotFloats)))),
+      chunk.write(STEP_COLUMN, bytesOf(BigUint64Array.of(BigInt(step)))),
+      ...(countsRows ? [chunk.write(ROW_STEPS_COLUMN, bytesOf(rowSteps ?? new Uint32Array(rowCount)))] : []),
+    ]);
+    this.#release(block);
+  }
+
+  #release(block: number): void {
+    const held = this.#held.get(block);
+    this.#held.delete(block);
+    held?.release();
+  }
+}
+
+class TableSnapshot implements ParameterSnapshot {
+  readonly #record: ParameterRecord;
+  readonly #arena: Arena;
+  readonly #parts: ServerPlace["parts"];
+  readonly #freeze: TableFreeze;
+  #rowCount = 0;
+
+  constructor(record: ParameterRecord, arena: Arena, table: TableParameter, { parts }: ServerPlace) {
+    this.#record = record;
+    this.#arena = arena;
+    this.#parts = parts;
+    this.#freeze = table.store.freeze(); // S1
+  }
+
+  get keptBytes(): number {
+    return this.#freeze.asideBytes;
+  }
+
+  get record(): ParameterRecord {
+    return { ...this.#record, rowCount: this.#rowCount };
+  }
+
+  async write(sink: ShardSink): Promise<void> {
+    await allOrFirstError(Array.from({ length: LANES }, () => this.#writeLane(sink)));
+    this.close();
+  }
+
+  lose(error: WeighbridgeError): void {
+    this.#freeze.lose(error);
+  }
+
+  close(): void {
+    this.#freeze.close();
+  }
+
+  async #writeLane(sink: ShardSink): Promise<void> {
+    const rowBytes = this.#record.columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
+    const { reserveBytes } = this.#arena;
+    const stageBytes = reserveBytes === 0 ? STAGE_BYTES : Math.min(STAGE_BYTES, reserveBytes * STAGE_SHARE);
+    const rowsMax = Math.max(1, Math.floor(stageBytes / rowBytes));
+    const stage = this.#arena.allocate(rowsMax * rowBytes);
+    try {
+      const columns = stagedColumns(this.#record, stage, rowsMax);
+      for (let count = this.#fill(columns, rowsMax); count > 0; count = this.#fill(columns, rowsMax)) {
+        const chunk = await sink.openParts(this.#record.name, { ...this.#parts, rowCount: count });
+        await allOrFirstError(
+          columns.map(({ name, byteCount, address }) =>
+            chunk.write(name, this.#arena.bytes.subarray(address, address + count * byteCount)),
+          ),
+        );
+      }
+    } finally {
+      this.#arena.release(stage, rowsMax * rowBytes);
+    }
+  }
+
+  /** Takes rows until the stage is full; 0 at the end. */
+  #fill(columns: readonly StagedColumn[], rowsMax: number): number {
+    let filled = 0;
+    while (filled < rowsMax) {
+      const taken = this.#freeze.take(
+        rowsMax - filled,
+        columns.map((column) => ({ ...column, address: column.address + filled * column.byteCount })),
+      );
+      if (taken < 0) break;
+      filled += taken;
+    }
+    this.#rowCount += filled;
+    return filled;
+  }
+}
+
+export type StagedColumn = TakenColumn & { readonly name: string };
+
+/** Where the columns of a table's rows lie in a row (counted from its values), and in a span of `rowsMax` rows, one column after the other. */
+export function stagedColumns({ columns }: ParameterRecord, span: number, rowsMax: number): readonly StagedColumn[] {
+  let [offset, address] = [0, span];
+  return columns.map((column) => {
+    const byteCount = columnBytesPerRow(column);
+    const isKey = column.name === KEYS_COLUMN;
+    const staged = { name: column.name, byteCount, address, offset: isKey ? -byteCount : offset };
+    address += rowsMax * byteCount;
+    if (!isKey) offset += byteCount;
+    return staged;
+  });
+}
+
+/** Waits for all, also when one fails: what they use is in use until then. */
+async function allOrFirstError(promises: readonly Promise<unknown>[]): Promise<void> {
+  for (const outcome of await Promise.allSettled(promises)) if (outcome.status === "rejected") throw outcome.reason;
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}

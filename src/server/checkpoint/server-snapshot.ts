@@ -1,0 +1,107 @@
+// server-snapshot — what one server contributes to a checkpoint: everything at the cut, until it is written. `freeze` is the cut: it is called at
+// one moment, between two requests, and takes as long as naming the blocks. With the vector clock it keeps what is in (spec/consistency.md, D2).
+
+import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import type { VectorClock } from "../../consistency/vector-clock.ts";
+import type { MemoryUse } from "../../kernel/arena.ts";
+import type { ClockRecord } from "../../store/snapshot/checkpoint-manifest.ts";
+import type { Report } from "../../store/snapshot/checkpoint-messages.ts";
+import type { JsonObject } from "../../store/snapshot/json-value.ts";
+import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
+import { rankOf } from "../../wire/node-id.ts";
+import type { Parameter, Parameters } from "../parameters/parameters.ts";
+import { type ParameterSnapshot, snapshotOf } from "./parameter-snapshot.ts";
+import type { ServerPlace } from "./server-place.ts";
+
+export type ServerSnapshotOptions = {
+  readonly parameters: Parameters;
+  readonly vectorClock: VectorClock;
+  readonly place: ServerPlace;
+};
+
+export class ServerSnapshot {
+  readonly #options: ServerSnapshotOptions;
+  #parts: ParameterSnapshot[] = [];
+  readonly #frozen = new Map<string, Parameter | undefined>();
+  #clocks: readonly ClockRecord[] = [];
+  #workers: Report["workers"] = [];
+  #state: JsonObject = {};
+
+  constructor(options: ServerSnapshotOptions) {
+    this.#options = options;
+  }
+
+  /** Throws UNKNOWN_PARAMETER or ARENA_FULL, with nothing held. */
+  freeze(): void {
+    const { parameters, vectorClock, place } = this.#options;
+    try {
+      for (const { name } of parameters.specs) {
+        this.#parts.push(snapshotOf(name, parameters, place));
+        this.#frozen.set(name, parameters.find(name));
+      }
+    } catch (thrown) {
+      this.close();
+      throw thrown;
+    }
+    this.#clocks = [...vectorClock.entries()].map(([worker, { incarnation, stamp }]) => ({ worker, incarnation, stamp }));
+    this.#workers = parameters.pacer.members().map(({ worker, clock }) => ({ rank: rankOf(worker), clock }));
+    this.#state = { training: Object.fromEntries(this.#parts.map(({ record }) => [record.name, record.state])) };
+  }
+
+  /** The parameters as they were, in the order in which they were made. */
+  get records(): Report["parameters"] {
+    return this.#parts.map(({ record }) => record);
+  }
+
+  /** What was cleared or replaced since the cut. */
+  get gone(): readonly string[] {
+    const { parameters } = this.#options;
+    return [...this.#frozen].filter(([name, frozen]) => parameters.find(name) !== frozen).map(([name]) => name);
+  }
+
+  /** Arena bytes of what it keeps twice. */
+  get keptBytes(): number {
+    return this.#parts.reduce((sum, part) => sum + part.keptBytes, 0);
+  }
+
+  /** Whether memory of this use, so many bytes, is there when this snapshot is given up. */
+  blocks(use: MemoryUse, byteCount: number): boolean {
+    const { parameters } = this.#options;
+    const { arena } = parameters.host;
+    if (parameters.keepsCleared) return true; // as much as was cleared
+    if (use === "move" || arena.reserveBytes === 0) return true;
+    return use === "work" ? this.keptBytes >= byteCount : this.keptBytes > arena.reserveBytes / 2 + arena.movedBytes; // what lies in the reserve is not for state
+  }
+
+  /** Gives back what others than these parameters hold: they are not to be written. */
+  choose(names: readonly string[]): void {
+    const chosen = new Set(names);
+    for (const part of this.#parts) if (!chosen.has(part.record.name)) part.close();
+    this.#parts = this.#parts.filter(({ record }) => chosen.has(record.name));
+  }
+
+  /** Everything is given back at the end, whatever it is. */
+  async write(sink: ShardSink): Promise<Report> {
+    try {
+      for (const part of this.#parts) await part.write(sink);
+      const files = await sink.finish();
+      const record = { rank: this.#options.place.rank, files, vectorClock: this.#clocks, state: this.#state };
+      return { record, parameters: this.records, workers: this.#workers };
+    } catch (thrown) {
+      this.close();
+      await sink.abandon();
+      throw thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown });
+    } finally {
+      this.close();
+    }
+  }
+
+  /** The rest is not to be written: gives back what is held, at once. */
+  lose(error: WeighbridgeError): void {
+    for (const part of this.#parts) part.lose(error);
+  }
+
+  close(): void {
+    for (const part of this.#parts) part.close();
+  }
+}

@@ -1,0 +1,24 @@
+// built-in-functions — the functions that every server has.
+
+import type { ServedFunction } from "../served-function.ts";
+import { CACHED_ROW_HANDLERS } from "./cached-rows.ts";
+import { CHECKPOINT_HANDLERS } from "./checkpoints.ts";
+import { CLOCK_HANDLERS } from "./clocks.ts";
+import { DATA_HANDLERS } from "./data.ts";
+import { GROUP_HANDLERS } from "./groups.ts";
+import { PARAMETER_HANDLERS } from "./parameters.ts";
+import { RAW_ROW_HANDLERS } from "./raw-rows.ts";
+import { ROW_HANDLERS } from "./rows.ts";
+import { TENSOR_HANDLERS } from "./tensors.ts";
+
+export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
+  ...CACHED_ROW_HANDLERS,
+  ...CHECKPOINT_HANDLERS,
+  ...CLOCK_HANDLERS,
+  ...DATA_HANDLERS,
+  ...GROUP_HANDLERS,
+  ...PARAMETER_HANDLERS,
+  ...RAW_ROW_HANDLERS,
+  ...ROW_HANDLERS,
+  ...TENSOR_HANDLERS,
+];

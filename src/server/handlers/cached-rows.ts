@@ -1,0 +1,29 @@
+// cached-rows — serves what a cache of rows with bounded staleness asks of a table with versions (contracts/cached-rows.ts).
+
+import { cachePush, cachePushSync, cacheSync } from "../../contracts/cached-rows.ts";
+import { type ServedFunction, serve } from "../served-function.ts";
+
+export const CACHED_ROW_HANDLERS: readonly ServedFunction[] = [
+  serve(cachePush, {
+    inPlace: true,
+    handler: ({ parameters, life }, { parameter, clock, scale, opens, pushKeys, gradients, updates }) => {
+      const table = parameters.table(parameter);
+      table.push({ life, clock, scale, opens, keys: pushKeys, gradients, updates });
+      return { rate: table.rateAt(clock) }; // CachedRows.C2
+    },
+    again: ({ parameters }, { parameter, clock }) => ({ rate: parameters.table(parameter).rateAt(clock) }),
+  }),
+  serve(cacheSync, {
+    inPlace: true,
+    handler: (context, { parameter, ...sync }) => context.parameters.table(parameter).sync(sync, context),
+  }),
+  serve(cachePushSync, {
+    inPlace: true,
+    handler: (context, { parameter, clock, scale, opens, pushKeys, gradients, updates, ...sync }) => {
+      const push = { life: context.life, clock, scale, opens, keys: pushKeys, gradients, updates };
+      return context.parameters.table(parameter).pushSync(push, { clock, ...sync }, context);
+    },
+    again: (context, { parameter, clock, generation, bound, keptCount, keys, versions }) =>
+      context.parameters.table(parameter).sync({ clock, generation, bound, keptCount, keys, versions }, context),
+  }),
+];

@@ -1,0 +1,31 @@
+// groups — serves groups of workers that keep pace, or look for partners (contracts/groups.ts).
+
+import { Deferred } from "../../base/deferred.ts";
+import { partialReducePartners, sspInit, sspSync } from "../../contracts/groups.ts";
+import { type ServedFunction, serve } from "../served-function.ts";
+
+/** Longer than any worker should take for a clock; a caller's own deadline is shorter. */
+const WAIT_MS_MAX = 600_000;
+
+export const GROUP_HANDLERS: readonly ServedFunction[] = [
+  serve(sspInit, {
+    handler: ({ groups, life }, request) => ({ version: groups.ssp.init({ ...life, ...request }) }),
+  }),
+  serve(sspSync, {
+    handler: ({ groups, life }, { group, version }) => {
+      const passed = new Deferred<void>();
+      const waiter = { admitted: () => passed.resolve(), failed: passed.reject.bind(passed) };
+      const ticket = groups.ssp.sync({ ...life, group, version, deadlineMs: WAIT_MS_MAX, waiter });
+      return ticket === undefined ? {} : passed.promise.then(() => ({}));
+    },
+  }),
+  serve(partialReducePartners, {
+    handler: ({ groups, life }, { group, want, patienceMs }) => {
+      const formed = new Deferred<readonly number[]>();
+      const waiter = { formed: (ranks: readonly number[]) => formed.resolve(ranks), failed: formed.reject.bind(formed) };
+      const ranks = groups.partialReduce.ask({ ...life, key: group, want, patienceMs, waiter });
+      const answer = (members: readonly number[]): { ranks: Uint32Array } => ({ ranks: Uint32Array.from(members) });
+      return ranks === undefined ? formed.promise.then(answer) : answer(ranks);
+    },
+  }),
+];

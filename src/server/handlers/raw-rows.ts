@@ -1,0 +1,32 @@
+// raw-rows — serves rows of a table with all that its optimizer keeps beside them, as they are (contracts/raw-rows.ts).
+
+import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "../../contracts/raw-rows.ts";
+import { encodeTraining } from "../../store/training-state.ts";
+import { type ServedFunction, serve } from "../served-function.ts";
+
+export const RAW_ROW_HANDLERS: readonly ServedFunction[] = [
+  serve(rawRowsRead, {
+    inPlace: true,
+    handler: (context, { parameter, keys }) => ({ rows: context.parameters.table(parameter).readRaw(keys, context) }),
+  }),
+  serve(rawRowsWrite, {
+    inPlace: true,
+    handler: ({ parameters, life }, { parameter, ...write }) => {
+      parameters.table(parameter).writeRaw({ life, ...write });
+      return {};
+    },
+  }),
+  serve(rawRowsClaim, {
+    handler: ({ parameters }, { parameter }) => {
+      const table = parameters.table(parameter);
+      return { claim: table.claim(), training: JSON.stringify(encodeTraining(table.training)) };
+    },
+  }),
+  serve(rawRowsSync, {
+    handler: ({ parameters }, { parameter, claim, step }) => {
+      const table = parameters.table(parameter);
+      table.noteSteps(claim, step);
+      return { claim, training: JSON.stringify(encodeTraining(table.training)) };
+    },
+  }),
+];

@@ -1,0 +1,96 @@
+// rows — serves pushes and pulls of rows of a table, plain ones and those whose link carries less (spec/codecs.md).
+//
+// Invariants:
+//   RowHandlers.R1. Rows that do not exist and memory that is not there are found out before the push of a push and pull.
+
+import { rowsElsewhere, rowsPull, rowsPullEncoded, rowsPush, rowsPushEncoded, rowsPushPull } from "../../contracts/rows.ts";
+import { type ServedFunction, serve } from "../served-function.ts";
+import type { ServerContext } from "../server-context.ts";
+
+type Pull = { readonly parameter: number; readonly clock: number; readonly keys: BigUint64Array };
+type EncodedPull = { readonly parameter: number; readonly clock: number; readonly keys: Uint8Array };
+type Values = { readonly values: Float32Array };
+type EncodedValues = { readonly values: Uint8Array };
+
+export const ROW_HANDLERS: readonly ServedFunction[] = [
+  serve(rowsPush, {
+    inPlace: true,
+    handler: ({ parameters, life }, { parameter, clock, scale, opens, keys, gradients }) => {
+      parameters.table(parameter).push({ life, clock, scale, opens, keys, gradients });
+      return {};
+    },
+  }),
+  serve(rowsPull, { inPlace: true, handler: readRows }),
+  serve(rowsPushPull, {
+    inPlace: true,
+    handler: (context, { parameter, clock, scale, opens, pushKeys, gradients, pullKeys }) => {
+      const push = (): void =>
+        context.parameters.table(parameter).push({ life: context.life, clock, scale, opens, keys: pushKeys, gradients });
+      return readRows(context, { parameter, clock, keys: pullKeys }, push);
+    },
+    again: (context, { parameter, clock, pullKeys }) => readRows(context, { parameter, clock, keys: pullKeys }),
+  }),
+  serve(rowsElsewhere, {
+    handler: ({ parameters, life }, { parameter, clock }) => {
+      parameters.get(parameter).noteElsewhere(life, clock);
+      return {};
+    },
+  }),
+  serve(rowsPushEncoded, {
+    inPlace: true,
+    handler: ({ parameters, life }, { parameter, clock, scale, opens, keys, gradients }) => {
+      const table = parameters.table(parameter);
+      const { width } = table.spec;
+      const named = table.link.keys(keys, life, width);
+      try {
+        table.link.decoded(gradients, { rowCount: named.list.length, width }, (values) =>
+          table.push({ life, clock, scale, opens, keys: named.list, gradients: values }),
+        );
+      } finally {
+        named.release();
+      }
+      return {};
+    },
+  }),
+  serve(rowsPullEncoded, { inPlace: true, handler: readEncodedRows }),
+];
+
+/** Rows of a table, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read (R1). */
+function readRows(context: ServerContext, { parameter, clock, keys }: Pull, push?: () => void): Values | Promise<Values> {
+  const table = context.parameters.table(parameter);
+  const reading = { out: table.roomFor(keys, context), worker: context.worker };
+  if (table.isFresh(clock)) {
+    push?.();
+    return table.pull(keys, reading);
+  }
+  const kept = table.keep(keys); // the frame is gone when the wait is over
+  context.hold(kept);
+  push?.();
+  return table.whenFresh({ life: context.life, clock, bytes: keys.byteLength }, () => table.pull(kept.list, reading));
+}
+
+function readEncodedRows(context: ServerContext, { parameter, clock, keys }: EncodedPull): EncodedValues | Promise<EncodedValues> {
+  const { life } = context;
+  const table = context.parameters.table(parameter);
+  const { width } = table.spec;
+  const named = table.link.keys(keys, life, width);
+  try {
+    const shape = { rowCount: named.list.length, width };
+    const source = table.roomFor(named.list, context);
+    const room = table.link.isPlainPull ? 0 : table.link.roomFor(shape, context);
+    const read = (list: BigUint64Array): EncodedValues => {
+      const { values } = table.pull(list, { out: source, worker: context.worker });
+      return table.link.isPlainPull ? { values: bytesOf(values) } : table.link.encoded(values, shape, room);
+    };
+    if (table.isFresh(clock)) return read(named.list);
+    const kept = table.keep(named.list); // the frame is gone when the wait is over
+    context.hold(kept);
+    return table.whenFresh({ life, clock, bytes: kept.list.byteLength }, () => read(kept.list));
+  } finally {
+    named.release();
+  }
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: Float32Array): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}

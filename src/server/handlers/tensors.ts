@@ -1,0 +1,183 @@
+// tensors — serves pushes and pulls of blocks of a tensor and of rows in them, plain ones and those whose link carries less (spec/codecs.md).
+//
+// Invariants:
+//   TensorHandlers.R1. Rows that do not exist and memory that is not there are found out before the push of a push and pull.
+
+import {
+  tensorPull,
+  tensorPullEncoded,
+  tensorPullRows,
+  tensorPullRowsEncoded,
+  tensorPush,
+  tensorPushEncoded,
+  tensorPushPull,
+  tensorPushPullEncoded,
+  tensorPushPullRows,
+  tensorPushRows,
+  tensorPushRowsEncoded,
+  tensorPushRowsPull,
+  tensorStart,
+} from "../../contracts/tensors.ts";
+import type { TensorParameter } from "../parameters/tensor-parameter.ts";
+import { type ServedFunction, serve } from "../served-function.ts";
+import type { ServerContext } from "../server-context.ts";
+
+type BlockRequest = { readonly parameter: number; readonly block: number; readonly clock: number };
+type RowsRequest = BlockRequest & { readonly rows: Uint32Array };
+type EncodedPush = BlockRequest & { readonly scale: number; readonly gradients: Uint8Array };
+type Values = { readonly values: Float32Array };
+type EncodedValues = { readonly values: Uint8Array };
+
+const PLAIN_HANDLERS: readonly ServedFunction[] = [
+  serve(tensorPush, {
+    inPlace: true,
+    handler: ({ parameters, life }, { parameter, block, clock, scale, gradients }) => {
+      parameters.tensor(parameter).push({ life, clock, block, gradients, scale });
+      return {};
+    },
+  }),
+  serve(tensorPull, { inPlace: true, handler: readBlock }),
+  serve(tensorPushPull, {
+    inPlace: true,
+    handler: (context, request) => {
+      const { parameter, block, clock, scale, gradients } = request;
+      context.parameters.tensor(parameter).push({ life: context.life, clock, block, gradients, scale });
+      return readBlock(context, request);
+    },
+    again: readBlock,
+  }),
+  serve(tensorPushRows, {
+    inPlace: true,
+    handler: ({ parameters, life }, { parameter, block, clock, scale, rows, gradients }) => {
+      parameters.tensor(parameter).pushRows({ life, clock, block, rows, gradients, scale });
+      return {};
+    },
+  }),
+  serve(tensorPullRows, { inPlace: true, handler: readRows }),
+  serve(tensorPushRowsPull, {
+    inPlace: true,
+    handler: (context, request) => {
+      const { parameter, block, clock, scale, rows, gradients } = request;
+      context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows, gradients, scale });
+      return readBlock(context, request);
+    },
+    again: readBlock,
+  }),
+  serve(tensorPushPullRows, {
+    inPlace: true,
+    handler: (context, { parameter, block, clock, scale, pushRows, gradients, pullRows }) => {
+      const push = (): void =>
+        context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows: pushRows, gradients, scale });
+      return readRows(context, { parameter, block, clock, rows: pullRows }, push);
+    },
+    again: (context, { parameter, block, clock, pullRows }) => readRows(context, { parameter, block, clock, rows: pullRows }),
+  }),
+  serve(tensorStart, {
+    inPlace: true,
+    handler: ({ parameters }, { parameter, block, values }) => ({ isTaken: parameters.tensor(parameter).start(block, values) }),
+  }),
+];
+
+const ENCODED_HANDLERS: readonly ServedFunction[] = [
+  serve(tensorPushEncoded, {
+    inPlace: true,
+    handler: (context, request) => {
+      pushEncodedBlock(context, request);
+      return {};
+    },
+  }),
+  serve(tensorPullEncoded, { inPlace: true, handler: (context, request) => readEncodedBlock(context, request) }),
+  serve(tensorPushPullEncoded, {
+    inPlace: true,
+    handler: (context, request) => readEncodedBlock(context, request, () => pushEncodedBlock(context, request)),
+    again: (context, request) => readEncodedBlock(context, request),
+  }),
+  serve(tensorPushRowsEncoded, {
+    inPlace: true,
+    handler: ({ parameters, life }, { parameter, block, clock, scale, rows, gradients }) => {
+      const tensor = parameters.tensor(parameter);
+      const shape = tensor.rowsShape(block, rows);
+      tensor.link.decoded(gradients, shape, (values) => tensor.pushRows({ life, clock, block, rows, gradients: values, scale }));
+      return {};
+    },
+  }),
+  serve(tensorPullRowsEncoded, { inPlace: true, handler: readEncodedRows }),
+];
+
+export const TENSOR_HANDLERS: readonly ServedFunction[] = [...PLAIN_HANDLERS, ...ENCODED_HANDLERS];
+
+/** Holds the block until it has left. */
+function readBlock(context: ServerContext, { parameter, block, clock }: BlockRequest): Values | Promise<Values> {
+  const tensor = context.parameters.tensor(parameter);
+  return tensor.whenFresh({ life: context.life, clock, bytes: 0 }, () => {
+    tensor.store.notePull(block, context.worker);
+    const held = tensor.store.hold(block);
+    context.hold(held);
+    return { values: held.values as Float32Array };
+  });
+}
+
+/** Rows of a block, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read (R1). */
+function readRows(context: ServerContext, { parameter, block, clock, rows }: RowsRequest, push?: () => void): Values | Promise<Values> {
+  const tensor = context.parameters.tensor(parameter);
+  const reading = { out: tensor.roomFor(block, rows, context), worker: context.worker };
+  if (tensor.isFresh(clock)) {
+    push?.();
+    return tensor.pullRows(block, rows, reading);
+  }
+  const kept = tensor.keep(rows); // the frame is gone when the wait is over
+  context.hold(kept);
+  push?.();
+  return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => tensor.pullRows(block, kept.list, reading));
+}
+
+function pushEncodedBlock({ parameters, life }: ServerContext, { parameter, block, clock, scale, gradients }: EncodedPush): void {
+  const tensor = parameters.tensor(parameter);
+  tensor.link.decoded(gradients, tensor.blockShape(block), (values) => tensor.push({ life, clock, block, gradients: values, scale }));
+}
+
+/** As `readBlock`; `push` comes before the values, and is not done if there is no room for them (R1). */
+function readEncodedBlock(
+  context: ServerContext,
+  { parameter, block, clock }: BlockRequest,
+  push?: () => void,
+): EncodedValues | Promise<EncodedValues> {
+  const tensor = context.parameters.tensor(parameter);
+  const shape = tensor.blockShape(block);
+  const room = tensor.link.isPlainPull ? 0 : tensor.link.roomFor(shape, context);
+  push?.();
+  return tensor.whenFresh({ life: context.life, clock, bytes: 0 }, () => {
+    tensor.store.notePull(block, context.worker);
+    return tensor.link.isPlainPull ? heldBytes(context, tensor, block) : encodedBlock(tensor, block, room);
+  });
+}
+
+function readEncodedRows(context: ServerContext, { parameter, block, clock, rows }: RowsRequest): EncodedValues | Promise<EncodedValues> {
+  const tensor = context.parameters.tensor(parameter);
+  const shape = tensor.rowsShape(block, rows);
+  const source = tensor.roomFor(block, rows, context);
+  const room = tensor.link.roomFor(shape, context);
+  const read = (list: Uint32Array): EncodedValues =>
+    tensor.link.encoded(tensor.pullRows(block, list, { out: source, worker: context.worker }).values, shape, room);
+  if (tensor.isFresh(clock)) return read(rows);
+  const kept = tensor.keep(rows); // the frame is gone when the wait is over
+  context.hold(kept);
+  return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => read(kept.list));
+}
+
+function encodedBlock(tensor: TensorParameter, block: number, room: number): EncodedValues {
+  const held = tensor.store.hold(block);
+  try {
+    return tensor.link.encoded(held.values as Float32Array, tensor.blockShape(block), room);
+  } finally {
+    held.release();
+  }
+}
+
+/** The block where it lies, held until it has left. */
+function heldBytes(context: ServerContext, tensor: TensorParameter, block: number): EncodedValues {
+  const held = tensor.store.hold(block);
+  context.hold(held);
+  const { buffer, byteOffset, byteLength } = held.values;
+  return { values: new Uint8Array(buffer, byteOffset, byteLength) };
+}

@@ -1,0 +1,243 @@
+// whole-requests — puts the frames of a kv request together again for a handle that wants all of it at once, and cuts its answer.
+//
+// Invariants:
+//   Q1. `serve` is called once per request, after its last frame, with arrays that are the handle's to keep.
+//   Q2. Frames of one request come in order (the session sees to that); those of different requests may interleave.
+//   Q3. What is put together is bounded, per node and per worker, and goes when its worker is gone (unfinished-requests.ts); beyond it requests are refused.
+//   Q4. A request is served whole or not at all: once a frame was refused, here or before it came here, the rest is refused too.
+//   Q5. What is served makes sense: keys ascend, and there are as many values as widths or lens say.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { joinBytes } from "../../base/join-bytes.ts";
+import { firstDescent } from "../../keys/ascending.ts";
+import { Answer, labelOf, type RequestLabel } from "../../peer/answer.ts";
+import type { Channel, FunctionHandler } from "../../peer/channel.ts";
+import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
+import { BLOCK_BYTES, type FrameHeader } from "../../wire/frame.ts";
+import { FunctionId } from "../../wire/function-id.ts";
+import { dtypeConstructor, dtypeOf, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../../wire/kv-message.ts";
+import { checkKvFrame } from "./kv-frame.ts";
+
+export type WholeRequest = {
+  readonly channel: Channel;
+  readonly label: RequestLabel;
+  readonly isPush: boolean;
+  readonly isPull: boolean;
+  readonly timestamp: number;
+  readonly keys: BigUint64Array;
+  /** Empty for a pull, but of the type that is asked for. */
+  readonly values: Values;
+  /** Values per key, when they differ. */
+  readonly lens: Int32Array | undefined;
+  readonly wantsLens: boolean;
+  /** Values per key that a pull expects, with lens those of a key that nobody knows; 0 when it does not say. */
+  readonly width: number;
+};
+
+/** The frames so far. */
+export type Gathering = {
+  readonly functionId: number;
+  readonly dtype: number;
+  readonly keys: Uint8Array[];
+  readonly values: Uint8Array[];
+  readonly lens: Uint8Array[];
+  byteCount: number;
+};
+
+const OWN_BUFFER_BYTES = 4096;
+/** What keeping a frame costs at most, beside its payload. */
+const FRAME_COST_BYTES = 2048;
+
+export class WholeRequests implements FunctionHandler {
+  readonly #serve: (request: WholeRequest) => void;
+  /** Requests of several frames whose last one has not come; of all handles of a node, by handle, application, customer and timestamp. */
+  readonly #unfinished: UnfinishedRequests<Gathering>;
+  readonly #owner: number;
+
+  constructor(unfinished: UnfinishedRequests<Gathering>, serve: (request: WholeRequest) => void) {
+    this.#unfinished = unfinished;
+    this.#owner = unfinished.newOwner();
+    this.#serve = serve;
+  }
+
+  /** Large payloads land in memory of their own, so that the handle can keep them without a copy. */
+  destination(_channel: Channel, header: FrameHeader): Uint8Array | undefined {
+    return header.payloadBytes > OWN_BUFFER_BYTES ? new Uint8Array(header.payloadBytes) : undefined;
+  }
+
+  handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    const isLast = (header.flags & KvFlag.LAST) !== 0;
+    if (isLast && !fresh) throw bad("the end of a request that was served before, and whose answer is not known any more");
+    if (fresh) {
+      const gathering = this.#take(channel, header, ownPayload(header, bytes, at));
+      if (isLast) {
+        const whole = wholeOf(channel, header, gathering);
+        channel.park(header.request);
+        this.#serve(whole);
+        return;
+      }
+    }
+    channel.answer(new Answer(labelOf(header), { flags: KvFlag.GATHERED }));
+  }
+
+  /** Adds a frame to what came before it of its request. Throws, and forgets the request, when it does not belong there (Q4). */
+  #take(channel: Channel, header: FrameHeader, payload: Uint8Array): Gathering {
+    const isFirst = (header.flags & KvFlag.FIRST) !== 0;
+    const isLast = (header.flags & KvFlag.LAST) !== 0;
+    if (isFirst && isLast) return addFrame(newGathering(header), header, payload);
+    const name = `${this.#owner}/${header.app}/${header.customer}/${header.arg3}`;
+    const gathering = isFirst ? newGathering(header) : this.#unfinished.get(channel, name);
+    this.#unfinished.delete(channel, name);
+    if (gathering === undefined) throw bad("a part of a request whose beginning was refused, or never came");
+    addFrame(gathering, header, payload);
+    if (!isLast) this.#unfinished.set(channel, name, gathering, gathering.byteCount); // Q3
+    return gathering;
+  }
+}
+
+function newGathering({ functionId, flags }: FrameHeader): Gathering {
+  return {
+    functionId,
+    dtype: dtypeOfFlags(flags),
+    keys: [],
+    values: [],
+    lens: [],
+    byteCount: 0,
+  };
+}
+
+function addFrame(gathering: Gathering, header: FrameHeader, payload: Uint8Array): Gathering {
+  const { arg0: keyCount, arg1: width, arg2: offset, flags, functionId } = header;
+  const element = dtypeConstructor(dtypeOfFlags(flags));
+  if (element === undefined) throw bad(`there is no value type ${dtypeOfFlags(flags)}`);
+  if (gathering.dtype !== dtypeOfFlags(flags) || gathering.functionId !== functionId) throw bad("two requests under one number");
+  checkKvFrame(header, element.BYTES_PER_ELEMENT);
+  const keyBytes = keyCount * KEY_BYTES;
+  const lensBytes = (flags & KvFlag.LENS) === 0 ? 0 : keyCount * LEN_BYTES;
+  const valueBytes = payload.length - keyBytes - lensBytes;
+  gathering.byteCount += payload.length + FRAME_COST_BYTES;
+  if (offset === 0) {
+    gathering.keys.push(payload.subarray(0, keyBytes));
+    if (lensBytes > 0) gathering.lens.push(payload.subarray(keyBytes + valueBytes));
+    else if ((flags & KvFlag.VARIABLE) !== 0) gathering.lens.push(new Uint8Array(Int32Array.of(width).buffer));
+  }
+  if (valueBytes > 0) gathering.values.push(payload.subarray(keyBytes, keyBytes + valueBytes));
+  return gathering;
+}
+
+/**
+ * The answer to a whole request: values, then lens if they were asked for, in frames of a block. The arrays are the answer's now.
+ * Throws BAD_ARGUMENT or VALUE_LENGTH, nothing answered, when they do not fit the request.
+ */
+export function answerWhole(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
+  const { channel, label } = request;
+  if (!request.isPull) {
+    channel.answerRemembered(label.request, [new Answer(label)]);
+    return;
+  }
+  checkAnswer(request, values, lens);
+  const parts = [bytesOf(values ?? new Float32Array(0))];
+  if (request.wantsLens) parts.push(bytesOf(lens ?? uniformLens(request.keys.length, values?.length ?? 0)));
+  const totalBytes = parts.reduce((sum, part) => sum + part.length, 0);
+  const answers: Answer[] = [];
+  let offsetBytes = 0;
+  for (const part of parts) {
+    for (let from = 0; from < part.length; from += BLOCK_BYTES) {
+      const payload = part.subarray(from, Math.min(part.length, from + BLOCK_BYTES));
+      answers.push(new Answer(label, { flags: KvFlag.WHOLE, payload, totalBytes, offsetBytes }));
+      offsetBytes += payload.length;
+    }
+  }
+  if (answers.length === 0) answers.push(new Answer(label, { flags: KvFlag.WHOLE }));
+  channel.answerRemembered(label.request, answers);
+}
+
+function checkAnswer(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
+  const given = values?.constructor.name ?? "nothing";
+  const asked = request.values.constructor.name;
+  if (values === undefined || dtypeOf(values) !== dtypeOf(request.values))
+    throw new WeighbridgeError("BAD_ARGUMENT", `a pull of ${asked} values is answered with ${asked}, not with ${given}`);
+  const problem = lens === undefined ? undefined : problemWithLens(lens, request.keys.length, values.length);
+  if (problem !== undefined) throw new WeighbridgeError("VALUE_LENGTH", problem);
+}
+
+/** What is wrong with these lengths, or undefined. */
+function problemWithLens(lens: Int32Array, keyCount: number, valueCount: number): string | undefined {
+  if (lens.length !== keyCount) return `${lens.length} lens for ${keyCount} keys`;
+  let sum = 0;
+  for (let i = 0; i < lens.length; i++) {
+    const length = lens[i] as number;
+    if (length < 0) return `the length of key ${i} is ${length}`;
+    sum += length;
+  }
+  return sum === valueCount ? undefined : `lens add up to ${sum}, but there are ${valueCount} values`;
+}
+
+function uniformLens(keyCount: number, valueCount: number): Int32Array {
+  if (valueCount % keyCount !== 0) {
+    throw new WeighbridgeError("VALUE_LENGTH", `${valueCount} values cannot be shared evenly by ${keyCount} keys, and no lens were given`);
+  }
+  return new Int32Array(keyCount).fill(valueCount / keyCount);
+}
+
+function wholeOf(channel: Channel, header: FrameHeader, gathering: Gathering): WholeRequest {
+  const Element = dtypeConstructor(gathering.dtype) ?? Float32Array;
+  const keyBytes = joined(gathering.keys, KEY_BYTES);
+  const valueBytes = joined(gathering.values, Element.BYTES_PER_ELEMENT);
+  const lensBytes = joined(gathering.lens, LEN_BYTES);
+  const keys = new BigUint64Array(keyBytes.buffer, keyBytes.byteOffset, keyBytes.length / KEY_BYTES);
+  const values = new Element(valueBytes.buffer, valueBytes.byteOffset, valueBytes.length / Element.BYTES_PER_ELEMENT);
+  const hasLens = gathering.lens.length > 0;
+  const lens = hasLens ? new Int32Array(lensBytes.buffer, lensBytes.byteOffset, lensBytes.length / LEN_BYTES) : undefined;
+  const isPush = header.functionId !== FunctionId.KV_PULL;
+  checkWhole(keys, values, lens, isPush);
+  return {
+    channel,
+    label: labelOf(header),
+    isPush,
+    isPull: header.functionId !== FunctionId.KV_PUSH,
+    timestamp: header.arg3,
+    keys,
+    values,
+    lens,
+    wantsLens: (header.flags & KvFlag.WANT_LENS) !== 0,
+    width: header.arg1,
+  };
+}
+
+/** Q5 */
+function checkWhole(keys: BigUint64Array, values: Values, lens: Int32Array | undefined, isPush: boolean): void {
+  if (keys.length === 0) throw bad("a request without keys");
+  const at = firstDescent(keys);
+  if (at >= 0)
+    throw new WeighbridgeError(
+      "KEYS_NOT_ASCENDING",
+      `key ${at} of ${keys.length} is ${keys[at]}, which is not greater than ${keys[at - 1]}`,
+    );
+  if (lens !== undefined) {
+    const problem = problemWithLens(lens, keys.length, values.length);
+    if (problem !== undefined) throw bad(problem);
+  } else if (isPush && (values.length === 0 || values.length % keys.length !== 0)) {
+    throw bad(`${values.length} values for ${keys.length} keys: not the same number for each`);
+  }
+}
+
+/** One array of all parts, aligned to `align` bytes; a single aligned part is taken as it is. */
+function joined(parts: readonly Uint8Array[], align: number): Uint8Array {
+  const [first] = parts;
+  if (first !== undefined && parts.length === 1 && first.byteOffset % align === 0) return first;
+  return joinBytes(parts);
+}
+
+function ownPayload(header: FrameHeader, bytes: Uint8Array, at: number): Uint8Array {
+  const isOwn = at === 0 && bytes.length === header.payloadBytes && header.payloadBytes > OWN_BUFFER_BYTES;
+  return isOwn ? bytes : bytes.slice(at, at + header.payloadBytes);
+}
+
+function bytesOf(values: Values | Int32Array): Uint8Array {
+  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+}
+
+function bad(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_REQUEST", what);
+}

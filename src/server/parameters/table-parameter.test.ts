@@ -1,0 +1,275 @@
+// table-parameter — Goal: pushes to rows count as they should, whatever comes in between: other workers, deaths, a full arena; and what is
+// refused leaves no trace.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
+import { cachePush } from "../../contracts/cached-rows.ts";
+import { consistencyChange } from "../../contracts/parameters.ts";
+import { rowsElsewhere, rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
+import { ParameterStage } from "../../testing/parameter-stage.ts";
+
+const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
+const SYNC = { updates: "sync", staleness: 0 } as const;
+
+type Push = { readonly rank?: number; readonly clock?: number; readonly scale?: number; readonly opens?: boolean };
+
+function push(stage: ParameterStage, parameter: number, keys: Iterable<bigint>, gradients: ArrayLike<number>, at: Push = {}) {
+  const { rank = 0, clock = 0, scale = 1, opens = true } = at;
+  const request = { parameter, clock, scale, opens, keys: BigUint64Array.from(keys), gradients: Float32Array.from(gradients) };
+  return stage.call(rank, rowsPush, request);
+}
+
+async function pull(stage: ParameterStage, parameter: number, keys: Iterable<bigint>, { rank = 0, clock = 0 }: Push = {}) {
+  return [...(await stage.call(rank, rowsPull, { parameter, clock, keys: BigUint64Array.from(keys) })).values];
+}
+
+function* keysFrom(first: number, count: number): Iterable<bigint> {
+  for (let key = first; key < first + count; key++) yield BigInt(key);
+}
+
+test("async pushes make rows and apply on arrival, times their scale; a pull makes none", async () => {
+  const stage = new ParameterStage();
+  const t = stage.create({ kind: "table", width: 2, init: { type: "constant", value: 1 } });
+  await push(stage, t, [2n ** 64n - 1n, 0n], [1, 2, 3, 4], { scale: 2 });
+  assert.deepEqual(await pull(stage, t, [0n, 5n, 2n ** 64n - 1n]), [7, 9, 1, 1, 3, 5]);
+  assert.equal(stage.parameters.table(t).store.rowCount, 2);
+});
+
+test("what makes no sense is refused and changes nothing (T1)", async () => {
+  const stage = new ParameterStage();
+  const t = stage.create({ kind: "table", width: 2, rows: 10 });
+  await assert.rejects(push(stage, t, [1n], [1]), rejectsCode("VALUE_LENGTH"));
+  await assert.rejects(push(stage, t, [], [1]), rejectsCode("VALUE_LENGTH"));
+  await assert.rejects(push(stage, t, [1n, 10n], [1, 1, 1, 1]), rejectsCode("OUT_OF_RANGE"));
+  await assert.rejects(push(stage, t, [2n ** 32n], [1, 1]), rejectsCode("OUT_OF_RANGE"));
+  await assert.rejects(push(stage, t, [1n, 2n], [1, 1, Infinity, 1]), rejectsCode("NOT_FINITE"));
+  await assert.rejects(push(stage, t, [1n], [1, 1], { scale: NaN }), rejectsCode("NOT_FINITE"));
+  await assert.rejects(pull(stage, t, [10n]), rejectsCode("OUT_OF_RANGE"));
+  assert.equal(stage.parameters.table(t).store.rowCount, 0);
+  assert.equal(stage.parameters.table(t).step, 0);
+});
+
+test("a push and pull whose rows cannot be read has pushed nothing", async () => {
+  const stage = new ParameterStage({ bytesMax: 2 ** 22 });
+  const t = stage.create({ kind: "table", width: 64, rows: 1000 });
+  const common = {
+    parameter: t,
+    clock: 0,
+    scale: 1,
+    opens: true,
+    pushKeys: BigUint64Array.of(1n),
+    gradients: new Float32Array(64).fill(1),
+  };
+  await push(stage, t, [1n], new Float32Array(64).fill(1));
+  await assert.rejects(stage.call(0, rowsPushPull, { ...common, pullKeys: BigUint64Array.of(1000n) }), rejectsCode("OUT_OF_RANGE"));
+  const pullKeys = BigUint64Array.from(keysFrom(0, 1000));
+  const room = stage.arena.allocate(2 ** 15); // for the request, not for the answer
+  const free = stage.fillArena();
+  stage.arena.release(room, 2 ** 15);
+  await assert.rejects(stage.call(0, rowsPushPull, { ...common, pullKeys }), rejectsCode("ARENA_FULL"));
+  free();
+  assert.equal((await pull(stage, t, [1n]))[0], 1);
+  assert.equal((await stage.call(0, rowsPushPull, { ...common, pullKeys })).values[64], 2);
+});
+
+test("a push of several frames is one step, and one of no rows is none", async () => {
+  const stage = new ParameterStage();
+  const t = stage.create({ kind: "table", width: 1, optimizer: { type: "lazyAdam" } });
+  await push(stage, t, [1n], [1]);
+  await push(stage, t, [2n], [1], { opens: false });
+  await push(stage, t, [], []);
+  assert.equal(stage.parameters.table(t).step, 1);
+});
+
+test("sync pushes are summed by key in rank order, whatever the order of arrival (T2)", async () => {
+  const gradients = [1e8, 1, -1e8];
+  const results = new Set<string>();
+  for (const order of [
+    [0, 1, 2],
+    [2, 0, 1],
+    [1, 2, 0],
+  ]) {
+    const stage = new ParameterStage({ workers: 3 });
+    const t = stage.create({ kind: "table", width: 1, ...SYNC, optimizer: { type: "sgd", learningRate: 1 } });
+    for (const rank of order) await push(stage, t, [7n, BigInt(rank)], [gradients[rank] as number, 1], { rank });
+    assert.deepEqual(await pull(stage, t, [7n]), [0], "nothing counts before its round is complete");
+    for (const rank of order) stage.advance(rank, 1);
+    results.add((await pull(stage, t, [7n, 0n, 1n, 2n], { clock: 1 })).join());
+    assert.equal(stage.parameters.table(t).step, 1);
+  }
+  assert.deepEqual([...results], [`${-Math.fround(Math.fround(1e8 + 1) - 1e8)},-1,-1,-1`.replace("-0,", "0,")]);
+});
+
+test("what one worker pushes at one clock is one contribution, however many frames; the mean is over workers", async () => {
+  const stage = new ParameterStage();
+  const t = stage.create({ kind: "table", width: 1, ...SYNC, reduce: "mean" });
+  await push(stage, t, [1n, 2n], [1, 1]);
+  await push(stage, t, [2n], [2], { scale: 2, opens: false });
+  await push(stage, t, [1n], [10], { rank: 1 });
+  for (const rank of [0, 1]) stage.advance(rank, 1);
+  assert.deepEqual(await pull(stage, t, [1n, 2n], { clock: 1 }), [11 / 2, 5 / 2]);
+});
+
+test("rounds of several clocks wait side by side and apply in their order", async () => {
+  const stage = new ParameterStage();
+  const t = stage.create({ kind: "table", width: 1, ...SYNC, optimizer: { type: "assign" } });
+  for (const clock of [0, 1, 2]) {
+    await push(stage, t, keysFrom(0, 100), new Float32Array(100).fill(clock + 1), { clock });
+    stage.advance(0, clock + 1);
+  }
+  stage.advance(1, 2);
+  assert.deepEqual(await pull(stage, t, [99n], { clock: 2 }), [2]);
+  stage.advance(1, 3);
+  assert.deepEqual(await pull(stage, t, [99n], { clock: 3 }), [3]);
+});
+
+test("a worker that dies in a round is not part of it, and all memory of the round is free again", async () => {
+  const stage = new ParameterStage({ workers: 3 });
+  const t = stage.create({ kind: "table", width: 4, ...SYNC });
+  for (const rank of [0, 1, 2]) await push(stage, t, keysFrom(0, 500), new Float32Array(2000), { rank });
+  for (const rank of [0, 1, 2]) stage.advance(rank, 1); // the rows are there from now on
+  const usedBytes = stage.arena.usedBytes;
+  for (const rank of [0, 1, 2]) await push(stage, t, keysFrom(0, 500), new Float32Array(2000).fill(10 ** rank), { rank, clock: 1 });
+  for (const rank of [0, 2]) stage.advance(rank, 2);
+  const waiting = pull(stage, t, [499n], { clock: 2 });
+  stage.parameters.pacer.died(stage.life(1));
+  assert.deepEqual(await waiting, [101, 101, 101, 101]);
+  assert.equal(stage.arena.usedBytes, usedBytes);
+  await push(stage, t, keysFrom(0, 10), new Float32Array(40), { clock: 2 });
+  stage.parameters.pacer.died(stage.life(0));
+  assert.equal(stage.arena.usedBytes, usedBytes, "also of a round that nobody else is part of");
+});
+
+test("who pushed to other servers alone is one of those a mean is over, whoever dies and comes in between, and takes no memory", async () => {
+  const stage = new ParameterStage({ workers: 4 });
+  const t = stage.create({ kind: "table", width: 1, ...SYNC, reduce: "mean" });
+  const elsewhere = (rank: number, clock = 0) => stage.call(rank, rowsElsewhere, { parameter: t, clock });
+  await push(stage, t, keysFrom(0, 50), new Float32Array(50), { rank: 2 });
+  for (const rank of [0, 1, 2, 3]) stage.advance(rank, 1); // the rows are there from now on
+  const usedBytes = stage.arena.usedBytes;
+  await elsewhere(0, 1);
+  await elsewhere(0, 1); // a second push of its own
+  await push(stage, t, keysFrom(0, 50), new Float32Array(50).fill(1000), { rank: 1, clock: 1 });
+  stage.parameters.pacer.died(stage.life(1));
+  await push(stage, t, keysFrom(0, 50), new Float32Array(50).fill(6), { rank: 2, clock: 1 });
+  await elsewhere(3, 1);
+  await push(stage, t, [7n], [3], { rank: 3, clock: 1 }); // and then here, too
+  for (const rank of [0, 2, 3]) stage.advance(rank, 2);
+  assert.deepEqual(await pull(stage, t, [6n, 7n], { clock: 2 }), [2, 3]);
+  await elsewhere(0, 2);
+  for (const rank of [0, 2, 3]) stage.advance(rank, 3);
+  assert.deepEqual(await pull(stage, t, [6n, 7n], { clock: 3 }), [2, 3]);
+  assert.equal(stage.parameters.table(t).step, 3, "a round of which no row is here is a step all the same");
+  assert.equal(stage.arena.usedBytes, usedBytes);
+  await assert.rejects(elsewhere(0, 1), rejectsCode("STALE_UPDATE"));
+});
+
+test("a round that was taken applies in an arena without a free byte, however its frames were sized (T3)", async () => {
+  for (const sizes of [[1024, 1024, 1024], [1, 1, 1, 1, 1], [700, 3, 2048], [4096]]) {
+    const stage = new ParameterStage();
+    const t = stage.create({ kind: "table", width: 4, ...SYNC, optimizer: { type: "adagrad", learningRate: 1 } });
+    let first = 0;
+    for (const size of sizes) {
+      await push(stage, t, keysFrom(first, size), new Float32Array(4 * size).fill(2));
+      await push(stage, t, keysFrom(first, size), new Float32Array(4 * size).fill(2), { rank: 1 });
+      first += size;
+    }
+    const free = stage.fillArena();
+    for (const rank of [0, 1]) stage.advance(rank, 1);
+    free();
+    const values = await pull(stage, t, keysFrom(0, first), { clock: 1 });
+    assert.ok(
+      values.every((value) => value === -1),
+      `frames of ${sizes.join(", ")} rows`,
+    );
+  }
+});
+
+test("a full arena refuses rows that would have to wait, and what was gathered before counts", async () => {
+  const stage = new ParameterStage({ bytesMax: 2 ** 22 });
+  const t = stage.create({ kind: "table", width: 16, ...SYNC });
+  await push(stage, t, keysFrom(0, 2000), new Float32Array(32_000).fill(1));
+  const frame = stage.arena.allocate(144_000); // for the request, not for what is kept of it
+  const free = stage.fillArena();
+  stage.arena.release(frame, 144_000);
+  const usedBytes = stage.arena.usedBytes;
+  await assert.rejects(push(stage, t, keysFrom(0, 2000), new Float32Array(32_000).fill(1), { rank: 1 }), rejectsCode("ARENA_FULL"));
+  await assert.rejects(push(stage, t, keysFrom(0, 2000), new Float32Array(32_000).fill(1), { clock: 3 }), rejectsCode("ARENA_FULL"));
+  assert.equal(stage.arena.usedBytes, usedBytes);
+  for (const rank of [0, 1]) stage.advance(rank, 1);
+  free();
+  assert.deepEqual((await pull(stage, t, [1999n], { clock: 1 })).slice(0, 2), [1, 1]);
+});
+
+test("a read that waits keeps its keys, though its frame is gone", async () => {
+  const stage = new ParameterStage();
+  const t = stage.create({ kind: "table", width: 1, ...SYNC });
+  await push(stage, t, [3n, 4n], [7, 8]);
+  stage.advance(0, 1);
+  const usedBytes = stage.arena.usedBytes;
+  const waiting = pull(stage, t, [4n, 3n, 9n], { clock: 1 });
+  assert.ok(stage.arena.usedBytes > usedBytes, "the keys are kept");
+  stage.advance(1, 1);
+  assert.deepEqual(await waiting, [8, 7, 0]);
+});
+
+test("a pull that waits fails when its table is cleared; one that was admitted just before has its rows; and nothing is left", async () => {
+  const stage = new ParameterStage();
+  const usedBytes = stage.arena.usedBytes;
+  const t = stage.create({ kind: "table", width: 3, ...SYNC });
+  await push(stage, t, keysFrom(0, 100), new Float32Array(300).fill(1));
+  stage.advance(0, 1);
+  const waiting = pull(stage, t, [1n], { clock: 1 });
+  stage.parameters.clear(t);
+  await assert.rejects(waiting, rejectsCode("UNKNOWN_PARAMETER"));
+  assert.equal(stage.arena.usedBytes, usedBytes);
+
+  const again = stage.create({ kind: "table", width: 3, ...SYNC });
+  await push(stage, again, keysFrom(0, 100), new Float32Array(300).fill(1), { rank: 1 });
+  const admitted = pull(stage, again, [99n], { clock: 1 });
+  stage.advance(1, 1); // admits it …
+  stage.parameters.clear(again); // … and comes in the same turn
+  assert.deepEqual(await admitted, [1, 1, 1]);
+  assert.equal(stage.arena.usedBytes, usedBytes);
+});
+
+test("a table that could not be made leaves no memory behind", () => {
+  const stage = new ParameterStage({ bytesMax: 2 ** 20 });
+  const usedBytes = stage.arena.usedBytes;
+  assert.throws(() => stage.create({ kind: "table", width: 131_073 }), rejectsCode("BAD_ARGUMENT"));
+  assert.equal(stage.arena.usedBytes, usedBytes);
+  const free = stage.fillArena(2 ** 15);
+  assert.throws(() => stage.create({ kind: "table", width: 4 }), rejectsCode("ARENA_FULL"));
+  free();
+  assert.equal(stage.arena.usedBytes, usedBytes);
+});
+
+test("a push whose outcome is no float32 leaves no row behind, and rows of other frames' keys as they were", async () => {
+  const stage = new ParameterStage();
+  const t = stage.create({ kind: "table", width: 1, init: { type: "constant", value: 3e38 } });
+  await push(stage, t, [1n], [-1]);
+  await assert.rejects(push(stage, t, [1n, 2n], [-1e38, 3e38]), rejectsCode("NOT_FINITE"));
+  assert.equal(stage.parameters.table(t).store.rowCount, 1);
+  assert.deepEqual(await pull(stage, t, [1n]), [Math.fround(3e38)]);
+  assert.equal(stage.parameters.table(t).nonFinite.refusedPushes, 1);
+});
+
+test("a server refuses what makes no sense for values: a mean, top-k, a scale, sums from a cache", async () => {
+  const stage = new ParameterStage();
+  for (const type of ["assign", "min", "max"] as const) {
+    const common = { kind: "table", width: 1, name: type, optimizer: { type } } as const;
+    assert.throws(() => stage.create({ ...common, updates: "sync", reduce: "mean" }), rejectsCode("BAD_ARGUMENT"));
+    assert.throws(() => stage.create({ kind: "tensor", shape: [2], optimizer: { type }, reduce: "mean" }), rejectsCode("BAD_ARGUMENT"));
+    const topK = { kind: "tensor", shape: [2], optimizer: { type }, link: { push: { topK: 0.5 } } } as const;
+    assert.throws(() => stage.create(topK), rejectsCode("BAD_ARGUMENT"));
+    const t = stage.create({ ...common, versions: true });
+    await assert.rejects(push(stage, t, [1n], [1], { scale: 0.5 }), rejectsCode("BAD_REQUEST"));
+    const sums = { pushKeys: BigUint64Array.of(1n), gradients: Float32Array.of(1), updates: Uint32Array.of(2) };
+    await assert.rejects(stage.call(0, cachePush, { parameter: t, clock: 0, scale: 1, opens: true, ...sums }), rejectsCode("UNSUPPORTED"));
+    const mean = JSON.stringify({ updates: "sync", reduce: "mean", staleness: 0 });
+    const change = { parameter: t, clock: 5, turn: 1, consistency: mean };
+    await assert.rejects(stage.call(0, consistencyChange, change), rejectsCode("BAD_ARGUMENT"));
+    assert.equal(stage.parameters.table(t).store.rowCount, 0);
+  }
+});

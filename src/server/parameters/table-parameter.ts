@@ -1,0 +1,395 @@
+// table-parameter — a table of rows by u64 keys on a server as its functions see it. As tensor-parameter, for rows.
+//
+// Invariants:
+//   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
+//   T2. Sync pushes of one clock are put together in the order of the workers' ranks, by key in that order: the same bits in every run.
+//   T3. Applying a round cannot fail: rows were made, and the memory for the work was taken, when its updates came (gathered-rows.ts).
+//   T4. Raw rows are written under the newest claim only (row-claims.ts, K1).
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
+import type { TableRow } from "../../contracts/function-context.ts";
+import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
+import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
+import { firstKeyFrom } from "../../keys/key-bound.ts";
+import { checkChange } from "../../store/consistency-json.ts";
+import type { Initializer } from "../../store/initializers/initializer.ts";
+import type { TableSpec } from "../../store/parameter-spec.ts";
+import type { TableStore } from "../../store/table-store.ts";
+import type { TrainingState } from "../../store/training-state.ts";
+import { mergeOf, takesValues } from "../../store/updaters/optimizer-spec.ts";
+import { type NonFiniteCounts, type Updater, type UpdateStep, unlessNotFinite } from "../../store/updaters/updater.ts";
+import { rankOf } from "../../wire/node-id.ts";
+import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
+import { GatheredRows, RoundMemories, type RowsRound } from "./gathered-rows.ts";
+import { checkScale, type Holder, isCertainlyFinite, type Kept, keepKeys, type ParameterHost, roomFor } from "./parameter-host.ts";
+import { noLink, ParameterLink } from "./parameter-link.ts";
+import { ParameterPace, type Reading } from "./parameter-pace.ts";
+import type { DecodedSettings } from "./parameter-settings.ts";
+import { RowClaims } from "./row-claims.ts";
+
+const FLOAT_BYTES = 4;
+const INDEX_BYTES = 4;
+const KEY_BYTES = 8;
+
+/** Who reads, and holds what it reads. */
+type Reader = Holder & { readonly worker: number };
+
+/** Gradients for rows, each key once. */
+export type RowsPush = {
+  readonly life: WorkerLife;
+  readonly clock: number;
+  readonly scale: number;
+  /** The first frame of a push. */
+  readonly opens: boolean;
+  /** In the arena, as the gradients. */
+  readonly keys: BigUint64Array;
+  readonly gradients: Float32Array;
+  /** How many updates of the worker each gradient sums up, for tables that count versions. One each when left out or empty. */
+  readonly updates?: Uint32Array | undefined;
+};
+
+/** Whole rows, each key once: values, slots and words one after the other, as the bits of floats. */
+export type RawRowsWrite = {
+  readonly life: WorkerLife;
+  readonly clock: number;
+  /** Of the claim under which the rows were computed (T4). */
+  readonly claim: number;
+  readonly keys: BigUint64Array;
+  readonly rows: Float32Array;
+};
+
+type RowsUpdate = UpdateStep & { readonly gradients: number; readonly updateCounts?: number | undefined };
+
+export class TableParameter {
+  readonly spec: TableSpec;
+  readonly store: TableStore;
+  readonly pace: ParameterPace;
+  readonly #id: number;
+  readonly #host: ParameterHost;
+  readonly #unit: number;
+  readonly #updater: Updater;
+  readonly #initializer: Initializer;
+  readonly #memories: RoundMemories;
+  readonly #link: ParameterLink | undefined;
+  readonly #claims: RowClaims;
+  #step = 0;
+  #isRestored = false;
+
+  constructor(host: ParameterHost, id: number, spec: TableSpec) {
+    this.spec = spec;
+    this.#id = id;
+    this.#host = host;
+    this.#unit = host.nextUnit();
+    this.pace = new ParameterPace(host.pacer, id, spec);
+    this.#claims = new RowClaims(spec.name);
+    this.#memories = new RoundMemories(host.arena, spec.width);
+    this.#link = ParameterLink.of(host, spec);
+    const cleanups: (() => void)[] = [];
+    try {
+      const updater = host.updater(spec, spec.width);
+      cleanups.push(() => updater.close());
+      const initializer = host.initializer(spec);
+      cleanups.push(() => initializer.close());
+      this.store = host.tableStore(spec, updater, initializer);
+      this.#updater = updater;
+      this.#initializer = initializer;
+    } catch (thrown) {
+      for (const cleanup of cleanups) cleanup();
+      throw thrown;
+    }
+  }
+
+  /** Pushes that were applied. */
+  get step(): number {
+    return this.#step;
+  }
+
+  /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
+  push(push: RowsPush): void {
+    const { life, clock, scale, opens, keys, gradients, updates } = push;
+    this.#check(keys);
+    if (updates !== undefined) this.#checkCached();
+    const updateCounts = updates === undefined || updates.length === 0 ? undefined : updates;
+    if (updateCounts !== undefined && updateCounts.length !== keys.length)
+      throw new WeighbridgeError("VALUE_LENGTH", `${updateCounts.length} counts came for ${keys.length} rows of ${this.spec.name}`);
+    checkScale(scale, this.spec);
+    const expected = keys.length * this.spec.width;
+    if (gradients.length !== expected)
+      throw new WeighbridgeError("VALUE_LENGTH", `${gradients.length} gradients came for ${this.spec.name}; ${expected} were expected`);
+    this.pace.take(life, clock);
+    if (keys.length === 0) return; // no step
+    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    if (magnitude === undefined) return;
+    if (this.pace.isSyncAt(clock)) {
+      this.#gather(push, magnitude);
+      return;
+    }
+    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
+    if (opens) this.#step++; // also where it is refused for its outcome: the other servers count it
+    const update = { ...at, step: this.#step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
+    this.#apply(keys.byteOffset, keys.length, update);
+  }
+
+  /** How values are put together; undefined for gradients, which add up. */
+  get merge(): MergeNumber | undefined {
+    return mergeOf(this.spec.optimizer);
+  }
+
+  /**
+   * A push whose rows are all on other servers: a step here too, and in a round one of those over whom a mean is taken. Throws for who may not push now, as `push`.
+   */
+  noteElsewhere(life: WorkerLife, clock: number): void {
+    this.pace.take(life, clock);
+    if (!this.pace.isSyncAt(clock)) {
+      this.#step++;
+      return;
+    }
+    const { pacer } = this.#host;
+    const stamp = { ...life, parameter: this.#unit, clock };
+    if (pacer.gathered(stamp) !== undefined) return;
+    pacer.gather(stamp, new GatheredRows(this, this.#host, { memories: this.#memories, clock }), 0);
+  }
+
+  /** Room for the rows of these keys; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */
+  roomFor(keys: BigUint64Array, holder: Holder): number {
+    this.#check(keys);
+    return roomFor(this.#host.arena, keys.length * this.spec.width * FLOAT_BYTES, holder);
+  }
+
+  /** The rows one after the other, for the worker of this rank, in `out`: what `roomFor` gave for them. */
+  pull(keys: BigUint64Array, { out, worker }: { readonly out: number; readonly worker: number }): { readonly values: Float32Array } {
+    const { arena } = this.#host;
+    const byteCount = keys.length * this.spec.width * FLOAT_BYTES;
+    this.store.notePull(keys.byteOffset, keys.length, worker);
+    this.store.pull({ keys: keys.byteOffset, keyCount: keys.length, out });
+    return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
+  }
+
+  /** What a cache lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST, ARENA_FULL. */
+  sync(sync: RowsSync, holder: Reader): FreshRows {
+    return this.#readFresh(sync, this.#freshRoom(sync, holder), holder.worker);
+  }
+
+  /** A push, then a sync, with nothing in between; when it throws, as either does, nothing was pushed. */
+  pushSync(push: RowsPush, sync: RowsSync, holder: Reader): FreshRows {
+    const room = this.#freshRoom(sync, holder);
+    this.push(push);
+    return this.#readFresh(sync, room, holder.worker);
+  }
+
+  /** Floats of a raw row. */
+  get rawWidth(): number {
+    return this.store.columns.payload.byteCount / FLOAT_BYTES;
+  }
+
+  /** Raw rows as they are now, whatever the clocks; of a key without a row, what its first update would find. Held by `holder`. Throws OUT_OF_RANGE, ARENA_FULL. */
+  readRaw(keys: BigUint64Array, holder: Holder): Float32Array {
+    this.#check(keys);
+    const { arena } = this.#host;
+    const out = roomFor(arena, keys.length * this.rawWidth * FLOAT_BYTES, holder);
+    this.store.readPayloads({ keys: keys.byteOffset, keyCount: keys.length, out });
+    return arena.floats.subarray(out >>> 2, (out >>> 2) + keys.length * this.rawWidth) as Float32Array;
+  }
+
+  /** Puts rows in the place of those that are there. Throws OUT_OF_RANGE, VALUE_LENGTH, ARENA_FULL, FENCED (T4), and as `push` for who may not push now. */
+  writeRaw({ life, clock, claim, keys, rows }: RawRowsWrite): void {
+    this.#check(keys);
+    const expected = keys.length * this.rawWidth;
+    if (rows.length !== expected)
+      throw new WeighbridgeError("VALUE_LENGTH", `${rows.length} floats of raw rows came for ${this.spec.name}; ${expected} were expected`);
+    this.pace.take(life, clock);
+    this.#claims.check(claim);
+    const { rowCount } = this.store;
+    this.store.restore({ keys: keys.byteOffset, keyCount: keys.length, payloads: rows.byteOffset });
+    if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
+  }
+
+  /** From now on only who knows the number that is returned writes raw rows (T4). Throws UNSUPPORTED for a table that is "bsp" no more. */
+  claim(): number {
+    if (this.spec.updates === "async" || this.pace.isOnly({ updates: "sync" })) return this.#claims.next();
+    throw new WeighbridgeError(
+      "UNSUPPORTED",
+      `the consistency of ${this.spec.name} was changed: only rows of "bsp" tables are held by workers`,
+    );
+  }
+
+  /** Says how many steps were made of which raw rows are the result; the count never goes back. Throws FENCED (T4). */
+  noteSteps(claim: number, step: number): void {
+    this.#claims.check(claim);
+    this.#step = Math.max(this.#step, step);
+  }
+
+  /** The learning rate at a clock; 0 for optimizers without one. */
+  rateAt(clock: number): number {
+    return this.#updater.learningRateAt(clock);
+  }
+
+  /** How values and keys travel. Throws UNSUPPORTED when they do as they are. */
+  get link(): ParameterLink {
+    if (this.#link === undefined) throw noLink(this.spec.name);
+    return this.#link;
+  }
+
+  isFresh(clock: number): boolean {
+    return this.pace.admits(clock);
+  }
+
+  whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
+    return this.pace.when(reading, read);
+  }
+
+  /** All rows that are here. Those that come or go meanwhile may be missed. */
+  *rows(): Iterable<TableRow> {
+    const { arena } = this.#host;
+    const { width } = this.spec;
+    const cursor = arena.allocate(CURSOR_BYTES);
+    const listed = arena.allocate(LIST_ROWS_MAX * INDEX_BYTES);
+    try {
+      this.#host.kernels.zero(cursor, CURSOR_BYTES);
+      for (let count = this.store.list(cursor, listed); count >= 0; count = this.store.list(cursor, listed)) {
+        for (const address of arena.words.slice(listed >>> 2, (listed >>> 2) + count)) {
+          const at = address >>> 2;
+          const key = (BigInt(arena.words[at - 1] as number) << 32n) | BigInt(arena.words[at - 2] as number);
+          yield { key, values: new Float32Array(arena.floats.subarray(at, at + width)) };
+        }
+      }
+    } finally {
+      arena.release(cursor, CURSOR_BYTES);
+      arena.release(listed, LIST_ROWS_MAX * INDEX_BYTES);
+    }
+  }
+
+  /** A copy that outlives its frame. */
+  keep(keys: BigUint64Array): Kept<BigUint64Array> {
+    return keepKeys(this.#host.arena, keys);
+  }
+
+  /** What was pushed here and not finite. */
+  get nonFinite(): Readonly<NonFiniteCounts> {
+    return this.#updater.counts;
+  }
+
+  /** Throws BAD_ARGUMENT. */
+  configure({ learningRate, schedule, staleness }: DecodedSettings): void {
+    if (learningRate !== undefined) this.#updater.setLearningRate(learningRate);
+    if (schedule !== undefined) this.#updater.setSchedule(schedule);
+    if (staleness !== undefined) this.pace.changeStaleness(staleness);
+  }
+
+  /**
+   * Another consistency, from the clock on that is returned. Throws QUEUE_FULL, and UNSUPPORTED for what caches and raw rows could not be told of: a table that
+   * counts versions stays "asp", one whose rows workers hold themselves "bsp".
+   */
+  change(change: ConsistencyChange): number {
+    checkChange(this.spec, change.mode);
+    if (!this.#claims.isClaimed || change.mode.updates === "sync") return this.pace.change(change);
+    const why = "workers hold rows of it, and apply the updates of a clock together";
+    throw new WeighbridgeError("UNSUPPORTED", `${this.spec.name} stays "bsp": ${why}`);
+  }
+
+  /** What a checkpoint keeps beside the rows. */
+  get training(): TrainingState {
+    const { learningRate, schedule } = this.#updater;
+    return { learningRate, schedule, ...this.pace.training, step: this.#step };
+  }
+
+  /** Whether it is from a checkpoint, or from what was saved of it alone. */
+  get isRestored(): boolean {
+    return this.#isRestored;
+  }
+
+  /** Takes it up again where a checkpoint left it. */
+  resume({ learningRate, schedule, staleness, consistency, step }: TrainingState): void {
+    this.#isRestored = true;
+    this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
+    if (consistency !== undefined) this.pace.resume(consistency);
+    this.#step = step;
+  }
+
+  close(): void {
+    this.endRounds();
+    this.free();
+  }
+
+  /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
+  endRounds(): void {
+    const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
+    this.#host.pacer.forget(this.#id, error);
+    this.#host.pacer.forget(this.#unit, error);
+  }
+
+  /** Gives its memory back, after `endRounds`. */
+  free(): void {
+    this.store.close();
+    this.#updater.close();
+    this.#initializer.close();
+    this.#link?.close();
+  }
+
+  /** A round, summed: one step. A sum that is not finite is none. */
+  applyRound(keys: number, keyCount: number, { gradients, gradientScale, clock, magnitude: bound }: RowsRound): void {
+    const magnitude = isCertainlyFinite(bound) ? bound : this.#updater.admitSum(gradients, keyCount * this.spec.width);
+    if (magnitude === undefined) return;
+    this.#step++;
+    const at = { step: this.#step, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
+    unlessNotFinite(() => this.#apply(keys, keyCount, { ...at, gradients })); // it is counted; nobody is there to be told
+  }
+
+  #apply(keys: number, keyCount: number, { gradients, updateCounts, ...at }: RowsUpdate): void {
+    if (keyCount === 0) return;
+    this.#updater.begin({ ...at, step: Math.max(1, at.step) });
+    const rowCount = this.store.rowCount;
+    this.store.update({ keys, keyCount, gradients, updateCounts });
+    if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
+  }
+
+  #gather({ life, clock, scale, keys, gradients }: RowsPush, magnitude: number): void {
+    const { pacer } = this.#host;
+    const stamp = { ...life, parameter: this.#unit, clock };
+    const byteCount = keys.byteLength + gradients.byteLength;
+    const known = pacer.gathered(stamp);
+    if (known === undefined) pacer.checkRoom(stamp, byteCount);
+    this.store.touch(keys.byteOffset, keys.length); // T3
+    if (known instanceof GatheredRows) {
+      known.add(keys, gradients, { scale, magnitude });
+      return;
+    }
+    const first = new GatheredRows(this, this.#host, { memories: this.#memories, clock });
+    first.add(keys, gradients, { scale, magnitude });
+    pacer.gather(stamp, first, byteCount);
+  }
+
+  #freshRoom(sync: RowsSync, holder: Holder): FreshRoom {
+    this.#check(sync.keys);
+    this.#checkCached();
+    return freshRoom(this.#host.arena, this.spec, sync, holder);
+  }
+
+  #readFresh(sync: RowsSync, room: FreshRoom, worker: number): FreshRows {
+    const fresh = readFresh(this.#host.arena, this.store, sync, room);
+    for (const index of fresh.indexes) this.store.notePull(sync.keys.byteOffset + index * KEY_BYTES, 1, worker);
+    const unknown = sync.versions.length;
+    this.store.notePull(sync.keys.byteOffset + unknown * KEY_BYTES, sync.keys.length - unknown, worker);
+    return { rate: this.rateAt(sync.clock), ...fresh };
+  }
+
+  /** Throws UNSUPPORTED. */
+  #checkCached(): void {
+    const { name, versions, updates, optimizer } = this.spec;
+    if (!versions) throw new WeighbridgeError("UNSUPPORTED", `${name} counts no versions of its rows: create it with versions`);
+    if (updates === "sync") throw new WeighbridgeError("UNSUPPORTED", `${name} has sync updates; rows of those are not cached`);
+    if (takesValues(optimizer))
+      throw new WeighbridgeError("UNSUPPORTED", `${name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
+  }
+
+  /** T1 */
+  #check(keys: BigUint64Array): void {
+    const { rows, name } = this.spec;
+    const beyond = rows === undefined ? -1 : firstKeyFrom(rows, keys);
+    if (beyond < 0) return;
+    throw new WeighbridgeError("OUT_OF_RANGE", `${name} has rows 0 to ${(rows ?? 0) - 1}; there is no row ${keys[beyond]}`);
+  }
+}

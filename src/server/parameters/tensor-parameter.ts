@@ -1,0 +1,365 @@
+// tensor-parameter — a dense tensor on a server as its functions see it: pushes that apply at once (async) or wait for everybody's (sync),
+// and reads that wait until they are fresh enough.
+//
+// Invariants:
+//   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
+//   T2. Sync pushes of one clock are put together in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
+//   T3. Applying a round cannot fail: what it needs was taken when its updates came.
+//   T4. Rows that nobody has named stay as they are, whatever the optimizer does to the others; also in a round to which all pushed rows.
+//   T5. lazyAdam: a push is one step of the whole tensor. Blocks count dense pushes, which come to all of them; pushes by rows are counted here, and
+//       every server is told of each (rows-elsewhere). A clock with sync updates is one step, counted here.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { TensorBlock } from "../../contracts/function-context.ts";
+import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
+import { checkChange } from "../../store/consistency-json.ts";
+import type { Initializer } from "../../store/initializers/initializer.ts";
+import type { TensorSpec } from "../../store/parameter-spec.ts";
+import type { RowMarks } from "../../store/row-marks.ts";
+import { TensorShape } from "../../store/tensor-shape.ts";
+import { type BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
+import type { TrainingState } from "../../store/training-state.ts";
+import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
+import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
+import type { ValueShape } from "../../wire/codecs/value-codec.ts";
+import { rankOf } from "../../wire/node-id.ts";
+import { GatheredBlock, GatheredStep, type PushedBlock } from "./gathered-block.ts";
+import { checkScale, type Holder, isCertainlyFinite, type Kept, keepRows, type ParameterHost, roomFor } from "./parameter-host.ts";
+import { noLink, ParameterLink } from "./parameter-link.ts";
+import { ParameterPace, type Reading } from "./parameter-pace.ts";
+import type { DecodedSettings } from "./parameter-settings.ts";
+
+const FLOAT_BYTES = 4;
+
+/** A gradient for one block. */
+export type BlockPush = {
+  readonly life: WorkerLife;
+  readonly clock: number;
+  readonly block: number;
+  /** In the arena. */
+  readonly gradients: Float32Array;
+  readonly scale: number;
+};
+
+export class TensorParameter {
+  readonly spec: TensorSpec;
+  readonly store: TensorStore;
+  readonly pace: ParameterPace;
+  readonly #id: number;
+  readonly #host: ParameterHost;
+  readonly #updater: Updater;
+  readonly #initializer: Initializer;
+  readonly #link: ParameterLink | undefined;
+  /** By block: its number among all that is reduced as one. */
+  readonly #units = new Map<number, number>();
+  /** Of pushes by rows, where they are counted for all blocks (T5). */
+  readonly #stepUnit: number;
+  #step = 0;
+  /** The last clock that was counted as a step. */
+  #roundClock = -1;
+  #isRestored = false;
+
+  constructor(host: ParameterHost, id: number, spec: TensorSpec) {
+    const { arena, kernels, pacer } = host;
+    this.spec = spec;
+    this.#id = id;
+    this.#host = host;
+    this.pace = new ParameterPace(pacer, id, spec);
+    this.#stepUnit = host.nextUnit();
+    const shape = new TensorShape(spec.shape);
+    this.#link = ParameterLink.of(host, spec);
+    this.#initializer = host.initializer(spec);
+    try {
+      this.#updater = host.updater(spec, shape.hasRows ? shape.width : 1);
+    } catch (thrown) {
+      this.#initializer.close();
+      throw thrown;
+    }
+    this.store = new TensorStore({ arena, kernels, shape, updater: this.#updater, initializer: this.#initializer });
+  }
+
+  /**
+   * Gives a block the values that it begins with, unless they were given before or somebody has pushed to it: whether it took them. Throws
+   * OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL.
+   */
+  start(block: number, values: Float32Array): boolean {
+    this.#checkLength(block, values.length);
+    const index = this.#host.optimizers.checkFinite(values.byteOffset, values.length);
+    if (index >= 0) {
+      throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot begin with ${values[index]}, element ${index} of block ${block}`);
+    }
+    return !this.#units.has(block) && this.store.start(block, values.byteOffset);
+  }
+
+  /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
+  push(push: BlockPush): void {
+    const { life, clock, block, gradients, scale } = push;
+    this.#checkLength(block, gradients.length);
+    checkScale(scale, this.spec);
+    this.pace.take(life, clock);
+    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    if (magnitude === undefined) return;
+    if (this.pace.isSyncAt(clock)) this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
+    else this.store.update(block, this.#updateOf(push, { magnitude, hasThis: false }));
+  }
+
+  /** A push by rows, most of which are not here: a step here too (T5). Throws for who may not push now, as `push`. */
+  noteElsewhere(life: WorkerLife, clock: number): void {
+    this.pace.take(life, clock);
+    if (!this.pace.isSyncAt(clock)) {
+      this.#step++;
+      return;
+    }
+    const { pacer } = this.#host;
+    const stamp = { ...life, parameter: this.#stepUnit, clock };
+    if (pacer.gathered(stamp) === undefined) pacer.gather(stamp, new GatheredStep(this, clock), 0);
+  }
+
+  /** A clock with sync updates is a step, once (T5). */
+  countRound(clock: number): void {
+    if (clock > this.#roundClock) this.#step++;
+    this.#roundClock = Math.max(this.#roundClock, clock);
+  }
+
+  /** How values are put together; undefined for gradients, which add up. */
+  get merge(): MergeNumber | undefined {
+    return mergeOf(this.spec.optimizer);
+  }
+
+  /** As `push`, for some rows of a block, each named once. Without any it is no step. */
+  pushRows(push: BlockPush & { readonly rows: Uint32Array }): void {
+    const { life, clock, block, rows, gradients, scale } = push;
+    const { width } = this.store.shape;
+    this.#checkRows(block, rows);
+    if (gradients.length !== rows.length * width) throw this.#wrongLength(gradients.length, rows.length * width);
+    checkScale(scale, this.spec);
+    this.pace.take(life, clock);
+    if (rows.length === 0) return;
+    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    if (magnitude === undefined) return;
+    if (!this.pace.isSyncAt(clock)) {
+      this.store.updateRows(block, { ...this.#updateOf(push, { magnitude, hasThis: true }), rows: rows.byteOffset, listed: rows.length });
+      return;
+    }
+    const { arena, kernels, indexes } = this.#host;
+    const byteCount = this.store.shape.floatsOf(block) * FLOAT_BYTES;
+    const whole = arena.allocate(byteCount); // a sparse gradient joins the round of its block as one that is 0 elsewhere
+    try {
+      kernels.zero(whole, byteCount);
+      indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
+      const named = new Uint8Array(byteCount / FLOAT_BYTES / width);
+      for (const row of rows) named[row] = 1;
+      this.#gather(push, { address: whole, magnitude, named });
+    } finally {
+      arena.release(whole, byteCount);
+    }
+  }
+
+  /** Room for these rows of a block, which is made if it is not there; `holder` holds it. Throws OUT_OF_RANGE, UNSUPPORTED, ARENA_FULL. */
+  roomFor(block: number, rows: Uint32Array, holder: Holder): number {
+    this.#checkRows(block, rows);
+    this.store.touchIfRoom(block);
+    return roomFor(this.#host.arena, rows.length * this.store.shape.width * FLOAT_BYTES, holder);
+  }
+
+  /** The rows one after the other, for the worker of this rank, in `out`: what `roomFor` gave for them. */
+  pullRows(
+    block: number,
+    rows: Uint32Array,
+    { out, worker }: { readonly out: number; readonly worker: number },
+  ): { readonly values: Float32Array } {
+    const { arena, indexes } = this.#host;
+    this.store.notePull(block, worker, rows);
+    const { width } = this.store.shape;
+    const byteCount = rows.length * width * FLOAT_BYTES;
+    const held = this.store.hold(block);
+    indexes.gatherByIndex(held.values.byteOffset, rows.byteOffset, rows.length, width, out);
+    held.release();
+    return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
+  }
+
+  /** How values travel. Throws UNSUPPORTED when they do as they are. */
+  get link(): ParameterLink {
+    if (this.#link === undefined) throw noLink(this.spec.name);
+    return this.#link;
+  }
+
+  /** The shape in which the values of a block are encoded. Throws OUT_OF_RANGE. */
+  blockShape(block: number): ValueShape {
+    this.#checkBlock(block);
+    const { shape } = this.store;
+    const width = shape.codedWidth(block);
+    return { rowCount: shape.floatsOf(block) / width, width };
+  }
+
+  /** As `blockShape`, for some rows of it, at least one. Throws also UNSUPPORTED and BAD_REQUEST. */
+  rowsShape(block: number, rows: Uint32Array): ValueShape {
+    this.#checkRows(block, rows);
+    if (rows.length > 0 && rows.length <= this.store.shape.rowsPerBlock) return { rowCount: rows.length, width: this.store.shape.width };
+    throw new WeighbridgeError(
+      "BAD_REQUEST",
+      `${rows.length} rows of a block of ${this.spec.name}, which has ${this.store.shape.rowsPerBlock}`,
+    );
+  }
+
+  isFresh(clock: number): boolean {
+    return this.pace.admits(clock);
+  }
+
+  whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
+    return this.pace.when(reading, read);
+  }
+
+  /** All blocks that are here, and those that `owns` says are this server's and nobody has touched: they have their initial values. Throws ARENA_FULL. */
+  *blocks(owns: (block: number) => boolean): Iterable<TensorBlock> {
+    const { store } = this;
+    const here = new Set(store.blockIndexes);
+    for (let block = 0; block < store.shape.blockCount; block++) {
+      if (!here.has(block) && !owns(block)) continue;
+      const held = here.has(block) ? store.hold(block) : store.initialBlock(block);
+      const values = new Float32Array(held.values);
+      held.release();
+      yield { first: store.shape.firstFloat(block), values };
+    }
+  }
+
+  /** A copy that outlives its frame. */
+  keep(rows: Uint32Array): Kept<Uint32Array> {
+    return keepRows(this.#host.arena, rows);
+  }
+
+  /** What was pushed here and not finite. */
+  get nonFinite(): Readonly<NonFiniteCounts> {
+    return this.#updater.counts;
+  }
+
+  /** Throws BAD_ARGUMENT. */
+  configure({ learningRate, schedule, staleness }: DecodedSettings): void {
+    if (learningRate !== undefined) this.#updater.setLearningRate(learningRate);
+    if (schedule !== undefined) this.#updater.setSchedule(schedule);
+    if (staleness !== undefined) this.pace.changeStaleness(staleness);
+  }
+
+  /** Another consistency, from the clock on that is returned. Throws QUEUE_FULL, BAD_ARGUMENT. */
+  change(change: ConsistencyChange): number {
+    checkChange(this.spec, change.mode);
+    return this.pace.change(change);
+  }
+
+  /** What a checkpoint keeps beside the rows. */
+  get training(): TrainingState {
+    const { learningRate, schedule } = this.#updater;
+    return { learningRate, schedule, ...this.pace.training, step: this.#step };
+  }
+
+  /** Whether it is from a checkpoint, or from what was saved of it alone. */
+  get isRestored(): boolean {
+    return this.#isRestored;
+  }
+
+  /** Takes it up again where a checkpoint left it. */
+  resume({ learningRate, schedule, staleness, consistency, step }: TrainingState): void {
+    this.#isRestored = true;
+    this.#step = step;
+    this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
+    if (consistency !== undefined) this.pace.resume(consistency);
+  }
+
+  close(): void {
+    this.endRounds();
+    this.free();
+  }
+
+  /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
+  endRounds(): void {
+    const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
+    for (const number of [this.#id, this.#stepUnit, ...this.#units.values()]) this.#host.pacer.forget(number, error);
+  }
+
+  /** Gives its memory back, after `endRounds`. */
+  free(): void {
+    this.store.close();
+    this.#updater.close();
+    this.#initializer.close();
+    this.#link?.close();
+  }
+
+  #gather({ life, clock, block, scale }: BlockPush, pushed: PushedBlock): void {
+    const { pacer, arena, kernels } = this.#host;
+    const stamp = { ...life, parameter: this.#unitOf(block), clock };
+    const floatCount = this.store.shape.floatsOf(block);
+    const byteCount = floatCount * FLOAT_BYTES;
+    const known = pacer.gathered(stamp);
+    if (known === undefined) pacer.checkRoom(stamp, byteCount);
+    this.store.touch(block, pushed.named !== undefined); // T3
+    if (known instanceof GatheredBlock) {
+      known.join(pushed, scale);
+      return;
+    }
+    const address = arena.allocate(byteCount);
+    if (scale === 1) kernels.copy(address, pushed.address, byteCount);
+    else {
+      kernels.zero(address, byteCount);
+      kernels.axpy(address, pushed.address, scale, floatCount);
+    }
+    const { width } = this.#updater;
+    const first = { address, magnitude: pushed.magnitude * Math.abs(scale), named: pushed.named };
+    pacer.gather(stamp, new GatheredBlock(this, this.#host, { block, clock, rowCount: floatCount / width, width, first }), byteCount);
+  }
+
+  /** A round: one step, with a gradient whose memory is given away. A sum that is not finite is none. */
+  applyRound(block: number, update: Omit<BlockUpdate, "pushes">, named: RowMarks | undefined): void {
+    const floatCount = this.store.shape.floatsOf(block);
+    const { gradients, magnitude = Infinity, scheduleStep } = update;
+    if (this.spec.optimizer.type === "lazyAdam") this.countRound(scheduleStep);
+    const admitted = isCertainlyFinite(magnitude) ? magnitude : this.#updater.admitSum(gradients, floatCount);
+    if (admitted === undefined) this.#host.arena.release(gradients, floatCount * FLOAT_BYTES);
+    else this.store.updateOwned(block, { ...update, magnitude: admitted, pushes: { count: this.#step, hasThis: true } }, named);
+  }
+
+  #updateOf(
+    { life, clock, gradients, scale }: BlockPush,
+    { magnitude, hasThis }: { readonly magnitude: number; readonly hasThis: boolean },
+  ): BlockUpdate {
+    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
+    return { ...at, gradients: gradients.byteOffset, magnitude, pushes: { count: this.#step, hasThis } };
+  }
+
+  #unitOf(block: number): number {
+    const known = this.#units.get(block);
+    if (known !== undefined) return known;
+    const unit = this.#host.nextUnit();
+    this.#units.set(block, unit);
+    return unit;
+  }
+
+  #checkLength(block: number, length: number): void {
+    const { shape } = this.store;
+    this.#checkBlock(block);
+    if (length !== shape.floatsOf(block)) throw this.#wrongLength(length, shape.floatsOf(block));
+  }
+
+  #checkBlock(block: number): void {
+    const { blockCount } = this.store.shape;
+    if (block < blockCount) return;
+    throw new WeighbridgeError("OUT_OF_RANGE", `${this.spec.name} has ${blockCount} blocks; there is no block ${block}`);
+  }
+
+  /** T1 */
+  #checkRows(block: number, rows: Uint32Array): void {
+    this.#checkBlock(block);
+    const { shape } = this.store;
+    if (!shape.hasRows) throw new WeighbridgeError("UNSUPPORTED", `${this.spec.name} has rows that are too long for calls by row`);
+    const rowCount = shape.floatsOf(block) / shape.width;
+    for (const row of rows) {
+      if (row < rowCount) continue;
+      throw new WeighbridgeError("OUT_OF_RANGE", `block ${block} of ${this.spec.name} has ${rowCount} rows; there is no row ${row} in it`);
+    }
+  }
+
+  #wrongLength(length: number, expected: number): WeighbridgeError {
+    return new WeighbridgeError("VALUE_LENGTH", `${length} values came for ${this.spec.name}; ${expected} were expected`);
+  }
+}

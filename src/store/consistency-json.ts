@@ -1,0 +1,56 @@
+// consistency-json — a consistency as requests and checkpoints carry it: JSON, a staleness without bound as "any"; and which parameters may have which.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { ConsistencyHistory, ConsistencyMode } from "../consistency/consistency-phases.ts";
+import { type Check, count, list, object, oneOf } from "../wire/json-body.ts";
+import { checkCombination, type ParameterSpec } from "./parameter-spec.ts";
+import type { JsonObject } from "./snapshot/json-value.ts";
+
+const ANY = "any";
+
+/** Throws BAD_REQUEST. */
+export const stalenessShape: Check<number> = (value, path) => (value === ANY ? Infinity : count(value, path));
+
+const modeFields = { updates: oneOf("async", "sync"), reduce: oneOf("sum", "mean"), staleness: stalenessShape };
+const modeShape: Check<ConsistencyMode> = object(modeFields);
+
+/** Throws BAD_REQUEST. */
+export const historyShape: Check<ConsistencyHistory> = object({
+  phases: list(object({ ...modeFields, from: count })),
+  turn: count,
+  turnWorker: count,
+});
+
+export function encodeStaleness(staleness: number): number | string {
+  return staleness === Infinity ? ANY : staleness;
+}
+
+export function encodeMode({ updates, reduce, staleness }: ConsistencyMode): JsonObject {
+  return { updates, reduce, staleness: encodeStaleness(staleness) };
+}
+
+export function encodeHistory({ phases, turn, turnWorker }: ConsistencyHistory): JsonObject {
+  return { phases: phases.map((phase) => ({ from: phase.from, ...encodeMode(phase) })), turn, turnWorker };
+}
+
+/** Throws BAD_REQUEST. */
+export function decodeMode(json: string): ConsistencyMode {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch (cause) {
+    throw new WeighbridgeError("BAD_REQUEST", "the consistency of a parameter is no JSON", { cause });
+  }
+  return modeShape(value, "consistency");
+}
+
+/**
+ * A table that counts versions stays "asp": caches of its rows, which may hold updates, are not told of a change. Throws UNSUPPORTED for that, and
+ * BAD_ARGUMENT for what makes no sense with the optimizer.
+ */
+export function checkChange(spec: ParameterSpec, { updates, reduce, staleness }: ConsistencyMode): void {
+  checkCombination({ ...spec, reduce });
+  if (spec.kind !== "table" || !spec.versions || (updates === "async" && staleness === Infinity)) return;
+  const text = `${spec.name} counts versions of its rows, for caches, whose bounds take the place of those by clocks: its consistency stays "asp"`;
+  throw new WeighbridgeError("UNSUPPORTED", text);
+}
