@@ -1,6 +1,8 @@
 // our-cluster — scheduler, servers and workers of ours, each its own process, driven through cases. One cluster serves many cases and rounds.
 
 import { type AddressInfo, createServer } from "node:net";
+import type { Role } from "../src/node/config/node-config.ts";
+import { engineFlags } from "../src/node/engine-flags.ts";
 import type { BenchCase } from "./cases.ts";
 import { Child, type Regime } from "./child.ts";
 import { type Figure, type Span, together } from "./meter.ts";
@@ -13,9 +15,6 @@ type OurNode = Child<OurNodeProtocol>;
 
 const FINALIZE_TIMEOUT_MS = 5_000;
 const NODE = new URL("./our-node.ts", import.meta.url);
-
-/** A worker is a user's process: it runs with the engine's own limits of inlining, which these are, whatever the library would like. */
-const WORKER_NODE_ARGS = ["--max-inlined-bytecode-size=460", "--max-inlined-bytecode-size-cumulative=920"];
 
 export class OurCluster implements AsyncDisposable {
   readonly #schedulers: readonly OurNode[];
@@ -37,7 +36,7 @@ export class OurCluster implements AsyncDisposable {
       DMLC_NUM_SERVER: String(nodesPerRole),
       DMLC_NUM_WORKER: String(nodesPerRole),
     };
-    const nodes = (role: string, count: number): OurNode[] =>
+    const nodes = (role: Role, count: number): OurNode[] =>
       Array.from(
         { length: count },
         (_, index) =>
@@ -46,7 +45,7 @@ export class OurCluster implements AsyncDisposable {
             script: NODE,
             regime,
             env: { ...env, DMLC_ROLE: role },
-            nodeArgs: role === "worker" ? WORKER_NODE_ARGS : [],
+            nodeArgs: role === "worker" ? [] : engineFlags(role), // a worker is a user's process
           }),
       );
     const cluster = new OurCluster(nodes("scheduler", 1), nodes("server", nodesPerRole), nodes("worker", nodesPerRole));

@@ -105,9 +105,9 @@ function programFor(
   args: readonly string[],
   workerOnly: boolean,
 ): Program | undefined {
-  if (role === "worker") return script === undefined ? undefined : programOf(script, args);
+  if (role === "worker") return script === undefined ? undefined : programOf(role, script, args);
   if (script === undefined || workerOnly) return ownProgram(role);
-  if (role === "scheduler" || threads === 1) return programOf(script, args);
+  if (role === "scheduler" || threads === 1) return programOf(role, script, args);
   if (isModule(script)) return ownProgram(role, "--", script, ...args);
   throw new WeighbridgeError(
     "BAD_CONFIG",

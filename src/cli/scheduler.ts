@@ -3,6 +3,7 @@
 import { Command } from "commander";
 import { runScheduler } from "../node/built-in.ts";
 import { loadConfig } from "../node/config/config.ts";
+import { setEngineFlags } from "../node/engine-flags.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
@@ -25,6 +26,7 @@ export function schedulerCommand(invocation: Invocation): Command {
     .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
       const config = loadConfig({ options: { role: "scheduler" }, commandLine: configFlags(flags), env: process.env });
+      setEngineFlags(config.role);
       if (script === undefined) await runScheduler(config);
       else await runScript(config, scriptPath(script), args, invocation);
     });

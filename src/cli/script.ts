@@ -3,6 +3,8 @@
 import { existsSync, statSync } from "node:fs";
 import { extname, resolve } from "node:path";
 import { WeighbridgeError } from "../base/errors.ts";
+import type { Role } from "../node/config/node-config.ts";
+import { engineFlags } from "../node/engine-flags.ts";
 import type { Program } from "../node/launcher/job-plan.ts";
 import { modulePath } from "../node/launcher/module-path.ts";
 
@@ -21,15 +23,15 @@ export function scriptPath(script: string): string {
 }
 
 /** How to run a script as a process of a job. What Node does not run itself is run as a command, found as a shell finds it. */
-export function programOf(script: string, args: readonly string[]): Program {
-  return isModule(script) ? [...launchedNode(), scriptPath(script), ...args] : [script, ...args];
+export function programOf(role: Role, script: string, args: readonly string[]): Program {
+  return isModule(script) ? [...launchedNode(role), scriptPath(script), ...args] : [script, ...args];
 }
 
-/** How to run one of this command's own subcommands as a process of a job. */
-export function ownProgram(...args: string[]): Program {
-  return [...launchedNode(), modulePath(import.meta.url, "./entry"), ...args];
+/** How to run the subcommand for a role as a process of a job. */
+export function ownProgram(role: Role, ...args: string[]): Program {
+  return [...launchedNode(role), modulePath(import.meta.url, "./entry"), role, ...args];
 }
 
-function launchedNode(): readonly [string, ...string[]] {
-  return [process.execPath, "--import", modulePath(import.meta.url, "../node/launcher/launched")];
+function launchedNode(role: Role): readonly [string, ...string[]] {
+  return [process.execPath, ...engineFlags(role), "--import", modulePath(import.meta.url, "../node/launcher/launched")];
 }

@@ -3,6 +3,7 @@
 import { Command, InvalidArgumentError } from "commander";
 import { runServer } from "../node/built-in.ts";
 import { loadNodeConfig, orTellOthers } from "../node/cannot-start.ts";
+import { setEngineFlags } from "../node/engine-flags.ts";
 import { modulePath } from "../node/launcher/module-path.ts";
 import { runServerThreads } from "../node/launcher/server-threads.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
@@ -36,6 +37,7 @@ export function serverCommand(invocation: Invocation): Command {
     .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags & { readonly apps: readonly number[] }) => {
       const config = await loadNodeConfig({ options: { role: "server" }, commandLine: configFlags(flags), env: process.env });
+      setEngineFlags(config.role);
       const path =
         script === undefined
           ? undefined

@@ -18,7 +18,6 @@ import { onEndSignal } from "./end-signal.ts";
 import { EscapedRejections } from "./escaped-rejections.ts";
 import { loadFunctions } from "./function-module.ts";
 import { hugePages } from "./huge-pages.ts";
-import { inlineDeeply } from "./inlining.ts";
 import { publishDeadNodes, publishRoster } from "./launcher/dead-nodes.ts";
 import { serveManagement } from "./manage-server.ts";
 import { realClock } from "./real-clock.ts";
@@ -28,7 +27,6 @@ import { textLog } from "./text-log.ts";
 import { boundSendBuffers } from "./transport/send-buffer.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 import { wakefulLoop } from "./transport/wakeful-loop.ts";
-import { useWideVectors } from "./wide-vectors.ts";
 import { zstd } from "./zstd.ts";
 
 export type StartOptions = NodeConfigOptions & {
@@ -67,8 +65,6 @@ export async function startNode(config: NodeConfig, options: NodeOptions = {}): 
 async function openNode(config: NodeConfig, options: NodeOptions): Promise<Postoffice> {
   const { role, serverCount, workerCount, rank, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, resendTimeoutMs } = config;
   requireNodeSockets();
-  inlineDeeply();
-  if (role === "server") useWideVectors(); // workers run their users' own WebAssembly
   const pslite = config.van === "weighbridge" ? undefined : await import("./pslite-transport.ts"); // 29 modules that few nodes need
   const clock = realClock();
   const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;

@@ -11,7 +11,7 @@ import { joinBytes } from "../base/join-bytes.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { FrameHeader } from "../wire/frame.ts";
 import { BODY_BYTES_MAX, bodyTooLong, SimpleFlag } from "../wire/simple-frame.ts";
-import type { UnfinishedRequests } from "./unfinished-requests.ts";
+import { UnfinishedRequests } from "./unfinished-requests.ts";
 
 type Body = { readonly totalBytes: number; readonly parts: Uint8Array[]; arrivedBytes: number };
 

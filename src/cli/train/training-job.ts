@@ -1,9 +1,10 @@
 // training-job — runs a training: the processes of its cluster, what they say on the screen, and how it ended.
 
 import { dirname, resolve } from "node:path";
-import type { KeyName, NodeConfig } from "../../node/config/node-config.ts";
+import type { KeyName, NodeConfig, Role } from "../../node/config/node-config.ts";
 import { ownEnvironment } from "../../node/config/own-environment.ts";
 import { FAILED_EXIT_CODE } from "../../node/launcher/exit-code.ts";
+import { engineFlags } from "../../node/engine-flags.ts";
 import { freePort } from "../../node/launcher/free-port.ts";
 import { Job } from "../../node/launcher/job.ts";
 import { type JobPlan, type Program, planJob } from "../../node/launcher/job-plan.ts";
@@ -106,13 +107,13 @@ export async function planProcesses({ plan, directory, resumedFrom }: Run, env: 
     },
     env: ownEnvironment(env, READ_KEYS),
     defaults: { schedulerPort: await freePort(LOOPBACK), logLevel: "error" },
-    programOf: () => programOf(plan),
+    programOf: ({ role }) => programOf(role, plan),
   });
 }
 
 /** Without `launched`: a training process watches its launcher itself. */
-function programOf(plan: TrainPlan): Program {
-  return [process.execPath, modulePath(import.meta.url, "./training-node"), JSON.stringify(plan)];
+function programOf(role: Role, plan: TrainPlan): Program {
+  return [process.execPath, ...engineFlags(role), modulePath(import.meta.url, "./training-node"), JSON.stringify(plan)];
 }
 
 function schedulerText({ schedulerHost, schedulerPort }: NodeConfig): string {
