@@ -3,10 +3,12 @@
 
 import { PART_COUNT, Placement, type PlacementOptions } from "./placement.ts";
 
-/** Throws BAD_ARGUMENT. A chain goes on with the servers after the owner, around the end. */
+/** Throws BAD_ARGUMENT. */
 export function rangePlacement(options: PlacementOptions): Placement {
-  return new Placement(options, ({ length: serverCount }) => (part, chain) => {
-    const owner = Math.floor((part * serverCount) / PART_COUNT);
-    for (let i = 0; i < chain.length; i++) chain[i] = (owner + i) % serverCount;
-  });
+  return new Placement(
+    options,
+    ({ length: serverCount }) =>
+      (part) =>
+        Math.floor((part * serverCount) / PART_COUNT),
+  );
 }

@@ -49,9 +49,7 @@ export class RowMembers {
   /** Who owns which row (O1). */
   placement(): Placement {
     const count = this.ranks.length;
-    return new Placement({ servers: this.ranks, epoch: this.generation }, () => (part, chain) => {
-      chain[0] = part % count;
-    });
+    return new Placement({ servers: this.ranks, epoch: this.generation }, () => (part) => part % count);
   }
 
   /** As the Collective's; alone, what was sent comes back. */

@@ -3,8 +3,8 @@
 import { dirname, resolve } from "node:path";
 import type { KeyName, NodeConfig, Role } from "../../node/config/node-config.ts";
 import { ownEnvironment } from "../../node/config/own-environment.ts";
-import { FAILED_EXIT_CODE } from "../../node/launcher/exit-code.ts";
 import { engineFlags } from "../../node/engine-flags.ts";
+import { FAILED_EXIT_CODE } from "../../node/launcher/exit-code.ts";
 import { freePort } from "../../node/launcher/free-port.ts";
 import { Job } from "../../node/launcher/job.ts";
 import { type JobPlan, type Program, planJob } from "../../node/launcher/job-plan.ts";
