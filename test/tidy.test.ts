@@ -16,6 +16,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ["store"],
   ["transport"],
   ["peer"],
+  ["cluster"],
   ["scheduler", "server", "worker"],
   ["api"],
   ["nn"],

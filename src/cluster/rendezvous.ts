@@ -1,0 +1,145 @@
+// rendezvous — where workers wait for each other: each comes with a small value, and all leave with everybody's. What an epoch's end, an alignment of clocks
+// or a shutdown is made of. Pure; the scheduler answers. Not a barrier: nobody waits for the dead, and a meeting that was held stays held, so
+// that a worker which lost its answer, or was restarted, asks again and gets the same one.
+//
+//   a rendezvous     a name and a generation, 0, 1, 2 … of that name
+//
+//   gathering ── every live worker has come ──► held ── generation + KEPT of the same name is held ──► forgotten
+//
+// Invariants:
+//   Rendezvous.R1. It is held exactly when every live worker has come, and at least one has. The dead and those who left are not waited for; a worker that
+//       was restarted has to come itself, whatever its earlier incarnation did.
+//   Rendezvous.R2. Once held, its values never change: everybody gets the same, whenever they ask.
+//   Rendezvous.R3. A worker counts once for a generation; if it comes again before that is held, its newer value counts.
+//   Rendezvous.R4. Names, generations and values are bounded. Of a name the last KEPT generations that were held are kept; one that is older is answered
+//       as held, without values.
+//   Rendezvous.R5. A generation is told who held it by any worker that left it (`recall`), so that it is held after a restart of the scheduler too.
+
+import { WeighbridgeError } from "../base/errors.ts";
+
+/** A generation of a name. */
+export type RendezvousName = { readonly name: string; readonly generation: number };
+
+/** A worker that lives. */
+export type LiveWorker = { readonly rank: number; readonly incarnation: number };
+
+/** What a worker came with. */
+export type RendezvousValue = { readonly rank: number; readonly value: string };
+
+/** Held: with the values of all who came, by rank. Not yet: with the live workers that have not come. */
+export type RendezvousState =
+  | { readonly isHeld: true; readonly values: readonly RendezvousValue[] }
+  | { readonly isHeld: false; readonly missing: readonly number[] };
+
+export const NAMES_MAX = 256;
+export const NAME_LENGTH_MAX = 256;
+export const VALUE_LENGTH_MAX = 1024;
+/** Generations of a name that are kept after they were held: a worker may still ask for the one before the newest. */
+const KEPT = 2;
+/** Generations of a name that may be gathering at once. */
+const GATHERING_MAX = 4;
+
+/** Who came, by rank. */
+type Generation = { readonly arrivals: Map<number, { readonly incarnation: number; readonly value: string }>; isHeld: boolean };
+
+export class Rendezvous {
+  readonly #names = new Map<string, Map<number, Generation>>();
+  #live: readonly LiveWorker[] = [];
+
+  /** The workers that live, by rank. Returns what is held now because of it. */
+  follow(live: readonly LiveWorker[]): readonly RendezvousName[] {
+    this.#live = live;
+    return this.#review();
+  }
+
+  /** A worker comes. Returns what is held now because of it. Throws BAD_REQUEST, and QUEUE_FULL beyond a bound (R4). */
+  come({ rank, incarnation }: LiveWorker, { name, generation }: RendezvousName, value: string): readonly RendezvousName[] {
+    if (value.length > VALUE_LENGTH_MAX || name.length > NAME_LENGTH_MAX) {
+      const lengths = `a name of ${name.length} and a value of ${value.length} characters`;
+      throw new WeighbridgeError("BAD_REQUEST", `a rendezvous has at most ${NAME_LENGTH_MAX} and ${VALUE_LENGTH_MAX}, not ${lengths}`);
+    }
+    if (this.#isForgotten({ name, generation })) return [];
+    const gathering = this.#generationOf({ name, generation });
+    if (gathering.isHeld) return []; // R2
+    gathering.arrivals.set(rank, { incarnation, value }); // R3
+    return this.#review();
+  }
+
+  stateOf(rendezvous: RendezvousName): RendezvousState {
+    if (this.#isForgotten(rendezvous)) return { isHeld: true, values: [] }; // R4
+    const generation = this.#names.get(rendezvous.name)?.get(rendezvous.generation);
+    if (generation?.isHeld === true) return { isHeld: true, values: valuesOf(generation) };
+    return { isHeld: false, missing: this.#missing(generation) };
+  }
+
+  /** What a worker says that left this generation with these values (R5). */
+  recall(rendezvous: RendezvousName, values: readonly RendezvousValue[]): readonly RendezvousName[] {
+    if (this.#isForgotten(rendezvous)) return [];
+    const generation = this.#generationOf(rendezvous);
+    if (generation.isHeld) return [];
+    generation.arrivals.clear();
+    for (const { rank, value } of values) generation.arrivals.set(rank, { incarnation: 0, value });
+    generation.isHeld = true;
+    this.#forgetBefore(rendezvous);
+    return [rendezvous];
+  }
+
+  #review(): readonly RendezvousName[] {
+    const held: RendezvousName[] = [];
+    for (const [name, generations] of this.#names) {
+      for (const [number, generation] of generations) {
+        if (generation.isHeld || generation.arrivals.size === 0 || this.#missing(generation).length > 0) continue; // R1
+        generation.isHeld = true;
+        held.push({ name, generation: number });
+      }
+    }
+    for (const rendezvous of held) this.#forgetBefore(rendezvous);
+    return held;
+  }
+
+  #missing(generation: Generation | undefined): readonly number[] {
+    const hasCome = ({ rank, incarnation }: LiveWorker): boolean => generation?.arrivals.get(rank)?.incarnation === incarnation;
+    return this.#live.filter((worker) => !hasCome(worker)).map(({ rank }) => rank);
+  }
+
+  #forgetBefore({ name, generation }: RendezvousName): void {
+    const generations = this.#names.get(name);
+    for (const number of generations?.keys() ?? []) if (number <= generation - KEPT) generations?.delete(number);
+  }
+
+  /** Whether so many later generations were held that nobody keeps this one. */
+  #isForgotten({ name, generation }: RendezvousName): boolean {
+    for (const [number, { isHeld }] of this.#names.get(name) ?? []) if (isHeld && generation <= number - KEPT) return true;
+    return false;
+  }
+
+  #generationOf({ name, generation }: RendezvousName): Generation {
+    const generations = this.#names.get(name) ?? new Map<number, Generation>();
+    const known = generations.get(generation);
+    if (known !== undefined) return known;
+    const gathering = [...generations.values()].filter(({ isHeld }) => !isHeld).length;
+    if (gathering >= GATHERING_MAX) throw full(`${gathering} generations of "${name}" gather already`);
+    if (this.#names.size >= NAMES_MAX && !this.#names.has(name)) this.#forgetOldestName();
+    const made: Generation = { arrivals: new Map(), isHeld: false };
+    this.#names.set(name, generations.set(generation, made));
+    return made;
+  }
+
+  /** The name that was made first and at which nobody waits. */
+  #forgetOldestName(): void {
+    for (const [name, generations] of this.#names) {
+      if (![...generations.values()].every(({ isHeld }) => isHeld)) continue;
+      this.#names.delete(name);
+      return;
+    }
+    throw full(`there are ${NAMES_MAX} names at which workers wait`);
+  }
+}
+
+function valuesOf({ arrivals }: Generation): readonly RendezvousValue[] {
+  return [...arrivals].map(([rank, { value }]) => ({ rank, value })).sort((a, b) => a.rank - b.rank);
+}
+
+function full(why: string): WeighbridgeError {
+  return new WeighbridgeError("QUEUE_FULL", `no further rendezvous: ${why}`, { retryable: true });
+}
