@@ -28,6 +28,7 @@ import { Group } from "../wire/node-id.ts";
 import { Collective } from "../worker/collective.ts";
 import { FiniteScan } from "../worker/finite-scan.ts";
 import { type FunctionCallSettings, FunctionClient, type FunctionLoad } from "../worker/function-client.ts";
+import type { RendezvousClient } from "../worker/rendezvous-client.ts";
 import { RowPlanner } from "../worker/row-plan.ts";
 import { TableClient } from "../worker/table-client.ts";
 import { TensorClient } from "../worker/tensor-client.ts";
@@ -82,6 +83,8 @@ export class Session {
   readonly #scan: FiniteScan;
   readonly #caches = new Set<CachedEmbedding>();
   readonly #units: UnitClient;
+  /** Where the workers of a job wait for each other, each with a small value. Nobody waits for the dead. */
+  readonly rendezvous: RendezvousClient;
   readonly #links: WorkerLinks;
   readonly #files = new ParameterFiles();
   readonly #clock: WorkerClock;
@@ -94,6 +97,7 @@ export class Session {
   private constructor(node: ClusterNode, worker: Worker) {
     this.#node = node;
     this.#units = worker.units;
+    this.rendezvous = worker.rendezvous;
     this.#functions = new FunctionClient(worker, node.clock);
     this.#placement = rangePlacement({ servers: Array.from({ length: node.numServers }, (_, rank) => rank), epoch: 0 });
     this.#planner = new RowPlanner(new Arena({ shared: false }), this.#placement, hashText(`${node.myRank}`));

@@ -11,20 +11,15 @@
 //       was restarted has to come itself, whatever its earlier incarnation did.
 //   Rendezvous.R2. Once held, its values never change: everybody gets the same, whenever they ask.
 //   Rendezvous.R3. A worker counts once for a generation; if it comes again before that is held, its newer value counts.
-//   Rendezvous.R4. Names, generations and values are bounded. Of a name the last KEPT generations that were held are kept; one that is older is answered
+//   Rendezvous.R4. Names and generations are bounded, values by their message. Of a name the last KEPT generations that were held are kept; one that is older is answered
 //       as held, without values.
 //   Rendezvous.R5. A generation is told who held it by any worker that left it (`recall`), so that it is held after a restart of the scheduler too.
 
 import { WeighbridgeError } from "../base/errors.ts";
-
-/** A generation of a name. */
-export type RendezvousName = { readonly name: string; readonly generation: number };
+import type { RendezvousName, RendezvousValue } from "../wire/rendezvous.ts";
 
 /** A worker that lives. */
 export type LiveWorker = { readonly rank: number; readonly incarnation: number };
-
-/** What a worker came with. */
-export type RendezvousValue = { readonly rank: number; readonly value: string };
 
 /** Held: with the values of all who came, by rank. Not yet: with the live workers that have not come. */
 export type RendezvousState =
@@ -32,8 +27,6 @@ export type RendezvousState =
   | { readonly isHeld: false; readonly missing: readonly number[] };
 
 export const NAMES_MAX = 256;
-export const NAME_LENGTH_MAX = 256;
-export const VALUE_LENGTH_MAX = 1024;
 /** Generations of a name that are kept after they were held: a worker may still ask for the one before the newest. */
 const KEPT = 2;
 /** Generations of a name that may be gathering at once. */
@@ -52,12 +45,8 @@ export class Rendezvous {
     return this.#review();
   }
 
-  /** A worker comes. Returns what is held now because of it. Throws BAD_REQUEST, and QUEUE_FULL beyond a bound (R4). */
+  /** A worker comes. Returns what is held now because of it. Throws QUEUE_FULL beyond a bound (R4). */
   come({ rank, incarnation }: LiveWorker, { name, generation }: RendezvousName, value: string): readonly RendezvousName[] {
-    if (value.length > VALUE_LENGTH_MAX || name.length > NAME_LENGTH_MAX) {
-      const lengths = `a name of ${name.length} and a value of ${value.length} characters`;
-      throw new WeighbridgeError("BAD_REQUEST", `a rendezvous has at most ${NAME_LENGTH_MAX} and ${VALUE_LENGTH_MAX}, not ${lengths}`);
-    }
     if (this.#isForgotten({ name, generation })) return [];
     const gathering = this.#generationOf({ name, generation });
     if (gathering.isHeld) return []; // R2

@@ -1,12 +1,13 @@
 // control-messages — the control plane's functions with the shapes of their requests and answers, in one place. What they mean is the
 // business of scheduler/scheduler.ts and peer/membership.ts.
 //
-//   to the scheduler:  REGISTER HEARTBEAT BARRIER LEAVE STATUS CHECKPOINT UNITS GATHER      from the scheduler:  ROSTER ABORT CHECKPOINT
+//   to the scheduler:  REGISTER HEARTBEAT BARRIER LEAVE STATUS CHECKPOINT UNITS GATHER RENDEZVOUS      from the scheduler:  ROSTER ABORT CHECKPOINT
 
 import * as control from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { type GatherReply, type GatherRequest, gatherReplyShape, gatherRequestShape } from "../wire/gather.ts";
 import { type RegisterReply, type RegisterRequest, registerReplyShape, registerRequestShape } from "../wire/register.ts";
+import { type RendezvousReply, type RendezvousRequest, rendezvousReplyShape, rendezvousRequestShape } from "../wire/rendezvous.ts";
 import { type RosterView, rosterShape } from "../wire/roster.ts";
 import { type UnitsReply, type UnitsRequest, unitsReplyShape, unitsRequestShape } from "../wire/units.ts";
 import type { ControlMessage } from "./json-call.ts";
@@ -81,4 +82,11 @@ export const GATHER: ControlMessage<GatherRequest, GatherReply> = {
   name: "GATHER",
   request: gatherRequestShape,
   reply: gatherReplyShape,
+};
+
+export const RENDEZVOUS: ControlMessage<RendezvousRequest, RendezvousReply> = {
+  functionId: FunctionId.RENDEZVOUS,
+  name: "RENDEZVOUS",
+  request: rendezvousRequestShape,
+  reply: rendezvousReplyShape,
 };

@@ -26,12 +26,13 @@ import type { GatherReply, GatherRequest, Generation } from "../wire/gather.ts";
 import { missingText } from "../wire/missing-nodes.ts";
 import { nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
+import type { RendezvousHeld, RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import type { UnitsClaim, UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierClient } from "./barrier-client.ts";
 import type { Call } from "./call.ts";
 import type { Channel } from "./channel.ts";
-import { ABORT, BARRIER, GATHER, LEAVE, REGISTER, ROSTER, STATUS, UNITS } from "./control-messages.ts";
+import { ABORT, BARRIER, GATHER, LEAVE, REGISTER, RENDEZVOUS, ROSTER, STATUS, UNITS } from "./control-messages.ts";
 import { checkGreeting } from "./greeting.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { ask, type ControlMessage, serveControl } from "./json-call.ts";
@@ -74,6 +75,8 @@ export class Membership {
   events: PeerEvents = {};
   /** What a worker tells a scheduler that was restarted of the units it was lent. */
   unitsClaim: () => UnitsClaim | undefined = () => undefined;
+  /** The same of the rendezvous that it has left. */
+  rendezvousHeld: () => readonly RendezvousHeld[] = () => [];
   readonly #options: MembershipOptions;
   readonly #token: string;
   readonly #peer: Peer;
@@ -244,6 +247,12 @@ export class Membership {
   async askUnits(request: UnitsRequest): Promise<UnitsReply> {
     if (this.#fatal !== undefined) throw this.#fatal;
     return await this.#ask(UNITS, request);
+  }
+
+  /** Comes to a rendezvous; waits for a scheduler that is away, as long as all do (M2). */
+  async rendezvous(request: RendezvousRequest): Promise<RendezvousReply> {
+    if (this.#fatal !== undefined) throw this.#fatal;
+    return await this.#ask(RENDEZVOUS, request);
   }
 
   /** Tells the scheduler where this worker listens for the others, and waits for the generation that it is in then. */
@@ -435,7 +444,13 @@ export class Membership {
     const { job, node, incarnation } = this.#joined;
     this.#isRegistering = true;
     this.#log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
-    const known = { roster: this.#roster.view, passed: this.#barriers?.passed() ?? [], units: this.unitsClaim(), gathered: this.#gathered };
+    const known = {
+      roster: this.#roster.view,
+      passed: this.#barriers?.passed() ?? [],
+      units: this.unitsClaim(),
+      gathered: this.#gathered,
+      rendezvous: this.rendezvousHeld(),
+    };
     this.#register(channel, { job, node, incarnation, ...known }).then(
       (reply) => this.#resumed(channel, reply),
       (error: unknown) => {

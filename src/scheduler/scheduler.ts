@@ -15,7 +15,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { Log, LogFields } from "../base/log.ts";
 import { BarrierClient } from "../peer/barrier-client.ts";
 import type { Channel } from "../peer/channel.ts";
-import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, STATUS, UNITS } from "../peer/control-messages.ts";
+import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, RENDEZVOUS, STATUS, UNITS } from "../peer/control-messages.ts";
 import { checkGreeting } from "../peer/greeting.ts";
 import { type ControlMessage, serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -25,12 +25,14 @@ import type { GatherReply, GatherRequest } from "../wire/gather.ts";
 import type { Hello } from "../wire/hello.ts";
 import { missingText } from "../wire/missing-nodes.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
 import { deadNodes, type RosterView } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierDesk } from "./barrier-desk.ts";
 import { CheckpointErrands } from "./checkpoint-errands.ts";
 import { drained, Farewell } from "./farewell.ts";
 import { checkGather, GatherDesk } from "./gather-desk.ts";
+import { RendezvousService } from "./rendezvous-service.ts";
 import { type Decision, Roster } from "./roster.ts";
 import { RosterPush } from "./roster-push.ts";
 import { type Ticket, Tickets } from "./ticket.ts";
@@ -73,6 +75,7 @@ export class Scheduler {
   readonly #gathering = new GatherDesk();
   readonly #push: RosterPush;
   readonly #units: UnitDesk;
+  readonly #rendezvous: RendezvousService;
   readonly #errands: CheckpointErrands;
   readonly #ownBarriers: BarrierClient;
   readonly #tickets = new Tickets();
@@ -99,6 +102,7 @@ export class Scheduler {
       members: () => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes],
     });
     this.#units = new UnitDesk(options);
+    this.#rendezvous = new RendezvousService(options);
     this.#errands = new CheckpointErrands(options);
     this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
     // Late, because an earlier scheduler may have passed barriers of this job.
@@ -207,6 +211,7 @@ export class Scheduler {
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
     this.#barriers.close(error);
     this.#units.close(error);
+    this.#rendezvous.close(error);
     this.#ready.reject(error);
     this.#finished.reject(error);
     await this.#peer.close();
@@ -237,12 +242,20 @@ export class Scheduler {
     serve(STATUS, () => this.status());
     serve(CHECKPOINT, (channel, request) => this.#errands.handOn(channel, request));
     serve(UNITS, (channel, request) => this.#lend(channel, request));
+    serve(RENDEZVOUS, (channel, request) => this.#meet(channel, request));
   }
 
   #lend(channel: Channel, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
     this.#heard(channel);
     if (roleOf(channel.id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `units are lent to workers, not to ${channel.name}`);
     return this.#units.ask(rankOf(channel.id), request);
+  }
+
+  #meet(channel: Channel, request: RendezvousRequest): RendezvousReply | Promise<RendezvousReply> {
+    this.#heard(channel);
+    const { id, incarnation, name } = channel;
+    if (roleOf(id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `workers meet each other, and ${name} is none`);
+    return this.#rendezvous.come({ rank: rankOf(id), incarnation }, request);
   }
 
   #heard({ id, incarnation }: Channel): Record<never, never> {
@@ -316,6 +329,7 @@ export class Scheduler {
     if (decisions.length > 0) {
       this.#barriers.review();
       this.#units.follow(this.#roster.view(), { isSettled: this.#roster.hasHeardWorkers });
+      this.#rendezvous.follow(this.#roster.view());
       this.#gathering.review(this.roster.nodes);
       this.#endGenerations();
     }
@@ -364,6 +378,7 @@ export class Scheduler {
     this.#barriers.recall(node, ticket.passed);
     // A scheduler that was there from the start knows better than any worker.
     if (this.isResumed && ticket.role === "worker") this.#units.recall(rankOf(node), ticket.units);
+    if (this.isResumed) this.#rendezvous.recall(ticket.rendezvous);
     this.#gathering.recall(ticket.gathered, this.#roster.view().endedGeneration);
     this.#peer.identify(channel, node, incarnation);
     this.#tellAdmission(ticket, { node: nameOf(node), incarnation, recovery });
@@ -394,6 +409,7 @@ export class Scheduler {
     farewell.tell(this.#peer, this.#roster.view(), error);
     this.#barriers.close(error);
     this.#units.close(error);
+    this.#rendezvous.close(error);
     farewell.over().then(() => {
       this.#ready.reject(error);
       this.#finished.reject(error);

@@ -7,6 +7,7 @@ import type { BarrierRequest } from "../wire/control.ts";
 import type { Generation } from "../wire/gather.ts";
 import { nameOf, type Role } from "../wire/node-id.ts";
 import type { RegisterReply, RegisterRequest } from "../wire/register.ts";
+import type { RendezvousHeld } from "../wire/rendezvous.ts";
 import type { UnitsClaim } from "../wire/units.ts";
 
 export type Ticket = {
@@ -20,6 +21,8 @@ export type Ticket = {
   readonly units: UnitsClaim;
   /** The generation of workers that it says it is in. */
   readonly gathered: Generation | undefined;
+  /** The rendezvous that it says were held. */
+  readonly rendezvous: readonly RendezvousHeld[];
   readonly reply: Deferred<RegisterReply>;
 };
 
@@ -38,8 +41,8 @@ export class Tickets {
     if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its place`);
     if (resume !== undefined && (resume.node !== id || resume.incarnation !== incarnation))
       throw new WeighbridgeError("BAD_REQUEST", `${name} cannot resume the place of ${nameOf(resume.node)} in life ${resume.incarnation}`);
-    const { passed = [], units = NO_UNITS, gathered } = resume ?? {};
-    const ticket: Ticket = { channel, role, token, packageVersion, passed, units, gathered, reply: new Deferred() };
+    const { passed = [], units = NO_UNITS, gathered, rendezvous = [] } = resume ?? {};
+    const ticket: Ticket = { channel, role, token, packageVersion, passed, units, gathered, rendezvous, reply: new Deferred() };
     this.#tickets.set(channel, ticket);
     return ticket;
   }

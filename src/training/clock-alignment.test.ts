@@ -52,3 +52,9 @@ test("a worker that does not come is named when the deadline has passed", { time
     assert.match(outcome.reason.message, /epoch 5 of "t" for worker 2$/);
   }
 });
+
+test("workers that waited for each other have left no parameter behind", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+  await Promise.all(cluster.sessions.map((session) => alignClocks(session, { name: "t", epoch: 0 }, WAIT)));
+  assert.deepEqual(await cluster.session.parameters(), []);
+});

@@ -8,17 +8,8 @@ import { Meeting, type MeetingName } from "./meeting.ts";
 /** Every worker calls it. Rejects with DEADLINE when somebody who lives does not come. */
 export async function alignClocks(session: Session, name: MeetingName, wait: WaitOptions): Promise<void> {
   if (session.workerCount === 1) return;
-  const meeting = await Meeting.open(session, name, wait);
-  try {
-    while (!(await meeting.isHeld()));
-    await takeHighest(session, meeting);
-  } finally {
-    await meeting.close();
-  }
-}
-
-/** Of a meeting that was held. */
-async function takeHighest(session: Session, meeting: Meeting): Promise<void> {
-  const highest = await meeting.highestClock();
+  const meeting = new Meeting(session, name, wait);
+  while (!(await meeting.isHeld()));
+  const highest = meeting.highestClock();
   while (session.clocks < highest) session.clock();
 }

@@ -136,7 +136,7 @@ export class Model {
         align: async (epoch) => {
           if (session !== undefined && staleness !== undefined) await alignClocks(session, { name, epoch }, wait);
         },
-        openMeeting: async (epoch) => await Meeting.open(session!, { name, epoch }, wait, MEETING_IDLE_MS),
+        meetingOf: (epoch) => new Meeting(session!, { name, epoch }, wait, MEETING_IDLE_MS),
       });
       return await told(callbacks, view, () => trainer.run());
     });

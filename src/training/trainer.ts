@@ -31,7 +31,7 @@ export type TrainerOptions = {
   /** Brings the clocks of all workers together, at the end of an epoch. */
   readonly align: (epoch: number) => Promise<void>;
   /** Where those who make every step together wait for each other at the end of an epoch. */
-  readonly openMeeting: (epoch: number) => Promise<Meeting>;
+  readonly meetingOf: (epoch: number) => Meeting;
   readonly epochCount: number;
   /** The first epoch, from 0. */
   readonly firstEpoch: number;
@@ -170,14 +170,13 @@ export class Trainer {
 
   /** T3. False: the word that it is over has not come to everybody, and they agree once more. */
   async #leaveTogether(epoch: number, circle: WorkerCircle): Promise<boolean> {
-    const { open, openMeeting } = this.#options;
+    const { open, meetingOf } = this.#options;
     await open.flush();
-    const meeting = await openMeeting(epoch);
-    try {
-      return await leaveEpoch({ meeting, isBroken: () => circle.isBroken, regroup: (signal) => open.regroup(signal) });
-    } finally {
-      await meeting.close();
-    }
+    return await leaveEpoch({
+      meeting: meetingOf(epoch),
+      isBroken: () => circle.isBroken,
+      regroup: (signal) => open.regroup(signal),
+    });
   }
 
   async #step(epoch: number, unit: Unit, progress: Progress, next: Unit | undefined): Promise<void> {

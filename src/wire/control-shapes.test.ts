@@ -1,4 +1,4 @@
-// Goal: the bodies of hello, register, roster, barrier, abort, status, units and gather are what spec/protocol.md says, no less: every field is needed, has its
+// Goal: the bodies of hello, register, roster, barrier, abort, status, units, gather and rendezvous are what spec/protocol.md says, no less: every field is needed, has its
 // type, and what everybody keeps is short.
 
 import assert from "node:assert/strict";
@@ -8,6 +8,7 @@ import { gatherReplyShape, gatherRequestShape } from "./gather.ts";
 import { helloShape } from "./hello.ts";
 import type { Check } from "./json-body.ts";
 import { registerReplyShape, registerRequestShape } from "./register.ts";
+import { rendezvousReplyShape, rendezvousRequestShape } from "./rendezvous.ts";
 import { rosterShape } from "./roster.ts";
 import { UNIT_RUNS_MAX, unitsClaimShape, unitsReplyShape, unitsRequestShape } from "./units.ts";
 
@@ -23,6 +24,7 @@ const ENTRY = {
   token: "t",
 };
 const ROSTER = { version: 3, nodes: [ENTRY], endedGeneration: 2 };
+const HELD = { name: "end", generation: 1, values: [{ rank: 0, value: "7" }] };
 const GENERATION = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
 const WAITING = { role: "worker", rank: 1, address: "", label: "b:2", packageVersion: "0.1.0" };
 const BARRIER = { group: 7, customer: 0, round: 1 };
@@ -44,6 +46,7 @@ const RESUME = {
   passed: [BARRIER],
   units: { open: [], over: [] },
   gathered: GENERATION,
+  rendezvous: [HELD],
 };
 
 const EPOCH = { name: "train", epoch: 0, batchCount: 8, partCount: 2, assignment: "even" };
@@ -96,6 +99,13 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   },
   { name: "what is known of units", shape: unitsClaimShape, body: { open: [ACCOUNT], over: [{ name: "train", epochs: [0, 2] }] } },
   { name: "GATHER", shape: gatherRequestShape, body: { step: "enter", address: "tcp://c:3", generation: 2 } },
+  { name: "RENDEZVOUS", shape: rendezvousRequestShape, body: { name: "end", generation: 1, value: "7", waitMs: 5 } },
+  {
+    name: "the answer to RENDEZVOUS",
+    shape: rendezvousReplyShape,
+    body: { values: HELD.values, missing: [1] },
+    optional: ["values", "missing"],
+  },
   { name: "the answer to GATHER", shape: gatherReplyShape, body: { ...GENERATION, roster: ROSTER } },
   { name: "LEAVE", shape: leaveRequestShape, body: { failure: { code: "CHECKPOINT_TORN", message: "too short" } }, optional: ["failure"] },
   { name: "an empty body", shape: emptyShape, body: {} },

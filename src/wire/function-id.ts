@@ -16,6 +16,7 @@ export const FunctionId = {
   ABORT: 9,
   // control plane, served by the scheduler
   GATHER: 12,
+  RENDEZVOUS: 13,
   // applications
   SIMPLE: 16,
   KV_PUSH: 32,

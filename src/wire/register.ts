@@ -6,6 +6,7 @@ import { type Generation, generationShape } from "./gather.ts";
 import { tokenShape } from "./hello.ts";
 import { type Check, count, flag, list, object, optional } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
+import { type RendezvousHeld, rendezvousHeldShape } from "./rendezvous.ts";
 import { addressShape, jobShape, labelShape, packageVersionShape, type RosterView, rosterShape } from "./roster.ts";
 import { type UnitsClaim, unitsClaimShape } from "./units.ts";
 
@@ -42,6 +43,8 @@ export type ResumeClaim = {
   readonly units?: UnitsClaim | undefined;
   /** The generation of workers that it is in, if it is in one. */
   readonly gathered?: Generation | undefined;
+  /** The rendezvous that a worker has left, the last ones. */
+  readonly rendezvous?: readonly RendezvousHeld[] | undefined;
 };
 
 export const resumeClaimShape: Check<ResumeClaim> = object({
@@ -52,6 +55,7 @@ export const resumeClaimShape: Check<ResumeClaim> = object({
   passed: list(barrierRequestShape),
   units: optional(unitsClaimShape),
   gathered: optional(generationShape),
+  rendezvous: optional(list(rendezvousHeldShape)),
 });
 
 export const registerRequestShape: Check<RegisterRequest> = object({

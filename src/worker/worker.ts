@@ -19,6 +19,7 @@ import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { cutPart, wholeCall } from "./kv-cut.ts";
 import { FloatWindow, type KvRequest } from "./kv-request.ts";
+import { RendezvousClient } from "./rendezvous-client.ts";
 import { UnitClient } from "./unit-client.ts";
 
 export type WorkerOptions = {
@@ -35,6 +36,8 @@ export class Worker {
   readonly window: FloatWindow = new FloatWindow();
   /** What the scheduler lends this worker of its epochs. */
   readonly units: UnitClient;
+  /** Where workers wait for each other. */
+  readonly rendezvous: RendezvousClient;
   readonly #peer: Peer;
   readonly #clock: Clock;
   /** By rank; undefined until the roster names the server. */
@@ -46,6 +49,7 @@ export class Worker {
     this.#peer = options.peer;
     this.#clock = options.clock;
     this.units = new UnitClient(options);
+    this.rendezvous = new RendezvousClient(options);
     this.ranges = evenRanges(options.serverCount);
     this.#servers = new Array<undefined>(options.serverCount).fill(undefined);
     this.#gone = new Array<undefined>(options.serverCount).fill(undefined);

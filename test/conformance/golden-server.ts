@@ -14,7 +14,19 @@ import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
 import { AppDirectory } from "../../src/peer/app-directory.ts";
-import { ABORT, BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS, UNITS } from "../../src/peer/control-messages.ts";
+import {
+  ABORT,
+  BARRIER,
+  CHECKPOINT,
+  GATHER,
+  HEARTBEAT,
+  LEAVE,
+  REGISTER,
+  RENDEZVOUS,
+  ROSTER,
+  STATUS,
+  UNITS,
+} from "../../src/peer/control-messages.ts";
 import { type ControlMessage, serveControl } from "../../src/peer/json-call.ts";
 import { answerSimple, simpleHandler } from "../../src/peer/simple.ts";
 import { UnfinishedRequests } from "../../src/peer/unfinished-requests.ts";
@@ -113,6 +125,12 @@ export function goldenServer(): RecordedExchange {
     waiting: [{ role: "worker", rank: 0, address: "", label: "host-c:5", packageVersion: "0.1.0" }],
   });
   serve(GATHER, { generation: 3, members: [{ node: 9, incarnation: 1 }], roster: { ...ROSTER_VIEW, version: 4, endedGeneration: 2 } });
+  serve(RENDEZVOUS, {
+    values: [
+      { rank: 0, value: "412" },
+      { rank: 1, value: "409" },
+    ],
+  });
   peer.serve(FunctionId.COLLECTIVE, { handle: (channel, header) => channel.acknowledge(header) });
   serve(CHECKPOINT, { body: '{"clockMin":12}' });
   serve(UNITS, { isOver: false, units: [5, 7], lost: [], repeatedCount: 2, inherited: { version: 1, done: [0, 2], suspect: [2, 3] } });

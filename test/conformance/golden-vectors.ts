@@ -5,7 +5,19 @@ import { WeighbridgeError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/join-bytes.ts";
 import type { Contract } from "../../src/contracts/contract.ts";
 import { Connection } from "../../src/peer/connection.ts";
-import { ABORT, BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, ROSTER, STATUS, UNITS } from "../../src/peer/control-messages.ts";
+import {
+  ABORT,
+  BARRIER,
+  CHECKPOINT,
+  GATHER,
+  HEARTBEAT,
+  LEAVE,
+  REGISTER,
+  RENDEZVOUS,
+  ROSTER,
+  STATUS,
+  UNITS,
+} from "../../src/peer/control-messages.ts";
 import { ask, type ControlMessage } from "../../src/peer/json-call.ts";
 import { PeerMetrics } from "../../src/peer/metrics.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
@@ -121,7 +133,8 @@ async function controlVectors(): Promise<GoldenVector[]> {
     over: [{ name: "train", epochs: [0, 1] }],
   };
   const gathered = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
-  const resume = { ...PLACE, roster: ROSTER_VIEW, passed: [{ group: 7, customer: 0, round: 1 }], units, gathered };
+  const rendezvous = [{ name: "train.epoch", generation: 2, values: [{ rank: 0, value: "300" }] }];
+  const resume = { ...PLACE, roster: ROSTER_VIEW, passed: [{ group: 7, customer: 0, round: 1 }], units, gathered, rendezvous };
   const aborted = { code: "DEADLINE", message: "the cluster was not complete after 60000 ms" };
   return [
     ...(await answered(
@@ -174,6 +187,13 @@ async function controlVectors(): Promise<GoldenVector[]> {
       }),
       "gather-reply",
       "it is alone in generation 3",
+    )),
+    ...(await answered(
+      await control("rendezvous-request", "a worker is at the end of its fourth epoch, with clock 412", RENDEZVOUS, {
+        ...{ name: "train.epoch", generation: 3, value: "412", waitMs: 1000 },
+      }),
+      "rendezvous-reply",
+      "so is the other one, with clock 409",
     )),
     ...(await answered(
       await control("roster-request", "the scheduler tells a node of a change", ROSTER, { ...ROSTER_VIEW, version: 2 }),

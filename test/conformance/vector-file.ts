@@ -16,6 +16,7 @@ const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   8: "ROSTER",
   9: "ABORT",
   12: "GATHER",
+  13: "RENDEZVOUS",
   16: "SIMPLE",
   32: "KV_PUSH",
   33: "KV_PULL",

@@ -3,43 +3,75 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Session } from "../../api/session.ts";
+import { Deferred } from "../../base/deferred.ts";
+import { EmbeddedCluster } from "../../node/connect.ts";
 import { farewell } from "./farewell.ts";
 
-type Answer = Awaited<ReturnType<Awaited<ReturnType<Session["units"]>>["next"]>>;
+const WAIT = { deadlineMs: 20_000 };
 
-const unit = (part: number): Answer => ({ unit: part, batch: 0, part });
-
-/** Of two workers one whose feed gives these answers, and what happened in which order. */
-async function leave(answers: readonly Answer[], tell?: () => Promise<void>): Promise<string[]> {
+test("the first worker gives the word, once, and nobody leaves before (F1, F2)", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 1, workers: 3 });
   const happened: string[] = [];
-  const left = [...answers];
-  const feed = {
-    next: async (): Promise<Answer> => await Promise.resolve(left.shift() ?? assert.fail("asked after the end")),
-    done: (number: number): number => happened.push(`done ${number}`),
-    close: (): number => happened.push("closed"),
-  };
-  const session = { workerCount: 2, units: () => Promise.resolve(feed) } as unknown as Session;
-  const told = async (): Promise<void> => {
-    await tell?.();
+  const tell = async (rank: number): Promise<void> => {
+    happened.push(`told by ${rank}`);
+    await new Promise((resolve) => setImmediate(resolve));
     happened.push("told");
   };
-  await farewell(session, told, {}).catch(() => happened.push("failed"));
+  await Promise.all(
+    cluster.sessions.map(async (session) => {
+      await farewell(session, () => tell(session.rank), WAIT);
+      happened.push("left");
+    }),
+  );
+  assert.deepEqual(happened, ["told by 0", "told", "left", "left", "left"]);
+});
+
+/** What a worker of this rank does, whose rounds are held by these ranks, each with whether it came with the word. */
+async function leave(rank: number, rounds: readonly (readonly (readonly [number, boolean])[])[]): Promise<string[]> {
+  const happened: string[] = [];
+  const left = [...rounds];
+  const meet = (_: string, { generation, value }: { generation: number; value?: string }): Promise<unknown> => {
+    happened.push(`${generation}${value === undefined || value === "" ? "" : ` ${value}`}`);
+    return Promise.resolve(
+      (left.shift() ?? assert.fail("asked after the end")).map(([who, told]) => ({ rank: who, value: told ? "told" : "" })),
+    );
+  };
+  const session = { rank, rendezvous: { meet } } as unknown as Session;
+  await farewell(session, () => Promise.resolve(void happened.push("tells")), {});
   return happened;
 }
 
-test("who holds the first unit gives the word, and then is done (F1)", async () => {
-  assert.deepEqual(await leave([unit(0), "idle", "over"]), ["told", "done 0", "closed"]);
+test("when the first worker dies over the word, the next one gives it (F1)", async () => {
+  const [all, rest] = [
+    [0, 1, 2],
+    [1, 2],
+  ].map((ranks) => ranks.map((rank) => [rank, false] as const)) as [[], []];
+  const last = [
+    [1, true],
+    [2, false],
+  ] as const;
+  assert.deepEqual(await leave(1, [all, rest, last]), ["0", "1", "tells", "2 told"]);
+  assert.deepEqual(await leave(2, [all, rest, last]), ["0", "1", "2"]);
 });
 
-test("the others stay until it is over (F2)", async () => {
-  assert.deepEqual(await leave([unit(1), "idle", "idle", "over"]), ["done 1", "closed"]);
-});
-
-test("who is lent the unit of one that died gives the word (F1)", async () => {
-  assert.deepEqual(await leave([unit(1), "idle", unit(0), "over"]), ["done 1", "told", "done 0", "closed"]);
+test("a word that was given before its worker died counts (F2)", async () => {
+  const [all] = [[0, 1].map((rank) => [rank, false] as const)];
+  const told = [
+    [0, true],
+    [1, false],
+  ] as const;
+  assert.deepEqual(await leave(1, [all!, told]), ["0", "1"]);
 });
 
 test("a word that cannot be given is not taken as given", async () => {
-  const happened = await leave([unit(0), "over"], () => Promise.reject(new Error("no")));
-  assert.deepEqual(happened, ["closed", "failed"]);
+  await using cluster = await EmbeddedCluster.start({ servers: 1, workers: 2 });
+  const [first, second] = cluster.sessions as [Session, Session];
+  const failed = new Deferred<void>();
+  const leaving = assert.rejects(
+    farewell(first, () => Promise.reject(new Error("no")), WAIT).finally(() => failed.resolve()),
+    /no/,
+  );
+  const other = farewell(second, () => Promise.resolve(), { deadlineMs: 300 });
+  await leaving;
+  await assert.rejects(other, { code: "DEADLINE" });
 });

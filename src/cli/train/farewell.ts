@@ -1,31 +1,28 @@
-// farewell — the workers of a job leave together, after one of them has told what the job came to. Whoever left before would have ended well while the job
-// may still fail.
+// farewell — the workers of a job leave together, after one of them has told what the job came to. A worker that left before would have ended well while the
+// job may still fail.
+//
+//   round 0      all come, nobody has told
+//   round n      the first of those who came to the round before tells, and comes then; all others come at once
+//                one of them came with TOLD ──► everybody leaves
+//                none did: it died over it  ──► round n + 1, with the first of those who are left
 //
 // Invariants:
-//   F1. The word is given by whoever holds the first unit, once; when that worker dies over it, the one that is lent the unit next gives it.
-//   F2. Nobody leaves before it is given. Who gives it lives, or is known to be dead, and all that it waits for has deadlines: so has this.
+//   Farewell.F1. The word is given by the first worker; when that one dies over it, by the next.
+//   Farewell.F2. Nobody leaves before it is given. The one that gives it lives, or is known to be dead, and all that it waits for has deadlines: so has this.
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 
-/** How long a worker waits before it asks again. */
-const IDLE_MS = 1000;
+const NAME = "farewell";
+const TOLD = "told";
 
 /** Every worker calls it. Throws what `tell` throws at the worker that calls it. */
-export async function farewell(
-  session: Pick<Session, "units" | "workerCount">,
-  tell: () => Promise<void>,
-  wait: WaitOptions,
-): Promise<void> {
-  const presence = { epoch: 0, batchCount: 1, partCount: session.workerCount, assignment: "even", idleMs: IDLE_MS } as const;
-  const feed = await session.units("farewell", presence, wait);
-  try {
-    for (let unit = await feed.next(wait); unit !== "over"; unit = await feed.next(wait)) {
-      if (unit === "idle") continue;
-      if (unit.part === 0) await tell(); // F1
-      feed.done(unit.unit);
-    }
-  } finally {
-    await feed.close();
+export async function farewell(session: Pick<Session, "rendezvous" | "rank">, tell: () => Promise<void>, wait: WaitOptions): Promise<void> {
+  let present = await session.rendezvous.meet(NAME, { generation: 0 }, wait);
+  for (let generation = 1; ; generation++) {
+    const isFirst = present[0]?.rank === session.rank;
+    if (isFirst) await tell(); // F1
+    present = await session.rendezvous.meet(NAME, { generation, value: isFirst ? TOLD : "" }, wait);
+    if (present.some(({ value }) => value === TOLD)) return; // F2
   }
 }

@@ -1,0 +1,117 @@
+// rendezvous-client — a worker's side of a rendezvous: it comes, waits, and remembers what it left, for a scheduler that is restarted.
+//
+// Invariants:
+//   RendezvousClient.C1. What is remembered is bounded: the last REMEMBERED_MAX generations that were held, and what fits a message.
+
+import type { Clock } from "../base/clock.ts";
+import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
+import type { Membership } from "../peer/membership.ts";
+import {
+  RENDEZVOUS_NAME_LENGTH_MAX,
+  RENDEZVOUS_VALUE_LENGTH_MAX,
+  type RendezvousHeld,
+  type RendezvousName,
+  type RendezvousReply,
+  type RendezvousRequest,
+  type RendezvousValue,
+} from "../wire/rendezvous.ts";
+
+export type RendezvousOptions = {
+  /** Which one of this name, 0, 1, 2 …: each is held once. */
+  readonly generation: number;
+  /** What this worker comes with; at most 1,024 characters. Defaults to "". */
+  readonly value?: string | undefined;
+};
+
+/** How long one request waits at the scheduler. */
+const ASK_MS = 1000;
+const REMEMBERED_MAX = 16;
+const REMEMBERED_LENGTH_MAX = 65_536;
+
+export class RendezvousClient {
+  readonly #membership: Membership;
+  readonly #clock: Clock;
+  readonly #held: RendezvousHeld[] = [];
+
+  constructor({ membership, clock }: { readonly membership: Membership; readonly clock: Clock }) {
+    this.#membership = membership;
+    this.#clock = clock;
+    membership.rendezvousHeld = () => this.#held;
+  }
+
+  /**
+   * Waits until every worker that lives has come; resolves with everybody's value, by rank. Rejects with DEADLINE and the ranks of those that are missing.
+   * Throws BAD_ARGUMENT.
+   */
+  async meet(name: string, options: RendezvousOptions, wait: WaitOptions = {}): Promise<readonly RendezvousValue[]> {
+    checkWait(wait);
+    const until = this.#clock.nowMs() + (wait.deadlineMs ?? Infinity);
+    let missing: readonly number[] = [];
+    for (;;) {
+      const deadlineMs = wait.deadlineMs === undefined ? undefined : Math.max(0, until - this.#clock.nowMs());
+      try {
+        const reply = await this.look(name, options, { ...wait, deadlineMs, waitMs: Math.min(ASK_MS, (deadlineMs ?? Infinity) / 2) });
+        if (reply.values !== undefined) return reply.values;
+        missing = reply.missing ?? [];
+      } catch (thrown) {
+        if (!isWeighbridgeError(thrown, "DEADLINE")) throw thrown;
+        throw missed(name, options, wait, missing);
+      }
+      if (this.#clock.nowMs() >= until) throw missed(name, options, wait, missing);
+    }
+  }
+
+  /** Comes, and waits for the others `waitMs` at most: then resolves with those who are missing. Throws BAD_ARGUMENT. */
+  async look(
+    name: string,
+    { generation, value = "" }: RendezvousOptions,
+    { waitMs, ...wait }: WaitOptions & { readonly waitMs: number },
+  ): Promise<RendezvousReply> {
+    const request = checked({ name, generation, value, waitMs: Math.ceil(waitMs) });
+    const reply = await waitFor(this.#membership.rendezvous(request), titleOf(request), this.#clock, wait);
+    if (reply.values !== undefined) this.#remember({ name, generation, values: reply.values });
+    return reply;
+  }
+
+  #remember(held: RendezvousHeld): void {
+    if (this.#held.some(({ name, generation }) => name === held.name && generation === held.generation)) return;
+    this.#held.push(held);
+    while (this.#held.length > REMEMBERED_MAX || (this.#held.length > 1 && lengthOf(this.#held) > REMEMBERED_LENGTH_MAX))
+      this.#held.shift(); // C1
+  }
+}
+
+function lengthOf(held: readonly RendezvousHeld[]): number {
+  return held.reduce((sum, { values }) => sum + values.reduce((length, { value }) => length + value.length, 0), 0);
+}
+
+function checked(request: RendezvousRequest): RendezvousRequest {
+  const { name, generation, value } = request;
+  const isText = (text: unknown, lengthMax: number): boolean => typeof text === "string" && text.length <= lengthMax;
+  if (!isText(name, RENDEZVOUS_NAME_LENGTH_MAX) || name === "") throw bad(`a name of 1 to ${RENDEZVOUS_NAME_LENGTH_MAX} characters`, name);
+  if (!(Number.isSafeInteger(generation) && generation >= 0)) throw bad("a generation from 0 up", generation);
+  if (!isText(value, RENDEZVOUS_VALUE_LENGTH_MAX))
+    throw bad(`a text of at most ${RENDEZVOUS_VALUE_LENGTH_MAX} characters as its value`, value);
+  return request;
+}
+
+function bad(expected: string, found: unknown): WeighbridgeError {
+  return new WeighbridgeError("BAD_ARGUMENT", `a rendezvous has ${expected}, not ${showValue(found)}`);
+}
+
+function titleOf({ name, generation }: RendezvousName): string {
+  return `rendezvous ${generation} of "${name}"`;
+}
+
+function missed(
+  name: string,
+  { generation }: RendezvousOptions,
+  { deadlineMs }: WaitOptions,
+  missing: readonly number[],
+): WeighbridgeError {
+  const whom = missing.length === 0 ? "the scheduler" : `worker${missing.length > 1 ? "s" : ""} ${missing.join(", ")}`;
+  const message = `waited ${deadlineMs} ms at ${titleOf({ name, generation })} for ${whom}`;
+  return new WeighbridgeError("DEADLINE", message, { retryable: true });
+}
