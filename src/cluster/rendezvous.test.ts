@@ -144,7 +144,7 @@ test("whatever the order of comings, deaths and returns: held once all who live 
           rendezvous.come(rank, { name: "end", generation }, `${rank}`);
         } else {
           live[kind === "die" ? "delete" : "add"](rank);
-          rendezvous.follow([...live].sort());
+          rendezvous.follow([...live].sort((a, b) => a - b));
         }
         for (const number of [0, 1]) {
           const state = rendezvous.stateOf({ name: "end", generation: number });
