@@ -49,6 +49,20 @@ test("one worker may leave 512 MiB unfinished, all together 1 GiB, and nothing i
   assert.equal(unfinished.bytes, 0);
 });
 
+test("nothing is waited for when a link ends that left nothing unfinished, nor after the end (N4)", async () => {
+  const { clock, unfinished, worker } = stage();
+  const [done, unfinishedOne] = [worker(0), worker(1)];
+  for (const { channel } of [done, unfinishedOne]) unfinished.set(channel, "a", "a", MIB);
+  unfinished.delete(done.channel, "a");
+  await clock.run();
+  done.channel.detach(done.link);
+  assert.equal(clock.pendingCount, 0, "its requests had ended");
+  unfinishedOne.channel.detach(unfinishedOne.link);
+  assert.equal(clock.pendingCount, 1);
+  unfinished.close();
+  assert.equal(clock.pendingCount, 0);
+});
+
 test("what a worker left unfinished goes when its link is gone and does not come back, and stays when it does (N2)", async () => {
   const { clock, dropped, unfinished, worker } = stage();
   const asker = worker(0);
@@ -92,5 +106,5 @@ test("a worker that leaves nothing unfinished keeps its link, and watching it co
   assert.equal(asker.link.isDestroyed, false);
   asker.channel.detach(asker.link);
   await clock.run();
-  assert.equal(clock.nowMs(), LINK_GRACE_MS, "one look, however many requests there were");
+  assert.equal(clock.nowMs(), 0, "no look at all, however many requests there were");
 });

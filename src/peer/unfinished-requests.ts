@@ -6,8 +6,9 @@
 //   N2. What a worker left unfinished goes with its incarnation, when it is dead or has left, and LINK_GRACE_MS after its link was gone if that does not come
 //       back. A link that breaks and comes back costs nothing: the frames before were acknowledged, and are not sent again.
 //   N3. A worker whose requests are forgotten has no link afterwards: the next frame may be landing in memory that is somebody else's now.
+//   N4. A timer runs only while something unfinished could be forgotten by it: none keeps a process alive that is done.
 
-import type { Clock } from "../base/clock.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Channel } from "../peer/channel.ts";
 
@@ -20,6 +21,7 @@ type OfWorker<T> = {
   readonly entries: Map<string | number, Entry<T>>;
   byteCount: number;
   isWatched: boolean;
+  cancelTimer: CancelTimer;
 };
 
 export type UnfinishedRequestsOptions<T> = {
@@ -93,6 +95,7 @@ export class UnfinishedRequests<T> {
     const worker = this.#workers.get(id);
     if (worker === undefined) return;
     this.#workers.delete(id);
+    worker.cancelTimer(); // N4
     this.#bytes -= worker.byteCount;
     if (worker.entries.size > 0) worker.channel.link?.destroy(); // N3
     for (const { request } of worker.entries.values()) this.#dropped?.(request);
@@ -109,7 +112,14 @@ export class UnfinishedRequests<T> {
 
   #begin(channel: Channel): OfWorker<T> {
     this.forgetWorker(channel.id);
-    const worker: OfWorker<T> = { channel, incarnation: channel.incarnation, entries: new Map(), byteCount: 0, isWatched: false };
+    const worker: OfWorker<T> = {
+      channel,
+      incarnation: channel.incarnation,
+      entries: new Map(),
+      byteCount: 0,
+      isWatched: false,
+      cancelTimer: () => {},
+    };
     this.#workers.set(channel.id, worker);
     return worker;
   }
@@ -118,12 +128,15 @@ export class UnfinishedRequests<T> {
     const { channel } = worker;
     worker.isWatched = true;
     const check = (): void => {
-      if (this.#workers.get(channel.id) !== worker) return;
       worker.isWatched = false;
       if (channel.link === undefined) this.forgetWorker(channel.id);
       else if (worker.entries.size > 0) this.#watch(worker);
     };
-    channel.whenUnlinked(() => this.#clock.after(LINK_GRACE_MS, check));
+    channel.whenUnlinked(() => {
+      if (this.#workers.get(channel.id) !== worker) return;
+      if (worker.entries.size === 0) this.forgetWorker(channel.id);
+      else worker.cancelTimer = this.#clock.after(LINK_GRACE_MS, check);
+    });
   }
 }
 
