@@ -146,3 +146,37 @@ test("a clock whose step would overflow is left out and counted: nobody is there
     assert.equal((await table.nonFinite()).refusedPushes, refusedPushes);
   }
 });
+
+test("values that begin large are refused what a decay makes of them: start() as an initializer", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  for (const type of ["adam", "rmsprop", "adagrad", "dcAsgd"] as const) {
+    const tensor = await cluster.session.tensor(type, { shape: [1], optimizer: { type, weightDecay: 0.5 } });
+    await tensor.start(Float32Array.of(1e38));
+    await assert.rejects(tensor.push(Float32Array.of(10)), isNotFinite, type);
+    assert.deepEqual([...(await tensor.pull())], [f(1e38)], type);
+    assert.equal((await tensor.nonFinite()).refusedPushes, 1, type);
+  }
+});
+
+test("DC-ASGD whose compensation grows from push to push, with gradients of 10 and no pull, ends in NOT_FINITE and not in NaN", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const optimizer: OptimizerSpec = { type: "dcAsgd", learningRate: 1 };
+  const tensor = await cluster.session.tensor("w", { shape: [1], optimizer });
+  const table = await cluster.session.embedding("t", { dim: 1, optimizer });
+  for (const push of [() => tensor.push(Float32Array.of(10)), () => table.push([3], Float32Array.of(10))]) {
+    const outcomes = await Promise.allSettled(Array.from({ length: 60 }, push));
+    const refused = outcomes.filter((outcome) => outcome.status === "rejected");
+    assert.ok(refused.length > 0 && refused.every(({ reason }) => isNotFinite(reason)));
+  }
+  for (const value of [...(await tensor.pull()), ...(await table.pull([3]))]) assert.ok(Number.isFinite(value), `${value}`);
+  assert.ok((await tensor.nonFinite()).refusedPushes > 0 && (await table.nonFinite()).refusedPushes > 0);
+});
+
+test("FTRL with a beta of 0 does not divide by the root of a square that is 0 in float32", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const tensor = await cluster.session.tensor("w", { shape: [1], optimizer: { type: "ftrl", beta: 0 } });
+  await assert.rejects(tensor.push(Float32Array.of(1e-30)), isNotFinite);
+  await tensor.push(Float32Array.of(1));
+  const [value] = await tensor.pull();
+  assert.ok(Math.abs((value as number) + 0.1) < 1e-6, `${value}`);
+});

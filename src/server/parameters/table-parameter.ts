@@ -204,6 +204,7 @@ export class TableParameter {
     this.#claims.check(claim);
     const { rowCount } = this.store;
     this.store.restore({ keys: keys.byteOffset, keyCount: keys.length, payloads: rows.byteOffset });
+    this.store.noteMagnitude(this.#host.optimizers.greatestMagnitude(rows.byteOffset, rows.length)); // counts are tiny as floats
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
   }
 

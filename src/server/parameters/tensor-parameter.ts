@@ -86,11 +86,15 @@ export class TensorParameter {
    */
   start(block: number, values: Float32Array): boolean {
     this.#checkLength(block, values.length);
-    const index = this.#host.optimizers.checkFinite(values.byteOffset, values.length);
-    if (index >= 0) {
+    const { optimizers } = this.#host;
+    const magnitude = optimizers.greatestMagnitude(values.byteOffset, values.length);
+    if (!Number.isFinite(magnitude)) {
+      const index = optimizers.checkFinite(values.byteOffset, values.length);
       throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot begin with ${values[index]}, element ${index} of block ${block}`);
     }
-    return !this.#units.has(block) && this.store.start(block, values.byteOffset);
+    if (this.#units.has(block) || !this.store.start(block, values.byteOffset)) return false;
+    this.store.noteMagnitude(magnitude);
+    return true;
   }
 
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */

@@ -1,11 +1,12 @@
 // trial — an update that may come to more than a float holds: what it is about to change is kept, so that it can be undone when the outcome is
-// looked at. Slow, and only for updates with very large numbers; the Updater says which.
+// looked at. Costs copies, and is only for updates whose numbers are very large or may grow from push to push; the Updater says which.
 //
 // Invariants:
 //   T1. After `undo` everything that was saved is as it was, bit for bit.
 //   T2. An element is to blame when its new value, or one of its slots, is not finite. A slot that a whole row shares is its whole row's.
 
 import type { Arena } from "../../kernel/arena.ts";
+import type { OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import type { SlotLayout } from "./slot-layout.ts";
 
 const FLOAT_BYTES = 4;
@@ -36,10 +37,12 @@ type Saved = {
 
 export class Trial {
   readonly #arena: Arena;
+  readonly #kernels: Pick<OptimizerKernels, "greatestMagnitude">;
   readonly #saved: Saved[] = [];
 
-  constructor(arena: Arena) {
+  constructor(arena: Arena, kernels: Pick<OptimizerKernels, "greatestMagnitude">) {
     this.#arena = arena;
+    this.#kernels = kernels;
   }
 
   /** To be called before these rows change. */
@@ -57,10 +60,8 @@ export class Trial {
   magnitude(): number {
     let most = 0;
     const look = (from: number, floatCount: number): void => {
-      for (const value of this.#arena.floats.subarray(from, from + floatCount)) {
-        if (!Number.isFinite(value)) most = Infinity;
-        else if (Math.abs(value) > most) most = Math.abs(value);
-      }
+      const magnitude = this.#kernels.greatestMagnitude(from * FLOAT_BYTES, floatCount);
+      most = Number.isFinite(magnitude) ? Math.max(most, magnitude) : Infinity;
     };
     for (const { at } of this.#saved) {
       look(at.values, at.floatCount);

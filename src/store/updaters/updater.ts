@@ -168,7 +168,7 @@ export class Updater {
     return this.#isTried;
   }
 
-  /** Values or slots came from elsewhere (a checkpoint, a start), with magnitudes up to this. */
+  /** Values or slots came from elsewhere (an initializer, a start, a checkpoint, a worker that held them), with magnitudes up to this. */
   noteMagnitude(magnitude: number): void {
     if (!(magnitude <= STATE_LARGE)) this.#isLarge = true;
   }
@@ -179,7 +179,7 @@ export class Updater {
    */
   attempt(apply: (trial: Trial) => void, undone: () => void = () => {}): boolean {
     const { nonFinite } = this.spec;
-    const first = new Trial(this.#arena);
+    const first = new Trial(this.#arena, this.#kernels);
     apply(first);
     if (this.#isKept(first)) return true;
     const blamed = nonFinite === "zero" ? first.blamed() : [];
@@ -187,7 +187,7 @@ export class Updater {
     const zeroed = blamed.filter((index) => this.#arena.floats[index] !== 0).length;
     if (zeroed > 0) {
       for (const index of blamed) this.#arena.floats[index] = 0;
-      const second = new Trial(this.#arena);
+      const second = new Trial(this.#arena, this.#kernels);
       apply(second);
       this.counts.zeroedElements += zeroed;
       if (this.#isKept(second)) return true;
@@ -213,10 +213,17 @@ export class Updater {
   }
 
   /** Whether nothing that it meets can come near what a float holds. */
-  #isHarmless({ gradientScale, magnitude = Infinity }: UpdateStep, rate: number): boolean {
-    const { type, clipValue, weightDecay = 0, lambda = 0 } = this.spec;
+  #isHarmless({ gradientScale, magnitude = Infinity, workerRank }: UpdateStep, rate: number): boolean {
+    const { type, clipValue, weightDecay = 0, lambda = 0, decay = 0, beta = 0, l2 = 0 } = this.spec;
     const gradient = Math.min(magnitude * Math.abs(gradientScale), clipValue ?? Infinity);
     if (type === "ftrl" && !(1 / rate <= SETTING_LARGE)) return false;
+    if (type === "ftrl" && !(beta / rate + l2 >= 1 / SETTING_LARGE)) return false; // it divides by this where squares of gradients are 0
+    if (type === "dcAsgd" && workerRank !== undefined) {
+      // A compensation that is longer than the delay it makes up for grows from push to push, however small the gradients. As s >= (1 - decay) g²,
+      // its share of the delay is at most this one.
+      const share = (rate * lambda * gradient) / Math.sqrt(1 - decay);
+      if (!(share <= 1) || weightDecay > 0) return false; // a decay makes the gradient grow with the values
+    }
     return gradient * Math.max(1, rate) <= GRADIENT_LARGE && weightDecay <= 1 && rate * weightDecay <= 1 && lambda <= SETTING_LARGE;
   }
 
