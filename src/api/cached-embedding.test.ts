@@ -289,3 +289,21 @@ test("rows set back between two frames of one lookup: versions of the first fram
     assert.ok(value !== undefined && value >= 30, `key ${key} reads ${value}: of four updates more than one is missing`);
   }
 });
+
+for (const type of ["sum", "adagrad"] as const) {
+  test(`what a server refuses with NOT_FINITE is told once and is pending no longer: later reads, updates, flush and close go on (${type})`, async () => {
+    await using cluster = await EmbeddedCluster.start();
+    const init = { type: "constant", value: 2e38 } as const;
+    const table = await cluster.session.embedding("t", { dim: 1, init, optimizer: { type }, versions: true });
+    await using cache = table.cached({ rows: 4 });
+    await cache.lookup([1]);
+    const isNotFinite = (error: unknown): boolean => isWeighbridgeError(error, "NOT_FINITE");
+    await assert.rejects(cache.update([1], Float32Array.of(2e38)), isNotFinite);
+    assert.equal(cache.statistics().rowsPending, 0);
+    assert.deepEqual([...(await cache.lookup([1]))], [Math.fround(2e38)]);
+    await cache.update([1], Float32Array.of(1));
+    await cache.flush();
+    assert.deepEqual(await cache.lookup([1]), await table.pull([1]));
+    assert.equal((await table.nonFinite()).refusedPushes, 1);
+  });
+}

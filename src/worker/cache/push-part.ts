@@ -2,7 +2,7 @@
 //
 // Invariants:
 //   U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation, unless a server that lives may have
-//       applied it.
+//       applied it, or refused it for its numbers.
 //   U2. An acknowledged update is in the row's copy (or the copy counts for nothing) and in its version, exactly once. Nothing can fail between
 //       the acknowledgement and that: the memory for it was taken before anything was sent.
 
@@ -79,7 +79,7 @@ export class PushPart {
     counters.rowsPushed += to - from;
   }
 
-  /** A server may have applied these, and nobody will know (U1): they are not pending any more, and copies of their rows count for nothing. */
+  /** A server has refused these for their numbers, or may have applied them, and nobody will know (U1): they are not pending any more, and copies of their rows count for nothing. */
   giveUp({ from, to }: Span): void {
     const { cached, pending } = this.#cache;
     for (const slot of this.#slotsOf(from, to)) if (slot !== NO_SLOT) cached.versions[slot] = VERSION_NONE;

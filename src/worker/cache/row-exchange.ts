@@ -6,7 +6,8 @@
 // Invariants:
 //   X1. All calls leave together, and on each server every push comes before every question.
 //   X2. What came back before something failed is told together with the failure: a push that was acknowledged counts as such.
-//   X3. So are the pushes that failed and may have been applied: they must not be made again.
+//   X3. So are the pushes that must not be made again: those that failed and may have been applied, and those that a server refused for their
+//       numbers, which it would refuse each time.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync, type FreshRows } from "../../contracts/cached-rows.ts";
@@ -228,7 +229,7 @@ class Calls {
 
   /** X3 */
   #noteLost(pushed: Span, error: WeighbridgeError): void {
-    if (mayBeApplied(error)) this.lost.push(pushed);
+    if (mayBeApplied(error) || error.code === "NOT_FINITE") this.lost.push(pushed);
   }
 
   #pushFields({ from, to }: Span, opens: boolean): PushFields {
