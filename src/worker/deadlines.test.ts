@@ -3,9 +3,11 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import type { Session } from "../api/session.ts";
+import { setImmediate } from "node:timers/promises";
+import { Session } from "../api/session.ts";
 import { psFunction } from "../contracts/ps-function.ts";
 import { EmbeddedCluster } from "../node/connect.ts";
+import { SimCluster } from "../testing/sim-cluster.ts";
 
 const DEADLINE = { deadlineMs: 20 } as const;
 const SLOWEST = /^waited 20 ms for .*: it waits at clock 2 for the slowest to reach clock 2: worker 1, worker 2 at clock 0$/;
@@ -57,6 +59,18 @@ for (const [what, open] of Object.entries(READS)) {
 test("the DEADLINE of a call that waits for no other worker names nobody", async () => {
   const { session } = cluster;
   await assert.rejects(session.call(never, { server: 0 }, {}, DEADLINE), { code: "DEADLINE", message: "waited 20 ms for never" });
-  const table = await session.embedding("free", { dim: 1, consistency: "asp" });
-  await assert.rejects(table.pull([1], undefined, { deadlineMs: 0 }), { code: "DEADLINE", message: 'waited 0 ms for rows of "free"' });
+});
+
+test("the DEADLINE of a read that is still on its way names nobody, though others are behind", async () => {
+  const far = new SimCluster({
+    ...{ seed: 1, serverCount: 1, workerCount: 2, settle: () => setImmediate() },
+    network: { latencyMsMin: 50, latencyMsMax: 50 },
+  });
+  await far.start();
+  const [session] = await far.run(Promise.all([0, 1].map((rank) => Session.open(far.worker(rank)))));
+  assert.ok(session !== undefined);
+  session.clock();
+  const table = await far.run(session.embedding("free", { dim: 1, consistency: "asp" }));
+  await assert.rejects(far.run(table.pull([1], undefined, DEADLINE)), { code: "DEADLINE", message: 'waited 20 ms for rows of "free"' });
+  await far.finalize();
 });
