@@ -36,6 +36,7 @@ function run(name, command, args) {
 const paths = process.argv.slice(2);
 if (paths.length === 0) {
   run("types", "tsc", ["-p", "tsconfig.json"]);
+  run("types of the core, without those of Node", "tsc", ["-p", "tsconfig.core.json"]);
   run("types of the examples", "tsc", ["-p", "examples/tsconfig.json"]);
   run("format and lint", "biome", ["check", "--error-on-warnings", "."]);
   run("type-aware lint", "oxlint", ["--type-aware", "--deny-warnings", "src", "test", "bench", "examples"]);

@@ -61,6 +61,38 @@ test("a room imports only the rooms below it", () => {
   }
 });
 
+/** A file and all that importing it by value brings along, dynamic imports counted in. */
+function closureOf(root: string): Set<string> {
+  const seen = new Set<string>();
+  const open = [root];
+  for (let path = open.pop(); path !== undefined; path = open.pop()) {
+    if (seen.has(path)) continue;
+    seen.add(path);
+    const text = read(path)
+      .replaceAll(/^(?:import|export) type\b[^;]*;/gms, "")
+      .replaceAll(/^import \{(?:\s*type \w+(?: as \w+)?,?)+\s*\} from[^;]*;/gms, "");
+    for (const [, target = ""] of text.matchAll(/(?:from|^import|\bimport\() ?"(\.[^"]+)"/gm))
+      open.push(normalize(join(dirname(path), target)).replaceAll("\\", "/"));
+  }
+  return seen;
+}
+
+test("a client contains no server: what a session brings along has no file of server, scheduler, pacer or table store", () => {
+  const closure = closureOf("src/api/session.ts");
+  assert.ok(closure.has("src/worker/function-client.ts"));
+  assert.deepEqual(
+    [...closure].filter((path) => ["server", "scheduler"].includes(roomOf(path)) || /(pacer|table-store)\.ts$/.test(path)),
+    [],
+  );
+});
+
+test("contracts hold no handler and no state", () => {
+  for (const path of sources.filter((candidate) => roomOf(candidate) === "contracts")) {
+    assert.doesNotMatch(read(path), /^(export )?(let|var|class)\b/m, path);
+    assert.doesNotMatch(read(path), /new (Map|Set|WeakMap)\b/, path);
+  }
+});
+
 test("only the rooms for it import node:* or a package", () => {
   for (const path of sources.filter((candidate) => !isTest(candidate) && !ROOMS_WITH_NODE.has(roomOf(candidate)))) {
     for (const target of importsOf(path)) assert.ok(target.startsWith("."), `${path} imports ${target}`);
