@@ -223,7 +223,9 @@ export class Channel {
     const waiting = this.#writer.takeWaiting();
     if (departed.length > 0) this.link?.destroy(); // as above
     const applied = "the update had left and may have been applied, once at most; it is not sent again";
-    const lost = new WeighbridgeError(code, `${reason}: ${applied}`, { retryable: code === "NODE_DEAD" });
+    const mayCount = new WeighbridgeError("LINK_LOST", `${reason}: ${applied}`);
+    // Nobody can say whether the node is dead: a step may be repeated, but nobody sends the update itself again (gone-error.ts).
+    const lost = code === "LINK_LOST" ? mayCount : new WeighbridgeError(code, mayCount.message, { retryable: true, cause: mayCount });
     const unsent = new WeighbridgeError(code, `${reason}: nothing was applied`, { retryable: true });
     for (const call of departed) call.failed(call.isUpdate ? lost : unsent);
     for (const call of waiting) call.failed(unsent);

@@ -1,6 +1,6 @@
 // gone-error — what calls to a node fail with when the roster says that it is not there any more, and which of them may have been applied all the same.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 
 /** NODE_DEAD: who is dead may be restarted, so the call may be repeated then; who has left does not come back. */
@@ -8,7 +8,10 @@ export function goneError(node: number, state: "dead" | "left"): WeighbridgeErro
   return new WeighbridgeError("NODE_DEAD", `${nameOf(node)} ${state === "dead" ? "is dead" : "has left"}`, { retryable: state === "dead" });
 }
 
-/** Whether this is of an update that a node which lives may have applied: it must not be sent again (channel.ts, N6). */
-export function mayBeApplied({ code, retryable }: WeighbridgeError): boolean {
-  return code === "LINK_LOST" && !retryable;
+/**
+ * Whether this is of an update that a node which lives may have applied: it must not be sent again (channel.ts, N6). So is the NODE_DEAD of a node that could not be
+ * reached while the scheduler was away: it has the LINK_LOST as its cause.
+ */
+export function mayBeApplied(error: WeighbridgeError): boolean {
+  return [error, error.cause].some((each) => isWeighbridgeError(each, "LINK_LOST") && !each.retryable);
 }

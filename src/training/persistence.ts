@@ -3,7 +3,6 @@
 
 import type { Session } from "../api/session.ts";
 import { type ErrorCode, isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
-import { mayBeApplied } from "../peer/gone-error.ts";
 import { pause } from "./event-loop.ts";
 
 const PASSING: ReadonlySet<ErrorCode> = new Set(["NODE_DEAD", "LINK_LOST", "NOT_JOINED", "STALE_UPDATE", "QUEUE_FULL"]);
@@ -51,5 +50,5 @@ export class Persistence {
 }
 
 export function isPassing(thrown: unknown): thrown is WeighbridgeError {
-  return isWeighbridgeError(thrown) && PASSING.has(thrown.code) && !mayBeApplied(thrown); // that would count twice
+  return isWeighbridgeError(thrown) && PASSING.has(thrown.code) && (thrown.code !== "LINK_LOST" || thrown.retryable); // else it would count twice
 }

@@ -5,7 +5,7 @@
 //   E1. A push that is refused for its values sends nothing, and leaves the residuals as they were.
 //   E2. With top-k, what was sent and acknowledged + the residuals = the sum of the gradients of all pushes that did not fail. A push that
 //       fails is taken back; `flush` sends what is left, exactly.
-//   E3. What failed and may have been applied (LINK_LOST) is never sent again, neither as a residual nor by `flush`.
+//   E3. What failed and may have been applied (LINK_LOST, also as the cause of NODE_DEAD) is never sent again, neither as a residual nor by `flush`.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";

@@ -135,55 +135,63 @@ for (const [cut, hosts] of [
   });
 }
 
-/** A worker's session whose server takes what it sends, but cannot answer: so updates are applied, and fail. */
-async function unanswered() {
+/** A worker's session whose server takes what it sends, but cannot answer: so updates are applied, and fail. `isAlone`: it does not hear the scheduler either. */
+async function unanswered({ isAlone }: { readonly isAlone: boolean }) {
   const cluster = cutCluster({ workerCount: 1 });
   await cluster.start();
   const session = await cluster.run(Session.open(cluster.worker(0)));
-  const cut = (): void => cluster.network.partition("server-0", "worker-0", { isOneWay: true });
+  const cut = (): void => {
+    for (const host of isAlone ? ["server-0", "scheduler"] : ["server-0"]) cluster.network.partition(host, "worker-0", { isOneWay: true });
+  };
   const loses = async (promise: Promise<unknown>): Promise<void> => {
     await assert.rejects(
       cluster.run(promise),
-      (error) => isWeighbridgeError(error, "LINK_LOST") && /may have been applied/.test(error.message),
+      (error) => isWeighbridgeError(error, isAlone ? "NODE_DEAD" : "LINK_LOST") && /may have been applied/.test(error.message),
     );
     cluster.network.heal();
-    await cluster.clock.advance(HEARTBEAT_TIMEOUT_MS);
+    await cluster.clock.advance(3 * HEARTBEAT_TIMEOUT_MS);
+    if (isAlone) await cluster.run(session.rejoin()); // it was taken for dead meanwhile
   };
   return { cluster, session, cut, loses };
 }
 
-test("a cache does not push updates again that failed and may have been applied", async () => {
-  const { cluster, session, cut, loses } = await unanswered();
-  const table = await cluster.run(session.embedding("e", { dim: 2, versions: true }));
-  const cache = table.cached({ rows: 4, pushBound: Infinity });
-  await cluster.run(cache.lookup([1, 2]));
-  await cluster.run(cache.update([1, 2], Float32Array.of(1, 1, 1, 1)));
-  cut();
-  await loses(cache.flush());
-  await cluster.run(cache.flush());
-  assert.deepEqual(await cluster.run(table.pull([1, 2])), Float32Array.of(1, 1, 1, 1));
-  await cluster.run(cache.update([1], Float32Array.of(1, 1)));
-  assert.deepEqual(await cluster.run(cache.lookup([1, 2])), Float32Array.of(2, 2, 1, 1));
-  await cluster.run(cache.close());
-  assert.deepEqual(await cluster.run(table.pull([1, 2])), Float32Array.of(2, 2, 1, 1));
-});
+for (const [who, isAlone] of [
+  ["a worker that one server cannot answer", false],
+  ["a worker that hears neither server nor scheduler", true],
+] as const) {
+  test(`a cache of ${who} does not push updates again that failed and may have been applied`, async () => {
+    const { cluster, session, cut, loses } = await unanswered({ isAlone });
+    const table = await cluster.run(session.embedding("e", { dim: 2, versions: true }));
+    const cache = table.cached({ rows: 4, pushBound: Infinity });
+    await cluster.run(cache.lookup([1, 2]));
+    await cluster.run(cache.update([1, 2], Float32Array.of(1, 1, 1, 1)));
+    cut();
+    await loses(cache.flush());
+    await cluster.run(cache.flush());
+    assert.deepEqual(await cluster.run(table.pull([1, 2])), Float32Array.of(1, 1, 1, 1));
+    await cluster.run(cache.update([1], Float32Array.of(1, 1)));
+    assert.deepEqual(await cluster.run(cache.lookup([1, 2])), Float32Array.of(2, 2, 1, 1));
+    await cluster.run(cache.close());
+    assert.deepEqual(await cluster.run(table.pull([1, 2])), Float32Array.of(2, 2, 1, 1));
+  });
 
-test("top-k does not send again what failed and may have been applied, neither with the next push nor with a flush", async () => {
-  const SIZE = 300;
-  const { cluster, session, cut, loses } = await unanswered();
-  const tensor = await cluster.run(session.tensor("w", { shape: [SIZE], link: { push: { topK: 0.1 } } }));
-  const ones = new Float32Array(SIZE).fill(1);
-  await cluster.run(tensor.push(ones));
-  cut();
-  await loses(tensor.push(ones));
-  cut();
-  await loses(tensor.flushResidual());
-  await cluster.run(tensor.flushResidual());
-  const sums = await cluster.run(tensor.pull());
-  const shown = sums.filter((sum) => sum === 2).length;
-  assert.equal(shown, SIZE / 10, "what the failed push had sent");
-  assert.equal(sums.filter((sum) => sum === 1).length, SIZE - shown, "all else of the one that was acknowledged, once");
-});
+  test(`top-k of ${who} does not send again what failed and may have been applied, neither with the next push nor with a flush`, async () => {
+    const SIZE = 300;
+    const { cluster, session, cut, loses } = await unanswered({ isAlone });
+    const tensor = await cluster.run(session.tensor("w", { shape: [SIZE], link: { push: { topK: 0.1 } } }));
+    const ones = new Float32Array(SIZE).fill(1);
+    await cluster.run(tensor.push(ones));
+    cut();
+    await loses(tensor.push(ones));
+    cut();
+    await loses(tensor.flushResidual());
+    await cluster.run(tensor.flushResidual());
+    const sums = await cluster.run(tensor.pull());
+    const shown = sums.filter((sum) => sum === 2).length;
+    assert.equal(shown, SIZE / 10, "what the failed push had sent");
+    assert.equal(sums.filter((sum) => sum === 1).length, SIZE - shown, "all else of the one that was acknowledged, once");
+  });
+}
 
 test("workers that cannot reach each other end an operation among them with LINK_LOST", async () => {
   const cluster = cutCluster();

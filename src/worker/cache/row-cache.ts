@@ -9,8 +9,9 @@
 //   H1. A lookup misses at most `pullBound` updates of others to a row, and none of this worker's own.
 //   H2. After an update at most `pushBound` updates of a cached row are pending, and none of any other row.
 //   H3. No update is lost: it is pending until a server acknowledged it. When a server dies with a push unanswered, the push is made again;
-//       if it had come into a checkpoint before, it then counts twice. One that failed with LINK_LOST and may have been applied is not made again, nor one
-//       that a server refused with NOT_FINITE: the operation that pushed it rejects with that, and no later one does.
+//       if it had come into a checkpoint before, it then counts twice. One that failed and may have been applied by a server that lives
+//       (LINK_LOST, also as the cause of NODE_DEAD) is not made again, nor one that a server refused with NOT_FINITE:
+//       the operation that pushed it rejects with that, and no later one does.
 //   H4. Operations of one cache run one after the other, in the order of their calls.
 
 import type { WaitOptions } from "../../base/deferred.ts";
