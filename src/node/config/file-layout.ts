@@ -56,7 +56,7 @@ function mappingOf(name: string, document: Mapping, origin: string, problems: Co
 function checkLaunch(launch: Mapping, origin: string, problems: ConfigProblem[]): void {
   for (const [name, value] of Object.entries(launch)) {
     const subject = `launch.${name}`;
-    const isCount = LAUNCH_COUNT.schema.safeParse(value).success || (name === "scheduler" && typeof value === "boolean");
+    const isCount = LAUNCH_COUNT.read(value) !== undefined || (name === "scheduler" && typeof value === "boolean");
     if (!LAUNCH_KEYS.includes(name)) {
       problems.push(unknownName({ typed: subject, origin, noun: "part of launch", candidates: LAUNCH_KEYS.map((key) => `launch.${key}`) }));
     } else if (!isCount) {

@@ -2,7 +2,6 @@
 // Only the case of one local machine is supported: there is nothing yet that starts processes on another.
 
 import { hostname } from "node:os";
-import { z } from "zod";
 import { type ConfigProblem, quote } from "./config-problem.ts";
 import { unknownName } from "./known-names.ts";
 import { isLoopback, type NetworkInterfaces } from "./network-interface.ts";
@@ -10,17 +9,28 @@ import { isLoopback, type NetworkInterfaces } from "./network-interface.ts";
 export type NodeCounts = { readonly serverCount: number; readonly workerCount: number };
 export type CountedNodes = { readonly counts: NodeCounts | undefined; readonly problems: readonly ConfigProblem[] };
 
-const COUNT = z.int().min(0).default(0);
-const MACHINE = z.strictObject({ host: z.string().min(1), servers: COUNT, workers: COUNT, chief: z.boolean().default(false) });
-const MACHINES = z.array(MACHINE).min(1);
+type Machine = { readonly host: string; readonly servers: number; readonly workers: number; readonly chief: boolean };
+
+/** What each part of an entry may be; all but the host may be left out. */
+const PARTS: Readonly<Record<keyof Machine, (value: unknown) => boolean>> = {
+  host: (value) => typeof value === "string" && value !== "",
+  servers: isCount,
+  workers: isCount,
+  chief: (value) => value === undefined || typeof value === "boolean",
+};
 const EXPECTED = "a list of { host: text, servers: count, workers: count, chief: true or false }";
 const SEVERAL =
   "start one process per node yourself, each with the same schedulerHost and schedulerPort (or a file with `shared` and one section per process)";
 
 export function countNodes(nodes: unknown, origin: string, interfaces: NetworkInterfaces): CountedNodes {
-  const parsed = MACHINES.safeParse(nodes);
-  if (!parsed.success) return { counts: undefined, problems: parsed.error.issues.flatMap((issue) => problemsOf(issue, nodes, origin)) };
-  const machines = parsed.data;
+  const wrong = problemsOf(nodes, origin);
+  if (wrong.length > 0) return { counts: undefined, problems: wrong };
+  const machines = (nodes as readonly Partial<Machine>[]).map(({ host = "", servers = 0, workers = 0, chief = false }) => ({
+    host,
+    servers,
+    workers,
+    chief,
+  }));
   const refuse = (problem: Omit<ConfigProblem, "origin">): CountedNodes => ({ counts: undefined, problems: [{ ...problem, origin }] });
 
   const chiefs = machines.filter((machine) => machine.chief).map((machine) => machine.host);
@@ -41,18 +51,27 @@ export function countNodes(nodes: unknown, origin: string, interfaces: NetworkIn
   return { counts: { serverCount: machine.servers, workerCount: machine.workers }, problems: [] };
 }
 
-function problemsOf(issue: z.core.$ZodIssue, nodes: unknown, origin: string): ConfigProblem[] {
-  const subject = `nodes${issue.path.map((step) => (typeof step === "number" ? `[${step}]` : `.${String(step)}`)).join("")}`;
-  if (issue.code === "unrecognized_keys") {
-    const candidates = Object.keys(MACHINE.shape).map((key) => `${subject}.${key}`);
-    return issue.keys.map((key) => unknownName({ typed: `${subject}.${key}`, origin, noun: "part of nodes", candidates }));
-  }
-  const found = `${quote(issue.path.reduce(at, nodes))} (${issue.message})`;
-  return [{ subject, origin, expected: EXPECTED, found, fix: `correct ${subject}` }];
+function isCount(value: unknown): boolean {
+  return value === undefined || (Number.isSafeInteger(value) && (value as number) >= 0);
 }
 
-function at(value: unknown, step: PropertyKey): unknown {
-  return typeof value === "object" && value !== null ? Reflect.get(value, step) : undefined;
+function problemsOf(nodes: unknown, origin: string): ConfigProblem[] {
+  const wrong = (subject: string, found: unknown): ConfigProblem => ({
+    ...{ subject, origin, expected: EXPECTED, found: quote(found), fix: `correct ${subject}` },
+  });
+  if (!Array.isArray(nodes) || nodes.length === 0) return [wrong("nodes", nodes)];
+  return nodes.flatMap((machine: unknown, i) => {
+    const subject = `nodes[${i}]`;
+    if (typeof machine !== "object" || machine === null || Array.isArray(machine)) return [wrong(subject, machine)];
+    const candidates = Object.keys(PARTS).map((part) => `${subject}.${part}`);
+    const unknown = Object.keys(machine)
+      .filter((part) => !Object.hasOwn(PARTS, part))
+      .map((part) => unknownName({ typed: `${subject}.${part}`, origin, noun: "part of nodes", candidates }));
+    const broken = Object.entries(PARTS)
+      .filter(([part, fits]) => !fits(Reflect.get(machine, part)))
+      .map(([part]) => wrong(`${subject}.${part}`, Reflect.get(machine, part)));
+    return [...unknown, ...broken];
+  });
 }
 
 function isLocal(host: string, interfaces: NetworkInterfaces): boolean {

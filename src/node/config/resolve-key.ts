@@ -41,8 +41,8 @@ export function resolveKey<T>(request: KeyRequest<T>): Resolution<T> {
 }
 
 function read<T>({ key }: KeyRequest<T>, { subject, origin, value }: Given): Resolution<T> {
-  const result = key.kind.schema.safeParse(value);
-  if (result.success) return { state: "given", value: result.data, subject, origin };
+  const accepted = key.kind.read(value);
+  if (accepted !== undefined) return { state: "given", value: accepted.value, subject, origin };
   return { state: "broken", problem: rejected({ key, subject, origin, found: value }) };
 }
 

@@ -5,8 +5,8 @@ import { test } from "node:test";
 import { byteSize, DURATION_MS_MAX, hostName, milliseconds, optional, percent, type ValueKind, wholeNumber } from "./value-kind.ts";
 
 function read<T>(kind: ValueKind<T>, value: unknown): T | "refused" {
-  const result = kind.schema.safeParse(value);
-  return result.success ? result.data : "refused";
+  const accepted = kind.read(value);
+  return accepted === undefined ? "refused" : accepted.value;
 }
 
 test("reads whole numbers from numbers and from text, both bounds included", () => {

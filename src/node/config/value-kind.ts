@@ -1,12 +1,15 @@
-// value-kind — the kinds of value a key may have: a schema that checks (and reads text), and the words for an error or a help page.
-// Text is accepted wherever a number is, because the command line and the environment only have text.
+// value-kind — the kinds of value a key may have: what reads and checks a value, and the words for an error or a help page. Text is accepted wherever a
+// number is, because the command line and the environment only have text.
 
 import { isIP } from "node:net";
 import { isAbsolute } from "node:path";
-import { z } from "zod";
+
+/** A value that was accepted. */
+export type ReadValue<T> = { readonly value: T };
 
 export type ValueKind<T> = {
-  readonly schema: z.ZodType<T>;
+  /** Undefined: it is not of this kind. */
+  readonly read: (given: unknown) => ReadValue<T> | undefined;
   /** Completes the sentence "expected …". */
   readonly expected: string;
   /** Stands for the value in a flag: `--port <port>`. */
@@ -27,13 +30,28 @@ const SIZE = /^(\d+(?:\.\d+)?) ?(|kib|mib|gib|tib)$/i;
 const HOST_NAME = /^[a-z0-9_]([a-z0-9._-]{0,251}[a-z0-9_.])?$/i;
 const DOTTED_NUMBER = /^[\d.]+$/;
 
-function numeric(pattern: RegExp): z.ZodType<number> {
-  return z.union([z.number(), z.string().regex(pattern).transform(Number)]);
+/** A number, or text of this pattern as one; NaN for everything else. */
+function numeric(given: unknown, pattern: RegExp): number {
+  if (typeof given === "string") return pattern.test(given) ? Number(given) : Number.NaN;
+  return typeof given === "number" ? given : Number.NaN;
 }
 
-export function wholeNumber({ min, max }: Bounds, placeholder: string): ValueKind<number> {
-  const schema = numeric(/^\d+$/).pipe(z.int().min(min).max(max));
-  return { schema, expected: `a whole number from ${min} to ${max}`, placeholder };
+function within(value: number, { min, max }: Bounds): ReadValue<number> | undefined {
+  return value >= min && value <= max ? { value } : undefined;
+}
+
+function wholeWithin(value: number, bounds: Bounds): ReadValue<number> | undefined {
+  return Number.isSafeInteger(value) ? within(value, bounds) : undefined;
+}
+
+/** Text that fits. */
+function textOf(given: unknown, fits: (text: string) => boolean): ReadValue<string> | undefined {
+  return typeof given === "string" && fits(given) ? { value: given } : undefined;
+}
+
+export function wholeNumber(bounds: Bounds, placeholder: string): ValueKind<number> {
+  const read = (given: unknown): ReadValue<number> | undefined => wholeWithin(numeric(given, /^\d+$/), bounds);
+  return { read, expected: `a whole number from ${bounds.min} to ${bounds.max}`, placeholder };
 }
 
 export function milliseconds(min: number): ValueKind<number> {
@@ -42,43 +60,49 @@ export function milliseconds(min: number): ValueKind<number> {
 }
 
 export function percent(): ValueKind<number> {
-  const schema = numeric(/^\d+(\.\d+)?(e-\d+)?$/).pipe(z.number().min(0).max(100));
-  return { schema, expected: "a percentage from 0 to 100", placeholder: "percent" };
+  const read = (given: unknown): ReadValue<number> | undefined => within(numeric(given, /^\d+(\.\d+)?(e-\d+)?$/), { min: 0, max: 100 });
+  return { read, expected: "a percentage from 0 to 100", placeholder: "percent" };
 }
 
 export function byteSize({ min, max = Number.MAX_SAFE_INTEGER }: { readonly min: number; readonly max?: number }): ValueKind<number> {
-  const text = z.string().regex(SIZE).transform(bytesOf);
-  const schema = z.union([z.number(), text]).pipe(z.int().min(min).max(max));
+  const read = (given: unknown): ReadValue<number> | undefined =>
+    wholeWithin(typeof given === "string" ? bytesOf(given) : numeric(given, SIZE), { min, max });
   const bounds = max === Number.MAX_SAFE_INTEGER ? `at least ${min}` : `from ${min} to ${max}`;
-  return { schema, expected: `a whole number of bytes, ${bounds}, or a size such as 64MiB`, placeholder: "bytes" };
+  return { read, expected: `a whole number of bytes, ${bounds}, or a size such as 64MiB`, placeholder: "bytes" };
 }
 
 function bytesOf(size: string): number {
-  const [, amount = "", unit = ""] = SIZE.exec(size) ?? [];
-  return Number(amount) * (UNIT_BYTES[unit.toLowerCase()] ?? Number.NaN);
+  const [, amount, unit = ""] = SIZE.exec(size) ?? [];
+  return Number(amount ?? Number.NaN) * (UNIT_BYTES[unit.toLowerCase()] ?? Number.NaN);
 }
 
 export function oneOf<const T extends string>(words: readonly [T, ...T[]], placeholder: string): ValueKind<T> {
   const expected = words.length === 1 ? words[0] : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
-  return { schema: z.enum(words), expected, placeholder };
+  const read = (given: unknown): ReadValue<T> | undefined => {
+    const value = words.find((word) => word === given);
+    return value === undefined ? undefined : { value };
+  };
+  return { read, expected, placeholder };
 }
 
 export function hostName(): ValueKind<string> {
-  const bare = z.string().transform((text) => text.replace(/^\[(.*)\]$/, "$1"));
-  const schema = bare.refine((text) => isIP(text) !== 0 || (HOST_NAME.test(text) && !DOTTED_NUMBER.test(text)));
-  return { schema, expected: "an IP address or a host name, without scheme and port", placeholder: "host" };
+  const isHost = (text: string): boolean => isIP(text) !== 0 || (HOST_NAME.test(text) && !DOTTED_NUMBER.test(text));
+  const read = (given: unknown): ReadValue<string> | undefined =>
+    textOf(typeof given === "string" ? given.replace(/^\[(.*)\]$/, "$1") : given, isHost);
+  return { read, expected: "an IP address or a host name, without scheme and port", placeholder: "host" };
 }
 
 export function absolutePath(): ValueKind<string> {
-  return { schema: z.string().refine((text) => isAbsolute(text)), expected: "an absolute path", placeholder: "folder" };
+  return { read: (given) => textOf(given, isAbsolute), expected: "an absolute path", placeholder: "folder" };
 }
 
 export function label(charsMax: number, placeholder: string): ValueKind<string> {
-  return { schema: z.string().min(1).max(charsMax), expected: `a text of 1 to ${charsMax} characters`, placeholder };
+  const read = (given: unknown): ReadValue<string> | undefined => textOf(given, ({ length }) => length >= 1 && length <= charsMax);
+  return { read, expected: `a text of 1 to ${charsMax} characters`, placeholder };
 }
 
 /** The same kind, or the word `none`. */
 export function optional<T>(kind: ValueKind<T>): ValueKind<T | undefined> {
-  const none = z.literal(NONE).transform(() => undefined);
-  return { ...kind, schema: z.union([none, kind.schema]), expected: `${kind.expected}, or ${NONE}` };
+  const read = (given: unknown): ReadValue<T | undefined> | undefined => (given === NONE ? { value: undefined } : kind.read(given));
+  return { ...kind, read, expected: `${kind.expected}, or ${NONE}` };
 }
