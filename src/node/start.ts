@@ -19,7 +19,6 @@ import { EscapedRejections } from "./escaped-rejections.ts";
 import { loadFunctions } from "./function-module.ts";
 import { hugePages } from "./huge-pages.ts";
 import { publishDeadNodes, publishRoster } from "./launcher/dead-nodes.ts";
-import { serveManagement } from "./manage-server.ts";
 import { realClock } from "./real-clock.ts";
 import { requireNodeSockets } from "./runtime.ts";
 import { schedulerAddress, tcpAddress } from "./scheduler-address.ts";
@@ -113,7 +112,7 @@ async function openNode(config: NodeConfig, options: NodeOptions): Promise<Posto
     ...(escaped === undefined ? {} : { functions: functions.map((fn) => escaped.watch(fn)) }),
     ...(role === "server" ? { ...checkpoints, onMemory: await hugePages({ log }) } : {}),
     ...(role === "scheduler" && config.managePort !== 0
-      ? { manage: (status: () => StatusReply) => serveManagement(config.managePort, status) }
+      ? { manage: (status: () => StatusReply) => serveHttp(config.managePort, status) }
       : {}),
     jobId: randomUUID(),
     incarnation: Date.now(),
@@ -132,6 +131,12 @@ async function openNode(config: NodeConfig, options: NodeOptions): Promise<Posto
   });
   if (escaped !== undefined) office.registerExitCallback(() => escaped.close());
   return office;
+}
+
+/** Node's HTTP costs 9 to 17 MB of memory, which nobody else needs. */
+async function serveHttp(port: number, status: () => StatusReply): Promise<{ close(): Promise<void> }> {
+  const { serveManagement } = await import("./manage-server.ts");
+  return await serveManagement(port, status);
 }
 
 /** Where a server keeps checkpoints, and with which one it begins. Throws BAD_CONFIG when nothing can be saved there. */
