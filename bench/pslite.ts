@@ -1,6 +1,9 @@
 // pslite — what ps-lite's protocol costs: `node bench/pslite.ts [--short] [CASE…]` compares a cluster of ours over it with one over our own protocol,
 // and, with PSLITE_BENCH naming a program of ps-lite, our server with its own server under its own worker. Both sides take turns; medians.
 //
+// `node bench/pslite.ts --clusters [--short] [CASE…]` compares a whole cluster of ours, over our own protocol, with one of theirs, in the same pattern and in
+// turns: what the column "ps-lite" of bench/RESULTS.md is. The program has to know the case by its name (cases.ts): mix, -fresh and -spread too.
+//
 // That program is called `PROGRAM CASE SECONDS` with DMLC_* variables for its role. It registers with StartAsync, enters a barrier of all, runs
 // the case against application 0 (values are summed), prints one JSON line with `gbPerSec` and `reqPerSec` as worker, and finalizes.
 //
@@ -22,6 +25,7 @@ const VAN_WARMUP_MS = 5000;
 const PROGRAM_SECONDS = 8;
 const SHORT_SECONDS = 2.5;
 const SPAN = { warmupMs: 150, measureMs: 700 };
+const CLUSTER_SPAN = { warmupMs: 150, measureMs: 2000 };
 const PROGRAM = process.env.PSLITE_BENCH ?? "";
 const DEFAULT_CASES = ["push-1MB-w8", "pull-1MB-w8"];
 const PROGRAM_CASES = [
@@ -40,6 +44,17 @@ async function compareVans(benchCase: BenchCase): Promise<void> {
   for (let round = 0; round < VAN_ROUNDS; round++)
     rates.push({ own: (await own.measure(SPAN)).reqPerSec, zmq: (await zmq.measure(SPAN)).reqPerSec });
   tell(benchCase.name, "zmq over our own protocol", median(rates.map((rate) => rate.zmq)), median(rates.map((rate) => rate.own)));
+}
+
+/** A cluster of theirs, new each round as a program is, and one of ours that lives through all rounds, in turns and in the same pattern. */
+async function compareClusters(benchCase: BenchCase): Promise<void> {
+  await using ours = await OurCluster.start({ regime: "free", nodesPerRole: 1 });
+  await ours.open(benchCase);
+  await ours.measure({ warmupMs: 0, measureMs: VAN_WARMUP_MS });
+  const rates: { readonly ours: number; readonly theirs: number }[] = [];
+  for (let round = 0; round < ROUNDS; round++)
+    rates.push({ theirs: await underProgram(benchCase.name, false), ours: (await ours.measure(CLUSTER_SPAN)).reqPerSec });
+  tell(benchCase.name, "our cluster over theirs", median(rates.map((rate) => rate.ours)), median(rates.map((rate) => rate.theirs)));
 }
 
 async function compareServers(caseName: string): Promise<void> {
@@ -93,8 +108,18 @@ function tell(caseName: string, what: string, first: number, second: number): vo
   console.log(`${caseName.padEnd(18)} ${(first / second).toFixed(2)}   ${first.toFixed(0)} / ${second.toFixed(0)} req/s   ${what}`);
 }
 
+/** Cases of one pair of nodes and keys and values: all that ps-lite has. */
+async function compareAllClusters(names: readonly string[]): Promise<void> {
+  if (PROGRAM === "") throw new Error("PSLITE_BENCH names no program of ps-lite");
+  const cases = CASES.filter(({ engine, nodesPerRole }) => engine === "kv" && nodesPerRole === 1);
+  const unknown = names.find((name) => !cases.some((benchCase) => benchCase.name === name));
+  if (unknown !== undefined) throw new Error(`no case is named ${unknown}; there are ${cases.map(({ name }) => name).join(", ")}`);
+  for (const benchCase of cases) if (names.length === 0 || names.includes(benchCase.name)) await compareClusters(benchCase);
+}
+
 const args = process.argv.slice(2);
 if (args[0] === "--server") await serve();
+else if (args[0] === "--clusters") await compareAllClusters(args.slice(1).filter((arg) => arg !== "--short"));
 else {
   const names = args.filter((arg) => arg !== "--short");
   const unknown = names.find((name) => !PROGRAM_CASES.includes(name));
