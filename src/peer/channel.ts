@@ -51,6 +51,8 @@ export class Channel {
   incarnation: number;
   /** Rises when the conversation begins anew: requests of one have nothing to do with those of another that have the same numbers. */
   conversation = 1;
+  /** The other node has said that it leaves: a link that breaks afterwards is expected. */
+  isLeaving = false;
   readonly #host: ChannelHost;
   readonly #pending = new PendingCalls();
   readonly #writer: FrameWriter;
@@ -384,7 +386,7 @@ export class Channel {
     if (code === "UNKNOWN_PARAMETER") this.#host.complaints.tellSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
     else if (code === "UNKNOWN_FUNCTION")
       this.#host.complaints.tellOnce(code, "info", "a request failed", fields); // who asked tells it
-    else this.#host.complaints.tell(retryable ? "info" : "warn", "a request failed", fields);
+    else this.#host.complaints.tell(retryable || code === "ABORTED" ? "info" : "warn", "a request failed", fields); // ABORTED: by who asked
     const payload = encodeJson({ ...failure, message: failure.message.slice(0, PAYLOAD_BYTES_MAX / 8) });
     this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);
   }

@@ -273,7 +273,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     const { channel } = connection;
     if (cause !== undefined && !this.#closed) {
       const fields = { remote: connection.link.remote, node: channel?.name, reason: cause.message };
-      const isExpected = this.isLeaving || (cause instanceof WeighbridgeError && cause.retryable); // the next try comes soon
+      const isExpected = this.isLeaving || channel?.isLeaving === true || (cause instanceof WeighbridgeError && cause.retryable); // the next try comes soon
       this.complaints.tell(isExpected ? "debug" : "warn", "link broken", fields);
     }
     const dial = this.#dialing.get(connection);

@@ -235,8 +235,10 @@ export class Scheduler {
       return this.#barriers.enter(channel.id, request);
     });
     serve(GATHER, (channel, request) => this.#gather(channel, request));
-    serve(LEAVE, ({ id, incarnation }, { failure }) => {
+    serve(LEAVE, (channel, { failure }) => {
+      const { id, incarnation } = channel;
       this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs(), failure));
+      channel.isLeaving = true;
       return {};
     });
     serve(STATUS, () => this.status());
