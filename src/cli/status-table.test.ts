@@ -42,6 +42,14 @@ test("is a headline and an aligned table", () => {
   ]);
 });
 
+test("a terminal breaks no word of the headline", () => {
+  assert.deepEqual(statusText(REPLY, "tcp://s:9", 80).split("\n").slice(0, 3), [
+    "job j1 is running: 2 of 3 nodes are there (1 of 1 server, 1 of 2 workers), 1 is",
+    "  dead; scheduler up 1 min 1 s",
+    "",
+  ]);
+});
+
 test("nodes of ps-lite fit into 80 columns: what their label says of where they are is in the column for it", () => {
   const [server, worker] = REPLY.nodes as [StatusReply["nodes"][number], StatusReply["nodes"][number]];
   const nodes = [

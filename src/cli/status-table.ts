@@ -3,6 +3,7 @@
 import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";
 import { type TextRow, textTable } from "./text-table.ts";
+import { foldLine } from "./train/fold-line.ts";
 
 const HEAD: TextRow = ["node", "role", "rank", "address", "state", "life", "heartbeat", "label"];
 /** A further column where nodes run different versions of the package; where all run one, the headline tells it. */
@@ -11,15 +12,17 @@ const VERSION_HEAD = "weighbridge";
 const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "life", "heartbeat"]);
 const NOTHING = "-";
 
-export function statusText(reply: StatusReply, schedulerAddress: string): string {
+/** The headline is broken between words at this many columns; the table is as wide as it is. */
+export function statusText(reply: StatusReply, schedulerAddress: string, columns: number = Infinity): string {
+  const folded = (line: string): string => foldLine(line, { columns, indent: 2 }).join("\n");
   const scheduler: TextRow = [String(SCHEDULER_ID), "scheduler", "0", schedulerAddress, "alive", NOTHING, NOTHING, NOTHING];
   const rows = [scheduler, ...reply.nodes.map(nodeRow), ...reply.waiting.map(waitingRow)];
   const versions = [reply, ...reply.nodes, ...reply.waiting].map(({ packageVersion }) => packageVersion);
   const told = new Set(versions.filter((version) => version !== undefined));
   if (told.size <= 1)
-    return `${headline(reply)}${[...told].map((version) => `, weighbridge ${version}`).join("")}\n\n${tableOf(HEAD, rows)}`;
+    return `${folded(`${headline(reply)}${[...told].map((version) => `, weighbridge ${version}`).join("")}`)}\n\n${tableOf(HEAD, rows)}`;
   const wider = rows.map((row, index): TextRow => [...row, versions[index] ?? NOTHING]);
-  return `${headline(reply)}, nodes of different versions\n\n${tableOf([...HEAD, VERSION_HEAD], wider)}`;
+  return `${folded(`${headline(reply)}, nodes of different versions`)}\n\n${tableOf([...HEAD, VERSION_HEAD], wider)}`;
 }
 
 function tableOf(head: TextRow, rows: readonly TextRow[]): string {
