@@ -59,7 +59,7 @@ export function launchCommand(invocation: Invocation): Command {
     .option("--port, --scheduler-port <port>", "the scheduler's port; any free one when left out")
     .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
-      const plan = await plannedJob(script, args, flags);
+      const plan = await plannedJob(script, args, flags, invocation);
       await checkFiles(plan.scheduler);
       await checkSchedulerAddress(plan.scheduler);
       if (script === undefined && plan.scheduler.workerCount > 0) tellHowToJoin(plan.scheduler);
@@ -69,12 +69,13 @@ export function launchCommand(invocation: Invocation): Command {
 }
 
 /** Asks for a free port in case that nobody names one. Throws BAD_CONFIG. */
-async function plannedJob(script: string | undefined, args: readonly string[], flags: Flags): Promise<JobPlan> {
+async function plannedJob(script: string | undefined, args: readonly string[], flags: Flags, { isVerbose }: Invocation): Promise<JobPlan> {
+  const workerOnly = flags.workerOnly === true;
   return planJob({
     commandLine: configFlags(flags),
     env: process.env,
     defaults: { ...DEFAULTS, schedulerPort: await freePort(LOOPBACK) },
-    programOf: (config) => programFor(config, script, args, flags.workerOnly === true),
+    programOf: (config) => programFor(config, script, args, { workerOnly, isVerbose }),
   });
 }
 
@@ -103,12 +104,13 @@ function programFor(
   { role, threads }: NodeConfig,
   script: string | undefined,
   args: readonly string[],
-  workerOnly: boolean,
+  { workerOnly, isVerbose }: { readonly workerOnly: boolean; readonly isVerbose: boolean },
 ): Program | undefined {
-  if (role === "worker") return script === undefined ? undefined : programOf(role, script, args);
-  if (script === undefined || workerOnly) return ownProgram(role);
-  if (role === "scheduler" || threads === 1) return programOf(role, script, args);
-  if (isModule(script)) return ownProgram(role, "--", script, ...args);
+  const launched = { role, isVerbose };
+  if (role === "worker") return script === undefined ? undefined : programOf(launched, script, args);
+  if (script === undefined || workerOnly) return ownProgram(launched);
+  if (role === "scheduler" || threads === 1) return programOf(launched, script, args);
+  if (isModule(script)) return ownProgram(launched, "--", script, ...args);
   throw new WeighbridgeError(
     "BAD_CONFIG",
     `--threads ${threads} needs a script that Node runs, but ${script} is a command; leave --threads out`,

@@ -2,6 +2,7 @@
 
 import { existsSync, statSync } from "node:fs";
 import { extname, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Role } from "../node/config/node-config.ts";
 import { engineFlags } from "../node/engine-flags.ts";
@@ -22,16 +23,21 @@ export function scriptPath(script: string): string {
   throw new WeighbridgeError("BAD_CONFIG", `there is no script ${script} (looked for ${path}); name a file, relative to where you are`);
 }
 
+/** A process of a job: its role, and whether it tells errors of ours with their stacks. */
+export type Launched = { readonly role: Role; readonly isVerbose: boolean };
+
 /** How to run a script as a process of a job. What Node does not run itself is run as a command, found as a shell finds it. */
-export function programOf(role: Role, script: string, args: readonly string[]): Program {
-  return isModule(script) ? [...launchedNode(role), scriptPath(script), ...args] : [script, ...args];
+export function programOf(launched: Launched, script: string, args: readonly string[]): Program {
+  return isModule(script) ? [...launchedNode(launched), scriptPath(script), ...args] : [script, ...args];
 }
 
 /** How to run the subcommand for a role as a process of a job. */
-export function ownProgram(role: Role, ...args: string[]): Program {
-  return [...launchedNode(role), modulePath(import.meta.url, "./entry"), role, ...args];
+export function ownProgram(launched: Launched, ...args: string[]): Program {
+  const { role, isVerbose } = launched;
+  return [...launchedNode(launched), modulePath(import.meta.url, "./entry"), role, ...(isVerbose ? ["--verbose"] : []), ...args];
 }
 
-function launchedNode(role: Role): readonly [string, ...string[]] {
-  return [process.execPath, ...engineFlags(role), "--import", modulePath(import.meta.url, "../node/launcher/launched")];
+function launchedNode({ role, isVerbose }: Launched): readonly [string, ...string[]] {
+  const path = modulePath(import.meta.url, "../node/launcher/launched");
+  return [process.execPath, ...engineFlags(role), "--import", isVerbose ? `${pathToFileURL(path).href}?verbose` : path];
 }

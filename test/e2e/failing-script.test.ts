@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Cluster } from "./cluster.ts";
-import { script } from "./processes.ts";
+import { Processes, script } from "./processes.ts";
 
 for (const door of ["start", "connect"]) {
   test(`a worker whose script throws after ${door}() ends with 1`, async () => {
@@ -28,6 +28,17 @@ test("an error of ours that a script does not catch is told in a line, and ends 
   const worker = cluster.worker(0, "throws", "connect");
   await worker.fails(/^weighbridge: SCHEDULER_UNREACHABLE: .*\n$/m);
   assert.doesNotMatch(worker.stderr, /\n {4}at /, "no stack");
+});
+
+test("launch tells where in a script an error of ours arose when it is asked to be verbose, and ends as it would without", async () => {
+  await using processes = new Processes();
+  const [brief, verbose] = [[], ["--verbose"]].map((flags) =>
+    processes.weighbridge(["launch", "-s", 1, "-w", 1, ...flags, "--", script("throws"), "connect"]),
+  );
+  await brief?.refuses(/^weighbridge: scheduler ended with exit code 2: weighbridge: BAD_CONFIG: connect\(\) is for workers/m);
+  assert.doesNotMatch(brief?.stderr ?? "", / {4}at /, "no stack");
+  await verbose?.refuses(/^weighbridge: scheduler ended with exit code 2: weighbridge: BAD_CONFIG: connect\(\) is for workers/m);
+  assert.match(verbose?.stderr ?? "", /^\[scheduler\] {5}at .*throws\.ts:\d+/m);
 });
 
 test("a worker whose server dies ends with 1 and the server's name, when its script does not catch that", async () => {
