@@ -50,7 +50,7 @@ writeFileSync(
   `// needs-node — the first thing that every door of the package loads.
 
 if (Number(process.versions.node.split(".")[0]) < ${major}) {
-  const error = new Error(\`weighbridge needs Node ${major} or newer; this is Node \${process.versions.node} at \${process.execPath}\`);
+  const error = new Error(\`weighbridge needs Node ${major} or newer; this is Node \${process.versions.node} at \${process.execPath}. Install it, or run \\\`npm install node@${major}\\\` in the project and \\\`npx node\\\` instead of node\`);
   error.stack = \`\${error.name}: \${error.message}\`; // Where it was loaded from says nothing.
   throw error;
 }

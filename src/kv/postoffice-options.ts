@@ -58,6 +58,8 @@ export type PostofficeOptions = {
   readonly checkpointFiles?: SnapshotFiles | undefined;
   /** For a server: what it begins with, before anybody asks it anything. */
   readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
+  /** For the scheduler: hears that it listens, before anybody can have come. */
+  readonly onListening?: () => void;
   /** For the scheduler: opens what lets people look at the job, once it listens; closed with the node. When it throws, the job ends with that. */
   readonly manage?: ((status: () => StatusReply) => Promise<{ close(): Promise<void> }>) | undefined;
   /** For the scheduler: a name for the job, and a number higher than that of any earlier scheduler of it. */

@@ -303,6 +303,7 @@ export class Postoffice {
     scheduler.onRoster((roster) => this.#follow(roster));
     scheduler.onFailed((error) => this.#fail(error));
     await scheduler.start(this.#options.schedulerAddress);
+    this.#options.onListening?.();
     try {
       this.#management = await this.#options.manage?.(() => scheduler.status());
     } catch (thrown) {

@@ -12,12 +12,14 @@ export async function runScheduler(config: NodeConfig): Promise<void> {
   const { serverCount, workerCount, logLevel } = config;
   const isTalking = logLevel === "info" || logLevel === "debug";
   const say = (sentence: string): void => void (isTalking && process.stdout.write(`${sentence}\n`));
-  say(`waiting for ${countsText(serverCount, workerCount)} at ${schedulerAddress(config)}`);
   const teller = new RosterTeller(config);
   // The sentences say what the log says at the level "info".
   const office = await startNode(
     { ...config, logLevel: logLevel === "info" ? "warn" : logLevel },
-    { onRoster: (roster) => teller.tell(roster).forEach(say) },
+    {
+      onListening: () => say(`waiting for ${countsText(serverCount, workerCount)} at ${schedulerAddress(config)}`),
+      onRoster: (roster) => teller.tell(roster).forEach(say),
+    },
   );
   await office.finalize();
   say("everybody has left");

@@ -38,7 +38,7 @@ export async function start({ startBarrier = true, ...options }: StartOptions = 
   return await startNode(await loadNodeConfig({ options, env: process.env }), { startBarrier });
 }
 
-type NodeOptions = Pick<PostofficeOptions, "startBarrier" | "onRoster" | "signal" | "deadlineMs">;
+type NodeOptions = Pick<PostofficeOptions, "startBarrier" | "onListening" | "onRoster" | "signal" | "deadlineMs">;
 
 /** Starts the node of a configuration that was loaded before. A signal that ends the process makes a server leave first, also while it starts. */
 export async function startNode(config: NodeConfig, options: NodeOptions = {}): Promise<Postoffice> {

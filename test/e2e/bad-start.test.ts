@@ -97,6 +97,7 @@ suite("bad start", { concurrency: 2 }, () => {
     const job = processes.weighbridge(["launch", ...flags, "--", script("member")]);
     const taken = new RegExp(`^weighbridge: PORT_IN_USE: cannot listen on tcp://127\\.0\\.0\\.1:${port}: it is taken; .*another port`, "m");
     await scheduler.refuses(taken);
+    assert.equal(scheduler.stdout, "", "it does not say that it waits there");
     for (const node of [server, worker]) await node.fails(new RegExp(`^weighbridge: [A-Z_]+: .*tcp://127\\.0\\.0\\.1:${port}`, "m"));
     await job.refuses(taken); // by the launcher itself: its nodes would talk to the stranger
   });

@@ -93,7 +93,10 @@ for (const door of ["weighbridge", "weighbridge/kv", "weighbridge/tfjs", "weighb
     skip: oldNode === undefined ? "there is no Node before 24 on this machine to try it with" : false,
   }, () => {
     writeFileSync(join(folder, "door.mjs"), `import(${JSON.stringify(door)}).catch((error) => console.log(error.stack));`);
-    assert.match(run(String(oldNode), "door.mjs").stdout, /^Error: weighbridge needs Node 24 or newer; this is Node [\d.]+ at \/.*\n$/);
+    assert.match(
+      run(String(oldNode), "door.mjs").stdout,
+      /^Error: weighbridge needs Node 24 or newer; this is Node [\d.]+ at \/.*\. Install it, or run `npm install node@24` .*\n$/,
+    );
   });
 }
 

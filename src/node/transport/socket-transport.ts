@@ -184,7 +184,7 @@ function listenError(address: Address, target: SocketAddress, thrown: unknown): 
   if (code === "EADDRINUSE") {
     const fix =
       target.kind === "tcp"
-        ? "stop the process that listens there, or choose another port (0 takes a free one)"
+        ? "stop the process that listens there, or choose another port"
         : "stop the process that listens there, or choose another path";
     return new WeighbridgeError("PORT_IN_USE", `cannot listen on ${address}: it is taken; ${fix}`, { cause: thrown });
   }
