@@ -7,6 +7,7 @@ import { fitProgress, progressFacts, type Standing } from "./progress-line.ts";
 const STANDING: Standing = {
   sampleCount: 6_400,
   sampleTotal: 180_000,
+  stepTotal: 2_814,
   batchSize: 64,
   seconds: 1.1,
   waitShare: 0.248,
@@ -23,19 +24,19 @@ function line(columns: number, changes: Partial<Standing> = {}): string {
 test("a wide terminal shows all of it", () => {
   assert.match(
     line(120),
-    /^ {2}[━╸─]{24} {2}step {3}100\/2,813 {2}30 s left {2}91 steps\/s {2}waiting 24\.8 % {2}loss 0\.043 {2}epoch 1\/3$/,
+    /^ {2}[━╸─]{24} {2}step {3}100\/2,814 {2}30 s left {2}91 steps\/s {2}waiting 24\.8 % {2}loss 0\.043 {2}epoch 1\/3$/,
   );
 });
 
 test("of 80 columns the loss goes first, which has lines of its own; steps, time left, rate and waiting stay", () => {
-  assert.match(line(80), /^ {2}[━╸─]{8,} {2}step {3}100\/2,813 {2}30 s left {2}91 steps\/s {2}waiting 24\.8 %/);
+  assert.match(line(80), /^ {2}[━╸─]{8,} {2}step {3}100\/2,814 {2}30 s left {2}91 steps\/s {2}waiting 24\.8 %/);
   assert.doesNotMatch(line(80), /loss/);
 });
 
 test("it is narrower than its terminal, whatever that is", () => {
   for (let columns = 1; columns <= 200; columns++) {
     assert.ok(line(columns).length < columns, `${line(columns).length} of ${columns}`);
-    if (columns > 25) assert.match(line(columns), / {2}step {3}100\/2,813/);
+    if (columns > 25) assert.match(line(columns), / {2}step {3}100\/2,814/);
   }
 });
 
@@ -49,5 +50,5 @@ test("time that is left is told in what people count it in", () => {
   assert.equal(left(600), "10 min");
   assert.equal(left(9_000), "2 h 30 min");
   assert.match(line(200, { sampleCount: 0 }), / {2}\? left/);
-  assert.match(line(200, { sampleCount: 180_000 }), / {2}done {2}/);
+  assert.match(line(200, { sampleCount: 180_000 }), / {2}step 2,814\/2,814 {2}done {2}/);
 });

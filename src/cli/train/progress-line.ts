@@ -7,6 +7,7 @@ import { barText, number, percent } from "./figures.ts";
 export type Standing = {
   readonly sampleCount: number;
   readonly sampleTotal: number;
+  readonly stepTotal: number;
   readonly batchSize: number;
   readonly seconds: number;
   readonly waitShare: number;
@@ -23,11 +24,11 @@ const SECONDS_MAX = 100;
 type Fact = { readonly text: string; readonly rank: number };
 
 export function progressFacts(standing: Standing): readonly Fact[] {
-  const { sampleCount, sampleTotal, batchSize, seconds, waitShare, loss, epoch, epochs } = standing;
-  const [step, stepCount] = [Math.ceil(sampleCount / batchSize), Math.ceil(sampleTotal / batchSize)];
+  const { sampleCount, sampleTotal, stepTotal, batchSize, seconds, waitShare, loss, epoch, epochs } = standing;
+  const step = sampleCount === sampleTotal ? stepTotal : Math.ceil(sampleCount / batchSize);
   const left = ((sampleTotal - sampleCount) / sampleCount) * seconds;
   return [
-    { text: `step ${number(step).padStart(number(stepCount).length)}/${number(stepCount)}`, rank: 0 },
+    { text: `step ${number(step).padStart(number(stepTotal).length)}/${number(stepTotal)}`, rank: 0 },
     { text: sampleCount === sampleTotal ? "done" : `${durationText(left)} left`, rank: 1 },
     { text: `${rateText(sampleCount / batchSize / seconds)} steps/s`, rank: 3 },
     { text: `waiting ${percent(waitShare)}`, rank: 2 },

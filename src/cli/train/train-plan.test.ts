@@ -12,6 +12,7 @@ import {
   samplesToVisit,
   stepOfEpoch,
   stepsPerEpoch,
+  stepsToMake,
   type TaskName,
   type TrainFlags,
 } from "./train-plan.ts";
@@ -72,7 +73,9 @@ test("steps and samples that are left are counted from where the job begins", ()
   const plan = planTraining("lenet", { ...FLAGS, epochs: 3, limit: 1_000, batchSize: 300 });
   assert.equal(stepsPerEpoch(plan), 4);
   assert.equal(samplesToVisit(plan), 3_000);
+  assert.equal(stepsToMake(plan), 12, "three of 300 samples and one of 100, three times");
   assert.equal(samplesToVisit({ ...plan, startsAt: { epoch: 1, step: 3 } }), 1_100);
+  assert.equal(stepsToMake({ ...plan, startsAt: { epoch: 1, step: 3 } }), 5);
   assert.equal(samplesToVisit({ ...plan, startsAt: { epoch: 3, step: 0 } }), 0);
 });
 

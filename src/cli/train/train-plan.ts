@@ -235,6 +235,11 @@ export function samplesToVisit({ epochs, sampleCount, batchSize, startsAt }: Tra
   return Math.max(0, epochs * sampleCount - visited);
 }
 
+/** Steps that are still to be made: the last batch of every epoch may be smaller than the others, and counts as a step. */
+export function stepsToMake(plan: TrainPlan): number {
+  return Math.max(0, plan.epochs * stepsPerEpoch(plan) - stepsDone(plan, plan.startsAt));
+}
+
 /**
  * The step of an epoch, from 1 on, of an event that counts the steps of this run; its epoch counts from 1 as well. A worker that does the parts of one that died
  * makes more steps than an epoch has: they count as its last.

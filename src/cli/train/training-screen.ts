@@ -11,7 +11,16 @@ import { COLUMNS_DEFAULT, LiveLine } from "./live-line.ts";
 import { fitProgress, lossText, progressFacts, type Standing } from "./progress-line.ts";
 import type { Progress, Report, Result } from "./report.ts";
 import { isInstalled } from "./task-data.ts";
-import { consistencyText, positionText, samplesToVisit, savesText, stepsPerEpoch, TASKS, type TrainPlan } from "./train-plan.ts";
+import {
+  consistencyText,
+  positionText,
+  samplesToVisit,
+  savesText,
+  stepsPerEpoch,
+  stepsToMake,
+  TASKS,
+  type TrainPlan,
+} from "./train-plan.ts";
 import { type Done, type Styler, summaryLines } from "./training-summary.ts";
 
 /** Elsewhere than on a terminal: at least so long between two lines, and at least this share of the time it takes so far. */
@@ -182,6 +191,7 @@ export class TrainingScreen {
         sum(({ sampleCount }) => sampleCount),
       ),
       sampleTotal,
+      stepTotal: stepsToMake(this.#plan),
       batchSize,
       seconds: (this.#now() - startedAt) / 1000,
       waitShare: sum(({ waitShare }) => waitShare) / latest.length,

@@ -4,7 +4,7 @@ import type { styleText } from "node:util";
 import { columnsText, compactNumber, number, percent } from "./figures.ts";
 import { rateText } from "./progress-line.ts";
 import type { Report, Result } from "./report.ts";
-import { resumeCommand, samplesToVisit, TASKS, type TrainPlan } from "./train-plan.ts";
+import { resumeCommand, samplesToVisit, stepsToMake, TASKS, type TrainPlan } from "./train-plan.ts";
 
 export type Done = Report & { readonly kind: "done" };
 
@@ -26,7 +26,7 @@ const LABEL_CHARS = 13;
 /** The mark of success is for those who reached what they were there for. */
 export function summaryLines({ plan, done, result, checkpoint, has, hasBench }: Summary, style: Styler): string[] {
   const samples = samplesToVisit(plan);
-  const steps = Math.ceil(samples / plan.batchSize);
+  const steps = stepsToMake(plan);
   const seconds = Math.max(...done.map((report) => report.seconds));
   const mark = result.objective.isReached ? style("green", "✓") : style("yellow", "•");
   const repeated = Math.max(...done.map(({ repeatedCount }) => repeatedCount));
