@@ -360,6 +360,22 @@ test("all leave well without a dead node once the scheduler is told that it will
   assert.ok(cluster.clock.nowMs() < 30_000);
 });
 
+test("a barrier of all nodes that was passed a moment ago, as that of the start, does not make them done", async () => {
+  const dismissals: (readonly string[])[] = [];
+  const onOnlyDead = (names: readonly string[]): void => void dismissals.push(names);
+  const optionsOf = (node: number) => (node === SCHEDULER_ID ? { onOnlyDead } : {});
+  const cluster = new SimCluster({ seed: 14, serverCount: 1, workerCount: 2, heartbeatTimeoutMs: 500, optionsOf });
+  await cluster.start();
+  for (const node of [SCHEDULER_ID, 8])
+    cluster
+      .office(node)
+      .finalize()
+      .catch(() => {});
+  cluster.kill(idOf("worker", 1));
+  await cluster.clock.advance(5000);
+  assert.deepEqual(dismissals, [], "worker 0 is at work");
+});
+
 test("a call on a server that dies fails with its name, and reaches the one that takes its place (W2)", async () => {
   const cluster = new SimCluster({ seed: 8, serverCount: 2, workerCount: 1 });
   await cluster.start();

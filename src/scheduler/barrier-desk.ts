@@ -26,8 +26,8 @@ export class BarrierDesk {
 
   /** A node stands at a barrier; answered when it may go. Throws when it has no business there. */
   enter(node: number, { group, customer, round }: BarrierRequest): Promise<BarrierReply> {
-    if (group === Group.ALL && customer === 0) this.#leavingAtMs.set(node, this.#clock.nowMs());
     const ticket = new Deferred<BarrierReply>();
+    if (group === Group.ALL && customer === 0) this.#noteLeaving(node, ticket);
     this.#settle(this.#barriers.enter({ group, customer, node, round, ticket }));
     return ticket.promise;
   }
@@ -54,6 +54,13 @@ export class BarrierDesk {
   /** Whether this node has not stood at the last barrier (all nodes, customer 0) for so long: it still has work to do. */
   isAtWork(node: number, withinMs: number): boolean {
     return (this.#leavingAtMs.get(node) ?? -Infinity) < this.#clock.nowMs() - withinMs;
+  }
+
+  /** The start, and users, have barriers of all nodes too: who passes one was not leaving, or has left. */
+  #noteLeaving(node: number, { promise }: Deferred<BarrierReply>): void {
+    this.#leavingAtMs.set(node, this.#clock.nowMs());
+    const passed = (): void => void this.#leavingAtMs.delete(node);
+    promise.then(passed, () => {}); // a barrier that failed is come to again
   }
 
   #settle(settled: readonly SettledEntry<Deferred<BarrierReply>>[]): void {
