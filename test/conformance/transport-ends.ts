@@ -162,6 +162,19 @@ export function testEnds(scenario: Scenario, kind: TransportKind): void {
     await pair.listener.close();
   });
 
+  scenario("flushes every write of a link that is closed over a chunk that lost its memory (L3, L6)", async (bench) => {
+    const pair = await connectPair(bench);
+    pair.farLink.pause();
+    const lost = randomBytes(MIB, 36);
+    const flushes = new Flushes();
+    for (const chunk of [randomBytes(8 * MIB, 35), lost, randomBytes(MIB, 37), randomBytes(64, 38)]) flushes.write(pair.nearLink, [chunk]);
+    structuredClone(lost, { transfer: [lost.buffer as ArrayBuffer] });
+    pair.nearLink.close();
+    pair.farLink.resume();
+    await Promise.all([pair.near.untilClosed(), pair.far.untilClosed(), flushes.all()]);
+    await pair.listener.close();
+  });
+
   scenario("ends abruptly on destroy: the other side sees a prefix, and a cause where the system tells", async (bench) => {
     const pair = await connectPair(bench);
     const bytes = randomBytes(64 * MIB, 20);

@@ -186,8 +186,10 @@ export class SocketLink implements Link {
     if (this.#state !== "open") return;
     this.#state = "closing";
     this.#dropInput();
-    for (let write = this.#waiting.shift(); write !== undefined && !this.#isClosed(); write = this.#waiting.shift())
-      this.#handOver(write.chunks, write.flushed); // the stream keeps them in order until its end
+    while (this.#waiting.length > 0 && !this.#isClosed()) {
+      const write = this.#waiting.shift();
+      if (write !== undefined) this.#handOver(write.chunks, write.flushed); // the stream keeps them in order until its end
+    }
     if (this.#isClosed()) return;
     this.socket.once("finish", () => {
       this.#cancelLinger = this.#clock.after(LINGER_MS, () => this.socket.destroy());
