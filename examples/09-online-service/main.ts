@@ -33,8 +33,8 @@ let isEnding = false;
 async function openTables(from: Session): Promise<Tables> {
   const table = { dim: DIM, optimizer: { type: "adagrad", learningRate: 0.1 } } as const;
   const [users, items] = await Promise.all([
-    from.embedding("users", { ...table, init: { type: "normal", std: 0.1, seed: 1 } }),
-    from.embedding("items", { ...table, init: { type: "normal", std: 0.1, seed: 2 } }),
+    from.embedding("users", { ...table, init: { type: "normal", std: 0.1, seed: 1 } }, WAIT),
+    from.embedding("items", { ...table, init: { type: "normal", std: 0.1, seed: 2 } }, WAIT),
   ]);
   return { users, items };
 }
@@ -172,5 +172,5 @@ process.once("SIGTERM", () => void end(0));
 process.once("SIGINT", () => void end(0));
 
 session = await connect(); // of which cluster, the environment says
-await ready();
+await ready().catch(refusalOf); // the next request tries again
 console.log(`replica ${session.rank} listens on ${process.argv[2]}`);
