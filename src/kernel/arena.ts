@@ -10,8 +10,8 @@
 //   A2. A span belongs to one owner from `allocate` to `release`. Its bytes are arbitrary at first.
 //   A3. Running out of room is an error before anything changed, never a trap.
 //   A4. State (what a server keeps: rows, tables, blocks) never takes the reserve. Work (answers, requests, what a checkpoint needs) may, so a server that
-//       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`); as
-//       much of the rest then stays free until it is released.
+//       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`), and so
+//       may what an update of a block needs beside it (`allocateNeeded`); as much of the rest then stays free until it is released.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -130,6 +130,14 @@ export class Arena {
   tryAllocateState(byteCount: number): number {
     assert(byteCount >= 1, `a span has at least 1 byte, not ${byteCount}`);
     return byteCount <= this.bytesMax ? this.module.allocate(byteCount) >>> 0 : 0;
+  }
+
+  /**
+   * As `allocateState`, for state without which what is there could not be updated: in the reserve if nowhere else, up to the share of what moves (A4). Its
+   * owner calls `noteState`, and `releaseState` in the end.
+   */
+  allocateNeeded(byteCount: number): number {
+    return this.tryAllocateState(byteCount) || this.tryMove(byteCount) || this.allocateState(byteCount);
   }
 
   /** Room for state whose present place is given back before long: in the reserve if nowhere else (A4). 0 when there is none. */

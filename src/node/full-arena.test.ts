@@ -128,3 +128,24 @@ test("a server that is full of tensors is read, updated and saved, also while it
   assert.deepEqual((await verifyCheckpoint(path)).problems, []);
   for (const tensor of tensors) assert.equal((await tensor.pull())[size - 1], -4);
 });
+
+for (const consistency of ["asp", "bsp"] as const) {
+  test(`rows of a tensor of a full server count their steps from their first update by rows on (adam, ${consistency})`, async () => {
+    await using cluster = await EmbeddedCluster.start({ arenaBytesMax: 32 * MIB });
+    const { session } = cluster;
+    const optimizer = { type: "adam", learningRate: 0.5 } as const;
+    const tensor = await session.tensor("w", { shape: [50_000, 4], optimizer, consistency });
+    await tensor.push(new Float32Array(200_000).fill(1));
+    session.clock();
+    let isRefused = false;
+    for (let i = 0; !isRefused; i++) {
+      const filler = await session.tensor(`filler ${i}`, { shape: [1000] }).catch((thrown: unknown) => assert.ok(isFull(thrown)));
+      await filler?.push(new Float32Array(1000)).catch((thrown: unknown) => assert.ok(isFull(thrown)));
+      isRefused = filler === undefined;
+    }
+    await tensor.pushRows([1, 49_999], new Float32Array(8).fill(1));
+    session.clock();
+    const [one, other] = [await tensor.pullRows([1, 49_999]), await tensor.pullRows([2])];
+    assert.ok(one.every((value) => Math.abs(value + 1) < 1e-5) && Math.abs((other[0] as number) + 0.5) < 1e-5, `${one[0]}, ${other[0]}`);
+  });
+}

@@ -333,7 +333,7 @@ export class TensorStore {
     const { rowSteps, rowCount } = block;
     if (rowSteps === undefined) {
       const byteCount = rowCount * WORD_BYTES;
-      const address = this.#arena.allocateState(byteCount);
+      const address = this.#arena.allocateNeeded(byteCount);
       this.#kernels.zero(address, byteCount);
       block.rowSteps = new Span(this.#arena, address, byteCount);
     }

@@ -106,7 +106,8 @@ export class Updater {
   /** Makes ready for rows that count their own steps. Throws ARENA_FULL. */
   countRows(): void {
     if (this.#betaPowers !== 0) return;
-    this.#betaPowers = this.#arena.allocateState(BETA_POWERS_BYTES);
+    this.#betaPowers = this.#arena.allocateNeeded(BETA_POWERS_BYTES);
+    this.#arena.noteState(this.#betaPowers, BETA_POWERS_BYTES);
     writeBetaPowers(this.#arena, this.#betaPowers, this.spec.beta1 ?? 0, this.spec.beta2 ?? 0);
     this.#numbers[HYPER.betaPowers] = this.#betaPowers;
   }
@@ -352,7 +353,7 @@ export class Updater {
 
   close(): void {
     this.#arena.release(this.hyper, HYPER_BYTES);
-    if (this.#betaPowers !== 0) this.#arena.release(this.#betaPowers, BETA_POWERS_BYTES);
+    if (this.#betaPowers !== 0) this.#arena.releaseState(this.#betaPowers, BETA_POWERS_BYTES);
   }
 
   #backupOf(workerRank: number): number {
