@@ -38,8 +38,8 @@ export class CachedEmbedding {
 
   /**
    * Gradients, a row for each key; those of a key that is named twice are added first. They are pushed once more than `pushBound` have come
-   * together for a row. What is wrong with them themselves (NOT_FINITE, lengths, keys) rejects and changes nothing; when a server does not take them the promise
-   * rejects too, but they are kept and pushed later: do not repeat them.
+   * together for a row. What is wrong with them themselves (NOT_FINITE, lengths, keys) rejects and changes nothing, and so does what a server refuses with
+   * NOT_FINITE; when a server does not take them otherwise the promise rejects too, but they are kept and pushed later: do not repeat them.
    */
   async update(keys: KeyList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
     await this.#cache.update(keys, gradients, { ...this.#call(options), admit: this.#control.admitCached });

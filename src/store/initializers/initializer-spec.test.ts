@@ -42,7 +42,7 @@ test("a wrong spec is refused with the field, what was expected and what was fou
     );
   refused(null, /^init: expected an object with a type, not null$/);
   refused({ type: "zeros" }, /^init\.type: expected one of constant, uniform, .*, not "zeros"$/);
-  refused({ type: "constant", seed: 1 }, /^init\.seed: expected no such field of constant \(type, value\), not 1$/);
+  refused({ type: "constant", seed: 1 }, /^init\.seed: there is no such field; constant has type, value$/);
   refused({ type: "constant", value: Number.NaN }, /^init\.value: expected a number that float32 can hold, not NaN$/);
   refused({ type: "uniform", low: 1, high: 1 }, /^init\.high: expected a float32 above low, which is 1, not 1$/);
   refused({ type: "uniform", low: 1, high: 1 + 1e-9 }, /^init\.high/);

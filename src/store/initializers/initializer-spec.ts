@@ -14,7 +14,7 @@
 // Invariants:
 //   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON, and resolving is idempotent.
 
-import { badField } from "../bad-field.ts";
+import { badField, checkFields } from "../bad-field.ts";
 
 type Seeded = {
   /** A whole number: other seeds give other values, the same seed the same. */
@@ -82,11 +82,7 @@ export function resolveInitializer(spec: InitializerSpec, path = "init"): Resolv
   const type = fields.type as InitializerSpec["type"];
   const known = Object.hasOwn(FIELDS, String(type)) ? FIELDS[type] : undefined;
   if (known === undefined) throw badField(`${path}.type`, `one of ${Object.keys(FIELDS).join(", ")}`, fields.type);
-  for (const name of Object.keys(fields)) {
-    if (name !== "type" && !known.includes(name)) {
-      throw badField(`${path}.${name}`, `no such field of ${type} (${["type", ...known].join(", ")})`, fields[name]);
-    }
-  }
+  checkFields(path, fields, ["type", ...known], type);
   const seed = seedOf(`${path}.seed`, fields.seed);
   switch (type) {
     case "constant":

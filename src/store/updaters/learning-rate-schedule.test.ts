@@ -62,7 +62,7 @@ test("a wrong schedule is refused with the field, what was expected and what was
   refused({ type: "step", every: 1.5, factor: 0.5 }, /^schedule\.every/);
   refused({ type: "step", every: 1, factor: 2 }, /^schedule\.factor: expected a number above 0 and up to 1, not 2$/);
   refused({ type: "cosine", steps: 10, floor: -1 }, /^schedule\.floor: expected a number from 0 to 1, not -1$/);
-  refused({ type: "cosine", step: 10 }, /^schedule\.step: expected no such field/);
+  refused({ type: "cosine", step: 10 }, /^schedule\.step: there is no such field; cosine has type, steps, floor; did you mean steps\?$/);
   refused(
     { type: "warmUp", steps: 1, after: { type: "cosine" } },
     /^schedule\.after\.steps: expected a whole number of at least 1, not undefined$/,

@@ -30,7 +30,7 @@
 
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { OPTIMIZER } from "../../kernel/optimizer-kernels.ts";
-import { badField } from "../bad-field.ts";
+import { badField, checkFields } from "../bad-field.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
 
 /** What becomes of a push that holds NaN or an infinity, or that would leave one in a value or in what the optimizer keeps. */
@@ -198,9 +198,7 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
     ...(clips ? ["clipValue", "clipNorm"] : []),
     "nonFinite",
   ];
-  for (const name of Object.keys(fields)) {
-    if (!known.includes(name)) throw badField(`${path}.${name}`, `no such field of ${type} (${known.join(", ")})`, fields[name]);
-  }
+  checkFields(path, fields, known, type);
   const policy = fields.nonFinite ?? "refuse";
   if (!POLICIES.includes(policy as NonFinitePolicy)) throw badField(`${path}.nonFinite`, `one of ${POLICIES.join(", ")}`, policy);
   return {
