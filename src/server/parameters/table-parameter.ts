@@ -371,9 +371,11 @@ export class TableParameter {
 
   #readFresh(sync: RowsSync, room: FreshRoom, worker: number): FreshRows {
     const fresh = readFresh(this.#host.arena, this.store, sync, room);
-    for (const index of fresh.indexes) this.store.notePull(sync.keys.byteOffset + index * KEY_BYTES, 1, worker);
-    const unknown = sync.versions.length;
-    this.store.notePull(sync.keys.byteOffset + unknown * KEY_BYTES, sync.keys.length - unknown, worker);
+    if (this.#updater.notesPulls) {
+      for (const index of fresh.indexes) this.store.notePull(sync.keys.byteOffset + index * KEY_BYTES, 1, worker);
+      const unknown = sync.versions.length;
+      this.store.notePull(sync.keys.byteOffset + unknown * KEY_BYTES, sync.keys.length - unknown, worker);
+    }
     return { rate: this.rateAt(sync.clock), ...fresh };
   }
 
