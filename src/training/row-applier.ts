@@ -7,6 +7,7 @@
 
 import { SimdOptimizerKernels } from "../kernel/optimizer-kernels.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
+import { greatestDrawn } from "../store/initializers/initializer-spec.ts";
 import type { TrainingState } from "../store/training-state.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import { type Trial, triedRow } from "../store/updaters/trial.ts";
@@ -48,6 +49,7 @@ export class RowApplier {
     this.#raw = raw;
     this.#joiner = new RowPlanner(tools.arena, rangePlacement({ servers: [0], epoch: 0 }), raw.planner.secret);
     this.#updater = new Updater(tools.arena, new SimdOptimizerKernels(tools.arena), optimizer, { kind: "table", width, workerCount: 1 });
+    this.#updater.noteMagnitude(greatestDrawn(raw.spec.initializer));
   }
 
   get steps(): readonly number[] {
