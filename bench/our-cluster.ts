@@ -35,6 +35,7 @@ export class OurCluster implements AsyncDisposable {
       DMLC_PS_ROOT_PORT: String(await freePort()),
       DMLC_NUM_SERVER: String(nodesPerRole),
       DMLC_NUM_WORKER: String(nodesPerRole),
+      WEIGHBRIDGE_LOG_LEVEL: "warn",
     };
     const nodes = (role: Role, count: number): OurNode[] =>
       Array.from(

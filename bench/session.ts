@@ -11,7 +11,7 @@ import { RawCluster } from "./raw-cluster.ts";
 import type { RawFlow, RawPlan } from "./raw-stream.ts";
 import { entryOf, type Line, medianFigure } from "./report.ts";
 
-/** Cases that share a regime and a number of nodes share their processes. */
+/** Cases that share a regime, a number of nodes and a memory share their processes. */
 export type Group = { readonly regime: Regime; readonly nodesPerRole: number; readonly cases: readonly BenchCase[] };
 
 const SMALL_REQUEST_BYTES = 64 << 10;
@@ -20,12 +20,17 @@ export type SessionOptions = { readonly effort: Effort; readonly rawOnly: boolea
 
 export function groupsOf(cases: readonly BenchCase[], regimes: readonly Regime[]): readonly Group[] {
   return regimes.flatMap((regime) => {
-    const byNodes = Map.groupBy(
+    const byProcesses = Map.groupBy(
       cases.filter((benchCase) => benchCase.regimes.includes(regime)),
-      ({ nodesPerRole }) => nodesPerRole,
+      (benchCase) => `${benchCase.nodesPerRole} ${memoryOf(benchCase)}`,
     );
-    return [...byNodes].map(([nodesPerRole, cases]) => ({ regime, nodesPerRole, cases }));
+    return [...byProcesses.values()].map((cases) => ({ regime, nodesPerRole: cases[0]!.nodesPerRole, cases }));
   });
+}
+
+/** A server keeps the tables of all its cases, a million rows each: those of both choices together do not fit into its arena. */
+function memoryOf({ engine, choice }: BenchCase): string {
+  return engine === "table-adagrad" ? `tables ${choice}` : "the rest";
 }
 
 export async function runGroup(group: Group, { effort, rawOnly, onLine }: SessionOptions): Promise<void> {
