@@ -4,6 +4,7 @@
 
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
+import { foldLine } from "../src/cli/train/fold-line.ts";
 import { CASES, IDLE_CASE_NAMES, MEMORY_CASE_NAME } from "./cases.ts";
 import type { Regime } from "./child.ts";
 import { type Options, parseOptions, USAGE } from "./options.ts";
@@ -18,7 +19,8 @@ async function run({ effort, caseNames, regimes, rawOnly, jsonFile }: Options): 
   const lines: Line[] = [];
   const onLine = (line: Line): void => {
     lines.push(line);
-    progress(`${((performance.now() - startedAt) / 1e3).toFixed(0).padStart(4)} s  ${formatLine(line)}`);
+    const text = `${((performance.now() - startedAt) / 1e3).toFixed(0).padStart(4)} s  ${formatLine(line)}`;
+    progress(foldLine(text, { columns: columnsOf(process.stderr), indent: 4 }).join("\n"));
   };
   const cases = CASES.filter(({ name }) => caseNames.includes(name));
   for (const group of groupsOf(cases, possible(regimes))) await runGroup(group, { effort, rawOnly, onLine });
@@ -26,7 +28,7 @@ async function run({ effort, caseNames, regimes, rawOnly, jsonFile }: Options): 
   for (const packaging of ["sources", "built"] as const) {
     if (caseNames.includes(IDLE_CASE_NAMES[packaging]) && regimes.includes("free") && !rawOnly) await runIdleCase(packaging, onLine);
   }
-  console.log([formatTable(lines), ...formatMixes(lines)].join("\n"));
+  console.log([formatTable(lines, columnsOf(process.stdout)), ...formatMixes(lines)].join("\n"));
   if (jsonFile !== undefined) {
     const entries = lines.flatMap(({ entry }) => entry ?? []);
     writeFileSync(jsonFile, `${JSON.stringify(entries, null, 2)}\n`);
@@ -43,6 +45,11 @@ function possible(regimes: readonly Regime[]): readonly Regime[] {
 function reason(error: unknown): string {
   if (error instanceof SuppressedError) return `${reason(error.suppressed)}\n(and while shutting down: ${reason(error.error)})`;
   return error instanceof Error ? error.message : String(error);
+}
+
+/** Of a terminal; endless elsewhere. */
+function columnsOf(stream: NodeJS.WriteStream): number {
+  return stream.isTTY ? stream.columns : Infinity;
 }
 
 function progress(text: string): void {

@@ -64,6 +64,17 @@ test("reads case names in any form and names what it does not know", () => {
   assert.throws(() => parseOptions(["--raw-only", "--json", "x"]), /nothing for --json/);
 });
 
+test("a table that is wider than its terminal loses the columns that are missed least, and says which", () => {
+  const ours = { reqPerSec: 4_000, p50Us: 100, p99Us: 300 };
+  const lines = [{ ...line("push-1MB-w8"), entry: entryOf(line("push-1MB-w8"), { ours, memory: MEMORY }) }];
+  assert.doesNotMatch(formatTable(lines), /left out/);
+  assert.equal(formatTable([], 60), "");
+  const [head = "", row = "", leftOut] = formatTable(lines, 60).split("\n");
+  assert.match(head, /^case +regime +req\/s +GB\/s .*rawShare$/);
+  for (const text of [head, row]) assert.ok(text.length <= 60, text);
+  assert.match(leftOut ?? "", /^left out for want of room: .*server MB, worker MB$/);
+});
+
 test("a share above 1.1 of the ceiling says that the ceiling is wrong", () => {
   const withShare = (reqPerSec: number): string => {
     const ours = { reqPerSec, p50Us: 100, p99Us: 300 };

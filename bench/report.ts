@@ -86,36 +86,52 @@ export function formatLine({ benchCase, regime, raw, plan, rounds, entry }: Line
   ].join(" ");
 }
 
-const COLUMNS: readonly { readonly title: string; readonly cell: (line: Line) => string }[] = [
+/** Where there is no room for all, the column of the highest rank goes first; those without one stay. */
+const COLUMNS: readonly { readonly title: string; readonly rank?: number; readonly cell: (line: Line) => string }[] = [
   { title: "case", cell: ({ benchCase }) => benchCase.name },
   { title: "regime", cell: ({ regime }) => regime },
   { title: "req/s", cell: ({ entry }) => number(entry?.reqPerSec, 0) },
   {
     title: "rows/s",
+    rank: 7,
     cell: ({ benchCase, entry }) => (entry && benchCase.keyCount > 2 ? number(entry.reqPerSec * benchCase.keyCount, 0) : ""),
   },
-  { title: "GB/s", cell: ({ entry }) => number(entry?.gbPerSec, 2) },
-  { title: "p50 µs", cell: ({ entry }) => number(entry?.p50Us, 1) },
-  { title: "p99 µs", cell: ({ entry }) => number(entry?.p99Us, 1) },
-  { title: "raw req/s", cell: ({ raw }) => number(raw?.reqPerSec, 0) },
-  { title: "raw GB/s", cell: ({ benchCase, raw }) => number(raw && gbPerSec(benchCase, raw), 2) },
-  { title: "raw p50 µs", cell: ({ raw }) => number(raw?.p50Us, 1) },
+  { title: "GB/s", rank: 1, cell: ({ entry }) => number(entry?.gbPerSec, 2) },
+  { title: "p50 µs", rank: 2, cell: ({ entry }) => number(entry?.p50Us, 1) },
+  { title: "p99 µs", rank: 3, cell: ({ entry }) => number(entry?.p99Us, 1) },
+  { title: "raw req/s", rank: 4, cell: ({ raw }) => number(raw?.reqPerSec, 0) },
+  { title: "raw GB/s", rank: 5, cell: ({ benchCase, raw }) => number(raw && gbPerSec(benchCase, raw), 2) },
+  { title: "raw p50 µs", rank: 6, cell: ({ raw }) => number(raw?.p50Us, 1) },
   { title: "rawShare", cell: ({ entry }) => number(entry?.rawShare ?? undefined, 2) },
-  { title: "server MB", cell: ({ entry }) => number(entry?.rssServerMb, 0) },
-  { title: "worker MB", cell: ({ entry }) => number(entry?.rssWorkerMb, 0) },
-  { title: "extra MB", cell: ({ entry }) => number(entry?.extraMb, 1) },
+  { title: "server MB", rank: 8, cell: ({ entry }) => number(entry?.rssServerMb, 0) },
+  { title: "worker MB", rank: 9, cell: ({ entry }) => number(entry?.rssWorkerMb, 0) },
+  { title: "extra MB", rank: 10, cell: ({ entry }) => number(entry?.extraMb, 1) },
 ];
 
-/** The lines as aligned text; columns in which no line has a value are left out. */
-export function formatTable(lines: readonly Line[]): string {
-  const columns = COLUMNS.map(({ title, cell }) => ({ title, cells: lines.map(cell) })).filter(({ cells }) =>
+const NO_COLUMN = { title: "", rank: 0, cells: [] as string[] };
+
+/** The lines as aligned text, no wider than `columnsMax` if that can be; columns in which no line has a value are left out. */
+export function formatTable(lines: readonly Line[], columnsMax: number = Infinity): string {
+  let columns = COLUMNS.map(({ title, rank = 0, cell }) => ({ title, rank, cells: lines.map(cell) })).filter(({ cells }) =>
     cells.some((text) => text !== ""),
   );
+  const leftOut: string[] = [];
+  for (;;) {
+    const text = tableText(columns);
+    const first = columns.reduce((highest, column) => (column.rank > highest.rank ? column : highest), NO_COLUMN);
+    if (first.rank === 0 || text.indexOf("\n") <= columnsMax)
+      return leftOut.length === 0 ? text : `${text}\nleft out for want of room: ${leftOut.join(", ")}`;
+    leftOut.unshift(first.title);
+    columns = columns.filter((column) => column !== first);
+  }
+}
+
+function tableText(columns: readonly { readonly title: string; readonly cells: readonly string[] }[]): string {
   const padded = columns.map(({ title, cells }, index) => {
     const width = Math.max(title.length, ...cells.map((text) => text.length));
     return [title, ...cells].map((text) => (index < 2 ? text.padEnd(width) : text.padStart(width)));
   });
-  return [...Array(lines.length + 1).keys()].map((row) => padded.map((column) => column[row]!).join("  ")).join("\n");
+  return [...(padded[0] ?? []).keys()].map((row) => padded.map((column) => column[row]!).join("  ")).join("\n");
 }
 
 /** One line per mix whose parts were measured too: what it reaches of the rate at which pushes and fresh pulls would come in turn. */

@@ -86,7 +86,7 @@ function tries(
   return [
     ...(isSaved ? [more] : []),
     { what: [title, ...wanted], command: `npx weighbridge train ${other}` },
-    ...(hasBench ? [{ what: ["how fast this machine pushes and pulls"], command: "npx weighbridge bench --quick" }] : []),
+    ...(hasBench ? [{ what: ["how fast this machine pushes and pulls, in four minutes"], command: "npx weighbridge bench --quick" }] : []),
   ];
 }
 
