@@ -82,3 +82,17 @@ test("a worker that left does not join by itself when a call of its is refused: 
   while (one.clocks < two.clocks) one.clock();
   assert.equal((await mine.pull(undefined, WAIT))[0], 11);
 });
+
+test("a clock that was ended counts, also when its worker joins again at once behind a long push", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const { session } = cluster;
+  const counted = await session.embedding("counted", { dim: 1, consistency: "bsp" });
+  const long = await session.tensor("long", { shape: [2_000_000] });
+  const keys = [1n, 2n ** 64n - 1n];
+  await counted.push(keys, Float32Array.of(1, 1));
+  const pushed = long.push(new Float32Array(2_000_000));
+  session.clock();
+  await session.rejoin();
+  assert.deepEqual([...(await counted.pull(keys))], [1, 1]);
+  await pushed;
+});

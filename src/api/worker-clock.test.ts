@@ -7,7 +7,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
-import { WorkerClock } from "./worker-clock.ts";
+import { LAST_PRIORITY, WorkerClock } from "./worker-clock.ts";
 
 /** Servers that stand at these clocks, and what they were asked: "join", "advance 3". */
 class Servers {
@@ -15,15 +15,26 @@ class Servers {
   readonly warnings: string[] = [];
   clocks: readonly number[] = [0, 0];
   failure: Error | undefined;
+  /** The same with priorities. */
+  readonly sent: string[] = [];
+  /** They know nothing of this worker. */
+  refusesClocks = false;
   rejoinCount = 0;
 
   readonly time = new SimClock();
   readonly clock = new WorkerClock({
     clock: this.time,
     functions: {
-      callAll: (async (fn: { readonly name: string }, { clock }: { readonly clock?: number }) => {
-        this.asked.push(`${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`}`);
+      callAll: (async (
+        fn: { readonly name: string },
+        { clock }: { readonly clock?: number },
+        { priority = 0 }: { readonly priority?: number },
+      ) => {
+        const ask = `${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`}`;
+        this.asked.push(ask);
+        this.sent.push(`${ask} ${priority}`);
         if (this.failure !== undefined) throw this.failure;
+        if (this.refusesClocks && clock !== undefined) throw new WeighbridgeError("NOT_JOINED", "who are you?");
         return this.clocks.map((at) => ({ clock: at }));
       }) as FunctionClient["callAll"],
     },
@@ -105,6 +116,41 @@ test("a rejoin that fails by itself is a warning, one that was asked for rejects
   servers.failure = undefined;
   await servers.clock.rejoin();
   assert.equal(servers.rejoinCount, 3);
+});
+
+test("a clock of which servers may not have heard is told right before a join, and leaves with it; one that all have heard of is not (J7)", async () => {
+  const servers = new Servers();
+  servers.clocks = [1, 1];
+  servers.clock.advance();
+  const joined = servers.clock.rejoin();
+  const expected = [`advance 1 ${LAST_PRIORITY}`, "advance 1 0", "join 0"];
+  assert.deepEqual(servers.sent.splice(0), expected, "behind everything at first, and then with the join");
+  await joined;
+  await servers.clock.rejoin();
+  assert.deepEqual(servers.sent, ["join 0"]);
+});
+
+test("a clock whose end could not be told is told again before the next join (J7)", async () => {
+  const servers = new Servers();
+  servers.failure = new WeighbridgeError("LINK_LOST", "server 0 could not be reached", { retryable: true });
+  servers.clock.advance();
+  await setImmediate();
+  await assert.rejects(servers.clock.rejoin(), { code: "LINK_LOST" });
+  servers.failure = undefined;
+  servers.clocks = [1, 1];
+  servers.asked.splice(0);
+  await servers.clock.rejoin();
+  assert.deepEqual(servers.asked, ["advance 1", "join"]);
+});
+
+test("servers that know nothing of a worker are joined though they refuse to hear of its clock", async () => {
+  const servers = new Servers();
+  servers.refusesClocks = true;
+  servers.clock.advance();
+  await setImmediate();
+  servers.clocks = [3, 3];
+  await servers.clock.rejoin();
+  assert.deepEqual([servers.clock.value, servers.asked], [3, ["advance 1", "advance 1", "join"]]);
 });
 
 test("a worker that has left finishes its clock, and stays outside until it is told to rejoin (J4)", async () => {

@@ -9,6 +9,8 @@
 //   J4. A worker that has left stays outside until `rejoin`, whatever its calls come to, and has finished the clock at which it stood (W7).
 //   J5. No call carries a clock above CLOCK_MAX: what would pass it is refused, nothing changed.
 //   J6. A server that could not be reached hears of the clock once it can be again: under BSP and SSP all would wait for it otherwise.
+//   J7. Who joins again tells its clock right before, to servers that may not have heard of it: what was pushed at the clock that it ended would be dropped with the
+//       one that it has not. Both leave at once: what a caller repeats comes behind them.
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
@@ -19,6 +21,9 @@ import type { FunctionClient } from "../worker/function-client.ts";
 
 /** Of what leaves after everything else. */
 export const LAST_PRIORITY: number = -(2 ** 31);
+
+/** Of a join, and of the clock that is told right before: what is sent at one priority stays in order. */
+const JOIN_PRIORITY = 0;
 
 /** The highest clock there is: clocks travel as u32. At a thousand a second a worker gets there after 49 days. */
 export const CLOCK_MAX: number = 2 ** 32 - 1;
@@ -40,6 +45,8 @@ export class WorkerClock {
   readonly #joiningAgain: () => void;
   readonly #clock: Clock;
   #value = 0;
+  /** The clock that every server has heard of. */
+  #heard = 0;
   #isTellingAgain = false;
   #joining: Promise<void> | undefined;
   #hasLeft = false;
@@ -66,7 +73,10 @@ export class WorkerClock {
       throw new WeighbridgeError("OUT_OF_RANGE", `${what}: it cannot end another one; ${then}`);
     }
     this.#value++;
-    if (this.#hasLeft) return this.#value;
+    if (this.#hasLeft) {
+      this.#heard = this.#value; // nobody waits to hear of it
+      return this.#value;
+    }
     this.#tell().catch((thrown: unknown) => {
       this.#log.warn("a server did not hear of the end of a clock", { clock: this.#value, reason: reasonOf(thrown) });
       this.#tellAgain(thrown);
@@ -74,8 +84,10 @@ export class WorkerClock {
     return this.#value;
   }
 
-  async #tell(): Promise<void> {
-    await this.#functions.callAll(clockAdvance, { clock: this.#value }, { priority: LAST_PRIORITY });
+  async #tell(priority: number = LAST_PRIORITY): Promise<void> {
+    const clock = this.#value;
+    await this.#functions.callAll(clockAdvance, { clock }, { priority });
+    this.#heard = Math.max(this.#heard, clock);
   }
 
   /** J6. To be told twice changes nothing; a server that was restarted meanwhile answers with NOT_JOINED, and J2 sees to it. */
@@ -95,9 +107,11 @@ export class WorkerClock {
 
   /** A worker that comes late stands where the slowest does; servers may differ in that, and the highest holds for all. */
   async join(wait: WaitOptions): Promise<void> {
-    const clocks = (await this.#functions.callAll(clockJoin, {}, wait)).map(({ clock }) => clock);
+    const clocks = (await this.#functions.callAll(clockJoin, {}, { ...wait, priority: JOIN_PRIORITY })).map(({ clock }) => clock);
     this.#value = Math.max(this.#value, ...clocks);
-    if (clocks.some((clock) => clock < this.#value)) await this.#functions.callAll(clockAdvance, { clock: this.#value }, wait);
+    const clock = this.#value;
+    if (clocks.some((other) => other < clock)) await this.#functions.callAll(clockAdvance, { clock }, wait);
+    this.#heard = Math.max(this.#heard, clock);
   }
 
   /** Joins anew; whoever asks while that is under way waits for the same. */
@@ -115,14 +129,21 @@ export class WorkerClock {
   /** Nobody waits for this worker until `rejoin` (J4). */
   async leave(wait: WaitOptions): Promise<void> {
     if (!this.#hasLeft) this.#value = Math.min(CLOCK_MAX, this.#value + 1); // J5
+    this.#heard = this.#value; // by leaving
     this.#hasLeft = true;
     this.#joining = undefined; // what is under way leads to where this worker leaves
     await this.#functions.callAll(clockLeave, {}, { ...wait, priority: LAST_PRIORITY });
   }
 
+  /** J7. A server that refuses to hear of the clock has nothing of this worker to drop; one that cannot be reached does not hear that it joins either. */
+  async #joinBehindClock(): Promise<void> {
+    if (this.#heard < this.#value) this.#tell(JOIN_PRIORITY).catch(() => {});
+    await this.join({});
+  }
+
   async #startJoining(): Promise<void> {
     this.#joiningAgain();
-    const joining = this.join({}).finally(() => {
+    const joining = this.#joinBehindClock().finally(() => {
       if (this.#joining === joining) this.#joining = undefined;
     });
     this.#joining = joining;
