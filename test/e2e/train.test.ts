@@ -88,7 +88,7 @@ suite("a training that ends well", () => {
     const again = processes.weighbridge([...common, ...saved, "--resume", "--epochs", 2]);
     await again.refuses(/BAD_CONFIG: .*after epoch 2:/, TRAIN_MS);
     const other = processes.weighbridge([...common, ...saved, "--resume", "--epochs", 3, "--batch-size", 32]);
-    await other.refuses(/BAD_CONFIG: .*batchSize was 64, and is 32 now/, TRAIN_MS);
+    await other.refuses(/BAD_CONFIG: .*--batch-size was 64, and is 32 now/, TRAIN_MS);
   });
 
   test("goes on with the workers that remain when one is killed and one is stopped, which is ended when they are done", async () => {

@@ -82,7 +82,7 @@ export function flightsResult({ auc, loss, lateShare, aim }: FlightsQuality): Re
   const guess = -(lateShare * Math.log(lateShare) + (1 - lateShare) * Math.log(1 - lateShare));
   return {
     facts: [
-      ["AUC", `${auc.toFixed(4)}: how likely a late flight scores above another; a guess: 0.5`],
+      ["AUC", `${auc.toFixed(4)}: how likely a late flight outscores another; a guess: 0.5`],
       ["log loss", `${loss.toFixed(4)}; knowing only that ${percent(lateShare)} are late, ${guess.toFixed(4)}`],
     ],
     objective: { text: `an AUC of at least ${aim}`, isReached: auc >= aim },

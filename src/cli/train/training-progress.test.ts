@@ -29,7 +29,7 @@ test("the end of an epoch is the beginning of the next", () => {
 
 test("another plan is refused with what differs", () => {
   const note = progressNote(PLAN, { epoch: 1, step: 0 });
-  assert.throws(() => positionOf({ ...PLAN, batchSize: 32 }, note, "here"), refused("BAD_CONFIG", /batchSize was 64, and is 32 now/));
+  assert.throws(() => positionOf({ ...PLAN, batchSize: 32 }, note, "here"), refused("BAD_CONFIG", /--batch-size was 64, and is 32 now/));
   assert.throws(() => positionOf({ ...PLAN, seed: 2 }, note, "here"), refused("BAD_CONFIG", /seed was 1, and is 2 now/));
   assert.throws(
     () => positionOf({ ...PLAN, consistency: "asp" }, note, "here"),

@@ -15,6 +15,16 @@ function fixedOf(plan: TrainPlan): JsonObject {
   return consistency === "bsp" ? fixed : { ...fixed, workers }; // each worker's updates count by themselves
 }
 
+/** How people say it. */
+const FLAGS: Readonly<Record<string, string>> = {
+  batchSize: "--batch-size",
+  sampleCount: "--limit",
+  seed: "--seed",
+  learningRate: "--learning-rate",
+  consistency: "--consistency",
+  workers: "--workers",
+};
+
 export function progressNote(plan: TrainPlan, { epoch, step }: TrainPosition): JsonObject {
   return { ...fixedOf(plan), epoch, step };
 }
@@ -38,7 +48,7 @@ export function positionOf(plan: TrainPlan, note: unknown, path: string): TrainP
   }
   const problems = Object.entries(fixedOf(plan))
     .filter(([key, value]) => saved[key] !== value)
-    .map(([key, value]) => `${key} was ${text(saved[key])}, and is ${text(value)} now`);
+    .map(([key, value]) => `${FLAGS[key] ?? key} was ${text(saved[key])}, and is ${text(value)} now`);
   if (problems.length > 0) {
     throw new WeighbridgeError("BAD_CONFIG", `--resume goes on with what ${path} was trained with: ${problems.join("; ")}`);
   }
