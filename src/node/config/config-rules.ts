@@ -102,7 +102,7 @@ function judgeRank({ role, rank, serverCount, workerCount, threads }: FlatConfig
   const [count, taken] = role === "server" ? [serverCount, threads] : [workerCount, 1];
   if (count < taken || rank + taken <= count) return undefined; // Another rule reports a count that is too small.
   const range = `a rank from 0 to ${count - taken}`;
-  const why = `as there are ${count} ${role}s${taken > 1 ? ` and this process is ${taken} of them` : ""}`;
+  const why = `as there ${count === 1 ? `is 1 ${role}` : `are ${count} ${role}s`}${taken > 1 ? ` and this process is ${taken} of them` : ""}`;
   return { expected: `${range}, ${why}`, fix: `lower rank or raise ${role}Count` };
 }
 
