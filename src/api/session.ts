@@ -354,6 +354,7 @@ export class Session {
    * are given up, and reject with CLOSED; so may a checkpoint that waits for a clock which this worker has not ended. Called again once it is closed, or while it closes, it does nothing more: `await using` may follow.
    */
   async close(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
+    checkOptions(options, ["barrier", "deadlineMs", "signal"], "the options of a close");
     checkWait(options);
     this.#closing ??= this.#flushAndLeave(options).catch((thrown: unknown) => {
       this.#closing = undefined; // it may be tried otherwise, without the barrier for instance

@@ -37,6 +37,10 @@ test("a cluster inside the process that cannot start says why", async () => {
     await refuses(() => EmbeddedCluster.start({ servers: anything(servers) }), /whole number of servers from 1 up/);
   await refuses(() => EmbeddedCluster.start({ functions: anything([undefined]) }), /what psFunction\(\) makes/);
   await refuses(() => EmbeddedCluster.start({ arenaBytesMax: 5 }), /an arena has/);
+  for (const path of [5, null, "", {}]) {
+    await refuses(() => EmbeddedCluster.start({ checkpointDir: anything(path) }), /checkpointDir is a path/);
+    await refuses(() => EmbeddedCluster.start({ restore: anything(path) }), /restore is a path/);
+  }
 });
 
 test("a cluster of which one node cannot start is closed: nothing waits for it and keeps the process alive", () => {
@@ -104,6 +108,14 @@ suite("bad arguments", () => {
     await refuses(() => tensor.configure({ fromClock: 2 }), /fromClock.*none is given/);
     for (const wrong of [-1, 0.5, 2 ** 32, anything("3")])
       await refuses(() => tensor.configure({ consistency: "asp", fromClock: wrong }), /fromClock.*a clock/);
+  });
+
+  test("an option of a rendezvous or a close that does not exist is named, with the nearest that does", async () => {
+    const { session } = cluster;
+    await refuses(() => session.rendezvous.meet("end", anything({ generation: 0, valeu: "7" })), /no option "valeu"; did you mean value\?/);
+    for (const options of [null, 7, undefined]) await refuses(() => session.rendezvous.meet("end", anything(options)), /generation/);
+    await refuses(() => session.close(anything({ barier: false })), /"barier".*did you mean barrier\?/);
+    await refuses(() => session.close(anything(null)), /the options of a close/);
   });
 
   test("a wait or a priority that makes no sense sends nothing", async () => {

@@ -95,6 +95,8 @@ export class EmbeddedCluster {
     checkCount("workers", workers, 0);
     if (!(Array.isArray(functions) && functions.every(isPsFunction)))
       throw new WeighbridgeError("BAD_ARGUMENT", "functions are a list of what psFunction() makes");
+    checkPath("checkpointDir", options.checkpointDir);
+    checkPath("restore", options.restore);
     const { checkpointFiles } = options;
     const checkpoints = { ...checkpointOptions(options), ...(checkpointFiles === undefined ? {} : { checkpointFiles }) };
     const hub = new MemoryHub();
@@ -167,6 +169,11 @@ async function allOrNone(
     for (const outcome of await Promise.allSettled(starting)) if (outcome.status === "fulfilled") await outcome.value.close();
     throw thrown;
   }
+}
+
+function checkPath(what: string, path: string | undefined): void {
+  if (path === undefined || (typeof path === "string" && path !== "")) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `${what} is a path, or left out, not ${showValue(path)}`);
 }
 
 function checkCount(what: string, count: number, countMin: number): void {

@@ -6,6 +6,7 @@
 import type { Clock } from "../base/clock.ts";
 import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { nearestName } from "../base/nearest-name.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Membership } from "../peer/membership.ts";
 import {
@@ -29,6 +30,7 @@ export type RendezvousOptions = {
 const ASK_MS = 1000;
 const REMEMBERED_MAX = 16;
 const REMEMBERED_LENGTH_MAX = 65_536;
+const OPTION_NAMES: readonly string[] = ["generation", "value"];
 
 export class RendezvousClient {
   readonly #membership: Membership;
@@ -47,6 +49,7 @@ export class RendezvousClient {
    */
   async meet(name: string, options: RendezvousOptions, wait: WaitOptions = {}): Promise<readonly RendezvousValue[]> {
     checkWait(wait);
+    checkNames(options);
     const until = this.#clock.nowMs() + (wait.deadlineMs ?? Infinity);
     let missing: readonly number[] = [];
     for (;;) {
@@ -81,6 +84,15 @@ export class RendezvousClient {
     while (this.#held.length > REMEMBERED_MAX || (this.#held.length > 1 && lengthOf(this.#held) > REMEMBERED_LENGTH_MAX))
       this.#held.shift(); // C1
   }
+}
+
+/** A misspelt one would be taken for its default, silently. */
+function checkNames(options: RendezvousOptions): void {
+  if (typeof options !== "object" || options === null) throw bad("options with a generation", options);
+  const unknown = Object.keys(options).find((name) => !OPTION_NAMES.includes(name));
+  if (unknown === undefined) return;
+  const nearest = nearestName(unknown, OPTION_NAMES);
+  throw new WeighbridgeError("BAD_ARGUMENT", `a rendezvous has no option ${JSON.stringify(unknown)}; did you mean ${nearest}?`);
 }
 
 function lengthOf(held: readonly RendezvousHeld[]): number {
