@@ -132,6 +132,22 @@ test("who was taken for dead is told so, and joins again once it was heard of", 
   assert.equal(pacer.join(lifeOf(1)), 2);
 });
 
+test("nobody waits for a life whose successor is heard of, though the news of its death never came (W7)", () => {
+  for (const news of ["died", "leaveJob", "revived"] as const) {
+    const { pacer, read, push, news: events } = openPacer();
+    push(0, 0, "a");
+    push(1, 0, "b");
+    pacer.advance(lifeOf(0), 1);
+    pacer.advance(lifeOf(1), 1);
+    push(1, 1, "unfinished");
+    pacer.advance(lifeOf(0), 2);
+    read(0, 2);
+    assert.deepEqual(events(), ["round 0: a b"]);
+    pacer[news](lifeOf(1, 2)); // life 2 began, and maybe ended, while this server heard of nothing
+    assert.deepEqual(events(), ["discard unfinished", "read 0 at 2"], news);
+  }
+});
+
 test("a raised bound admits at once, a wrong one is refused", () => {
   const { pacer, read, news } = openPacer();
   pacer.advance(lifeOf(0), 4);

@@ -74,7 +74,7 @@ export class Pacer<H> {
   join(life: WorkerLife): number {
     const member = this.#clocks.memberAt(life.worker);
     if (member?.incarnation === life.incarnation) this.#end(life, member.clock);
-    else if (member !== undefined && member.incarnation < life.incarnation) this.died({ ...life, incarnation: member.incarnation });
+    else this.#endEarlier(life);
     const clock = this.#clocks.join(life);
     this.#settle(); // It may have been the last who was expected.
     return clock;
@@ -132,16 +132,19 @@ export class Pacer<H> {
 
   /** The worker left the job in good order. To be told of every worker: one that never joined is not waited for any more. */
   leaveJob(life: WorkerLife): void {
+    this.#endEarlier(life);
     this.#endInOrder(life, this.#clocks.leaveJob(life), "the job");
   }
 
   /** The life is over, or is taken to be. To be told of every worker, as `leaveJob`. */
   died(life: WorkerLife): void {
+    this.#endEarlier(life);
     this.#end(life, this.#clocks.died(life));
   }
 
-  /** The life was taken for dead, and lives: it may join again. */
+  /** The life lives; one that was taken for dead may join again. To be told of every worker, as `leaveJob`. */
   revived(life: WorkerLife): void {
+    this.#endEarlier(life);
     this.#clocks.revived(life);
   }
 
@@ -210,6 +213,14 @@ export class Pacer<H> {
   /** Nothing waits any more. What was gathered stays: a checkpoint may want it. */
   close(): void {
     this.#lot.failEverybody(new WeighbridgeError("CLOSED", "the server is closing"));
+  }
+
+  /** A life that was not heard to have died has died when its next one is heard of: the news in between may have been missed. */
+  #endEarlier({ worker, incarnation }: WorkerLife): void {
+    const member = this.#clocks.memberAt(worker);
+    if (member === undefined || member.incarnation >= incarnation) return;
+    const earlier = { worker, incarnation: member.incarnation };
+    this.#end(earlier, this.#clocks.died(earlier));
   }
 
   /** `clock` is where it stood, if it was a member. What it pushed stays (U4). */
