@@ -120,6 +120,7 @@ export class Session {
     const session = new Session(node, worker);
     await session.#clock.join(wait);
     session.#functions.onFailure = (error) => session.#clock.joinAgain(error);
+    worker.serverRestarted = (server) => session.#clock.serverRestarted(server);
     return session;
   }
 

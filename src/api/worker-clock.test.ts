@@ -37,6 +37,11 @@ class Servers {
         if (this.refusesClocks && clock !== undefined) throw new WeighbridgeError("NOT_JOINED", "who are you?");
         return this.clocks.map((at) => ({ clock: at }));
       }) as FunctionClient["callAll"],
+      call: (async (fn: { readonly name: string }, server: number, { clock }: { readonly clock?: number }) => {
+        this.asked.push(`${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`} of server ${server}`);
+        if (this.failure !== undefined) throw this.failure;
+        return await Promise.resolve({ clock: this.clocks[server] });
+      }) as unknown as FunctionClient["call"],
     },
     log: { ...SILENT_LOG, warn: (message) => this.warnings.push(message) },
     joiningAgain: () => {
@@ -192,4 +197,28 @@ test("the clock that would pass 2^32 - 1 is refused with OUT_OF_RANGE, nothing i
     (error) => isWeighbridgeError(error, "OUT_OF_RANGE") && /clock 4294967295, the highest/.test(error.message),
   );
   assert.deepEqual([servers.clock.value, servers.asked], [2 ** 32 - 1, ["advance 4294967295"]]);
+});
+
+test("a server that was restarted is joined at once, alone, and told the clock that it may not know (J8)", async () => {
+  const servers = new Servers();
+  servers.clock.raise(63);
+  servers.clocks = [63, 60];
+  servers.clock.serverRestarted(1);
+  assert.deepEqual(servers.asked, ["join of server 1"], "before any other call can be made");
+  await setImmediate();
+  assert.deepEqual(servers.asked, ["join of server 1", "advance 63 of server 1"]);
+  assert.equal(servers.rejoinCount, 0, "what it pushed to the others stays");
+});
+
+test("a worker that has left joins no server that is restarted, and one that cannot be joined is left to the next call (J8, J4)", async () => {
+  const servers = new Servers();
+  servers.failure = new WeighbridgeError("NODE_DEAD", "server 1 is dead");
+  servers.clock.serverRestarted(1);
+  await setImmediate();
+  assert.deepEqual([servers.asked.splice(0), servers.warnings], [["join of server 1"], []]);
+  servers.failure = undefined;
+  await servers.clock.leave({});
+  servers.asked.length = 0;
+  servers.clock.serverRestarted(1);
+  assert.deepEqual(servers.asked, []);
 });

@@ -11,6 +11,9 @@
 //   J6. A server that could not be reached hears of the clock once it can be again: under BSP and SSP all would wait for it otherwise.
 //   J7. Who joins again tells its clock right before, to servers that may not have heard of it: what was pushed at the clock that it ended would be dropped with the
 //       one that it has not. Both leave at once: what a caller repeats comes behind them.
+//   J8. A worker joins a server that was restarted as soon as it hears of it, and does not wait until one of its calls is refused: that server's set forms
+//       only when all have joined (W1), and a worker that waits on another server for one that waits there would never make such a call. It joins that
+//       server alone, which has nothing of it to drop, and before any of its calls can reach it.
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
@@ -33,7 +36,7 @@ const TELL_AGAIN_MS = 500;
 
 export type WorkerClockOptions = {
   readonly clock: Clock;
-  readonly functions: Pick<FunctionClient, "callAll">;
+  readonly functions: Pick<FunctionClient, "call" | "callAll">;
   readonly log: Log;
   /** Called before the clock set is joined again: servers that do not know this worker know nothing else of it either. */
   readonly joiningAgain: () => void;
@@ -124,6 +127,21 @@ export class WorkerClock {
   joinAgain({ code }: WeighbridgeError): void {
     if ((code !== "NOT_JOINED" && code !== "STALE_UPDATE") || this.#joining !== undefined || this.#hasLeft) return; // J4
     this.#startJoining().catch((thrown: unknown) => this.#log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }));
+  }
+
+  /** J8. To be called before anything else is asked of the new incarnation. */
+  serverRestarted(server: number): void {
+    if (this.#hasLeft) return; // J4
+    this.#joinOne(server).catch((thrown: unknown) => {
+      this.#log.info("a server that was restarted was not joined; the next call to it tells why", { server, reason: reasonOf(thrown) });
+    });
+  }
+
+  async #joinOne(server: number): Promise<void> {
+    const { clock } = await this.#functions.call(clockJoin, server, {}, { priority: JOIN_PRIORITY });
+    const { value } = this;
+    if (this.#hasLeft || clock >= value) return;
+    await this.#functions.call(clockAdvance, server, { clock: value }, { priority: JOIN_PRIORITY });
   }
 
   /** Nobody waits for this worker until `rejoin` (J4). */

@@ -38,6 +38,8 @@ export class Worker {
   readonly units: UnitClient;
   /** Where workers wait for each other. */
   readonly rendezvous: RendezvousClient;
+  /** Called when calls to this server go to a new incarnation of it, before any of them can be made. */
+  serverRestarted: (rank: number) => void = () => {};
   readonly #peer: Peer;
   readonly #clock: Clock;
   /** By rank; undefined until the roster names the server. */
@@ -137,8 +139,10 @@ export class Worker {
     for (const { node, role, rank, state, address, incarnation } of roster.nodes) {
       if (role !== "server" || rank >= this.#servers.length) continue;
       if (state === "alive") {
+        const before = this.lifeOf(rank);
         this.#gone[rank] = undefined;
         this.#servers[rank] = this.#peer.dial(node, address, incarnation);
+        if (before !== 0 && before !== incarnation) this.serverRestarted(rank);
       } else if (this.#gone[rank] === undefined) {
         const error = goneError(node, state);
         this.#gone[rank] = error;
