@@ -215,10 +215,13 @@ function ranksOf({ serverCount }: CheckpointServers): number[] {
  * one that a server still does not have.
  */
 async function requireNoneLost(servers: CheckpointServers, others: ReadonlySet<string>): Promise<void> {
+  let suspects = others;
   for (let look = 1; ; look++) {
-    const lost = lostAmong(await askAll(servers, messages.SURVEY, {}), others);
-    if (lost === undefined) return;
-    if (look === LOOKS_MAX) throw lost;
+    const surveys = await askAll(servers, messages.SURVEY, {});
+    suspects = new Set([...suspects].filter((name) => lostAmong(surveys, new Set([name])) !== undefined)); // those that were missing at every look
+    if (suspects.size === 0) return;
+    const lost = lostAmong(surveys, suspects);
+    if (look === LOOKS_MAX && lost !== undefined) throw lost;
   }
 }
 
