@@ -63,6 +63,8 @@ const COMMITTER = 0;
 const AHEAD_MAX = 1000;
 /** How often servers are asked before it is believed that one has lost a parameter: to make or clear one takes a round trip on each. */
 const LOOKS_MAX = 20;
+/** How often a cut is made anew because parameters were cleared and made while it was made. */
+const CUTS_MAX = 8;
 
 /** What is wrong about them is said before the servers stop for a cut. Throws BAD_ARGUMENT. */
 export function checkCheckpointOptions(options: CheckpointOptions): void {
@@ -102,6 +104,18 @@ type TakeOptions = CheckpointOptions &
 
 /** Throws what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO, ARENA_FULL, UNSUPPORTED without a place for it. */
 export async function takeCheckpoint(servers: CheckpointServers, options: TakeOptions): Promise<TakenCheckpoint> {
+  for (let left = CUTS_MAX - 1; ; left--) {
+    try {
+      return await takeOnce(servers, options);
+    } catch (thrown) {
+      // Servers cut on both sides of a change of parameters. Whoever was told of the cut has gone on, and no other can be made for it.
+      const isPassing = isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && thrown.retryable;
+      if (!isPassing || left === 0 || options.onCut !== undefined) throw thrown;
+    }
+  }
+}
+
+async function takeOnce(servers: CheckpointServers, options: TakeOptions): Promise<TakenCheckpoint> {
   if (options.clock !== undefined) return await takeAt(servers, options.clock, options);
   const { ownClock = () => Infinity } = options;
   for (let ahead = 0; ; ahead = 2 * ahead + 1) {
