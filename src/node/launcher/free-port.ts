@@ -1,13 +1,36 @@
-// free-port — a TCP port that nobody listens on.
+// free-port — a TCP port that nobody listens on. Drawn at random from below the ports that systems hand out by themselves: of those, two processes that
+// ask at the same moment may get the same one, and a connection that somebody opens may take it before its scheduler listens.
 
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 
-/** A port of this host that was free a moment ago; the system does not hand it out again soon. */
+/** Above well-known ports and below what Linux, macOS and Windows hand out. */
+const PORT_MIN = 20_000;
+const PORT_MAX = 32_000;
+const DRAWS_MAX = 64;
+
+/** A port of this host that was free a moment ago, and that hardly anybody else draws. */
 export async function freePort(host: string): Promise<number> {
+  for (let draw = 0; draw < DRAWS_MAX; draw++) {
+    const port = await tryPort(host, randomInt(PORT_MIN, PORT_MAX));
+    if (port !== undefined) return port;
+  }
+  const port = await tryPort(host, 0); // the system's own choice
+  if (port === undefined) throw new Error(`no port of ${host} is free`);
+  return port;
+}
+
+/** Undefined when it is taken. */
+async function tryPort(host: string, wanted: number): Promise<number | undefined> {
   const server = createServer();
-  server.listen({ host, port: 0, exclusive: true });
-  await once(server, "listening");
+  server.listen({ host, port: wanted, exclusive: true });
+  try {
+    await once(server, "listening");
+  } catch (thrown) {
+    if (thrown instanceof Error && "code" in thrown && thrown.code === "EADDRINUSE") return undefined;
+    throw thrown;
+  }
   const { port } = server.address() as AddressInfo; // It listens on TCP, so there is one.
   server.close();
   await once(server, "close");
