@@ -6,9 +6,9 @@ import { isWeighbridgeError } from "../src/base/errors.ts";
 import { Random } from "../src/base/random.ts";
 import { KVServer } from "../src/kv/kv-server.ts";
 import { KVWorker } from "../src/kv/kv-worker.ts";
+import { encodeMeta, metaBytesMax, PsCommand, PsMeta, PsRole } from "../src/pslite/wire/ps-meta.ts";
+import { encodeGreeting, encodeReady, writeFrameHeader } from "../src/pslite/wire/zmtp.ts";
 import { PSLITE_SCHEDULER, PsliteCluster } from "../src/testing/pslite-cluster.ts";
-import { encodeMeta, metaBytesMax, PsCommand, PsMeta, PsRole } from "../src/wire/pslite/ps-meta.ts";
-import { encodeGreeting, encodeReady, writeFrameHeader } from "../src/wire/pslite/zmtp.ts";
 import { Keeper, RawDialer } from "./conformance/pslite-recording.ts";
 
 const SCHEDULER_PORT = 9600;

@@ -21,6 +21,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ["api"],
   ["nn"],
   ["kv", "tensors", "tables", "shared-model", "training"],
+  ["pslite"],
   ["adapters"],
   ["testing"],
   ["node"],

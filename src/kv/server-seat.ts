@@ -2,7 +2,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { CHECKPOINT } from "../peer/control-messages.ts";
+import { CHECKPOINT } from "../cluster/control-messages.ts";
 import { serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import { CommandLineDesk } from "../server/checkpoint/command-line-desk.ts";

@@ -1,9 +1,9 @@
-// pslite-transport — the van of ps-lite's protocol over sockets, as a configuration describes it. What it does is transport/pslite/van.ts.
+// pslite-transport — the van of ps-lite's protocol over sockets, as a configuration describes it. What it does is pslite/van.ts.
 
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { PostofficeOptions } from "../kv/postoffice-options.ts";
-import { PsliteVan } from "../transport/pslite/van.ts";
+import { PsliteVan } from "../pslite/van.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import type { BoundSendBuffer } from "./transport/send-buffer.ts";
 import { formatTcpAddress } from "./transport/socket-address.ts";

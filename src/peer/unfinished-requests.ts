@@ -10,7 +10,7 @@
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import type { Channel } from "../peer/channel.ts";
+import type { Channel } from "./channel.ts";
 
 type Entry<T> = { readonly request: T; readonly byteCount: number };
 

@@ -3,7 +3,7 @@
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { type BarrierMember, Barriers, type SettledEntry } from "../consistency/barrier.ts";
+import { type BarrierMember, Barriers, type SettledEntry } from "../cluster/barrier.ts";
 import type { BarrierReply, BarrierRequest } from "../wire/control.ts";
 import { Group } from "../wire/node-id.ts";
 

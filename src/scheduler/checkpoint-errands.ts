@@ -4,8 +4,8 @@
 import type { Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { CHECKPOINT } from "../cluster/control-messages.ts";
 import type { Channel } from "../peer/channel.ts";
-import { CHECKPOINT } from "../peer/control-messages.ts";
 import { ask } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import { ASKER_GONE, type CheckpointReply, type CheckpointRequest } from "../wire/control.ts";

@@ -2,8 +2,8 @@
 // answers and is behind, it gets the newest.
 
 import type { Clock } from "../base/clock.ts";
+import { ROSTER } from "../cluster/control-messages.ts";
 import type { Channel } from "../peer/channel.ts";
-import { ROSTER } from "../peer/control-messages.ts";
 import { ask } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { RosterView } from "../wire/roster.ts";

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Membership } from "../peer/membership.ts";
+import type { Membership } from "../cluster/membership.ts";
 import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS, stateOf } from "../testing/control-cluster.ts";
 import { Group } from "../wire/node-id.ts";
 

@@ -4,7 +4,7 @@
 import { assert } from "../base/assert.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
-import { Membership, type MembershipOptions } from "../peer/membership.ts";
+import { Membership, type MembershipOptions } from "../cluster/membership.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import { Scheduler, type SchedulerOptions } from "../scheduler/scheduler.ts";

@@ -1,13 +1,13 @@
 // pslite-cluster — a whole cluster of ours that speaks ps-lite's protocol, in one process over memory links and a simulated clock. For tests of
-// transport/pslite; raw peers of a test may connect to it as well.
+// src/pslite; raw peers of a test may connect to it as well.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Postoffice } from "../kv/postoffice.ts";
 import type { PostofficeOptions } from "../kv/postoffice-options.ts";
+import { PsliteVan } from "../pslite/van.ts";
+import type { PsliteVanOptions } from "../pslite/van-options.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
-import { PsliteVan } from "../transport/pslite/van.ts";
-import type { PsliteVanOptions } from "../transport/pslite/van-options.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
 import { SimClock } from "./sim-clock.ts";

@@ -8,7 +8,7 @@ import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { nearestName } from "../base/nearest-name.ts";
 import { showValue } from "../base/show-value.ts";
-import type { Membership } from "../peer/membership.ts";
+import type { Membership } from "../cluster/membership.ts";
 import {
   RENDEZVOUS_NAME_LENGTH_MAX,
   RENDEZVOUS_VALUE_LENGTH_MAX,

@@ -9,7 +9,7 @@ import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
-import type { Membership } from "../peer/membership.ts";
+import type { Membership } from "../cluster/membership.ts";
 import {
   type Assignment,
   type EpochDescription,

@@ -8,8 +8,8 @@
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import type { Membership } from "../cluster/membership.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
-import type { Membership } from "../peer/membership.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { FrameHeader } from "../wire/frame.ts";

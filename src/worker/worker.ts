@@ -8,12 +8,12 @@
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import type { Membership } from "../cluster/membership.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
 import type { Cuts } from "../keys/slicer.ts";
 import type { Call } from "../peer/call.ts";
 import type { Channel } from "../peer/channel.ts";
 import { goneError } from "../peer/gone-error.ts";
-import type { Membership } from "../peer/membership.ts";
 import type { Peer } from "../peer/peer.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";

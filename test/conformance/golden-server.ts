@@ -8,12 +8,6 @@
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
-import { VectorClock } from "../../src/consistency/vector-clock.ts";
-import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
-import { Arena } from "../../src/kernel/arena.ts";
-import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
-import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
-import { AppDirectory } from "../../src/peer/app-directory.ts";
 import {
   ABORT,
   BARRIER,
@@ -26,7 +20,13 @@ import {
   ROSTER,
   STATUS,
   UNITS,
-} from "../../src/peer/control-messages.ts";
+} from "../../src/cluster/control-messages.ts";
+import { VectorClock } from "../../src/consistency/vector-clock.ts";
+import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
+import { Arena } from "../../src/kernel/arena.ts";
+import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
+import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
+import { AppDirectory } from "../../src/peer/app-directory.ts";
 import { type ControlMessage, serveControl } from "../../src/peer/json-call.ts";
 import { answerSimple, simpleHandler } from "../../src/peer/simple.ts";
 import { UnfinishedRequests } from "../../src/peer/unfinished-requests.ts";

@@ -3,8 +3,6 @@
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/join-bytes.ts";
-import type { Contract } from "../../src/contracts/contract.ts";
-import { Connection } from "../../src/peer/connection.ts";
 import {
   ABORT,
   BARRIER,
@@ -17,7 +15,9 @@ import {
   ROSTER,
   STATUS,
   UNITS,
-} from "../../src/peer/control-messages.ts";
+} from "../../src/cluster/control-messages.ts";
+import type { Contract } from "../../src/contracts/contract.ts";
+import { Connection } from "../../src/peer/connection.ts";
 import { ask, type ControlMessage } from "../../src/peer/json-call.ts";
 import { PeerMetrics } from "../../src/peer/metrics.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";

@@ -1,7 +1,7 @@
 // pslite-nodes — nodes of ps-lite that a test plays to a cluster of ours: how they register, and what they were sent.
 
+import { EMPTY, PsCommand, type PsNode, PsRole } from "../../src/pslite/wire/ps-meta.ts";
 import type { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
-import { EMPTY, PsCommand, type PsNode, PsRole } from "../../src/wire/pslite/ps-meta.ts";
 import { messageBytes, metasOf } from "./pslite-notes.ts";
 import { RawDialer, type RawListener } from "./pslite-recording.ts";
 

@@ -1,8 +1,8 @@
 // pslite-notes — what is found in the bytes of one connection of ps-lite's protocol, as lines that tests compare.
 
-import { decodeMeta, encodeMeta, metaBytesMax, PsMeta } from "../../src/wire/pslite/ps-meta.ts";
-import { FRAME_HEADER_BYTES_MAX, writeFrameHeader } from "../../src/wire/pslite/zmtp.ts";
-import { type PartFate, ZmtpReader, type ZmtpSink } from "../../src/wire/pslite/zmtp-reader.ts";
+import { decodeMeta, encodeMeta, metaBytesMax, PsMeta } from "../../src/pslite/wire/ps-meta.ts";
+import { FRAME_HEADER_BYTES_MAX, writeFrameHeader } from "../../src/pslite/wire/zmtp.ts";
+import { type PartFate, ZmtpReader, type ZmtpSink } from "../../src/pslite/wire/zmtp-reader.ts";
 import { bytesOf, hexText } from "./pslite-recording.ts";
 
 /** Everything a reader found, as lines. */

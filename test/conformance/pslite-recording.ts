@@ -2,9 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { encodeGreeting, encodeReady } from "../../src/pslite/wire/zmtp.ts";
 import type { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import type { Link, LinkReader, Listener } from "../../src/transport/transport.ts";
-import { encodeGreeting, encodeReady } from "../../src/wire/pslite/zmtp.ts";
 
 export type Recorded = { readonly from: string; readonly to: string; readonly bytes: Uint8Array };
 

@@ -4,9 +4,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
+import { EMPTY, PsCommand, PsRole } from "../../src/pslite/wire/ps-meta.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { Group } from "../../src/wire/node-id.ts";
-import { EMPTY, PsCommand, PsRole } from "../../src/wire/pslite/ps-meta.ts";
 import { messageBytes, metasOf } from "./pslite-notes.ts";
 import { RawDialer, RawListener } from "./pslite-recording.ts";
 import { workerOfOurs } from "./pslite-worker.ts";

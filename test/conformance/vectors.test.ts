@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import * as messages from "../../src/peer/control-messages.ts";
+import * as messages from "../../src/cluster/control-messages.ts";
 import type { ControlMessage } from "../../src/peer/json-call.ts";
 import { failureShape } from "../../src/wire/failure.ts";
 import { decodeHeader, encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../../src/wire/frame.ts";

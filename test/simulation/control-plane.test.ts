@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
-import { Membership } from "../../src/peer/membership.ts";
+import { Membership } from "../../src/cluster/membership.ts";
 import { Peer } from "../../src/peer/peer.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
 import { Scheduler } from "../../src/scheduler/scheduler.ts";

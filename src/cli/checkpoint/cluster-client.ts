@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import type { CheckpointServers } from "../../api/checkpoint.ts";
 import type { Clock } from "../../base/clock.ts";
 import { SILENT_LOG } from "../../base/log.ts";
-import { CHECKPOINT } from "../../peer/control-messages.ts";
+import { CHECKPOINT } from "../../cluster/control-messages.ts";
 import { ask } from "../../peer/json-call.ts";
 import { Peer } from "../../peer/peer.ts";
 import { PlainReadBuffers } from "../../peer/plain-read-buffers.ts";

@@ -1,0 +1,192 @@
+// link-watch — notices that another node cannot be reached: nothing is heard of it although calls wait for it, or there is no link to it. Not the
+// link to the scheduler, which the heartbeats watch (heartbeat.ts). Who is dead is for the scheduler to say, as long as it is there.
+//
+//   calls wait, nothing heard for a tick           ──► a HEARTBEAT asks whether the other node still reads
+//   nothing heard for `heartbeatTimeoutMs`         ──► a warning; the link is closed and opened anew
+//   … and still nothing, for `linkTimeoutMs`       ──► the calls fail with LINK_LOST
+//   … or for `heartbeatTimeoutMs`, while the scheduler is away ──► the calls fail with NODE_DEAD, since nobody else can tell
+//
+// Invariants:
+//   A1. Silence is counted in ticks, after the input that has arrived: a node that was held up itself takes nobody for silent.
+//   A2. A call that waits at the other node (a parked read, a slow function) is no silence: the HEARTBEAT is answered meanwhile.
+//   A3. Only frames end a silence. A new link alone does not: one that opens and then carries nothing must not keep calls waiting.
+//   A4. The data plane pays one flag for each read of a link, nothing for each call.
+//   A5. While the scheduler is away all links are asked, also those without calls: nobody else notices a node that stops.
+//   A6. Without heartbeats (a timeout of 0) a link that is there is neither asked nor taken for silent, whatever waits on it.
+
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Channel } from "../peer/channel.ts";
+import { ask, serveControl } from "../peer/json-call.ts";
+import type { Peer } from "../peer/peer.ts";
+import type { Link } from "../transport/transport.ts";
+import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { HEARTBEAT } from "./control-messages.ts";
+import type { HeartbeatRules } from "./heartbeat.ts";
+
+export type LinkWatchOptions = {
+  readonly peer: Peer;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly linkTimeoutMs: number;
+  /** Whether nobody can say now who is dead. */
+  readonly isSchedulerAway: () => boolean;
+  /** Whether this node is alive as far as the roster knows: calls to others have failed already. */
+  readonly isAlive: (node: number) => boolean;
+};
+
+/** A silence is noticed this exactly. */
+const TICKS_PER_TIMEOUT = 10;
+const TICK_MS_MIN = 10;
+/** Without heartbeats. */
+const TICK_MS = 1000;
+
+/** What is known of one channel. With a count of n, the silence has lasted n ticks and less than one more. */
+class Silence {
+  /** Since anything was heard; -1: there was nothing to wait for at the last tick. */
+  ticks = -1;
+  /** The part of it that this link was there. */
+  linkTicks = -1;
+  link: Link | undefined;
+  /** Of the other node's life. */
+  incarnation: number;
+  isProbing = false;
+  isTold = false;
+  /** Why the last try to reach the node failed. */
+  problem = "it is silent";
+
+  constructor({ incarnation }: Channel) {
+    this.incarnation = incarnation;
+  }
+
+  end(link: Link | undefined, { isHeard }: { readonly isHeard: boolean }): void {
+    this.ticks = isHeard ? 0 : -1;
+    this.linkTicks = this.ticks;
+    this.link = link;
+    this.isTold = false;
+    this.problem = "it is silent";
+  }
+
+  count(link: Link | undefined): void {
+    this.ticks++;
+    this.linkTicks = link === this.link ? this.linkTicks + 1 : 0;
+    this.link = link;
+  }
+}
+
+export class LinkWatch {
+  readonly #options: LinkWatchOptions;
+  readonly #silences = new WeakMap<Channel, Silence>();
+  #cancelTimer: CancelTimer = () => {};
+  #tickMs = TICK_MS;
+  #timeoutMs = 0;
+  #isClosed = false;
+
+  constructor(options: LinkWatchOptions) {
+    this.#options = options;
+    options.peer.serve(
+      HEARTBEAT.functionId,
+      serveControl(HEARTBEAT, () => ({})),
+    );
+  }
+
+  /** Begins, or goes on by other rules. A timeout of 0: a link that is there is never taken for silent. */
+  start({ heartbeatIntervalMs, heartbeatTimeoutMs }: HeartbeatRules): void {
+    this.#cancelTimer();
+    const intervalMs = heartbeatIntervalMs === 0 ? TICK_MS : heartbeatIntervalMs;
+    this.#timeoutMs = heartbeatTimeoutMs;
+    this.#tickMs =
+      heartbeatTimeoutMs === 0 ? intervalMs : Math.max(TICK_MS_MIN, Math.min(intervalMs, heartbeatTimeoutMs / TICKS_PER_TIMEOUT));
+    this.#next();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelTimer();
+  }
+
+  /** A try to reach the other node failed. */
+  unreachable(channel: Channel, { message }: Error): void {
+    this.#silenceOf(channel).problem = message;
+  }
+
+  #next(): void {
+    const tick = (): void => {
+      if (this.#isClosed) return;
+      for (const channel of [...this.#options.peer.channels()]) this.#look(channel);
+      this.#next();
+    };
+    this.#cancelTimer = this.#options.clock.after(this.#tickMs, () => this.#options.clock.afterInput(tick)); // A1
+  }
+
+  #look(channel: Channel): void {
+    const { isSchedulerAway, isAlive } = this.#options;
+    if (channel.id === SCHEDULER_ID) return;
+    const silence = this.#silenceOf(channel);
+    const { link } = channel;
+    const isHeard = channel.takeHeard();
+    const isIdle = !channel.isAwaiting && (link === undefined ? !this.#isDialed(channel) : !isSchedulerAway()); // A5
+    const isNewLife = channel.incarnation !== silence.incarnation;
+    const isUnwatched = link !== undefined && this.#timeoutMs === 0; // A6
+    silence.incarnation = channel.incarnation;
+    if (isHeard || isIdle || isUnwatched || isNewLife || !isAlive(channel.id)) {
+      if (isHeard && silence.isTold) this.#options.log.info("a node is heard of again", { node: channel.name });
+      silence.end(link, { isHeard });
+      return;
+    }
+    silence.count(link);
+    if (link !== undefined) this.#ask(channel, silence);
+    if (link !== undefined && this.#isReached(silence.linkTicks, this.#timeoutMs)) this.#giveUpLink(channel, link, silence);
+    this.#judge(channel, silence);
+  }
+
+  /** A2 */
+  #ask(channel: Channel, silence: Silence): void {
+    if (silence.isProbing) return;
+    silence.isProbing = true;
+    const ended = (): void => {
+      silence.isProbing = false;
+    };
+    ask(channel, HEARTBEAT, {}, this.#options.clock).then(ended, ended); // a failure is an answer, too
+  }
+
+  #giveUpLink(channel: Channel, link: Link, silence: Silence): void {
+    const { peer, log } = this.#options;
+    const fields = { from: nameOf(peer.id), to: channel.name, link: link.remote, silentMs: Math.round(silence.linkTicks * this.#tickMs) };
+    log.warn("a link with unanswered calls is silent, opening it anew", fields);
+    link.destroy();
+  }
+
+  /** Fails what waits for a node that has been out of reach too long; says so once. */
+  #judge(channel: Channel, silence: Silence): void {
+    const { peer, log, linkTimeoutMs, isSchedulerAway } = this.#options;
+    const isJudge = isSchedulerAway() && this.#timeoutMs > 0;
+    const limitMs = isJudge ? Math.min(this.#timeoutMs, linkTimeoutMs) : linkTimeoutMs;
+    if (!this.#isReached(silence.ticks, limitMs)) return;
+    const link = peer.addressOf(channel) ?? silence.link?.remote ?? "any link";
+    const reason = `${channel.name} could not be reached over ${link} for ${Math.round(silence.ticks * this.#tickMs)} ms (${silence.problem})`;
+    if (!silence.isTold) log.warn("a node cannot be reached", { from: nameOf(peer.id), to: channel.name, link, reason });
+    silence.isTold = true;
+    if (channel.isAwaiting)
+      channel.failLost(isJudge ? "NODE_DEAD" : "LINK_LOST", isJudge ? `${reason}, and the scheduler is away` : reason);
+  }
+
+  /** A node that dials us is missed only by calls that wait for it. */
+  #isDialed(channel: Channel): boolean {
+    return this.#options.peer.addressOf(channel) !== undefined;
+  }
+
+  /** Whether it will be before the next tick: so nothing is noticed later than it should be, and at most a tick earlier. */
+  #isReached(ticks: number, limitMs: number): boolean {
+    return limitMs > 0 && (ticks + 1) * this.#tickMs >= limitMs;
+  }
+
+  #silenceOf(channel: Channel): Silence {
+    let silence = this.#silences.get(channel);
+    if (silence === undefined) {
+      silence = new Silence(channel);
+      this.#silences.set(channel, silence);
+    }
+    return silence;
+  }
+}

@@ -1,0 +1,117 @@
+// scheduler-watch — how long a node waits for its scheduler, and what it says when that was too long. Three timers, no decisions: while it joins, without a
+// link for the scheduler to appear, with one for its answer; later, while the scheduler is away.
+
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { Channel } from "../peer/channel.ts";
+import type { Address } from "../transport/transport.ts";
+
+export type SchedulerWatchOptions = {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly schedulerAddress: Address;
+  readonly startTimeoutMs: number;
+  /** What to do about a scheduler that is gone, where starting it again would not help. */
+  readonly loss: () => string | undefined;
+};
+
+/** A scheduler that is there answers within its own start timeout; its error says more than ours, so it gets this much longer. */
+const ANSWER_SLACK_MS = 1000;
+/** Nodes that are started together find each other sooner; whoever waits longer wants to know what for. */
+const SILENT_WAIT_MS = 2000;
+
+const NOTHING: CancelTimer = () => {};
+
+export class SchedulerWatch {
+  /** Why the scheduler could not be reached the last time. */
+  problem = "it has not answered";
+  /** The failure that says so, if there was one. */
+  cause: unknown;
+  readonly #options: SchedulerWatchOptions;
+  #cancelStart: CancelTimer = NOTHING;
+  #cancelNotice: CancelTimer = NOTHING;
+  #cancelAway: CancelTimer = NOTHING;
+  #awaySinceMs: number | undefined;
+
+  constructor(options: SchedulerWatchOptions) {
+    this.#options = options;
+  }
+
+  /** Says once that the scheduler is not there, if it is not there soon. */
+  noticeAbsence(channel: Channel): void {
+    const { clock, log, schedulerAddress } = this.#options;
+    this.#cancelNotice = clock.after(SILENT_WAIT_MS, () => {
+      if (channel.link === undefined) log.warn(`waiting for the scheduler at ${schedulerAddress}`, { problem: this.problem });
+    });
+  }
+
+  /** Starts the time to wait over: without a link for the scheduler to appear, with one for its answer. */
+  start({ isLinked }: { readonly isLinked: boolean }, expired: (error: WeighbridgeError) => void): void {
+    const { clock, startTimeoutMs } = this.#options;
+    this.#cancelStart();
+    this.#cancelStart = clock.after(isLinked ? startTimeoutMs + ANSWER_SLACK_MS : startTimeoutMs, () =>
+      expired(isLinked ? this.#unanswered() : this.#unreachable()),
+    );
+  }
+
+  /** This node has its place, or will never have one. */
+  started(): void {
+    this.#cancelStart();
+    this.#cancelNotice();
+  }
+
+  /**
+   * The link is gone. Says so at once, unless that was expected, and calls `expired` whenever the scheduler has been away for `startTimeoutMs` more, until it
+   * is back.
+   */
+  away(channel: Channel, { isExpected }: { readonly isExpected: boolean }, expired: (error: WeighbridgeError) => void): void {
+    const { clock, log, schedulerAddress, startTimeoutMs } = this.#options;
+    const fix = this.#options.loss() ?? "start it again there";
+    if (!isExpected) {
+      const goesOn = `pushes and pulls go on, what needs the scheduler fails after ${startTimeoutMs} ms`;
+      log.warn(`the scheduler at ${schedulerAddress} is away, dialing it again; ${goesOn}`, { fix });
+    }
+    this.#awaySinceMs = isExpected ? undefined : clock.nowMs();
+    this.#awaitReturn(channel, (awayMs) => {
+      const message = `the scheduler at ${schedulerAddress} has been away for ${awayMs} ms (${this.problem}); ${fix}`;
+      expired(new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { retryable: true }));
+    });
+  }
+
+  #awaitReturn(channel: Channel, expired: (awayMs: number) => void, count = 1): void {
+    const { clock, startTimeoutMs } = this.#options;
+    this.#cancelAway();
+    this.#cancelAway = clock.after(startTimeoutMs, () => {
+      if (channel.link !== undefined || channel.ended !== undefined) return;
+      expired(count * startTimeoutMs);
+      this.#awaitReturn(channel, expired, count + 1);
+    });
+  }
+
+  back(): void {
+    const { clock, log, schedulerAddress } = this.#options;
+    this.#cancelAway();
+    if (this.#awaySinceMs === undefined) return;
+    log.info(`the scheduler at ${schedulerAddress} is back`, { awayMs: Math.round(clock.nowMs() - this.#awaySinceMs) });
+    this.#awaySinceMs = undefined;
+  }
+
+  close(): void {
+    this.started();
+    this.#cancelAway();
+  }
+
+  #unanswered(): WeighbridgeError {
+    const { schedulerAddress, startTimeoutMs } = this.#options;
+    const unanswered = `the scheduler at ${schedulerAddress} gave this node no place within ${startTimeoutMs} ms`;
+    return new WeighbridgeError("DEADLINE", `${unanswered}: it waits for other nodes, or is stopped; \`weighbridge status\` tells`);
+  }
+
+  #unreachable(): WeighbridgeError {
+    const { schedulerAddress, startTimeoutMs } = this.#options;
+    const unreachable = `no scheduler at ${schedulerAddress} after ${startTimeoutMs} ms (${this.problem}); start one there, or point`;
+    const fix = "DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right one";
+    return new WeighbridgeError("SCHEDULER_UNREACHABLE", `${unreachable} ${fix}`, { cause: this.cause });
+  }
+}

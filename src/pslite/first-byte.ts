@@ -1,0 +1,47 @@
+// first-byte — a connection at our scheduler of which nobody knows yet whose protocol it speaks. ZeroMQ's begins with ff, ours with "W": tools
+// like `weighbridge status` ask in our own, whatever the nodes speak.
+
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import type { LinkReader } from "../transport/transport.ts";
+import { looksLikeZmtp } from "./wire/zmtp.ts";
+
+const FIRST_BYTES = 64;
+
+export class FirstByte implements LinkReader {
+  readonly #readerFor: (isZmtp: boolean) => LinkReader;
+  readonly #buffer = new Uint8Array(FIRST_BYTES);
+  readonly #cancelTimer: CancelTimer;
+  #reader: LinkReader | undefined;
+
+  /** `silent` is called when nothing has come after `deadlineMs`. */
+  constructor(clock: Clock, deadlineMs: number, silent: () => void, readerFor: (isZmtp: boolean) => LinkReader) {
+    this.#readerFor = readerFor;
+    this.#cancelTimer = clock.after(deadlineMs, silent);
+  }
+
+  view(): Uint8Array {
+    return this.#reader?.view() ?? this.#buffer;
+  }
+
+  received(byteCount: number): void {
+    if (this.#reader !== undefined) {
+      this.#reader.received(byteCount);
+      return;
+    }
+    this.#cancelTimer();
+    const reader = this.#readerFor(looksLikeZmtp(this.#buffer[0] as number));
+    this.#reader = reader;
+    for (let at = 0; at < byteCount; ) {
+      const view = reader.view();
+      const piece = this.#buffer.subarray(at, Math.min(byteCount, at + view.length));
+      view.set(piece);
+      reader.received(piece.length);
+      at += piece.length;
+    }
+  }
+
+  closed(cause: Error | undefined): void {
+    this.#cancelTimer();
+    this.#reader?.closed(cause);
+  }
+}

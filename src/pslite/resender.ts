@@ -1,0 +1,186 @@
+// resender — PS_RESEND: every message is kept until the other node has acknowledged it, and sent again when that takes too long. The other
+// side of it, acknowledging and leaving out what came before, is here too. All nodes of a cluster must agree on it.
+//
+// Invariants:
+//   R1. Messages are kept as copies: what they were made of may change once their request has ended.
+//   R2. After RETRIES_MAX sendings without an acknowledgement the node counts as unreachable: what is open with it fails, naming it.
+//   R3. A message is acknowledged once all of it is here: one that breaks off inside is sent again, and is taken then.
+//   R4. What is kept for a node and not acknowledged is bounded: above KEPT_BYTES_MAX whoever writes waits (`whenRoom`), as for a full socket.
+
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Envoy } from "./envoy.ts";
+import { SeenMessages } from "./seen-messages.ts";
+import { PsCommand, PsMeta, signatureOf } from "./wire/ps-meta.ts";
+
+type Entry = {
+  readonly envoy: Envoy;
+  readonly chunks: readonly Uint8Array[];
+  readonly byteCount: number;
+  readonly what: string;
+  sentAtMs: number;
+  retryCount: number;
+};
+
+/** What one node has not acknowledged, and who waits until it is less. */
+type Unacknowledged = { byteCount: number; readonly waiting: (() => void)[] };
+
+const RETRIES_MAX = 10;
+export const KEPT_BYTES_MAX: number = 64 * 1024 * 1024;
+
+export class Resender {
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #timeoutMs: number;
+  readonly #selfId: () => number;
+  readonly #sent = new Map<string, Entry>();
+  readonly #unacknowledged = new Map<Envoy, Unacknowledged>();
+  readonly #seen = new Map<Envoy, SeenMessages>();
+  readonly #ack = new PsMeta();
+  #cancelTimer: CancelTimer | undefined;
+  #isClosed = false;
+
+  constructor(options: { readonly clock: Clock; readonly log: Log; readonly timeoutMs: number; readonly selfId: () => number }) {
+    this.#clock = options.clock;
+    this.#log = options.log;
+    this.#timeoutMs = options.timeoutMs;
+    this.#selfId = options.selfId;
+  }
+
+  /** Sends the message that the batch of the envoy's line holds, and keeps it. */
+  sent(meta: PsMeta, envoy: Envoy): void {
+    const { line } = envoy;
+    if (line === undefined || !isAcknowledged(meta) || meta.command === PsCommand.ADD_NODE) return;
+    const taken = line.batch.take();
+    const chunks = taken.chunks.map((chunk) => chunk.slice()); // R1
+    taken.release();
+    const byteCount = chunks.reduce((sum, { length }) => sum + length, 0);
+    this.#keep(this.#keyOf(meta, this.#selfId(), envoy.node), {
+      envoy,
+      chunks,
+      byteCount,
+      what: meta.toString(),
+      sentAtMs: this.#clock.nowMs(),
+      retryCount: 0,
+    });
+    line.writeChunks(chunks);
+    this.#arm();
+  }
+
+  /** Bytes that are kept for this node. */
+  keptBytes(envoy: Envoy): number {
+    return this.#unacknowledged.get(envoy)?.byteCount ?? 0;
+  }
+
+  /** Calls `run` once there is room for more (R4). */
+  whenRoom(envoy: Envoy, run: () => void): void {
+    const unacknowledged = this.#unacknowledged.get(envoy);
+    if (unacknowledged === undefined || unacknowledged.byteCount <= KEPT_BYTES_MAX) run();
+    else unacknowledged.waiting.push(run);
+  }
+
+  #keep(key: string, entry: Entry): void {
+    this.#drop(key); // of a signature that was used before
+    this.#sent.set(key, entry);
+    const { envoy, byteCount } = entry;
+    const unacknowledged = this.#unacknowledged.get(envoy);
+    if (unacknowledged === undefined) this.#unacknowledged.set(envoy, { byteCount, waiting: [] });
+    else unacknowledged.byteCount += byteCount;
+  }
+
+  #drop(key: string): void {
+    const entry = this.#sent.get(key);
+    if (entry === undefined) return;
+    this.#sent.delete(key);
+    const unacknowledged = this.#unacknowledged.get(entry.envoy);
+    if (unacknowledged === undefined) return;
+    unacknowledged.byteCount -= entry.byteCount;
+    if (unacknowledged.byteCount <= KEPT_BYTES_MAX) for (const run of unacknowledged.waiting.splice(0)) this.#clock.soon(run);
+  }
+
+  /** A message begins. True when it is one to leave out: an acknowledgement itself, or one that came before, which is acknowledged again. */
+  isLeftOut(meta: PsMeta, envoy: Envoy): boolean {
+    if (meta.command === PsCommand.ACK) {
+      this.#drop(`${meta.signature.high}/${meta.signature.low}/${envoy.node}`);
+      return true;
+    }
+    if (!isAcknowledged(meta) || this.#selfId() === 0 || this.#seen.get(envoy)?.isSeen(meta) !== true) return false;
+    this.#acknowledge(meta, envoy);
+    return true;
+  }
+
+  /** All of a message is here (R3). */
+  taken(meta: PsMeta, envoy: Envoy): void {
+    if (!isAcknowledged(meta) || this.#selfId() === 0) return;
+    let seen = this.#seen.get(envoy);
+    if (seen === undefined) {
+      seen = new SeenMessages();
+      this.#seen.set(envoy, seen);
+    }
+    seen.hasSeen(meta);
+    this.#acknowledge(meta, envoy);
+  }
+
+  #acknowledge(meta: PsMeta, envoy: Envoy): void {
+    const ack = this.#ack.reset();
+    ack.command = PsCommand.ACK;
+    ack.signature = signatureOf(meta, envoy.node, this.#selfId());
+    envoy.send(ack);
+  }
+
+  /** The node has a new life, or is gone: nothing of what was sent to it matters any more. */
+  forget(envoy: Envoy): void {
+    this.#seen.delete(envoy);
+    for (const [key, entry] of this.#sent) if (entry.envoy === envoy) this.#drop(key);
+    this.#unacknowledged.delete(envoy);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelTimer?.();
+    for (const key of [...this.#sent.keys()]) this.#drop(key);
+  }
+
+  #keyOf(meta: PsMeta, sender: number, receiver: number): string {
+    const { high, low } = signatureOf(meta, sender, receiver);
+    return `${high}/${low}/${receiver}`;
+  }
+
+  #arm(): void {
+    if (this.#cancelTimer !== undefined || this.#isClosed) return;
+    this.#cancelTimer = this.#clock.after(this.#timeoutMs, () => {
+      this.#cancelTimer = undefined;
+      this.#resendOverdue();
+      if (this.#sent.size > 0) this.#arm();
+    });
+  }
+
+  #resendOverdue(): void {
+    const nowMs = this.#clock.nowMs();
+    for (const [key, entry] of this.#sent) {
+      if (nowMs < entry.sentAtMs + this.#timeoutMs * (1 + entry.retryCount)) continue;
+      if (++entry.retryCount > RETRIES_MAX) {
+        this.#giveUp(key, entry);
+        continue;
+      }
+      this.#log.debug("a message was not acknowledged, and is sent again", {
+        node: entry.envoy.name,
+        retry: entry.retryCount,
+        what: entry.what,
+      });
+      entry.envoy.line?.writeChunks(entry.chunks);
+    }
+  }
+
+  /** R2 */
+  #giveUp(key: string, { envoy, what }: Entry): void {
+    this.#drop(key);
+    const reason = `no acknowledgement after ${RETRIES_MAX} tries: is PS_RESEND set on all nodes?`;
+    this.#log.error("a message was not acknowledged", { node: envoy.name, what, reason });
+    envoy.lineBroke(new Error(reason));
+  }
+}
+
+function isAcknowledged({ command }: PsMeta): boolean {
+  return command !== PsCommand.ACK && command !== PsCommand.TERMINATE;
+}
