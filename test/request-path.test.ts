@@ -1,0 +1,105 @@
+// request-path — Goal: a reader follows a request by opening a few files. V8's precise coverage says which files of src/ ran, at worker and server
+// together, while 1,000 requests of one kind went their steady way over real sockets, and each kind has a maximum. ARCHITECTURE.md walks through the
+// list. Timers (heartbeats, the watch over links) are no part of a request: a file counts if one of its functions ran for one request in ten.
+
+import assert from "node:assert/strict";
+import { Session as Inspector, type Profiler } from "node:inspector";
+import { type TestContext, test } from "node:test";
+import { Session } from "../src/api/session.ts";
+import { KVServer } from "../src/kv/kv-server.ts";
+import { KVWorker } from "../src/kv/kv-worker.ts";
+import type { Postoffice } from "../src/kv/postoffice.ts";
+import { loadConfig } from "../src/node/config/config.ts";
+import { freePort } from "../src/node/launcher/free-port.ts";
+import { startNode } from "../src/node/start.ts";
+
+/** What it is today; it may only fall. */
+const FILES_MAX = { push: 44, pull: 52, round: 63 };
+const REQUESTS = 1000;
+const WARM_UP = 300;
+const RUNS_MIN = REQUESTS / 10;
+/** The kernels are one module, and what is generated of them counts with it. */
+const KERNELS = "src/kernel";
+const SOURCES: string = new URL("../src/", import.meta.url).href;
+
+/** Two servers, so that requests are cut, and one worker. */
+async function startCluster(t: TestContext): Promise<{ readonly servers: readonly Postoffice[]; readonly worker: Postoffice }> {
+  const port = String(await freePort("127.0.0.1"));
+  const where = { DMLC_PS_ROOT_URI: "127.0.0.1", DMLC_PS_ROOT_PORT: port, DMLC_NUM_SERVER: "2", DMLC_NUM_WORKER: "1" };
+  const start = async (role: string): Promise<Postoffice> =>
+    await startNode(loadConfig({ env: { ...where, DMLC_ROLE: role, WEIGHBRIDGE_LOG_LEVEL: "silent" } }));
+  const [scheduler, first, second, worker] = await Promise.all([start("scheduler"), start("server"), start("server"), start("worker")]);
+  const offices = [worker, first, second, scheduler] as const;
+  t.after(async () => void (await Promise.all(offices.map((office) => office.close()))));
+  return { servers: [first, second], worker };
+}
+
+/** The files of src/ that ran while `request` was made REQUESTS times, sorted. */
+async function filesOf(request: () => Promise<void>): Promise<readonly string[]> {
+  for (let i = 0; i < WARM_UP; i++) await request();
+  const inspector = new Inspector();
+  inspector.connect();
+  try {
+    await post(inspector, "Profiler.enable");
+    await post(inspector, "Profiler.startPreciseCoverage", { callCount: true, detailed: false });
+    await post(inspector, "Profiler.takePreciseCoverage"); // counts from here on
+    for (let i = 0; i < REQUESTS; i++) await request();
+    const { result } = (await post(inspector, "Profiler.takePreciseCoverage")) as Profiler.TakePreciseCoverageReturnType;
+    return pathsThatRan(result);
+  } finally {
+    inspector.disconnect();
+  }
+}
+
+function pathsThatRan(scripts: readonly Profiler.ScriptCoverage[]): readonly string[] {
+  const paths = scripts
+    .filter(({ url }) => url.startsWith(SOURCES))
+    .filter(({ functions }) => functions.some(({ ranges }) => (ranges[0]?.count ?? 0) >= RUNS_MIN))
+    .map(({ url }) => `src/${url.slice(SOURCES.length)}`);
+  return [...new Set(paths.map((path) => (path.startsWith(KERNELS) ? KERNELS : path)))].sort();
+}
+
+async function post(inspector: Inspector, method: string, parameters?: object): Promise<unknown> {
+  return await new Promise((resolve, reject) => {
+    inspector.post(method, parameters, (error, result) => (error === null ? resolve(result) : reject(error)));
+  });
+}
+
+function atMost(t: TestContext, files: readonly string[], filesMax: number): void {
+  t.diagnostic(`${files.length} files: ${files.join(" ")}`);
+  assert.ok(files.length > 5, "the coverage has seen the request");
+  assert.ok(files.length <= filesMax, `${files.length} files, and at most ${filesMax} are allowed:\n${files.join("\n")}`);
+}
+
+test("a steady kv push passes a bounded list of files at worker and server together", async (t) => {
+  const { servers, worker } = await startCluster(t);
+  for (const server of servers) new KVServer(server, 0);
+  const kv = new KVWorker(worker, 0);
+  const keys = BigUint64Array.of(1n, 2n ** 63n + 1n);
+  const values = new Float32Array(2);
+  const push = async (): Promise<void> => await kv.wait(kv.push(keys, values));
+  atMost(t, await filesOf(push), FILES_MAX.push);
+});
+
+test("a steady pull of rows of a table passes a bounded list of files at worker and server together", async (t) => {
+  const { worker } = await startCluster(t);
+  const session = await Session.open(worker);
+  const table = await session.embedding("rows", { dim: 4, consistency: "asp" });
+  const keys = BigUint64Array.from({ length: 16 }, (_, i) => BigInt(i));
+  const pull = async (): Promise<void> => void (await table.pull(keys));
+  atMost(t, await filesOf(pull), FILES_MAX.pull);
+});
+
+test("a steady BSP round, push, clock and pull, passes a bounded list of files at worker and server together", async (t) => {
+  const { worker } = await startCluster(t);
+  const session = await Session.open(worker);
+  const tensor = await session.tensor("weights", { shape: [8, 4], consistency: "bsp", optimizer: { type: "sgd", learningRate: 0.1 } });
+  const gradient = new Float32Array(32);
+  const into = new Float32Array(32);
+  const round = async (): Promise<void> => {
+    const pushed = tensor.push(gradient);
+    session.clock();
+    await Promise.all([pushed, tensor.pull(into)]);
+  };
+  atMost(t, await filesOf(round), FILES_MAX.round);
+});
