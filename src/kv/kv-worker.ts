@@ -147,9 +147,7 @@ export class KVWorker implements KvOwner {
       throw bad(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be alike`);
     }
     const arrays: KvArrays = { keys, sent, received, lens, dtype, width, elementBytes: values.BYTES_PER_ELEMENT };
-    return this.#send(
-      new KvRequest(this, functionId, arrays, { command: checkWord(cmd, "cmd"), priority: checkWord(priority, "priority"), callback }),
-    );
+    return this.#send(new KvRequest(this, functionId, arrays, { ...this.#wordsOf(cmd, priority), callback }));
   }
 
   #pullInto(keys: BigUint64Array, vals: Values, lens: Int32Array, options: KVPullOptions): number {
@@ -170,8 +168,11 @@ export class KVWorker implements KvOwner {
     const elementBytes = dtypeConstructor(dtype)?.BYTES_PER_ELEMENT ?? 0;
     if (elementBytes === 0) throw bad("values are typed arrays of numbers");
     const arrays: KvArrays = { keys, sent: undefined, received: undefined, lens: undefined, dtype, width: 0, elementBytes };
-    const words = { command: checkWord(cmd, "cmd"), priority: checkWord(priority, "priority") };
-    return this.#send(new KvRequest(this, FunctionId.KV_PULL, arrays, { ...words, callback, fill }));
+    return this.#send(new KvRequest(this, FunctionId.KV_PULL, arrays, { ...this.#wordsOf(cmd, priority), callback, fill }));
+  }
+
+  #wordsOf(cmd: number | undefined, priority: number | undefined): { command: number; priority: number; isAppCut: boolean } {
+    return { command: checkWord(cmd, "cmd"), priority: checkWord(priority, "priority"), isAppCut: this.#slicer !== sliceByRange };
   }
 
   #send(request: KvRequest): number {

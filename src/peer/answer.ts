@@ -106,6 +106,7 @@ export function fillAnswerHeader(header: FrameHeader, label: RequestLabel, kind:
   header.command = label.command;
   header.stamp = 0;
   header.settled = 0;
+  header.epoch = 0;
   header.arg0 = 0;
   header.arg1 = 0;
   header.arg2 = 0;

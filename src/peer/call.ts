@@ -16,6 +16,8 @@ export const IN_PLACE_BYTES_MAX = 128;
 /** What a call is; KvCall implements it without inheriting, because a derived class takes several times as long to construct. */
 export abstract class Call {
   readonly priority: number;
+  /** Of the placement by which it was cut, the same for all calls of one request and whenever they leave; 0: it was cut by none. */
+  readonly epoch: number;
   /** Number on its channel, given when it leaves for the first time (0 before). */
   request = 0;
   /** Number in this node's sequence of updates, given when it leaves for the first time; stays 0 for what is not an update. */
@@ -43,11 +45,12 @@ export abstract class Call {
   /** Whether all memory that it sends from, and that its answer lands in, is still there (K3). */
   abstract readonly isIntact: boolean;
 
-  constructor(priority: number) {
+  constructor(priority: number, epoch = 0) {
     this.priority = priority;
+    this.epoch = epoch;
   }
 
-  /** Appends the frame. `header` has kind, function, priority, request, stamp and settled; the rest is the call's. */
+  /** Appends the frame. `header` has kind, function, priority, request, stamp, settled and epoch; the rest is the call's. */
   abstract encode(header: FrameHeader, batch: FrameBatch): void;
 
   /** Appends, in the place of the frame, one that the receiver refuses, and that makes it forget what it has of the same request (K3). Refers to no memory. */
@@ -77,7 +80,7 @@ export class WithdrawnCall extends Call {
   readonly #call: Call;
 
   constructor(call: Call) {
-    super(call.priority);
+    super(call.priority, call.epoch);
     this.#call = call;
     this.request = call.request;
     this.stamp = call.stamp;

@@ -200,6 +200,22 @@ test("a run ends with what is not like it: another number, size or kind, and wha
   );
 });
 
+test("frames of different epochs never share a run (B3)", () => {
+  const batch = runningBatch();
+  for (const [i, epoch] of [1, 1, 2, 2, 2, 0].entries()) {
+    const header = headerOf(i + 1, 8);
+    header.arg3 = i;
+    header.epoch = epoch;
+    const at = batch.begin(header, 8);
+    batch.page.bytes.set(bytesFrom(i, 8), at);
+  }
+  assert.equal(batch.byteCount, 3 * HEADER_BYTES + 6 * 8);
+  assert.deepEqual(
+    readBack(batch).map(({ header }) => header.epoch),
+    [1, 1, 2, 2, 2, 0],
+  );
+});
+
 test("the longest run is followed by another one, and so is one at the end of a page or of a batch", () => {
   for (const size of [0, 128]) {
     const batch = runningBatch();

@@ -338,6 +338,7 @@ export class FrameWriter {
     header.request = frame.request;
     header.stamp = frame.stamp;
     header.settled = this.#pending.first;
+    header.epoch = frame.epoch;
     const call = frame.isIntact ? frame : this.#withdraw(frame);
     call.sendCount++;
     if (this.#host.resendTimeoutMs > 0) call.sentAtMs = this.#host.clock.nowMs();

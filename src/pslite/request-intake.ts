@@ -3,7 +3,7 @@
 // with PS_RESEND until the message is complete: one that broke off and comes again must not have been applied in part.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
+import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { dtypeBits, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
 import { variableSpans } from "../wire/kv-spans.ts";
 import { BODY_BYTES_MAX, bodyTooLong } from "../wire/simple-frame.ts";
@@ -134,7 +134,7 @@ export class RequestIntake implements PartSink {
     header.customer = served.customer;
     header.command = served.head;
     header.arg3 = served.timestamp >>> 0;
-    header.flags = dtypeBits(served.dtype) | flags | (isFirst ? KvFlag.FIRST : 0) | (isLast ? KvFlag.LAST : 0);
+    header.flags = APP_CUT | dtypeBits(served.dtype) | flags | (isFirst ? KvFlag.FIRST : 0) | (isLast ? KvFlag.LAST : 0);
     return header;
   }
 

@@ -20,6 +20,7 @@ export const STAGE_FUNCTION = 40;
 
 export type TestCallOptions = {
   readonly priority?: number;
+  readonly epoch?: number;
   readonly byteCount?: number;
   readonly isUpdate?: boolean;
   readonly isIdempotent?: boolean;
@@ -39,8 +40,9 @@ export class TestCall extends Call {
   readonly #byteCount: number;
   outcome = "open";
 
-  constructor(name: string, { priority = 0, byteCount = 8, isUpdate = true, isIdempotent = false, room = 0 }: TestCallOptions = {}) {
-    super(priority);
+  constructor(name: string, options: TestCallOptions = {}) {
+    const { priority = 0, epoch = 0, byteCount = 8, isUpdate = true, isIdempotent = false, room = 0 } = options;
+    super(priority, epoch);
     this.name = name;
     this.isUpdate = isUpdate;
     this.isIdempotent = isIdempotent;

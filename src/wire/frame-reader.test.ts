@@ -237,10 +237,9 @@ test("frames with small destinations that come together are read together", () =
 test("what is no frame is refused as soon as its header is there, and the frames before it were handled", () => {
   const breaks: readonly [name: string, offset: number, value: number][] = [
     ["magic", 0, 0],
-    ["version", 2, 2],
+    ["version", 2, 1],
     ["kind", 3, 77],
     ["payload over the limit", 11, 1],
-    ["u64 over 2^53", 31, 1],
   ];
   for (const [name, offset, value] of breaks) {
     for (const readBytes of [1, 63, 64, 65, 200, Infinity]) {

@@ -24,6 +24,7 @@ export function continuesRun(last: FrameHeader, header: FrameHeader): boolean {
     header.functionId === last.functionId &&
     header.flags === last.flags &&
     header.priority === last.priority &&
+    header.epoch === last.epoch &&
     header.stamp === (last.stamp === 0 ? 0 : last.stamp + 1) &&
     header.app === last.app &&
     header.customer === last.customer &&

@@ -7,6 +7,7 @@ import { AssertionError } from "../base/assert.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import {
   decodeHeader,
+  EPOCH_MAX,
   encodeHeader,
   FrameHeader,
   HEADER_BYTES,
@@ -34,6 +35,7 @@ const headerFields = fc.record({
   more: fc.constant(0),
   stamp: u53,
   settled: u53,
+  epoch: fc.integer({ min: 0, max: EPOCH_MAX }),
   app: u16,
   customer: u16,
   command: i32,
@@ -84,7 +86,7 @@ test("decoding overwrites all that an earlier frame left in the header", () => {
     more: 4,
     stamp: 6,
   });
-  Object.assign(header, { settled: 7, app: 8, customer: 9, command: 10, arg0: 11, arg1: 12, arg2: 13, arg3: 14 });
+  Object.assign(header, { settled: 7, epoch: 15, app: 8, customer: 9, command: 10, arg0: 11, arg1: 12, arg2: 13, arg3: 14 });
   decodeHeader(encoded({}), 0, header);
   assert.deepEqual(header, new FrameHeader());
   header.arg3 = 1;
@@ -101,6 +103,7 @@ test("the bytes are those of the table", () => {
     request: 2 ** 40 + 1,
     stamp: 2,
     settled: 3,
+    epoch: 2 ** 11 + 1,
     app: 4,
     customer: 5,
     command: -1,
@@ -110,7 +113,7 @@ test("the bytes are those of the table", () => {
     arg3: 0xfffffffe,
   });
   const expected =
-    "57420103 02010403 07060500 feffffff 0100000000010000 0200000000000000 0300000000000000 " +
+    "57420203 02010403 07060500 feffffff 0100000000010000 0200000000002000 0300000000002000 " +
     "04000500 ffffffff 06000000 07000000 08000000 feffffff";
   assert.equal(Buffer.from(words.buffer).toString("hex"), expected.replaceAll(" ", ""));
 });
@@ -125,7 +128,7 @@ test("bytes that are no frame of ours are refused, and the reason is named", () 
   for (let bit = 0; bit < 24; bit++) {
     const words = encoded({});
     words[0] = ((words[0] as number) ^ (1 << bit)) >>> 0;
-    assert.throws(() => decoded(words), isBadFrame(bit < 16 ? /magic bytes "WB"/ : /version \d+; this node speaks 1/), `bit ${bit}`);
+    assert.throws(() => decoded(words), isBadFrame(bit < 16 ? /magic bytes "WB"/ : /version \d+; this node speaks 2/), `bit ${bit}`);
   }
   for (const kind of [0, 6, 7, 128, 255]) {
     const words = encoded({});
@@ -144,19 +147,14 @@ test("a payload may be as long as the limit and not longer", () => {
   assert.throws(() => encoded({ payloadBytes: PAYLOAD_BYTES_MAX + 1 }), AssertionError);
 });
 
-test("u64 fields stay below 2^53 (F1)", () => {
-  for (const at of [6, 8]) {
-    const words = encoded({});
-    words[at] = 0xffffffff;
-    words[at + 1] = 2 ** 21 - 1;
-    const { request, stamp, settled } = decoded(words);
-    assert.equal(Math.max(request, stamp, settled), Number.MAX_SAFE_INTEGER);
-    for (const high of [2 ** 21, 2 ** 31, 2 ** 32 - 1]) {
-      words[at] = 0;
-      words[at + 1] = high;
-      assert.throws(() => decoded(words), isBadFrame(/over 2\^53/));
-    }
-  }
+test("the epoch lies above stamp and settled, and neither changes the other, whatever their highest bits are", () => {
+  for (const epoch of [0, 1, 2 ** 11 - 1, 2 ** 11, EPOCH_MAX - 1, EPOCH_MAX])
+    for (const stamp of [0, 1, 2 ** 32, Number.MAX_SAFE_INTEGER])
+      for (const settled of [0, 1, 2 ** 32, Number.MAX_SAFE_INTEGER]) {
+        const header = decoded(encoded({ epoch, stamp, settled }));
+        assert.deepEqual([header.epoch, header.stamp, header.settled], [epoch, stamp, settled]);
+      }
+  assert.equal(decoded(encoded({}).fill(0xffffffff, 6, 10)).epoch, EPOCH_MAX);
 });
 
 test("a run says how many frames follow its first one, for requests and replies of a few bytes (F2)", () => {
@@ -179,6 +177,7 @@ test("what cannot be a run is refused (F1, F2)", () => {
     assert.throws(() => decoded(encoded({ kind, more: 1 })), isBadFrame(new RegExp(`a run of frames of kind ${kind}`)));
   assert.throws(() => decoded(encoded({ more: 1, payloadBytes: RUN_PAYLOAD_BYTES_MAX + 1 })), isBadFrame(/a run of payloads of 129 bytes/));
   assert.throws(() => decoded(encoded({ more: 1, request: Number.MAX_SAFE_INTEGER })), isBadFrame(/beyond 2\^53/));
+  assert.throws(() => decoded(encoded({ more: 1, request: 1, stamp: Number.MAX_SAFE_INTEGER })), isBadFrame(/beyond 2\^53/));
   assert.equal(decoded(encoded({ more: 0, request: Number.MAX_SAFE_INTEGER })).request, Number.MAX_SAFE_INTEGER);
 });
 

@@ -2,23 +2,25 @@
 //
 //   offset  type  field          little-endian; a frame starts 8-byte aligned in its stream, its payload is padded with zeros to 8 bytes
 //        0  u16   magic          0x4257, the bytes "WB"
-//        2  u8    version        1
+//        2  u8    version        2
 //        3  u8    kind           HELLO, REQUEST, REPLY, FAILURE or NOTICE
 //        4  u16   functionId     which function a request asks for; a reply repeats it
-//        6  u16   flags          by function
+//        6  u16   flags          by function, but for the highest: APP_CUT
 //        8  u32   payloadBytes   without the padding, at most PAYLOAD_BYTES_MAX
 //       12  i32   priority       higher overtakes lower between frames; a reply repeats it
 //       16  u53   request        number of the request on this channel, 1, 2, 3 …; a reply repeats it
 //           u11   more           a run: so many further frames of this kind follow as payloads alone, see frame-run.ts
-//       24  u64   stamp          number of the update in the sender's own sequence; 0: not an update
-//       32  u64   settled        every request below this number has its answer at the sender
+//       24  u53   stamp          number of the update in the sender's own sequence; 0: not an update
+//           u11   epochLow       the lower half of `epoch`: the placement by which the request was cut; 0: by none
+//       32  u53   settled        every request below this number has its answer at the sender
+//           u11   epochHigh      the upper half of it
 //       40  u16   app
 //       42  u16   customer
 //       44  i32   command        the application's own number (ps-lite: head)
 //       48  u32   × 4            args, by function
 //
 // Invariants:
-//   F1. u64 fields stay below 2^53, so that they are exact as JavaScript numbers. A peer that sends more breaks the protocol.
+//   F1. Numbers of requests and updates stay below 2^53, so that they are exact as JavaScript numbers. A run that reaches beyond breaks the protocol.
 //   F2. Only requests and replies come in runs, and only those of at most RUN_PAYLOAD_BYTES_MAX: whole runs fit every read buffer.
 
 import { assert } from "../base/assert.ts";
@@ -40,12 +42,19 @@ export const RUN_MORE_MAX: number = 2 ** 11 - 1;
 export const REQUESTS_OPEN_MAX: number = 1 << 20;
 
 export const MAGIC = 0x4257;
-export const PROTOCOL_VERSION = 1;
+export const PROTOCOL_VERSION = 2;
 /** What a greeting of ZeroMQ begins with. */
 const ZMTP_OPENING = 0x000000ff;
 const TWO_32 = 2 ** 32;
-const HIGH_MAX = 2 ** 21;
+const HIGH_MASK = 2 ** 21 - 1;
 const MORE_SHIFT = 21;
+const EPOCH_SHIFT = 21;
+const EPOCH_HALF_BITS = 11;
+/** The most a header can say. */
+export const EPOCH_MAX: number = 2 ** (2 * EPOCH_HALF_BITS) - 1;
+
+/** The application chose the server of this request itself: no placement says whether that is right, and `epoch` is 0. */
+export const APP_CUT = 0x8000;
 
 export const Kind = { HELLO: 1, REQUEST: 2, REPLY: 3, FAILURE: 4, NOTICE: 5 } as const;
 export type Kind = (typeof Kind)[keyof typeof Kind];
@@ -61,6 +70,7 @@ export class FrameHeader {
   more = 0;
   stamp = 0;
   settled = 0;
+  epoch = 0;
   app = 0;
   customer = 0;
   command = 0;
@@ -80,6 +90,7 @@ export class FrameHeader {
     this.more = 0;
     this.stamp = 0;
     this.settled = 0;
+    this.epoch = 0;
     this.app = 0;
     this.customer = 0;
     this.command = 0;
@@ -100,6 +111,7 @@ export class FrameHeader {
     this.more = other.more;
     this.stamp = other.stamp;
     this.settled = other.settled;
+    this.epoch = other.epoch;
     this.app = other.app;
     this.customer = other.customer;
     this.command = other.command;
@@ -114,7 +126,7 @@ export class FrameHeader {
     const kind = Object.entries(Kind).find(([, value]) => value === this.kind)?.[0] ?? `kind ${this.kind}`;
     return (
       `${kind} function=${this.functionId} flags=${this.flags} payload=${this.payloadBytes} priority=${this.priority} request=${this.request} more=${this.more} ` +
-      `stamp=${this.stamp} settled=${this.settled} app=${this.app}/${this.customer} command=${this.command} ` +
+      `stamp=${this.stamp} settled=${this.settled} epoch=${this.epoch} app=${this.app}/${this.customer} command=${this.command} ` +
       `args=${this.arg0},${this.arg1},${this.arg2},${this.arg3}`
     );
   }
@@ -135,9 +147,9 @@ export function encodeHeader(header: FrameHeader, words: Uint32Array, at: number
   words[at + 4] = header.request;
   words[at + 5] = highOf(header.request) | (header.more << MORE_SHIFT);
   words[at + 6] = header.stamp;
-  words[at + 7] = highOf(header.stamp);
+  words[at + 7] = highOf(header.stamp) | (header.epoch << EPOCH_SHIFT);
   words[at + 8] = header.settled;
-  words[at + 9] = highOf(header.settled);
+  words[at + 9] = highOf(header.settled) | ((header.epoch >>> EPOCH_HALF_BITS) << EPOCH_SHIFT);
   words[at + 10] = header.app | (header.customer << 16);
   words[at + 11] = header.command;
   words[at + 12] = header.arg0;
@@ -176,12 +188,19 @@ export function decodeHeader(words: Uint32Array, at: number, header: FrameHeader
   if (header.payloadBytes > PAYLOAD_BYTES_MAX)
     throw malformed(`a payload of ${header.payloadBytes} bytes is over the limit of ${PAYLOAD_BYTES_MAX}`);
   header.priority = (words[at + 3] as number) | 0;
+  const stampHigh = words[at + 7] as number;
+  const settledHigh = words[at + 9] as number;
+  header.stamp = words[at + 6] as number;
+  header.settled = words[at + 8] as number;
+  header.epoch = (stampHigh >>> EPOCH_SHIFT) | ((settledHigh >>> EPOCH_SHIFT) << EPOCH_HALF_BITS);
+  if (((stampHigh | settledHigh) & HIGH_MASK) !== 0) {
+    header.stamp += (stampHigh & HIGH_MASK) * TWO_32;
+    header.settled += (settledHigh & HIGH_MASK) * TWO_32;
+  }
   const requestHigh = words[at + 5] as number;
   header.request = words[at + 4] as number;
   header.more = 0;
   if (requestHigh !== 0) addRequestHigh(header, requestHigh);
-  header.stamp = u64At(words, at + 6);
-  header.settled = u64At(words, at + 8);
   const apps = words[at + 10] as number;
   header.app = apps & 0xffff;
   header.customer = apps >>> 16;
@@ -194,25 +213,18 @@ export function decodeHeader(words: Uint32Array, at: number, header: FrameHeader
 
 /** The upper half of `request`, which is 0 but for runs and for very old channels. */
 function addRequestHigh(header: FrameHeader, high: number): void {
-  header.request += (high % HIGH_MAX) * TWO_32;
+  header.request += (high & HIGH_MASK) * TWO_32;
   header.more = high >>> MORE_SHIFT;
-  const { kind, more, payloadBytes, request } = header;
+  const { kind, more, payloadBytes, request, stamp } = header;
   if (more === 0) return;
   if (kind !== Kind.REQUEST && kind !== Kind.REPLY) throw malformed(`a run of frames of kind ${kind}`);
   if (payloadBytes > RUN_PAYLOAD_BYTES_MAX) throw malformed(`a run of payloads of ${payloadBytes} bytes, over ${RUN_PAYLOAD_BYTES_MAX}`); // F2
-  if (request + more > Number.MAX_SAFE_INTEGER) throw malformed("a run reaches beyond 2^53"); // F1
+  if (Math.max(request, stamp) + more > Number.MAX_SAFE_INTEGER) throw malformed("a run reaches beyond 2^53"); // F1
 }
 
 /** A division costs as much as a small frame's other words together, and almost all numbers are small. */
 function highOf(value: number): number {
   return value < TWO_32 ? 0 : value / TWO_32;
-}
-
-function u64At(words: Uint32Array, at: number): number {
-  const high = words[at + 1] as number;
-  if (high === 0) return words[at] as number;
-  if (high >= HIGH_MAX) throw malformed(`a number of ${high} × 2^32 and more is over 2^53`); // F1
-  return high * TWO_32 + (words[at] as number);
 }
 
 export function malformed(what: string): WeighbridgeError {

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { APP_CUT } from "./frame.ts";
 import { dtypeBits, dtypeConstructor, dtypeOf, dtypeOfFlags, FLOAT32, KvFlag, type Values } from "./kv-message.ts";
 
 const TYPES = [
@@ -33,15 +34,15 @@ test("a subclass is its own base, other arrays have no type", () => {
   for (const dtype of [10, 11, 255, -1]) assert.equal(dtypeConstructor(dtype), undefined);
 });
 
-test("a type shares the flags with every flag there is", () => {
+test("a type shares the flags with every flag there is, APP_CUT too", () => {
   const all = Object.values(KvFlag).reduce((flags, flag) => flags | flag, 0);
   assert.equal(
     Object.values(KvFlag).reduce((sum, flag) => sum + flag, 0),
     all,
     "no two are the same bit",
   );
-  for (let dtype = 0; dtype < 256; dtype++) {
-    const flags = dtypeBits(dtype) | all;
+  for (let dtype = 0; dtype < 128; dtype++) {
+    const flags = dtypeBits(dtype) | all | APP_CUT;
     assert.equal(dtypeOfFlags(flags), dtype);
     assert.equal(flags & all, all);
     assert.ok(flags <= 0xffff);

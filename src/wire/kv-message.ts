@@ -9,7 +9,7 @@
 // with its key, block by block (PIECE): offset is then a multiple of the block. The first frame of a request has FIRST, the last one LAST.
 // A server whose handle wants whole requests answers the others with GATHERED and no values, and LAST with WHOLE and all of them.
 
-import { BLOCK_BYTES } from "./frame.ts";
+import { APP_CUT, BLOCK_BYTES } from "./frame.ts";
 
 export const KvFlag = {
   LENS: 1,
@@ -73,7 +73,7 @@ export function dtypeBits(dtype: number): number {
 }
 
 export function dtypeOfFlags(flags: number): number {
-  return flags >> DTYPE_SHIFT;
+  return (flags & ~APP_CUT) >> DTYPE_SHIFT;
 }
 
 /** Undefined for a number that is no type's. */

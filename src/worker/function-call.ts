@@ -27,6 +27,8 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
   readonly priority: number;
   /** Reads follow updates of the same scope; 0 belongs to none. */
   readonly scope: number;
+  /** Of the placement by which the request was cut; left out: it was cut by none. */
+  readonly epoch?: number | undefined;
   /** Where the response lands, for a function whose response is one array. */
   readonly into?: Uint8Array | undefined;
   /** Whether `answered` copies the response on: then a small one is shown to it where it was read, and does not land. */
@@ -100,7 +102,7 @@ class FrameCall<Q extends Fields, R extends Fields> extends Call {
   readonly #to: number;
 
   constructor(call: FunctionCall<Q, R>, from: number, to: number) {
-    super(call.options.priority);
+    super(call.options.priority, call.options.epoch);
     this.#call = call;
     this.#from = from;
     this.#to = to;

@@ -45,7 +45,7 @@ function made(
   };
   const options = { command: 0, priority: 0, callback: undefined };
   const request = new KvRequest(owner, functionId, arrays, fill === undefined ? options : { ...options, fill });
-  const calls = cutPart(request, { keyFrom: 0, keyTo: keys.length, valueFrom: 0, valueTo: outs.length });
+  const calls = cutPart(request, { keyFrom: 0, keyTo: keys.length, valueFrom: 0, valueTo: outs.length }, 1);
   request.open(calls.length);
   return { calls, outs, ended, request };
 }

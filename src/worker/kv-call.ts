@@ -15,7 +15,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { offsetBytesOf, totalBytesOf } from "../peer/answer.ts";
 import { type Call, IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
-import type { FrameHeader } from "../wire/frame.ts";
+import { APP_CUT, type FrameHeader } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeBits, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { KvPart, KvSpan } from "../wire/kv-spans.ts";
@@ -31,6 +31,7 @@ type Arrived = { readonly sendCount: number; readonly totalBytes: number; readon
 
 export class KvCall implements Call, KvSpan {
   readonly priority: number;
+  readonly epoch: number;
   request = 0;
   stamp = 0;
   sentAtMs = 0;
@@ -52,8 +53,9 @@ export class KvCall implements Call, KvSpan {
   #arrived: Arrived | undefined;
 
   /** Without a `part` the span is the whole part. */
-  constructor(request: KvRequest, span: KvSpan, part?: KvPart) {
+  constructor(request: KvRequest, span: KvSpan, epoch: number, part?: KvPart) {
     this.priority = request.priority;
+    this.epoch = epoch;
     this.keyFrom = span.keyFrom;
     this.keyTo = span.keyTo;
     this.valueFrom = span.valueFrom;
@@ -101,15 +103,16 @@ export class KvCall implements Call, KvSpan {
     header.app = owner.app;
     header.customer = owner.customer;
     header.command = command;
-    header.flags = dtypeBits(dtype) | this.#orderFlags;
+    header.flags = dtypeBits(dtype) | this.#sharedFlags;
     header.payloadBytes = 0;
     header.arg3 = timestamp;
     batch.begin(header, 0);
   }
 
-  /** Whether it is the first and the last frame of its part. */
-  get #orderFlags(): number {
-    return (this.keyFrom === this.#part.keyFrom && this.pieceOffset <= 0 ? KvFlag.FIRST : 0) | (this.isLast ? KvFlag.LAST : 0);
+  /** Whether it is the first and the last frame of its part, and whose choice the server is. */
+  get #sharedFlags(): number {
+    const isFirst = this.keyFrom === this.#part.keyFrom && this.pieceOffset <= 0;
+    return (isFirst ? KvFlag.FIRST : 0) | (this.isLast ? KvFlag.LAST : 0) | (this.#request.isAppCut ? APP_CUT : 0);
   }
 
   encode(header: FrameHeader, batch: FrameBatch): void {
@@ -126,7 +129,7 @@ export class KvCall implements Call, KvSpan {
       (lensBytes > 0 ? KvFlag.LENS : 0) |
       (lens === undefined ? 0 : KvFlag.VARIABLE) |
       (request.wantsLens ? KvFlag.WANT_LENS : 0) |
-      this.#orderFlags |
+      this.#sharedFlags |
       (this.pieceOffset >= 0 ? KvFlag.PIECE : 0);
     header.payloadBytes = payloadBytes;
     header.arg0 = keyCount;

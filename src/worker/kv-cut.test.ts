@@ -82,7 +82,7 @@ test("any number of keys of one width is carried once and in order", () => {
       keyCount,
     );
     const part = { keyFrom: 0, keyTo: keyCount, valueFrom: 0, valueTo: keyCount * width };
-    checkFrames(framesOf(cutPart(request, part)), request);
+    checkFrames(framesOf(cutPart(request, part, 1)), request);
   }
 });
 
@@ -98,7 +98,7 @@ test("any mix of lengths, types and sizes is carried once and in order", () => {
       const lens = Int32Array.from(list);
       const valueCount = list.reduce((a, b) => a + b, 0);
       const request = pushOf(make(valueCount), list.length, lens);
-      checkFrames(framesOf(cutPart(request, { keyFrom: 0, keyTo: list.length, valueFrom: 0, valueTo: valueCount })), request);
+      checkFrames(framesOf(cutPart(request, { keyFrom: 0, keyTo: list.length, valueFrom: 0, valueTo: valueCount }, 1)), request);
     }),
     { seed: 1, numRuns: 20 },
   );
@@ -107,15 +107,15 @@ test("any mix of lengths, types and sizes is carried once and in order", () => {
 test("100,000 empty values are cut as well", () => {
   const lens = new Int32Array(100_000);
   const request = pushOf(new Float32Array(0), lens.length, lens);
-  checkFrames(framesOf(cutPart(request, { keyFrom: 0, keyTo: lens.length, valueFrom: 0, valueTo: 0 })), request);
+  checkFrames(framesOf(cutPart(request, { keyFrom: 0, keyTo: lens.length, valueFrom: 0, valueTo: 0 }, 1)), request);
 });
 
 test("a small request to one server is one call, the same that cutting would make; a larger one is not", () => {
   const small = pushOf(new Float32Array(64).fill(1), 8);
-  const call = wholeCall(small);
+  const call = wholeCall(small, 1);
   assert.ok(call !== undefined);
-  assert.deepEqual(framesOf([call]), framesOf(cutPart(small, { keyFrom: 0, keyTo: 8, valueFrom: 0, valueTo: 64 })));
-  assert.equal(wholeCall(pushOf(new Float32Array(4096), 1)), undefined);
-  assert.equal(wholeCall(pushOf(new Float32Array(200_000), 100_000)), undefined);
-  assert.equal(wholeCall(pushOf(new Float32Array(1), 1, Int32Array.of(1))), undefined);
+  assert.deepEqual(framesOf([call]), framesOf(cutPart(small, { keyFrom: 0, keyTo: 8, valueFrom: 0, valueTo: 64 }, 1)));
+  assert.equal(wholeCall(pushOf(new Float32Array(4096), 1), 1), undefined);
+  assert.equal(wholeCall(pushOf(new Float32Array(200_000), 100_000), 1), undefined);
+  assert.equal(wholeCall(pushOf(new Float32Array(1), 1, Int32Array.of(1)), 1), undefined);
 });

@@ -7,22 +7,22 @@ import { KvCall } from "./kv-call.ts";
 import type { KvRequest } from "./kv-request.ts";
 
 /** The one call of a request that is small and goes to one server; undefined when it takes more than one. Most requests are such. */
-export function wholeCall(request: KvRequest): KvCall | undefined {
+export function wholeCall(request: KvRequest, epoch: number): KvCall | undefined {
   const { keys, lens, width, elementBytes } = request;
   const keyCount = keys.length;
   const byteCount = keyCount * (KEY_BYTES + LEN_BYTES + width * elementBytes);
   if (lens !== undefined || byteCount > BLOCK_BYTES || width * elementBytes >= LARGE_VALUE_BYTES) return undefined;
   const span: KvSpan = { keyFrom: 0, keyTo: keyCount, valueFrom: 0, valueTo: keyCount * width, width, pieceOffset: -1, isLast: true };
-  return new KvCall(request, span);
+  return new KvCall(request, span, epoch);
 }
 
 /** The calls of this part, in order; the last one is marked. */
-export function cutPart(request: KvRequest, part: KvPart): KvCall[] {
+export function cutPart(request: KvRequest, part: KvPart, epoch: number): KvCall[] {
   const { lens } = request;
   const spans = lens === undefined ? cutUniform(request, part) : variableSpans(lens, request.elementBytes, part);
   const last = spans.at(-1);
   if (last !== undefined) last.isLast = true;
-  return spans.map((span) => new KvCall(request, span, part));
+  return spans.map((span) => new KvCall(request, span, epoch, part));
 }
 
 function cutUniform(request: KvRequest, { keyFrom, keyTo, valueFrom }: KvPart): KvSpan[] {

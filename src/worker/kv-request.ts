@@ -55,6 +55,8 @@ export type KvRequestOptions = {
   readonly command: number;
   readonly priority: number;
   readonly callback: KvCallback | undefined;
+  /** Whether the application chose the servers itself; left out: it did not. */
+  readonly isAppCut?: boolean;
   /** What to do with answers of unknown length, before the request ends; left out for all other requests. */
   readonly fill?: (landings: readonly Landing[]) => void;
 };
@@ -72,6 +74,7 @@ export class KvRequest implements KvArrays, TrackedRequest {
   readonly command: number;
   readonly priority: number;
   readonly callback: KvCallback | undefined;
+  readonly isAppCut: boolean;
   readonly fill: ((landings: readonly Landing[]) => void) | undefined;
   readonly landings: Landing[] | undefined;
   /** Its number within its customer, given when it is tracked. */
@@ -100,6 +103,7 @@ export class KvRequest implements KvArrays, TrackedRequest {
     this.command = options.command;
     this.priority = options.priority;
     this.callback = options.callback;
+    this.isAppCut = options.isAppCut === true;
     this.fill = options.fill;
     this.landings = options.fill === undefined ? undefined : [];
     this.#keyCount = arrays.keys.length;

@@ -60,7 +60,7 @@ export class Worker {
 
   /** Sends the request to this server alone, in one frame, if it fits one. Throws QUEUE_FULL, nothing sent. */
   submitWhole(request: KvRequest, rank: number): boolean {
-    const whole = wholeCall(request);
+    const whole = wholeCall(request, 0);
     if (whole === undefined) return false;
     this.#checkRoom(rank, 1);
     request.open(1);
@@ -81,7 +81,7 @@ export class Worker {
         continue;
       }
       const valueTo = valueFrom + request.valueCount(keyFrom, keyTo);
-      const cut = cutPart(request, { keyFrom, keyTo, valueFrom, valueTo });
+      const cut = cutPart(request, { keyFrom, keyTo, valueFrom, valueTo }, 0);
       valueFrom = valueTo;
       this.#checkRoom(rank, cut.length);
       cutOfRank.push(cut);

@@ -237,6 +237,8 @@ type KvInput = {
   readonly lens?: readonly number[];
   readonly wantsLens?: boolean;
   readonly priority?: number;
+  readonly epoch?: number;
+  readonly isAppCut?: boolean;
 };
 
 /** The frames of a kv request, cut as a worker cuts them. */
@@ -256,7 +258,7 @@ async function runVector(name: string, about: string, functionId: KvFunctionId, 
 }
 
 function kvCalls(functionId: KvFunctionId, input: KvInput, timestamp = 12): KvCall[] {
-  const { app = 1, keys, sent, received, lens, wantsLens = false, priority = 0 } = input;
+  const { app = 1, keys, sent, received, lens, wantsLens = false, priority = 0, isAppCut = false, epoch = isAppCut ? 0 : 1 } = input;
   const values = (sent ?? received) as Values;
   const arrays: KvArrays = {
     keys: BigUint64Array.from(keys),
@@ -268,10 +270,10 @@ function kvCalls(functionId: KvFunctionId, input: KvInput, timestamp = 12): KvCa
     elementBytes: values.BYTES_PER_ELEMENT,
   };
   const owner = { app, customer: 2, window: new FloatWindow(), ended: () => {} };
-  const options = { command: -3, priority, callback: undefined, ...(wantsLens ? { fill: () => {} } : {}) };
+  const options = { command: -3, priority, callback: undefined, isAppCut, ...(wantsLens ? { fill: () => {} } : {}) };
   const request = new KvRequest(owner, functionId, arrays, options);
   request.timestamp = timestamp;
-  const calls = cutPart(request, { keyFrom: 0, keyTo: keys.length, valueFrom: 0, valueTo: wantsLens ? 0 : values.length });
+  const calls = cutPart(request, { keyFrom: 0, keyTo: keys.length, valueFrom: 0, valueTo: wantsLens ? 0 : values.length }, epoch);
   request.open(calls.length);
   return calls;
 }
@@ -307,6 +309,12 @@ async function kvVectors(): Promise<GoldenVector[]> {
     )),
     ...(await answered(push, "kv-push-answer", "it was applied")),
     await request("kv-push-lens", "three keys of one, no and three floats", KV_PUSH, { keys: [1n, 2n, 3n], sent, lens: [1, 0, 3] }),
+    await request("kv-push-app-cut", "one float, to a server that the application chose", KV_PUSH, {
+      keys: [7n],
+      sent: one,
+      isAppCut: true,
+    }),
+    await request("kv-push-epoch", "one float, cut by the placement of epoch 5,000", KV_PUSH, { keys: [7n], sent: one, epoch: 5000 }),
     await request("kv-push-float64", "one double, at priority 5", KV_PUSH, { keys: [7n], sent: Float64Array.of(Math.PI), priority: 5 }),
     await request("kv-push-piece", "the second and last piece of one key with 131,074 floats", KV_PUSH, { keys: [7n], sent: long }),
     ...(await answered(pull, "kv-pull-answer", "the values")),
@@ -387,7 +395,17 @@ async function collectiveVectors(): Promise<GoldenVector[]> {
 
 /** A push in two frames. A worker would send so little in one, but any cut between keys is legal. */
 function partsVector(): GoldenVector {
-  const common: HeaderFields = { functionId: FunctionId.KV_PUSH, settled: 1, app: 2, customer: 2, command: -3, arg0: 1, arg1: 2, arg3: 12 };
+  const common: HeaderFields = {
+    functionId: FunctionId.KV_PUSH,
+    settled: 1,
+    epoch: 1,
+    app: 2,
+    customer: 2,
+    command: -3,
+    arg0: 1,
+    arg1: 2,
+    arg3: 12,
+  };
   const part = (i: number, flags: number): Uint8Array =>
     frameBytes(
       Kind.REQUEST,

@@ -2,8 +2,9 @@
 // spec/protocol.md. Knows none of the code under test, so that it can contradict it.
 
 const HEADER_BYTES = 64;
-/** Request numbers are the lower 53 bits of their field. */
-const REQUESTS_END = 2n ** 53n;
+/** Numbers of requests and updates are the lower 53 bits of their field. */
+const U53_END = 2n ** 53n;
+const APP_CUT = 0x8000;
 const KIND_NAMES = ["", "HELLO", "REQUEST", "REPLY", "FAILURE", "NOTICE"];
 const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   1: "REGISTER",
@@ -41,6 +42,7 @@ export type VectorHeader = {
   readonly more?: number;
   readonly stamp: number;
   readonly settled: number;
+  readonly epoch: number;
   readonly app: number;
   readonly customer: number;
   readonly command: number;
@@ -74,8 +76,9 @@ function describeFrame(bytes: Uint8Array, lensCount: number): VectorFrame {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const u16 = (at: number): number => view.getUint16(at, true);
   const u32 = (at: number): number => view.getUint32(at, true);
-  const u64 = (at: number): number => Number(view.getBigUint64(at, true));
-  const more = Number(view.getBigUint64(16, true) / REQUESTS_END);
+  const u53 = (at: number): number => Number(view.getBigUint64(at, true) % U53_END);
+  const above = (at: number): number => Number(view.getBigUint64(at, true) / U53_END);
+  const more = above(16);
   const header: VectorHeader = {
     magic: String.fromCharCode(view.getUint8(0), view.getUint8(1)),
     version: view.getUint8(2),
@@ -84,10 +87,11 @@ function describeFrame(bytes: Uint8Array, lensCount: number): VectorFrame {
     flags: u16(6),
     payloadBytes: u32(8),
     priority: view.getInt32(12, true),
-    request: Number(view.getBigUint64(16, true) % REQUESTS_END),
+    request: u53(16),
     ...(more === 0 ? {} : { more }),
-    stamp: u64(24),
-    settled: u64(32),
+    stamp: u53(24),
+    settled: u53(32),
+    epoch: above(24) + above(32) * 2 ** 11,
     app: u16(40),
     customer: u16(42),
     command: view.getInt32(44, true),
@@ -131,7 +135,7 @@ function describeKvRequest({ arg0: keyCount, flags }: VectorHeader, body: Uint8A
       .getBigUint64(i * 8, true)
       .toString(),
   );
-  const values = valuesOf(body.subarray(keyCount * 8, body.length - lensBytes), flags >> 8);
+  const values = valuesOf(body.subarray(keyCount * 8, body.length - lensBytes), (flags & ~APP_CUT) >> 8);
   return lensBytes === 0 ? { keys, values } : { keys, values, lens: intsOf(body.subarray(body.length - lensBytes)) };
 }
 

@@ -3,7 +3,15 @@
 
 import { joinBytes } from "../../src/base/join-bytes.ts";
 import type { Random } from "../../src/base/random.ts";
-import { FrameHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, RUN_MORE_MAX, RUN_PAYLOAD_BYTES_MAX } from "../../src/wire/frame.ts";
+import {
+  FrameHeader,
+  HEADER_BYTES,
+  Kind,
+  PAYLOAD_BYTES_MAX,
+  PROTOCOL_VERSION,
+  RUN_MORE_MAX,
+  RUN_PAYLOAD_BYTES_MAX,
+} from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import { encodeJson } from "../../src/wire/json-body.ts";
 import { dtypeBits, KvFlag } from "../../src/wire/kv-message.ts";
@@ -31,7 +39,7 @@ export class FrameFuzzer {
   /** Up to a few hundred random bytes, sometimes behind a proper opening word. */
   garbage(): Uint8Array {
     const bytes = this.#bytes(1 + this.#random.below(this.#random.chance(0.1) ? 5000 : 300));
-    if (bytes.length >= 4 && this.#random.chance(0.5)) bytes.set([0x57, 0x42, 1, 1 + this.#random.below(5)]);
+    if (bytes.length >= 4 && this.#random.chance(0.5)) bytes.set([0x57, 0x42, PROTOCOL_VERSION, 1 + this.#random.below(5)]);
     return bytes;
   }
 
@@ -292,7 +300,7 @@ export function numbersTaken(bytes: Uint8Array, request: number): number {
   if (bytes.length < HEADER_BYTES) return 0;
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const { number, more } = requestField(view);
-  const isRequest = view.getUint32(0, true) === (0x4257 | (1 << 16) | (Kind.REQUEST << 24));
+  const isRequest = view.getUint32(0, true) === (0x4257 | (PROTOCOL_VERSION << 16) | (Kind.REQUEST << 24));
   return isRequest && number === BigInt(request) ? 1 + Number(more) : 0;
 }
 
@@ -310,17 +318,16 @@ export function legalityOf(bytes: Uint8Array): Legality {
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const payloadBytes = view.getUint32(8, true);
   const { number, more } = requestField(view);
-  const [stamp, settled] = [view.getBigUint64(24, true), view.getBigUint64(32, true)];
+  const [stamp, settled] = [view.getBigUint64(24, true) % 2n ** 53n, view.getBigUint64(32, true) % 2n ** 53n];
   const kind = view.getUint8(3);
-  const isRunReadable = (kind === Kind.REQUEST || kind === Kind.REPLY) && payloadBytes <= 128 && number + more < 2n ** 53n;
+  const isRunReadable =
+    (kind === Kind.REQUEST || kind === Kind.REPLY) && payloadBytes <= 128 && number + more < 2n ** 53n && stamp + more < 2n ** 53n;
   const isReadable =
     view.getUint16(0, true) === 0x4257 &&
-    view.getUint8(2) === 1 &&
+    view.getUint8(2) === PROTOCOL_VERSION &&
     kind >= Kind.HELLO &&
     kind <= Kind.NOTICE &&
     payloadBytes <= PAYLOAD_BYTES_MAX &&
-    stamp < 2n ** 53n &&
-    settled < 2n ** 53n &&
     (more === 0n || isRunReadable);
   if (!isReadable) return "illegal";
   if (bytes.length !== HEADER_BYTES + Math.ceil(payloadBytes / 8) * 8 * (1 + Number(more))) return "missized";
