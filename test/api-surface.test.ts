@@ -244,6 +244,7 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
     "registerExitCallback",
     "requestTimeoutMs",
     "roster",
+    "scheduler",
     "serverKeyRanges",
     "serverRankToId",
     "whenOver",

@@ -1,7 +1,7 @@
 // control-messages — the control plane's functions with the shapes of their requests and answers, in one place. What they mean is the
 // business of scheduler/scheduler.ts and peer/membership.ts.
 //
-//   to the scheduler:  REGISTER HEARTBEAT BARRIER LEAVE STATUS CHECKPOINT UNITS GATHER RENDEZVOUS      from the scheduler:  ROSTER ABORT CHECKPOINT
+//   to the scheduler:  REGISTER HEARTBEAT BARRIER LEAVE STATUS CHECKPOINT UNITS PLACEMENT GATHER RENDEZVOUS      from the scheduler:  ROSTER ABORT CHECKPOINT
 
 import type { ControlMessage } from "../peer/json-call.ts";
 import * as control from "../wire/control.ts";
@@ -54,6 +54,13 @@ export const ROSTER: ControlMessage<RosterView, Empty> = {
   name: "ROSTER",
   request: rosterShape,
   reply: control.emptyShape,
+};
+
+export const PLACEMENT: ControlMessage<Empty, control.PlacementReply> = {
+  functionId: FunctionId.PLACEMENT,
+  name: "PLACEMENT",
+  request: control.emptyShape,
+  reply: control.placementReplyShape,
 };
 
 export const ABORT: ControlMessage<control.AbortRequest, Empty> = {

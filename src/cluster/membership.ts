@@ -32,13 +32,13 @@ import { missingText } from "../wire/missing-nodes.ts";
 import { nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
 import type { RendezvousHeld, RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
-import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import type { UnitsClaim, UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierClient } from "./barrier-client.ts";
-import { ABORT, BARRIER, GATHER, LEAVE, REGISTER, RENDEZVOUS, ROSTER, STATUS, UNITS } from "./control-messages.ts";
+import { ABORT, BARRIER, GATHER, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, ROSTER, STATUS, UNITS } from "./control-messages.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { LinkWatch } from "./link-watch.ts";
-import { RosterCopy, type RosterListener } from "./roster-copy.ts";
+import { type PlacementListener, RosterCopy, type RosterListener } from "./roster-copy.ts";
 import { SchedulerWatch } from "./scheduler-watch.ts";
 import { wrongScheduler } from "./wrong-scheduler.ts";
 
@@ -171,6 +171,11 @@ export class Membership {
     return this.#roster.view;
   }
 
+  /** The newest placement heard of; undefined before this node has joined, and in a job without servers. */
+  get placement(): PlacementView | undefined {
+    return this.#roster.view.placement;
+  }
+
   /** Why this node cannot go on, if so. */
   get fatal(): WeighbridgeError | undefined {
     return this.#fatal;
@@ -192,6 +197,18 @@ export class Membership {
   /** Calls `listener` with every newer roster. Returns what ends that. */
   onRoster(listener: RosterListener): () => void {
     return this.#roster.listen(listener);
+  }
+
+  /** Calls `listener` with every newer placement, after those who listen for rosters. Returns what ends that. */
+  onPlacement(listener: PlacementListener): () => void {
+    return this.#roster.listenPlacement(listener);
+  }
+
+  /** Asks the scheduler for its placement, and takes it if it is newer; waits for one that is away, as long as all do (M2). */
+  async askPlacement(): Promise<void> {
+    if (this.#fatal !== undefined) throw this.#fatal;
+    const { placement } = await this.#ask(PLACEMENT, {});
+    if (placement !== undefined) this.#roster.adoptPlacement(placement);
   }
 
   /** Calls `listener` when this node cannot go on, also if that was before. Returns what ends that. */

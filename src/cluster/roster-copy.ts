@@ -2,13 +2,16 @@
 //
 // Invariants:
 //   C1. The version only rises, whatever the order in which rosters arrive.
+//   C2. The epoch of the placement only rises: a scheduler that was restarted may know an older one, or none, for a while.
 
-import { deadNodes, groupMembers, type RosterEntry, type RosterView } from "../wire/roster.ts";
+import { deadNodes, groupMembers, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
 
 export type RosterListener = (roster: RosterView) => void;
+export type PlacementListener = (placement: PlacementView) => void;
 
 export class RosterCopy {
   readonly #listeners = new Set<RosterListener>();
+  readonly #placementListeners = new Set<PlacementListener>();
   #view: RosterView = { version: 0, nodes: [] };
 
   get view(): RosterView {
@@ -18,8 +21,29 @@ export class RosterCopy {
   /** Takes a roster if it is newer, and tells everybody who listens. */
   adopt(roster: RosterView): void {
     if (roster.version <= this.#view.version) return; // C1
-    this.#view = roster;
-    for (const listener of [...this.#listeners]) listener(roster);
+    const known = this.#view.placement;
+    const isNewer = (roster.placement?.epoch ?? 0) > (known?.epoch ?? 0); // C2
+    this.#view = isNewer || known === undefined ? roster : { ...roster, placement: known };
+    for (const listener of [...this.#listeners]) listener(this.#view);
+    if (isNewer) this.#tellPlacement();
+  }
+
+  /** Takes a placement that came without a roster, if it is newer. */
+  adoptPlacement(placement: PlacementView): void {
+    if (placement.epoch <= (this.#view.placement?.epoch ?? 0)) return; // C2
+    this.#view = { ...this.#view, placement };
+    this.#tellPlacement();
+  }
+
+  /** Calls `listener` with every newer placement. Returns what ends that. */
+  listenPlacement(listener: PlacementListener): () => void {
+    this.#placementListeners.add(listener);
+    return () => this.#placementListeners.delete(listener);
+  }
+
+  #tellPlacement(): void {
+    const { placement } = this.#view;
+    if (placement !== undefined) for (const listener of [...this.#placementListeners]) listener(placement);
   }
 
   /** Returns what ends the listening. */

@@ -11,7 +11,7 @@ import type { Address, Transport } from "../transport/transport.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { Role } from "../wire/node-id.ts";
-import type { RosterView } from "../wire/roster.ts";
+import type { PlacementView, RosterView } from "../wire/roster.ts";
 
 export type PostofficeOptions = {
   readonly role: Role;
@@ -64,6 +64,8 @@ export type PostofficeOptions = {
   readonly manage?: ((status: () => StatusReply) => Promise<{ close(): Promise<void> }>) | undefined;
   /** For the scheduler: a name for the job, and a number higher than that of any earlier scheduler of it. */
   readonly jobId?: string;
+  /** For the scheduler: how parts are dealt out, if the job begins here. Defaults to "ring". */
+  readonly placement?: PlacementView["policy"] | undefined;
   readonly incarnation?: number;
   /** False starts without waiting for all nodes to be ready (ps-lite: StartAsync). A recovered node never waits. */
   readonly startBarrier?: boolean;

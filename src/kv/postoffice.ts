@@ -121,6 +121,11 @@ export class Postoffice {
     return missing === "" || thrown.message.includes("missing: ") ? thrown : incompleteError(thrown, missing);
   }
 
+  /** The engine of a scheduler; undefined on other nodes. */
+  get scheduler(): Scheduler | undefined {
+    return this.#scheduler;
+  }
+
   /** The engine of a worker; undefined on other nodes. */
   get worker(): Worker | undefined {
     return this.#worker;
@@ -296,6 +301,7 @@ export class Postoffice {
       heartbeatIntervalMs,
       heartbeatTimeoutMs,
       startTimeoutMs,
+      placement: this.#options.placement,
       jobId,
       incarnation,
     });

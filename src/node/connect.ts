@@ -15,7 +15,7 @@ import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import type { Role } from "../wire/node-id.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
-import type { NodeConfigOptions } from "./config/node-config.ts";
+import type { NodeConfigOptions, PlacementName } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
 import { checkpointOptions, startNode } from "./start.ts";
 import { zstd } from "./zstd.ts";
@@ -59,6 +59,8 @@ export type EmbeddedOptions = WaitOptions & {
   readonly servers?: number;
   /** Defaults to 1. */
   readonly workers?: number;
+  /** How parts of tables and tensors are dealt out to the servers. Defaults to "ring". */
+  readonly placement?: PlacementName;
   /** PS functions of the servers, beside the built-in ones. */
   readonly functions?: readonly PsFunction[];
   /** Memory for parameters, for each server. */
@@ -86,13 +88,26 @@ export class EmbeddedCluster {
   static async start(options: EmbeddedOptions = {}): Promise<EmbeddedCluster> {
     checkOptions(
       options,
-      ["servers", "workers", "functions", "arenaBytesMax", "checkpointDir", "checkpointFiles", "restore", "deadlineMs", "signal"],
+      [
+        "servers",
+        "workers",
+        "placement",
+        "functions",
+        "arenaBytesMax",
+        "checkpointDir",
+        "checkpointFiles",
+        "restore",
+        "deadlineMs",
+        "signal",
+      ],
       "the options of a cluster inside the process",
     );
     checkWait(options);
-    const { servers = 1, workers = 1, functions = [], arenaBytesMax } = options;
+    const { servers = 1, workers = 1, placement = "ring", functions = [], arenaBytesMax } = options;
     checkCount("servers", servers, 1);
     checkCount("workers", workers, 0);
+    if (placement !== "ring" && placement !== "range")
+      throw new WeighbridgeError("BAD_ARGUMENT", `placement is "ring" or "range", not ${showValue(placement)}`);
     if (!(Array.isArray(functions) && functions.every(isPsFunction)))
       throw new WeighbridgeError("BAD_ARGUMENT", "functions are a list of what psFunction() makes");
     checkPath("checkpointDir", options.checkpointDir);
@@ -122,7 +137,7 @@ export class EmbeddedCluster {
       });
     const range = (count: number): number[] => Array.from({ length: count }, (_, rank) => rank);
     const starting = [
-      node("scheduler", 0),
+      node("scheduler", 0, { placement }),
       ...range(servers).map((rank) =>
         node("server", rank, { listenAddress: `memory://server-${rank}`, functions, arenaBytesMax, ...checkpoints }),
       ),

@@ -114,6 +114,7 @@ async function openNode(config: NodeConfig, options: NodeOptions): Promise<Posto
     ...(role === "scheduler" && config.managePort !== 0
       ? { manage: (status: () => StatusReply) => serveHttp(config.managePort, status) }
       : {}),
+    placement: config.placement,
     jobId: randomUUID(),
     incarnation: Date.now(),
     ...(pslite === undefined

@@ -3,11 +3,12 @@
 // Invariants:
 //   V1. What others can see of a place changes only through here, and is noticed: `publish` raises the version then, and only then.
 //   V2. The version never falls, not even over a restart of the scheduler: it rises above whatever the nodes remember.
+//   V3. The epoch of the placement never falls either: of those that nodes remember, the highest wins.
 
 import type { StatusEntry } from "../wire/control.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
-import type { NodeState, RosterView } from "../wire/roster.ts";
+import type { NodeState, PlacementView, RosterView } from "../wire/roster.ts";
 import { type ClusterCounts, countOf } from "./applicant.ts";
 import { emptyPlace, entryOf, type Place, publicEntryOf } from "./place.ts";
 
@@ -21,6 +22,7 @@ export class Places {
   #recalledVersion = 0;
   /** Generations of workers up to this one are over. */
   #endedGeneration = 0;
+  #placement: PlacementView | undefined;
   #changed = false;
 
   /** Makes all places, empty. */
@@ -44,7 +46,8 @@ export class Places {
 
   view(): RosterView {
     const ended = this.#endedGeneration === 0 ? {} : { endedGeneration: this.#endedGeneration };
-    return { version: this.#version, nodes: this.all().map(entryOf), ...ended };
+    const placement = this.#placement === undefined ? {} : { placement: this.#placement };
+    return { version: this.#version, nodes: this.all().map(entryOf), ...placement, ...ended };
   }
 
   status(nowMs: number): StatusEntry[] {
@@ -77,6 +80,17 @@ export class Places {
     this.#changed = true;
   }
 
+  get placement(): PlacementView | undefined {
+    return this.#placement;
+  }
+
+  /** Takes the placement if it is newer (V3). */
+  setPlacement(placement: PlacementView | undefined): void {
+    if (placement === undefined || placement.epoch <= (this.#placement?.epoch ?? 0)) return;
+    this.#placement = placement;
+    this.#changed = true;
+  }
+
   setState(place: Place, state: NodeState): void {
     if (place.state === state) return;
     place.state = state;
@@ -87,8 +101,9 @@ export class Places {
    * Takes over what a node remembers of the others, where it is newer than what we know. Returns the nodes whose life, as we knew it, turns
    * out to be over.
    */
-  recall({ version, nodes, endedGeneration = 0 }: RosterView, nowMs: number): number[] {
+  recall({ version, nodes, placement, endedGeneration = 0 }: RosterView, nowMs: number): number[] {
     const ended: number[] = [];
+    this.setPlacement(placement);
     this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
     for (const { node, address, label, incarnation, state, token = "", packageVersion = "" } of nodes) {

@@ -18,7 +18,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
-import type { RosterView } from "../wire/roster.ts";
+import type { PlacementView, RosterView } from "../wire/roster.ts";
 import {
   type Applicant,
   type ClusterCounts,
@@ -31,6 +31,7 @@ import {
 } from "./applicant.ts";
 import { assignRanks, conflict } from "./formation.ts";
 import { deathAtMs, holderOf, type Place } from "./place.ts";
+import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
 import { Places } from "./places.ts";
 import { findSeat, type Seat } from "./seating.ts";
 
@@ -40,6 +41,8 @@ export type RosterRules = ClusterCounts & {
   /** 0: only a closed link tells of a death. */
   readonly heartbeatTimeoutMs: number;
   readonly startTimeoutMs: number;
+  /** How parts are dealt out to the servers of a job that begins here; one that is going on keeps its placement. Defaults to "ring". */
+  readonly placement?: PlacementView["policy"] | undefined;
 };
 
 export type Decision<T> =
@@ -171,6 +174,12 @@ export class Roster<T> {
     return this.#phase === "running" && this.#places.publish() ? [{ kind: "announce" }] : [];
   }
 
+  /** Everybody is told of this placement from now on; it has the next epoch. Throws BAD_ARGUMENT, and NO_ROUTE before every node was heard of. */
+  publishPlacement(change: PlacementChange): Decision<T>[] {
+    this.#places.setPlacement(nextPlacement(this.#places, change));
+    return this.#places.publish() ? [{ kind: "announce" }] : [];
+  }
+
   /** Everybody has passed the last barrier (R4). */
   ending(nowMs: number): Decision<T>[] {
     this.#isEnding = true;
@@ -225,6 +234,7 @@ export class Roster<T> {
       assert(place !== undefined, "ranks are given within the counts");
       decisions.push({ ...this.#seat(assigned, place, nowMs), recovery: false });
     }
+    this.#places.setPlacement(firstPlacement(this.#rules));
     this.#places.publish(); // Nobody has to be told: the answers carry it.
     return decisions;
   }

@@ -14,7 +14,18 @@ import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log, LogFields } from "../base/log.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
-import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, REGISTER, RENDEZVOUS, STATUS, UNITS } from "../cluster/control-messages.ts";
+import {
+  BARRIER,
+  CHECKPOINT,
+  GATHER,
+  HEARTBEAT,
+  LEAVE,
+  PLACEMENT,
+  REGISTER,
+  RENDEZVOUS,
+  STATUS,
+  UNITS,
+} from "../cluster/control-messages.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkGreeting } from "../peer/greeting.ts";
 import { type ControlMessage, serveControl } from "../peer/json-call.ts";
@@ -26,12 +37,13 @@ import type { Hello } from "../wire/hello.ts";
 import { missingText } from "../wire/missing-nodes.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
-import { deadNodes, type RosterView } from "../wire/roster.ts";
+import { deadNodes, type PlacementView, type RosterView } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierDesk } from "./barrier-desk.ts";
 import { CheckpointErrands } from "./checkpoint-errands.ts";
 import { drained, Farewell } from "./farewell.ts";
 import { checkGather, GatherDesk } from "./gather-desk.ts";
+import type { PlacementChange } from "./placement-epochs.ts";
 import { RendezvousService } from "./rendezvous-service.ts";
 import { type Decision, Roster } from "./roster.ts";
 import { RosterPush } from "./roster-push.ts";
@@ -52,6 +64,8 @@ export type SchedulerOptions = {
   readonly incarnation: number;
   /** The job's name if it begins here; a job that is going on keeps its own. */
   readonly jobId: string;
+  /** How parts are dealt out, if the job begins here. Defaults to "ring". */
+  readonly placement?: PlacementView["policy"] | undefined;
   readonly lingerMs?: number;
 };
 
@@ -184,6 +198,14 @@ export class Scheduler {
     return () => this.#failedListeners.delete(listener);
   }
 
+  /**
+   * Tells everybody a placement that differs in what `change` says, and has the next epoch. The state of parts that get another owner is the caller's to move.
+   * Throws BAD_ARGUMENT, nothing told, and NO_ROUTE before every node of the job was heard of: one of them may know a newer placement.
+   */
+  publishPlacement(change: PlacementChange = {}): void {
+    this.#carryOut(this.#roster.publishPlacement(change));
+  }
+
   /** Everybody has passed the last barrier: nobody comes any more, and all are leaving. */
   ending(): void {
     this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
@@ -243,6 +265,10 @@ export class Scheduler {
     });
     serve(STATUS, () => this.status());
     serve(CHECKPOINT, (channel, request) => this.#errands.handOn(channel, request));
+    serve(PLACEMENT, (channel) => {
+      this.#heard(channel);
+      return { placement: this.roster.placement };
+    });
     serve(UNITS, (channel, request) => this.#lend(channel, request));
     serve(RENDEZVOUS, (channel, request) => this.#meet(channel, request));
   }

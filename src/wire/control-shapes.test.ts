@@ -3,13 +3,21 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { abortRequestShape, barrierReplyShape, barrierRequestShape, emptyShape, leaveRequestShape, statusReplyShape } from "./control.ts";
+import {
+  abortRequestShape,
+  barrierReplyShape,
+  barrierRequestShape,
+  emptyShape,
+  leaveRequestShape,
+  placementReplyShape,
+  statusReplyShape,
+} from "./control.ts";
 import { gatherReplyShape, gatherRequestShape } from "./gather.ts";
 import { helloShape } from "./hello.ts";
 import type { Check } from "./json-body.ts";
 import { registerReplyShape, registerRequestShape } from "./register.ts";
 import { rendezvousReplyShape, rendezvousRequestShape } from "./rendezvous.ts";
-import { rosterShape } from "./roster.ts";
+import { placementShape, rosterShape } from "./roster.ts";
 import { UNIT_RUNS_MAX, unitsClaimShape, unitsReplyShape, unitsRequestShape } from "./units.ts";
 
 const ENTRY = {
@@ -23,7 +31,8 @@ const ENTRY = {
   packageVersion: "0.1.0",
   token: "t",
 };
-const ROSTER = { version: 3, nodes: [ENTRY], endedGeneration: 2 };
+const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2] };
+const ROSTER = { version: 3, nodes: [ENTRY], placement: PLACEMENT, endedGeneration: 2 };
 const HELD = { name: "end", generation: 1, values: [{ rank: 0, value: "7" }] };
 const GENERATION = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
 const WAITING = { role: "worker", rank: 1, address: "", label: "b:2", packageVersion: "0.1.0" };
@@ -71,7 +80,9 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     shape: registerReplyShape,
     body: { job: "j", node: 9, incarnation: 1, recovery: true, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 5000, roster: ROSTER },
   },
-  { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["endedGeneration"] },
+  { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["placement", "endedGeneration"] },
+  { name: "a placement", shape: placementShape, body: PLACEMENT, optional: ["moved"] },
+  { name: "the answer to PLACEMENT", shape: placementReplyShape, body: { placement: PLACEMENT }, optional: ["placement"] },
   { name: "BARRIER", shape: barrierRequestShape, body: BARRIER },
   { name: "the answer to BARRIER", shape: barrierReplyShape, body: { round: 1 } },
   { name: "ABORT", shape: abortRequestShape, body: { code: "DEADLINE", message: "too late" } },

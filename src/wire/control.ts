@@ -2,7 +2,15 @@
 
 import { type Check, count, flag, list, object, oneOf, optional, text } from "./json-body.ts";
 import { roleShape } from "./node-id.ts";
-import { addressShape, labelShape, packageVersionShape, type RosterEntry, rosterEntryShape } from "./roster.ts";
+import {
+  addressShape,
+  labelShape,
+  type PlacementView,
+  packageVersionShape,
+  placementShape,
+  type RosterEntry,
+  rosterEntryShape,
+} from "./roster.ts";
 
 /** BARRIER: the sender stands at the barrier of this group and customer; answered when every member does. */
 export type BarrierRequest = {
@@ -87,6 +95,10 @@ export const ASKER_GONE = "gone";
 export type CheckpointReply = { readonly body: string; readonly more?: string | undefined };
 export const checkpointReplyShape: Check<CheckpointReply> = object({ body: text, more: optional(text) });
 
-/** A body without fields: HEARTBEAT, STATUS, and the replies that only say yes. */
+/** The placement as the scheduler knows it; left out: it knows none. */
+export type PlacementReply = { readonly placement?: PlacementView | undefined };
+export const placementReplyShape: Check<PlacementReply> = object({ placement: optional(placementShape) });
+
+/** A body without fields: HEARTBEAT, STATUS, PLACEMENT, and the replies that only say yes. */
 export type Empty = Readonly<Record<never, never>>;
 export const emptyShape: Check<Empty> = object({});

@@ -15,6 +15,7 @@ export const FunctionId = {
   ROSTER: 8,
   ABORT: 9,
   // control plane, served by the scheduler
+  PLACEMENT: 10,
   GATHER: 12,
   RENDEZVOUS: 13,
   // applications

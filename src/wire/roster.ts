@@ -40,9 +40,28 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   token: optional(tokenShape),
 });
 
+/** Which server owns which part, in the words of keys/placement-of.ts. A newer placement has a higher epoch; the first one has 1. */
+export type PlacementView = {
+  readonly epoch: number;
+  readonly policy: "ring" | "range";
+  /** The ranks of the servers that take part. */
+  readonly servers: readonly number[];
+  /** Parts whose owner is not the policy's: part, rank, part, rank … */
+  readonly moved?: readonly number[] | undefined;
+};
+
+export const placementShape: Check<PlacementView> = object({
+  epoch: count,
+  policy: oneOf("ring", "range"),
+  servers: list(count),
+  moved: optional(list(count)),
+});
+
 export type RosterView = {
   readonly version: number;
   readonly nodes: readonly RosterEntry[];
+  /** Left out by a job without servers, and by a scheduler that was restarted and has not heard of it yet. */
+  readonly placement?: PlacementView | undefined;
   /** Generations of workers up to this one are over (gather.ts); left out: none is. */
   readonly endedGeneration?: number | undefined;
 };
@@ -50,6 +69,7 @@ export type RosterView = {
 export const rosterShape: Check<RosterView> = object({
   version: count,
   nodes: list(rosterEntryShape),
+  placement: optional(placementShape),
   endedGeneration: optional(count),
 });
 

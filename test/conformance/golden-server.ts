@@ -15,6 +15,7 @@ import {
   GATHER,
   HEARTBEAT,
   LEAVE,
+  PLACEMENT,
   REGISTER,
   RENDEZVOUS,
   ROSTER,
@@ -66,6 +67,7 @@ export const ROSTER_VIEW: RosterView = {
       ...{ packageVersion: "0.1.0", token: "t-0" },
     },
   ],
+  placement: { epoch: 1, policy: "ring", servers: [0] },
 };
 
 const goldenFields = {
@@ -133,6 +135,7 @@ export function goldenServer(): RecordedExchange {
   });
   peer.serve(FunctionId.COLLECTIVE, { handle: (channel, header) => channel.acknowledge(header) });
   serve(CHECKPOINT, { body: '{"clockMin":12}' });
+  serve(PLACEMENT, { placement: { epoch: 2, policy: "ring", servers: [0, 1], moved: [17, 1] } });
   serve(UNITS, { isOver: false, units: [5, 7], lost: [], repeatedCount: 2, inherited: { version: 1, done: [0, 2], suspect: [2, 3] } });
   serve(ROSTER, {});
   serve(ABORT, {});

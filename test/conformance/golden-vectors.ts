@@ -10,6 +10,7 @@ import {
   GATHER,
   HEARTBEAT,
   LEAVE,
+  PLACEMENT,
   REGISTER,
   RENDEZVOUS,
   ROSTER,
@@ -161,6 +162,11 @@ async function controlVectors(): Promise<GoldenVector[]> {
       await control("status-request", "who is there?", STATUS, {}),
       "status-reply",
       "a running cluster, and one node too many",
+    )),
+    ...(await answered(
+      await control("placement-request", "which server owns which part?", PLACEMENT, {}),
+      "placement-reply",
+      "two servers on a ring, but for part 17, which was moved to server 1",
     )),
     ...(await answered(
       await control("checkpoint-request", "the command line asks server 0, through the scheduler, how far the clocks are", CHECKPOINT, {

@@ -16,6 +16,7 @@ const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   7: "UNITS",
   8: "ROSTER",
   9: "ABORT",
+  10: "PLACEMENT",
   12: "GATHER",
   13: "RENDEZVOUS",
   16: "SIMPLE",

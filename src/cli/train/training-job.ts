@@ -27,6 +27,7 @@ const LOOPBACK = "127.0.0.1";
 const READ_KEYS: readonly KeyName[] = [
   "transport",
   "socketDir",
+  "placement",
   "heartbeatIntervalMs",
   "heartbeatTimeoutMs",
   "startTimeoutMs",

@@ -196,6 +196,12 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     description: "The folder of the Unix sockets; the same for all nodes of a cluster.",
     fallback: derived("weighbridge-UID in the system's folder for temporary files", () => join(tmpdir(), `weighbridge-${userId()}`)),
   },
+  placement: {
+    kind: oneOf(["ring", "range"], "policy"),
+    description:
+      "How a scheduler that begins a job deals parts of tables and tensors out to the servers: on a ring, where few parts move when servers change, or in even ranges.",
+    fallback: constant("ring"),
+  },
   threads: {
     kind: wholeNumber({ min: 1, max: COUNT_MAX }, "count"),
     description: "Server nodes in this process, each with its own thread and rank.",

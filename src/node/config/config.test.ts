@@ -53,6 +53,7 @@ test("fills in every default when only the required keys are given", () => {
     rank: undefined,
     transport: "tcp",
     van: "weighbridge",
+    placement: "ring",
     threads: 1,
     heartbeatIntervalMs: 1000,
     heartbeatTimeoutMs: 5000,

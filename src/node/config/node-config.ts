@@ -4,6 +4,7 @@
 export type Role = "scheduler" | "server" | "worker";
 export type TransportName = "tcp" | "unix";
 export type VanName = "weighbridge" | "zmq" | "p3";
+export type PlacementName = "ring" | "range";
 export type LogLevel = "silent" | "error" | "warn" | "info" | "debug";
 
 /** Faults a node makes on purpose, to try out the rest. All off by default. */
@@ -34,6 +35,8 @@ export type NodeConfig = {
   /** Whose protocol the nodes speak: our own, or ps-lite's. */
   readonly van: VanName;
   readonly socketDir: string;
+  /** How a scheduler deals parts out to servers. */
+  readonly placement: PlacementName;
   /** Server nodes in this process. */
   readonly threads: number;
   /** 0: this node sends none. */

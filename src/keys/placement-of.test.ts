@@ -1,0 +1,38 @@
+// Goal: the few words that cross the wire give the same placement wherever they are read, and nonsense gives an error.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { PART_COUNT } from "./placement.ts";
+import { placementOf } from "./placement-of.ts";
+import { rangePlacement } from "./range-placement.ts";
+import { ringPlacement } from "./ring-placement.ts";
+
+test("each policy gives its own placement, with the epoch and whatever ranks the servers have", () => {
+  for (const servers of [[0], [0, 1, 2], [3, 1, 8]]) {
+    assert.deepEqual(placementOf({ epoch: 7, policy: "ring", servers }), ringPlacement({ epoch: 7, servers }));
+    assert.deepEqual(placementOf({ epoch: 7, policy: "range", servers }), rangePlacement({ epoch: 7, servers }));
+  }
+});
+
+test("parts that were moved belong to the server that is named, all others to the policy's", () => {
+  const words = { epoch: 2, policy: "ring", servers: [1, 4, 9] } as const;
+  const before = placementOf(words);
+  const after = placementOf({ ...words, moved: [0, 9, 17, 4, PART_COUNT - 1, 1] });
+  for (let part = 0; part < PART_COUNT; part++) {
+    const moved = new Map([
+      [0, 9],
+      [17, 4],
+      [PART_COUNT - 1, 1],
+    ]).get(part);
+    assert.equal(after.ownerOf(part), moved ?? before.ownerOf(part));
+  }
+});
+
+test("a part that there is not, and a server that takes no part, are refused", () => {
+  for (const moved of [[PART_COUNT, 0], [-1, 0], [0.5, 0], [0, 2], [0]])
+    assert.throws(
+      () => placementOf({ epoch: 1, policy: "range", servers: [0, 1], moved }),
+      (error) => isWeighbridgeError(error, "BAD_ARGUMENT"),
+    );
+});

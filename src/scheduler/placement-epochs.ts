@@ -1,0 +1,43 @@
+// placement-epochs — the placements of a job one after the other: which one it begins with, and what the next one is. Pure.
+//
+// Invariants:
+//   PlacementEpochs.E1. The first epoch is 1, and each placement has one more than the one before it. No epoch names two placements: a scheduler that was
+//       restarted makes none before all nodes were heard of, since any of them may know a newer one.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { placementOf } from "../keys/placement-of.ts";
+import { EPOCH_MAX } from "../wire/frame.ts";
+import type { PlacementView } from "../wire/roster.ts";
+import type { ClusterCounts } from "./applicant.ts";
+import type { Places } from "./places.ts";
+
+/** What is left out stays as it is; `moved` belongs to its policy and servers, and goes with them. */
+export type PlacementChange = Partial<Omit<PlacementView, "epoch">>;
+
+/** Of a job that begins with these servers; undefined without any. */
+export function firstPlacement({
+  serverCount,
+  placement: policy = "ring",
+}: ClusterCounts & { readonly placement?: PlacementView["policy"] | undefined }): PlacementView | undefined {
+  return serverCount === 0 ? undefined : { epoch: 1, policy, servers: Array.from({ length: serverCount }, (_, rank) => rank) };
+}
+
+/** Throws BAD_ARGUMENT for a placement that makes no sense, and NO_ROUTE while it is not certain which epoch is the next (E1). */
+export function nextPlacement(places: Pick<Places, "all" | "placement">, change: PlacementChange): PlacementView {
+  const current = places.placement;
+  const silent = places.all().filter(({ state, confirmed }) => state === "alive" && !confirmed);
+  if (current === undefined || silent.length > 0)
+    throw new WeighbridgeError("NO_ROUTE", "the next placement cannot be made before every node of the job was heard of", {
+      retryable: true,
+    });
+  if (current.epoch === EPOCH_MAX) throw new WeighbridgeError("UNSUPPORTED", `a job has at most ${EPOCH_MAX} placements`);
+  const { policy = current.policy, servers = current.servers } = change;
+  const isSame = policy === current.policy && servers === current.servers;
+  const moved = change.moved ?? (isSame ? current.moved : undefined);
+  const next = { epoch: current.epoch + 1, policy, servers, ...(moved === undefined || moved.length === 0 ? {} : { moved }) };
+  const unknown = servers.filter((rank) => !places.all().some((place) => place.role === "server" && place.rank === rank));
+  if (unknown.length > 0)
+    throw new WeighbridgeError("BAD_ARGUMENT", `a placement names servers of the job, not server ${unknown.join(", ")}`);
+  placementOf(next);
+  return next;
+}
