@@ -78,6 +78,11 @@ export function allocateWork(bytes: u32): u32 {
   return span != 0 ? span : take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS);
 }
 
+/** As `allocateWork`, from the reserve alone. */
+export function allocateReserve(bytes: u32): u32 {
+  return take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS);
+}
+
 /** As `allocateWork`, for a table that a checkpoint sets aside: of the reserve at most the half, so that there is room for answers. */
 export function allocateAside(bytes: u32): u32 {
   const size = bytesOf(classOf(bytes)), half = <u64>(load<u32>(RESERVE_END) - load<u32>(RESERVE_START)) >> 1;

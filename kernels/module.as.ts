@@ -1,6 +1,6 @@
 // module — the list of what the kernel module exports. Addresses are u32 and come to JavaScript signed: read them with `>>> 0`.
 
-export { aheadBytes, allocate, allocateWork, lend, openArena, release, reserveUsedBytes, touchAhead, usedBytes } from "./allocator.as";
+export { aheadBytes, allocate, allocateReserve, allocateWork, lend, openArena, release, reserveUsedBytes, touchAhead, usedBytes } from "./allocator.as";
 export { checkFinite, greatestMagnitude, zeroNonFinite } from "./finite.as";
 export { initialize, initializeRows } from "./initializers.as";
 export { updateBlock, updateBlockRows, updateRows } from "./optimizers.as";

@@ -171,6 +171,11 @@ export class Pacer<H> {
     this.#rounds.checkRoom(stamp, bytes);
   }
 
+  /** A contribution takes so many bytes more. Throws as `checkRoom`, before memory is made for it. */
+  grow(stamp: UpdateStamp, bytes: number): void {
+    this.#rounds.grow(stamp, bytes);
+  }
+
   /** Keeps a first contribution until its round is complete. Throws as `checkRoom`. */
   gather(stamp: UpdateStamp, handle: H, bytes: number): void {
     this.#clocks.checkUpdate(stamp, stamp.clock);

@@ -82,6 +82,18 @@ test("is bounded, but the oldest open round always has room: somebody must be ab
   gathered.put(stamp({ clock: 2 }), "c", 70);
 });
 
+test("what a contribution grows by counts too, and the oldest round grows without a bound (U6)", () => {
+  const gathered = new UpdateRounds<string>({ contributionsMax: 10, bytesMax: 100 });
+  gathered.put(stamp({ clock: 1 }), "a", 60);
+  gathered.grow(stamp({ clock: 1 }), 40);
+  assert.throws(() => gathered.grow(stamp({ clock: 1 }), 1), { code: "QUEUE_FULL", retryable: true });
+  gathered.put(stamp({ clock: 0 }), "slow", 1);
+  gathered.grow(stamp({ clock: 0 }), 500);
+  assert.equal(gathered.gatheredBytes, 601);
+  gathered.complete(2);
+  assert.equal(gathered.gatheredBytes, 0);
+});
+
 test("a parameter that is no more gives everything back", () => {
   const gathered = rounds();
   gathered.put(stamp({ parameter: 1, clock: 0 }), "a", 8);

@@ -28,7 +28,7 @@ export type CompleteRound<H> = { readonly parameter: number; readonly clock: num
 
 export type UpdateRoundsOptions = { readonly contributionsMax: number; readonly bytesMax: number };
 
-type Kept<H> = Contribution<H> & { readonly bytes: number };
+type Kept<H> = Contribution<H> & { bytes: number };
 /** The contributions to each parameter at one clock. */
 type Gathering<H> = Map<number, Kept<H>[]>;
 
@@ -54,11 +54,16 @@ export class UpdateRounds<H> {
 
   /** What this life has pushed at this clock so far, to be added to (U3); undefined when it is the first: then `put` follows. Throws STALE_UPDATE. */
   find(stamp: UpdateStamp): H | undefined {
-    this.#checkOpen(stamp);
-    return this.#gatherings
-      .get(stamp.clock)
-      ?.get(stamp.parameter)
-      ?.find((kept) => kept.worker === stamp.worker && kept.incarnation === stamp.incarnation)?.handle;
+    return this.#find(stamp)?.handle;
+  }
+
+  /** What this life has pushed at this clock takes so many bytes more. Throws QUEUE_FULL (U6) or STALE_UPDATE: ask before memory is made for it. */
+  grow(stamp: UpdateStamp, bytes: number): void {
+    const kept = this.#find(stamp);
+    assert(kept !== undefined, "a first contribution is put");
+    if (stamp.clock !== this.#clockMin && this.#gatheredBytes + bytes > this.#options.bytesMax) throw this.#full(stamp);
+    kept.bytes += bytes;
+    this.#gatheredBytes += bytes;
   }
 
   /** Throws QUEUE_FULL or STALE_UPDATE when a first contribution of so many bytes cannot be put: ask before memory is made for it. */
@@ -67,12 +72,7 @@ export class UpdateRounds<H> {
     if (stamp.clock === this.#clockMin) return; // U6
     const { contributionsMax, bytesMax } = this.#options;
     if (this.#contributionCount < contributionsMax && this.#gatheredBytes + bytes <= bytesMax) return;
-    throw new WeighbridgeError(
-      "QUEUE_FULL",
-      `${nameOf(stamp.worker)} is at clock ${stamp.clock}, the slowest at ${this.#clockMin}: ${this.#contributionCount} updates with ` +
-        `${this.#gatheredBytes} bytes are gathered already`,
-      { retryable: true },
-    );
+    throw this.#full(stamp);
   }
 
   /** Keeps the handle until its round is complete or its life has died. Throws as `checkRoom`. */
@@ -137,6 +137,23 @@ export class UpdateRounds<H> {
       if (gathering.size === 0) this.#gatherings.delete(clock);
     }
     return gone;
+  }
+
+  #find(stamp: UpdateStamp): Kept<H> | undefined {
+    this.#checkOpen(stamp);
+    return this.#gatherings
+      .get(stamp.clock)
+      ?.get(stamp.parameter)
+      ?.find((kept) => kept.worker === stamp.worker && kept.incarnation === stamp.incarnation);
+  }
+
+  #full(stamp: UpdateStamp): WeighbridgeError {
+    return new WeighbridgeError(
+      "QUEUE_FULL",
+      `${nameOf(stamp.worker)} is at clock ${stamp.clock}, the slowest at ${this.#clockMin}: ${this.#contributionCount} updates with ` +
+        `${this.#gatheredBytes} bytes are gathered already`,
+      { retryable: true },
+    );
   }
 
   #forget(bytes: number): void {

@@ -129,7 +129,7 @@ test("an impossible size is a bad argument", () => {
 });
 
 test("state never takes the reserve, and work goes there when there is no other room (A4)", () => {
-  const arena = new Arena({ bytesMax: 32 * MIB, reserve: true });
+  const arena = new Arena({ bytesMax: 32 * MIB, reserve: true, beyondBytesMax: 0 });
   assert.equal(arena.reserveBytes, 8 * MIB);
   assert.equal(arena.stateBytesMax, 24 * MIB);
   const state: number[] = [];
@@ -150,7 +150,7 @@ test("state never takes the reserve, and work goes there when there is no other 
 });
 
 test("a reserve that was cut up for small spans serves a large one once they are given back", () => {
-  const arena = new Arena({ bytesMax: 32 * MIB, reserve: true });
+  const arena = new Arena({ bytesMax: 32 * MIB, reserve: true, beyondBytesMax: 0 });
   while (arena.tryAllocateState(MIB) !== 0);
   while (arena.tryAllocateState(64) !== 0);
   for (let round = 0; round < 2; round++) {
@@ -179,4 +179,34 @@ test("state that moves into the reserve is owed to it: as much of the rest stays
   assert.equal(arena.tryAllocateState(MIB), 0);
   arena.release(back, MIB);
   assert.equal(arena.tryAllocateState(MIB), back);
+});
+
+test("work that the reserve is too small for lies beyond the arena's size, and takes no room from state (A5)", () => {
+  const arena = new Arena({ bytesMax: 32 * MIB, reserve: true });
+  assert.equal(arena.bytesMax, 32 * MIB);
+  const beyond = arena.tryAllocateBeyond(64 * MIB);
+  assert.ok(beyond > 0 && arena.isInReserve(beyond));
+  assert.equal(arena.stateUsedBytes, 0);
+  const state: number[] = [];
+  for (let address = arena.tryAllocateState(MIB); address !== 0; address = arena.tryAllocateState(MIB)) state.push(address);
+  assert.equal(state.length, 23);
+  const work = Array.from({ length: 40 }, () => arena.allocate(MIB));
+  assert.equal(arena.tryAllocateState(MIB), 0);
+  for (const address of work) arena.release(address, MIB);
+  arena.release(beyond, 64 * MIB);
+});
+
+test("an arena whose engine gives no address space beyond its size has its reserve all the same", () => {
+  const real = WebAssembly.Memory;
+  const refuse = function (this: unknown, descriptor: WebAssembly.MemoryDescriptor): WebAssembly.Memory {
+    if (descriptor.initial > 512) throw new RangeError("could not allocate memory");
+    return new real(descriptor);
+  };
+  WebAssembly.Memory = refuse as unknown as typeof WebAssembly.Memory;
+  try {
+    const arena = new Arena({ bytesMax: 32 * MIB, reserve: true });
+    assert.deepEqual([arena.bytesMax, arena.reserveBytes, arena.tryAllocateBeyond(64)], [32 * MIB, 8 * MIB, 0]);
+  } finally {
+    WebAssembly.Memory = real;
+  }
 });

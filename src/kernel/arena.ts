@@ -12,6 +12,8 @@
 //   A4. State (what a server keeps: rows, tables, blocks) never takes the reserve. Work (answers, requests, what a checkpoint needs) may, so a server that
 //       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`), and so
 //       may what an update of a block needs beside it (`allocateNeeded`); as much of the rest then stays free until it is released.
+//   A5. Work for which the reserve is too small (a round of sync updates to all rows, what a checkpoint keeps of rows that change) lies beyond `bytesMax`, in
+//       address space up to 4 GiB that costs nothing until it is touched. So what is there can always be updated and saved; state never goes there to stay.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -40,6 +42,8 @@ export type ArenaOptions = {
   readonly shared?: boolean | undefined;
   /** Keeps a reserve for work (A4): for servers. Defaults to false. */
   readonly reserve?: boolean | undefined;
+  /** How far work may go beyond `bytesMax` where there is a reserve (A5). As far as addresses reach when left out. */
+  readonly beyondBytesMax?: number | undefined;
 };
 
 /** What memory is needed for (A4): "move" is for state whose present place is held, or for nothing at all when that is given up. */
@@ -53,35 +57,36 @@ export class Arena {
   readonly floats: Float32Array<ArrayBufferLike>;
   /** The kernel module on this memory. For SimdKernels alone. */
   readonly module: SimdExports;
+  /** The size that was asked for, or less where the engine gives less; work may go beyond it (A5). */
+  readonly bytesMax: number;
   /** The size of the reserve (A4); 0 when there is none. */
   readonly reserveBytes: number;
   /** Asked when there is no room for so many bytes: true when it gave memory back that this use can have. It may be asked inside any call that allocates. */
   onFull: (use: MemoryUse, byteCount: number) => boolean = () => false;
   readonly #reserveStart: number;
+  /** Room beyond `bytesMax` (A5). */
+  readonly #beyondBytes: number;
   #movedBytes = 0;
 
   /** Throws BAD_ARGUMENT for an impossible size; takes less memory than asked for when the engine cannot give more. */
   constructor(options: ArenaOptions = {}) {
-    const { bytesMax = ARENA_BYTES_DEFAULT, shared = true, reserve = false } = options;
+    const { bytesMax = ARENA_BYTES_DEFAULT, shared = true, reserve = false, beyondBytesMax = Infinity } = options;
     const pageCount = Math.ceil(bytesMax / PAGE_BYTES);
     if (!(pageCount >= PAGES_MIN && pageCount <= PAGES_MAX)) {
       throw new WeighbridgeError("BAD_ARGUMENT", `an arena has ${PAGES_MIN * PAGE_BYTES} to ${2 ** 32} bytes, not ${bytesMax}`);
     }
-    this.memory = createMemory(pageCount, shared);
+    const beyondPages = reserve ? Math.min(PAGES_MAX - pageCount, Math.floor(beyondBytesMax / PAGE_BYTES)) : 0;
+    this.memory = createMemory(pageCount, beyondPages, shared);
     const { buffer } = this.memory;
+    this.bytesMax = Math.min(buffer.byteLength, pageCount * PAGE_BYTES);
+    this.#beyondBytes = buffer.byteLength - this.bytesMax;
     this.bytes = new Uint8Array(buffer);
     this.words = new Uint32Array(buffer);
     this.floats = new Float32Array(buffer);
-    const reservePages = reserve ? Math.floor(reserveBytesOf(buffer.byteLength) / PAGE_BYTES) : 0;
-    this.reserveBytes = reservePages * PAGE_BYTES;
-    this.#reserveStart = buffer.byteLength - PAGE_BYTES - this.reserveBytes;
+    this.reserveBytes = reserve ? Math.floor(reserveBytesOf(this.bytesMax) / PAGE_BYTES) * PAGE_BYTES : 0;
+    this.#reserveStart = this.bytesMax - PAGE_BYTES - this.reserveBytes;
     this.module = instantiateSimdModule(this.memory);
-    this.module.openArena(buffer.byteLength / PAGE_BYTES, reservePages);
-  }
-
-  /** The size of the memory, which may be less than was asked for. */
-  get bytesMax(): number {
-    return this.bytes.byteLength;
+    this.module.openArena(buffer.byteLength / PAGE_BYTES, (this.reserveBytes + this.#beyondBytes) / PAGE_BYTES);
   }
 
   /** Bytes that are allocated now, each span rounded up to what it really takes. */
@@ -115,7 +120,14 @@ export class Arena {
   /** As `allocate`, but gives 0 when there is no room. */
   tryAllocate(byteCount: number): number {
     assert(byteCount >= 1, `a span has at least 1 byte, not ${byteCount}`);
-    return byteCount <= this.bytesMax ? this.module.allocateWork(byteCount) >>> 0 : 0;
+    return byteCount <= this.bytes.byteLength ? this.module.allocateWork(byteCount) >>> 0 : 0;
+  }
+
+  /** Room beyond `bytesMax` (A5), for work that may come to as much as the state itself and should take no room from new rows. 0 when there is none. */
+  tryAllocateBeyond(byteCount: number): number {
+    assert(byteCount >= 1, `a span has at least 1 byte, not ${byteCount}`);
+    const fits = this.module.reserveUsedBytes() + byteCount <= this.#beyondBytes;
+    return fits ? this.module.allocateReserve(byteCount) >>> 0 : 0;
   }
 
   /** As `allocate`, for state (A4). */
@@ -143,7 +155,8 @@ export class Arena {
   /** Room for state whose present place is given back before long: in the reserve if nowhere else (A4). 0 when there is none. */
   tryMove(byteCount: number): number {
     const address = this.tryAllocate(byteCount); // its old place is free again soon: what is owed to the reserve does not count
-    if (address < this.#reserveStart || this.#movedBytes + byteCount <= this.reserveBytes * MOVED_SHARE_MAX) return address;
+    const movedBytesMax = (this.reserveBytes + this.#beyondBytes) * MOVED_SHARE_MAX;
+    if (address < this.#reserveStart || this.#movedBytes + byteCount <= movedBytesMax) return address;
     this.release(address, byteCount);
     return 0;
   }
@@ -151,6 +164,11 @@ export class Arena {
   /** What lies at this address is state from now on, until `releaseState`: wherever it may lie in the reserve, the reserve is owed as much (A4). */
   noteState(address: number, byteCount: number): void {
     this.#lend(address, byteCount);
+  }
+
+  /** Whether a span lies in the reserve or beyond it, where state does not stay (A4, A5). */
+  isInReserve(address: number): boolean {
+    return address >= this.#reserveStart;
   }
 
   /** Room outside the reserve for state that lies in it: for who is about to write it anew. 0 when it lies elsewhere, or there is no room yet. */
@@ -213,8 +231,10 @@ function reserveBytesOf(arenaBytes: number): number {
   return Math.min(wanted, arenaBytes * RESERVE_SHARE_MAX, RESERVE_BYTES_MAX);
 }
 
-/** Halves the size until the engine agrees: an address space limit (ulimit -v, containers) refuses large reservations. */
-function createMemory(pageCount: number, shared: boolean): WebAssembly.Memory {
+/** Does without what lies beyond, then halves the size, until the engine agrees: an address space limit (ulimit -v, containers) refuses large reservations. */
+function createMemory(pageCount: number, beyondPages: number, shared: boolean): WebAssembly.Memory {
+  const whole = beyondPages > 0 ? tryMemory(pageCount + beyondPages, shared) : undefined;
+  if (whole !== undefined) return whole;
   for (let pages = pageCount; shared && pages >= PAGES_MIN; pages = Math.ceil(pages / 2)) {
     const memory = tryMemory(pages, true);
     if (memory !== undefined) return memory;

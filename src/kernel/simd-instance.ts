@@ -11,6 +11,7 @@ export type SimdExports = {
   reserveUsedBytes(): number;
   allocate(byteCount: number): number;
   allocateWork(byteCount: number): number;
+  allocateReserve(byteCount: number): number;
   lend(byteCount: number): void;
   release(address: number, byteCount: number): void;
   touchAhead(byteCount: number, pagesMax: number): number;

@@ -149,3 +149,72 @@ for (const consistency of ["asp", "bsp"] as const) {
     assert.ok(one.every((value) => Math.abs(value + 1) < 1e-5) && Math.abs((other[0] as number) + 0.5) < 1e-5, `${one[0]}, ${other[0]}`);
   });
 }
+
+test("a full server takes rounds of sync updates to all its rows, of several workers, whatever their size", async () => {
+  await using cluster = await EmbeddedCluster.start({ workers: 3, arenaBytesMax: 16 * MIB });
+  const sgd = { type: "sgd", learningRate: 1 } as const;
+  const tables = await Promise.all(
+    cluster.sessions.map((session) => session.embedding("table", { dim: DIM, optimizer: sgd, consistency: "bsp" })),
+  );
+  const [first] = cluster.sessions;
+  const filling = await first!.embedding("filling", { dim: DIM, optimizer: sgd });
+  const rows = keysFrom(0, 60_000);
+  const clock = async (): Promise<void> => {
+    for (const session of cluster.sessions) session.clock();
+  };
+  await Promise.all(tables.map((table, rank) => table.push(rank === 0 ? rows : [], new Float32Array(rank === 0 ? rows.length * DIM : 0))));
+  await clock();
+  await fill(filling);
+  const ones = new Float32Array(rows.length * DIM).fill(1);
+  for (let round = 1; round <= 2; round++) {
+    await Promise.all(tables.map((table) => table.push(rows, ones)));
+    await clock();
+    const values = await tables[0]!.pull(rows);
+    assert.ok(
+      values.every((value) => value === -3 * round),
+      `round ${round}: ${values[0]}`,
+    );
+  }
+});
+
+test("a full server takes rounds of sync updates to whole tensors, of several workers, whatever their size", async () => {
+  await using cluster = await EmbeddedCluster.start({ workers: 3, arenaBytesMax: 16 * MIB });
+  const sgd = { type: "sgd", learningRate: 1 } as const;
+  const size = 2 * MIB; // 8 MiB of values
+  const tensors = await Promise.all(
+    cluster.sessions.map((session) => session.tensor("w", { shape: [size], optimizer: sgd, consistency: "bsp" })),
+  );
+  const ones = new Float32Array(size).fill(1);
+  for (let round = 1; round <= 2; round++) {
+    await Promise.all(tensors.map((tensor) => tensor.push(ones)));
+    for (const session of cluster.sessions) session.clock();
+    const values = await tensors[0]!.pull();
+    assert.ok(
+      values.every((value) => value === -3 * round),
+      `round ${round}: ${values[0]}`,
+    );
+    if (round === 1) await fill(await cluster.session.embedding("filling", { dim: DIM, optimizer: sgd }));
+  }
+});
+
+for (const mib of [2, 4, 8]) {
+  for (const consistency of ["asp", "bsp"] as const) {
+    test(`rows are pushed to again and again within one clock in a full arena of ${mib} MiB (${consistency})`, async () => {
+      await using cluster = await EmbeddedCluster.start({ arenaBytesMax: mib * MIB });
+      const { session } = cluster;
+      const options = { dim: DIM, optimizer: { type: "sgd", learningRate: 1 }, consistency } as const;
+      const table = await session.embedding("table", options);
+      const rows = keysFrom(0, 3_000);
+      const ones = new Float32Array(rows.length * DIM).fill(1);
+      await table.push(rows, ones);
+      await fill(await session.embedding("filling", { dim: DIM, optimizer: { type: "sgd", learningRate: 1 } }));
+      await Promise.all(Array.from({ length: 60 }, () => table.push(rows, ones)));
+      session.clock();
+      const values = await table.pull(rows);
+      assert.ok(
+        values.every((value) => value === -61),
+        `${values[0]}`,
+      );
+    });
+  }
+}

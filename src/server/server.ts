@@ -149,7 +149,7 @@ class OnceHandler implements FunctionHandler {
   }
 }
 
-/** Read buffers inside the arena: kernels work on a frame where the socket put it. On the heap when the arena is full; handlers copy those frames. */
+/** Read buffers inside the arena: kernels work on a frame where the socket put it. On the heap when there is no room; handlers copy those frames. */
 export class ArenaReadBuffers implements ReadBuffers {
   readonly #arena: Arena;
 
@@ -158,7 +158,7 @@ export class ArenaReadBuffers implements ReadBuffers {
   }
 
   take(): Uint8Array {
-    const address = this.#arena.tryAllocateState(SERVER_READ_BYTES);
+    const address = this.#arena.tryAllocateBeyond(SERVER_READ_BYTES) || this.#arena.tryAllocateState(SERVER_READ_BYTES);
     if (address === 0) return new Uint8Array(SERVER_READ_BYTES);
     return this.#arena.bytes.subarray(address, address + SERVER_READ_BYTES);
   }

@@ -184,14 +184,16 @@ export class TensorStore {
     const block = this.#block(index);
     this.#ownSlots(block);
     const { span } = block;
-    const target = span.isHeld ? push.gradients : span.address;
+    const target = this.#targetOf(span, push.gradients);
     const isApplied = unlessNotFinite(() => {
       if (named === undefined) return this.#apply(block, push, target);
       this.touch(index, true); // no memory is taken: `named` comes of pushes by rows, which were made room for
       return this.#applyNamed(block, push, target, named);
     });
-    if (target === span.address || isApplied !== true) this.#arena.release(push.gradients, span.byteCount);
-    else this.#replace(block, target);
+    const [moved, spare] = isApplied === true ? [target, span.address] : [span.address, target];
+    if (spare !== span.address && spare !== push.gradients) this.#arena.release(spare, span.byteCount);
+    if (moved !== push.gradients) this.#arena.release(push.gradients, span.byteCount);
+    if (moved !== span.address) this.#replace(block, moved);
   }
 
   /** Applies gradients to rows of one block: `rows` lists u32 indexes within it, each once. As `update` otherwise. */
@@ -262,6 +264,12 @@ export class TensorStore {
     const copy = new Span(this.#arena, target, span.byteCount);
     span.retire();
     return copy;
+  }
+
+  /** Where a block's next values go while its old ones may be held: where they are, a place of their own, or the gradient's, which is given away. */
+  #targetOf(span: Span, gradients: number): number {
+    if (!span.isHeld) return this.#arena.tryMoveBack(span.address, span.byteCount) || span.address;
+    return (this.#arena.isInReserve(gradients) && this.#arena.tryAllocateState(span.byteCount)) || gradients; // T1; state does not stay in the reserve
   }
 
   /** Where a held span's successor goes: a place of its own, or the span itself when whoever held it gave it up to make room. */

@@ -272,7 +272,8 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   arenaBytesMax: {
     kind: byteSize({ min: ARENA_BYTES_MIN, max: ARENA_BYTES }),
-    description: "Memory for parameters, for each server node; an eighth is kept for reads and checkpoints.",
+    description:
+      "Memory for parameters, for each server node; an eighth is kept for reads and checkpoints. Updates that wait for those of other workers come on top.",
     fallback: derived("4GiB", () => ARENA_BYTES),
   },
   wakefulLoop: {

@@ -130,9 +130,9 @@ class RoundMemory {
   }
 
   #tryTake(capacity: number): boolean {
-    const address = this.#arena.tryAllocate(this.#workBytes(capacity));
+    const address = this.#tryAllocate(this.#workBytes(capacity));
     if (address === 0) return false;
-    const list = this.#arena.tryAllocate(capacity * INDEX_BYTES);
+    const list = this.#tryAllocate(capacity * INDEX_BYTES);
     if (list === 0) {
       this.#arena.release(address, this.#workBytes(capacity));
       return false;
@@ -141,6 +141,10 @@ class RoundMemory {
     this.#list = list;
     this.#capacity = capacity;
     return true;
+  }
+
+  #tryAllocate(byteCount: number): number {
+    return this.#arena.tryAllocateBeyond(byteCount) || this.#arena.tryAllocate(byteCount);
   }
 
   #releaseSpans(): void {
@@ -183,7 +187,7 @@ export class GatheredRows implements GatheredUpdate {
     const byteCount = this.#chunkBytes(keyCount);
     const memory = this.#memory ?? this.#memories.at(this.#clock);
     memory.grow(keyCount); // R1
-    const address = arena.tryAllocate(byteCount);
+    const address = arena.tryAllocateBeyond(byteCount) || arena.tryAllocate(byteCount);
     if (address === 0) {
       const error = arenaFull(arena, `${byteCount} bytes of updates that wait for those of other workers`);
       memory.shrink(keyCount);

@@ -355,6 +355,7 @@ export class TableParameter {
     if (known === undefined) pacer.checkRoom(stamp, byteCount);
     this.store.touch(keys.byteOffset, keys.length); // T3
     if (known instanceof GatheredRows) {
+      pacer.grow(stamp, byteCount);
       known.add(keys, gradients, { scale, magnitude });
       return;
     }

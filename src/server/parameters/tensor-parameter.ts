@@ -149,7 +149,7 @@ export class TensorParameter {
     }
     const { arena, kernels, indexes } = this.#host;
     const byteCount = this.store.shape.floatsOf(block) * FLOAT_BYTES;
-    const whole = arena.allocate(byteCount); // a sparse gradient joins the round of its block as one that is 0 elsewhere
+    const whole = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount); // a sparse gradient joins the round of its block as one that is 0 elsewhere
     try {
       kernels.zero(whole, byteCount);
       indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
@@ -302,7 +302,7 @@ export class TensorParameter {
       known.join(pushed, scale);
       return;
     }
-    const address = arena.allocate(byteCount);
+    const address = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount);
     if (scale === 1) kernels.copy(address, pushed.address, byteCount);
     else {
       kernels.zero(address, byteCount);
