@@ -5,13 +5,13 @@ import { test } from "node:test";
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
-import { serveControl } from "../peer/json-call.ts";
+import { HEARTBEAT } from "../contracts/control.ts";
+import { serveJson } from "../peer/call-function.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { SimNetwork } from "../testing/sim-network.ts";
 import type { Empty } from "../wire/control.ts";
-import { HEARTBEAT } from "./control-messages.ts";
 import { Heartbeat } from "./heartbeat.ts";
 
 const RULES = { heartbeatIntervalMs: 1000, heartbeatTimeoutMs: 5000 };
@@ -26,8 +26,7 @@ async function pair(answer: () => Empty | Promise<Empty>) {
   scheduler.id = 1;
   const heard: number[] = [];
   scheduler.serve(
-    HEARTBEAT.functionId,
-    serveControl(HEARTBEAT, () => {
+    serveJson(HEARTBEAT, () => {
       heard.push(Math.round(clock.nowMs() / 1000));
       return answer();
     }),

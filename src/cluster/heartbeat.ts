@@ -7,10 +7,10 @@
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { HEARTBEAT } from "../contracts/control.ts";
+import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { ask } from "../peer/json-call.ts";
 import type { RegisterReply } from "../wire/register.ts";
-import { HEARTBEAT } from "./control-messages.ts";
 
 export type HeartbeatRules = Pick<RegisterReply, "heartbeatIntervalMs" | "heartbeatTimeoutMs">;
 

@@ -5,13 +5,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Clock } from "../base/clock.ts";
 import { SILENT_LOG } from "../base/log.ts";
-import { ask, type ControlMessage, serveControl } from "../peer/json-call.ts";
+import { jsonContract } from "../contracts/contract.ts";
+import type { HEARTBEAT } from "../contracts/control.ts";
+import { ask, serveJson } from "../peer/call-function.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { SimNetwork } from "../testing/sim-network.ts";
+import { emptyShape } from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { HEARTBEAT } from "./control-messages.ts";
 import { LinkWatch } from "./link-watch.ts";
 
 const RULES = { heartbeatIntervalMs: 1000, heartbeatTimeoutMs: 5000 };
@@ -19,7 +21,11 @@ const LINK_TIMEOUT_MS = 20_000;
 const SERVER = 8;
 const WORKER = 9;
 /** A function that the server answers never. */
-const SLOW: ControlMessage<object, object> = { ...HEARTBEAT, functionId: FunctionId.SIMPLE, name: "SLOW" };
+const SLOW: typeof HEARTBEAT = jsonContract({
+  ...{ id: FunctionId.SIMPLE, name: "slow", target: "server", effect: "idempotent" },
+  request: emptyShape,
+  response: emptyShape,
+});
 
 /** A worker with a call that its server has parked; the worker watches its links by `watchClock`. */
 async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => false, rules = RULES }: Partial<Parked> = {}) {
@@ -36,10 +42,7 @@ async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => f
   const watch = (peer: Peer, by: Clock): LinkWatch =>
     new LinkWatch({ peer, clock: by, log: SILENT_LOG, linkTimeoutMs: LINK_TIMEOUT_MS, isSchedulerAway, isAlive: () => true });
   watch(server, clock);
-  server.serve(
-    SLOW.functionId,
-    serveControl(SLOW, () => new Promise<object>(() => {})),
-  );
+  server.serve(serveJson(SLOW, () => new Promise<object>(() => {})));
   await server.listen("sim://server:1");
   const channel = worker.dial(SERVER, "sim://server:1", 1);
   await clock.advance(100);

@@ -16,12 +16,12 @@
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import { HEARTBEAT } from "../contracts/control.ts";
+import { ask, serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { ask, serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Link } from "../transport/transport.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import { HEARTBEAT } from "./control-messages.ts";
 import type { HeartbeatRules } from "./heartbeat.ts";
 
 export type LinkWatchOptions = {
@@ -84,10 +84,7 @@ export class LinkWatch {
 
   constructor(options: LinkWatchOptions) {
     this.#options = options;
-    options.peer.serve(
-      HEARTBEAT.functionId,
-      serveControl(HEARTBEAT, () => ({})),
-    );
+    options.peer.serve(serveJson(HEARTBEAT, () => ({})));
   }
 
   /** Begins, or goes on by other rules. A timeout of 0: a link that is there is never taken for silent. */

@@ -19,10 +19,12 @@ import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { randomToken } from "../base/random-token.ts";
+import type { JsonContract } from "../contracts/contract.ts";
+import { ABORT, BARRIER, GATHER, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, ROSTER, STATUS, UNITS } from "../contracts/control.ts";
 import type { Call } from "../peer/call.ts";
+import { ask, serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkGreeting } from "../peer/greeting.ts";
-import { ask, type ControlMessage, serveControl } from "../peer/json-call.ts";
 import type { Peer, PeerEvents } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { AbortRequest } from "../wire/control.ts";
@@ -35,7 +37,6 @@ import type { RendezvousHeld, RendezvousReply, RendezvousRequest } from "../wire
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import type { UnitsClaim, UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierClient } from "./barrier-client.ts";
-import { ABORT, BARRIER, GATHER, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, ROSTER, STATUS, UNITS } from "./control-messages.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { LinkWatch } from "./link-watch.ts";
 import { type PlacementListener, RosterCopy, type RosterListener } from "./roster-copy.ts";
@@ -126,8 +127,7 @@ export class Membership {
     });
     peer.events = this.#peerEvents();
     peer.serve(
-      ROSTER.functionId,
-      serveControl(ROSTER, (channel, roster) => {
+      serveJson(ROSTER, (channel, roster) => {
         checkSender(channel, "ROSTER");
         if (this.#place === undefined) this.#earlyRoster = roster;
         else this.#roster.adopt(roster);
@@ -135,8 +135,7 @@ export class Membership {
       }),
     );
     peer.serve(
-      ABORT.functionId,
-      serveControl(ABORT, (channel, { code, message }) => {
+      serveJson(ABORT, (channel, { code, message }) => {
         checkSender(channel, "ABORT");
         this.#end(new WeighbridgeError(code as ErrorCode, message));
         return {};
@@ -433,7 +432,7 @@ export class Membership {
 
   // Running.
 
-  async #ask<Q, R>(message: ControlMessage<Q, R>, body: Q): Promise<R> {
+  async #ask<Q, R>(message: JsonContract<Q, R>, body: Q): Promise<R> {
     while (this.#resuming !== undefined) await this.#resuming.promise; // M1
     assert(this.#channel !== undefined, "join comes first");
     return await ask(this.#channel, message, body, this.#clock);

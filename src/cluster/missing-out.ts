@@ -5,12 +5,12 @@ import type { Clock } from "../base/clock.ts";
 import { reasonOf, type WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { randomToken } from "../base/random-token.ts";
-import { ask } from "../peer/json-call.ts";
+import { REGISTER } from "../contracts/control.ts";
+import { ask } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
-import { REGISTER } from "./control-messages.ts";
 
 export type MissingOut = {
   /** Of a node that has not registered. */

@@ -11,18 +11,23 @@
 //             recordingRead    a read that leaves a note behind: what a worker has seen of a block (DC-ASGD), which keys a list names. Running
 //                              it again leaves the same note
 //             update           counts once for each call, however often the call travels
+//             idempotent       changes something, and means the same when it is called twice: a call whose node was restarted is made again. The control
+//                              plane. Its answers are kept until the caller has them
 //
 // Invariants:
 //   Contract.C1. The name and both schemas are all that the two sides must agree on; the frames carry a hash of each.
+//   Contract.C2. A function with a number of its own is named by it in frames, and its schemas are those of the protocol's version: no hashes travel.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { hashText } from "../keys/hash-text.ts";
-import { type Fields, FunctionSchema } from "../wire/function-schema.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import { type Fields, FunctionSchema, type JsonField, json } from "../wire/function-schema.ts";
+import type { Check } from "../wire/json-body.ts";
 
 export type Target = "part" | "block" | "server" | "worker" | "scheduler";
 
-export type Effect = "read" | "recordingRead" | "update";
+export type Effect = "read" | "recordingRead" | "update" | "idempotent";
 
 export type ContractOptions<Q extends Fields, R extends Fields> = {
   /** Names it on the wire. Unique within a node. */
@@ -33,10 +38,14 @@ export type ContractOptions<Q extends Fields, R extends Fields> = {
   readonly response: R;
   /** An update whose answer can be made anew without applying it again: its answers need not be kept, and leave without a copy. */
   readonly answersAgain?: boolean;
+  /** A number of its own on the wire (C2); FUNCTION when left out. */
+  readonly id?: number;
 };
 
 export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
   readonly name: string;
+  /** Which function its frames say they are for: FUNCTION, or its own number (C2). */
+  readonly id: number;
   readonly target: Target;
   readonly effect: Effect;
   readonly request: FunctionSchema<Q>;
@@ -50,11 +59,14 @@ export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
   readonly signature: string;
 };
 
+/** A function whose request and response are JSON of a shape. */
+export type JsonContract<Q, R> = Contract<{ readonly body: JsonField<Q> }, { readonly body: JsonField<R> }>;
+
 const NAME_PATTERN = /^[A-Za-z][A-Za-z0-9._/-]{0,127}$/;
 
 /** Throws BAD_ARGUMENT for a name or a field type that cannot be. */
 export function contract<const Q extends Fields, const R extends Fields>(options: ContractOptions<Q, R>): Contract<Q, R> {
-  const { name, target, effect, answersAgain = false } = options;
+  const { name, target, effect, answersAgain = false, id = FunctionId.FUNCTION } = options;
   if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
     throw new WeighbridgeError(
       "BAD_ARGUMENT",
@@ -67,16 +79,24 @@ export function contract<const Q extends Fields, const R extends Fields>(options
   const isUpdate = effect === "update";
   return {
     name,
+    id,
     target,
     effect,
     request,
     response,
     isUpdate,
-    keepsAnswers: isUpdate && !answersAgain && !response.isEmpty,
+    keepsAnswers: effect === "idempotent" || (isUpdate && !answersAgain && !response.isEmpty),
     nameHash: hashText(name) | 0,
     signatureHash: hashText(signature),
     signature,
   };
+}
+
+/** For the control plane: a function that both sides describe by shapes. */
+export function jsonContract<Q, R>(
+  options: Omit<ContractOptions<Fields, Fields>, "request" | "response"> & { readonly request: Check<Q>; readonly response: Check<R> },
+): JsonContract<Q, R> {
+  return contract({ ...options, request: { body: json(options.request) }, response: { body: json(options.response) } });
 }
 
 /** Whether something that a caller hands over is a contract, with or without a handler. */

@@ -89,7 +89,7 @@ export class Postoffice {
       packageVersion: options.packageVersion,
     });
     this.#simpleBodies = new SimpleBodies(this.#simpleApps, clock);
-    this.#peer.serve(FunctionId.SIMPLE, this.#simpleBodies);
+    this.#peer.serveFrames(FunctionId.SIMPLE, this.#simpleBodies);
     if (arena === undefined) return;
     const { workerCount, functions = [], compression, checkpointFiles } = options;
     this.server = new Server({ arena, clock, workerCount, functions, compression, checkpointFiles, log });

@@ -2,8 +2,8 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { CHECKPOINT } from "../cluster/control-messages.ts";
-import { serveControl } from "../peer/json-call.ts";
+import { CHECKPOINT } from "../contracts/control.ts";
+import { serveJson } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
 import { CommandLineDesk } from "../server/checkpoint/command-line-desk.ts";
 import { ServerPlace } from "../server/checkpoint/server-place.ts";
@@ -33,8 +33,7 @@ export async function seatServer({ checkpoints }: Server, { rank, serverCount, r
 export function serveCheckpoints(peer: Peer, { checkpoints }: Server): void {
   const desk = new CommandLineDesk(checkpoints);
   peer.serve(
-    CHECKPOINT.functionId,
-    serveControl(CHECKPOINT, async (channel, request) => {
+    serveJson(CHECKPOINT, async (channel, request) => {
       if (channel.id === SCHEDULER_ID) return await desk.serve(request);
       throw new WeighbridgeError("BAD_REQUEST", `CHECKPOINT comes from the scheduler, not from ${channel.name}`);
     }),

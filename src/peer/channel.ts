@@ -60,6 +60,7 @@ export class Channel {
   #gapNoticed = 0;
   #isHeard = false;
   #ended: WeighbridgeError | undefined;
+  #callNumber = 0;
   #unlinked: (() => void)[] = [];
 
   constructor(host: ChannelHost, id: number, incarnation: number, faults?: Faults) {
@@ -104,6 +105,12 @@ export class Channel {
   }
 
   // Calls.
+
+  /** Tells calls of several frames apart at the other node, while it puts them together. */
+  nextCallNumber(): number {
+    this.#callNumber = (this.#callNumber + 1) >>> 0;
+    return this.#callNumber;
+  }
 
   /** How many more calls may queue now. */
   get room(): number {

@@ -19,12 +19,16 @@ import type { Hello } from "../wire/hello.ts";
 import { FIRST_SERVER_ID, nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Call } from "./call.ts";
 import { Channel, type ChannelHost, type FunctionHandler } from "./channel.ts";
+import { ChannelContext } from "./channel-context.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "./channel-limits.ts";
 import { Complaints } from "./complaints.ts";
 import { Connection, type ConnectionHost, type ReadBuffers } from "./connection.ts";
 import { type FaultOptions, Faults } from "./faults.ts";
 import { PagePool } from "./frame-batch.ts";
+import { FunctionHost } from "./function-host.ts";
 import { PeerMetrics } from "./metrics.ts";
+import { PlainMemory } from "./plain-memory.ts";
+import type { ServedFunction } from "./served-function.ts";
 
 export type PeerOptions = {
   readonly transport: Transport;
@@ -90,7 +94,9 @@ export class Peer implements ChannelHost, ConnectionHost {
   readonly #redialDelayMs: number;
   readonly #connectDeadlineMs: number;
   readonly #acceptsAnonymous: boolean;
-  readonly #functions: (FunctionHandler | undefined)[] = [];
+  /** By the numbers in frames. */
+  readonly #handlers: (FunctionHandler | undefined)[] = [];
+  readonly #functions: FunctionHost<ChannelContext>;
   readonly #channels = new Map<number, Channel>();
   readonly #connections = new Set<Connection>();
   readonly #dials = new Map<Channel, Dial>();
@@ -115,6 +121,11 @@ export class Peer implements ChannelHost, ConnectionHost {
     this.#redialDelayMs = options.redialDelayMs ?? 20;
     this.#connectDeadlineMs = options.connectDeadlineMs ?? 5000;
     this.#acceptsAnonymous = options.acceptsAnonymous ?? false;
+    this.#functions = new FunctionHost({
+      clock: options.clock,
+      memory: new PlainMemory(),
+      contextOf: (channel, label) => new ChannelContext(channel, label),
+    });
     if (this.resendTimeoutMs > 0) this.#watchOverdue();
   }
 
@@ -137,13 +148,20 @@ export class Peer implements ChannelHost, ConnectionHost {
     return this.#closed;
   }
 
-  serve(functionId: number, handler: FunctionHandler): void {
-    assert(this.#functions[functionId] === undefined, `function ${functionId} is served twice`);
-    this.#functions[functionId] = handler;
+  /** Serves a function. Throws BAD_ARGUMENT when it is served already. */
+  serve(fn: ServedFunction<ChannelContext>): void {
+    this.#functions.add(fn);
+    if (this.#handlers[fn.id] !== this.#functions) this.serveFrames(fn.id, this.#functions);
+  }
+
+  /** Frames of this number go to a handler of the caller's own: a layout of their own, or a host of its own. */
+  serveFrames(functionId: number, handler: FunctionHandler): void {
+    assert(this.#handlers[functionId] === undefined, `function ${functionId} is served twice`);
+    this.#handlers[functionId] = handler;
   }
 
   handlerOf(functionId: number): FunctionHandler | undefined {
-    return this.#functions[functionId];
+    return this.#handlers[functionId];
   }
 
   nextStamp(): number {

@@ -4,9 +4,9 @@
 import type { Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { CHECKPOINT } from "../cluster/control-messages.ts";
+import { CHECKPOINT } from "../contracts/control.ts";
+import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { ask } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import { ASKER_GONE, type CheckpointReply, type CheckpointRequest } from "../wire/control.ts";
 import { idOf } from "../wire/node-id.ts";

@@ -4,8 +4,8 @@
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
-import { ABORT } from "../cluster/control-messages.ts";
-import { ask } from "../peer/json-call.ts";
+import { ABORT } from "../contracts/control.ts";
+import { ask } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
 import { nameOf, type Role } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";

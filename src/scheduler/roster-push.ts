@@ -2,9 +2,9 @@
 // answers and is behind, it gets the newest.
 
 import type { Clock } from "../base/clock.ts";
-import { ROSTER } from "../cluster/control-messages.ts";
+import { ROSTER } from "../contracts/control.ts";
+import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { ask } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { RosterView } from "../wire/roster.ts";
 

@@ -4,9 +4,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../base/errors.ts";
-import { STATUS } from "../cluster/control-messages.ts";
 import type { Membership } from "../cluster/membership.ts";
-import { ask } from "../peer/json-call.ts";
+import { STATUS } from "../contracts/control.ts";
+import { ask } from "../peer/call-function.ts";
 import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS, stateOf } from "../testing/control-cluster.ts";
 import { Group } from "../wire/node-id.ts";
 

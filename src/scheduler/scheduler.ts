@@ -14,21 +14,11 @@ import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log, LogFields } from "../base/log.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
-import {
-  BARRIER,
-  CHECKPOINT,
-  GATHER,
-  HEARTBEAT,
-  LEAVE,
-  PLACEMENT,
-  REGISTER,
-  RENDEZVOUS,
-  STATUS,
-  UNITS,
-} from "../cluster/control-messages.ts";
+import type { JsonContract } from "../contracts/contract.ts";
+import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, STATUS, UNITS } from "../contracts/control.ts";
+import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkGreeting } from "../peer/greeting.ts";
-import { type ControlMessage, serveControl } from "../peer/json-call.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
@@ -244,8 +234,8 @@ export class Scheduler {
   }
 
   #serve(): void {
-    const serve = <Q, R>(message: ControlMessage<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void =>
-      this.#peer.serve(message.functionId, serveControl(message, answer));
+    const serve = <Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void =>
+      this.#peer.serve(serveJson(fn, answer));
     serve(REGISTER, (channel, request) => {
       const ticket = this.#tickets.open(channel, request);
       this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));

@@ -4,6 +4,8 @@
 import type { Clock } from "../base/clock.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
+import type { WorkerLife } from "../consistency/worker-lives.ts";
+import type { TableRow, TensorBlock } from "../contracts/function-context.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
@@ -13,7 +15,8 @@ import { AppDirectory } from "../peer/app-directory.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-limits.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
-import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
+import { type Held, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
+import { FunctionHost } from "../peer/function-host.ts";
 import type { Peer } from "../peer/peer.ts";
 import { UnfinishedRequests } from "../peer/unfinished-requests.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
@@ -21,15 +24,17 @@ import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import { FunctionId } from "../wire/function-id.ts";
+import { rankOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
+import { ArenaMemory } from "./arena-memory.ts";
 import { ArenaWatch } from "./arena-watch.ts";
 import { CheckpointService } from "./checkpoint/checkpoint-service.ts";
-import { FunctionHost } from "./function-host.ts";
 import { BUILT_IN_FUNCTIONS } from "./handlers/built-in-functions.ts";
 import { ownerName } from "./handlers/checkpoints.ts";
 import type { Gathering } from "./kv/whole-requests.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
+import type { FunctionState, ServerContext } from "./server-context.ts";
 
 /** Several blocks fit, so that the end of one frame and the next one are read together and handled where they lie. */
 const SERVER_READ_BYTES = 2 * READ_BUFFER_BYTES;
@@ -60,7 +65,7 @@ export class Server {
   readonly parameters: Parameters;
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
-  readonly functions: FunctionHost;
+  readonly functions: ServerFunctions;
   readonly #watch: ArenaWatch;
 
   constructor(options: ServerOptions) {
@@ -76,15 +81,15 @@ export class Server {
     this.groups = new WorkerGroups(clock, workerCount);
     this.checkpoints = new CheckpointService({ parameters: this.parameters, vectorClock: this.clock, files, log, clock });
     const { parameters, groups, checkpoints } = this;
-    this.functions = new FunctionHost({ arena, kernels, parameters, groups, checkpoints }, clock);
+    this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints }, clock);
     for (const fn of [...BUILT_IN_FUNCTIONS, ...functions]) this.functions.add(fn);
   }
 
   /** Serves the functions of applications on this peer. */
   serve(peer: Peer): void {
     const handler = new OnceHandler(this.apps, this.clock, this.#watch);
-    for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serve(functionId, handler);
-    peer.serve(FunctionId.FUNCTION, new OnceHandler(this.functions, this.clock, this.#watch));
+    for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serveFrames(functionId, handler);
+    peer.serveFrames(FunctionId.FUNCTION, new OnceHandler(this.functions, this.clock, this.#watch));
   }
 
   /** Takes note of who is there: what dead workers left unfinished goes, and nobody waits for their clocks. */
@@ -98,7 +103,7 @@ export class Server {
       else if (state === "dead") pacer.died(life);
       else pacer.leaveJob(life);
       if (state === "alive") continue;
-      this.functions.forgetWorker(node);
+      this.functions.forgetNode(node);
       this.unfinishedRequests.forgetWorker(node);
       this.parameters.forgetWorker(node);
       this.checkpoints.forget(ownerName(life));
@@ -146,6 +151,84 @@ class OnceHandler implements FunctionHandler {
     const isNew = header.stamp === 0 ? fresh : this.#clock.advance(channel.id, channel.incarnation, header.stamp);
     this.#inner.handle(channel, header, bytes, at, isNew);
     this.#watch.check();
+  }
+}
+
+export type ServerFunctions = FunctionHost<CallContext>;
+
+/** Its handlers know the server's state, its requests are put together in the arena. */
+export function serverFunctions(state: FunctionState, clock: Clock): ServerFunctions {
+  const own = new Map<string, object>();
+  return new FunctionHost({
+    clock,
+    memory: new ArenaMemory(state.arena),
+    contextOf: ({ id: worker, incarnation }) => new CallContext(state, { worker, incarnation }, own),
+    pressureOn: ({ life }) => state.checkpoints.pressureOn(life),
+  });
+}
+
+/** What a handler knows, and what its answer holds. */
+class CallContext implements ServerContext {
+  readonly arena: FunctionState["arena"];
+  readonly kernels: FunctionState["kernels"];
+  readonly parameters: FunctionState["parameters"];
+  readonly groups: FunctionState["groups"];
+  readonly checkpoints: FunctionState["checkpoints"];
+  readonly life: WorkerLife;
+  readonly #own: Map<string, object>;
+  #held: Held[] | undefined;
+
+  constructor({ arena, kernels, parameters, groups, checkpoints }: FunctionState, life: WorkerLife, own: Map<string, object>) {
+    this.arena = arena;
+    this.kernels = kernels;
+    this.parameters = parameters;
+    this.groups = groups;
+    this.checkpoints = checkpoints;
+    this.life = life;
+    this.#own = own;
+  }
+
+  get worker(): number {
+    return rankOf(this.life.worker);
+  }
+
+  rowsOf(table: string): Iterable<TableRow> {
+    return this.parameters.tableOf(table).rows();
+  }
+
+  blocksOf(tensor: string): Iterable<TensorBlock> {
+    return this.parameters.tensorOf(tensor).blocks((block) => this.checkpoints.ownsBlock(tensor, block));
+  }
+
+  own<T extends object>(name: string, create: () => T): T {
+    const known = this.#own.get(name);
+    if (known !== undefined) return known as T;
+    const made = create();
+    this.#own.set(name, made);
+    return made;
+  }
+
+  hold(held: Held): void {
+    this.#held ??= [];
+    this.#held.push(held);
+  }
+
+  releaseAll(): void {
+    const held = this.#held ?? [];
+    this.#held = undefined;
+    for (const one of held) one.release();
+  }
+
+  /** One hold for so many frames: the last of them releases all. */
+  heldBy(frameCount: number): Held | undefined {
+    if (this.#held === undefined) return undefined;
+    let left = frameCount;
+    return {
+      isFresh: this.#held.some(({ isFresh }) => isFresh === true),
+      release: () => {
+        if (--left === 0) this.releaseAll();
+      },
+    };
   }
 }
 

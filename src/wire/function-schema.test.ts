@@ -5,7 +5,8 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
-import { type EncodedFields, type Fields, FunctionSchema } from "./function-schema.ts";
+import { type EncodedFields, type Fields, FunctionSchema, json } from "./function-schema.ts";
+import { count, list, object, optional, text } from "./json-body.ts";
 
 const ALL = {
   a: "u32",
@@ -113,4 +114,24 @@ test("a type that does not exist is refused with those that do", () => {
     () => new FunctionSchema({ a: "float32" } as unknown as Fields, "the request of test"),
     (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /f32\[\]/.test(error.message),
   );
+});
+
+test("a json field carries lists, records and what is left out, and is checked where it is read", () => {
+  const fields = { step: "u32", names: json(list(text)), keep: json(object({ count: optional(count) })) } as const;
+  const schema = new FunctionSchema(fields, "the request of save");
+  const values = { step: 3, names: ["größe", ""], keep: { count: undefined } };
+  const bytes = joinBytes(schema.encode(values).chunks);
+  assert.deepEqual(schema.decode(bytes, 0, bytes.length), values);
+  assert.equal(schema.signature, "{step: u32, names: json, keep: json}");
+  const wrong = joinBytes(schema.encode({ ...values, names: [1] as unknown as string[] }).chunks);
+  assert.throws(() => schema.decode(wrong, 0, wrong.length), /the request of save\.names\[0\] must be a string, but is 1/);
+});
+
+test("a schema of one json field is its text alone", () => {
+  const schema = new FunctionSchema({ body: json(object({ a: count })) }, "the request of ask");
+  const { chunks, byteCount } = schema.encode({ body: { a: 7 } });
+  assert.equal(new TextDecoder().decode(joinBytes(chunks)), '{"a":7}');
+  assert.equal(byteCount, 7);
+  assert.equal(schema.isOneArray, false);
+  assert.throws(() => schema.decode(new TextEncoder().encode("{"), 0, 1), /the request of ask is not JSON/);
 });

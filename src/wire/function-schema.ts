@@ -1,8 +1,9 @@
 // function-schema — what the request or the response of a PS function consists of: named scalars, strings and typed arrays, to bytes and back.
 //
-//   8 bytes for each field, in the order of the schema:   u32 i32 f32 f64 u64 bool: the value │ string, arrays: how many bytes, as u64
-//   the bytes of strings and arrays in that order, each padded with zeros to 8 bytes
-// A schema that is one array and nothing else is that array's bytes alone: an answer of that kind lands in the caller's array as it comes.
+//   8 bytes for each field, in the order of the schema:   u32 i32 f32 f64 u64 bool: the value │ string, json, arrays: how many bytes, as u64
+//   the bytes of strings, JSON texts and arrays in that order, each padded with zeros to 8 bytes
+// A schema that is one array and nothing else is that array's bytes alone: an answer of that kind lands in the caller's array as it comes. A schema that is
+// one json field and nothing else is that text alone.
 //
 // Invariants:
 //   S1. Arrays are not copied: encoding refers to them, decoding gives views of the payload.
@@ -12,6 +13,7 @@ import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { paddedBytes } from "./frame.ts";
+import { type Check, decodeJson, encodeJson } from "./json-body.ts";
 
 /** Which TypeScript type a field has, by its name in a schema. */
 export type FieldTypes = {
@@ -31,9 +33,19 @@ export type FieldTypes = {
   readonly "u64[]": BigUint64Array;
 };
 export type FieldType = keyof FieldTypes;
-export type Fields = Readonly<Record<string, FieldType>>;
+
+/** A field that travels as JSON: lists, records and what may be left out. What a peer sends is checked as it is read. */
+export type JsonField<T> = { readonly check: Check<T> };
+
+export function json<T>(check: Check<T>): JsonField<T> {
+  return { check };
+}
+
+export type Fields = Readonly<Record<string, FieldType | JsonField<unknown>>>;
+
+type FieldValue<F> = F extends FieldType ? FieldTypes[F] : F extends JsonField<infer T> ? T : never;
 /** The object that carries the values of these fields. */
-export type FieldValues<F extends Fields> = { readonly [K in keyof F]: FieldTypes[F[K]] };
+export type FieldValues<F extends Fields> = { readonly [K in keyof F]: FieldValue<F[K]> };
 
 type ArrayConstructor = {
   readonly BYTES_PER_ELEMENT: number;
@@ -57,7 +69,14 @@ const PADDING = new Uint8Array(FIELD_BYTES);
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-type Field = { readonly name: string; readonly type: FieldType; readonly Elements: ArrayConstructor | undefined };
+type Field = {
+  readonly name: string;
+  readonly type: FieldType | "json";
+  readonly Elements: ArrayConstructor | undefined;
+  readonly check: Check<unknown> | undefined;
+  /** Whether its value is in its 8 bytes, and not behind them. */
+  readonly isScalar: boolean;
+};
 
 /** The bytes of a request or response: chunks that are sent one after the other, multiples of 8 bytes but for the last. */
 export type EncodedFields = { readonly chunks: readonly Uint8Array[]; readonly byteCount: number };
@@ -65,7 +84,7 @@ export type EncodedFields = { readonly chunks: readonly Uint8Array[]; readonly b
 export class FunctionSchema<F extends Fields> {
   readonly #what: string;
   readonly #fields: readonly Field[];
-  /** The one array of a schema that has nothing else. */
+  /** The one array, or JSON text, of a schema that has nothing else. */
   readonly #only: Field | undefined;
 
   /** Throws BAD_ARGUMENT for a type that does not exist; `what` is "the request of push". */
@@ -73,16 +92,18 @@ export class FunctionSchema<F extends Fields> {
     this.#what = what;
     if (typeof fields !== "object" || fields === null)
       throw new WeighbridgeError("BAD_ARGUMENT", `${what}: its fields are an object of names and types, not ${showValue(fields)}`);
-    this.#fields = Object.entries(fields).map(([name, type]) => {
+    this.#fields = Object.entries(fields).map(([name, type]): Field => {
+      if (isJson(type)) return { name, type: "json", Elements: undefined, check: type.check, isScalar: false };
       const Elements = Object.hasOwn(ARRAYS, type) ? ARRAYS[type] : undefined;
       if (Elements === undefined && !SCALARS.has(type)) {
         const known = [...SCALARS, ...Object.keys(ARRAYS)].join(", ");
         throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${name} is of type ${showValue(type)}; there are ${known}`);
       }
-      return { name, type, Elements };
+      return { name, type, Elements, check: undefined, isScalar: Elements === undefined && type !== "string" };
     });
     const [first] = this.#fields;
-    this.#only = this.#fields.length === 1 && first?.Elements !== undefined ? first : undefined;
+    const isAlone = first?.Elements !== undefined || first?.check !== undefined;
+    this.#only = this.#fields.length === 1 && isAlone ? first : undefined;
   }
 
   /** The schema in words: the same text, the same bytes. */
@@ -96,7 +117,7 @@ export class FunctionSchema<F extends Fields> {
 
   /** Whether the bytes are those of one array, so that they can land in one. */
   get isOneArray(): boolean {
-    return this.#only !== undefined;
+    return this.#only?.Elements !== undefined;
   }
 
   /** Throws BAD_ARGUMENT for a field that is missing or of another type. The arrays are referred to, not copied (S1). */
@@ -104,7 +125,7 @@ export class FunctionSchema<F extends Fields> {
     if (typeof values !== "object" || values === null)
       throw new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: an object with its fields is expected, not ${showValue(values)}`);
     if (this.#only !== undefined) {
-      const bytes = this.#arrayBytes(this.#only, values[this.#only.name]);
+      const bytes = this.#fieldBytes(this.#only, values[this.#only.name]);
       return { chunks: [bytes], byteCount: bytes.length };
     }
     const fixed = new DataView(new ArrayBuffer(this.#fields.length * FIELD_BYTES));
@@ -125,7 +146,7 @@ export class FunctionSchema<F extends Fields> {
   decode(bytes: Uint8Array, at: number, byteCount: number): FieldValues<F> {
     const values: Record<string, unknown> = {};
     if (this.#only !== undefined) {
-      values[this.#only.name] = this.#view(this.#only, bytes, at, byteCount);
+      values[this.#only.name] = this.#read(this.#only, bytes, at, byteCount);
       return values as FieldValues<F>;
     }
     assert((bytes.byteOffset + at) % FIELD_BYTES === 0, "payloads are aligned to 8 bytes");
@@ -136,13 +157,13 @@ export class FunctionSchema<F extends Fields> {
     let next = at + fixedBytes;
     this.#fields.forEach((field, i) => {
       const slot = i * FIELD_BYTES;
-      if (field.Elements === undefined && field.type !== "string") {
+      if (field.isScalar) {
         values[field.name] = scalarAt(field.type, fixed, slot);
         return;
       }
       const length = Number(fixed.getBigUint64(slot, true));
       if (length > end - next) throw this.#bad(`${length} bytes of ${field.name}, but only ${end - next} are left`);
-      values[field.name] = field.Elements === undefined ? this.#text(field, bytes, next, length) : this.#view(field, bytes, next, length);
+      values[field.name] = this.#read(field, bytes, next, length);
       next += paddedBytes(length);
     });
     if (next !== end) throw this.#bad(`${byteCount} bytes, of which its fields take ${next - at}`);
@@ -150,13 +171,25 @@ export class FunctionSchema<F extends Fields> {
   }
 
   #encodeField(field: Field, value: unknown, fixed: DataView, slot: number): Uint8Array {
-    if (field.Elements === undefined && field.type !== "string") {
+    if (field.isScalar) {
       this.#setScalar(field, value, fixed, slot);
       return NO_BYTES;
     }
-    const bytes = field.Elements === undefined ? this.#textBytes(field, value) : this.#arrayBytes(field, value);
+    const bytes = this.#fieldBytes(field, value);
     fixed.setBigUint64(slot, BigInt(bytes.length), true);
     return bytes;
+  }
+
+  #fieldBytes(field: Field, value: unknown): Uint8Array {
+    if (field.Elements !== undefined) return this.#arrayBytes(field, value);
+    return field.check === undefined ? this.#textBytes(field, value) : encodeJson(value);
+  }
+
+  #read(field: Field, bytes: Uint8Array, at: number, length: number): unknown {
+    if (field.Elements !== undefined) return this.#view(field, bytes, at, length);
+    if (field.check === undefined) return this.#text(field, bytes, at, length);
+    const what = this.#only === undefined ? `${this.#what}.${field.name}` : this.#what;
+    return decodeJson(field.check, what, bytes.slice(at, at + length)); // a copy: shared memory cannot be decoded
   }
 
   #arrayBytes(field: Field, value: unknown): Uint8Array {
@@ -214,7 +247,11 @@ export class FunctionSchema<F extends Fields> {
   }
 }
 
-function scalarAt(type: FieldType, fixed: DataView, slot: number): number | bigint | boolean {
+function isJson(type: FieldType | JsonField<unknown>): type is JsonField<unknown> {
+  return typeof type === "object" && type !== null && typeof type.check === "function";
+}
+
+function scalarAt(type: Field["type"], fixed: DataView, slot: number): number | bigint | boolean {
   switch (type) {
     case "u32":
       return fixed.getUint32(slot, true);

@@ -9,9 +9,9 @@ import { clockWait } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { parameterOrigin } from "../contracts/parameters.ts";
 import type { Call } from "../peer/call.ts";
+import { functionCalls } from "../peer/function-call.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { callText, explainedDeadline, missingFailure, namedFailure } from "./call-subject.ts";
-import { functionCalls } from "./function-call.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import type { Worker } from "./worker.ts";
 

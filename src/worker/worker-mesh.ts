@@ -55,7 +55,7 @@ export class WorkerMesh implements FunctionHandler {
     this.#membership = membership;
     this.clock = clock;
     this.log = log;
-    peer.serve(FunctionId.COLLECTIVE, this);
+    peer.serveFrames(FunctionId.COLLECTIVE, this);
     membership.onRoster((roster) => this.#follow(roster));
     membership.onFatal((error) => this.user?.ended(error));
   }

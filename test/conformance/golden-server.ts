@@ -8,6 +8,8 @@
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
+import { VectorClock } from "../../src/consistency/vector-clock.ts";
+import type { JsonContract } from "../../src/contracts/contract.ts";
 import {
   ABORT,
   BARRIER,
@@ -21,23 +23,21 @@ import {
   ROSTER,
   STATUS,
   UNITS,
-} from "../../src/cluster/control-messages.ts";
-import { VectorClock } from "../../src/consistency/vector-clock.ts";
+} from "../../src/contracts/control.ts";
 import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
 import { AppDirectory } from "../../src/peer/app-directory.ts";
-import { type ControlMessage, serveControl } from "../../src/peer/json-call.ts";
+import { serveJson } from "../../src/peer/call-function.ts";
 import { answerSimple, simpleHandler } from "../../src/peer/simple.ts";
 import { UnfinishedRequests } from "../../src/peer/unfinished-requests.ts";
 import { CheckpointService } from "../../src/server/checkpoint/checkpoint-service.ts";
-import { FunctionHost } from "../../src/server/function-host.ts";
 import { StoreHandle } from "../../src/server/kv/store-handle.ts";
 import { answerWhole, type WholeRequest, WholeRequests } from "../../src/server/kv/whole-requests.ts";
 import { Parameters } from "../../src/server/parameters/parameters.ts";
 import { WorkerGroups } from "../../src/server/parameters/worker-groups.ts";
-import { ArenaReadBuffers } from "../../src/server/server.ts";
+import { ArenaReadBuffers, serverFunctions } from "../../src/server/server.ts";
 import { ValueStore } from "../../src/store/value-store.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import type { RosterView } from "../../src/wire/roster.ts";
@@ -107,11 +107,7 @@ export function goldenServer(): RecordedExchange {
   const exchange = new RecordedExchange(new ArenaReadBuffers(arena).take());
   const { peer } = exchange.server;
   const rules = { recovery: false, heartbeatIntervalMs: 1000, heartbeatTimeoutMs: 5000 };
-  const serve = <Q, R>(message: ControlMessage<Q, R>, reply: R): void =>
-    peer.serve(
-      message.functionId,
-      serveControl(message, () => reply),
-    );
+  const serve = <Q, R>(fn: JsonContract<Q, R>, reply: R): void => peer.serve(serveJson(fn, () => reply));
   serve(REGISTER, { ...PLACE, ...rules, roster: ROSTER_VIEW });
   serve(HEARTBEAT, {});
   serve(BARRIER, { round: 1 });
@@ -133,17 +129,17 @@ export function goldenServer(): RecordedExchange {
       { rank: 1, value: "409" },
     ],
   });
-  peer.serve(FunctionId.COLLECTIVE, { handle: (channel, header) => channel.acknowledge(header) });
+  peer.serveFrames(FunctionId.COLLECTIVE, { handle: (channel, header) => channel.acknowledge(header) });
   serve(CHECKPOINT, { body: '{"clockMin":12}' });
   serve(PLACEMENT, { placement: { epoch: 2, policy: "ring", servers: [0, 1], moved: [17, 1] } });
   serve(UNITS, { isOver: false, units: [5, 7], lost: [], repeatedCount: 2, inherited: { version: 1, done: [0, 2], suspect: [2, 3] } });
   serve(ROSTER, {});
   serve(ABORT, {});
-  peer.serve(
+  peer.serveFrames(
     FunctionId.SIMPLE,
     simpleHandler((request) => answerSimple(request, new TextEncoder().encode("pong"))),
   );
-  peer.serve(1024, {
+  peer.serveFrames(1024, {
     handle: () => {
       throw new WeighbridgeError("UNKNOWN_FUNCTION", "there is no function 1024 on this node");
     },
@@ -152,15 +148,15 @@ export function goldenServer(): RecordedExchange {
   const parameters = new Parameters({ arena, kernels, clock: exchange.clock, workerCount: 1, secret: 1n });
   const { clock } = exchange;
   const checkpoints = new CheckpointService({ parameters, vectorClock: new VectorClock(), files: undefined, log: SILENT_LOG, clock });
-  const functions = new FunctionHost({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints }, clock);
+  const functions = serverFunctions({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints }, clock);
   functions.add(goldenFunction);
   functions.add(rowFunction);
-  peer.serve(FunctionId.FUNCTION, functions);
+  peer.serveFrames(FunctionId.FUNCTION, functions);
   const apps = new AppDirectory({ clock: exchange.clock });
   apps.add(1, storeHandle(arena));
   const answer = (request: WholeRequest): void => answerWhole(request, Float32Array.of(1, 2, 3), Int32Array.of(2, 1));
   apps.add(2, new WholeRequests(new UnfinishedRequests({ clock }), answer));
-  for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serve(functionId, apps);
+  for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serveFrames(functionId, apps);
   return exchange;
 }
 

@@ -3,6 +3,7 @@
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/join-bytes.ts";
+import type { Contract, JsonContract } from "../../src/contracts/contract.ts";
 import {
   ABORT,
   BARRIER,
@@ -16,10 +17,10 @@ import {
   ROSTER,
   STATUS,
   UNITS,
-} from "../../src/cluster/control-messages.ts";
-import type { Contract } from "../../src/contracts/contract.ts";
+} from "../../src/contracts/control.ts";
+import { ask } from "../../src/peer/call-function.ts";
 import { Connection } from "../../src/peer/connection.ts";
-import { ask, type ControlMessage } from "../../src/peer/json-call.ts";
+import { functionCalls } from "../../src/peer/function-call.ts";
 import { PeerMetrics } from "../../src/peer/metrics.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
 import { sendSimple } from "../../src/peer/simple.ts";
@@ -32,7 +33,6 @@ import { encodeJson } from "../../src/wire/json-body.ts";
 import { dtypeOf, KvFlag, type Values } from "../../src/wire/kv-message.ts";
 import type { PartLabel } from "../../src/worker/collective/operation.ts";
 import { PartCall } from "../../src/worker/collective/part-call.ts";
-import { functionCalls } from "../../src/worker/function-call.ts";
 import type { KvCall } from "../../src/worker/kv-call.ts";
 import { cutPart } from "../../src/worker/kv-cut.ts";
 import { FloatWindow, type KvArrays, type KvFunctionId, KvRequest } from "../../src/worker/kv-request.ts";
@@ -210,7 +210,7 @@ async function controlVectors(): Promise<GoldenVector[]> {
   ];
 }
 
-async function control<Q, R>(name: string, about: string, message: ControlMessage<Q, R>, body: Q): Promise<GoldenVector> {
+async function control<Q, R>(name: string, about: string, message: JsonContract<Q, R>, body: Q): Promise<GoldenVector> {
   const { asker, clock } = new RecordedExchange();
   ask(asker.channel, message, body, clock).catch(() => {}); // nobody answers
   await clock.run();

@@ -4,14 +4,14 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import * as messages from "../../src/cluster/control-messages.ts";
-import type { ControlMessage } from "../../src/peer/json-call.ts";
+import type { JsonContract } from "../../src/contracts/contract.ts";
+import * as contracts from "../../src/contracts/control.ts";
 import { failureShape } from "../../src/wire/failure.ts";
 import { decodeHeader, encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../../src/wire/frame.ts";
 import { FrameReader, READ_BUFFER_BYTES } from "../../src/wire/frame-reader.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import { helloShape } from "../../src/wire/hello.ts";
-import { type Check, decodeJson } from "../../src/wire/json-body.ts";
+import { type Check, decodeJson, encodeJson } from "../../src/wire/json-body.ts";
 import { answersTo, makeVectors } from "./golden-vectors.ts";
 import { describeVector, fromHex, payloadsOf, toHex, type VectorFile, type VectorFrame } from "./vector-file.ts";
 
@@ -126,8 +126,12 @@ test("all vectors in one stream, cut anywhere, are read as the frames they are",
 function shapeOf({ header }: VectorFrame): Check<unknown> | undefined {
   if (header.kind === "HELLO") return helloShape;
   if (header.kind === "FAILURE") return failureShape;
-  const control = (messages as Readonly<Record<string, ControlMessage<unknown, unknown>>>)[String(header.function)];
-  return header.kind === "REQUEST" ? control?.request : control?.reply;
+  const control = (contracts as Readonly<Record<string, JsonContract<unknown, unknown>>>)[String(header.function)];
+  if (control === undefined) return undefined;
+  return (value) => {
+    const body = encodeJson(value);
+    return (header.kind === "REQUEST" ? control.request : control.response).decode(body, 0, body.length).body;
+  };
 }
 
 test("the JSON of each is read as it is written, and fields that a newer peer may add are ignored", () => {

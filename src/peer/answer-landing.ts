@@ -8,10 +8,10 @@
 //   L4. A passing answer of one frame, small enough to be read with its neighbours, does not land: it is handed on where it was read.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { offsetBytesOf, totalBytesOf } from "../peer/answer.ts";
-import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { COPY_BYTES_MAX } from "../wire/frame-reader.ts";
+import { offsetBytesOf, totalBytesOf } from "./answer.ts";
+import { IN_PLACE_BYTES_MAX } from "./call.ts";
 
 /** Up to here the room for an answer of unknown length is made at once. */
 const ROOM_BYTES_MIN = 64 * 1024 * 1024;

@@ -1,4 +1,4 @@
-// function-host — Goal: whatever comes twice, late or in pieces, a handler runs as often as it may, every call gets its own answer, and no
+// server — Goal: whatever comes twice, late or in pieces, a handler runs as often as it may, every call gets its own answer, and no
 // memory is kept longer than the answer needs it.
 
 import assert from "node:assert/strict";
@@ -18,9 +18,9 @@ import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { CheckpointService } from "./checkpoint/checkpoint-service.ts";
-import { FunctionHost } from "./function-host.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
+import { type ServerFunctions, serverFunctions } from "./server.ts";
 import type { ServerContext } from "./server-context.ts";
 
 type Frame = { readonly command: number; readonly flags: number; readonly args: number[]; readonly payload: Uint8Array };
@@ -29,14 +29,14 @@ class Stage {
   readonly clock = new SimClock();
   readonly asker: StubAsker;
   readonly arena = new Arena({ bytesMax: 2 ** 25 });
-  readonly host: FunctionHost;
+  readonly host: ServerFunctions;
 
   constructor(functions: readonly PsFunction[], { isRestored = false } = {}) {
     const { arena, clock } = this;
     const kernels = new SimdKernels(arena);
     const parameters = new Parameters({ arena, kernels, clock, workerCount: 1, secret: 1n });
     const checkpoints = new CheckpointService({ parameters, vectorClock: new VectorClock(), files: undefined, log: SILENT_LOG, clock });
-    this.host = new FunctionHost({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints }, clock);
+    this.host = serverFunctions({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints }, clock);
     for (const fn of functions) this.host.add(fn);
     this.asker = new StubAsker(clock);
     this.asker.serve(FunctionId.FUNCTION, {
@@ -328,7 +328,7 @@ test("a request in pieces with a hole, or that never ends, is refused or forgott
   assert.equal(stage.arena.usedBytes, usedBytes, "what was refused is forgotten");
   await stage.ask(frames[0] as Frame);
   assert.ok(stage.arena.usedBytes > usedBytes);
-  stage.host.forgetWorker(stage.asker.channel.id);
+  stage.host.forgetNode(stage.asker.channel.id);
   assert.equal(stage.arena.usedBytes, usedBytes);
   assert.equal(runs.handled, 0);
 });

@@ -1,7 +1,8 @@
-// function-call — one frame of a call of a PS function. Most calls are one frame; a request that is larger is cut, and the server puts it
-// together again before the handler runs.
+// function-call — one frame of a call of a typed function, whoever serves it. Most calls are one frame; a request that is larger is cut here, and nowhere
+// else; the receiver puts it together again before the handler runs (request-assembly.ts).
 //
 //   frame        FUNCTION, command: the function's name hash │ arg0 signature hash │ arg1 number of the call │ arg2 first byte │ arg3 bytes of all
+//   numbered     its number, app, customer and command: its receiver's application, where it is for one │ of several frames: arg1 to arg3 as above
 //   flags        PART: more frames of this call follow; without a payload: the call is withdrawn
 //
 // Invariants:
@@ -10,13 +11,16 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { Call } from "../peer/call.ts";
-import { type FrameBatch, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { EncodedFields, Fields, FieldValues } from "../wire/function-schema.ts";
 import { AnswerLanding } from "./answer-landing.ts";
+import { Call } from "./call.ts";
+import { type FrameBatch, INLINE_BYTES_MAX } from "./frame-batch.ts";
+
+/** Which application of the receiver a call is for; for functions with numbers of their own. */
+export type CallAddress = { readonly app: number; readonly customer: number; readonly command: number };
 
 export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
   readonly fn: Contract<Q, R>;
@@ -29,6 +33,7 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
   readonly scope: number;
   /** Of the placement by which the request was cut; left out: it was cut by none. */
   readonly epoch?: number | undefined;
+  readonly address?: CallAddress | undefined;
   /** Where the response lands, for a function whose response is one array. */
   readonly into?: Uint8Array | undefined;
   /** Whether `answered` copies the response on: then a small one is shown to it where it was read, and does not land. */
@@ -109,7 +114,7 @@ class FrameCall<Q extends Fields, R extends Fields> extends Call {
   }
 
   get functionId(): number {
-    return FunctionId.FUNCTION;
+    return this.#call.options.fn.id;
   }
 
   get isUpdate(): boolean {
@@ -167,13 +172,26 @@ class FrameCall<Q extends Fields, R extends Fields> extends Call {
 
   #label(header: FrameHeader, flags: number, payloadBytes: number): void {
     const { encoded, options } = this.#call;
-    header.command = options.fn.nameHash;
     header.flags = flags;
     header.payloadBytes = payloadBytes;
-    header.arg0 = options.fn.signatureHash;
+    if (options.fn.id === FunctionId.FUNCTION) {
+      header.command = options.fn.nameHash;
+      header.arg0 = options.fn.signatureHash;
+    } else {
+      this.#address(header);
+      if (this.#isWhole) return;
+    }
     header.arg1 = options.number;
     header.arg2 = this.#from;
     header.arg3 = encoded.byteCount;
+  }
+
+  #address(header: FrameHeader): void {
+    const { address } = this.#call.options;
+    if (address === undefined) return;
+    header.app = address.app;
+    header.customer = address.customer;
+    header.command = address.command;
   }
 
   destination(header: FrameHeader): Uint8Array | undefined {

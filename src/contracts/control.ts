@@ -1,0 +1,133 @@
+// control — the control plane: who is there, who waits for whom, who gets which units. JSON both ways (docs/decisions/0002): rare, small, and easy to speak
+// from any language; the shapes are in src/wire. What the scheduler does about them is the business of scheduler/scheduler.ts, what the others
+// do that of cluster/membership.ts.
+//
+//   to the scheduler     REGISTER HEARTBEAT BARRIER LEAVE STATUS CHECKPOINT UNITS PLACEMENT GATHER RENDEZVOUS
+//   from the scheduler   ROSTER ABORT CHECKPOINT
+//   between any nodes    HEARTBEAT
+
+import * as control from "../wire/control.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import { type GatherReply, type GatherRequest, gatherReplyShape, gatherRequestShape } from "../wire/gather.ts";
+import { type RegisterReply, type RegisterRequest, registerReplyShape, registerRequestShape } from "../wire/register.ts";
+import { type RendezvousReply, type RendezvousRequest, rendezvousReplyShape, rendezvousRequestShape } from "../wire/rendezvous.ts";
+import { type RosterView, rosterShape } from "../wire/roster.ts";
+import { type UnitsReply, type UnitsRequest, unitsReplyShape, unitsRequestShape } from "../wire/units.ts";
+import { type JsonContract, jsonContract } from "./contract.ts";
+
+type Empty = control.Empty;
+
+/** A node takes its place, or says that it has one already; answered when the cluster is complete. */
+export const REGISTER: JsonContract<RegisterRequest, RegisterReply> = jsonContract({
+  id: FunctionId.REGISTER,
+  name: "wb/cluster/register",
+  target: "scheduler",
+  effect: "idempotent",
+  request: registerRequestShape,
+  response: registerReplyShape,
+});
+
+/** The sender lives. Every node answers: who asks wants to know whether the other one still reads. */
+export const HEARTBEAT: JsonContract<Empty, Empty> = jsonContract({
+  id: FunctionId.HEARTBEAT,
+  name: "wb/cluster/heartbeat",
+  target: "scheduler",
+  effect: "idempotent",
+  request: control.emptyShape,
+  response: control.emptyShape,
+});
+
+export const BARRIER: JsonContract<control.BarrierRequest, control.BarrierReply> = jsonContract({
+  id: FunctionId.BARRIER,
+  name: "wb/cluster/barrier",
+  target: "scheduler",
+  effect: "idempotent",
+  request: control.barrierRequestShape,
+  response: control.barrierReplyShape,
+});
+
+export const LEAVE: JsonContract<control.LeaveRequest, Empty> = jsonContract({
+  id: FunctionId.LEAVE,
+  name: "wb/cluster/leave",
+  target: "scheduler",
+  effect: "idempotent",
+  request: control.leaveRequestShape,
+  response: control.emptyShape,
+});
+
+export const STATUS: JsonContract<Empty, control.StatusReply> = jsonContract({
+  id: FunctionId.STATUS,
+  name: "wb/cluster/status",
+  target: "scheduler",
+  effect: "idempotent",
+  request: control.emptyShape,
+  response: control.statusReplyShape,
+});
+
+/** The scheduler tells a node who is there. */
+export const ROSTER: JsonContract<RosterView, Empty> = jsonContract({
+  id: FunctionId.ROSTER,
+  name: "wb/cluster/roster",
+  target: "worker",
+  effect: "idempotent",
+  request: rosterShape,
+  response: control.emptyShape,
+});
+
+/** Who owns what now. */
+export const PLACEMENT: JsonContract<Empty, control.PlacementReply> = jsonContract({
+  id: FunctionId.PLACEMENT,
+  name: "wb/cluster/placement",
+  target: "scheduler",
+  effect: "idempotent",
+  request: control.emptyShape,
+  response: control.placementReplyShape,
+});
+
+/** The scheduler ends the job. */
+export const ABORT: JsonContract<control.AbortRequest, Empty> = jsonContract({
+  id: FunctionId.ABORT,
+  name: "wb/cluster/abort",
+  target: "worker",
+  effect: "idempotent",
+  request: control.abortRequestShape,
+  response: control.emptyShape,
+});
+
+export const CHECKPOINT: JsonContract<control.CheckpointRequest, control.CheckpointReply> = jsonContract({
+  id: FunctionId.CHECKPOINT,
+  name: "wb/cluster/checkpoint",
+  target: "scheduler",
+  effect: "idempotent",
+  request: control.checkpointRequestShape,
+  response: control.checkpointReplyShape,
+});
+
+/** A worker tells of units of an epoch that it has done, and asks for others. */
+export const UNITS: JsonContract<UnitsRequest, UnitsReply> = jsonContract({
+  id: FunctionId.UNITS,
+  name: "wb/cluster/units",
+  target: "scheduler",
+  effect: "idempotent",
+  request: unitsRequestShape,
+  response: unitsReplyShape,
+});
+
+/** A worker joins the next generation of those who reduce among themselves. */
+export const GATHER: JsonContract<GatherRequest, GatherReply> = jsonContract({
+  id: FunctionId.GATHER,
+  name: "wb/cluster/gather",
+  target: "scheduler",
+  effect: "idempotent",
+  request: gatherRequestShape,
+  response: gatherReplyShape,
+});
+
+export const RENDEZVOUS: JsonContract<RendezvousRequest, RendezvousReply> = jsonContract({
+  id: FunctionId.RENDEZVOUS,
+  name: "wb/cluster/rendezvous",
+  target: "scheduler",
+  effect: "idempotent",
+  request: rendezvousRequestShape,
+  response: rendezvousReplyShape,
+});

@@ -1,0 +1,55 @@
+// call-function — calls a typed function of the node behind one channel, and waits for its answer. Not the worker's client of the servers
+// (worker/function-client.ts), which cuts requests by their owner and knows lives of servers; both send the same frames (function-call.ts).
+
+import type { Clock } from "../base/clock.ts";
+import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Contract, JsonContract } from "../contracts/contract.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import type { Channel } from "./channel.ts";
+import type { ChannelContext } from "./channel-context.ts";
+import { functionCalls } from "./function-call.ts";
+import { type ServedFunction, servedFunction } from "./served-function.ts";
+
+/** The control plane passes everything else. */
+const CONTROL_PRIORITY = 1 << 30;
+
+export type CallOptions = WaitOptions & { readonly clock: Clock; readonly priority?: number };
+
+/** Rejects with what the handler threw, QUEUE_FULL when nothing was sent, DEADLINE or ABORTED (the call then goes on), or why the channel ended. */
+export async function callFunction<Q extends Fields, R extends Fields>(
+  channel: Channel,
+  fn: Contract<Q, R>,
+  request: FieldValues<Q>,
+  { clock, priority = CONTROL_PRIORITY, ...wait }: CallOptions,
+): Promise<FieldValues<R>> {
+  const response = new Deferred<FieldValues<R>>();
+  const calls = functionCalls({
+    ...{ fn, request, priority, number: channel.nextCallNumber(), scope: 0 },
+    answered: (values) => response.resolve(values),
+    failed: (error) => response.reject(error),
+  });
+  if (!channel.admits(calls.length))
+    throw new WeighbridgeError("QUEUE_FULL", `too many calls to ${channel.name} wait already`, { retryable: true });
+  for (const call of calls) channel.send(call, true);
+  return await waitFor(response.promise, `${channel.name} to answer ${fn.name}`, clock, wait);
+}
+
+/** As `callFunction`, for functions of JSON bodies. */
+export async function ask<Q, R>(channel: Channel, fn: JsonContract<Q, R>, body: Q, clock: Clock, wait: WaitOptions = {}): Promise<R> {
+  const response = await callFunction(channel, fn, { body }, { clock, ...wait });
+  return response.body;
+}
+
+/** Serves a function of JSON bodies, now or later. */
+export function serveJson<Q, R>(
+  fn: JsonContract<Q, R>,
+  serve: (channel: Channel, request: Q) => R | Promise<R>,
+): ServedFunction<ChannelContext> {
+  return servedFunction(fn, {
+    handler: ({ channel }: ChannelContext, { body }) => {
+      const answer = serve(channel, body);
+      return answer instanceof Promise ? answer.then((late) => ({ body: late })) : { body: answer };
+    },
+  });
+}

@@ -1,0 +1,20 @@
+// plain-memory — ordinary memory for requests of several frames: that of nodes without an arena.
+
+import type { RequestMemory, RequestRoom } from "./request-assembly.ts";
+
+/** The longest request to a node without an arena. */
+export const REQUEST_BYTES_MAX: number = 64 * 1024 * 1024;
+const BYTES_MAX: number = 4 * REQUEST_BYTES_MAX;
+
+export class PlainMemory implements RequestMemory {
+  readonly requestBytesMax: number = REQUEST_BYTES_MAX;
+  readonly bytesMax: number = BYTES_MAX;
+
+  allocate(byteCount: number): RequestRoom {
+    return { bytes: new Uint8Array(byteCount), at: 0, release: () => {} };
+  }
+
+  holds(): boolean {
+    return true;
+  }
+}

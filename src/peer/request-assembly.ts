@@ -1,0 +1,124 @@
+// request-assembly — puts the frames of large requests together, each frame read straight to where it belongs.
+//
+// Invariants:
+//   G1. Frames of one request come in order (the session sees to that); those of different requests may interleave.
+//   G2. What is put together is bounded, for one request and for all of a node; a request beyond that is refused, and so are the frames that follow it.
+//   G3. What a node left unfinished goes when that node is gone, or its link (unfinished-requests.ts, N2, N3).
+
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { FrameHeader } from "../wire/frame.ts";
+import type { Channel } from "./channel.ts";
+import { UnfinishedRequests } from "./unfinished-requests.ts";
+
+/** So many bytes of somebody's own, from `at` on in `bytes`, until they are released. */
+export type RequestRoom = { readonly bytes: Uint8Array; readonly at: number; release(): void };
+
+/** The memory of a node that requests are put together in. */
+export type RequestMemory = {
+  /** The longest request, and all that are here at a time. */
+  readonly requestBytesMax: number;
+  readonly bytesMax: number;
+  /** Throws ARENA_FULL. */
+  allocate(byteCount: number): RequestRoom;
+  /** Whether handlers that work in place can read these bytes where they are. */
+  holds(bytes: Uint8Array): boolean;
+};
+
+type Unfinished = { readonly room: RequestRoom; readonly totalBytes: number; arrivedBytes: number };
+
+/** A request in one piece; `release` gives its memory back. */
+export type WholeRequest = RequestRoom & { readonly byteCount: number };
+
+export class RequestAssembly {
+  readonly #memory: RequestMemory;
+  /** By their functions, applications and the numbers that their senders gave them. */
+  readonly #unfinished: UnfinishedRequests<Unfinished>;
+  /** Of requests that are complete and have not been released. */
+  #completeBytes = 0;
+
+  constructor({ memory, clock }: { readonly memory: RequestMemory; readonly clock: Clock }) {
+    const { bytesMax } = memory;
+    this.#memory = memory;
+    this.#unfinished = new UnfinishedRequests({ clock, bytesMax, workerBytesMax: bytesMax, dropped: ({ room }) => room.release() });
+  }
+
+  get bytes(): number {
+    return this.#unfinished.bytes + this.#completeBytes;
+  }
+
+  /** Where this frame's payload belongs, for frames after the first. */
+  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
+    const { arg2: from, payloadBytes } = header;
+    const request = this.#unfinished.get(channel, nameOf(header));
+    if (request === undefined || request.arrivedBytes !== from || from + payloadBytes > request.totalBytes) return undefined;
+    const { bytes, at } = request.room;
+    return bytes.subarray(at + from, at + from + payloadBytes);
+  }
+
+  /** Adds a frame; returns the request when it is complete. Throws BAD_REQUEST, QUEUE_FULL or ARENA_FULL and forgets the request (G2). */
+  take(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): WholeRequest | undefined {
+    const { arg2: from, arg3: totalBytes, payloadBytes } = header;
+    const name = nameOf(header);
+    if (payloadBytes === 0) {
+      this.#forget(channel, name);
+      throw bad("its sender withdrew the request: memory that it was to be sent from is gone");
+    }
+    const request = from === 0 ? this.#begin(channel, name, totalBytes) : this.#unfinished.get(channel, name);
+    if (request === undefined) throw bad("a part of a request whose beginning was refused, or never came");
+    // G1
+    if (request.arrivedBytes !== from || request.totalBytes !== totalBytes || from + payloadBytes > totalBytes) {
+      this.#forget(channel, name);
+      throw bad(`bytes ${from} to ${from + payloadBytes} of ${totalBytes}, after ${request.arrivedBytes} bytes`);
+    }
+    const { room } = request;
+    const isThere = bytes.buffer === room.bytes.buffer && bytes.byteOffset + at === room.bytes.byteOffset + room.at + from;
+    if (!isThere) room.bytes.set(bytes.subarray(at, at + payloadBytes), room.at + from);
+    request.arrivedBytes += payloadBytes;
+    if (request.arrivedBytes < totalBytes) return undefined;
+    this.#unfinished.delete(channel, name);
+    this.#completeBytes += totalBytes;
+    const release = (): void => {
+      this.#completeBytes -= totalBytes;
+      room.release();
+    };
+    return { bytes: room.bytes, at: room.at, byteCount: totalBytes, release };
+  }
+
+  /** G3 */
+  forgetNode(id: number): void {
+    this.#unfinished.forgetWorker(id);
+  }
+
+  close(): void {
+    this.#unfinished.close();
+  }
+
+  #begin(channel: Channel, name: string, totalBytes: number): Unfinished {
+    this.#forget(channel, name);
+    const { requestBytesMax, bytesMax } = this.#memory;
+    if (totalBytes > requestBytesMax) throw bad(`a request of ${totalBytes} bytes is over the limit of ${requestBytesMax}`);
+    if (this.bytes + totalBytes > bytesMax) {
+      const message = `${this.bytes} bytes of unfinished requests are here already, and ${totalBytes} more do not fit`;
+      throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
+    }
+    const request: Unfinished = { room: this.#memory.allocate(totalBytes), totalBytes, arrivedBytes: 0 };
+    this.#unfinished.set(channel, name, request, totalBytes);
+    return request;
+  }
+
+  #forget(channel: Channel, name: string): void {
+    const request = this.#unfinished.get(channel, name);
+    if (request === undefined) return;
+    this.#unfinished.delete(channel, name);
+    request.room.release();
+  }
+}
+
+function nameOf({ functionId, app, customer, arg1: number }: FrameHeader): string {
+  return `${functionId}/${app}/${customer}/${number}`;
+}
+
+function bad(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_REQUEST", what);
+}
