@@ -21,6 +21,7 @@ import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { FiniteScan } from "../worker/finite-scan.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import { HeldParameter } from "../worker/held-parameter.ts";
+import type { PushNumbers } from "../worker/push-numbers.ts";
 import type { Admit } from "../worker/tensor-client.ts";
 import { type Consistency, engineConsistency } from "./consistency.ts";
 import { checkOptions } from "./known-options.ts";
@@ -51,6 +52,8 @@ export type ParameterControlOptions = {
   readonly scan: FiniteScan;
   /** The worker's clock. */
   readonly clock: () => number;
+  /** Numbers the pushes of all handles of the session. */
+  readonly pushes: PushNumbers;
 };
 
 export class ParameterControl {
@@ -66,7 +69,7 @@ export class ParameterControl {
     this.#options = options;
     this.#clipNorm = options.spec.optimizer.clipNorm ?? null;
     const { spec, parameter } = options;
-    this.held = new HeldParameter(spec.name, spec.kind === "tensor" ? "tensor" : "embedding", parameter);
+    this.held = new HeldParameter({ name: spec.name, maker: spec.kind === "tensor" ? "tensor" : "embedding", parameter }, options.pushes);
   }
 
   get clock(): number {
@@ -212,7 +215,12 @@ export class ParameterControl {
   async clear(wait: WaitOptions): Promise<void> {
     const { functions, parameter } = this.#options;
     checkWait(wait);
-    await functions.callAll(parameterClear, { parameter }, { ...wait, scope: parameter, subject: this.held });
+    await functions.callAll(
+      parameterClear,
+      { parameter, pushNumber: this.held.pushNumber },
+      { ...wait, scope: parameter, subject: this.held },
+    );
+    this.held.cleared();
   }
 }
 

@@ -18,7 +18,7 @@ import { Arena } from "../kernel/arena.ts";
 import { hashText } from "../keys/hash-text.ts";
 import type { Placement } from "../keys/placement.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
-import { countsPushes, decodeParameterSpec, type ParameterSpec, parameterNumber } from "../store/parameter-spec.ts";
+import { decodeParameterSpec, type ParameterSpec, parameterNumber } from "../store/parameter-spec.ts";
 import { ABANDON, BEGIN, COMMIT, WRITE } from "../store/snapshot/checkpoint-messages.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
@@ -28,6 +28,7 @@ import { Group } from "../wire/node-id.ts";
 import { Collective } from "../worker/collective.ts";
 import { FiniteScan } from "../worker/finite-scan.ts";
 import { type FunctionCallSettings, FunctionClient, type FunctionLoad } from "../worker/function-client.ts";
+import { PushNumbers } from "../worker/push-numbers.ts";
 import type { RendezvousClient } from "../worker/rendezvous-client.ts";
 import { RowPlanner } from "../worker/row-plan.ts";
 import { TableClient } from "../worker/table-client.ts";
@@ -88,6 +89,7 @@ export class Session {
   readonly #links: WorkerLinks;
   readonly #files = new ParameterFiles();
   readonly #clock: WorkerClock;
+  readonly #pushes = new PushNumbers();
   #collective: Collective | undefined;
   #openingCollective: Promise<Collective> | undefined;
   /** The checkpoint that is being taken: settles with it, and never rejects. */
@@ -108,6 +110,7 @@ export class Session {
       clock: node.clock,
       functions: this.#functions,
       log: node.log,
+      pushes: this.#pushes,
       joiningAgain: () => this.#links.forgetKeyLists(),
     });
   }
@@ -163,7 +166,6 @@ export class Session {
       arena,
       encoded,
       merge: mergeOf(spec.optimizer),
-      tellsAll: countsPushes(spec),
     });
     return new Tensor(spec, client, control);
   }
@@ -179,7 +181,6 @@ export class Session {
       width,
       rowCountMax,
       encoded: this.#links.table(spec),
-      tellsAll: countsPushes(spec),
       merge: mergeOf(spec.optimizer),
     });
     return new Embedding(spec, client, control, this.#caches);
@@ -406,7 +407,14 @@ export class Session {
     this.#links.check(checked);
     const parameter = parameterNumber(checked.name);
     const clock = (): number => this.clocks;
-    const control = new ParameterControl({ functions: this.#functions, parameter, spec: checked, scan: this.#scan, clock });
+    const control = new ParameterControl({
+      functions: this.#functions,
+      parameter,
+      spec: checked,
+      scan: this.#scan,
+      clock,
+      pushes: this.#pushes,
+    });
     await control.create(wait);
     return control;
   }

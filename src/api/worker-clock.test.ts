@@ -7,6 +7,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
+import { PushNumbers } from "../worker/push-numbers.ts";
 import { LAST_PRIORITY, WorkerClock } from "./worker-clock.ts";
 
 /** Servers that stand at these clocks, and what they were asked: "join", "advance 3". */
@@ -22,8 +23,10 @@ class Servers {
   rejoinCount = 0;
 
   readonly time = new SimClock();
+  readonly pushes = new PushNumbers();
   readonly clock = new WorkerClock({
     clock: this.time,
+    pushes: this.pushes,
     functions: {
       callAll: (async (
         fn: { readonly name: string },

@@ -19,8 +19,10 @@ import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import type { PushReport } from "../consistency/push-counts.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../contracts/clocks.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
+import type { PushNumbers } from "../worker/push-numbers.ts";
 
 /** Of what leaves after everything else. */
 export const LAST_PRIORITY: number = -(2 ** 31);
@@ -38,6 +40,8 @@ export type WorkerClockOptions = {
   readonly clock: Clock;
   readonly functions: Pick<FunctionClient, "call" | "callAll">;
   readonly log: Log;
+  /** Of what this worker pushes, which servers hear of with its clock. */
+  readonly pushes: PushNumbers;
   /** Called before the clock set is joined again: servers that do not know this worker know nothing else of it either. */
   readonly joiningAgain: () => void;
 };
@@ -45,6 +49,7 @@ export type WorkerClockOptions = {
 export class WorkerClock {
   readonly #functions: WorkerClockOptions["functions"];
   readonly #log: Log;
+  readonly #pushes: PushNumbers;
   readonly #joiningAgain: () => void;
   readonly #clock: Clock;
   #value = 0;
@@ -54,10 +59,11 @@ export class WorkerClock {
   #joining: Promise<void> | undefined;
   #hasLeft = false;
 
-  constructor({ clock, functions, log, joiningAgain }: WorkerClockOptions) {
+  constructor({ clock, functions, log, pushes, joiningAgain }: WorkerClockOptions) {
     this.#clock = clock;
     this.#functions = functions;
     this.#log = log;
+    this.#pushes = pushes;
     this.#joiningAgain = joiningAgain;
   }
 
@@ -77,7 +83,7 @@ export class WorkerClock {
     }
     this.#value++;
     if (this.#hasLeft) {
-      this.#heard = this.#value; // nobody waits to hear of it
+      this.#hear(this.#value); // nobody waits to hear of it
       return this.#value;
     }
     this.#tell().catch((thrown: unknown) => {
@@ -89,8 +95,18 @@ export class WorkerClock {
 
   async #tell(priority: number = LAST_PRIORITY): Promise<void> {
     const clock = this.#value;
-    await this.#functions.callAll(clockAdvance, { clock }, { priority });
+    await this.#functions.callAll(clockAdvance, this.#ended(clock), { priority });
+    this.#hear(clock);
+  }
+
+  /** What servers are told of the end of the clocks before this one. */
+  #ended(clock: number): { readonly clock: number } & PushReport {
+    return { clock, ...this.#pushes.before(clock) };
+  }
+
+  #hear(clock: number): void {
     this.#heard = Math.max(this.#heard, clock);
+    this.#pushes.heard(this.#heard);
   }
 
   /** J6. To be told twice changes nothing; a server that was restarted meanwhile answers with NOT_JOINED, and J2 sees to it. */
@@ -110,11 +126,13 @@ export class WorkerClock {
 
   /** A worker that comes late stands where the slowest does; servers may differ in that, and the highest holds for all. */
   async join(wait: WaitOptions): Promise<void> {
-    const clocks = (await this.#functions.callAll(clockJoin, {}, { ...wait, priority: JOIN_PRIORITY })).map(({ clock }) => clock);
+    const clocks = (await this.#functions.callAll(clockJoin, this.#pushes.all(), { ...wait, priority: JOIN_PRIORITY })).map(
+      ({ clock }) => clock,
+    );
     this.#value = Math.max(this.#value, ...clocks);
     const clock = this.#value;
-    if (clocks.some((other) => other < clock)) await this.#functions.callAll(clockAdvance, { clock }, wait);
-    this.#heard = Math.max(this.#heard, clock);
+    if (clocks.some((other) => other < clock)) await this.#functions.callAll(clockAdvance, this.#ended(clock), wait);
+    this.#hear(clock);
   }
 
   /** Joins anew; whoever asks while that is under way waits for the same. */
@@ -138,19 +156,20 @@ export class WorkerClock {
   }
 
   async #joinOne(server: number): Promise<void> {
-    const { clock } = await this.#functions.call(clockJoin, server, {}, { priority: JOIN_PRIORITY });
+    const { clock } = await this.#functions.call(clockJoin, server, this.#pushes.all(), { priority: JOIN_PRIORITY });
     const { value } = this;
     if (this.#hasLeft || clock >= value) return;
-    await this.#functions.call(clockAdvance, server, { clock: value }, { priority: JOIN_PRIORITY });
+    await this.#functions.call(clockAdvance, server, this.#ended(value), { priority: JOIN_PRIORITY });
   }
 
   /** Nobody waits for this worker until `rejoin` (J4). */
   async leave(wait: WaitOptions): Promise<void> {
     if (!this.#hasLeft) this.#value = Math.min(CLOCK_MAX, this.#value + 1); // J5
-    this.#heard = this.#value; // by leaving
+    const pushes = this.#pushes.before(this.#value);
+    this.#hear(this.#value); // by leaving
     this.#hasLeft = true;
     this.#joining = undefined; // what is under way leads to where this worker leaves
-    await this.#functions.callAll(clockLeave, {}, { ...wait, priority: LAST_PRIORITY });
+    await this.#functions.callAll(clockLeave, pushes, { ...wait, priority: LAST_PRIORITY });
   }
 
   /** J7. A server that refuses to hear of the clock has nothing of this worker to drop; one that cannot be reached does not hear that it joins either. */
@@ -161,6 +180,7 @@ export class WorkerClock {
 
   async #startJoining(): Promise<void> {
     this.#joiningAgain();
+    this.#pushes.drop(this.#value); // W5
     const joining = this.#joinBehindClock().finally(() => {
       if (this.#joining === joining) this.#joining = undefined;
     });

@@ -8,12 +8,15 @@
 //   W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async update that its caller
 //       took (W6): the caller applies before it calls here again.
 //   U4. What a dead life did not finish is dropped before the round that its death completes is applied.
+//   N4. Steps and means of a round are counted before it is applied: who pushed at its clock, also to other servers, is
+//       known by then (push-counts.ts).
 //   D1. A cut at clock c comes when every round below c has been applied, and before any other is.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { type Bound, type ParkedTicket, type Parking, ParkingLot } from "./parking-lot.ts";
+import { NO_PUSHES, type PushCounter, PushCounts, type PushReport } from "./push-counts.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
 import { type CompleteRound, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
 import type { WorkerLife } from "./worker-lives.ts";
@@ -30,6 +33,8 @@ export type PacerOptions<H> = {
   readonly applyRound: (round: CompleteRound<H>) => void;
   /** Frees what is no part of any round. Must not throw, nor call the pacer. */
   readonly discard: (handle: H) => void;
+  /** Counts pushes to whole parameters, where the caller does. Must not throw, nor call the pacer. */
+  readonly counter?: PushCounter;
 };
 
 export class Pacer<H> {
@@ -37,6 +42,7 @@ export class Pacer<H> {
   readonly #clocks: StalenessController;
   readonly #lot: ParkingLot;
   readonly #rounds: UpdateRounds<H>;
+  readonly #pushes: PushCounts;
   /** The minimum up to which everything was settled. */
   #settledMin = 0;
   /** Somebody who waits for the moment between two clocks. */
@@ -51,6 +57,7 @@ export class Pacer<H> {
       bytesMax: options.parkedBytesMax,
       describeSlowest: () => this.#clocks.describeSlowest(),
     });
+    this.#pushes = new PushCounts(options.counter ?? { pushed: () => undefined, roundOver: () => {} });
     this.#rounds = new UpdateRounds({ contributionsMax: options.contributionsMax, bytesMax: options.gatheredBytesMax });
   }
 
@@ -69,13 +76,16 @@ export class Pacer<H> {
   /**
    * Returns the clock at which the worker stands here from now on, which it has to be told (W5). It is a new beginning, also for a life that is
    * a member: what it pushed and did not finish is dropped, here as on the servers that took it for dead, so that it can push it again
-   * everywhere. Such a member stays where it stands: no round is completed without what it is about to push again. Throws FENCED for a life that was replaced, NODE_DEAD for one that is over as far as is known here.
+   * everywhere. Such a member stays where it stands: no round is completed without what it is about to push again.
+   * `numbers` says what it has pushed so far. Throws FENCED for a life that was replaced, NODE_DEAD for one that is
+   * over as far as is known here.
    */
-  join(life: WorkerLife): number {
+  join(life: WorkerLife, numbers: Omit<PushReport, "clocks"> = NO_PUSHES): number {
     const member = this.#clocks.memberAt(life.worker);
     if (member?.incarnation === life.incarnation) this.#end(life, member.clock);
     else this.#endEarlier(life);
     const clock = this.#clocks.join(life);
+    this.#pushes.join(life, numbers, clock);
     this.#settle(); // It may have been the last who was expected.
     return clock;
   }
@@ -126,13 +136,16 @@ export class Pacer<H> {
   }
 
   /** The worker leaves the clock set in good order, and may join again. */
-  leave(life: WorkerLife): void {
+  leave(life: WorkerLife, pushes: PushReport = NO_PUSHES): void {
+    const member = this.#clocks.memberAt(life.worker);
+    if (member?.incarnation === life.incarnation) this.#pushes.ended(life, pushes, { from: member.clock, to: member.clock + 1 });
     this.#endInOrder(life, this.#clocks.leave(life), "the clock set");
   }
 
   /** The worker left the job in good order. To be told of every worker: one that never joined is not waited for any more. */
   leaveJob(life: WorkerLife): void {
     this.#endEarlier(life);
+    this.#pushes.forgetWorker(life);
     this.#endInOrder(life, this.#clocks.leaveJob(life), "the job");
   }
 
@@ -148,15 +161,33 @@ export class Pacer<H> {
     this.#clocks.revived(life);
   }
 
-  /** The worker has finished all clocks before this one. Throws NOT_JOINED, NODE_DEAD, FENCED. */
-  advance(life: WorkerLife, clock: number): void {
+  /**
+   * The worker has finished all clocks before this one, and says what it pushed at them. Throws NOT_JOINED, NODE_DEAD,
+   * FENCED.
+   */
+  advance(life: WorkerLife, clock: number, pushes: PushReport = NO_PUSHES): void {
+    const from = this.#clocks.memberAt(life.worker)?.clock ?? 0;
     this.#clocks.advance(life, clock);
+    this.#pushes.ended(life, pushes, { from, to: clock });
     this.#settle();
   }
 
   /** Whether an update may be taken: to be asked for every one, async or sync (W6). Throws NOT_JOINED, NODE_DEAD, FENCED, STALE_UPDATE. */
   checkUpdate(life: WorkerLife, clock: number): void {
     this.#clocks.checkUpdate(life, clock);
+  }
+
+  /**
+   * A frame of a worker's push of this number came: how many pushes that is more than was known here. To be told of
+   * every one that `checkUpdate` lets in.
+   */
+  risePushes(life: WorkerLife, parameter: number, number: number): number {
+    return this.#pushes.rise(life, parameter, number);
+  }
+
+  /** How many lives pushed to the parameter at this clock, while its rounds are applied. */
+  pusherCount(parameter: number, clock: number): number {
+    return this.#pushes.pusherCount(parameter, clock);
   }
 
   /** What the worker has pushed at this clock to this parameter so far; the caller adds to it. Throws as `checkUpdate`. */
@@ -259,6 +290,16 @@ export class Pacer<H> {
   }
 
   #apply(clockMin: number): void {
-    for (const round of this.#rounds.complete(clockMin)) this.#options.applyRound(round);
+    const clocks = this.#pushes.clocksBelow(clockMin);
+    let endedCount = 0;
+    const endUpTo = (clock: number): void => {
+      for (let next = clocks[endedCount]; next !== undefined && next <= clock; next = clocks[++endedCount]) this.#pushes.end(next);
+    };
+    for (const round of this.#rounds.complete(clockMin)) {
+      endUpTo(round.clock);
+      this.#options.applyRound(round);
+    }
+    endUpTo(clockMin);
+    for (const clock of clocks) this.#pushes.forget(clock);
   }
 }

@@ -13,8 +13,8 @@ import { type Contract, contract } from "./contract.ts";
 const pushRequest = {
   parameter: "u32",
   clock: "u32",
+  pushNumber: "u32",
   scale: "f32",
-  opens: "bool",
   pushKeys: "u64[]",
   gradients: "f32[]",
   /** How many updates each gradient sums up; none at all: one each. */

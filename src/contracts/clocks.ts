@@ -1,37 +1,48 @@
 // clocks — a worker's iterations, as servers count them: join the clock set, finish a clock, leave, and ask what a read waits for. CLOCK travels behind
 // everything the worker sent before it, so that a server that hears of the end of a clock has its updates (spec/consistency.md, W8).
+//
+// A worker numbers its pushes to each parameter (consistency/push-counts.ts). By these messages a server hears of those
+// pushes of which it has no row (N2).
 
 import { type Contract, contract } from "./contract.ts";
 
 const clock = { clock: "u32" } as const;
+/** The number of the worker's last push to each parameter. */
+const numbers = { parameters: "u32[]", numbers: "u32[]" } as const;
+/**
+ * What the worker pushed at clocks that some server may not have heard of, by rising clock: its pushes to
+ * `parameters[i]` came to `numbers[i]` there.
+ */
+const pushes = { clocks: "u32[]", parameters: "u32[]", numbers: "u32[]" } as const;
+const ended = { clock: "u32", clocks: "u32[]", parameters: "u32[]", numbers: "u32[]" } as const;
 const ofParameter = { parameter: "u32" } as const;
 const waits = { waits: "string" } as const;
 const nothing = {} as const;
 
 /** Answers the clock at which the worker stands on this server. */
-export const clockJoin: Contract<typeof nothing, typeof clock> = contract({
+export const clockJoin: Contract<typeof numbers, typeof clock> = contract({
   name: "wb/clock/join",
   target: "server",
   effect: "update",
-  request: nothing,
+  request: numbers,
   response: clock,
 });
 
 /** The worker has finished all clocks before this one. */
-export const clockAdvance: Contract<typeof clock, typeof nothing> = contract({
+export const clockAdvance: Contract<typeof ended, typeof nothing> = contract({
   name: "wb/clock/advance",
   target: "server",
   effect: "update",
-  request: clock,
+  request: ended,
   response: nothing,
 });
 
 /** The worker leaves in good order: nobody waits for it until it joins again. */
-export const clockLeave: Contract<typeof nothing, typeof nothing> = contract({
+export const clockLeave: Contract<typeof pushes, typeof nothing> = contract({
   name: "wb/clock/leave",
   target: "server",
   effect: "update",
-  request: nothing,
+  request: pushes,
   response: nothing,
 });
 

@@ -8,6 +8,7 @@ import { type Contract, contract } from "./contract.ts";
 
 const createRequest = { spec: "string" } as const;
 const ofParameter = { parameter: "u32" } as const;
+const clearRequest = { parameter: "u32", pushNumber: "u32" } as const;
 const originRequest = { parameter: "u32", name: "string" } as const;
 const configureRequest = { parameter: "u32", settings: "string" } as const;
 const changeRequest = { parameter: "u32", clock: "u32", turn: "u32", consistency: "string" } as const;
@@ -39,11 +40,15 @@ export const parameterOrigin: Contract<typeof originRequest, typeof origin> = co
   response: origin,
 });
 
-export const parameterClear: Contract<typeof ofParameter, typeof nothing> = contract({
+/**
+ * `pushNumber` is that of the worker's last push to it: one that is made anew under this name does not count what was
+ * pushed to this one.
+ */
+export const parameterClear: Contract<typeof clearRequest, typeof nothing> = contract({
   name: "wb/parameter/clear",
   target: "server",
   effect: "update",
-  request: ofParameter,
+  request: clearRequest,
   response: nothing,
 });
 

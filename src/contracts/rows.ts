@@ -1,6 +1,7 @@
-// rows — rows of a table: gradients for them, their values, and both in one (Hetu: SparsePush, SparsePull, SSPushPull on a table). `opens` is set in the
-// first frame of a caller's push: a push counts as one step however it is cut. The encoded ones carry keys ascending in a section of their own,
-// perhaps only its name, and values as the parameter's link encodes them (spec/codecs.md).
+// rows — rows of a table: gradients for them, their values, and both in one (Hetu: SparsePush, SparsePull, SSPushPull
+// on a table). `pushNumber` is the number of the push among those of its worker to the parameter, in all its frames: it
+// counts once, however it is cut (consistency/push-counts.ts). The encoded ones carry keys ascending in a section of
+// their own, perhaps only its name, and values as the parameter's link encodes them (spec/codecs.md).
 
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { KEY_BYTES } from "../wire/kv-message.ts";
@@ -12,19 +13,18 @@ export const LISTED_KEYS_MAX: number = BLOCK_BYTES / KEY_BYTES;
 /** How many key lists a worker names at most. */
 export const NAMED_LISTS_MAX = 32;
 
-const pushRequest = { parameter: "u32", clock: "u32", scale: "f32", opens: "bool", keys: "u64[]", gradients: "f32[]" } as const;
+const pushRequest = { parameter: "u32", clock: "u32", pushNumber: "u32", scale: "f32", keys: "u64[]", gradients: "f32[]" } as const;
 const pullRequest = { parameter: "u32", clock: "u32", keys: "u64[]" } as const;
 const pushPullRequest = {
   parameter: "u32",
   clock: "u32",
+  pushNumber: "u32",
   scale: "f32",
-  opens: "bool",
   pushKeys: "u64[]",
   gradients: "f32[]",
   pullKeys: "u64[]",
 } as const;
-const elsewhereRequest = { parameter: "u32", clock: "u32" } as const;
-const pushEncodedRequest = { parameter: "u32", clock: "u32", scale: "f32", opens: "bool", keys: "u8[]", gradients: "u8[]" } as const;
+const pushEncodedRequest = { parameter: "u32", clock: "u32", pushNumber: "u32", scale: "f32", keys: "u8[]", gradients: "u8[]" } as const;
 const pullEncodedRequest = { parameter: "u32", clock: "u32", keys: "u8[]" } as const;
 const values = { values: "f32[]" } as const;
 const encodedValues = { values: "u8[]" } as const;
@@ -56,19 +56,6 @@ export const rowsPushPull: Contract<typeof pushPullRequest, typeof values> = con
   answersAgain: true,
   request: pushPullRequest,
   response: values,
-});
-
-/**
- * Tells a server of a push where pushes are counted: by lazyAdam as its steps, by a mean over workers as one of them. So neither depends on how many servers
- * there are, or on which of them a row happens to lie. Of a push to a table those servers are told that have none of its rows; of a push by rows to a
- * tensor of lazyAdam all are, before its rows come.
- */
-export const rowsElsewhere: Contract<typeof elsewhereRequest, typeof nothing> = contract({
-  name: "wb/rows/elsewhere",
-  target: "server",
-  effect: "update",
-  request: elsewhereRequest,
-  response: nothing,
 });
 
 export const rowsPushEncoded: Contract<typeof pushEncodedRequest, typeof nothing> = contract({

@@ -1,25 +1,42 @@
 // tensors — one block of a tensor: gradients for it or for some of its rows, its values, and both in one (Hetu: DensePush, DensePull, DDPushPull,
-// SparsePush, SparsePull, SDPushPull, SSPushPull on a dense table; the last two were not atomic). The encoded ones carry values as the
-// parameter's link encodes them (spec/codecs.md).
+// SparsePush, SparsePull, SDPushPull, SSPushPull on a dense table; the last two were not atomic). `pushNumber` is as in
+// rows.ts. The encoded ones carry values as the parameter's link encodes them (spec/codecs.md).
 
 import { type Contract, contract } from "./contract.ts";
 
 const block = { parameter: "u32", block: "u32", clock: "u32" } as const;
-const pushRequest = { parameter: "u32", block: "u32", clock: "u32", scale: "f32", gradients: "f32[]" } as const;
-const pushRowsRequest = { parameter: "u32", block: "u32", clock: "u32", scale: "f32", rows: "u32[]", gradients: "f32[]" } as const;
+const pushRequest = { parameter: "u32", block: "u32", clock: "u32", pushNumber: "u32", scale: "f32", gradients: "f32[]" } as const;
+const pushRowsRequest = {
+  parameter: "u32",
+  block: "u32",
+  clock: "u32",
+  pushNumber: "u32",
+  scale: "f32",
+  rows: "u32[]",
+  gradients: "f32[]",
+} as const;
 const pullRowsRequest = { parameter: "u32", block: "u32", clock: "u32", rows: "u32[]" } as const;
 const pushPullRowsRequest = {
   parameter: "u32",
   block: "u32",
   clock: "u32",
+  pushNumber: "u32",
   scale: "f32",
   pushRows: "u32[]",
   gradients: "f32[]",
   pullRows: "u32[]",
 } as const;
 const startRequest = { parameter: "u32", block: "u32", values: "f32[]" } as const;
-const pushEncodedRequest = { parameter: "u32", block: "u32", clock: "u32", scale: "f32", gradients: "u8[]" } as const;
-const pushRowsEncodedRequest = { parameter: "u32", block: "u32", clock: "u32", scale: "f32", rows: "u32[]", gradients: "u8[]" } as const;
+const pushEncodedRequest = { parameter: "u32", block: "u32", clock: "u32", pushNumber: "u32", scale: "f32", gradients: "u8[]" } as const;
+const pushRowsEncodedRequest = {
+  parameter: "u32",
+  block: "u32",
+  clock: "u32",
+  pushNumber: "u32",
+  scale: "f32",
+  rows: "u32[]",
+  gradients: "u8[]",
+} as const;
 const values = { values: "f32[]" } as const;
 const encodedValues = { values: "u8[]" } as const;
 const isTaken = { isTaken: "bool" } as const;

@@ -109,9 +109,18 @@ test("bytes that no encoder makes are refused with a typed error, and change not
     const w = await session.tensor(name, { shape: [64, 16], link: { push, compression: "zstd" } });
     const parameter = parameterNumber(name);
     for (let i = 0; i < 100; i++) {
-      await refused(session.call(tensorPushEncoded, at, { parameter, block: 0, clock: 0, scale: 1, gradients: junk(random.below(1500)) }));
+      await refused(
+        session.call(tensorPushEncoded, at, {
+          parameter,
+          block: 0,
+          clock: 0,
+          pushNumber: 1,
+          scale: 1,
+          gradients: junk(random.below(1500)),
+        }),
+      );
     }
-    await refused(session.call(tensorPushPullEncoded, at, { parameter, block: 1, clock: 0, scale: 1, gradients: junk(9) }));
+    await refused(session.call(tensorPushPullEncoded, at, { parameter, block: 1, clock: 0, pushNumber: 1, scale: 1, gradients: junk(9) }));
     await refused(session.call(tensorPullRowsEncoded, at, { parameter, block: 0, clock: 0, rows: Uint32Array.of(64) }));
     await refused(session.call(tensorPullRowsEncoded, at, { parameter, block: 0, clock: 0, rows: new Uint32Array(0) }));
     assert.deepEqual(await w.pull(), new Float32Array(w.size));
@@ -122,7 +131,7 @@ test("bytes that no encoder makes are refused with a typed error, and change not
     const keys = junk(random.below(80));
     keys[0] = random.below(3);
     await refused(
-      session.call(rowsPushEncoded, at, { parameter, clock: 0, scale: 1, opens: true, keys, gradients: junk(8 * random.below(5)) }),
+      session.call(rowsPushEncoded, at, { parameter, clock: 0, pushNumber: 1, scale: 1, keys, gradients: junk(8 * random.below(5)) }),
     );
     await refused(session.call(rowsPullEncoded, at, { parameter, clock: 0, keys }));
   }
@@ -133,7 +142,7 @@ test("an encoded call to a parameter whose values travel as they are is an error
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
   await session.tensor("plain", { shape: [4] });
-  const request = { parameter: parameterNumber("plain"), block: 0, clock: 0, scale: 1, gradients: new Uint8Array(16) };
+  const request = { parameter: parameterNumber("plain"), block: 0, clock: 0, pushNumber: 1, scale: 1, gradients: new Uint8Array(16) };
   await assert.rejects(session.call(tensorPushEncoded, { server: 0 }, request), (error) => isWeighbridgeError(error, "UNSUPPORTED"));
 });
 

@@ -40,11 +40,6 @@ export type TableSpec = CommonSpec & {
 
 export type ParameterSpec = TensorSpec | TableSpec;
 
-/** Whether it matters on every server how many pushes there were, or of a table by how many workers, also where none of their rows lie. */
-export function countsPushes({ kind, optimizer, reduce }: ParameterSpec): boolean {
-  return optimizer.type === "lazyAdam" || (kind === "table" && reduce === "mean");
-}
-
 /** What makes no sense together. Throws BAD_ARGUMENT. */
 export function checkCombination({
   name,

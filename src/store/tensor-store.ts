@@ -19,7 +19,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { type Block, type HeldBlock, type HeldValues, type OpenBlock, Span } from "./block-span.ts";
-import { countsAll, countsSome, stepOfAll, stepOfSome, type TensorPushes } from "./block-steps.ts";
+import { countsAll, countsSome, stepOfAll, stepOfSome } from "./block-steps.ts";
 import type { Initializer } from "./initializers/initializer.ts";
 import { type RowMarks, runsOf } from "./row-marks.ts";
 import type { TensorShape } from "./tensor-shape.ts";
@@ -33,7 +33,8 @@ const WORD_BYTES = 4;
 export type BlockUpdate = Omit<UpdateStep, "step" | "rowSteps"> & {
   /** Its address in the arena. */
   readonly gradients: number;
-  readonly pushes: TensorPushes;
+  /** lazyAdam: pushes to the tensor, this one among them. */
+  readonly pushCount: number;
 };
 
 export type TensorStoreOptions = {
@@ -202,7 +203,7 @@ export class TensorStore {
     const block = this.#block(index);
     this.#ownSlots(block);
     this.#own(block);
-    this.#updater.begin({ ...push, ...stepOfSome(this.#updater, block, push.pushes) });
+    this.#updater.begin({ ...push, ...stepOfSome(this.#updater, block, push.pushCount) });
     const { span, slots, rowCount } = block;
     const [values, slotsAt] = [span.address, slots?.address ?? 0];
     const apply = (): void => this.#updater.updateBlockRows({ values, slots: slotsAt, rowCount }, rows, listed, push.gradients);
@@ -214,7 +215,7 @@ export class TensorStore {
         trial.save(triedRun(this.#updater, target, { from, to: from + 1, gradient: push.gradients + i * rowBytes }));
       }
     });
-    if (isApplied) this.#count(block, countsSome(this.#updater, push.pushes));
+    if (isApplied) this.#count(block, countsSome(this.#updater));
   }
 
   /** A worker is about to get this block's values, or those of some of its rows: some optimizers want to know. */
@@ -284,13 +285,13 @@ export class TensorStore {
   /** Whether it counts (T6). */
   #apply(block: Block, push: BlockUpdate, target: number): boolean {
     const { span, slots, rowCount } = block;
-    this.#updater.begin({ ...push, ...stepOfAll(this.#updater, block, push.pushes) });
+    this.#updater.begin({ ...push, ...stepOfAll(this.#updater, block, push.pushCount) });
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
     const isApplied = this.#attempt(
       () => this.#updater.updateBlock(whole, push.gradients),
       (trial) => trial.save(triedRun(this.#updater, whole, { from: 0, to: rowCount, gradient: push.gradients })),
     );
-    if (isApplied) this.#count(block, countsAll(this.#updater, push.pushes));
+    if (isApplied) this.#count(block, countsAll(this.#updater));
     return isApplied;
   }
 
@@ -299,7 +300,7 @@ export class TensorStore {
     const { span, slots, rowCount } = block;
     const rowBytes = this.#updater.width * FLOAT_BYTES;
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
-    this.#updater.begin({ ...push, ...stepOfSome(this.#updater, block, push.pushes) });
+    this.#updater.begin({ ...push, ...stepOfSome(this.#updater, block, push.pushCount) });
     const isApplied = this.#attempt(
       () => {
         for (const run of runsOf(named, 1)) this.#updater.updateBlockRun(whole, run, push.gradients);
@@ -310,7 +311,7 @@ export class TensorStore {
       },
     );
     if (!isApplied) return false;
-    this.#count(block, countsSome(this.#updater, push.pushes));
+    this.#count(block, countsSome(this.#updater));
     if (target === span.address) return true;
     for (const { from, to } of runsOf(named, 0)) {
       this.#kernels.copy(target + from * rowBytes, span.address + from * rowBytes, (to - from) * rowBytes);

@@ -19,6 +19,7 @@ import { parameterNumber } from "../store/parameter-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { idOf } from "../wire/node-id.ts";
+import { PushNumbers } from "../worker/push-numbers.ts";
 import { SimClock } from "./sim-clock.ts";
 
 type TypedArray = Float32Array | Uint32Array | BigUint64Array;
@@ -47,6 +48,7 @@ export class ParameterStage {
   readonly #groups: WorkerGroups;
   readonly #checkpoints: CheckpointService;
   readonly #owned = new Map<string, object>();
+  readonly #pushes = new Map<number, PushNumbers>();
 
   /** All workers have joined. */
   constructor({ workers = 2, bytesMax = 32 * MIB }: { readonly workers?: number; readonly bytesMax?: number } = {}) {
@@ -114,9 +116,18 @@ export class ParameterStage {
     }
   }
 
+  /** How a worker numbers its pushes; it tells of them when it advances. */
+  pushes(rank: number): PushNumbers {
+    const known = this.#pushes.get(rank) ?? new PushNumbers();
+    this.#pushes.set(rank, known);
+    return known;
+  }
+
   /** The worker has finished all clocks before this one. */
   advance(rank: number, clock: number): void {
-    this.parameters.pacer.advance(this.life(rank), clock);
+    const pushes = this.pushes(rank);
+    this.parameters.pacer.advance(this.life(rank), clock, pushes.before(clock));
+    pushes.heard(clock);
   }
 
   /** Takes all memory that is free in spans of this size and smaller; returns what gives it back. */

@@ -23,7 +23,6 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
-import { countsPushes } from "../store/parameter-spec.ts";
 import { ArenaSpans } from "../worker/arena-spans.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
 import { RowPlanner } from "../worker/row-plan.ts";
@@ -321,8 +320,7 @@ export class CachedRows implements RowSource {
   /** A copy of the gradients as the optimizer's policy for NaN and infinities leaves them; none of them, and a failure, where it refuses them. */
   #admitted(rows: Int32Array, gradients: Float32Array, spans: ArenaSpans): { readonly given: GivenGradients; readonly failure: unknown } {
     const { arena } = this.#tools;
-    const { clock, planner, spec } = this.#raw;
-    const common = { width: this.width, clock, placement: planner.placement, tellsAll: countsPushes(spec) };
+    const common = { width: this.width, clock: this.#raw.clock };
     const nothing = { ...common, rows: new Int32Array(0), gradients: new Float32Array(0), scale: 1 };
     if (rows.length === 0) return { given: nothing, failure: undefined };
     try {
@@ -339,11 +337,10 @@ export class CachedRows implements RowSource {
 
   /** Sends gradients to their owners, at once (C2); resolves with what all members gave for this worker's rows. */
   async #gather(asked: AskedRows, given: GivenGradients): Promise<readonly messages.Gradients[]> {
-    if (this.#members.isAlone) return [ownGiven(asked, given)];
+    if (this.#members.isAlone) return [ownGiven(given)];
     this.#next ??= this.#ask(undefined); // those who announced have asked before they give
-    const sizes = { serverCount: this.#raw.serverCount, width: this.width };
     const incoming = await this.#members.exchange(encodeGiven(asked, given));
-    return incoming.map((bytes) => messages.decodeGradients(bytes, sizes));
+    return incoming.map((bytes) => messages.decodeGradients(bytes, this.width));
   }
 
   async #apply({ served }: Taken, given: readonly messages.Gradients[]): Promise<void> {
@@ -357,7 +354,7 @@ export class CachedRows implements RowSource {
   async #flush(): Promise<void> {
     if (this.#raw.wasRestarted) this.#tiers.distrust();
     await this.#tiers.flush();
-    this.#applier.configure(await this.#raw.sync(this.#applier.steps));
+    this.#applier.configure(await this.#raw.sync(this.#applier.step));
   }
 
   /** C3 */

@@ -2,7 +2,8 @@
 // summed, and each row takes one step. By the servers' own updater and kernels, so to the same bits (server/parameters/gathered-rows).
 //
 // Invariants:
-//   P1. The sum of a row has the order of the ranks; steps and the mean are counted for each server, as each counts its own.
+//   P1. The sum of a row has the order of the ranks; steps and the mean are those of the whole table, as servers count
+//       them.
 //   P2. Memory is taken before a row changes: a step that finds none changes nothing here.
 
 import { SimdOptimizerKernels } from "../kernel/optimizer-kernels.ts";
@@ -15,7 +16,7 @@ import { Updater, unlessNotFinite } from "../store/updaters/updater.ts";
 import { ArenaSpans } from "../worker/arena-spans.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
 import { type RowPlan, RowPlanner } from "../worker/row-plan.ts";
-import { type Gradients, hasServer } from "./row-messages.ts";
+import type { Gradients } from "./row-messages.ts";
 import type { PoolKernels } from "./row-pool.ts";
 import type { RowTiers } from "./row-tiers.ts";
 import type { ServedRows } from "./served-rows.ts";
@@ -26,9 +27,11 @@ const WORD_BYTES = 4;
 
 type UpdatedRows = {
   readonly rows: number;
+  readonly count: number;
   readonly summed: number;
   readonly clock: number;
-  readonly contributors: readonly number[];
+  /** How many members gave gradients for any row of the table. */
+  readonly pusherCount: number;
   /** At least what any element of the gradients is. */
   readonly magnitude: number;
 };
@@ -39,8 +42,8 @@ export class RowApplier {
   readonly #updater: Updater;
   /** For what all servers do alike. */
   readonly #joiner: RowPlanner;
-  /** Steps of each server's rows. */
-  #steps: number[] = [];
+  /** Steps of the table. */
+  #step = 0;
 
   /** Throws ARENA_FULL. */
   constructor(tools: PoolKernels, raw: RawRows) {
@@ -52,13 +55,13 @@ export class RowApplier {
     this.#updater.noteMagnitude(greatestDrawn(raw.spec.initializer));
   }
 
-  get steps(): readonly number[] {
-    return this.#steps;
+  get step(): number {
+    return this.#step;
   }
 
   /** Goes on where the servers are. */
   resume(training: readonly TrainingState[]): void {
-    this.#steps = training.map(({ step }) => step);
+    this.#step = Math.max(...training.map(({ step }) => step));
     this.configure(training);
   }
 
@@ -78,7 +81,7 @@ export class RowApplier {
   apply(served: ServedRows, given: readonly Gradients[], tiers: RowTiers): void {
     const { arena } = this.#tools;
     const { width } = this.#raw.spec;
-    const contributors = this.#steps.map((_, server) => given.filter(({ servers }) => hasServer(servers, server)).length);
+    const pusherCount = given.filter(({ isPush }) => isPush).length;
     const total = given.reduce((count, { places }) => count + places.length, 0);
     const spans = new ArenaSpans(arena);
     let plan: RowPlan | undefined;
@@ -93,12 +96,11 @@ export class RowApplier {
         const magnitude = this.#updater.admitSum(summed, count * width);
         if (magnitude === undefined) return;
         tiers.locate(distinct, count, rows);
-        this.#step(contributors);
-        const parts = plan?.parts.map(({ server, from, keys: own }) => ({ server, from, count: own.length }));
-        const step = { rows, summed, clock: Math.max(...given.map(({ clock }) => clock)), contributors, magnitude };
-        this.#update(parts ?? [{ server: 0, from: 0, count }], step);
+        this.#step++;
+        const clock = Math.max(...given.map((one) => one.clock));
+        this.#update({ rows, count, summed, clock, pusherCount, magnitude });
         tiers.changed(distinct, count, rows);
-      } else this.#step(contributors);
+      } else if (pusherCount > 0) this.#step++;
     } finally {
       plan?.release();
       spans.release();
@@ -109,16 +111,9 @@ export class RowApplier {
     this.#updater.close();
   }
 
-  /** Adds up rows that several members gave, and cuts by server where servers differ in what they do. None where neither is to be done. */
+  /** Adds up rows that several members gave; undefined where no two did. */
   #planFor(given: readonly Gradients[], keys: BigUint64Array): RowPlan | undefined {
-    const { optimizer, reduce } = this.#raw.spec;
-    if (this.#steps.length > 1 && (optimizer.type === "lazyAdam" || reduce === "mean")) return this.#raw.planner.plan(keys);
     return given.filter(({ places }) => places.length > 0).length > 1 ? this.#joiner.plan(keys) : undefined;
-  }
-
-  /** P1: every server that somebody pushed to makes a step. */
-  #step(contributors: readonly number[]): void {
-    this.#steps = this.#steps.map((step, server) => step + ((contributors[server] as number) > 0 ? 1 : 0));
   }
 
   /** Keys and scaled gradients of all members, by rank, as a server keeps them until a round is complete. */
@@ -149,23 +144,13 @@ export class RowApplier {
     return arena.floats.subarray(target >>> 2, (target >>> 2) + floatCount) as Float32Array;
   }
 
-  #update(parts: readonly { readonly server: number; readonly from: number; readonly count: number }[], step: UpdatedRows): void {
-    const { width, reduce } = this.#raw.spec;
+  #update({ rows, count, summed: gradients, clock: scheduleStep, pusherCount, magnitude }: UpdatedRows): void {
+    const gradientScale = this.#raw.spec.reduce === "mean" ? 1 / pusherCount : 1;
+    this.#updater.begin({ step: this.#step, scheduleStep, gradientScale, workerRank: undefined, magnitude });
     const update = (trial?: Trial): void => {
-      for (const { server, from, count } of parts) {
-        const [rows, gradients] = [step.rows + from * WORD_BYTES, step.summed + from * width * FLOAT_BYTES];
-        this.#updater.begin({
-          step: Math.max(1, this.#steps[server] as number),
-          scheduleStep: step.clock,
-          gradientScale: reduce === "mean" ? 1 / (step.contributors[server] as number) : 1,
-          workerRank: undefined,
-          magnitude: step.magnitude,
-        });
-        if (trial !== undefined) this.#save(trial, { rows, count, gradients });
-        this.#updater.updateRows(rows, count, gradients);
-      }
+      if (trial !== undefined) this.#save(trial, { rows, count, gradients });
+      this.#updater.updateRows(rows, count, gradients);
     };
-    this.#updater.begin({ step: 1, scheduleStep: step.clock, gradientScale: 1, workerRank: undefined, magnitude: step.magnitude });
     if (this.#updater.isTried) unlessNotFinite(() => this.#updater.attempt(update));
     else update();
   }

@@ -15,19 +15,13 @@ test("questions, rows and gradients come out as they went in", () => {
   rows.set([1, 2, 3, 4, 5, 6]);
   assert.deepEqual(messages.decodeRows(bytes, 3), Float32Array.of(1, 2, 3, 4, 5, 6));
   assert.equal(messages.decodeRows(messages.askAgainMessage(), 3), "again");
-  const servers = new Uint32Array(messages.serverWordCount(40));
-  messages.addServer(servers, 0);
-  messages.addServer(servers, 31);
-  messages.addServer(servers, 39);
-  const given = messages.gradientsMessage({ clock: 7, scale: 0.5, servers, rowCount: 1, width: 2 });
+  const given = messages.gradientsMessage({ clock: 7, scale: 0.5, isPush: true, rowCount: 1, width: 2 });
   given.places.set([4]);
   given.values.set([8, 9]);
-  const decoded = messages.decodeGradients(given.bytes, { serverCount: 40, width: 2 });
-  assert.deepEqual(decoded, { clock: 7, scale: 0.5, servers, places: Uint32Array.of(4), values: Float32Array.of(8, 9) });
-  assert.deepEqual(
-    [0, 1, 31, 38, 39].filter((server) => messages.hasServer(decoded.servers, server)),
-    [0, 31, 39],
-  );
+  const decoded = messages.decodeGradients(given.bytes, 2);
+  assert.deepEqual(decoded, { clock: 7, scale: 0.5, isPush: true, places: Uint32Array.of(4), values: Float32Array.of(8, 9) });
+  const nothing = messages.gradientsMessage({ clock: 7, scale: 1, isPush: false, rowCount: 0, width: 2 });
+  assert.equal(messages.decodeGradients(nothing.bytes, 2).isPush, false);
   assert.deepEqual(messages.decodeDeal(messages.dealMessage({ claims: [1] })), { claims: [1] });
 });
 
@@ -39,14 +33,12 @@ test("a failure arrives as an error with its code", () => {
 });
 
 test("every truncation and every other kind is refused", () => {
-  const servers = new Uint32Array(1);
-  const sizes = { serverCount: 1, width: 2 };
   const cases: readonly (readonly [Uint8Array, (bytes: Uint8Array) => unknown])[] = [
     [messages.encodeAsk({ isKnown: true, keys: Uint32Array.of(1, 2) }), messages.decodeAsk],
     [messages.rowsMessage(2, 2).bytes, (bytes) => messages.decodeRows(bytes, 2)],
     [
-      messages.gradientsMessage({ clock: 0, scale: 1, servers, rowCount: 2, width: 2 }).bytes,
-      (bytes) => messages.decodeGradients(bytes, sizes),
+      messages.gradientsMessage({ clock: 0, scale: 1, isPush: true, rowCount: 2, width: 2 }).bytes,
+      (bytes) => messages.decodeGradients(bytes, 2),
     ],
     [messages.dealMessage({ a: 1 }), messages.decodeDeal],
   ];

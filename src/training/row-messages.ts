@@ -4,7 +4,8 @@
 //   ASK         1 if the sender knows what it wants, else 0 │ keyCount │ 0 │ u64 × keyCount, each once: rows that the sender wants of the receiver
 //   ROWS        0: rows follow, 1: what I asked for was wrong, let us ask again, 2: a failure follows │ rowCount or bytes │ 0
 //               │ f32 × width × rowCount, as asked, or JSON
-//   GRADIENTS   the sender's clock │ rowCount │ f32 scale │ u32 × ⌈servers / 32⌉: servers whose rows the sender's batch has, all of it
+//   GRADIENTS   the sender's clock │ rowCount │ f32 scale │ u32: 1 if its batch gives gradients for any row, also of
+//   other owners, else 0
 //               │ u32 × rowCount: places in what the sender asked for │ f32 × width × rowCount
 //   DEAL        0: JSON follows, 2: a failure follows │ bytes │ 0 │ JSON
 
@@ -17,7 +18,6 @@ type Kind = (typeof KIND)[keyof typeof KIND];
 const HEADER_BYTES = 16;
 const WORD_BYTES = 4;
 const KEY_BYTES = 8;
-const SERVERS_PER_WORD = 32;
 
 const ROWS_FOLLOW = 0;
 const ASK_AGAIN = 1;
@@ -27,8 +27,8 @@ export type Ask = { readonly isKnown: boolean; readonly keys: Uint32Array };
 export type Gradients = {
   readonly clock: number;
   readonly scale: number;
-  /** A bit for each server. */
-  readonly servers: Uint32Array;
+  /** Whether the sender gives gradients for any row at all: then it counts as one that pushed. */
+  readonly isPush: boolean;
   /** Where the rows stand among those that the sender asked for. */
   readonly places: Uint32Array;
   readonly values: Float32Array;
@@ -77,16 +77,16 @@ export function decodeRows(bytes: Uint8Array, width: number): Float32Array | "ag
 export function gradientsMessage(options: {
   readonly clock: number;
   readonly scale: number;
-  readonly servers: Uint32Array;
+  readonly isPush: boolean;
   readonly rowCount: number;
   readonly width: number;
 }): { readonly bytes: Uint8Array; readonly places: Uint32Array; readonly values: Float32Array } {
-  const { clock, scale, servers, rowCount, width } = options;
-  const placesAt = HEADER_BYTES + servers.byteLength;
+  const { clock, scale, isPush, rowCount, width } = options;
+  const placesAt = HEADER_BYTES + WORD_BYTES;
   const valuesAt = placesAt + rowCount * WORD_BYTES;
-  const { bytes } = message(KIND.GRADIENTS, [clock, rowCount, 0], servers.byteLength + rowCount * (1 + width) * WORD_BYTES);
+  const { bytes } = message(KIND.GRADIENTS, [clock, rowCount, 0], (1 + rowCount * (1 + width)) * WORD_BYTES);
   new Float32Array(bytes.buffer)[3] = scale;
-  new Uint32Array(bytes.buffer).set(servers, HEADER_BYTES / WORD_BYTES);
+  new Uint32Array(bytes.buffer)[HEADER_BYTES / WORD_BYTES] = isPush ? 1 : 0;
   return {
     bytes,
     places: new Uint32Array(bytes.buffer, placesAt, rowCount),
@@ -95,35 +95,19 @@ export function gradientsMessage(options: {
 }
 
 /** Throws BAD_REQUEST. */
-export function decodeGradients(
-  bytes: Uint8Array,
-  { serverCount, width }: { readonly serverCount: number; readonly width: number },
-): Gradients {
+export function decodeGradients(bytes: Uint8Array, width: number): Gradients {
   const header = check(bytes, KIND.GRADIENTS);
   const rowCount = header[2] as number;
-  const serverWords = serverWordCount(serverCount);
-  checkLength(bytes, (serverWords + rowCount * (1 + width)) * WORD_BYTES);
-  const servers = bytes.byteOffset + HEADER_BYTES;
-  const places = servers + serverWords * WORD_BYTES;
+  checkLength(bytes, (1 + rowCount * (1 + width)) * WORD_BYTES);
+  const isPush = bytes.byteOffset + HEADER_BYTES;
+  const places = isPush + WORD_BYTES;
   return {
     clock: header[1] as number,
     scale: new Float32Array(bytes.buffer, bytes.byteOffset, 4)[3] as number,
-    servers: new Uint32Array(bytes.buffer, servers, serverWords),
+    isPush: new Uint32Array(bytes.buffer, isPush, 1)[0] === 1,
     places: new Uint32Array(bytes.buffer, places, rowCount),
     values: new Float32Array(bytes.buffer, places + rowCount * WORD_BYTES, rowCount * width),
   };
-}
-
-export function serverWordCount(serverCount: number): number {
-  return Math.ceil(serverCount / SERVERS_PER_WORD);
-}
-
-export function hasServer(servers: Uint32Array, server: number): boolean {
-  return (((servers[server >>> 5] as number) >>> (server & 31)) & 1) === 1;
-}
-
-export function addServer(servers: Uint32Array, server: number): void {
-  servers[server >>> 5] = (servers[server >>> 5] as number) | (1 << (server & 31));
 }
 
 /** Anything in JSON, or what the sender failed with. */

@@ -86,12 +86,8 @@ export class EncodedTable {
     this.encodesPull = encodesRows(options.link, "pull");
   }
 
-  /** `rows` has the gradients of all frames; `tellOthers` tells the servers that get none, if they are to know. Ends when all calls have. */
-  async push(
-    frames: readonly KeyedFrame[],
-    rows: Float32Array,
-    call: FrameCall & { readonly scale: number; readonly tellOthers: (() => Promise<void>) | undefined },
-  ): Promise<void> {
+  /** `rows` has the gradients of all frames. Ends when all calls have. */
+  async push(frames: readonly KeyedFrame[], rows: Float32Array, call: FrameCall & { readonly scale: number }): Promise<void> {
     const { functions, payloads, parameter, width } = this.#options;
     const { clock, scale, priority, subject } = call;
     const spans = new ArenaSpans(this.#options.codecs.arena);
@@ -102,13 +98,14 @@ export class EncodedTable {
         return { frame, gradients, section: spans.take(keySectionBound(keys.length)) };
       }),
     ); // ET1
+    const pushNumber = subject.numberPush(clock);
     const calls = encoded.map(({ frame, gradients, section }) =>
       this.#withKeys(frame, section, (keys) => {
-        const request = { parameter, clock, scale, opens: frame.opens, keys, gradients };
+        const request = { parameter, clock, pushNumber, scale, keys, gradients };
         return functions.callEach(rowsPushEncoded, [{ server: frame.server, request, priority, scope: parameter }], { subject });
       }),
     );
-    await allEnded(call.tellOthers === undefined ? calls : [...calls, call.tellOthers()]).finally(() => spans.release());
+    await allEnded(calls).finally(() => spans.release());
   }
 
   /** Fills `landed` with the rows of all frames. */

@@ -84,9 +84,10 @@ export class EncodedTensor {
     const spans = new ArenaSpans(this.#options.codecs.arena);
     const blocks = this.#encode(gradients, scale, spans);
     const open = new Set(blocks);
+    const pushNumber = subject.numberPush(clock);
     const requests = blocks.map((sent) => ({
       ...this.#to(sent.block, priority),
-      request: { parameter, block: sent.block, clock, scale: payloads.hasResidual ? 1 : scale, gradients: sent.payload },
+      request: { parameter, block: sent.block, clock, pushNumber, scale: payloads.hasResidual ? 1 : scale, gradients: sent.payload },
       answered: () => void open.delete(sent),
       failed: (error: WeighbridgeError) => noteLost(sent, error),
     }));
@@ -117,9 +118,10 @@ export class EncodedTensor {
     const opened = spans.guard(() => this.#blocks().map(({ shape, from, to }) => landings.open(into.subarray(from, to), shape)));
     const blocks = this.#encode(gradients, scale, spans);
     const open = new Set(blocks);
+    const pushNumber = subject.numberPush(clock);
     const requests = blocks.map((sent) => ({
       ...this.#to(sent.block, priority),
-      request: { parameter, block: sent.block, clock, scale: payloads.hasResidual ? 1 : scale, gradients: sent.payload },
+      request: { parameter, block: sent.block, clock, pushNumber, scale: payloads.hasResidual ? 1 : scale, gradients: sent.payload },
       into: opened[sent.block]?.into,
       answered: (answer: { readonly values: Uint8Array }) => {
         open.delete(sent);
@@ -140,19 +142,14 @@ export class EncodedTensor {
     const { functions, parameter, payloads, shape } = this.#options;
     const { width } = shape;
     const spans = new ArenaSpans(this.#options.codecs.arena);
-    const requests = spans.guard(() =>
-      groups.map(({ block, rows, from, to }) => ({
-        ...this.#to(block, priority),
-        request: {
-          parameter,
-          block,
-          clock,
-          scale,
-          rows,
-          gradients: payloads.encode(sums.subarray(from * width, to * width), { rowCount: to - from, width }, spans),
-        },
-      })),
+    const encoded = spans.guard(() =>
+      groups.map(({ from, to }) => payloads.encode(sums.subarray(from * width, to * width), { rowCount: to - from, width }, spans)),
     );
+    const pushNumber = groups.length === 0 ? 0 : subject.numberPush(clock);
+    const requests = groups.map(({ block, rows }, i) => ({
+      ...this.#to(block, priority),
+      request: { parameter, block, clock, pushNumber, scale, rows, gradients: encoded[i] as Uint8Array },
+    }));
     await this.#run(functions.callEach(tensorPushRowsEncoded, requests, { subject }), new Set(), spans, { ...wait, subject });
   }
 
@@ -186,9 +183,10 @@ export class EncodedTensor {
       kernels.zero(address, floatCount * FLOAT_BYTES);
       open.add({ block, floatCount, copy, isLost: false });
     }
+    const pushNumber = open.size === 0 ? 0 : subject.numberPush(clock);
     const requests = [...open].map((left) => ({
       ...this.#to(left.block, priority),
-      request: { parameter, block: left.block, clock, scale: 1, gradients: floatsAt(codecs, left.copy, left.floatCount) },
+      request: { parameter, block: left.block, clock, pushNumber, scale: 1, gradients: floatsAt(codecs, left.copy, left.floatCount) },
       answered: () => void open.delete(left),
       failed: (error: WeighbridgeError) => noteLost(left, error),
     }));

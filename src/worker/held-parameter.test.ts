@@ -3,9 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HeldParameter } from "./held-parameter.ts";
+import { PushNumbers } from "./push-numbers.ts";
 
 test("a server is known in the life in which the parameter was found there, and in no other", () => {
-  const held = new HeldParameter("w", "tensor", 7);
+  const held = new HeldParameter({ name: "w", maker: "tensor", parameter: 7 }, new PushNumbers());
   assert.ok(!held.knows(0, 1), "nothing was found yet");
   assert.ok(!held.knows(0, 0), "no life at all is none that it knows");
   held.found(0, 1);
@@ -17,7 +18,10 @@ test("a server is known in the life in which the parameter was found there, and 
 });
 
 test("a loss names the parameter, the server and its life, and what to do", () => {
-  const { code, retryable, message } = new HeldParameter('my "e"', "embedding", 7).lost(3, 2);
+  const { code, retryable, message } = new HeldParameter({ name: 'my "e"', maker: "embedding", parameter: 7 }, new PushNumbers()).lost(
+    3,
+    2,
+  );
   assert.deepEqual([code, retryable], ["UNKNOWN_PARAMETER", false]);
   assert.match(message, /"my \\"e\\""/);
   assert.match(message, /server 3 was restarted \(life 2\)/);

@@ -18,6 +18,7 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { CallSubject } from "./call-subject.ts";
+import type { PushNumbers } from "./push-numbers.ts";
 
 export class HeldParameter implements CallSubject {
   readonly name: string;
@@ -26,11 +27,29 @@ export class HeldParameter implements CallSubject {
   readonly parameter: number;
   /** By rank; undefined for a server where it was never found. */
   readonly #lives: (number | undefined)[] = [];
+  readonly #pushes: PushNumbers;
 
-  constructor(name: string, maker: CallSubject["maker"], parameter: number) {
+  /** `pushes` are those of all handles of the session. */
+  constructor({ name, maker, parameter }: Pick<HeldParameter, "name" | "maker" | "parameter">, pushes: PushNumbers) {
+    this.#pushes = pushes;
     this.name = name;
     this.maker = maker;
     this.parameter = parameter;
+  }
+
+  /** The number of a push that is about to leave, at this clock: all its frames carry it. */
+  numberPush(clock: number): number {
+    return this.#pushes.next(this.parameter, clock);
+  }
+
+  /** That of the last push. */
+  get pushNumber(): number {
+    return this.#pushes.last(this.parameter);
+  }
+
+  /** The parameter is no more: what was pushed to it is not told of one that is made anew. */
+  cleared(): void {
+    this.#pushes.cleared(this.parameter);
   }
 
   knows(server: number, life: number): boolean {

@@ -102,14 +102,14 @@ export class RawRows {
     this.#claims = claims;
   }
 
-  /** Tells each server how many steps its rows have seen; answers how the optimizer is set there. */
-  async sync(steps: readonly number[]): Promise<readonly TrainingState[]> {
+  /** Tells each server how many steps the table has seen; answers how the optimizer is set there. */
+  async sync(step: number): Promise<readonly TrainingState[]> {
     const { functions } = this.#options;
     const parameter = this.#parameter;
     const training: TrainingState[] = [];
-    const requests = steps.map((step, server) => ({
+    const requests = this.#claims.map((claim, server) => ({
       server,
-      request: { parameter, claim: this.#claims[server] ?? 0, step },
+      request: { parameter, claim, step },
       scope: parameter,
       answered: (answer: { readonly training: string }) => {
         training[server] = this.#training(answer.training);

@@ -3,13 +3,14 @@
 //
 // Invariants:
 //   B1. Lengths and keys are checked before anything is sent.
-//   B2. A push counts as one step on every server that it touches, however many frames it takes; where pushes are counted, also on the others.
+//   B2. A push counts once, however many frames and servers it goes to: all its frames carry its number
+//       (push-numbers.ts).
 //   B3. What a push and pull asks of one server travels in order, its last pushed and first pulled rows in one frame: if the rest fits
 //       there too, nothing comes in between.
 //   B4. Where the link carries less, the push and the pull travel as the link says, one after the other: the pull sees the push, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { rowsElsewhere, rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
+import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { CallerArray } from "./caller-array.ts";
@@ -35,8 +36,6 @@ export type TableClientOptions = {
   readonly rowCountMax?: number | undefined;
   /** For a table whose link carries less. */
   readonly encoded?: EncodedTable | undefined;
-  /** Whether every server has to know of every push (`countsPushes` of its spec). */
-  readonly tellsAll?: boolean | undefined;
   /** How values for one key are made one; left out: gradients, which add up. */
   readonly merge?: MergeNumber | undefined;
 };
@@ -77,24 +76,22 @@ export class TableClient {
       const rows = plan.gradients(gradients, this.width, this.options.merge);
       const { scale, skips } = admit?.(rows, gradients) ?? AS_IT_IS;
       if (skips) return;
-      const tellOthers = this.#isTold(plan) ? undefined : (): Promise<void> => this.#tellOthers(plan, { clock, priority });
-      if (encoded !== undefined)
-        return await encoded.push(this.#frames(plan), rows, { clock, priority, scale, subject: this.#subject, tellOthers });
-      const requests = this.#frames(plan).map(({ server, keys: own, from, to, opens }) => ({
+      if (encoded !== undefined) return await encoded.push(this.#frames(plan), rows, { clock, priority, scale, subject: this.#subject });
+      const pushNumber = this.#subject.numberPush(clock);
+      const requests = this.#frames(plan).map(({ server, keys: own, from, to }) => ({
         server,
         request: {
           parameter: this.#parameter,
           clock,
+          pushNumber,
           scale,
-          opens,
           keys: own,
           gradients: rows.subarray(from * this.width, to * this.width),
         },
         priority,
         scope: this.#parameter,
       }));
-      const pushed = this.#functions.callEach(rowsPush, requests, { subject: this.#subject });
-      await (tellOthers === undefined ? pushed : allEnded([pushed, tellOthers()]));
+      await this.#functions.callEach(rowsPush, requests, { subject: this.#subject });
     });
   }
 
@@ -148,13 +145,13 @@ export class TableClient {
         const gradientsOf = ({ from, to }: RowFrame): Float32Array => rows.subarray(from * this.width, to * this.width);
         const landingOf = ({ from, to }: RowFrame): Float32Array => landed.subarray(from * this.width, to * this.width);
         const common = { parameter: this.#parameter, clock };
+        const pushNumber = this.#subject.numberPush(clock);
         await allEnded([
-          ...(this.#isTold(pushPlan) ? [] : [this.#tellOthers(pushPlan, { clock, priority })]),
           this.#functions.callEach(
             rowsPush,
             pushes.map((frame) => {
-              const { server, keys, opens } = frame;
-              return { ...settings, server, request: { ...common, scale, opens, keys, gradients: gradientsOf(frame) } };
+              const { server, keys } = frame;
+              return { ...settings, server, request: { ...common, pushNumber, scale, keys, gradients: gradientsOf(frame) } };
             }),
             { subject: this.#subject },
           ),
@@ -165,8 +162,8 @@ export class TableClient {
               server: pushed.server,
               request: {
                 ...common,
+                pushNumber,
                 scale,
-                opens: pushed.opens,
                 pushKeys: pushed.keys,
                 gradients: gradientsOf(pushed),
                 pullKeys: pulled.keys,
@@ -213,45 +210,11 @@ export class TableClient {
     await this.#functions.wait(done, `rows of ${JSON.stringify(this.#name)}`, { ...wait, subject: this.#subject });
   }
 
-  /** Whether a push is known where it has to be by its own frames (B2). */
-  #isTold({ parts }: RowPlan): boolean {
-    const { functions, tellsAll = false } = this.options;
-    return !tellsAll || parts.length === functions.serverCount;
-  }
-
-  async #tellOthers(
-    { parts }: RowPlan,
-    { clock, priority }: { readonly clock: number; readonly priority?: number | undefined },
-  ): Promise<void> {
-    const { functions, held } = this.options;
-    await functions.callEach(rowsElsewhere, callsElsewhere(functions.serverCount, parts, { parameter: held.parameter, clock, priority }), {
-      subject: held,
-    });
-  }
-
   /** The parts cut into frames of about a block, values included. */
   #frames(plan: RowPlan): RowFrame[] {
     const rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.width * FLOAT_BYTES)));
     return plan.parts.flatMap((part) => cutPart(part, rowsPerFrame));
   }
-}
-
-type ElsewhereCall = {
-  readonly server: number;
-  readonly request: { readonly parameter: number; readonly clock: number };
-  readonly priority: number | undefined;
-  readonly scope: number;
-};
-
-/** To each server that has none of these parts: a call that tells it of their push. */
-export function callsElsewhere(
-  serverCount: number,
-  parts: readonly { readonly server: number }[],
-  { parameter, clock, priority }: { readonly parameter: number; readonly clock: number; readonly priority?: number | undefined },
-): ElsewhereCall[] {
-  const touched = new Set(parts.map(({ server }) => server));
-  const others = Array.from({ length: serverCount }, (_, server) => server).filter((server) => !touched.has(server));
-  return others.map((server) => ({ server, request: { parameter, clock }, priority, scope: parameter }));
 }
 
 /** A server's part of a plan, cut into frames of so many rows. */

@@ -11,7 +11,6 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { rowsElsewhere } from "../contracts/rows.ts";
 import {
   tensorPull,
   tensorPullRows,
@@ -74,8 +73,6 @@ export type TensorClientOptions = {
   readonly encoded?: EncodedTensor | undefined;
   /** How values for one row are made one; left out: gradients, which add up. */
   readonly merge?: MergeNumber | undefined;
-  /** Whether every server has to know of every push by rows (`countsPushes` of its spec). */
-  readonly tellsAll?: boolean | undefined;
 };
 
 /** The part of a request that is a push of rows of one block. */
@@ -83,6 +80,7 @@ type RowsRequest = {
   readonly parameter: number;
   readonly block: number;
   readonly clock: number;
+  readonly pushNumber: number;
   readonly scale: number;
   readonly rows: Uint32Array;
   readonly gradients: Float32Array;
@@ -98,12 +96,10 @@ export class TensorClient {
   readonly #encoded: EncodedTensor | undefined;
   readonly #arena: Arena;
   readonly #merge: MergeNumber | undefined;
-  readonly #tellsAll: boolean;
 
-  constructor({ functions, placement, held, shape, arena, encoded, merge, tellsAll = false }: TensorClientOptions) {
+  constructor({ functions, placement, held, shape, arena, encoded, merge }: TensorClientOptions) {
     this.#arena = arena;
     this.#merge = merge;
-    this.#tellsAll = tellsAll;
     this.shape = shape;
     this.#functions = functions;
     this.#name = held.name;
@@ -134,10 +130,11 @@ export class TensorClient {
     const { scale, skips } = admit?.(gradients, gradients) ?? AS_IT_IS;
     if (skips) return;
     if (this.#encoded?.encodesPush) return await this.#encoded.push(gradients, { clock, priority, ...wait, scale, subject: this.#subject });
+    const pushNumber = this.#subject.numberPush(clock);
     await this.#functions.callEach(
       tensorPush,
       this.#blocks((block, from, to) => ({
-        request: { parameter: this.#parameter, block, clock, scale, gradients: gradients.subarray(from, to) },
+        request: { parameter: this.#parameter, block, clock, pushNumber, scale, gradients: gradients.subarray(from, to) },
         priority,
       })),
       { ...wait, subject: this.#subject },
@@ -168,10 +165,11 @@ export class TensorClient {
     if (skips) return await this.pull(into, { clock, priority, ...wait });
     if (this.#encoded?.encodesPush || this.#encoded?.encodesPull)
       return await this.#encoded.pushPull(gradients, into, { clock, priority, ...wait, scale, subject: this.#subject });
+    const pushNumber = this.#subject.numberPush(clock);
     await this.#functions.callEach(
       tensorPushPull, // T2
       this.#blocks((block, from, to) => ({
-        request: { parameter: this.#parameter, block, clock, scale, gradients: gradients.subarray(from, to) },
+        request: { parameter: this.#parameter, block, clock, pushNumber, scale, gradients: gradients.subarray(from, to) },
         priority,
         into: into.subarray(from, to),
       })),
@@ -188,13 +186,12 @@ export class TensorClient {
       const sums = named.gradients(gradients, this.shape.width, this.#merge);
       const { scale, skips } = admit?.(sums, gradients) ?? AS_IT_IS;
       if (skips) return;
-      const told = this.#tellAll(named, { clock, priority });
       if (this.#encoded?.encodesPushOfRows) {
-        await allEnded([...told, this.#encoded.pushRows(named.groups, sums, { priority, clock, scale, subject: this.#subject })]);
+        await this.#encoded.pushRows(named.groups, sums, { priority, clock, scale, subject: this.#subject });
         return;
       }
       const requests = this.#rowsRequests(named, sums, { clock, scale }).map((request) => this.#to(request.block, { request, priority }));
-      await allEnded([...told, this.#functions.callEach(tensorPushRows, requests, { subject: this.#subject })]);
+      await this.#functions.callEach(tensorPushRows, requests, { subject: this.#subject });
     });
   }
 
@@ -253,7 +250,6 @@ export class TensorClient {
       const sums = named.gradients(gradients, this.shape.width, this.#merge);
       const { scale, skips } = admit?.(sums, gradients) ?? AS_IT_IS;
       if (skips) return await this.pull(into, { clock, priority });
-      const told = this.#tellAll(named, { clock, priority });
       const pushes = new Map(this.#rowsRequests(named, sums, { clock, scale }).map((request) => [request.block, request]));
       const blocks = this.#blocks((block, from, to) => ({ block, priority, into: into.subarray(from, to) }));
       const both = blocks.flatMap(({ block, ...call }) => {
@@ -262,7 +258,6 @@ export class TensorClient {
       });
       const pulls = blocks.filter(({ block }) => !pushes.has(block));
       await allEnded([
-        ...told,
         this.#functions.callEach(tensorPushRowsPull, both, { subject: this.#subject }),
         this.#functions.callEach(
           tensorPull,
@@ -291,7 +286,6 @@ export class TensorClient {
       const given = new CallerArray(into);
       const pulled = new BlockRows(pullRows, this.shape, this.#name, spans);
       const landed = pulled.landing(into, width);
-      const told = this.#tellAll(pushed, { clock, priority });
       const pushes = new Map(this.#rowsRequests(pushed, sums, { clock, scale }).map((request) => [request.block, request]));
       const landings = new Map(pulled.groups.map((group) => [group.block, group]));
       const landingOf = ({ from, to }: RowGroup): Float32Array => landed.subarray(from * width, to * width);
@@ -304,7 +298,6 @@ export class TensorClient {
       });
       const reads = pulled.groups.filter(({ block }) => !pushes.has(block));
       await allEnded([
-        ...told,
         this.#functions.callEach(
           tensorPushRows,
           single.map((request) => this.#to(request.block, { request, priority })),
@@ -337,25 +330,15 @@ export class TensorClient {
     await this.#functions.wait(done, `rows of ${JSON.stringify(this.#name)}`, { ...wait, subject: this.#subject });
   }
 
-  /** Where pushes by rows are counted: tells every server of one, ahead of its rows. A push of no rows is none. */
-  #tellAll({ rowCount }: BlockRows, { clock, priority }: Pick<ParameterCall, "clock" | "priority">): Promise<void>[] {
-    if (!this.#tellsAll || rowCount === 0) return [];
-    const request = { parameter: this.#parameter, clock };
-    const calls = Array.from({ length: this.#functions.serverCount }, (_, server) => ({
-      server,
-      request,
-      priority,
-      scope: this.#parameter,
-    }));
-    return [this.#functions.callEach(rowsElsewhere, calls, { subject: this.#subject })];
-  }
-
+  /** The frames of one push. One of no rows is none. */
   #rowsRequests(named: BlockRows, sums: Float32Array, { clock, scale }: { readonly clock: number; readonly scale: number }): RowsRequest[] {
     const { width } = this.shape;
+    const pushNumber = named.rowCount === 0 ? 0 : this.#subject.numberPush(clock);
     return named.groups.map(({ block, rows, from, to }) => ({
       parameter: this.#parameter,
       block,
       clock,
+      pushNumber,
       scale,
       rows,
       gradients: sums.subarray(from * width, to * width),

@@ -78,7 +78,7 @@ test("rules are numbered without gaps, and every one that is cited exists", () =
 test("the rules of consistency are numbered without gaps, and every one that its code and tests cite exists", () => {
   const rules = [...consistency.matchAll(/^- \*\*([A-Z])(\d+)\.\*\*/gm)].map(([, letter, number]) => ({ letter, number: Number(number) }));
   const byLetter = Map.groupBy(rules, ({ letter }) => letter);
-  assert.deepEqual([...byLetter.keys()], ["W", "P", "U", "M", "D", "G", "Q"]);
+  assert.deepEqual([...byLetter.keys()], ["W", "P", "U", "N", "M", "D", "G", "Q"]);
   for (const [letter, list] of byLetter) {
     assert.deepEqual(
       list.map(({ number }) => number),
@@ -91,7 +91,7 @@ test("the rules of consistency are numbered without gaps, and every one that its
   places.push("src/server/parameters/parameter-pace.ts", "src/server/handlers/parameters.ts", "src/contracts/parameters.ts");
   const texts = globSync(places, { cwd: root }).map((path) => readFileSync(join(root, path), "utf8"));
   // U32 and U64 are types of columns, not rules.
-  const citedIn = (text: string): string[] => [...text.matchAll(/(?<![\w"])(?!U32|U64)([WPUMDGQ]\d+)\b/g)].map((match) => match[1] ?? "");
+  const citedIn = (text: string): string[] => [...text.matchAll(/(?<![\w"])(?!U32|U64)([WPUNMDGQ]\d+)\b/g)].map((match) => match[1] ?? "");
   const citedByCode = new Set(texts.flatMap(citedIn));
   for (const rule of [...citedByCode, ...citedIn(consistency)]) assert.ok(known.has(rule), `${rule} is cited, but there is no such rule`);
   for (const rule of known) assert.ok(citedByCode.has(rule), `no code and no test keeps ${rule}`);

@@ -1,5 +1,5 @@
 // plain-parameter — a parameter as its guarantees describe it, in float64 and a map of rows: no servers, frames, blocks in arenas, codecs or caches. What the
-// cluster is compared with. It shares nothing with it but the cutting of tensors into blocks, over which a mean counts its workers.
+// cluster is compared with. It shares nothing with it.
 //
 //   async   an update is applied when it comes
 //   sync    updates of a clock wait for its end, become one by row over workers, in the order of their ranks, and are applied as one
@@ -21,8 +21,6 @@ export type PlainOptions = {
   readonly mode: PlainMode;
   /** The values that a row begins with. */
   readonly initial: (row: string) => ArrayLike<number>;
-  /** Of a tensor: the block that holds a row. */
-  readonly blockOf?: ((row: string) => number) | undefined;
 };
 
 type Settings = { learningRate: number | undefined; schedule: ResolvedSchedule | undefined };
@@ -33,9 +31,6 @@ export type PlainState = {
   step: number;
   readonly settings: Settings;
 };
-
-/** A table is one block. */
-const WHOLE_TABLE = -1;
 
 export class PlainParameter {
   readonly #options: PlainOptions;
@@ -105,16 +100,11 @@ export class PlainParameter {
     if (round === undefined) return;
     this.#rounds.delete(clock);
     this.#state.step++;
-    const blockOf = this.#options.blockOf ?? (() => WHOLE_TABLE);
     const ranked = [...round].sort(([one], [other]) => one - other).map(([, own]) => own);
-    const blocks = new Set([...round.values()].flatMap((one) => [...one.keys()].map(blockOf)));
-    for (const block of blocks) {
-      const gradients = new Map<string, Float64Array>();
-      const own = ranked.map((one) => new Map([...one].filter(([row]) => blockOf(row) === block)));
-      for (const one of own) joinInto(gradients, one, 1, this.#options.optimizer.type);
-      const scale = this.modeAt(clock).reduce === "mean" ? 1 / own.filter((one) => one.size > 0).length : 1;
-      this.#apply({ worker: undefined, clock, scale, gradients });
-    }
+    const gradients = new Map<string, Float64Array>();
+    for (const one of ranked) joinInto(gradients, one, 1, this.#options.optimizer.type);
+    const scale = this.modeAt(clock).reduce === "mean" ? 1 / ranked.length : 1;
+    this.#apply({ worker: undefined, clock, scale, gradients });
   }
 
   save(): PlainState {

@@ -399,12 +399,10 @@ export class Subject {
   #newPlain(): PlainParameter {
     const { optimizer, options } = this.#drawn;
     const mode: PlainMode = engineConsistency(options.consistency ?? "asp");
-    const shape = this.#drawn.kind === "tensor" ? new TensorShape(this.#drawn.options.shape) : undefined;
     return new PlainParameter({
       optimizer: resolveOptimizer(optimizer),
       mode,
       initial: (row) => this.#initial.get(row) as Float32Array,
-      blockOf: shape && ((row) => shape.blockOfRow(Number(row))),
     });
   }
 

@@ -62,10 +62,17 @@ async function load(spec: StageSpec, { record, chunks }: Saved, workers = 2): Pr
 const TENSOR: StageSpec = { kind: "tensor", shape: [3, 1], optimizer: { type: "adam", learningRate: 0.1 } };
 
 const pushed = (stage: ParameterStage, parameter: number, gradients: readonly number[]) =>
-  stage.call(0, tensorPush, { parameter, block: 0, clock: 0, scale: 1, gradients: Float32Array.from(gradients) });
+  stage.call(0, tensorPush, {
+    parameter,
+    block: 0,
+    clock: 0,
+    pushNumber: stage.pushes(0).next(parameter, 0),
+    scale: 1,
+    gradients: Float32Array.from(gradients),
+  });
 const pushedRows = (stage: ParameterStage, parameter: number, rows: readonly number[]) =>
   stage.call(0, tensorPushRows, {
-    ...{ parameter, block: 0, clock: 0, scale: 1, rows: Uint32Array.from(rows) },
+    ...{ parameter, block: 0, clock: 0, pushNumber: stage.pushes(0).next(parameter, 0), scale: 1, rows: Uint32Array.from(rows) },
     gradients: new Float32Array(rows.length).fill(1),
   });
 const valuesOf = async (stage: ParameterStage, parameter: number) => [
@@ -118,7 +125,7 @@ test("what each worker pulled of a table of DC-ASGD goes through a checkpoint; a
   const spec: StageSpec = { kind: "table", width: 1, optimizer: { type: "dcAsgd", learningRate: 0.5, lambda: 1 } };
   const push = (stage: ParameterStage, rank: number) =>
     stage.call(rank, rowsPush, {
-      ...{ parameter: w, clock: 0, scale: 1, opens: true },
+      ...{ parameter: w, clock: 0, pushNumber: stage.pushes(rank).next(w, 0), scale: 1 },
       ...{ keys: BigUint64Array.of(7n), gradients: Float32Array.of(1) },
     });
   const pull = async (stage: ParameterStage, rank: number) =>

@@ -28,8 +28,8 @@ const sync = (
 const push = (keys: BigUint64Array, gradients: readonly number[], updates: readonly number[] = []) => ({
   parameter,
   clock: 0,
+  pushNumber: 1,
   scale: 1,
-  opens: true,
   pushKeys: keys,
   gradients: Float32Array.from(gradients),
   updates: Uint32Array.from(updates),

@@ -6,9 +6,9 @@ import { type ServedFunction, serve } from "../served-function.ts";
 export const CACHED_ROW_HANDLERS: readonly ServedFunction[] = [
   serve(cachePush, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, clock, scale, opens, pushKeys, gradients, updates }) => {
+    handler: ({ parameters, life }, { parameter, clock, scale, pushNumber, pushKeys, gradients, updates }) => {
       const table = parameters.table(parameter);
-      table.push({ life, clock, scale, opens, keys: pushKeys, gradients, updates });
+      table.push({ life, clock, scale, pushNumber, keys: pushKeys, gradients, updates });
       return { rate: table.rateAt(clock) }; // CachedRows.C2
     },
     again: ({ parameters }, { parameter, clock }) => ({ rate: parameters.table(parameter).rateAt(clock) }),
@@ -19,8 +19,8 @@ export const CACHED_ROW_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(cachePushSync, {
     inPlace: true,
-    handler: (context, { parameter, clock, scale, opens, pushKeys, gradients, updates, ...sync }) => {
-      const push = { life: context.life, clock, scale, opens, keys: pushKeys, gradients, updates };
+    handler: (context, { parameter, clock, scale, pushNumber, pushKeys, gradients, updates, ...sync }) => {
+      const push = { life: context.life, clock, scale, pushNumber, keys: pushKeys, gradients, updates };
       return context.parameters.table(parameter).pushSync(push, { clock, ...sync }, context);
     },
     again: (context, { parameter, clock, generation, bound, keptCount, keys, versions }) =>

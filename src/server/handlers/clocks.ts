@@ -1,25 +1,30 @@
 // clocks — serves what workers tell of their iterations (contracts/clocks.ts).
 
+import { WeighbridgeError } from "../../base/errors.ts";
 import { clockAdvance, clockJoin, clockLeave, clockWait } from "../../contracts/clocks.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
 export const CLOCK_HANDLERS: readonly ServedFunction[] = [
   serve(clockJoin, {
-    handler: ({ parameters, life }) => {
-      const join = (): { readonly clock: number } => ({ clock: parameters.pacer.join(life) });
+    handler: ({ parameters, life }, numbers) => {
+      checkLengths(numbers.parameters, numbers.numbers);
+      const known = { parameters: numbers.parameters.slice(), numbers: numbers.numbers.slice() }; // the frame is gone when a restore is over
+      const join = (): { readonly clock: number } => ({ clock: parameters.pacer.join(life, known) });
       const restored = parameters.whenRestored();
       return restored === undefined ? join() : restored.then(join);
     },
   }),
   serve(clockAdvance, {
-    handler: ({ parameters, life }, { clock }) => {
-      parameters.pacer.advance(life, clock);
+    handler: ({ parameters, life }, { clock, ...pushes }) => {
+      checkLengths(pushes.parameters, pushes.numbers, pushes.clocks);
+      parameters.pacer.advance(life, clock, pushes);
       return {};
     },
   }),
   serve(clockLeave, {
-    handler: ({ parameters, life }) => {
-      parameters.pacer.leave(life);
+    handler: ({ parameters, life }, pushes) => {
+      checkLengths(pushes.parameters, pushes.numbers, pushes.clocks);
+      parameters.pacer.leave(life, pushes);
       return {};
     },
   }),
@@ -27,3 +32,10 @@ export const CLOCK_HANDLERS: readonly ServedFunction[] = [
     handler: ({ parameters, life }, { parameter }) => ({ waits: parameters.pacer.describeWait(life.worker, parameter) ?? "" }),
   }),
 ];
+
+/** What is told of pushes is a list of entries, in columns. Throws BAD_REQUEST. */
+function checkLengths({ length }: Uint32Array, ...others: readonly Uint32Array[]): void {
+  if (others.every((other) => other.length === length)) return;
+  const lengths = [length, ...others.map((other) => other.length)].join(", ");
+  throw new WeighbridgeError("BAD_REQUEST", `what is told of pushes has columns of different lengths: ${lengths}`);
+}

@@ -25,8 +25,9 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
     handler: ({ parameters }, { parameter, name }) => ({ isRestored: parameters.get(parameter, name).isRestored }),
   }),
   serve(parameterClear, {
-    handler: ({ parameters }, { parameter }) => {
+    handler: ({ parameters, life }, { parameter, pushNumber }) => {
       parameters.clear(parameter);
+      parameters.pacer.risePushes(life, parameter, pushNumber);
       return {};
     },
   }),

@@ -23,7 +23,7 @@ const OPTIMIZERS: readonly OptimizerSpec[] = [
 
 async function push(stage: ParameterStage, parameter: number, keys: BigUint64Array, clock = 0): Promise<void> {
   const gradients = Float32Array.from({ length: keys.length * WIDTH }, (_, i) => i / 4 + 0.1);
-  await stage.call(0, rowsPush, { parameter, clock, scale: 1, opens: true, keys, gradients });
+  await stage.call(0, rowsPush, { parameter, clock, pushNumber: stage.pushes(0).next(parameter, clock), scale: 1, keys, gradients });
 }
 
 const read = async (stage: ParameterStage, parameter: number, keys = KEYS): Promise<Float32Array> =>

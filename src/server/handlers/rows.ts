@@ -3,7 +3,7 @@
 // Invariants:
 //   RowHandlers.R1. Rows that do not exist and memory that is not there are found out before the push of a push and pull.
 
-import { rowsElsewhere, rowsPull, rowsPullEncoded, rowsPush, rowsPushEncoded, rowsPushPull } from "../../contracts/rows.ts";
+import { rowsPull, rowsPullEncoded, rowsPush, rowsPushEncoded, rowsPushPull } from "../../contracts/rows.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
 
@@ -15,36 +15,30 @@ type EncodedValues = { readonly values: Uint8Array };
 export const ROW_HANDLERS: readonly ServedFunction[] = [
   serve(rowsPush, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, clock, scale, opens, keys, gradients }) => {
-      parameters.table(parameter).push({ life, clock, scale, opens, keys, gradients });
+    handler: ({ parameters, life }, { parameter, clock, scale, pushNumber, keys, gradients }) => {
+      parameters.table(parameter).push({ life, clock, scale, pushNumber, keys, gradients });
       return {};
     },
   }),
   serve(rowsPull, { inPlace: true, handler: readRows }),
   serve(rowsPushPull, {
     inPlace: true,
-    handler: (context, { parameter, clock, scale, opens, pushKeys, gradients, pullKeys }) => {
+    handler: (context, { parameter, clock, scale, pushNumber, pushKeys, gradients, pullKeys }) => {
       const push = (): void =>
-        context.parameters.table(parameter).push({ life: context.life, clock, scale, opens, keys: pushKeys, gradients });
+        context.parameters.table(parameter).push({ life: context.life, clock, scale, pushNumber, keys: pushKeys, gradients });
       return readRows(context, { parameter, clock, keys: pullKeys }, push);
     },
     again: (context, { parameter, clock, pullKeys }) => readRows(context, { parameter, clock, keys: pullKeys }),
   }),
-  serve(rowsElsewhere, {
-    handler: ({ parameters, life }, { parameter, clock }) => {
-      parameters.get(parameter).noteElsewhere(life, clock);
-      return {};
-    },
-  }),
   serve(rowsPushEncoded, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, clock, scale, opens, keys, gradients }) => {
+    handler: ({ parameters, life }, { parameter, clock, scale, pushNumber, keys, gradients }) => {
       const table = parameters.table(parameter);
       const { width } = table.spec;
       const named = table.link.keys(keys, life, width);
       try {
         table.link.decoded(gradients, { rowCount: named.list.length, width }, (values) =>
-          table.push({ life, clock, scale, opens, keys: named.list, gradients: values }),
+          table.push({ life, clock, scale, pushNumber, keys: named.list, gradients: values }),
         );
       } finally {
         named.release();

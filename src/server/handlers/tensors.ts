@@ -24,15 +24,15 @@ import type { ServerContext } from "../server-context.ts";
 
 type BlockRequest = { readonly parameter: number; readonly block: number; readonly clock: number };
 type RowsRequest = BlockRequest & { readonly rows: Uint32Array };
-type EncodedPush = BlockRequest & { readonly scale: number; readonly gradients: Uint8Array };
+type EncodedPush = BlockRequest & { readonly pushNumber: number; readonly scale: number; readonly gradients: Uint8Array };
 type Values = { readonly values: Float32Array };
 type EncodedValues = { readonly values: Uint8Array };
 
 const PLAIN_HANDLERS: readonly ServedFunction[] = [
   serve(tensorPush, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, block, clock, scale, gradients }) => {
-      parameters.tensor(parameter).push({ life, clock, block, gradients, scale });
+    handler: ({ parameters, life }, { parameter, block, clock, pushNumber, scale, gradients }) => {
+      parameters.tensor(parameter).push({ life, clock, block, gradients, scale, pushNumber });
       return {};
     },
   }),
@@ -40,16 +40,16 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
   serve(tensorPushPull, {
     inPlace: true,
     handler: (context, request) => {
-      const { parameter, block, clock, scale, gradients } = request;
-      context.parameters.tensor(parameter).push({ life: context.life, clock, block, gradients, scale });
+      const { parameter, block, clock, pushNumber, scale, gradients } = request;
+      context.parameters.tensor(parameter).push({ life: context.life, clock, block, gradients, scale, pushNumber });
       return readBlock(context, request);
     },
     again: readBlock,
   }),
   serve(tensorPushRows, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, block, clock, scale, rows, gradients }) => {
-      parameters.tensor(parameter).pushRows({ life, clock, block, rows, gradients, scale });
+    handler: ({ parameters, life }, { parameter, block, clock, pushNumber, scale, rows, gradients }) => {
+      parameters.tensor(parameter).pushRows({ life, clock, block, rows, gradients, scale, pushNumber });
       return {};
     },
   }),
@@ -57,17 +57,17 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
   serve(tensorPushRowsPull, {
     inPlace: true,
     handler: (context, request) => {
-      const { parameter, block, clock, scale, rows, gradients } = request;
-      context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows, gradients, scale });
+      const { parameter, block, clock, pushNumber, scale, rows, gradients } = request;
+      context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows, gradients, scale, pushNumber });
       return readBlock(context, request);
     },
     again: readBlock,
   }),
   serve(tensorPushPullRows, {
     inPlace: true,
-    handler: (context, { parameter, block, clock, scale, pushRows, gradients, pullRows }) => {
+    handler: (context, { parameter, block, clock, pushNumber, scale, pushRows, gradients, pullRows }) => {
       const push = (): void =>
-        context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows: pushRows, gradients, scale });
+        context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows: pushRows, gradients, scale, pushNumber });
       return readRows(context, { parameter, block, clock, rows: pullRows }, push);
     },
     again: (context, { parameter, block, clock, pullRows }) => readRows(context, { parameter, block, clock, rows: pullRows }),
@@ -94,10 +94,12 @@ const ENCODED_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(tensorPushRowsEncoded, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, block, clock, scale, rows, gradients }) => {
+    handler: ({ parameters, life }, { parameter, block, clock, pushNumber, scale, rows, gradients }) => {
       const tensor = parameters.tensor(parameter);
       const shape = tensor.rowsShape(block, rows);
-      tensor.link.decoded(gradients, shape, (values) => tensor.pushRows({ life, clock, block, rows, gradients: values, scale }));
+      tensor.link.decoded(gradients, shape, (values) =>
+        tensor.pushRows({ life, clock, block, rows, gradients: values, scale, pushNumber }),
+      );
       return {};
     },
   }),
@@ -131,9 +133,14 @@ function readRows(context: ServerContext, { parameter, block, clock, rows }: Row
   return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => tensor.pullRows(block, kept.list, reading));
 }
 
-function pushEncodedBlock({ parameters, life }: ServerContext, { parameter, block, clock, scale, gradients }: EncodedPush): void {
+function pushEncodedBlock(
+  { parameters, life }: ServerContext,
+  { parameter, block, clock, pushNumber, scale, gradients }: EncodedPush,
+): void {
   const tensor = parameters.tensor(parameter);
-  tensor.link.decoded(gradients, tensor.blockShape(block), (values) => tensor.push({ life, clock, block, gradients: values, scale }));
+  tensor.link.decoded(gradients, tensor.blockShape(block), (values) =>
+    tensor.push({ life, clock, block, gradients: values, scale, pushNumber }),
+  );
 }
 
 /** As `readBlock`; `push` comes before the values, and is not done if there is no room for them (R1). */

@@ -23,7 +23,9 @@ export type BlockTarget = {
   /** How values are put together; undefined for gradients. */
   readonly merge: MergeNumber | undefined;
   readonly pace: { reduceAt(clock: number): "sum" | "mean" };
-  applyRound(block: number, update: Omit<BlockUpdate, "pushes">, named: RowMarks | undefined): void;
+  /** How many workers pushed to the tensor at this clock, to whichever of its blocks. */
+  pusherCount(clock: number): number;
+  applyRound(block: number, update: Omit<BlockUpdate, "pushCount">, named: RowMarks | undefined): void;
 };
 
 /** A block's gradient or values in the arena, and which of its rows a push names; left out: all. */
@@ -75,7 +77,8 @@ export class GatheredBlock implements GatheredUpdate {
       this.join({ address: handle.address, magnitude: handle.#magnitude, named: handle.#named });
       handle.free();
     }
-    const gradientScale = this.#target.pace.reduceAt(clock) === "mean" ? 1 / contributions.length : 1;
+    const gradientScale =
+      this.#target.pace.reduceAt(clock) === "mean" ? 1 / Math.max(contributions.length, this.#target.pusherCount(clock)) : 1;
     const update = { gradients: this.address, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude: this.#magnitude };
     this.#target.applyRound(block, update, this.#named);
   }
@@ -111,24 +114,5 @@ export class GatheredBlock implements GatheredUpdate {
     if (this.#named === undefined || named === undefined) return;
     assert(this.#named.length === named.length, "marks are of one block");
     for (const { from, to } of runsOf(named, 1)) this.#named.fill(1, from, to);
-  }
-}
-
-/** lazyAdam: a push by rows at one clock, which is a step of the whole tensor wherever its rows lie. */
-export class GatheredStep implements GatheredUpdate {
-  readonly #target: { countRound(clock: number): void };
-  readonly #clock: number;
-
-  constructor(target: { countRound(clock: number): void }, clock: number) {
-    this.#target = target;
-    this.#clock = clock;
-  }
-
-  applyRound(): void {
-    this.#target.countRound(this.#clock);
-  }
-
-  free(): void {
-    // It takes no memory.
   }
 }

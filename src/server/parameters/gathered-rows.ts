@@ -8,7 +8,7 @@
 // Invariants:
 //   R1. A round is reduced in memory that was taken when its chunks came, in one piece: applying it cannot fail, however full the arena is.
 //   R2. A chunk that finds no room changes nothing.
-//   R3. A round's memory goes with its last chunk, applied or dropped. Who has no rows here holds none of it, and counts all the same.
+//   R3. A round's memory goes with its last chunk, applied or dropped.
 
 import { assert } from "../../base/assert.ts";
 import type { Contribution } from "../../consistency/update-rounds.ts";
@@ -36,6 +36,8 @@ type RoundTarget = {
   /** How values are put together; undefined for gradients. */
   readonly merge: MergeNumber | undefined;
   readonly pace: { reduceAt(clock: number): "sum" | "mean" };
+  /** How many workers pushed to the table at this clock, wherever their rows lie. */
+  pusherCount(clock: number): number;
   applyRound(keys: number, keyCount: number, round: RowsRound): void;
 };
 
@@ -211,12 +213,10 @@ export class GatheredRows implements GatheredUpdate {
     const { width } = this.#target.spec;
     const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof GatheredRows);
     const keyCount = gathered.reduce((count, { keyCount: more }) => count + more, 0);
-    const gradientScale = this.#target.pace.reduceAt(this.#clock) === "mean" ? 1 / contributions.length : 1;
+    const gradientScale =
+      this.#target.pace.reduceAt(this.#clock) === "mean" ? 1 / Math.max(contributions.length, this.#target.pusherCount(this.#clock)) : 1;
     const memory = gathered.map((one) => one.#memory).find((known) => known !== undefined);
-    if (memory === undefined) {
-      this.#target.applyRound(0, 0, { gradients: 0, gradientScale, clock: this.#clock, magnitude: 0 });
-      return;
-    }
+    assert(memory !== undefined, "who contributes has rows here");
     const { keys, gradients, indexes, scratch } = memory.layout(keyCount);
     let at = 0;
     for (const { keys: from, gradients: rows, keyCount: count } of gathered.flatMap((one) => one.#chunks)) {

@@ -2,6 +2,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import type { PushCounter } from "../../consistency/push-counts.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { simdCodecKernels } from "../../kernel/codec-kernels.ts";
 import { type DuplicateKernels, simdDuplicateKernels } from "../../kernel/duplicate-kernels.ts";
@@ -34,6 +35,12 @@ export type ParameterHostOptions = {
   readonly compression?: GeneralCompression | undefined;
 };
 
+/**
+ * What a parameter is called by: `number` on the wire, `id` in the pacer, where one that is loaded beside another is
+ * not mistaken for it.
+ */
+export type ParameterIds = { readonly id: number; readonly number: number };
+
 export class ParameterHost {
   readonly arena: Arena;
   readonly kernels: Kernels;
@@ -53,7 +60,7 @@ export class ParameterHost {
   #isTouching = false;
   #units = 0;
 
-  constructor({ arena, kernels, clock, workerCount, secret, compression }: ParameterHostOptions) {
+  constructor({ arena, kernels, clock, workerCount, secret, compression }: ParameterHostOptions, counter: PushCounter) {
     this.arena = arena;
     this.kernels = kernels;
     this.rowKernels = simdRowKernels(arena);
@@ -63,7 +70,7 @@ export class ParameterHost {
     this.codecs = { arena, kernels, codecKernels: simdCodecKernels(arena) };
     this.keyLists = new WorkerKeyLists(this.codecs);
     this.compression = compression;
-    this.pacer = serverPacer(clock, workerCount);
+    this.pacer = serverPacer(clock, workerCount, counter);
     this.#initializers = new SimdInitializerKernels(arena);
     this.#quantiles = new QuantileTable(arena);
     this.#clock = clock;

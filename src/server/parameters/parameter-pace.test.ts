@@ -34,8 +34,9 @@ class OneNumber {
   async push(rank: number, clock: number, value: number): Promise<void> {
     const { stage, parameter } = this;
     const gradients = Float32Array.of(value);
-    if (this.#kind === "tensor") await stage.call(rank, tensorPush, { parameter, block: 0, clock, scale: 1, gradients });
-    else await stage.call(rank, rowsPush, { parameter, clock, scale: 1, opens: true, keys: BigUint64Array.of(7n), gradients });
+    const pushNumber = stage.pushes(rank).next(parameter, clock);
+    if (this.#kind === "tensor") await stage.call(rank, tensorPush, { parameter, block: 0, clock, pushNumber, scale: 1, gradients });
+    else await stage.call(rank, rowsPush, { parameter, clock, pushNumber, scale: 1, keys: BigUint64Array.of(7n), gradients });
   }
 
   async pull(rank: number, clock: number): Promise<number> {

@@ -48,6 +48,11 @@ export class ParameterPace {
     this.#phases.take(clock);
   }
 
+  /** Updates of this clock were made, of which nothing came here. */
+  noteUpdate(clock: number): void {
+    this.#phases.take(clock);
+  }
+
   /** Whether updates of this clock wait for those of others. */
   isSyncAt(clock: number): boolean {
     return this.#phases.at(clock).updates === "sync";

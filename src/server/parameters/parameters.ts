@@ -11,7 +11,7 @@
 import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { decodeParameterSpec, type ParameterSpec, parameterNumber, specDifferences } from "../../store/parameter-spec.ts";
-import { ParameterHost, type ParameterHostOptions } from "./parameter-host.ts";
+import { ParameterHost, type ParameterHostOptions, type ParameterIds } from "./parameter-host.ts";
 import { decodeSettings } from "./parameter-settings.ts";
 import type { ServerPacer } from "./server-pacer.ts";
 import { TableParameter } from "./table-parameter.ts";
@@ -32,7 +32,10 @@ export class Parameters {
   #restoring: Deferred<void> | undefined;
 
   constructor(options: ParameterHostOptions) {
-    this.#host = new ParameterHost(options);
+    this.#host = new ParameterHost(options, {
+      pushed: (number, clock, count) => this.#byNumber.get(number)?.notePushes(clock, count),
+      roundOver: (number, clock) => this.#byNumber.get(number)?.countRound(clock),
+    });
   }
 
   get pacer(): ServerPacer {
@@ -93,14 +96,14 @@ export class Parameters {
   /** Makes a parameter whose number nobody has. Throws ARENA_FULL. */
   add(spec: ParameterSpec): Parameter {
     const number = parameterNumber(spec.name);
-    const made = this.#make(number, spec);
+    const made = this.#make({ id: number, number }, spec);
     this.#byNumber.set(number, made);
     return made;
   }
 
   /** Makes a parameter that nobody finds, to `replace` the one of its name, or to be closed. Throws ARENA_FULL. */
   beside(spec: ParameterSpec): Parameter {
-    return this.#make(this.#host.nextUnit(), spec); // the pace of the other's reads is none of its business
+    return this.#make({ id: this.#host.nextUnit(), number: parameterNumber(spec.name) }, spec); // the pace of the other's reads is none of its business
   }
 
   /** Puts one that was made beside in the place of the one of its name. Throws UNKNOWN_PARAMETER, or SPEC_MISMATCH when that was made anew (P1). */
@@ -114,8 +117,8 @@ export class Parameters {
     this.#byNumber.set(number, made);
   }
 
-  #make(id: number, spec: ParameterSpec): Parameter {
-    return spec.kind === "tensor" ? new TensorParameter(this.#host, id, spec) : new TableParameter(this.#host, id, spec);
+  #make(ids: ParameterIds, spec: ParameterSpec): Parameter {
+    return spec.kind === "tensor" ? new TensorParameter(this.#host, ids, spec) : new TableParameter(this.#host, ids, spec);
   }
 
   /** Throws UNKNOWN_PARAMETER, or UNSUPPORTED for a table. */

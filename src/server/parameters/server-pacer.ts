@@ -2,6 +2,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { Pacer } from "../../consistency/pacer.ts";
+import type { PushCounter } from "../../consistency/push-counts.ts";
 import type { Contribution } from "../../consistency/update-rounds.ts";
 
 /** What one worker pushed at one clock to one thing that is reduced as a whole. */
@@ -18,9 +19,10 @@ const PARKED_BYTES_MAX = 2 ** 28;
 const CONTRIBUTIONS_MAX = 2 ** 20;
 const GATHERED_BYTES_MAX = 2 ** 31;
 
-export function serverPacer(clock: Clock, workerCount: number): ServerPacer {
+export function serverPacer(clock: Clock, workerCount: number, counter: PushCounter): ServerPacer {
   return new Pacer<GatheredUpdate>({
     clock,
+    counter,
     expectedCount: workerCount,
     parkedReadsMax: PARKED_READS_MAX,
     parkedBytesMax: PARKED_BYTES_MAX,

@@ -5,18 +5,19 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { cachePush } from "../../contracts/cached-rows.ts";
+import { clockAdvance, clockJoin, clockLeave } from "../../contracts/clocks.ts";
 import { consistencyChange } from "../../contracts/parameters.ts";
-import { rowsElsewhere, rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
+import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
 import { ParameterStage } from "../../testing/parameter-stage.ts";
 
 const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const SYNC = { updates: "sync", staleness: 0 } as const;
 
-type Push = { readonly rank?: number; readonly clock?: number; readonly scale?: number; readonly opens?: boolean };
+type Push = { readonly rank?: number; readonly clock?: number; readonly scale?: number; readonly pushNumber?: number };
 
 function push(stage: ParameterStage, parameter: number, keys: Iterable<bigint>, gradients: ArrayLike<number>, at: Push = {}) {
-  const { rank = 0, clock = 0, scale = 1, opens = true } = at;
-  const request = { parameter, clock, scale, opens, keys: BigUint64Array.from(keys), gradients: Float32Array.from(gradients) };
+  const { rank = 0, clock = 0, scale = 1, pushNumber = stage.pushes(rank).next(parameter, clock) } = at;
+  const request = { parameter, clock, pushNumber, scale, keys: BigUint64Array.from(keys), gradients: Float32Array.from(gradients) };
   return stage.call(rank, rowsPush, request);
 }
 
@@ -56,8 +57,8 @@ test("a push and pull whose rows cannot be read has pushed nothing", async () =>
   const common = {
     parameter: t,
     clock: 0,
+    pushNumber: 2,
     scale: 1,
-    opens: true,
     pushKeys: BigUint64Array.of(1n),
     gradients: new Float32Array(64).fill(1),
   };
@@ -77,7 +78,7 @@ test("a push of several frames is one step, and one of no rows is none", async (
   const stage = new ParameterStage();
   const t = stage.create({ kind: "table", width: 1, optimizer: { type: "lazyAdam" } });
   await push(stage, t, [1n], [1]);
-  await push(stage, t, [2n], [1], { opens: false });
+  await push(stage, t, [2n], [1], { pushNumber: 1 });
   await push(stage, t, [], []);
   assert.equal(stage.parameters.table(t).step, 1);
 });
@@ -105,7 +106,7 @@ test("what one worker pushes at one clock is one contribution, however many fram
   const stage = new ParameterStage();
   const t = stage.create({ kind: "table", width: 1, ...SYNC, reduce: "mean" });
   await push(stage, t, [1n, 2n], [1, 1]);
-  await push(stage, t, [2n], [2], { scale: 2, opens: false });
+  await push(stage, t, [2n], [2], { scale: 2, pushNumber: 1 });
   await push(stage, t, [1n], [10], { rank: 1 });
   for (const rank of [0, 1]) stage.advance(rank, 1);
   assert.deepEqual(await pull(stage, t, [1n, 2n], { clock: 1 }), [11 / 2, 5 / 2]);
@@ -144,25 +145,24 @@ test("a worker that dies in a round is not part of it, and all memory of the rou
 test("who pushed to other servers alone is one of those a mean is over, whoever dies and comes in between, and takes no memory", async () => {
   const stage = new ParameterStage({ workers: 4 });
   const t = stage.create({ kind: "table", width: 1, ...SYNC, reduce: "mean" });
-  const elsewhere = (rank: number, clock = 0) => stage.call(rank, rowsElsewhere, { parameter: t, clock });
+  const elsewhere = (rank: number, clock = 0) => stage.pushes(rank).next(t, clock);
   await push(stage, t, keysFrom(0, 50), new Float32Array(50), { rank: 2 });
   for (const rank of [0, 1, 2, 3]) stage.advance(rank, 1); // the rows are there from now on
   const usedBytes = stage.arena.usedBytes;
-  await elsewhere(0, 1);
-  await elsewhere(0, 1); // a second push of its own
+  elsewhere(0, 1);
+  elsewhere(0, 1); // a second push of its own
   await push(stage, t, keysFrom(0, 50), new Float32Array(50).fill(1000), { rank: 1, clock: 1 });
   stage.parameters.pacer.died(stage.life(1));
   await push(stage, t, keysFrom(0, 50), new Float32Array(50).fill(6), { rank: 2, clock: 1 });
-  await elsewhere(3, 1);
+  elsewhere(3, 1);
   await push(stage, t, [7n], [3], { rank: 3, clock: 1 }); // and then here, too
   for (const rank of [0, 2, 3]) stage.advance(rank, 2);
   assert.deepEqual(await pull(stage, t, [6n, 7n], { clock: 2 }), [2, 3]);
-  await elsewhere(0, 2);
+  elsewhere(0, 2);
   for (const rank of [0, 2, 3]) stage.advance(rank, 3);
   assert.deepEqual(await pull(stage, t, [6n, 7n], { clock: 3 }), [2, 3]);
   assert.equal(stage.parameters.table(t).step, 3, "a round of which no row is here is a step all the same");
   assert.equal(stage.arena.usedBytes, usedBytes);
-  await assert.rejects(elsewhere(0, 1), rejectsCode("STALE_UPDATE"));
 });
 
 test("a round that was taken applies in an arena without a free byte, however its frames were sized (T3)", async () => {
@@ -266,10 +266,25 @@ test("a server refuses what makes no sense for values: a mean, top-k, a scale, s
     const t = stage.create({ ...common, versions: true });
     await assert.rejects(push(stage, t, [1n], [1], { scale: 0.5 }), rejectsCode("BAD_REQUEST"));
     const sums = { pushKeys: BigUint64Array.of(1n), gradients: Float32Array.of(1), updates: Uint32Array.of(2) };
-    await assert.rejects(stage.call(0, cachePush, { parameter: t, clock: 0, scale: 1, opens: true, ...sums }), rejectsCode("UNSUPPORTED"));
+    await assert.rejects(
+      stage.call(0, cachePush, { parameter: t, clock: 0, pushNumber: 1, scale: 1, ...sums }),
+      rejectsCode("UNSUPPORTED"),
+    );
     const mean = JSON.stringify({ updates: "sync", reduce: "mean", staleness: 0 });
     const change = { parameter: t, clock: 5, turn: 1, consistency: mean };
     await assert.rejects(stage.call(0, consistencyChange, change), rejectsCode("BAD_ARGUMENT"));
     assert.equal(stage.parameters.table(t).store.rowCount, 0);
   }
+});
+
+test("what a clock message tells of pushes in columns of different lengths is refused, and changes nothing", async () => {
+  const stage = new ParameterStage();
+  const columns = { clocks: Uint32Array.of(0, 0), parameters: Uint32Array.of(1), numbers: Uint32Array.of(1) };
+  await assert.rejects(stage.call(0, clockAdvance, { clock: 1, ...columns }), rejectsCode("BAD_REQUEST"));
+  await assert.rejects(stage.call(0, clockLeave, columns), rejectsCode("BAD_REQUEST"));
+  await assert.rejects(stage.call(0, clockJoin, { ...columns, numbers: new Uint32Array(0) }), rejectsCode("BAD_REQUEST"));
+  assert.deepEqual(
+    stage.parameters.pacer.members().map(({ clock }) => clock),
+    [0, 0],
+  );
 });

@@ -24,7 +24,16 @@ import { type NonFiniteCounts, type Updater, type UpdateStep, unlessNotFinite } 
 import { rankOf } from "../../wire/node-id.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
 import { GatheredRows, RoundMemories, type RowsRound } from "./gathered-rows.ts";
-import { checkScale, type Holder, isCertainlyFinite, type Kept, keepKeys, type ParameterHost, roomFor } from "./parameter-host.ts";
+import {
+  checkScale,
+  type Holder,
+  isCertainlyFinite,
+  type Kept,
+  keepKeys,
+  type ParameterHost,
+  type ParameterIds,
+  roomFor,
+} from "./parameter-host.ts";
 import { noLink, ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
@@ -42,8 +51,8 @@ export type RowsPush = {
   readonly life: WorkerLife;
   readonly clock: number;
   readonly scale: number;
-  /** The first frame of a push. */
-  readonly opens: boolean;
+  /** Of the push among those of its worker to the table; all its frames have it. */
+  readonly pushNumber: number;
   /** In the arena, as the gradients. */
   readonly keys: BigUint64Array;
   readonly gradients: Float32Array;
@@ -68,6 +77,8 @@ export class TableParameter {
   readonly store: TableStore;
   readonly pace: ParameterPace;
   readonly #id: number;
+  /** Its number on the wire. */
+  readonly #number: number;
   readonly #host: ParameterHost;
   readonly #unit: number;
   readonly #updater: Updater;
@@ -76,11 +87,14 @@ export class TableParameter {
   readonly #link: ParameterLink | undefined;
   readonly #claims: RowClaims;
   #step = 0;
+  /** The last clock that was counted as a step. */
+  #roundClock = -1;
   #isRestored = false;
 
-  constructor(host: ParameterHost, id: number, spec: TableSpec) {
+  constructor(host: ParameterHost, { id, number }: ParameterIds, spec: TableSpec) {
     this.spec = spec;
     this.#id = id;
+    this.#number = number;
     this.#host = host;
     this.#unit = host.nextUnit();
     this.pace = new ParameterPace(host.pacer, id, spec);
@@ -102,14 +116,17 @@ export class TableParameter {
     }
   }
 
-  /** Pushes that were applied. */
+  /**
+   * lazyAdam's step: the pushes to the whole table that are known of here, and the clocks at which anybody made a sync
+   * push to it (spec/consistency.md, N3, N4).
+   */
   get step(): number {
     return this.#step;
   }
 
   /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: RowsPush): void {
-    const { life, clock, scale, opens, keys, gradients, updates } = push;
+    const { life, clock, scale, pushNumber, keys, gradients, updates } = push;
     this.#check(keys);
     if (updates !== undefined) this.#checkCached();
     const updateCounts = updates === undefined || updates.length === 0 ? undefined : updates;
@@ -123,12 +140,13 @@ export class TableParameter {
     if (keys.length === 0) return; // no step
     const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
+    const rise = this.#host.pacer.risePushes(life, this.#number, pushNumber);
     if (this.pace.isSyncAt(clock)) {
       this.#gather(push, magnitude);
       return;
     }
+    this.#step += rise; // also where it is refused for its outcome: the other servers count it
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
-    if (opens) this.#step++; // also where it is refused for its outcome: the other servers count it
     const update = { ...at, step: this.#step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
     this.#apply(keys.byteOffset, keys.length, update);
   }
@@ -139,18 +157,25 @@ export class TableParameter {
   }
 
   /**
-   * A push whose rows are all on other servers: a step here too, and in a round one of those over whom a mean is taken. Throws for who may not push now, as `push`.
+   * A worker made so many more pushes to the table at this clock than were known here. Whether they wait for those of
+   * others.
    */
-  noteElsewhere(life: WorkerLife, clock: number): void {
-    this.pace.take(life, clock);
-    if (!this.pace.isSyncAt(clock)) {
-      this.#step++;
-      return;
-    }
-    const { pacer } = this.#host;
-    const stamp = { ...life, parameter: this.#unit, clock };
-    if (pacer.gathered(stamp) !== undefined) return;
-    pacer.gather(stamp, new GatheredRows(this, this.#host, { memories: this.#memories, clock }), 0);
+  notePushes(clock: number, count: number): boolean {
+    this.pace.noteUpdate(clock);
+    const waits = this.pace.isSyncAt(clock);
+    if (!waits) this.#step += count;
+    return waits;
+  }
+
+  /** A clock with sync updates is a step, once, wherever its rows lie. */
+  countRound(clock: number): void {
+    if (clock > this.#roundClock) this.#step++;
+    this.#roundClock = Math.max(this.#roundClock, clock);
+  }
+
+  /** How many workers pushed to the table at this clock, while its round is applied. */
+  pusherCount(clock: number): number {
+    return this.#host.pacer.pusherCount(this.#number, clock);
   }
 
   /** Room for the rows of these keys; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */
@@ -330,11 +355,11 @@ export class TableParameter {
     this.#link?.close();
   }
 
-  /** A round, summed: one step. A sum that is not finite is none. */
+  /** A round, summed: one step, also where the sum is refused for not being finite. */
   applyRound(keys: number, keyCount: number, { gradients, gradientScale, clock, magnitude: bound }: RowsRound): void {
     const magnitude = isCertainlyFinite(bound) ? bound : this.#updater.admitSum(gradients, keyCount * this.spec.width);
+    this.countRound(clock);
     if (magnitude === undefined) return;
-    this.#step++;
     const at = { step: this.#step, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
     unlessNotFinite(() => this.#apply(keys, keyCount, { ...at, gradients })); // it is counted; nobody is there to be told
   }

@@ -23,12 +23,20 @@ type Push = { readonly rank?: number; readonly clock?: number; readonly block?: 
 
 function push(stage: ParameterStage, parameter: number, gradients: readonly number[] | Float32Array, at: Push = {}) {
   const { rank = 0, clock = 0, block = 0, scale = 1 } = at;
-  return stage.call(rank, tensorPush, { parameter, block, clock, scale, gradients: Float32Array.from(gradients) });
+  return stage.call(rank, tensorPush, {
+    parameter,
+    block,
+    clock,
+    pushNumber: stage.pushes(rank).next(parameter, clock),
+    scale,
+    gradients: Float32Array.from(gradients),
+  });
 }
 
 function pushRows(stage: ParameterStage, parameter: number, rows: readonly number[], gradients: readonly number[], at: Push = {}) {
   const { rank = 0, clock = 0, block = 0, scale = 1 } = at;
-  const request = { parameter, block, clock, scale, rows: Uint32Array.from(rows), gradients: Float32Array.from(gradients) };
+  const pushNumber = rows.length === 0 ? 0 : stage.pushes(rank).next(parameter, clock);
+  const request = { parameter, block, clock, pushNumber, scale, rows: Uint32Array.from(rows), gradients: Float32Array.from(gradients) };
   return stage.call(rank, tensorPushRows, request);
 }
 
@@ -63,7 +71,7 @@ test("a push and pull whose rows cannot be read has pushed nothing", async () =>
   const stage = new ParameterStage({ bytesMax: 2 ** 22 });
   const w = stage.create({ kind: "tensor", shape: [1000, 64] });
   const rows = Uint32Array.of(1);
-  const common = { parameter: w, block: 0, clock: 0, scale: 1, pushRows: rows, gradients: new Float32Array(64).fill(1) };
+  const common = { parameter: w, block: 0, clock: 0, pushNumber: 1, scale: 1, pushRows: rows, gradients: new Float32Array(64).fill(1) };
   await assert.rejects(stage.call(0, tensorPushPullRows, { ...common, pullRows: Uint32Array.of(1000) }), rejectsCode("OUT_OF_RANGE"));
   await pull(stage, w);
   const pullRows = Uint32Array.from({ length: 1000 }, (_, i) => i);
@@ -82,7 +90,7 @@ test("a push of no rows is no step, alone or with a pull", async () => {
   const w = stage.create({ kind: "tensor", shape: [4], optimizer: { type: "adam" } });
   await pushRows(stage, w, [], []);
   const nothing = { rows: new Uint32Array(0), gradients: new Float32Array(0) };
-  const { values } = await stage.call(0, tensorPushRowsPull, { parameter: w, block: 0, clock: 0, scale: 1, ...nothing });
+  const { values } = await stage.call(0, tensorPushRowsPull, { parameter: w, block: 0, clock: 0, pushNumber: 1, scale: 1, ...nothing });
   assert.deepEqual([...values], [0, 0, 0, 0]);
   assert.equal(stage.parameters.tensor(w).store.stepOf(0), 0);
 });
@@ -243,7 +251,7 @@ test("a pull that waits fails when its parameter is cleared, also in the same mo
 test("pushPull gives the values right after the push, and made again those of now, without a second push", async () => {
   const stage = new ParameterStage();
   const w = stage.create({ kind: "tensor", shape: [2] });
-  const request = { parameter: w, block: 0, clock: 0, scale: 1, gradients: Float32Array.of(1, 2) };
+  const request = { parameter: w, block: 0, clock: 0, pushNumber: 1, scale: 1, gradients: Float32Array.of(1, 2) };
   assert.deepEqual([...(await stage.call(0, tensorPushPull, request)).values], [1, 2]);
   assert.deepEqual([...(await stage.call(0, tensorPushPull, request, { again: true })).values], [1, 2]);
 });

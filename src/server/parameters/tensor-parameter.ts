@@ -6,8 +6,8 @@
 //   T2. Sync pushes of one clock are put together in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
 //   T3. Applying a round cannot fail: what it needs was taken when its updates came.
 //   T4. Rows that nobody has named stay as they are, whatever the optimizer does to the others; also in a round to which all pushed rows.
-//   T5. lazyAdam: a push is one step of the whole tensor. Blocks count dense pushes, which come to all of them; pushes by rows are counted here, and
-//       every server is told of each (rows-elsewhere). A clock with sync updates is one step, counted here.
+//   T5. lazyAdam: a push is one step of the whole tensor, wherever its rows lie; so is a clock with sync updates
+//       (spec/consistency.md, N3, N4).
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
@@ -25,8 +25,17 @@ import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
 import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { rankOf } from "../../wire/node-id.ts";
-import { GatheredBlock, GatheredStep, type PushedBlock } from "./gathered-block.ts";
-import { checkScale, type Holder, isCertainlyFinite, type Kept, keepRows, type ParameterHost, roomFor } from "./parameter-host.ts";
+import { GatheredBlock, type PushedBlock } from "./gathered-block.ts";
+import {
+  checkScale,
+  type Holder,
+  isCertainlyFinite,
+  type Kept,
+  keepRows,
+  type ParameterHost,
+  type ParameterIds,
+  roomFor,
+} from "./parameter-host.ts";
 import { noLink, ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
@@ -37,6 +46,8 @@ const FLOAT_BYTES = 4;
 export type BlockPush = {
   readonly life: WorkerLife;
   readonly clock: number;
+  /** Of the push among those of its worker to the tensor; all its frames have it. */
+  readonly pushNumber: number;
   readonly block: number;
   /** In the arena. */
   readonly gradients: Float32Array;
@@ -48,26 +59,27 @@ export class TensorParameter {
   readonly store: TensorStore;
   readonly pace: ParameterPace;
   readonly #id: number;
+  /** Its number on the wire. */
+  readonly #number: number;
   readonly #host: ParameterHost;
   readonly #updater: Updater;
   readonly #initializer: Initializer;
   readonly #link: ParameterLink | undefined;
   /** By block: its number among all that is reduced as one. */
   readonly #units = new Map<number, number>();
-  /** Of pushes by rows, where they are counted for all blocks (T5). */
-  readonly #stepUnit: number;
+  /** T5 */
   #step = 0;
   /** The last clock that was counted as a step. */
   #roundClock = -1;
   #isRestored = false;
 
-  constructor(host: ParameterHost, id: number, spec: TensorSpec) {
+  constructor(host: ParameterHost, { id, number }: ParameterIds, spec: TensorSpec) {
     const { arena, kernels, pacer } = host;
     this.spec = spec;
     this.#id = id;
+    this.#number = number;
     this.#host = host;
     this.pace = new ParameterPace(pacer, id, spec);
-    this.#stepUnit = host.nextUnit();
     const shape = new TensorShape(spec.shape);
     this.#link = ParameterLink.of(host, spec);
     this.#initializer = host.initializer(spec);
@@ -99,32 +111,41 @@ export class TensorParameter {
 
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
-    const { life, clock, block, gradients, scale } = push;
+    const { life, clock, pushNumber, block, gradients, scale } = push;
     this.#checkLength(block, gradients.length);
     checkScale(scale, this.spec);
     this.pace.take(life, clock);
     const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
-    if (this.pace.isSyncAt(clock)) this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
-    else this.store.update(block, this.#updateOf(push, { magnitude, hasThis: false }));
-  }
-
-  /** A push by rows, most of which are not here: a step here too (T5). Throws for who may not push now, as `push`. */
-  noteElsewhere(life: WorkerLife, clock: number): void {
-    this.pace.take(life, clock);
-    if (!this.pace.isSyncAt(clock)) {
-      this.#step++;
+    const rise = this.#host.pacer.risePushes(life, this.#number, pushNumber);
+    if (this.pace.isSyncAt(clock)) {
+      this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
       return;
     }
-    const { pacer } = this.#host;
-    const stamp = { ...life, parameter: this.#stepUnit, clock };
-    if (pacer.gathered(stamp) === undefined) pacer.gather(stamp, new GatheredStep(this, clock), 0);
+    this.#step += rise;
+    this.store.update(block, this.#updateOf(push, magnitude));
+  }
+
+  /**
+   * A worker made so many more pushes to the tensor at this clock than were known here. Whether they wait for those of
+   * others.
+   */
+  notePushes(clock: number, count: number): boolean {
+    this.pace.noteUpdate(clock);
+    const waits = this.pace.isSyncAt(clock);
+    if (!waits) this.#step += count;
+    return waits;
   }
 
   /** A clock with sync updates is a step, once (T5). */
   countRound(clock: number): void {
     if (clock > this.#roundClock) this.#step++;
     this.#roundClock = Math.max(this.#roundClock, clock);
+  }
+
+  /** How many workers pushed to the tensor at this clock, while its rounds are applied. */
+  pusherCount(clock: number): number {
+    return this.#host.pacer.pusherCount(this.#number, clock);
   }
 
   /** How values are put together; undefined for gradients, which add up. */
@@ -134,7 +155,7 @@ export class TensorParameter {
 
   /** As `push`, for some rows of a block, each named once. Without any it is no step. */
   pushRows(push: BlockPush & { readonly rows: Uint32Array }): void {
-    const { life, clock, block, rows, gradients, scale } = push;
+    const { life, clock, pushNumber, block, rows, gradients, scale } = push;
     const { width } = this.store.shape;
     this.#checkRows(block, rows);
     if (gradients.length !== rows.length * width) throw this.#wrongLength(gradients.length, rows.length * width);
@@ -143,8 +164,10 @@ export class TensorParameter {
     if (rows.length === 0) return;
     const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
+    const rise = this.#host.pacer.risePushes(life, this.#number, pushNumber);
     if (!this.pace.isSyncAt(clock)) {
-      this.store.updateRows(block, { ...this.#updateOf(push, { magnitude, hasThis: true }), rows: rows.byteOffset, listed: rows.length });
+      this.#step += rise;
+      this.store.updateRows(block, { ...this.#updateOf(push, magnitude), rows: rows.byteOffset, listed: rows.length });
       return;
     }
     const { arena, kernels, indexes } = this.#host;
@@ -279,7 +302,7 @@ export class TensorParameter {
   /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
   endRounds(): void {
     const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
-    for (const number of [this.#id, this.#stepUnit, ...this.#units.values()]) this.#host.pacer.forget(number, error);
+    for (const number of [this.#id, ...this.#units.values()]) this.#host.pacer.forget(number, error);
   }
 
   /** Gives its memory back, after `endRounds`. */
@@ -314,21 +337,18 @@ export class TensorParameter {
   }
 
   /** A round: one step, with a gradient whose memory is given away. A sum that is not finite is none. */
-  applyRound(block: number, update: Omit<BlockUpdate, "pushes">, named: RowMarks | undefined): void {
+  applyRound(block: number, update: Omit<BlockUpdate, "pushCount">, named: RowMarks | undefined): void {
     const floatCount = this.store.shape.floatsOf(block);
     const { gradients, magnitude = Infinity, scheduleStep } = update;
-    if (this.spec.optimizer.type === "lazyAdam") this.countRound(scheduleStep);
+    this.countRound(scheduleStep);
     const admitted = isCertainlyFinite(magnitude) ? magnitude : this.#updater.admitSum(gradients, floatCount);
     if (admitted === undefined) this.#host.arena.release(gradients, floatCount * FLOAT_BYTES);
-    else this.store.updateOwned(block, { ...update, magnitude: admitted, pushes: { count: this.#step, hasThis: true } }, named);
+    else this.store.updateOwned(block, { ...update, magnitude: admitted, pushCount: this.#step }, named);
   }
 
-  #updateOf(
-    { life, clock, gradients, scale }: BlockPush,
-    { magnitude, hasThis }: { readonly magnitude: number; readonly hasThis: boolean },
-  ): BlockUpdate {
+  #updateOf({ life, clock, gradients, scale }: BlockPush, magnitude: number): BlockUpdate {
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
-    return { ...at, gradients: gradients.byteOffset, magnitude, pushes: { count: this.#step, hasThis } };
+    return { ...at, gradients: gradients.byteOffset, magnitude, pushCount: this.#step };
   }
 
   #unitOf(block: number): number {

@@ -68,7 +68,7 @@ export class RowCache {
 
   /** Throws BAD_ARGUMENT, ARENA_FULL. */
   constructor(options: RowCacheOptions) {
-    const { functions, planner, held, width, rowCountMax, tellsAll } = options;
+    const { functions, planner, held, width, rowCountMax } = options;
     const { rows, policy, pullBound, pushBound } = checkOptions(held.name, options.cache);
     const { arena } = planner;
     const kernels = {
@@ -88,7 +88,7 @@ export class RowCache {
       ...openParts(kernels, { rows, width, policy, secret, optimizer: options.optimizer }),
       counters: new CacheCounters(),
     };
-    this.#exchange = new RowExchange({ functions, held, width, tellsAll, pullBound: Math.min(pullBound, WORD_MAX) });
+    this.#exchange = new RowExchange({ functions, held, width, pullBound: Math.min(pullBound, WORD_MAX) });
   }
 
   get statistics(): CacheStatistics {

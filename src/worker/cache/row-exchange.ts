@@ -11,12 +11,10 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync, type FreshRows } from "../../contracts/cached-rows.ts";
-import { rowsElsewhere } from "../../contracts/rows.ts";
 import { mayBeApplied } from "../../peer/gone-error.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FunctionClient } from "../function-client.ts";
 import type { HeldParameter } from "../held-parameter.ts";
-import { callsElsewhere } from "../table-client.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -58,8 +56,6 @@ export type ExchangeOptions = {
   readonly held: HeldParameter;
   readonly width: number;
   readonly pullBound: number;
-  /** Whether servers without rows of a push are told of it (table-client.ts, B2). */
-  readonly tellsAll?: boolean | undefined;
 };
 
 export type ExchangeCall = { readonly clock: number; readonly priority?: number | undefined };
@@ -120,8 +116,8 @@ export class RowExchange {
 }
 
 type PushFields = {
+  readonly pushNumber: number;
   readonly scale: number;
-  readonly opens: boolean;
   readonly pushKeys: BigUint64Array;
   readonly gradients: Float32Array;
   readonly updates: Uint32Array;
@@ -142,8 +138,8 @@ class Calls {
   readonly #options: ExchangeOptions;
   readonly #generations: Uint32Array;
   readonly #given: ExchangeCall & { readonly push: PushList; readonly ask: AskList };
-  readonly #pushes: { readonly pushed: Span; readonly opens: boolean }[] = [];
-  readonly #both: { readonly pushed: Span; readonly opens: boolean; readonly asked: AskPart }[] = [];
+  readonly #pushes: Span[] = [];
+  readonly #both: { readonly pushed: Span; readonly asked: AskPart }[] = [];
   readonly #asks: AskPart[] = [];
 
   constructor(
@@ -160,9 +156,8 @@ class Calls {
   add({ pushes, asks }: Frames): void {
     const [firstAsk, ...moreAsks] = asks;
     pushes.forEach((pushed, i) => {
-      const opens = i === 0;
-      if (i === pushes.length - 1 && firstAsk !== undefined) this.#both.push({ pushed, opens, asked: firstAsk });
-      else this.#pushes.push({ pushed, opens });
+      if (i === pushes.length - 1 && firstAsk !== undefined) this.#both.push({ pushed, asked: firstAsk });
+      else this.#pushes.push(pushed);
     });
     this.#asks.push(...(pushes.length > 0 ? moreAsks : asks));
   }
@@ -170,13 +165,14 @@ class Calls {
   /** X1. Resolves with the first failure, if any. */
   async send(): Promise<unknown> {
     const { functions, held: subject } = this.#options;
+    const { clock } = this.#given;
+    const pushNumber = this.#pushes.length + this.#both.length === 0 ? 0 : subject.numberPush(clock);
     const sent = await Promise.allSettled([
-      functions.callEach(rowsElsewhere, this.#elsewhere(), { subject }),
       functions.callEach(
         cachePush,
-        this.#pushes.map(({ pushed, opens }) => ({
+        this.#pushes.map((pushed) => ({
           ...this.#to(pushed),
-          request: { ...this.#common, ...this.#pushFields(pushed, opens) },
+          request: { ...this.#common, ...this.#pushFields(pushed, pushNumber) },
           answered: ({ rate }) => this.#acknowledge(pushed, rate),
           failed: (error) => this.#noteLost(pushed, error),
         })),
@@ -184,9 +180,9 @@ class Calls {
       ),
       functions.callEach(
         cachePushSync,
-        this.#both.map(({ pushed, opens, asked }) => ({
+        this.#both.map(({ pushed, asked }) => ({
           ...this.#to(pushed),
-          request: { ...this.#common, ...this.#pushFields(pushed, opens), ...this.#askFields(asked) },
+          request: { ...this.#common, ...this.#pushFields(pushed, pushNumber), ...this.#askFields(asked) },
           answered: (fresh) => {
             this.#acknowledge(pushed, fresh.rate);
             this.answers.push({ asked, fresh });
@@ -208,13 +204,6 @@ class Calls {
     return sent.find((result): result is PromiseRejectedResult => result.status === "rejected")?.reason as WeighbridgeError | undefined;
   }
 
-  /** For the servers that a push has no rows of. */
-  #elsewhere(): ReturnType<typeof callsElsewhere> {
-    const { functions, tellsAll = false } = this.#options;
-    const { push, priority } = this.#given;
-    return tellsAll && push.parts.length > 0 ? callsElsewhere(functions.serverCount, push.parts, { ...this.#common, priority }) : [];
-  }
-
   get #common(): { readonly parameter: number; readonly clock: number } {
     return { parameter: this.#options.held.parameter, clock: this.#given.clock };
   }
@@ -232,12 +221,12 @@ class Calls {
     if (mayBeApplied(error) || error.code === "NOT_FINITE") this.lost.push(pushed);
   }
 
-  #pushFields({ from, to }: Span, opens: boolean): PushFields {
+  #pushFields({ from, to }: Span, pushNumber: number): PushFields {
     const { keys, gradients, updates } = this.#given.push;
     const { width } = this.#options;
     return {
+      pushNumber,
       scale: 1,
-      opens,
       pushKeys: keys.subarray(from, to),
       gradients: gradients.subarray(from * width, to * width),
       updates: updates.length === 0 ? updates : updates.subarray(from, to),

@@ -1,0 +1,125 @@
+// push-counts — what one server knows of the pushes that workers made to whole parameters, also to rows that lie on
+// other servers: how many each worker made, and who pushed at which clock. Pure: what follows from it (the steps of
+// lazyAdam, the mean over workers) is the caller's.
+//
+// A worker numbers its pushes to each parameter 1, 2, 3 … (worker/push-numbers.ts). A server hears of a number by a
+// frame of that push, or, if no row of it is here, by the message with which the worker ends the clock, joins or leaves
+// (spec/consistency.md, N1, N2).
+//
+// Invariants:
+//   PushCounts.C1. N3. A push is counted once, whichever message tells of its number first, and in whatever order
+//       messages come.
+//   PushCounts.C2. N4. Who pushed at a clock is learned when the worker ends that clock: its message comes behind its
+//       pushes. What a worker did not finish here, as one that died, does not count.
+//   PushCounts.C3. N5. A life that joins a server which does not know it is counted from the numbers that it brings;
+//       one that is known, from those it had.
+//   PushCounts.C4. Bounded: the numbers of the last life of each worker, for parameters that it pushed to, and for sync
+//       parameters the clocks that are not over.
+
+import type { WorkerLife } from "./worker-lives.ts";
+
+/**
+ * What a worker tells of its pushes, by rising clock: at `clocks[i]` its pushes to `parameters[i]` came to the number
+ * `numbers[i]`.
+ */
+export type PushReport = { readonly clocks: Uint32Array; readonly parameters: Uint32Array; readonly numbers: Uint32Array };
+
+/** What counts pushes to whole parameters. */
+export type PushCounter = {
+  /**
+   * A worker made so many more pushes at this clock than were known here. Whether they wait for those of other workers;
+   * undefined for a parameter that is not here.
+   */
+  pushed(parameter: number, clock: number, count: number): boolean | undefined;
+  /**
+   * Somebody pushed to the parameter at this clock, which is over. Comes before the rounds of that clock are applied.
+   */
+  roundOver(parameter: number, clock: number): void;
+};
+
+type Life = { readonly incarnation: number; readonly numbers: Map<number, number> };
+
+export const NO_PUSHES: PushReport = { clocks: new Uint32Array(0), parameters: new Uint32Array(0), numbers: new Uint32Array(0) };
+
+export class PushCounts {
+  readonly #counter: PushCounter;
+  readonly #lives = new Map<number, Life>();
+  /** By clock and parameter: how many lives pushed. */
+  readonly #pushers = new Map<number, Map<number, number>>();
+
+  constructor(counter: PushCounter) {
+    this.#counter = counter;
+  }
+
+  /** C3 */
+  join(life: WorkerLife, { parameters, numbers }: Omit<PushReport, "clocks">, clock: number): void {
+    const isKnown = this.#lives.get(life.worker)?.incarnation === life.incarnation;
+    const own = this.#numbersOf(life);
+    for (const [i, parameter] of parameters.entries()) {
+      const number = numbers[i] as number;
+      if (isKnown) this.#note(own, { parameter, clock, number });
+      else own.set(parameter, number);
+    }
+  }
+
+  /** A frame of a push came: by how many pushes its worker is ahead of what was known here (C1). */
+  rise(life: WorkerLife, parameter: number, number: number): number {
+    const own = this.#numbersOf(life);
+    const known = own.get(parameter) ?? 0;
+    if (number <= known) return 0;
+    own.set(parameter, number);
+    return number - known;
+  }
+
+  /** The life has ended the clocks from `from` up to `to`, and says what it pushed (C2). */
+  ended(life: WorkerLife, { clocks, parameters, numbers }: PushReport, { from, to }: { readonly from: number; readonly to: number }): void {
+    const own = this.#numbersOf(life);
+    for (const [i, parameter] of parameters.entries()) {
+      const clock = clocks[i] as number;
+      const waits = this.#note(own, { parameter, clock, number: numbers[i] as number });
+      if (waits !== true || clock < from || clock >= to) continue; // the others were told before
+      const pushers = this.#pushers.get(clock) ?? new Map<number, number>();
+      pushers.set(parameter, (pushers.get(parameter) ?? 0) + 1);
+      this.#pushers.set(clock, pushers);
+    }
+  }
+
+  /** How many lives pushed to the parameter at this clock, as far as they have ended it. */
+  pusherCount(parameter: number, clock: number): number {
+    return this.#pushers.get(clock)?.get(parameter) ?? 0;
+  }
+
+  /** The clocks below this one at which somebody pushed, ascending. */
+  clocksBelow(clock: number): readonly number[] {
+    return [...this.#pushers.keys()].filter((known) => known < clock).sort((a, b) => a - b);
+  }
+
+  /** The clock is over: tells the counter. Its pushers are known until `forget`. */
+  end(clock: number): void {
+    for (const parameter of this.#pushers.get(clock)?.keys() ?? []) this.#counter.roundOver(parameter, clock);
+  }
+
+  forget(clock: number): void {
+    this.#pushers.delete(clock);
+  }
+
+  /** The worker has left the job (C4). */
+  forgetWorker({ worker, incarnation }: WorkerLife): void {
+    if (this.#lives.get(worker)?.incarnation === incarnation) this.#lives.delete(worker);
+  }
+
+  #note(own: Map<number, number>, { parameter, clock, number }: { parameter: number; clock: number; number: number }): boolean | undefined {
+    const known = own.get(parameter) ?? 0;
+    const waits = this.#counter.pushed(parameter, clock, Math.max(0, number - known));
+    if (waits !== undefined && number > known) own.set(parameter, number); // C4
+    return waits;
+  }
+
+  #numbersOf({ worker, incarnation }: WorkerLife): Map<number, number> {
+    const known = this.#lives.get(worker);
+    if (known?.incarnation === incarnation) return known.numbers;
+    const numbers = new Map<number, number>();
+    this.#lives.set(worker, { incarnation, numbers });
+    return numbers;
+  }
+}
