@@ -11,9 +11,9 @@ import type { Embedding } from "../src/api/embedding.ts";
 import { Session } from "../src/api/session.ts";
 import { SILENT_LOG } from "../src/base/log.ts";
 import { Random } from "../src/base/random.ts";
-import { Postoffice } from "../src/kv/postoffice.ts";
-import type { PostofficeOptions } from "../src/kv/postoffice-options.ts";
+import type { Postoffice } from "../src/kv/postoffice.ts";
 import { realClock } from "../src/node/real-clock.ts";
+import { type OfficeOptions, startOffice } from "../src/testing/start-office.ts";
 import { MemoryHub, MemoryTransport } from "../src/transport/memory-transport.ts";
 import type { Role } from "../src/wire/node-id.ts";
 import { POLICY_NAMES, type PolicyName } from "../src/worker/cache/eviction-policy.ts";
@@ -63,8 +63,8 @@ async function withTable<T>(run: (table: Embedding, counter: CountingTransport) 
   const hub = new MemoryHub();
   const clock = realClock();
   const counter = new CountingTransport(new MemoryTransport({ clock, hub }));
-  const node = async (role: Role, rank: number, rest: Partial<PostofficeOptions> = {}): Promise<Postoffice> =>
-    await Postoffice.start({
+  const node = async (role: Role, rank: number, rest: Partial<OfficeOptions> = {}): Promise<Postoffice> =>
+    await startOffice({
       role,
       ...(role === "scheduler" ? {} : { rank }),
       serverCount,
@@ -80,7 +80,7 @@ async function withTable<T>(run: (table: Embedding, counter: CountingTransport) 
   const servers = Array.from({ length: serverCount }, (_, rank) => node("server", rank, { listenAddress: `memory://server-${rank}` }));
   const offices = await Promise.all([node("scheduler", 0), ...servers, node("worker", 0, { transport: counter })]);
   try {
-    const session = await Session.open(offices.at(-1) as Postoffice);
+    const session = await Session.open((offices.at(-1) as Postoffice).node);
     const table = await session.embedding("e", { dim: WIDTH, rows: ROWS, versions: true });
     if (!values.cold) await fill(table);
     return await run(table, counter);

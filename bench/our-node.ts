@@ -45,7 +45,7 @@ function kvWorker(worker: Office, { name }: BenchCase): KVWorker {
 }
 
 async function parameter(worker: Office, benchCase: BenchCase): Promise<KeyValueClient> {
-  session ??= await Session.open(worker);
+  session ??= await Session.open(worker.node);
   return await openParameter(session, benchCase);
 }
 

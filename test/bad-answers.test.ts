@@ -6,9 +6,10 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../src/base/errors.ts";
 import { Random } from "../src/base/random.ts";
 import { KVWorker } from "../src/kv/kv-worker.ts";
-import { Postoffice } from "../src/kv/postoffice.ts";
+import type { Postoffice } from "../src/kv/postoffice.ts";
 import { setExtent } from "../src/peer/answer.ts";
 import { SimClock } from "../src/testing/sim-clock.ts";
+import { startOffice } from "../src/testing/start-office.ts";
 import { MemoryHub, MemoryTransport } from "../src/transport/memory-transport.ts";
 import { FrameHeader, Kind } from "../src/wire/frame.ts";
 import { encodeJson } from "../src/wire/json-body.ts";
@@ -36,11 +37,11 @@ class Stage {
     const transport = new MemoryTransport({ clock, hub: new MemoryHub() });
     const schedulerAddress = "memory://scheduler";
     const base = { serverCount: 1, workerCount: 1, schedulerAddress, transport, clock, heartbeatIntervalMs: 0, startBarrier: false };
-    const scheduler = Postoffice.start({ ...base, role: "scheduler" });
+    const scheduler = startOffice({ ...base, role: "scheduler" });
     const server = new Promise<RawServer>((resolve, reject) => {
       clock.after(1, () => RawServer.start(transport, "memory://server", schedulerAddress).then(resolve, reject));
     });
-    const worker = Postoffice.start({ ...base, role: "worker" });
+    const worker = startOffice({ ...base, role: "worker" });
     const offices = await clock.runUntil(Promise.all([scheduler, worker]));
     return new Stage(clock, await clock.runUntil(server), offices);
   }

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../src/base/errors.ts";
 import { Random } from "../src/base/random.ts";
+import { meshOf } from "../src/testing/start-office.ts";
 import { CollectiveKind, DIRECT_BYTES_MAX, PART_BYTES } from "../src/wire/collective-frame.ts";
 import { Kind } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";
@@ -33,8 +34,7 @@ class Circle {
 
   static async form(): Promise<Circle> {
     const cluster = await TargetCluster.start(undefined, { meshAddress: MESH });
-    assert.ok(cluster.worker.mesh !== undefined);
-    const opening = Collective.open(cluster.worker.mesh);
+    const opening = Collective.open(meshOf(cluster.worker));
     const scheduler = await cluster.intrude(cluster.world.schedulerAddress);
     const entered = scheduler.ask({ functionId: GATHER }, encodeJson(GATHERING));
     const [collective, reply] = await cluster.world.run(Promise.all([opening, entered]));

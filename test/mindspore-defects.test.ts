@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../src/api/session.ts";
 import { temporaryFolder } from "../src/node/checkpoint/testing-checkpoint.ts";
-import { EmbeddedCluster } from "../src/node/connect.ts";
+import { EmbeddedCluster } from "../src/node/embedded-cluster.ts";
 import { serveManagement } from "../src/node/manage-server.ts";
 import { SimCluster } from "../src/testing/sim-cluster.ts";
 import type { StatusReply } from "../src/wire/control.ts";
@@ -15,7 +15,7 @@ test("defect 1, workers that spin: a read that has to wait for others is asked o
   const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: 2, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
   await cluster.start();
   const offices = [cluster.worker(0), cluster.worker(1)];
-  const sessions = await cluster.run(Promise.all(offices.map((office) => Session.open(office))));
+  const sessions = await cluster.run(Promise.all(offices.map((office) => Session.open(office.node))));
   const tensors = await cluster.run(
     Promise.all(sessions.map((session) => session.tensor("w", { shape: [4], optimizer: { type: "sum" }, consistency: "bsp" }))),
   );

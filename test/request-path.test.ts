@@ -83,7 +83,7 @@ test("a steady kv push passes a bounded list of files at worker and server toget
 
 test("a steady pull of rows of a table passes a bounded list of files at worker and server together", async (t) => {
   const { worker } = await startCluster(t);
-  const session = await Session.open(worker);
+  const session = await Session.open(worker.node);
   const table = await session.embedding("rows", { dim: 4, consistency: "asp" });
   const keys = BigUint64Array.from({ length: 16 }, (_, i) => BigInt(i));
   const pull = async (): Promise<void> => void (await table.pull(keys));
@@ -92,7 +92,7 @@ test("a steady pull of rows of a table passes a bounded list of files at worker 
 
 test("a steady BSP round, push, clock and pull, passes a bounded list of files at worker and server together", async (t) => {
   const { worker } = await startCluster(t);
-  const session = await Session.open(worker);
+  const session = await Session.open(worker.node);
   const tensor = await session.tensor("weights", { shape: [8, 4], consistency: "bsp", optimizer: { type: "sgd", learningRate: 0.1 } });
   const gradient = new Float32Array(32);
   const into = new Float32Array(32);

@@ -62,8 +62,8 @@ test("a room imports only the rooms below it", () => {
   }
 });
 
-/** A file and all that importing it by value brings along, dynamic imports counted in. */
-function closureOf(root: string): Set<string> {
+/** A file and all that importing it by value brings along, dynamic imports counted in unless told otherwise. */
+function closureOf(root: string, { dynamic = true }: { readonly dynamic?: boolean } = {}): Set<string> {
   const seen = new Set<string>();
   const open = [root];
   for (let path = open.pop(); path !== undefined; path = open.pop()) {
@@ -72,19 +72,62 @@ function closureOf(root: string): Set<string> {
     const text = read(path)
       .replaceAll(/^(?:import|export) type\b[^;]*;/gms, "")
       .replaceAll(/^import \{(?:\s*type \w+(?: as \w+)?,?)+\s*\} from[^;]*;/gms, "");
-    for (const [, target = ""] of text.matchAll(/(?:from|^import|\bimport\() ?"(\.[^"]+)"/gm))
+    for (const [, target = ""] of text.matchAll(dynamic ? /(?:from|^import|\bimport\() ?"(\.[^"]+)"/gm : /(?:from|^import) "(\.[^"]+)"/gm))
       open.push(normalize(join(dirname(path), target)).replaceAll("\\", "/"));
   }
   return seen;
 }
 
+const isForeignToClients = (path: string): boolean =>
+  ["server", "scheduler"].includes(roomOf(path)) || /(pacer|table-store)\.ts$/.test(path);
+
 test("a client contains no server: what a session brings along has no file of server, scheduler, pacer or table store", () => {
   const closure = closureOf("src/api/session.ts");
   assert.ok(closure.has("src/worker/function-client.ts"));
+  assert.deepEqual([...closure].filter(isForeignToClients), []);
+});
+
+test("a worker contains no other role: what connect and the main door bring along has no file of server, scheduler, pacer or table store", () => {
+  for (const path of ["src/node/connect.ts", "src/node/weighbridge.ts"]) {
+    const closure = closureOf(path);
+    assert.ok(closure.has("src/worker/worker-node.ts") && closure.has("src/node/transport/socket-transport.ts"), path);
+    assert.deepEqual([...closure].filter(isForeignToClients), [], path);
+  }
+});
+
+test("a process loads its own role alone: what the roots, doors and commands of a role import at once has no file of another one", () => {
+  const roles = ["server", "scheduler", "worker"];
+  const loaded: Readonly<Record<string, readonly string[]>> = {
+    "src/node/server-root.ts": ["server"],
+    "src/node/scheduler-root.ts": ["scheduler"],
+    "src/node/worker-root.ts": ["worker"],
+    "src/node/embedded-cluster.ts": roles,
+    "src/node/start.ts": [],
+    "src/node/index.ts": ["worker"], // workerInit is for workers
+    "src/node/training.ts": ["worker"],
+    "src/kv/index.ts": ["worker"], // KVWorker
+    "src/tensors/index.ts": ["worker"],
+    "src/cli/scheduler.ts": [],
+    "src/cli/server.ts": [],
+    "src/cli/worker.ts": [],
+  };
+  for (const [path, own] of Object.entries(loaded)) {
+    const rooms = new Set([...closureOf(path, { dynamic: false })].map(roomOf));
+    assert.deepEqual(
+      roles.filter((role) => rooms.has(role)),
+      own,
+      path,
+    );
+  }
+});
+
+test("a Postoffice is ps-lite's word: beside its own face, only the root of that face and the clusters of tests know it", () => {
+  const knowing = sources.filter((path) => !isTest(path) && /kv\/postoffice\.ts"|"\.\/postoffice\.ts"/.test(read(path)));
   assert.deepEqual(
-    [...closure].filter((path) => ["server", "scheduler"].includes(roomOf(path)) || /(pacer|table-store)\.ts$/.test(path)),
-    [],
+    knowing.filter((path) => !["kv", "testing"].includes(roomOf(path))),
+    ["src/node/start.ts"],
   );
+  assert.ok(read("src/kv/postoffice.ts").split("\n").length <= 200);
 });
 
 test("contracts hold no handler and no state", () => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Session } from "../api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import { type GroupOptions, ParameterGroup } from "./parameter-group.ts";
 
 const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../contracts/ps-function.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import type { ServerContext } from "../server/server-context.ts";
 import { POLICY_NAMES } from "../worker/cache/eviction-policy.ts";
 import type { CacheOptions } from "../worker/cache/row-cache.ts";

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { NO_PUSHES } from "../consistency/push-counts.ts";
 import { clockAdvance } from "../contracts/clocks.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 
 const OPTIONS = { shape: [2], optimizer: { type: "sum" }, consistency: "bsp" } as const;
 

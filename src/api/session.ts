@@ -58,26 +58,26 @@ import { type EmbeddingOptions, embeddingSpec, type TensorOptions, tensorSpec } 
 import { Tensor } from "./tensor.ts";
 import { CLOCK_MAX, LAST_PRIORITY, WorkerClock } from "./worker-clock.ts";
 
-/** The node under a session; ps-lite's words call it a post office. */
-export type ClusterNode = {
-  readonly worker: Worker | undefined;
+/** The node under a session: a WorkerNode. */
+export type SessionNode = {
+  /** Undefined on a node of another role. */
+  readonly worker?: Worker | undefined;
   /** Its links with the other workers. */
   readonly mesh?: WorkerMesh | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly role: string;
-  readonly myRank: number;
-  readonly numServers: number;
-  readonly numWorkers: number;
+  readonly rank: number;
+  readonly serverCount: number;
+  readonly workerCount: number;
   /** For parameters whose links ask for it. */
   readonly compression?: GeneralCompression | undefined;
-  barrier(customerId: number, group: number, wait?: WaitOptions): Promise<void>;
+  barrier(group: number, customer: number, wait?: WaitOptions): Promise<void>;
   finalize(options?: { readonly barrier?: boolean } & WaitOptions): Promise<void>;
-  close(): Promise<void>;
 };
 
 export class Session {
-  readonly #node: ClusterNode;
+  readonly #node: SessionNode;
   readonly #functions: FunctionClient;
   readonly #placement: Placement;
   readonly #planner: RowPlanner;
@@ -96,13 +96,13 @@ export class Session {
   #saving: { readonly clock: number; readonly ended: Promise<unknown> } | undefined;
   #closing: Promise<void> | undefined;
 
-  private constructor(node: ClusterNode, worker: Worker) {
+  private constructor(node: SessionNode, worker: Worker) {
     this.#node = node;
     this.#units = worker.units;
     this.rendezvous = worker.rendezvous;
     this.#functions = new FunctionClient(worker, node.clock);
-    this.#placement = rangePlacement({ servers: Array.from({ length: node.numServers }, (_, rank) => rank), epoch: 0 });
-    this.#planner = new RowPlanner(new Arena({ shared: false }), this.#placement, hashText(`${node.myRank}`));
+    this.#placement = rangePlacement({ servers: Array.from({ length: node.serverCount }, (_, rank) => rank), epoch: 0 });
+    this.#planner = new RowPlanner(new Arena({ shared: false }), this.#placement, hashText(`${node.rank}`));
     this.#scan = new FiniteScan(this.#planner.arena);
     const { compression } = node;
     this.#links = new WorkerLinks({ functions: this.#functions, planner: this.#planner, placement: this.#placement, compression });
@@ -116,10 +116,10 @@ export class Session {
   }
 
   /** Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers. */
-  static async open(node: ClusterNode, wait: WaitOptions = {}): Promise<Session> {
+  static async open(node: SessionNode, wait: WaitOptions = {}): Promise<Session> {
     const { worker } = node;
     if (worker === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a session needs a worker node, but this is the ${node.role}`);
-    if (node.numServers === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a session needs servers, and this cluster has none");
+    if (node.serverCount === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a session needs servers, and this cluster has none");
     const session = new Session(node, worker);
     await session.#clock.join(wait);
     session.#functions.onFailure = (error) => session.#clock.joinAgain(error);
@@ -129,15 +129,15 @@ export class Session {
 
   /** This worker's number, from 0. */
   get rank(): number {
-    return this.#node.myRank;
+    return this.#node.rank;
   }
 
   get workerCount(): number {
-    return this.#node.numWorkers;
+    return this.#node.workerCount;
   }
 
   get serverCount(): number {
-    return this.#node.numServers;
+    return this.#node.serverCount;
   }
 
   /** Where its node says what is worth knowing. */
@@ -304,7 +304,7 @@ export class Session {
 
   /** Waits until every worker stands here. Rejects with NODE_DEAD when one dies meanwhile. */
   async barrier(wait?: WaitOptions): Promise<void> {
-    await this.#node.barrier(0, Group.WORKERS, wait);
+    await this.#node.barrier(Group.WORKERS, 0, wait);
   }
 
   /**

@@ -1,9 +1,9 @@
 // scheduler — the scheduler of a cluster, until everybody has left.
 
 import { Command } from "commander";
-import { runScheduler } from "../node/built-in.ts";
 import { loadConfig } from "../node/config/config.ts";
 import { setEngineFlags } from "../node/engine-flags.ts";
+import { runScheduler } from "../node/run-scheduler.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";

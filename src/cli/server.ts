@@ -1,11 +1,11 @@
 // server — one server process of a cluster: one node, or several on threads of their own.
 
 import { Command, InvalidArgumentError } from "commander";
-import { runServer } from "../node/built-in.ts";
 import { loadNodeConfig, orTellOthers } from "../node/cannot-start.ts";
 import { setEngineFlags } from "../node/engine-flags.ts";
 import { modulePath } from "../node/launcher/module-path.ts";
 import { runServerThreads } from "../node/launcher/server-threads.ts";
+import { runServer } from "../node/run-server.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";

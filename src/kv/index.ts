@@ -1,4 +1,4 @@
-// The door `weighbridge/kv`: ps-lite's words. Nodes are started by `weighbridge/node`, or by Postoffice.start over any transport.
+// The door `weighbridge/kv`: ps-lite's words. Nodes are started by `weighbridge/node`.
 
 export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
@@ -11,5 +11,4 @@ export type { KVMeta, KVPairs } from "./kv-pairs.ts";
 export { type KVRequestHandle, KVServer, type ResponseOptions } from "./kv-server.ts";
 export { type KVCallback, type KVOptions, type KVPullOptions, type KVPushOptions, KVWorker } from "./kv-worker.ts";
 export { Postoffice } from "./postoffice.ts";
-export type { PostofficeOptions } from "./postoffice-options.ts";
 export { SimpleApp, type SimpleData, type SimpleHandle } from "./simple-app.ts";

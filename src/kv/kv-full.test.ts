@@ -84,7 +84,7 @@ test("a link to a full server is read elsewhere than in the arena, and served al
   const cluster = await MemoryCluster.start({ arenaBytesMax: 16 * MIB });
   new KVServer(cluster.server(), 0);
   const asker = new Asker(cluster, new KVWorker(cluster.worker(), 0));
-  const session = await cluster.run(Session.open(cluster.worker()));
+  const session = await cluster.run(Session.open(cluster.worker().node));
   const table = await cluster.run(session.embedding("table", { dim: 2 }));
   const rows = Array.from({ length: 1000 }, (_, key) => key);
   await cluster.run(table.push(rows, new Float32Array(2000).fill(1)));

@@ -2,11 +2,8 @@
 // values are summed, any number of them per key, floats in the arena.
 
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import type { FunctionHandler } from "../peer/channel.ts";
-import type { UnfinishedRequests } from "../peer/unfinished-requests.ts";
-import { SumHandle } from "../server/kv/sum-handle.ts";
-import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "../server/kv/whole-requests.ts";
-import { ValueStore } from "../store/value-store.ts";
+import type { KvApplication } from "../server/kv/kv-application.ts";
+import type { WholeRequest } from "../server/kv/whole-requests.ts";
 import type { KVMeta, KVPairs } from "./kv-pairs.ts";
 import type { Postoffice } from "./postoffice.ts";
 import { SimpleApp } from "./simple-app.ts";
@@ -26,9 +23,7 @@ export class KVServer {
   readonly office: Postoffice;
   /** Requests with a head and a body to this application. */
   readonly simple: SimpleApp;
-  readonly #sums: SumHandle;
-  readonly #unfinished: UnfinishedRequests<Gathering>;
-  #handler: FunctionHandler;
+  readonly #application: KvApplication;
   readonly #unanswered = new WeakMap<KVMeta, WholeRequest>();
 
   /** Throws BAD_ARGUMENT on a node that is no server, and when the application exists already. */
@@ -37,19 +32,12 @@ export class KVServer {
     if (server === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a KVServer needs a server node, but this is the ${office.role}`);
     this.office = office;
     this.simple = new SimpleApp(office, appId, 0); // so that its requests reach KVWorkers, whose customer is 0 unless they say otherwise
-    const { arena, kernels } = server;
-    this.#unfinished = server.unfinishedRequests;
-    this.#sums = new SumHandle(arena, new ValueStore({ arena, kernels }), this.#unfinished);
-    this.#handler = this.#sums;
-    server.apps.add(appId, {
-      destination: (channel, header) => this.#handler.destination?.(channel, header),
-      handle: (channel, header, bytes, at, fresh) => this.#handler.handle(channel, header, bytes, at, fresh),
-    });
+    this.#application = server.openKv(appId);
   }
 
   /** Serves requests with `handle` from now on; `undefined` goes back to summing. */
   setRequestHandle(handle: KVRequestHandle | undefined): void {
-    this.#handler = handle === undefined ? this.#sums : new WholeRequests(this.#unfinished, (request) => this.#serve(handle, request));
+    this.#application.serveWhole(handle === undefined ? undefined : (request) => this.#serve(handle, request));
   }
 
   /**
@@ -63,7 +51,7 @@ export class KVServer {
     const { vals, lens } = pairs;
     if (meta.pull && vals === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "a pull is answered with values");
     const isOwned = options.owned === true;
-    answerWhole(request, isOwned ? vals : vals?.slice(), isOwned ? lens : lens?.slice());
+    this.#application.answer(request, isOwned ? vals : vals?.slice(), isOwned ? lens : lens?.slice());
     this.#unanswered.delete(meta);
   }
 

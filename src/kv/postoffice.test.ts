@@ -6,10 +6,11 @@ import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/er
 import type { SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import { MemoryCluster } from "../testing/memory-cluster.ts";
 import { SimCluster } from "../testing/sim-cluster.ts";
+import { startOffice } from "../testing/start-office.ts";
 import { Group, idOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { KVServer } from "./kv-server.ts";
 import { KVWorker } from "./kv-worker.ts";
-import { Postoffice } from "./postoffice.ts";
+import type { Postoffice } from "./postoffice.ts";
 
 const hasCode =
   (code: ErrorCode, message = /./) =>
@@ -179,7 +180,7 @@ test("a node whose start barrier fails, because another died in it, stops its he
   const scheduler = cluster.startNode(SCHEDULER_ID);
   const server = cluster.startNode(idOf("server", 0));
   const dying = await cluster.run(
-    Postoffice.start({
+    startOffice({
       role: "worker",
       serverCount: 1,
       workerCount: 1,
@@ -405,7 +406,7 @@ test("a node that was replaced fails every call with that reason from then on (P
   cluster.network.isolate("worker-0");
   await cluster.clock.advance(5000);
   const successor = await cluster.run(
-    Postoffice.start({
+    startOffice({
       role: "worker",
       rank: 0,
       serverCount: 1,

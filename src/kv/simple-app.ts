@@ -112,7 +112,7 @@ export class SimpleApp {
   /** M1 */
   #askSelf(data: SimpleData, ended: (error: WeighbridgeError | undefined, answer: Uint8Array) => void): void {
     const { office } = this;
-    const forget = office.whenOver((error) => ended(error, NOTHING));
+    const forget = office.node.whenOver((error) => ended(error, NOTHING));
     const open: OpenRequest = {
       answer: (body) => {
         checkBody(body);

@@ -9,7 +9,8 @@ import type { Tensor } from "../api/tensor.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../contracts/ps-function.ts";
 import { TensorWorker } from "../tensors/tensor-worker.ts";
-import { connect, EmbeddedCluster } from "./connect.ts";
+import { connect } from "./connect.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 /** What somebody without types may give. */
 const anything = (value: unknown): never => value as never;
@@ -45,7 +46,7 @@ test("a cluster inside the process that cannot start says why", async () => {
 
 test("a cluster of which one node cannot start is closed: nothing waits for it and keeps the process alive", () => {
   const script = `
-    import { EmbeddedCluster, psFunction } from "weighbridge";
+    import { EmbeddedCluster, psFunction } from "weighbridge/embedded";
     const twice = psFunction({ name: "twice", request: {}, response: {}, handler: () => ({}) });
     await EmbeddedCluster.start({ servers: 2, functions: [twice, twice] }).catch((error) => console.log(error.message));
   `;

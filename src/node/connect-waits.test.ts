@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { connect, EmbeddedCluster } from "./connect.ts";
+import { connect } from "./connect.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 test("the start of a cluster inside the process ends with its signal and its deadline, and closes what it started", async () => {
   await assert.rejects(

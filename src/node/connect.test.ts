@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../contracts/ps-function.ts";
-import { EmbeddedCluster } from "./connect.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 test("a tensor sums what workers push, over any number of servers", async () => {
   for (const servers of [1, 2, 3]) {

@@ -32,7 +32,7 @@ class SocketCluster implements AsyncDisposable {
     const common = { ...where, WEIGHBRIDGE_LOG_LEVEL: "silent", ...env };
     const node = (role: string): Promise<Postoffice> => startNode(loadConfig({ env: { ...common, DMLC_ROLE: role } }));
     const offices = await Promise.all(["worker", "server", "scheduler"].map(node));
-    return new SocketCluster(await Session.open(offices[0] as Postoffice), offices);
+    return new SocketCluster(await Session.open((offices[0] as Postoffice).node), offices);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -8,7 +8,7 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 import { temporaryFolder } from "./checkpoint/testing-checkpoint.ts";
 import { verifyCheckpoint } from "./checkpoint/verify-checkpoint.ts";
-import { EmbeddedCluster } from "./connect.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 const MIB = 2 ** 20;
 const DIM = 16;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { psFunction } from "../contracts/ps-function.ts";
-import { EmbeddedCluster } from "./connect.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 const SIZE = 300_000; // three blocks
 const sumOf = psFunction({

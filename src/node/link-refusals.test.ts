@@ -10,7 +10,7 @@ import { rowsPullEncoded, rowsPushEncoded } from "../contracts/rows.ts";
 import { tensorPullRowsEncoded, tensorPushEncoded, tensorPushPullEncoded } from "../contracts/tensors.ts";
 import { parameterNumber } from "../store/parameter-spec.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
-import { EmbeddedCluster } from "./connect.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 type Link = Partial<LinkEncoding>;
 

@@ -8,7 +8,7 @@ import type { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import type { LinkEncoding, ValueCodecChoice } from "../wire/codecs/link-encoding.ts";
-import { EmbeddedCluster } from "./connect.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 type Link = Partial<LinkEncoding>;
 

@@ -7,7 +7,7 @@ import type { Embedding } from "../api/embedding.ts";
 import type { Session } from "../api/session.ts";
 import type { Tensor } from "../api/tensor.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { EmbeddedCluster } from "./connect.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 test("a gradient that is not finite is refused, and nothing of it is stored", async () => {
   await using cluster = await EmbeddedCluster.start();

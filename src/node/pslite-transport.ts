@@ -1,14 +1,11 @@
 // pslite-transport — the van of ps-lite's protocol over sockets, as a configuration describes it. What it does is pslite/van.ts.
 
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/log.ts";
-import type { PostofficeOptions } from "../kv/postoffice-options.ts";
 import { PsliteVan } from "../pslite/van.ts";
 import type { NodeConfig } from "./config/node-config.ts";
-import type { BoundSendBuffer } from "./transport/send-buffer.ts";
+import type { Surroundings, TransportOptions } from "./process-node.ts";
+import { tcpAddress } from "./scheduler-address.ts";
 import { formatTcpAddress } from "./transport/socket-address.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
-import type { WakefulLoop } from "./transport/wakeful-loop.ts";
 
 /**
  * A message there is one message: nothing urgent can pass the rest of a long one, so a server hands it over in larger pieces than our own
@@ -18,18 +15,8 @@ import type { WakefulLoop } from "./transport/wakeful-loop.ts";
 const WRITE_BYTES_MAX = { server: 2 * 1024 * 1024, worker: 256 * 1024, scheduler: 1024 * 1024 };
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 
-export type PsliteSurroundings = {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly loop: WakefulLoop | undefined;
-  readonly boundSendBuffer: BoundSendBuffer | undefined;
-};
-
 /** What a node needs instead of our own transport: every role listens, and what is lost is sent again by the van. */
-export function psliteOptions(
-  config: NodeConfig,
-  { clock, log, loop, boundSendBuffer }: PsliteSurroundings,
-): Pick<PostofficeOptions, "transport" | "schedulerAddress" | "listenAddress" | "resendTimeoutMs" | "faults" | "limits"> {
+export function psliteOptions(config: NodeConfig, { clock, log, loop, boundSendBuffer }: Surroundings): TransportOptions {
   const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, port, faults, resendTimeoutMs } = config;
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
   const transport = new PsliteVan({
@@ -62,6 +49,7 @@ export function psliteOptions(
     transport,
     schedulerAddress: role === "scheduler" ? listenAddress : schedulerAddress,
     listenAddress,
+    advertise: (bound) => tcpAddress(config.advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1))),
     resendTimeoutMs: 0,
     faults: undefined,
     limits: {

@@ -24,7 +24,8 @@ function asBun(script: string): { readonly stdout: string; readonly stderr: stri
 
 test("connect() is refused at once where sockets do not work, and EmbeddedCluster is not", () => {
   const { stdout, stderr } = asBun(`
-    import { connect, EmbeddedCluster } from "weighbridge";
+    import { connect } from "weighbridge";
+    import { EmbeddedCluster } from "weighbridge/embedded";
     const options = { role: "worker", serverCount: 1, workerCount: 1, schedulerPort: 1 };
     await connect(options).catch(({ code, message }) => console.log(code, message));
     await using cluster = await EmbeddedCluster.start();

@@ -7,7 +7,7 @@ import type { Consistency } from "../api/consistency.ts";
 import type { Session } from "../api/session.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
-import { EmbeddedCluster } from "./connect.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 const KEYS: readonly number[] = [1, 2, 3, 4, 5, 6, 7, 8];
 const LAZY: OptimizerSpec = { type: "lazyAdam", learningRate: 0.5 };

@@ -7,15 +7,15 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import type { Postoffice } from "../kv/postoffice.ts";
+import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { TensorWorker } from "../tensors/tensor-worker.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 import { connect } from "./connect.ts";
-import { startNode } from "./start.ts";
+import { startRole } from "./start-role.ts";
 
 /** A server or scheduler of a job; nothing is to be done with it but to wait for the end. */
-export type TensorNode = Pick<Postoffice, "role" | "myRank" | "failure" | "finalize" | "close">;
+export type TensorNode = Pick<ClusterNode, "role" | "rank" | "failure" | "finalize" | "close">;
 
 /** Joins as a worker (Hetu: worker_init). Throws BAD_CONFIG in a process of another role, and what starting a node throws. */
 export async function workerInit(options: NodeConfigOptions = {}): Promise<TensorWorker> {
@@ -49,7 +49,7 @@ export async function schedulerFinish(scheduler: TensorNode, wait: WaitOptions =
 
 async function startAs(role: Role, options: NodeConfigOptions): Promise<TensorNode> {
   const config = await loadNodeConfig({ options: withOwnVan(options), env: process.env });
-  if (config.role === role) return await startNode(config);
+  if (config.role === role) return await startRole(config);
   throw new WeighbridgeError("BAD_CONFIG", `${role}Init() is for a ${role}, and this process is a ${config.role} (DMLC_ROLE)`);
 }
 

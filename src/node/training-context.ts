@@ -2,7 +2,6 @@
 
 import type { Session } from "../api/session.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { runScheduler, runServer } from "./built-in.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
 import { connect } from "./connect.ts";
 import { PsContext, type PsContextKey, type PsContextValues } from "./ps-context.ts";
@@ -39,7 +38,8 @@ export async function initTraining(): Promise<Session | undefined> {
     const text = `a process that calls initTraining() is one server, not ${config.threads} on threads: start those with weighbridge server`;
     throw new WeighbridgeError("BAD_CONFIG", text);
   }
-  if (config.role === "scheduler") await runScheduler(config);
-  else await runServer(config, []);
+  // A worker needs nothing of either.
+  if (config.role === "scheduler") await (await import("./run-scheduler.ts")).runScheduler(config);
+  else await (await import("./run-server.ts")).runServer(config, []);
   process.exit();
 }

@@ -29,4 +29,4 @@ export type { KeysAndGradients } from "../worker/table-client.ts";
 export type { RowsAndGradients } from "../worker/tensor-client.ts";
 export type { UnitOptions } from "../worker/unit-client.ts";
 export type { Unit, UnitFeed } from "../worker/unit-feed.ts";
-export { type ConnectOptions, connect, EmbeddedCluster, type EmbeddedOptions } from "./connect.ts";
+export { type ConnectOptions, connect } from "./connect.ts";

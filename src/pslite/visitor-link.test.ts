@@ -4,13 +4,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
-import { Postoffice } from "../kv/postoffice.ts";
 import { PSLITE_SCHEDULER, PsliteCluster } from "../testing/pslite-cluster.ts";
+import { startOffice } from "../testing/start-office.ts";
 
 test("a node that speaks our own protocol is told by a scheduler of ps-lite's how to join, and the cluster starts without it", async () => {
   const cluster = new PsliteCluster();
   const nodes = Promise.all([cluster.startNode("scheduler", "scheduler"), cluster.startNode("server", "server-0")]);
-  const stranger = Postoffice.start({
+  const stranger = startOffice({
     role: "worker",
     serverCount: 1,
     workerCount: 1,

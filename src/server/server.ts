@@ -31,6 +31,7 @@ import { ArenaWatch } from "./arena-watch.ts";
 import { CheckpointService } from "./checkpoint/checkpoint-service.ts";
 import { BUILT_IN_FUNCTIONS } from "./handlers/built-in-functions.ts";
 import { ownerName } from "./handlers/checkpoints.ts";
+import { KvApplication } from "./kv/kv-application.ts";
 import type { Gathering } from "./kv/whole-requests.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
@@ -90,6 +91,11 @@ export class Server {
     const handler = new OnceHandler(this.apps, this.clock, this.#watch);
     for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serveFrames(functionId, handler);
     peer.serveFrames(FunctionId.FUNCTION, new OnceHandler(this.functions, this.clock, this.#watch));
+  }
+
+  /** Opens an application of the kv face. Throws BAD_ARGUMENT when it exists already. */
+  openKv(appId: number): KvApplication {
+    return new KvApplication(this, appId);
   }
 
   /** Takes note of who is there: what dead workers left unfinished goes, and nobody waits for their clocks. */

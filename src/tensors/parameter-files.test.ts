@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import { InitType, OptType, ParamType, type TensorSettings } from "./tensor-settings.ts";
 import { TensorWorker } from "./tensor-worker.ts";
 

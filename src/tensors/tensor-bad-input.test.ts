@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, suite, test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import { OptType, ParamType } from "./tensor-settings.ts";
 import { type TensorName, TensorWorker } from "./tensor-worker.ts";
 

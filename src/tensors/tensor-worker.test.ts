@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import { InitType, OptType, ParamType, type TensorSettings } from "./tensor-settings.ts";
 import { TensorWorker } from "./tensor-worker.ts";
 

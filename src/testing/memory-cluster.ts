@@ -2,14 +2,14 @@
 // For tests of what nodes say to each other; what a network does to them is SimCluster's.
 
 import type { Log } from "../base/log.ts";
-import { Postoffice } from "../kv/postoffice.ts";
-import type { PostofficeOptions } from "../kv/postoffice-options.ts";
+import type { Postoffice } from "../kv/postoffice.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import { idOf, type Role } from "../wire/node-id.ts";
 import { SimClock } from "./sim-clock.ts";
+import { type OfficeOptions, startOffice } from "./start-office.ts";
 
-export type MemoryClusterOptions = Partial<Omit<PostofficeOptions, "role" | "rank" | "transport" | "clock" | "log">>;
+export type MemoryClusterOptions = Partial<Omit<OfficeOptions, "role" | "rank" | "transport" | "clock" | "log">>;
 
 const ARENA_BYTES = 256 * 1024 * 1024;
 const SCHEDULER_ADDRESS = "memory://scheduler";
@@ -50,7 +50,7 @@ export class MemoryCluster {
 
   async startNode(role: Role, rank: number, options: MemoryClusterOptions = {}): Promise<Postoffice> {
     const node = idOf(role, rank);
-    const office = await Postoffice.start({
+    const office = await startOffice({
       serverCount: this.serverCount,
       workerCount: this.workerCount,
       schedulerAddress: SCHEDULER_ADDRESS,

@@ -3,14 +3,14 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { Postoffice } from "../kv/postoffice.ts";
-import type { PostofficeOptions } from "../kv/postoffice-options.ts";
+import type { Postoffice } from "../kv/postoffice.ts";
 import { PsliteVan } from "../pslite/van.ts";
 import type { PsliteVanOptions } from "../pslite/van-options.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
 import { SimClock } from "./sim-clock.ts";
+import { type OfficeOptions, startOffice } from "./start-office.ts";
 
 export const PSLITE_SCHEDULER: Address = "tcp://127.0.0.1:9600";
 const ARENA_BYTES = 64 * 1024 * 1024;
@@ -18,7 +18,7 @@ const RUN_MS_MAX = 600_000;
 const FIRST_PORT = 9601;
 
 export type PsliteClusterOptions = Partial<Omit<PsliteVanOptions, "role" | "transport" | "clock" | "log">> &
-  Partial<Pick<PostofficeOptions, "startTimeoutMs" | "startBarrier">>;
+  Partial<Pick<OfficeOptions, "startTimeoutMs" | "startBarrier">>;
 
 export class PsliteCluster {
   readonly clock: SimClock = new SimClock();
@@ -59,7 +59,7 @@ export class PsliteCluster {
     const timeout = startTimeoutMs === undefined ? {} : { startTimeoutMs };
     const transport = new PsliteVan({ ...van, ...common, ...timeout, role, transport: this.transport(name), clock: this.clock, log });
     this.vans.set(name, transport);
-    const office = await Postoffice.start({
+    const office = await startOffice({
       ...common,
       role,
       rank,

@@ -4,12 +4,12 @@
 import { assert } from "../base/assert.ts";
 import type { Log } from "../base/log.ts";
 import { Random } from "../base/random.ts";
-import { Postoffice } from "../kv/postoffice.ts";
-import type { PostofficeOptions } from "../kv/postoffice-options.ts";
+import type { Postoffice } from "../kv/postoffice.ts";
 import type { FaultOptions } from "../peer/faults.ts";
 import { idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { SimClock } from "./sim-clock.ts";
 import { SimNetwork, type SimNetworkOptions } from "./sim-network.ts";
+import { type OfficeOptions, startOffice } from "./start-office.ts";
 
 export type SimClusterOptions = {
   readonly seed: number;
@@ -25,7 +25,7 @@ export type SimClusterOptions = {
   readonly linkTimeoutMs?: number;
   readonly log?: Log;
   /** What a node is started with beside all that, each time it is started. */
-  readonly optionsOf?: (node: number) => Partial<PostofficeOptions>;
+  readonly optionsOf?: (node: number) => Partial<OfficeOptions>;
   /** See SimClock: how to wait for promises between events. */
   readonly settle?: () => Promise<void>;
 };
@@ -92,7 +92,7 @@ export class SimCluster {
       this.#options;
     const { linkTimeoutMs } = this.#options;
     const host = this.hostOf(node);
-    const office = await Postoffice.start({
+    const office = await startOffice({
       role: roleOf(node),
       rank: rankOf(node),
       serverCount,

@@ -7,7 +7,7 @@ import { Activations } from "../nn/activations.ts";
 import { SquaredError } from "../nn/losses/squared-error.ts";
 import { initializeParameters } from "../nn/parameter.ts";
 import { Workspace } from "../nn/workspace.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import { ArrayDataset } from "./dataset.ts";
 import { EmbeddingLookup, type EmbeddingLookupOptions } from "./embedding-lookup.ts";
 import { Model } from "./model.ts";

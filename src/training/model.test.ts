@@ -10,7 +10,7 @@ import { SoftmaxCrossEntropy } from "../nn/losses/softmax-cross-entropy.ts";
 import { SquaredError } from "../nn/losses/squared-error.ts";
 import { Sequential } from "../nn/sequential.ts";
 import { Workspace } from "../nn/workspace.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 import type { EpochEvent, StepEvent, TrainingView } from "./callbacks/callback.ts";
 import { ArrayDataset } from "./dataset.ts";

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { MemoryCluster } from "../testing/memory-cluster.ts";
 import { SimCluster, type SimClusterOptions } from "../testing/sim-cluster.ts";
+import { meshOf } from "../testing/start-office.ts";
 import { DIRECT_BYTES_MAX, OPERATIONS_OPEN_MAX, PART_BYTES } from "../wire/collective-frame.ts";
 import { idOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { Collective } from "./collective.ts";
@@ -33,9 +34,7 @@ class Workers {
   }
 
   async open(rank: number, deadlineMs?: number): Promise<Collective> {
-    const { mesh } = this.cluster.worker(rank);
-    assert.ok(mesh !== undefined);
-    return await Collective.open(mesh, { deadlineMs });
+    return await Collective.open(meshOf(this.cluster.worker(rank)), { deadlineMs });
   }
 
   at(rank: number): Collective {
@@ -363,7 +362,5 @@ test("a worker that is alone lets its node breathe in every operation: heartbeat
 
 test("where workers are not joined with each other it says so, and what would join them", async () => {
   const cluster = await MemoryCluster.start({ serverCount: 0, workerCount: 1, meshAddress: "" });
-  const { mesh } = cluster.worker();
-  assert.ok(mesh !== undefined);
-  await assert.rejects(cluster.run(Collective.open(mesh)), { code: "UNSUPPORTED", message: /--van weighbridge/ });
+  await assert.rejects(cluster.run(Collective.open(meshOf(cluster.worker()))), { code: "UNSUPPORTED", message: /--van weighbridge/ });
 });

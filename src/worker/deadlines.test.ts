@@ -6,7 +6,7 @@ import { after, before, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { Session } from "../api/session.ts";
 import { psFunction } from "../contracts/ps-function.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import { SimCluster } from "../testing/sim-cluster.ts";
 
 const DEADLINE = { deadlineMs: 20 } as const;
@@ -67,7 +67,7 @@ test("the DEADLINE of a read that is still on its way names nobody, though other
     network: { latencyMsMin: 50, latencyMsMax: 50 },
   });
   await far.start();
-  const [session] = await far.run(Promise.all([0, 1].map((rank) => Session.open(far.worker(rank)))));
+  const [session] = await far.run(Promise.all([0, 1].map((rank) => Session.open(far.worker(rank).node))));
   assert.ok(session !== undefined);
   session.clock();
   const table = await far.run(session.embedding("free", { dim: 1, consistency: "asp" }));

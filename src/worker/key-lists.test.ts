@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 
 test("keys and rows may be an Int32Array; negative ones are refused, nothing sent", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });

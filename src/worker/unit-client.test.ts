@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { EmbeddedCluster } from "../node/connect.ts";
+import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import type { UnitOptions } from "./unit-client.ts";
 
 const OPTIONS: UnitOptions = { epoch: 0, batchCount: 7, partCount: 3, assignment: "even" };

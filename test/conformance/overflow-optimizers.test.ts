@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
-import { EmbeddedCluster } from "../../src/node/connect.ts";
+import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import type { NonFinitePolicy, OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 
 const f = Math.fround;

@@ -88,7 +88,15 @@ test("the doors of other frameworks open without them, and npm does not ask for 
   assert.deepEqual(optional, ["@jax-js/jax", "@tensorflow/tfjs-core"]);
 });
 
-for (const door of ["weighbridge", "weighbridge/kv", "weighbridge/tfjs", "weighbridge/jax", "weighbridge/node", "weighbridge/testing"]) {
+for (const door of [
+  "weighbridge",
+  "weighbridge/embedded",
+  "weighbridge/kv",
+  "weighbridge/tfjs",
+  "weighbridge/jax",
+  "weighbridge/node",
+  "weighbridge/testing",
+]) {
   test(`${door} says in one line that Node is too old`, {
     skip: oldNode === undefined ? "there is no Node before 24 on this machine to try it with" : false,
   }, () => {

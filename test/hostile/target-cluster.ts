@@ -9,11 +9,11 @@ import type { Clock } from "../../src/base/clock.ts";
 import type { Log, LogFields } from "../../src/base/log.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
 import { KVWorker } from "../../src/kv/kv-worker.ts";
-import { Postoffice } from "../../src/kv/postoffice.ts";
-import type { PostofficeOptions } from "../../src/kv/postoffice-options.ts";
+import type { Postoffice } from "../../src/kv/postoffice.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
+import { type OfficeOptions, startOffice } from "../../src/testing/start-office.ts";
 import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";
 import type { Address, Transport } from "../../src/transport/transport.ts";
 import { Kind } from "../../src/wire/frame.ts";
@@ -129,7 +129,7 @@ export class TargetCluster {
     this.serverAddress = entry.address;
   }
 
-  static async start(world: World = simulatedWorld(), options: Partial<PostofficeOptions> = {}): Promise<TargetCluster> {
+  static async start(world: World = simulatedWorld(), options: Partial<OfficeOptions> = {}): Promise<TargetCluster> {
     const log = new CountingLog();
     const base = {
       serverCount: 1,
@@ -143,9 +143,9 @@ export class TargetCluster {
       arenaBytesMax: ARENA_BYTES,
       ...options,
     };
-    const scheduler = Postoffice.start({ ...base, role: "scheduler" });
-    const server = Postoffice.start({ ...base, role: "server", rank: 0, listenAddress: world.listenAddress });
-    const worker = Postoffice.start({ ...base, role: "worker", rank: 0 });
+    const scheduler = startOffice({ ...base, role: "scheduler" });
+    const server = startOffice({ ...base, role: "server", rank: 0, listenAddress: world.listenAddress });
+    const worker = startOffice({ ...base, role: "worker", rank: 0 });
     const placeHolder = takePlace(world, FIRST_TOKEN);
     const [offices, { client, place }] = await world.run(Promise.all([Promise.all([scheduler, server, worker]), placeHolder]));
     return new TargetCluster({ world, log, offices, placeHolder: client, place });

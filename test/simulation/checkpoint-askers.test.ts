@@ -48,7 +48,7 @@ class Stage {
   /** Without a parameter. */
   async open(): Promise<void> {
     await this.cluster.start();
-    this.sessions = await this.run(Promise.all([0, 1].map((rank) => Session.open(this.cluster.worker(rank)))));
+    this.sessions = await this.run(Promise.all([0, 1].map((rank) => Session.open(this.cluster.worker(rank).node))));
   }
 
   run<T>(promise: Promise<T>): Promise<T> {

@@ -13,12 +13,12 @@ import type { Tensor } from "../../src/api/tensor.ts";
 import type { WaitOptions } from "../../src/base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
-import type { PostofficeOptions } from "../../src/kv/postoffice-options.ts";
 import { CheckpointDirectory } from "../../src/node/checkpoint/checkpoint-directory.ts";
 import { openCheckpoint } from "../../src/node/checkpoint/open-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { verifyCheckpoint } from "../../src/node/checkpoint/verify-checkpoint.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import type { OfficeOptions } from "../../src/testing/start-office.ts";
 import { rankOf, roleOf } from "../../src/wire/node-id.ts";
 import { type Mount, SimDisk } from "./sim-disk.ts";
 
@@ -72,7 +72,7 @@ export async function undisturbed(): Promise<readonly (readonly number[])[]> {
   await cluster.start();
   const states: (readonly number[])[] = [];
   const job = async (rank: number): Promise<void> => {
-    const session = await Session.open(cluster.worker(rank));
+    const session = await Session.open(cluster.worker(rank).node);
     const model = await modelOf(session, {});
     for (;;) {
       const state = await syncState(model, {});
@@ -170,7 +170,7 @@ export class Checkpoints {
   }
 
   /** A server's disk ends with its life. */
-  #optionsOf(node: number): Partial<PostofficeOptions> {
+  #optionsOf(node: number): Partial<OfficeOptions> {
     if (roleOf(node) !== "server") return {};
     const mount = this.#disk.mount(this.#cluster.clock, 1 + this.#random.below(8));
     this.#mounts.set(node, mount);
@@ -184,7 +184,7 @@ export class Checkpoints {
   /** One worker, from where the run begins to the end, or to the first mishap. */
   async #job(rank: number, newest: Cut | undefined): Promise<void> {
     let deaths = this.#deaths;
-    const session = await Session.open(this.#cluster.worker(rank), this.#wait);
+    const session = await Session.open(this.#cluster.worker(rank).node, this.#wait);
     if (newest !== undefined && this.#starts === "empty") deaths = await this.#restore(session);
     const start = newest?.clock ?? 0;
     assert.equal(session.clocks, start, `worker ${rank} stands at the cut`);

@@ -8,6 +8,7 @@ import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import type { Postoffice } from "../../src/kv/postoffice.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
+import { meshOf } from "../../src/testing/start-office.ts";
 import { DIRECT_BYTES_MAX } from "../../src/wire/collective-frame.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { Collective } from "../../src/worker/collective.ts";
@@ -59,8 +60,7 @@ async function openAll(cluster: SimCluster, workerCount: number): Promise<Collec
 }
 
 async function openAt(office: Postoffice): Promise<Collective> {
-  assert.ok(office.mesh !== undefined);
-  return await Collective.open(office.mesh);
+  return await Collective.open(meshOf(office));
 }
 
 /** Many operations, several open at a time, over links that lose, double, swap and break. */

@@ -92,7 +92,7 @@ test("a read that is parked at its server for long is no silence: its link stays
   const lines: string[] = [];
   const cluster = cutCluster({ log: keptLog(lines) });
   await cluster.start();
-  const [fast, slow] = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank)))));
+  const [fast, slow] = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
   assert.ok(fast !== undefined && slow !== undefined);
   const [ahead, behind] = await cluster.run(
     Promise.all([fast, slow].map((session) => session.tensor("w", { shape: [2], consistency: "bsp" }))),
@@ -119,7 +119,7 @@ for (const [cut, hosts] of [
   test(`${cut} tells it the clocks it missed, and under BSP nobody waits for them afterwards`, async () => {
     const cluster = cutCluster({ serverCount: 2 });
     await cluster.start();
-    const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank)))));
+    const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
     const tensors = await cluster.run(
       Promise.all(sessions.map((session) => session.tensor("w", { shape: [300_000], consistency: "bsp" }))),
     );
@@ -139,7 +139,7 @@ for (const [cut, hosts] of [
 async function unanswered({ isAlone }: { readonly isAlone: boolean }) {
   const cluster = cutCluster({ workerCount: 1 });
   await cluster.start();
-  const session = await cluster.run(Session.open(cluster.worker(0)));
+  const session = await cluster.run(Session.open(cluster.worker(0).node));
   const cut = (): void => {
     for (const host of isAlone ? ["server-0", "scheduler"] : ["server-0"]) cluster.network.partition(host, "worker-0", { isOneWay: true });
   };
@@ -196,7 +196,7 @@ for (const [who, isAlone] of [
 test("workers that cannot reach each other end an operation among them with LINK_LOST", async () => {
   const cluster = cutCluster();
   await cluster.start();
-  const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank)))));
+  const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
   const workers = await cluster.run(Promise.all(sessions.map((session) => session.collective())));
   await cluster.run(Promise.all(workers.map((worker) => worker.allReduce(Float32Array.of(1)))));
   cluster.network.partition("worker-0", "worker-1");

@@ -91,7 +91,7 @@ export async function runEmbeddingCache(seed: number): Promise<void> {
   const settings = settingsOf(seed, workerCount);
   const cluster = await stormyCluster(random, { seed, serverCount, workerCount });
   const ranks = Array.from({ length: workerCount }, (_, rank) => rank);
-  const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank), DEADLINE))));
+  const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
   const made = await cluster.run(Promise.all(sessions.map((session, rank) => work(session, new Random(seed * 31 + rank), settings))));
   const [first] = sessions;
   assert.ok(first !== undefined);

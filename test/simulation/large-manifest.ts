@@ -41,7 +41,7 @@ export async function saveLargeManifest(): Promise<{
     transport: cluster.network.host("command-line"),
     clock: cluster.clock,
   });
-  const session = await first.run(Session.open(first.worker(0)));
+  const session = await first.run(Session.open(first.worker(0).node));
   const names = Array.from({ length: LARGE_MODEL_PARAMETERS }, (_, i) => `layers/${i}/${"of a model with long names/".repeat(8)}weights`);
   await first.run(Promise.all(names.map((name) => session.tensor(name, { shape: [2] }))));
   session.clock();

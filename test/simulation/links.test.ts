@@ -22,7 +22,7 @@ test("BSP over an encoded link gives the same bits whatever the network does", a
 test("a server that forgot a key list gets the keys again, and the caller does not notice", async () => {
   const cluster = quietCluster();
   await cluster.start();
-  const session = await cluster.run(Session.open(cluster.worker(0)));
+  const session = await cluster.run(Session.open(cluster.worker(0).node));
   const table = await cluster.run(session.embedding("e", OPTIONS));
   const keys = keyList(1);
   const ones = new Float32Array(keys.length).fill(1);
@@ -43,7 +43,7 @@ test("a server that forgot a key list gets the keys again, and the caller does n
 test("a server that was restarted is told the lists of its new life", async () => {
   const cluster = quietCluster({ serverCount: 2 });
   await cluster.start();
-  const session = await cluster.run(Session.open(cluster.worker(0)));
+  const session = await cluster.run(Session.open(cluster.worker(0).node));
   const keys = keyList(1);
   const ones = new Float32Array(keys.length).fill(1);
   const first = await cluster.run(session.embedding("e", OPTIONS));
@@ -75,7 +75,7 @@ test("a server that was restarted is told the lists of its new life", async () =
 test("a node without a compressor says so when a parameter asks for one, and makes nothing", async () => {
   const cluster = quietCluster();
   await cluster.start();
-  const session = await cluster.run(Session.open(cluster.worker(0)));
+  const session = await cluster.run(Session.open(cluster.worker(0).node));
   await assert.rejects(
     cluster.run(session.tensor("w", { shape: [4], link: { compression: "zstd" } })),
     (error) => isWeighbridgeError(error, "UNSUPPORTED") && /zstd/.test(error.message),

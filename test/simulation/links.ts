@@ -72,7 +72,7 @@ export async function runLinks(seed: number, networkSeed: number = seed): Promis
   });
   await cluster.start();
   const ranks = Array.from({ length: WORKERS }, (_, rank) => rank);
-  const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank), DEADLINE))));
+  const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
   const reports = await cluster.run(Promise.all(sessions.map((session, rank) => work(session, new Random(seed * 31 + rank), seed))));
   const [first] = sessions;
   const [report] = reports;

@@ -58,7 +58,7 @@ class Stage {
   }
 
   async #handles(rank: number): Promise<Handles> {
-    const session = await this.run(Session.open(this.cluster.worker(rank)));
+    const session = await this.run(Session.open(this.cluster.worker(rank).node));
     return { session, ...(await this.open(session)) };
   }
 
@@ -180,7 +180,7 @@ async function otherHandles(session: Session): Promise<Readonly<Record<string, (
 test("encoded, cached and raw handles, and those of the tensors face, hear of it too", async () => {
   const stage = new Stage(6);
   await stage.cluster.start();
-  const [one, two] = await stage.run(Promise.all([0, 1].map((rank) => Session.open(stage.cluster.worker(rank)))));
+  const [one, two] = await stage.run(Promise.all([0, 1].map((rank) => Session.open(stage.cluster.worker(rank).node))));
   assert.ok(one !== undefined && two !== undefined);
   const calls = await stage.run(otherHandles(one));
   for (const [name, call] of Object.entries(calls)) if (name !== "topKFlush") await stage.run(call()); // so that there is something to flush

@@ -22,7 +22,7 @@ async function startCluster(): Promise<{ cluster: SimCluster; warnings: string[]
   const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: 2, optionsOf });
   await cluster.start();
   const sessions = [];
-  for (const rank of [0, 1]) sessions.push(await cluster.run(Session.open(cluster.worker(rank))));
+  for (const rank of [0, 1]) sessions.push(await cluster.run(Session.open(cluster.worker(rank).node)));
   return { cluster, warnings, sessions };
 }
 

@@ -54,7 +54,7 @@ async function work(session: Session, random: Random, { beginnings, seed }: Mode
 async function runAll<T>(seed: number, serverCount: number, job: (session: Session) => Promise<T>): Promise<readonly T[]> {
   const cluster = await stormyCluster(new Random(seed), { seed, serverCount, workerCount: WORKERS });
   const ranks = Array.from({ length: WORKERS }, (_, rank) => rank);
-  const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank), DEADLINE))));
+  const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
   const outcomes = await cluster.run(Promise.all(sessions.map(job)));
   await cluster.finalize();
   return outcomes;

@@ -26,7 +26,7 @@ test("BSP gives the same bits whatever the network does", async () => {
 test(`of two workers that describe a parameter differently at the same time one has it, on every server, for ${DIFFERENT_SEEDS} seeds`, async () => {
   await forSeeds({ from: 1, count: DIFFERENT_SEEDS }, async (seed) => {
     const cluster = await stormyCluster(new Random(seed), { seed, serverCount: 3, workerCount: 2 });
-    const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank)))));
+    const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
     const made = await cluster.run(Promise.allSettled(sessions.map((session, i) => session.tensor("w", { shape: [i + 1] }))));
     const [tensor, ...more] = made.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
     assert.ok(tensor !== undefined && more.length === 0, `${made.filter(({ status }) => status === "fulfilled").length} have it`);

@@ -77,7 +77,7 @@ export async function runParameters(seed: number, networkSeed: number = seed): P
   const random = new Random(networkSeed);
   const cluster = await stormyCluster(random, { seed: networkSeed, serverCount: SERVERS, workerCount: WORKERS });
   const ranks = Array.from({ length: WORKERS }, (_, rank) => rank);
-  const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank), DEADLINE))));
+  const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
   const reports = await cluster.run(Promise.all(sessions.map((session, rank) => work(session, new Random(seed * 31 + rank), seed))));
   const [first] = sessions;
   assert.ok(first !== undefined);

@@ -63,7 +63,7 @@ test(`under BSP a step that is repeated after NODE_DEAD counts once where the pa
     });
     await cluster.start();
     const ranks = Array.from({ length: WORKERS }, (_, rank) => rank);
-    const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank)))));
+    const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node))));
     const training = Promise.all(sessions.map((session) => train(session, cluster)));
     training.catch(() => {}); // waited for below
     const victim = idOf("server", DIES);

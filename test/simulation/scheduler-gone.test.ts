@@ -8,6 +8,7 @@ import { type Log, SILENT_LOG } from "../../src/base/log.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
 import { KVWorker } from "../../src/kv/kv-worker.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { meshOf } from "../../src/testing/start-office.ts";
 import { Group, idOf, nameOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { keptLog } from "./cut-links.ts";
 
@@ -108,8 +109,8 @@ for (const [loss, lose] of Object.entries(LOSSES)) {
     const names = (error: unknown): boolean =>
       isWeighbridgeError(error, "SCHEDULER_UNREACHABLE") && error.message.includes("the scheduler at sim://scheduler:1 has been away");
     const units = { epoch: 0, batchCount: 1, partCount: 1, assignment: "free" } as const;
-    assert.ok(office.worker !== undefined && office.mesh !== undefined);
-    const asked = [office.barrier(0, Group.WORKERS), office.worker.units.open("train", units), office.mesh.gather()];
+    assert.ok(office.worker !== undefined);
+    const asked = [office.barrier(0, Group.WORKERS), office.worker.units.open("train", units), meshOf(office).gather()];
     const ends = asked.map((promise) => assert.rejects(promise as Promise<unknown>, names));
     await cluster.run(Promise.all(ends));
     await assert.rejects(cluster.run(office.finalize()), names);

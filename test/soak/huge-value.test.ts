@@ -5,9 +5,10 @@ import { test } from "node:test";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
 import { KVWorker } from "../../src/kv/kv-worker.ts";
-import { Postoffice } from "../../src/kv/postoffice.ts";
+import type { Postoffice } from "../../src/kv/postoffice.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
+import { startOffice } from "../../src/testing/start-office.ts";
 import type { Role } from "../../src/wire/node-id.ts";
 
 const FLOAT_COUNT = 650_000_000;
@@ -15,7 +16,7 @@ const SCHEDULER_ADDRESS = "tcp://127.0.0.1:9793";
 
 async function start(role: Role): Promise<Postoffice> {
   const clock = realClock();
-  return await Postoffice.start({
+  return await startOffice({
     role,
     serverCount: 1,
     workerCount: 1,

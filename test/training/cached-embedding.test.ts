@@ -8,7 +8,7 @@ import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
 import { BinaryCrossEntropy } from "../../src/nn/losses/binary-cross-entropy.ts";
 import { Workspace } from "../../src/nn/workspace.ts";
-import { EmbeddedCluster } from "../../src/node/connect.ts";
+import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import { ArrayDataset } from "../../src/training/dataset.ts";
 import { AreaUnderCurve } from "../../src/training/metrics.ts";
 import { Model, type TrainOptions } from "../../src/training/model.ts";

@@ -6,7 +6,7 @@ import type { EmbeddingOptions } from "../../src/api/parameter-options.ts";
 import type { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { Arena } from "../../src/kernel/arena.ts";
-import { EmbeddedCluster } from "../../src/node/connect.ts";
+import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { MemoryCollective, MemoryCollectives } from "../../src/testing/memory-collective.ts";
 import { CachedRows } from "../../src/training/cached-rows.ts";

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../src/base/errors.ts";
 import { Arena } from "../../src/kernel/arena.ts";
-import { EmbeddedCluster } from "../../src/node/connect.ts";
+import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import { MemoryCollectives } from "../../src/testing/memory-collective.ts";
 import { CachedRows } from "../../src/training/cached-rows.ts";
 import { batchesFor, batchesOf, IDS, MIB, openSource, openTable, plainRun, stateOf, step, tableOptions, WIDTH } from "./cached-row-runs.ts";

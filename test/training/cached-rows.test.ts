@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Arena } from "../../src/kernel/arena.ts";
-import { EmbeddedCluster } from "../../src/node/connect.ts";
+import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { MemoryCollective, MemoryCollectives } from "../../src/testing/memory-collective.ts";
 import { CachedRows } from "../../src/training/cached-rows.ts";

@@ -8,7 +8,7 @@ import { Random } from "../../src/base/random.ts";
 import { dense } from "../../src/nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.ts";
 import { Workspace } from "../../src/nn/workspace.ts";
-import { EmbeddedCluster } from "../../src/node/connect.ts";
+import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import { ArrayDataset } from "../../src/training/dataset.ts";
 import { Model, type TrainOptions } from "../../src/training/model.ts";
 import { EmbeddingNetwork } from "../../src/training/networks/embedding-network.ts";

@@ -7,8 +7,8 @@ import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.t
 import { createLenet, LENET_CLASSES } from "../../src/nn/models/lenet.ts";
 import type { Sequential } from "../../src/nn/sequential.ts";
 import { Workspace } from "../../src/nn/workspace.ts";
-import { EmbeddedCluster } from "../../src/node/connect.ts";
 import { readMnist } from "../../src/node/datasets/mnist.ts";
+import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import { ImageDataset } from "../../src/training/dataset.ts";
 import { Model, type TrainOptions } from "../../src/training/model.ts";
 import { setParamPs } from "../../src/training/set-param-ps.ts";

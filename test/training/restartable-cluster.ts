@@ -4,10 +4,10 @@ import { randomUUID } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
-import { Postoffice } from "../../src/kv/postoffice.ts";
-import type { PostofficeOptions } from "../../src/kv/postoffice-options.ts";
+import type { Postoffice } from "../../src/kv/postoffice.ts";
 import { realClock } from "../../src/node/real-clock.ts";
-import { checkpointOptions } from "../../src/node/start.ts";
+import { checkpointOptions } from "../../src/node/server-root.ts";
+import { type OfficeOptions, startOffice } from "../../src/testing/start-office.ts";
 import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";
 import type { Role } from "../../src/wire/node-id.ts";
 
@@ -39,7 +39,7 @@ export class RestartableCluster {
       Promise.all(ranks(options.servers).map((rank) => cluster.startServer(rank))),
       Promise.all(ranks(options.workers).map((rank) => cluster.#start("worker", rank))),
     ]);
-    cluster.sessions.push(...(await Promise.all(workers.map((office) => Session.open(office)))));
+    cluster.sessions.push(...(await Promise.all(workers.map((office) => Session.open(office.node)))));
     return cluster;
   }
 
@@ -50,7 +50,7 @@ export class RestartableCluster {
   }
 
   async startWorker(rank: number): Promise<Session> {
-    return await Session.open(await this.#start("worker", rank));
+    return await Session.open((await this.#start("worker", rank)).node);
   }
 
   /** Resolves when a worker knows that another one, in the life that this cluster started last, lives and waits to reduce with it. */
@@ -70,12 +70,12 @@ export class RestartableCluster {
     await Promise.all([...this.#offices.values()].map((office) => office.close()));
   }
 
-  async #start(role: Role, rank: number, rest: Partial<PostofficeOptions> = {}): Promise<Postoffice> {
+  async #start(role: Role, rank: number, rest: Partial<OfficeOptions> = {}): Promise<Postoffice> {
     const clock = realClock();
     const incarnation = ++this.#lives;
     const meshAddress = `memory://worker-${rank}-${incarnation}`;
     if (role === "worker") this.#meshAddresses.set(rank, meshAddress);
-    const office = await Postoffice.start({
+    const office = await startOffice({
       role,
       ...(role === "scheduler" ? {} : { rank }),
       ...(role === "worker" ? { meshAddress } : {}),

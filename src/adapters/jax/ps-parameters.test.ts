@@ -7,7 +7,7 @@ import * as jax from "@jax-js/jax";
 import type { Session } from "../../api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
-import { EmbeddedCluster } from "../../node/connect.ts";
+import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
 import { assertClose } from "../testing-close.ts";
 import { PsParameters } from "./ps-parameters.ts";
 

@@ -9,7 +9,7 @@ import * as layers from "@tensorflow/tfjs-layers";
 import type { Session } from "../../api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
-import { EmbeddedCluster } from "../../node/connect.ts";
+import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
 import type { GroupOptions } from "../parameter-group.ts";
 import { assertClose } from "../testing-close.ts";
 import { type PsOptimizer, psOptimizer } from "./ps-optimizer.ts";

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Session } from "../../api/session.ts";
 import { Deferred } from "../../base/deferred.ts";
-import { EmbeddedCluster } from "../../node/connect.ts";
+import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
 import { farewell } from "./farewell.ts";
 
 const WAIT = { deadlineMs: 20_000 };

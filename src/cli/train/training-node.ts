@@ -12,7 +12,7 @@ endTruthfully({
   position: () => own?.position ?? "before the first step",
   run: async () => {
     const { openRole } = await import("./training-role.ts");
-    own = openRole(process.argv[2] ?? "");
+    own = await openRole(process.argv[2] ?? "");
     await own.run();
   },
 });

@@ -1,15 +1,14 @@
 // training-role — what a process of a training job is there for: to train, or, as a server and as the scheduler, to stay as long as somebody trains.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { Postoffice } from "../../kv/postoffice.ts";
+import type { ClusterNode } from "../../cluster/cluster-node.ts";
 import { loadConfig } from "../../node/config/config.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
-import { startNode } from "../../node/start.ts";
+import type { Server } from "../../server/server.ts";
 import type { RosterView } from "../../wire/roster.ts";
 import { judgeJob } from "./job-verdict.ts";
 import type { TrainPlan } from "./train-plan.ts";
 import { TrainingNews } from "./training-news.ts";
-import { TrainingWorker } from "./training-worker.ts";
 
 export interface TrainingRole {
   /** How far it is, for people; empty where it does not know. */
@@ -19,10 +18,12 @@ export interface TrainingRole {
 }
 
 /** Of this process; `planJson` was written by cli/train.ts. Throws BAD_CONFIG. */
-export function openRole(planJson: string): TrainingRole {
+export async function openRole(planJson: string): Promise<TrainingRole> {
   // All nodes are on this machine, so that its name would only make their lines too long for a terminal.
   const config = { ...loadConfig({ env: process.env }), nodeId: String(process.pid) };
-  return config.role === "worker" ? new TrainingWorker(config, JSON.parse(planJson) as TrainPlan) : new Attendant(config);
+  if (config.role !== "worker") return new Attendant(config);
+  const { TrainingWorker } = await import("./training-worker.ts"); // of which the others need nothing
+  return new TrainingWorker(config, JSON.parse(planJson) as TrainPlan);
 }
 
 /** A server, or the scheduler. */
@@ -30,7 +31,7 @@ class Attendant implements TrainingRole {
   readonly #config: NodeConfig;
   readonly #news: TrainingNews;
   readonly #over = Promise.withResolvers<void>();
-  #office: Postoffice | undefined;
+  #server: Server | undefined;
 
   constructor(config: NodeConfig) {
     this.#config = config;
@@ -39,14 +40,21 @@ class Attendant implements TrainingRole {
   }
 
   get position(): string {
-    const server = this.#office?.server;
-    return server === undefined ? "" : `after clock ${server.parameters.pacer.clockMin}`;
+    return this.#server === undefined ? "" : `after clock ${this.#server.parameters.pacer.clockMin}`;
   }
 
   async run(): Promise<void> {
-    this.#office = await startNode(this.#config, { onRoster: (roster) => this.#follow(roster) });
+    const node = await this.#start({ onRoster: (roster) => this.#follow(roster) });
     await this.#over.promise;
-    await this.#office.close();
+    await node.close();
+  }
+
+  async #start(options: { readonly onRoster: (roster: RosterView) => void }): Promise<ClusterNode> {
+    if (this.#config.role === "scheduler")
+      return await (await import("../../node/scheduler-root.ts")).startScheduler(this.#config, options);
+    const node = await (await import("../../node/server-root.ts")).startServer(this.#config, options);
+    this.#server = node.server;
+    return node;
   }
 
   #follow(roster: RosterView): void {

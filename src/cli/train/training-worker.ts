@@ -4,16 +4,16 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { Session } from "../../api/session.ts";
-import type { Postoffice } from "../../kv/postoffice.ts";
 import { stepName } from "../../node/checkpoint/checkpoint-directory.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
-import { startNode } from "../../node/start.ts";
 import { textLog } from "../../node/text-log.ts";
+import { startWorker } from "../../node/worker-root.ts";
 import type { StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
 import { alignClocks } from "../../training/clock-alignment.ts";
 import { Model } from "../../training/model.ts";
 import { lookupsOf } from "../../training/network.ts";
 import type { TrainingResult } from "../../training/trainer.ts";
+import type { WorkerNode } from "../../worker/worker-node.ts";
 import { farewell } from "./farewell.ts";
 import { openTask } from "./open-task.ts";
 import { ProgressCheckpoint } from "./progress-checkpoint.ts";
@@ -47,27 +47,27 @@ export class TrainingWorker implements TrainingRole {
   async run(): Promise<void> {
     const task = await openTask(this.#plan); // before the cluster is asked for anything: what is wrong with the data is said at once
     sendReport({ kind: "ready", data: task.dataText, model: task.modelText });
-    const office = await startNode(this.#config);
-    const session = await Session.open(office);
+    const node = await startWorker(this.#config);
+    const session = await Session.open(node);
     session.startRecord();
     const { network, loss, optimizer, metrics } = task;
     const log = textLog({ level: "warn", who: () => "training" }); // also where the nodes tell errors alone
     const model = new Model(network, { loss, optimizer, metrics, seed: this.#plan.seed, log });
-    await this.#train({ task, office, session, model });
+    await this.#train({ task, node, session, model });
     await model.close();
     await session.close({ barrier: false }); // the others may have died, and the servers see who is left
   }
 
-  async #train({ task, office, session, model }: Training): Promise<void> {
+  async #train({ task, node, session, model }: Training): Promise<void> {
     const { epochs, batchSize, seed, consistency, overlap, startsAt } = this.#plan;
-    const isSpeaker = (): boolean => session.rank === speakerOf(office);
+    const isSpeaker = (): boolean => session.rank === speakerOf(node);
     const report = new ProgressReport({ plan: this.#plan, rank: session.rank, isSpeaker });
     const checkpoint = new ProgressCheckpoint({
       plan: this.#plan,
       session,
       find: (step) => this.#checkpointOf(step),
       isSpeaker,
-      isWhole: () => aliveRanks(office).length === this.#plan.workers,
+      isWhole: () => aliveRanks(node).length === this.#plan.workers,
       meet: (name, epoch) => alignClocks(session, { name, epoch: epoch - 1 }, { deadlineMs: END_MS }),
       onSaved: (path, { epoch }) => sendReport({ kind: "checkpoint", path, epoch }),
       onFailed: (error) => process.stderr.write(`no checkpoint was saved ${this.#position}: ${causeOf(error)}\n`),
@@ -114,14 +114,14 @@ export class TrainingWorker implements TrainingRole {
   }
 }
 
-type Training = { readonly task: Task; readonly office: Postoffice; readonly session: Session; readonly model: Model };
+type Training = { readonly task: Task; readonly node: WorkerNode; readonly session: Session; readonly model: Model };
 
 /** The lowest rank among the workers that live. */
-function speakerOf(office: Postoffice): number {
-  return Math.min(...aliveRanks(office));
+function speakerOf(node: WorkerNode): number {
+  return Math.min(...aliveRanks(node));
 }
 
-function aliveRanks({ roster }: Postoffice): number[] {
+function aliveRanks({ roster }: WorkerNode): number[] {
   return roster.nodes.filter(({ role, state }) => role === "worker" && state === "alive").map(({ rank }) => rank);
 }
 

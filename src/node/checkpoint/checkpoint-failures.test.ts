@@ -8,7 +8,7 @@ import { setImmediate } from "node:timers/promises";
 import type { Session } from "../../api/session.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { checkpointFunction } from "../../contracts/checkpoints.ts";
-import { EmbeddedCluster } from "../connect.ts";
+import { EmbeddedCluster } from "../embedded-cluster.ts";
 import { ServerFiles } from "./server-files.ts";
 import { temporaryFolder } from "./testing-checkpoint.ts";
 import { FaultyFiles, systemError } from "./testing-files.ts";

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { Session } from "../../api/session.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
-import { EmbeddedCluster } from "../connect.ts";
+import { EmbeddedCluster } from "../embedded-cluster.ts";
 import { CheckpointReader } from "./checkpoint-reader.ts";
 import { temporaryFolder } from "./testing-checkpoint.ts";
 import { type Model, start, stateOf, trainAll } from "./testing-model.ts";

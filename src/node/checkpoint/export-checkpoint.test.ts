@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { decodeHeader, decodeHeaderBytes, type SafetensorsHeader } from "../../store/snapshot/safetensors.ts";
-import { EmbeddedCluster } from "../connect.ts";
+import { EmbeddedCluster } from "../embedded-cluster.ts";
 import type { CheckpointReader } from "./checkpoint-reader.ts";
 import { exportCheckpoint } from "./export-checkpoint.ts";
 import { openCheckpoint } from "./open-checkpoint.ts";

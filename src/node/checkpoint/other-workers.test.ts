@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Session } from "../../api/session.ts";
 import type { Tensor } from "../../api/tensor.ts";
-import { EmbeddedCluster } from "../connect.ts";
+import { EmbeddedCluster } from "../embedded-cluster.ts";
 import { temporaryFolder } from "./testing-checkpoint.ts";
 
 const SHAPE = [5, 3];

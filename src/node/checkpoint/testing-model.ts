@@ -3,7 +3,7 @@
 import type { Embedding } from "../../api/embedding.ts";
 import type { Session } from "../../api/session.ts";
 import type { Tensor } from "../../api/tensor.ts";
-import { EmbeddedCluster } from "../connect.ts";
+import { EmbeddedCluster } from "../embedded-cluster.ts";
 
 /** Floats of the dense tensor. */
 export const SIZE = 300_000;

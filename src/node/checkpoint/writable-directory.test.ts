@@ -5,7 +5,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { EmbeddedCluster } from "../connect.ts";
+import { EmbeddedCluster } from "../embedded-cluster.ts";
 import { realFiles } from "./file-layer.ts";
 import { type DirectoryProbe, requireWritableDirectory } from "./writable-directory.ts";
 

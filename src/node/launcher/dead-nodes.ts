@@ -2,7 +2,7 @@
 // Node's own channels, so that a launched process hears of it when its script has loaded another copy of the package.
 
 import { channel, subscribe } from "node:diagnostics_channel";
-import { nameOf, type Role } from "../../wire/node-id.ts";
+import { nameOf } from "../../wire/node-id.ts";
 import type { RosterView } from "../../wire/roster.ts";
 
 const CHANNEL = "weighbridge:dead-nodes";
@@ -14,9 +14,8 @@ export type DeadNodes = {
   readonly dismiss?: (() => void) | undefined;
 };
 
-/** What the node of this role has heard. The scheduler alone speaks of deaths: the others hear it from there. */
-export function publishRoster(role: Role, { nodes }: RosterView): void {
-  if (role !== "scheduler") return;
+/** What the scheduler has decided. */
+export function publishRoster({ nodes }: RosterView): void {
   publishDeadNodes({ names: nodes.filter(({ state }) => state === "dead").map(({ node }) => nameOf(node)) });
 }
 

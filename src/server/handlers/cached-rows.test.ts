@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync } from "../../contracts/cached-rows.ts";
-import { EmbeddedCluster } from "../../node/connect.ts";
+import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
 import { parameterNumber } from "../../store/parameter-spec.ts";
 
 const TO = { server: 0 } as const;

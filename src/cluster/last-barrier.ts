@@ -11,14 +11,23 @@
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import type { Scheduler } from "../scheduler/scheduler.ts";
 import { nameOf } from "../wire/node-id.ts";
+
+/** What only the scheduler's own node knows of the others. */
+export type LastBarrierScheduler = {
+  /** Whether a node that lives has not stood at the last barrier for so long: it still has work to do. */
+  isSomebodyAtWork(withinMs: number): boolean;
+  deadNodes(): readonly number[];
+  /** The dead will not come back: they count as having left. */
+  dismissDead(): void;
+  abort(error: WeighbridgeError): void;
+};
 
 export type LastBarrierOptions = {
   readonly clock: Clock;
   readonly startTimeoutMs: number;
   /** On the scheduler's own node. */
-  readonly scheduler: Scheduler | undefined;
+  readonly scheduler?: LastBarrierScheduler | undefined;
   /** Stands at the barrier of all nodes once. Rejects with NODE_DEAD while a member is dead. */
   readonly enter: (wait: WaitOptions) => Promise<void>;
   /** Throws why the job is over, if it is. */

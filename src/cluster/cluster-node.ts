@@ -1,0 +1,255 @@
+// cluster-node — a node of a cluster, whatever its role: it starts together with the others, follows the roster, waits at barriers and leaves with them.
+// What a role adds is in that role's room: worker/worker-node.ts, server/server-node.ts, scheduler/scheduler-node.ts.
+//
+//   start: join, wait for the others ──► run ──► finalize: wait for the others, leave, close
+//
+// Invariants:
+//   ClusterNode.N1. Once started, every wait ends: with what it waited for, or with an error that names who is missing.
+//   ClusterNode.N2. After a failure of the whole job every later call fails with the job's reason.
+
+import type { Clock } from "../base/clock.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { type Log, SILENT_LOG } from "../base/log.ts";
+import { goneError } from "../peer/gone-error.ts";
+import type { PeerMetrics } from "../peer/metrics.ts";
+import { Peer, type PeerOptions } from "../peer/peer.ts";
+import { GROUP_MAX, Group, inGroup, type Role, rankOf } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
+import { LastBarrier, type LastBarrierOptions } from "./last-barrier.ts";
+import { incompleteError } from "./membership.ts";
+import { type NodeOptions, START_TIMEOUT_MS } from "./node-options.ts";
+
+/** How a node leaves the cluster. */
+export type FinalizeOptions = { readonly barrier?: boolean } & WaitOptions;
+
+export abstract class ClusterNode {
+  readonly role: Role;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  /** How long a wait for a request lasts when its caller sets no deadline. */
+  readonly requestTimeoutMs: number | undefined;
+  /** This node's end of all its conversations. */
+  readonly peer: Peer;
+  protected readonly startTimeoutMs: number;
+  readonly #options: NodeOptions;
+  readonly #exitCallbacks: (() => void)[] = [];
+  readonly #endCallbacks = new Set<(error: WeighbridgeError) => void>();
+  readonly #resources: { close(): void | Promise<void> }[] = [];
+  readonly #closing = new AbortController();
+  #failure: WeighbridgeError | undefined;
+  #finalizing: Promise<void> | undefined;
+  #lastBarrier: LastBarrier | undefined;
+
+  /** Throws BAD_ARGUMENT for counts that are none. */
+  constructor(role: Role, options: NodeOptions, peer: Pick<PeerOptions, "readBuffers" | "limits" | "acceptsAnonymous">) {
+    const { clock, log = SILENT_LOG, transport, resendTimeoutMs = 0, faults, packageVersion } = options;
+    checkCount("serverCount", options.serverCount);
+    checkCount("workerCount", options.workerCount);
+    this.role = role;
+    this.clock = clock;
+    this.log = log;
+    this.serverCount = options.serverCount;
+    this.workerCount = options.workerCount;
+    this.requestTimeoutMs = options.requestTimeoutMs;
+    this.startTimeoutMs = options.startTimeoutMs ?? START_TIMEOUT_MS;
+    this.#options = options;
+    this.peer = new Peer({ transport, clock, log, faults, resendTimeoutMs, packageVersion, ...peer });
+  }
+
+  abstract get roster(): RosterView;
+
+  /** True when this node took the place of one that died; a scheduler, when the job was running before it came. */
+  abstract get isRecovery(): boolean;
+
+  /** This node's number among all nodes: 1, or 8 + 2 · rank for servers, 9 + 2 · rank for workers; 0 before it has one. */
+  get id(): number {
+    return this.peer.id;
+  }
+
+  /** This node's number within its role, from 0. */
+  get rank(): number {
+    return rankOf(this.peer.id);
+  }
+
+  /** The error that ended the job, if one did. */
+  get failure(): WeighbridgeError | undefined {
+    return this.#failure;
+  }
+
+  get metrics(): PeerMetrics {
+    return this.peer.metrics;
+  }
+
+  /** Starts this node and waits for the rest of the cluster; once. Throws what went wrong, with everything closed again. */
+  async start(): Promise<void> {
+    const { signal, deadlineMs, schedulerAddress } = this.#options;
+    try {
+      await waitFor(this.#start(), `the start of the cluster of ${schedulerAddress}`, this.clock, { signal, deadlineMs });
+    } catch (late) {
+      const thrown = await this.#explained(late);
+      if (signal?.aborted === true) await this.leave(); // so that nobody waits for a node that is registered already
+      await this.#closeAll();
+      throw this.#failure ?? thrown;
+    }
+  }
+
+  /** Waits until every member of the group stands at the barrier of this customer. Rejects with NODE_DEAD when one dies meanwhile. */
+  async barrier(group: number, customer: number, wait?: WaitOptions): Promise<void> {
+    this.checkAlive();
+    if (!Number.isInteger(group) || group < 1 || group > GROUP_MAX)
+      throw new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group}; groups are 1 to 7`);
+    if (!inGroup(this.role, group)) throw new WeighbridgeError("BAD_ARGUMENT", `a ${this.role} is no member of group ${group}`);
+    await this.enterBarrier(group, customer, wait);
+  }
+
+  /** Called once, when this node is finalized, after the others are done and before the links close. */
+  registerExitCallback(callback: () => void): void {
+    this.#exitCallbacks.push(callback);
+  }
+
+  /** Calls `ended` when the job fails or this node closes. Returns how to forget it: false if it was called. */
+  whenOver(ended: (error: WeighbridgeError) => void): () => boolean {
+    this.#endCallbacks.add(ended);
+    return () => this.#endCallbacks.delete(ended);
+  }
+
+  /** Closes `resource` together with this node, before the links close. */
+  closeWith(resource: { close(): void | Promise<void> }): void {
+    this.#resources.push(resource);
+  }
+
+  /**
+   * Leaves the cluster. With the barrier (the default) all nodes leave together: servers stay until the last worker is done. A node that
+   * died may be restarted meanwhile and come to the barrier yet: it is waited for as long as a node may take to start.
+   */
+  async finalize(options: FinalizeOptions = {}): Promise<void> {
+    this.#finalizing ??= this.#finalize(options);
+    await this.#finalizing;
+  }
+
+  /** Tells the others that this node leaves: calls to it fail from then on. For a process that ends right after it; never throws. */
+  async leave(): Promise<void> {
+    this.peer.isLeaving = true;
+  }
+
+  /** Leaves the cluster without waiting for the others, also when a `finalize` waits for them: that one fails with ABORTED. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.finalize({ barrier: false }).catch(() => {}); // the caller of `finalize` gets its failure; this node is closed either way
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** Throws why the job is over, if it is (N2). */
+  checkAlive(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  /** Becomes a node of the cluster. Returns when all others have, too. */
+  protected abstract join(): Promise<void>;
+
+  /** The nodes that a cluster which starts waits for; "" when that is not known. */
+  protected abstract missing(): string | Promise<string>;
+
+  protected abstract enterBarrier(group: number, customer: number, wait?: WaitOptions): Promise<void>;
+
+  /** What the role knows of the barrier at which all nodes leave. */
+  protected abstract get lastBarrierRules(): Partial<LastBarrierOptions>;
+
+  /** Leaves for good; `isTogether`: all nodes have passed the last barrier. */
+  protected abstract depart(wait: WaitOptions & { readonly isTogether: boolean }): Promise<void>;
+
+  /** Closes what is the role's own; the peer is closed after it. */
+  protected abstract release(): Promise<void>;
+
+  /** Takes note of a newer roster. */
+  protected follow(roster: RosterView): void {
+    this.#options.onRoster?.(roster);
+    for (const { node, state } of roster.nodes) if (state !== "alive") this.peer.channel(node)?.failCalls(goneError(node, state));
+  }
+
+  /** N2 */
+  protected fail(error: WeighbridgeError): void {
+    if (this.#failure !== undefined) return;
+    if (this.#finalizing !== undefined) {
+      if (this.#lastBarrier?.isWaiting === true) this.#failure = error;
+      return;
+    }
+    this.#failure = error;
+    this.log.error("the job failed", { code: error.code, reason: error.message });
+    for (const channel of this.peer.channels()) channel.end(error);
+    this.#over(error);
+  }
+
+  async #start(): Promise<void> {
+    await this.join();
+    if (this.#options.startBarrier !== false && !this.isRecovery) await this.barrier(Group.ALL, 0);
+  }
+
+  /** A DEADLINE of the start names the nodes that are missing, as far as the scheduler tells. */
+  async #explained(thrown: unknown): Promise<unknown> {
+    if (!isWeighbridgeError(thrown, "DEADLINE")) return thrown;
+    const missing = await this.missing();
+    return missing === "" || thrown.message.includes("missing: ") ? thrown : incompleteError(thrown, missing);
+  }
+
+  async #finalize({ barrier = true, deadlineMs, signal }: FinalizeOptions): Promise<void> {
+    const wait = { deadlineMs, signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]) };
+    let failure: unknown;
+    try {
+      if (barrier) await this.#passLastBarrier(wait);
+    } catch (thrown) {
+      failure = this.#failure ?? thrown; // the barrier's failure is the one to tell, whatever leaving comes to
+    }
+    try {
+      if (failure === undefined) this.peer.isLeaving = true;
+      await this.depart({ ...wait, isTogether: barrier && failure === undefined });
+    } catch (thrown) {
+      failure ??= this.#failure ?? thrown;
+    } finally {
+      for (const callback of this.#exitCallbacks.splice(0)) this.#callBack(callback);
+      await this.#closeAll();
+    }
+    if (failure !== undefined) throw failure;
+  }
+
+  async #passLastBarrier(wait: WaitOptions): Promise<void> {
+    this.#lastBarrier = new LastBarrier({
+      clock: this.clock,
+      startTimeoutMs: this.startTimeoutMs,
+      enter: (entry) => this.barrier(Group.ALL, 0, entry),
+      checkAlive: () => this.checkAlive(),
+      ...this.lastBarrierRules,
+    });
+    await this.#lastBarrier.pass(wait);
+  }
+
+  async #closeAll(): Promise<void> {
+    for (const resource of this.#resources.splice(0)) await resource.close();
+    await this.release();
+    await this.peer.close();
+    this.#over(new WeighbridgeError("CLOSED", "this node was closed"));
+  }
+
+  #over(error: WeighbridgeError): void {
+    for (const ended of this.#endCallbacks) if (this.#endCallbacks.delete(ended)) ended(error);
+  }
+
+  #callBack(exitCallback: () => void): void {
+    try {
+      exitCallback();
+    } catch (thrown) {
+      this.log.error("an exit callback failed", { reason: reasonOf(thrown) });
+    }
+  }
+}
+
+function checkCount(what: string, count: number): void {
+  if (Number.isSafeInteger(count) && count >= 0) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `${what} must be a whole number from 0 up, but is ${count}`);
+}

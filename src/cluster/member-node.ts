@@ -1,0 +1,102 @@
+// member-node — a node that registers with the scheduler: what servers and workers have in common beyond every node.
+
+import type { WaitOptions } from "../base/deferred.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import type { PeerOptions } from "../peer/peer.ts";
+import type { Address } from "../transport/transport.ts";
+import type { Role } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
+import { ClusterNode } from "./cluster-node.ts";
+import type { LastBarrierOptions } from "./last-barrier.ts";
+import { Membership } from "./membership.ts";
+import { tellMissingOut } from "./missing-out.ts";
+import type { MemberOptions } from "./node-options.ts";
+
+/** A container that is ended gets ten seconds. */
+const LEAVE_DEADLINE_MS = 2000;
+
+export abstract class MemberNode extends ClusterNode {
+  readonly #options: MemberOptions;
+  #membership: Membership | undefined;
+
+  constructor(role: Role, options: MemberOptions, peer: Pick<PeerOptions, "readBuffers" | "limits">) {
+    super(role, options, peer);
+    this.#options = options;
+  }
+
+  get roster(): RosterView {
+    return this.#membership?.roster ?? { version: 0, nodes: [] };
+  }
+
+  get isRecovery(): boolean {
+    return this.#membership?.recovery ?? false;
+  }
+
+  override async leave(): Promise<void> {
+    await super.leave();
+    await this.#membership?.leave({ deadlineMs: LEAVE_DEADLINE_MS });
+  }
+
+  /** Does what must work before this node registers. */
+  protected async prepare(): Promise<void> {}
+
+  /** The node is about to register: what follows the roster is made now. */
+  protected abstract registering(membership: Membership): void;
+
+  /** The node has its rank. When this throws, the cluster that starts with the node ends with that reason. */
+  protected abstract registered(membership: Membership): Promise<void>;
+
+  protected get lastBarrierRules(): Partial<LastBarrierOptions> {
+    return {};
+  }
+
+  protected missing(): string | Promise<string> {
+    return this.#membership?.missing() ?? "";
+  }
+
+  protected async enterBarrier(group: number, customer: number, wait?: WaitOptions): Promise<void> {
+    await this.#membership?.barrier(group, customer, wait);
+  }
+
+  protected async depart(): Promise<void> {
+    await this.#membership?.leave();
+  }
+
+  protected async release(): Promise<void> {
+    this.#membership?.close();
+  }
+
+  protected async join(): Promise<void> {
+    const { rank, label = "", schedulerAddress, linkTimeoutMs } = this.#options;
+    const { peer, clock, log, role, serverCount, workerCount, startTimeoutMs } = this;
+    const address = await this.#listen();
+    const common = { peer, clock, log, role, rank, address, label, serverCount, workerCount };
+    const membership = new Membership({ ...common, schedulerAddress, startTimeoutMs, linkTimeoutMs });
+    this.#membership = membership;
+    membership.onRoster((roster) => this.follow(roster));
+    membership.onFatal((error) => this.fail(error));
+    this.registering(membership);
+    await membership.join();
+    try {
+      await this.registered(membership);
+    } catch (thrown) {
+      const { code, message } = isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown));
+      await membership.leave({ deadlineMs: LEAVE_DEADLINE_MS }, { code, message }); // the others wait for it at the barrier of the start
+      throw thrown;
+    }
+  }
+
+  /** Returns where others reach this node; "" if it does not listen. When it cannot, the scheduler is told, since the others would wait for it. */
+  async #listen(): Promise<Address> {
+    const { rank, label = "", schedulerAddress, listenAddress, advertise = (bound) => bound } = this.#options;
+    const { peer, clock, log, role, serverCount, workerCount } = this;
+    try {
+      await this.prepare();
+      return listenAddress === undefined ? "" : advertise(await peer.listen(listenAddress));
+    } catch (thrown) {
+      const node = { role, rank, label, serverCount, workerCount };
+      if (isWeighbridgeError(thrown)) await tellMissingOut({ peer, clock, log, schedulerAddress, node }, thrown);
+      throw thrown;
+    }
+  }
+}

@@ -1,0 +1,51 @@
+// node-options — what a node of any role is started with. Not the configuration of a process: node/ makes these out of one.
+
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { ChannelLimits } from "../peer/channel-limits.ts";
+import type { FaultOptions } from "../peer/faults.ts";
+import type { Address, Transport } from "../transport/transport.ts";
+import type { RosterView } from "../wire/roster.ts";
+
+export type NodeOptions = {
+  readonly serverCount: number;
+  readonly workerCount: number;
+  /** Where the scheduler listens. */
+  readonly schedulerAddress: Address;
+  /** Of the package this node runs, for others to see. */
+  readonly packageVersion?: string | undefined;
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly log?: Log;
+  readonly startTimeoutMs?: number;
+  /** Gives the start up; a node that has started goes on. */
+  readonly signal?: AbortSignal | undefined;
+  /** How long this node waits at most until it and the others have started, where that is less than `startTimeoutMs`. */
+  readonly deadlineMs?: number | undefined;
+  readonly resendTimeoutMs?: number;
+  /** How long a wait for a request lasts when its caller sets no deadline; left out, as long as the request. */
+  readonly requestTimeoutMs?: number | undefined;
+  readonly faults?: FaultOptions | undefined;
+  readonly limits?: Partial<ChannelLimits>;
+  /** False starts without waiting for all nodes to be ready (ps-lite: StartAsync). A recovered node never waits. */
+  readonly startBarrier?: boolean;
+  /** Hears every newer roster, from before the start on. */
+  readonly onRoster?: (roster: RosterView) => void;
+};
+
+/** Of a node that registers with the scheduler: a server or a worker. */
+export type MemberOptions = NodeOptions & {
+  /** Left out: any free rank. */
+  readonly rank?: number | undefined;
+  /** A person's name for this node. */
+  readonly label?: string;
+  /** Where the node listens; port 0 takes a free one. Left out, it does not. */
+  readonly listenAddress?: Address;
+  /** What others are told to connect to, made from the address that was bound. */
+  readonly advertise?: (bound: Address) => Address;
+  /** Calls to a node that could not be reached for this long fail with LINK_LOST. */
+  readonly linkTimeoutMs?: number | undefined;
+};
+
+/** How long a node waits for its cluster when nothing else is said. */
+export const START_TIMEOUT_MS = 60_000;

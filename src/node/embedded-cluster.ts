@@ -1,0 +1,166 @@
+// embedded-cluster — a whole cluster inside this process, over memory links. The composition root of the door `weighbridge/embedded`.
+
+import { randomUUID } from "node:crypto";
+import { checkOptions } from "../api/known-options.ts";
+import { Session } from "../api/session.ts";
+import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { SILENT_LOG } from "../base/log.ts";
+import { showValue } from "../base/show-value.ts";
+import type { ClusterNode } from "../cluster/cluster-node.ts";
+import type { NodeOptions } from "../cluster/node-options.ts";
+import { isPsFunction, type PsFunction } from "../contracts/ps-function.ts";
+import { SchedulerNode } from "../scheduler/scheduler-node.ts";
+import { ServerNode } from "../server/server-node.ts";
+import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
+import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
+import { WorkerNode } from "../worker/worker-node.ts";
+import type { PlacementName } from "./config/node-config.ts";
+import { realClock } from "./real-clock.ts";
+import { restOf } from "./rest-of.ts";
+import { checkpointOptions } from "./server-root.ts";
+import { zstd } from "./zstd.ts";
+
+/** What the cluster is made of, and how long to wait until it has started. */
+export type EmbeddedOptions = WaitOptions & {
+  /** Defaults to 1. */
+  readonly servers?: number;
+  /** Defaults to 1. */
+  readonly workers?: number;
+  /** How parts of tables and tensors are dealt out to the servers. Defaults to "ring". */
+  readonly placement?: PlacementName;
+  /** PS functions of the servers, beside the built-in ones. */
+  readonly functions?: readonly PsFunction[];
+  /** Memory for parameters, for each server. */
+  readonly arenaBytesMax?: number;
+  /** Where the servers keep checkpoints; left out, none can be taken. */
+  readonly checkpointDir?: string;
+  /** As checkpointDir, kept by somebody else. */
+  readonly checkpointFiles?: SnapshotFiles;
+  /** A checkpoint, or a directory of checkpoints, to begin with. */
+  readonly restore?: string;
+};
+
+/** A cluster inside this process, over memory links: for tests and small jobs. One event loop serves all of it. */
+export class EmbeddedCluster {
+  /** One session for each worker, by rank. */
+  readonly sessions: readonly Session[];
+  readonly #nodes: readonly ClusterNode[];
+
+  private constructor(nodes: readonly ClusterNode[], sessions: readonly Session[]) {
+    this.#nodes = nodes;
+    this.sessions = sessions;
+  }
+
+  /** Throws BAD_ARGUMENT, DEADLINE, ABORTED, and what starting a node throws; all nodes are then closed again. */
+  static async start(options: EmbeddedOptions = {}): Promise<EmbeddedCluster> {
+    checkOptions(
+      options,
+      [
+        "servers",
+        "workers",
+        "placement",
+        "functions",
+        "arenaBytesMax",
+        "checkpointDir",
+        "checkpointFiles",
+        "restore",
+        "deadlineMs",
+        "signal",
+      ],
+      "the options of a cluster inside the process",
+    );
+    checkWait(options);
+    const { servers = 1, workers = 1, placement = "ring", functions = [], arenaBytesMax } = options;
+    checkCount("servers", servers, 1);
+    checkCount("workers", workers, 0);
+    if (placement !== "ring" && placement !== "range")
+      throw new WeighbridgeError("BAD_ARGUMENT", `placement is "ring" or "range", not ${showValue(placement)}`);
+    if (!(Array.isArray(functions) && functions.every(isPsFunction)))
+      throw new WeighbridgeError("BAD_ARGUMENT", "functions are a list of what psFunction() makes");
+    checkPath("checkpointDir", options.checkpointDir);
+    checkPath("restore", options.restore);
+    const { checkpointFiles } = options;
+    const checkpoints = { ...checkpointOptions(options), ...(checkpointFiles === undefined ? {} : { checkpointFiles }) };
+    const hub = new MemoryHub();
+    const clock = realClock();
+    const { deadlineMs, signal } = options;
+    const restMs = restOf(deadlineMs, clock);
+    const giveUp = new AbortController();
+    const compression = zstd();
+    const common = (): NodeOptions => ({
+      serverCount: servers,
+      workerCount: workers,
+      schedulerAddress: "memory://scheduler",
+      transport: new MemoryTransport({ clock, hub }),
+      clock,
+      log: SILENT_LOG,
+      signal: giveUp.signal,
+    });
+    const range = (count: number): number[] => Array.from({ length: count }, (_, rank) => rank);
+    const scheduler = new SchedulerNode({ ...common(), placement, jobId: randomUUID(), incarnation: Date.now() });
+    const serverNodes = range(servers).map((rank) => {
+      const listenAddress = `memory://server-${rank}`;
+      return new ServerNode({ ...common(), rank, listenAddress, compression, functions, arenaBytesMax, ...checkpoints });
+    });
+    const workerNodes = range(workers).map(
+      (rank) => new WorkerNode({ ...common(), rank, meshAddress: `memory://worker-${rank}`, compression }),
+    );
+    const nodes = [scheduler, ...serverNodes, ...workerNodes];
+    await allOrNone(nodes, giveUp, (all) => waitFor(all, "the start of the cluster", clock, { deadlineMs, signal }));
+    for (const node of [scheduler, ...serverNodes]) node.finalize().catch(() => {}); // they stay until the last worker has closed
+    try {
+      const wait = { deadlineMs: restMs(), signal };
+      const sessions = await Promise.all(workerNodes.map((node) => Session.open(node, wait)));
+      return new EmbeddedCluster(nodes, sessions);
+    } catch (thrown) {
+      await Promise.all(nodes.map((node) => node.close()));
+      throw thrown;
+    }
+  }
+
+  /** The session of the first worker. */
+  get session(): Session {
+    const [first] = this.sessions;
+    if (first === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "this cluster has no worker");
+    return first;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#nodes.map((node) => node.close()));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+/** Starts all nodes. When one does not start, the others give up, and those that have started are closed. Throws what the first one threw. */
+async function allOrNone(
+  nodes: readonly ClusterNode[],
+  giveUp: AbortController,
+  wait: (all: Promise<unknown>) => Promise<unknown>,
+): Promise<void> {
+  const starting = nodes.map((node) => node.start());
+  try {
+    await wait(Promise.all(starting));
+  } catch (thrown) {
+    giveUp.abort();
+    const outcomes = await Promise.allSettled(starting);
+    for (const [index, { status }] of outcomes.entries()) if (status === "fulfilled") await nodes[index]?.close();
+    throw thrown;
+  }
+}
+
+function checkPath(what: string, path: string | undefined): void {
+  if (path === undefined || (typeof path === "string" && path !== "")) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `${what} is a path, or left out, not ${showValue(path)}`);
+}
+
+function checkCount(what: string, count: number, countMin: number): void {
+  if (Number.isSafeInteger(count) && count >= countMin) return;
+  throw new WeighbridgeError(
+    "BAD_ARGUMENT",
+    `a cluster inside the process has a whole number of ${what} from ${countMin} up, not ${showValue(count)}`,
+  );
+}

@@ -1,0 +1,121 @@
+// process-node — starts a node as a process: what it needs of a process whatever its role (sockets, clock, log lines), and that a signal which ends the process makes a
+// server leave first. What a role adds is in worker-root.ts, server-root.ts and scheduler-root.ts, so that a process loads its own role alone.
+
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import packageJson from "weighbridge/package.json" with { type: "json" };
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { ClusterNode } from "../cluster/cluster-node.ts";
+import type { MemberOptions, NodeOptions } from "../cluster/node-options.ts";
+import type { Address } from "../transport/transport.ts";
+import { nameOf } from "../wire/node-id.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import { onEndSignal } from "./end-signal.ts";
+import { realClock } from "./real-clock.ts";
+import { requireNodeSockets } from "./runtime.ts";
+import { schedulerAddress, tcpAddress } from "./scheduler-address.ts";
+import { textLog } from "./text-log.ts";
+import { type BoundSendBuffer, boundSendBuffers } from "./transport/send-buffer.ts";
+import { SocketTransport } from "./transport/socket-transport.ts";
+import { type WakefulLoop, wakefulLoop } from "./transport/wakeful-loop.ts";
+
+/** What a process gives to its node. */
+export type Surroundings = {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly loop: WakefulLoop | undefined;
+  readonly boundSendBuffer: BoundSendBuffer | undefined;
+};
+
+/** What a transport that is not ours needs otherwise. */
+export type TransportOptions = Pick<MemberOptions, "transport" | "schedulerAddress" | "limits"> &
+  Partial<Pick<MemberOptions, "listenAddress" | "advertise" | "resendTimeoutMs" | "faults">>;
+
+export type ProcessNodeOptions = Pick<NodeOptions, "startBarrier" | "onRoster" | "signal" | "deadlineMs"> & {
+  /** Left out: our own protocol over sockets. */
+  readonly transportOf?: ((config: NodeConfig, surroundings: Surroundings) => TransportOptions) | undefined;
+  /** Hears of the node before it starts. */
+  readonly onComposed?: (node: ClusterNode) => void;
+};
+
+/** Starts the node that `compose` makes. Throws what starting a node throws. */
+export async function startProcessNode<N extends ClusterNode>(
+  config: NodeConfig,
+  options: ProcessNodeOptions,
+  compose: (common: NodeOptions, surroundings: Surroundings) => N | Promise<N>,
+): Promise<N> {
+  const ended = new AbortController();
+  const leave = async (): Promise<void> => {
+    ended.abort();
+    await (await starting).leave();
+  };
+  const stopListening = onEndSignal(config.role === "server" ? leave : undefined);
+  const signal = options.signal === undefined ? ended.signal : AbortSignal.any([options.signal, ended.signal]);
+  const starting = startComposed(config, { ...options, signal }, compose);
+  try {
+    const node = await starting;
+    node.registerExitCallback(stopListening);
+    return node;
+  } catch (thrown) {
+    if (ended.signal.aborted) await new Promise<never>(() => {}); // The process ends now; that its node did not start is no news.
+    stopListening();
+    throw thrown;
+  }
+}
+
+async function startComposed<N extends ClusterNode>(
+  config: NodeConfig,
+  { transportOf = socketOptions, onComposed, ...options }: ProcessNodeOptions,
+  compose: (common: NodeOptions, surroundings: Surroundings) => N | Promise<N>,
+): Promise<N> {
+  const { role, serverCount, workerCount, startTimeoutMs, resendTimeoutMs, requestTimeoutMs, faults } = config;
+  requireNodeSockets();
+  const clock = realClock();
+  const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;
+  let started: N | undefined;
+  const log = textLog({ level: config.logLevel, who: () => (started === undefined ? role : nameOf(started.id)) });
+  const boundSendBuffer = role === "scheduler" ? undefined : await boundSendBuffers({ log });
+  const surroundings = { clock, log, loop, boundSendBuffer };
+  const common = {
+    serverCount,
+    workerCount,
+    packageVersion: packageJson.version,
+    clock,
+    log,
+    startTimeoutMs,
+    resendTimeoutMs,
+    requestTimeoutMs,
+    faults: hasFaults(config) ? faults : undefined,
+    ...transportOf(config, surroundings),
+    ...options,
+  };
+  const node = await compose(common, surroundings);
+  onComposed?.(node);
+  await node.start();
+  started = node;
+  return node;
+}
+
+function socketOptions(config: NodeConfig, surroundings: Surroundings): TransportOptions {
+  return {
+    transport: new SocketTransport(surroundings),
+    schedulerAddress: schedulerAddress(config),
+    limits: { queuedMax: config.outboxMessagesMax, inFlightBytesMax: config.outboxBytesMax },
+  };
+}
+
+/** Where a server listens, and a worker for other workers. */
+export function listenAddress({ transport, socketDir, schedulerPort, host, port }: NodeConfig): Address {
+  if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}-${process.pid}-${randomUUID().slice(0, 8)}.sock`)}`;
+  return tcpAddress(host, port);
+}
+
+/** The bound port, at the host that others are told. */
+export function advertised({ transport, advertiseHost }: NodeConfig, bound: Address): Address {
+  return transport === "unix" ? bound : tcpAddress(advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1)));
+}
+
+function hasFaults({ faults }: NodeConfig): boolean {
+  return faults.dropPercent > 0 || faults.duplicatePercent > 0 || faults.reorderPercent > 0;
+}

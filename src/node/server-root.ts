@@ -1,0 +1,60 @@
+// server-root — a process, or a thread of one, as a server of a cluster. A composition root.
+
+import { hostname } from "node:os";
+import { resolve } from "node:path";
+import { ServerNode, type ServerNodeOptions } from "../server/server-node.ts";
+import { orTellOthers } from "./cannot-start.ts";
+import { openCheckpoint } from "./checkpoint/open-checkpoint.ts";
+import { ServerFiles } from "./checkpoint/server-files.ts";
+import { requireWritableDirectory } from "./checkpoint/writable-directory.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import { EscapedRejections } from "./escaped-rejections.ts";
+import { loadFunctions } from "./function-module.ts";
+import { hugePages } from "./huge-pages.ts";
+import { advertised, listenAddress, type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
+import { zstd } from "./zstd.ts";
+
+/** Starts the server of a configuration. Throws what starting a node throws; what its functions or checkpoints lack is told to the others first. */
+export async function startServer(config: NodeConfig, options: ProcessNodeOptions = {}): Promise<ServerNode> {
+  const { rank, nodeId, linkTimeoutMs, arenaBytesMax } = config;
+  const label = nodeId ?? `${hostname()}:${process.pid}`;
+  return await startProcessNode(config, options, async (common, { log }) => {
+    const prepare = { functions: () => (config.functions === undefined ? [] : loadFunctions(config.functions)) };
+    const functions = await orTellOthers(() => config, prepare.functions);
+    const checkpoints = await orTellOthers(
+      () => config,
+      () => checkpointOptions(config),
+    );
+    const escaped = functions.length === 0 ? undefined : new EscapedRejections(log);
+    const node = new ServerNode({
+      rank,
+      label,
+      linkTimeoutMs,
+      listenAddress: listenAddress(config),
+      advertise: (bound) => advertised(config, bound),
+      arenaBytesMax,
+      compression: zstd(),
+      functions: escaped === undefined ? [] : functions.map((fn) => escaped.watch(fn)),
+      onMemory: await hugePages({ log }),
+      ...checkpoints,
+      ...common,
+    });
+    if (escaped !== undefined) node.registerExitCallback(() => escaped.close());
+    return node;
+  });
+}
+
+/** Where a server keeps checkpoints, and with which one it begins. Throws BAD_CONFIG when nothing can be saved there. */
+export function checkpointOptions({
+  checkpointDir,
+  restore,
+}: {
+  readonly checkpointDir?: string | undefined;
+  readonly restore?: string | undefined;
+}): Pick<ServerNodeOptions, "checkpointFiles" | "restoreFrom"> {
+  if (checkpointDir !== undefined) requireWritableDirectory(checkpointDir);
+  return {
+    ...(checkpointDir === undefined ? {} : { checkpointFiles: new ServerFiles(resolve(checkpointDir)) }),
+    ...(restore === undefined ? {} : { restoreFrom: () => openCheckpoint(resolve(restore)) }),
+  };
+}

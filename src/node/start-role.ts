@@ -1,0 +1,18 @@
+// start-role — starts the node of a configuration, whatever its role. A process loads its own role alone, and ps-lite's protocol only where it is spoken.
+
+import type { ClusterNode } from "../cluster/cluster-node.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import type { SchedulerRootOptions } from "./scheduler-root.ts";
+
+/** Starts the node of a configuration that was loaded before. Throws what starting a node throws. */
+export async function startRole(config: NodeConfig, options: SchedulerRootOptions = {}): Promise<ClusterNode> {
+  const transportOf = config.van === "weighbridge" ? undefined : (await import("./pslite-transport.ts")).psliteOptions;
+  switch (config.role) {
+    case "worker":
+      return await (await import("./worker-root.ts")).startWorker(config, { ...options, transportOf });
+    case "server":
+      return await (await import("./server-root.ts")).startServer(config, { ...options, transportOf });
+    case "scheduler":
+      return await (await import("./scheduler-root.ts")).startScheduler(config, { ...options, transportOf });
+  }
+}

@@ -1,0 +1,88 @@
+// scheduler-node — the scheduler as a node of the cluster: it listens where the others look for it, waits at barriers itself, and stays until all have left.
+
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { ClusterNode } from "../cluster/cluster-node.ts";
+import type { LastBarrierOptions } from "../cluster/last-barrier.ts";
+import type { NodeOptions } from "../cluster/node-options.ts";
+import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
+import type { StatusReply } from "../wire/control.ts";
+import type { PlacementView, RosterView } from "../wire/roster.ts";
+import { Scheduler } from "./scheduler.ts";
+
+export type SchedulerNodeOptions = NodeOptions & {
+  readonly heartbeatIntervalMs?: number;
+  readonly heartbeatTimeoutMs?: number;
+  /** Hears that the scheduler listens, before anybody can have come. */
+  readonly onListening?: () => void;
+  /** Opens what lets people look at the job, once the scheduler listens; closed with the node. When it throws, the job ends with that. */
+  readonly manage?: ((status: () => StatusReply) => Promise<{ close(): Promise<void> }>) | undefined;
+  /** A name for the job, and a number higher than that of any earlier scheduler of it. */
+  readonly jobId?: string;
+  readonly incarnation?: number;
+  /** How parts are dealt out, if the job begins here. Defaults to "ring". */
+  readonly placement?: PlacementView["policy"] | undefined;
+  /** Hears which nodes are dead when all others are done and wait for these alone. A caller that knows they will not come back says so. */
+  readonly onOnlyDead?: (names: readonly string[], dismiss: () => void) => void;
+};
+
+export class SchedulerNode extends ClusterNode {
+  readonly scheduler: Scheduler;
+  readonly #options: SchedulerNodeOptions;
+
+  constructor(options: SchedulerNodeOptions) {
+    super("scheduler", options, { readBuffers: new PlainReadBuffers(), limits: options.limits ?? {}, acceptsAnonymous: true });
+    const { heartbeatIntervalMs = 1000, heartbeatTimeoutMs = 5000, jobId = "job", incarnation = 1, placement } = options;
+    const { peer, clock, log, serverCount, workerCount, startTimeoutMs } = this;
+    const counts = { serverCount, workerCount };
+    const times = { heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs };
+    this.#options = options;
+    this.scheduler = new Scheduler({ peer, clock, log, ...counts, ...times, placement, jobId, incarnation });
+  }
+
+  get roster(): RosterView {
+    return this.scheduler.roster;
+  }
+
+  get isRecovery(): boolean {
+    return this.scheduler.isResumed;
+  }
+
+  protected get lastBarrierRules(): Partial<LastBarrierOptions> {
+    return { scheduler: this.scheduler, onOnlyDead: this.#options.onOnlyDead };
+  }
+
+  protected async join(): Promise<void> {
+    const { scheduler } = this;
+    scheduler.onRoster((roster) => this.follow(roster));
+    scheduler.onFailed((error) => this.fail(error));
+    await scheduler.start(this.#options.schedulerAddress);
+    this.#options.onListening?.();
+    try {
+      const management = await this.#options.manage?.(() => scheduler.status());
+      if (management !== undefined) this.closeWith(management);
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown)) throw thrown;
+      scheduler.abort(thrown); // so that nodes that come to this scheduler hear of it
+    }
+    await scheduler.ready;
+  }
+
+  protected missing(): string {
+    return this.scheduler.missing();
+  }
+
+  protected async enterBarrier(group: number, customer: number, wait?: WaitOptions): Promise<void> {
+    await this.scheduler.barrier(group, customer, wait);
+  }
+
+  protected async depart({ isTogether, ...wait }: WaitOptions & { readonly isTogether: boolean }): Promise<void> {
+    if (!isTogether) return;
+    this.scheduler.ending();
+    await waitFor(this.scheduler.finished, "all nodes to leave", this.clock, wait);
+  }
+
+  protected async release(): Promise<void> {
+    await this.scheduler.close();
+  }
+}

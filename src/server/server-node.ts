@@ -1,0 +1,97 @@
+// server-node — a server of the cluster: its arena, its engine, and the checkpoint that it begins with before anybody can ask it for anything.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { LastBarrierOptions } from "../cluster/last-barrier.ts";
+import { MemberNode } from "../cluster/member-node.ts";
+import type { Membership } from "../cluster/membership.ts";
+import type { MemberOptions } from "../cluster/node-options.ts";
+import { CHECKPOINT } from "../contracts/control.ts";
+import type { PsFunction } from "../contracts/ps-function.ts";
+import { Arena } from "../kernel/arena.ts";
+import type { KernelMemory } from "../kernel/kernel-memory.ts";
+import { serveJson } from "../peer/call-function.ts";
+import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
+import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
+import { roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
+import { CommandLineDesk } from "./checkpoint/command-line-desk.ts";
+import { ServerPlace } from "./checkpoint/server-place.ts";
+import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
+
+export type ServerNodeOptions = MemberOptions & {
+  readonly arenaBytesMax?: number | undefined;
+  /** Hears of the memory that parameters will lie in, before anything does. */
+  readonly onMemory?: ((memory: KernelMemory) => void) | undefined;
+  /** PS functions of the user's own, beside the built-in ones. */
+  readonly functions?: readonly PsFunction[];
+  /** For parameters whose links ask for it; left out, those cannot be made. */
+  readonly compression?: GeneralCompression | undefined;
+  /** Where checkpoints are; left out, none can be taken. */
+  readonly checkpointFiles?: SnapshotFiles | undefined;
+  /** What the server begins with. */
+  readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
+};
+
+export class ServerNode extends MemberNode {
+  readonly server: Server;
+  readonly #restoreFrom: (() => Promise<SnapshotSource>) | undefined;
+
+  constructor(options: ServerNodeOptions) {
+    const arena = new Arena({ bytesMax: options.arenaBytesMax, reserve: true });
+    options.onMemory?.(arena.memory);
+    const { workerCount, functions = [], compression, checkpointFiles, limits = {} } = options;
+    super("server", options, { readBuffers: new ArenaReadBuffers(arena), limits: serverLimits(arena, workerCount, limits) });
+    const { clock, log } = this;
+    this.#restoreFrom = options.restoreFrom;
+    this.server = new Server({ arena, clock, workerCount, functions, compression, checkpointFiles, log });
+    this.server.serve(this.peer);
+    this.#serveCheckpoints();
+  }
+
+  protected override get lastBarrierRules(): Partial<LastBarrierOptions> {
+    return { hasWorkers: () => this.#hasWorkers() };
+  }
+
+  protected override async prepare(): Promise<void> {
+    await (await this.#restoreFrom?.())?.close(); // Only to see that it can be opened: which one is the newest may change until this node has its rank.
+  }
+
+  protected registering(): void {
+    if (this.#restoreFrom !== undefined) this.server.parameters.isRestoring = true;
+  }
+
+  protected async registered({ job }: Membership): Promise<void> {
+    const { checkpoints } = this.server;
+    checkpoints.seat(new ServerPlace({ rank: this.rank, serverCount: this.serverCount, run: job }));
+    if (this.#restoreFrom === undefined) return;
+    const { path, step, clock, parameters } = await checkpoints.load(this.#restoreFrom, { owner: "the start" });
+    checkpoints.activate(step);
+    this.log.info("restored a checkpoint", { path, clock, parameters: parameters.length });
+  }
+
+  protected override follow(roster: RosterView): void {
+    super.follow(roster);
+    this.server.follow(roster);
+  }
+
+  protected override async release(): Promise<void> {
+    await super.release();
+    this.server.close();
+  }
+
+  /** What the command line asks comes through the scheduler, which says who of several asks, and when it is gone. */
+  #serveCheckpoints(): void {
+    const desk = new CommandLineDesk(this.server.checkpoints);
+    this.peer.serve(
+      serveJson(CHECKPOINT, async (channel, request) => {
+        if (channel.id === SCHEDULER_ID) return await desk.serve(request);
+        throw new WeighbridgeError("BAD_REQUEST", `CHECKPOINT comes from the scheduler, not from ${channel.name}`);
+      }),
+    );
+  }
+
+  #hasWorkers(): boolean {
+    for (const { id, link } of this.peer.channels()) if (link !== undefined && roleOf(id) === "worker") return true;
+    return false;
+  }
+}
