@@ -13,6 +13,12 @@ import type { FrameBatch } from "./frame-batch.ts";
 /** Payloads up to this size stay in the read buffer, and whoever is answered copies them: cheaper than to ask where they belong. */
 export const IN_PLACE_BYTES_MAX = 128;
 
+/**
+ * What became of an update that had left when its node was taken for dead. "open" until the node is heard of again: the same incarnation says in its hello
+ * which requests it has taken, with another one they are gone. "unknown" where nobody can say any more.
+ */
+export type CallFate = { readonly outcome: "open" | "applied" | "dropped" | "unknown" };
+
 /** What a call is; KvCall implements it without inheriting, because a derived class takes several times as long to construct. */
 export abstract class Call {
   readonly priority: number;
@@ -62,7 +68,8 @@ export abstract class Call {
   /** An answer came. Returns true when it was the last one. Throws when it makes no sense: the call then fails with that. */
   abstract answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean;
 
-  abstract failed(error: WeighbridgeError): void;
+  /** `fate`: of an update that had left when its node was taken for dead. */
+  abstract failed(error: WeighbridgeError, fate?: CallFate): void;
 
   /** Whether this read must not overtake that waiting call, whatever their priorities. */
   abstract mustFollow(waiting: Call): boolean;

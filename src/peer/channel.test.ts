@@ -89,6 +89,31 @@ test("a new life of the other node fails what it may have done; what means the s
   assert.deepEqual(stage.left(), ["1/0 status"], "numbers begin again with a life");
 });
 
+test("the next hello says of updates that failed for a death which were applied: those the same incarnation took, of another none (N8)", async () => {
+  const stage = new ChannelStage();
+  const [first, second, waiting] = testCalls(3) as [TestCall, TestCall, TestCall];
+  const read = new TestCall("read", { isUpdate: false });
+  await stage.send(first, second, read);
+  stage.channel.failCalls(dead);
+  const fates = (): (string | undefined)[] => [first, second, read, waiting].map(({ fate }) => fate?.outcome);
+  stage.channel.detach(stage.link);
+  stage.channel.send(waiting);
+  stage.channel.failCalls(dead);
+  assert.deepEqual(fates(), ["open", "open", undefined, undefined], "what did not leave was not applied, and reads apply nothing");
+  stage.channel.resume(2);
+  assert.deepEqual(fates(), ["applied", "dropped", undefined, undefined]);
+  await stage.reconnect();
+  const [lost, forgotten] = testCalls(2) as [TestCall, TestCall];
+  await stage.send(lost);
+  stage.channel.failCalls(dead);
+  stage.channel.renew(stage.channel.incarnation + 1, dead);
+  await stage.reconnect();
+  await stage.send(forgotten);
+  stage.channel.failCalls(dead);
+  stage.channel.renew(stage.channel.incarnation, dead);
+  assert.deepEqual([lost.fate?.outcome, forgotten.fate?.outcome], ["dropped", "unknown"]);
+});
+
 test("calls given up leave their numbers behind: the same life goes on with the next one", async () => {
   const stage = new ChannelStage();
   const [first, second, third] = testCalls(3) as [TestCall, TestCall, TestCall];

@@ -8,6 +8,8 @@
 // Invariants (N1 to N4 and N7 are the frame-writer's):
 //   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or `failLost`.
 //   N6. A call that failed never leaves again, and its number is settled: the same life of the other node takes the next call.
+//   N8. What became of the updates that `failCalls` failed is known with the next hello: the same incarnation has taken those below the number that it
+//       expects, and takes no other; another incarnation has none.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
@@ -16,7 +18,7 @@ import { type FrameHeader, Kind, PAYLOAD_BYTES_MAX, REQUESTS_OPEN_MAX } from "..
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { Answer, keptLabel, labelOf, type RequestLabel } from "./answer.ts";
-import { type Call, detachedError } from "./call.ts";
+import { type Call, type CallFate, detachedError } from "./call.ts";
 import type { Complaints } from "./complaints.ts";
 import type { Faults } from "./faults.ts";
 import type { Held } from "./frame-batch.ts";
@@ -62,6 +64,8 @@ export class Channel {
   #ended: WeighbridgeError | undefined;
   #callNumber = 0;
   #unlinked: (() => void)[] = [];
+  /** N8 */
+  #fates: { readonly request: number; outcome: CallFate["outcome"] }[] = [];
 
   constructor(host: ChannelHost, id: number, incarnation: number, faults?: Faults) {
     this.#host = host;
@@ -196,6 +200,7 @@ export class Channel {
       this.detach(link); // it was with the old life
       link.destroy();
     }
+    this.#decideFates(() => (incarnation === this.incarnation ? "unknown" : "dropped")); // the same one has forgotten what it took
     this.incarnation = incarnation;
     this.conversation++;
     this.#session = new Session();
@@ -203,9 +208,15 @@ export class Channel {
     const calls = [...this.#pending.giveUp(), ...this.#writer.takeWaiting()];
     this.#pending.restart();
     const again = calls.filter((call) => call.isIdempotent);
+    for (const call of again) call.request = 0;
     for (const call of calls) if (!call.isIdempotent) call.failed(error);
     this.#writer.wakeRoomWaiters();
     return again;
+  }
+
+  /** The same life of the other node goes on where we stand: it expects this request next (N8). */
+  resume(expects: number): void {
+    this.#decideFates((request) => (request < expects ? "applied" : "dropped"));
   }
 
   /** Nothing more will come of this channel: every open call fails with `error`, now and later (N5). */
@@ -222,7 +233,8 @@ export class Channel {
   failCalls(error: WeighbridgeError): void {
     const departed = this.#pending.giveUp();
     if (departed.length > 0) this.link?.destroy(); // an answer may be landing in memory that is the caller's again
-    for (const call of [...departed, ...this.#writer.takeWaiting()]) call.failed(error);
+    for (const call of departed) call.failed(error, call.isUpdate ? this.#openFate(call.request) : undefined);
+    for (const call of this.#writer.takeWaiting()) call.failed(error);
     this.#writer.wakeRoomWaiters();
   }
 
@@ -239,6 +251,16 @@ export class Channel {
     for (const call of departed) call.failed(call.isUpdate ? lost : unsent);
     for (const call of waiting) call.failed(unsent);
     this.#writer.wakeRoomWaiters();
+  }
+
+  #openFate(request: number): CallFate {
+    const fate = { request, outcome: this.#ended === undefined ? ("open" as const) : ("unknown" as const) };
+    this.#fates.push(fate);
+    return fate;
+  }
+
+  #decideFates(outcomeOf: (request: number) => CallFate["outcome"]): void {
+    for (const fate of this.#fates.splice(0)) fate.outcome = outcomeOf(fate.request);
   }
 
   // Frames in.

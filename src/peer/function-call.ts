@@ -16,7 +16,7 @@ import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { EncodedFields, Fields, FieldValues } from "../wire/function-schema.ts";
 import { AnswerLanding } from "./answer-landing.ts";
-import { Call } from "./call.ts";
+import { Call, type CallFate } from "./call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "./frame-batch.ts";
 
 /** Which application of the receiver a call is for; for functions with numbers of their own. */
@@ -40,7 +40,8 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
   readonly passing?: boolean | undefined;
   /** Told how many bytes the response took. */
   readonly answered: (response: FieldValues<R>, byteCount: number) => void;
-  readonly failed: (error: WeighbridgeError) => void;
+  /** `fate`: of an update that had left, at least in part, when its server was taken for dead. */
+  readonly failed: (error: WeighbridgeError, fate?: CallFate) => void;
 };
 
 /**
@@ -64,11 +65,12 @@ export function functionCalls<Q extends Fields, R extends Fields>(options: Funct
 }
 
 /** What the frames of one call share. */
-class FunctionCall<Q extends Fields, R extends Fields> {
+class FunctionCall<Q extends Fields, R extends Fields> implements CallFate {
   readonly options: FunctionCallOptions<Q, R>;
   readonly encoded: EncodedFields;
   readonly landing: AnswerLanding;
   #hasEnded = false;
+  #lastFate: CallFate | undefined;
 
   constructor(options: FunctionCallOptions<Q, R>, encoded: EncodedFields) {
     this.options = options;
@@ -94,10 +96,16 @@ class FunctionCall<Q extends Fields, R extends Fields> {
   }
 
   /** The first frame that fails ends the call: the server refuses the others too. */
-  failed(error: WeighbridgeError): void {
+  failed(error: WeighbridgeError, fate: CallFate | undefined, isLast: boolean): void {
+    if (isLast) this.#lastFate = fate;
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    this.options.failed(error);
+    this.options.failed(error, fate === undefined ? undefined : this);
+  }
+
+  /** That of its last frame, with which it is complete; one that has not left is not applied. */
+  get outcome(): CallFate["outcome"] {
+    return this.#lastFate?.outcome ?? "dropped";
   }
 }
 
@@ -205,8 +213,8 @@ class FrameCall<Q extends Fields, R extends Fields> extends Call {
     return whole !== undefined;
   }
 
-  failed(error: WeighbridgeError): void {
-    this.#call.failed(error);
+  failed(error: WeighbridgeError, fate?: CallFate): void {
+    this.#call.failed(error, fate, this.#isLast);
   }
 
   /** G1 */

@@ -272,6 +272,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     if (channel.link !== undefined) this.#replaceLink(channel);
     const isRestarted = channel.incarnation !== 0 && hello.incarnation !== channel.incarnation;
     if (isRestarted || !channel.canResumeAt(hello.expects)) this.#renew(channel, hello.incarnation);
+    else channel.resume(hello.expects);
     channel.incarnation = hello.incarnation;
     dial.attempt = 0;
     this.#announceUp(channel);
@@ -383,6 +384,7 @@ export class Peer implements ChannelHost, ConnectionHost {
       return this.#accept(hello, isTrusted);
     }
     if (!known.canResumeAt(hello.expects)) return this.#acceptAnew(known);
+    known.resume(hello.expects);
     this.#announceUp(known);
     return known;
   }

@@ -95,15 +95,13 @@ export class PendingCalls {
     return 0;
   }
 
-  /** Takes all calls out, unanswered. Their numbers are not used again, so that the same life of the other node takes new calls (C1). */
+  /** Takes all calls out, unanswered, with their numbers. Those are not used again, so that the same life of the other node takes new calls (C1). */
   giveUp(): Call[] {
     const calls: Call[] = [];
     if (this.#calls.length > 0) this.#givenUpFrom ||= this.#first;
     for (; this.#calls.length > 0; this.#first++) {
       const call = this.#calls.shift();
-      if (call === undefined) continue;
-      call.request = 0;
-      calls.push(call);
+      if (call !== undefined) calls.push(call);
     }
     this.#resendAt = 0;
     return calls;

@@ -4,7 +4,7 @@ import { assert } from "../base/assert.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { setExtent } from "../peer/answer.ts";
-import { Call } from "../peer/call.ts";
+import { Call, type CallFate } from "../peer/call.ts";
 import { Channel, type FunctionHandler } from "../peer/channel.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-limits.ts";
 import { Complaints } from "../peer/complaints.ts";
@@ -39,6 +39,7 @@ export class TestCall extends Call {
   readonly #payload: Uint8Array<ArrayBuffer>;
   readonly #byteCount: number;
   outcome = "open";
+  fate: CallFate | undefined;
 
   constructor(name: string, options: TestCallOptions = {}) {
     const { priority = 0, epoch = 0, byteCount = 8, isUpdate = true, isIdempotent = false, room = 0 } = options;
@@ -89,7 +90,8 @@ export class TestCall extends Call {
     return true;
   }
 
-  failed(error: WeighbridgeError): void {
+  failed(error: WeighbridgeError, fate?: CallFate): void {
+    this.fate = fate;
     assert(this.outcome === "open", "a call ends once");
     this.outcome = error.code;
   }

@@ -8,7 +8,7 @@ import { showValue } from "../base/show-value.ts";
 import { clockWait } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { parameterOrigin } from "../contracts/parameters.ts";
-import type { Call } from "../peer/call.ts";
+import type { Call, CallFate } from "../peer/call.ts";
 import { functionCalls } from "../peer/function-call.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { callText, explainedDeadline, missingFailure, namedFailure } from "./call-subject.ts";
@@ -32,7 +32,7 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
   readonly request: FieldValues<Q>;
   readonly answered?: (response: FieldValues<R>) => void;
   /** Hears how it failed, before the caller of the group does. */
-  readonly failed?: (error: WeighbridgeError) => void;
+  readonly failed?: (error: WeighbridgeError, fate?: CallFate) => void;
 };
 
 /** Payload bytes of one function since the recording began, both ways; what travels twice counts once. */
@@ -217,9 +217,9 @@ export class FunctionClient {
           else answered?.(response);
           ended();
         },
-        failed: (error) => {
+        failed: (error, fate) => {
           this.onFailure(error);
-          asked.failed?.(error);
+          asked.failed?.(error, fate);
           ended(namedFailure(error, fn, subject));
         },
       });

@@ -7,6 +7,7 @@ import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { RowPlanner } from "../row-plan.ts";
 import type { CacheCounters } from "./cache-statistics.ts";
 import { CachedRows, type CachedRowsOptions } from "./cached-rows.ts";
+import type { HeldPushes } from "./held-pushes.ts";
 import { LocalOptimizer } from "./local-optimizer.ts";
 import { type CacheKernels, PendingUpdates } from "./pending-updates.ts";
 
@@ -15,6 +16,7 @@ export type CacheState = CacheKernels & {
   readonly width: number;
   readonly cached: CachedRows;
   readonly pending: PendingUpdates;
+  readonly held: HeldPushes;
   readonly optimizer: LocalOptimizer;
   readonly counters: CacheCounters;
 };

@@ -5,7 +5,7 @@
 //
 // Invariants:
 //   P1. `add` adds all of its rows or, when the arena is full, none.
-//   P2. Gradients leave only by `remove`, which is for those that a server has acknowledged.
+//   P2. Gradients leave only by `remove`, which is for those that a server has acknowledged, or that are held until it is known whether it has them.
 
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
@@ -26,6 +26,9 @@ export type CacheKernels = {
   readonly rowKernels: RowKernels;
   readonly optimizers: OptimizerKernels;
 };
+
+/** Updates of some rows, in memory of their own. */
+export type TakenUpdates = { readonly keys: BigUint64Array; readonly gradients: Float32Array; readonly updates: Uint32Array };
 
 export class PendingUpdates {
   readonly #arena: Arena;
@@ -54,8 +57,8 @@ export class PendingUpdates {
     return this.#kernels.rowCount(this.#table);
   }
 
-  /** One more update for each of these keys, which differ. Throws ARENA_FULL (P1). */
-  add(keys: number, keyCount: number, gradients: number, memory: OperationMemory): void {
+  /** One more update for each of these keys, which differ; so many where `updates` lists how many. Throws ARENA_FULL (P1). */
+  add(keys: number, keyCount: number, gradients: number, memory: OperationMemory, updates = 0): void {
     const list = memory.take(keyCount * WORD_BYTES);
     if (this.#kernels.findOrInsertRows(this.#table, keys, keyCount, list) !== DONE) {
       throw arenaFull(this.#arena, `pending updates of ${keyCount} rows`);
@@ -63,7 +66,18 @@ export class PendingUpdates {
     const { words } = this.#arena;
     for (let at = list >>> 2, end = at + keyCount; at < end; at++) words[at]! += ROW_KEY_BYTES;
     this.#adder.updateRows(list, keyCount, gradients);
-    this.#rowKernels.addWords(list, keyCount, this.#width * FLOAT_BYTES, 0);
+    this.#rowKernels.addWords(list, keyCount, this.#width * FLOAT_BYTES, updates);
+  }
+
+  /** Rows that were taken out are pending again, beside what came since; returns how many. Throws ARENA_FULL, nothing changed. */
+  putBack({ keys, gradients, updates }: TakenUpdates, memory: OperationMemory): number {
+    const [keysAt, gradientsAt, updatesAt] = [keys, gradients, updates].map(({ buffer, byteOffset, byteLength }) => {
+      const address = memory.take(byteLength);
+      this.#arena.bytes.set(new Uint8Array(buffer, byteOffset, byteLength), address);
+      return address;
+    }) as [number, number, number];
+    this.add(keysAt, keys.length, gradientsAt, memory, updatesAt);
+    return keys.length;
   }
 
   /** Lists where the gradients of each key lie, 0 for none; returns how many have none. The list holds until the next `add` or `remove`. */

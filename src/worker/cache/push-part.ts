@@ -2,7 +2,7 @@
 //
 // Invariants:
 //   U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation, unless a server that lives may have
-//       applied it, or refused it for its numbers.
+//       applied it, or refused it for its numbers. One that had left when its server was taken for dead is held until that is known (held-pushes.ts).
 //   U2. An acknowledged update is in the row's copy (or the copy counts for nothing) and in its version, exactly once. Nothing can fail between
 //       the acknowledgement and that: the memory for it was taken before anything was sent.
 
@@ -10,7 +10,7 @@ import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { RowPlan } from "../row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
 import type { OperationMemory } from "./operation-memory.ts";
-import type { Acknowledged, PushList, Span } from "./row-exchange.ts";
+import type { Acknowledged, PushList, Span, Unsure } from "./row-exchange.ts";
 import { NO_SLOT } from "./slot-lists.ts";
 
 const KEY_BYTES = 8;
@@ -84,6 +84,21 @@ export class PushPart {
     const { cached, pending } = this.#cache;
     for (const slot of this.#slotsOf(from, to)) if (slot !== NO_SLOT) cached.versions[slot] = VERSION_NONE;
     pending.remove(this.#plan.keysAddress + from * KEY_BYTES, to - from);
+  }
+
+  /** Nobody knows yet whether a server has these: they are not pending meanwhile, and copies of their rows count for nothing. */
+  hold({ pushed, fate }: Unsure): void {
+    const { server, from, to } = pushed;
+    const { held, width } = this.#cache;
+    const { keys, gradients } = this.list;
+    held.hold({
+      server,
+      keys: keys.slice(from, to),
+      gradients: gradients.slice(from * width, to * width),
+      updates: this.#updates.slice(from, to),
+      fate,
+    });
+    this.giveUp(pushed);
   }
 
   #slotsOf(from: number, to: number): Int32Array {

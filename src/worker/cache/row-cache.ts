@@ -8,13 +8,12 @@
 // Invariants:
 //   H1. A lookup misses at most `pullBound` updates of others to a row, and none of this worker's own.
 //   H2. After an update at most `pushBound` updates of a cached row are pending, and none of any other row.
-//   H3. No update is lost: it is pending until a server acknowledged it. When a server dies with a push unanswered, the push is made again;
-//       if it had come into a checkpoint before, it then counts twice. One that failed and may have been applied by a server that lives
+//   H3. No update is lost: it is pending until a server acknowledged it. When a server dies with a push unanswered, the push is made again once another
+//       incarnation is there, or the same one is back and has not got it; if it had come into a checkpoint before, it then counts twice. One that failed and may have been applied by a server that lives
 //       (LINK_LOST, also as the cause of NODE_DEAD) is not made again, nor one that a server refused with NOT_FINITE:
 //       the operation that pushed it rejects with that, and no later one does.
 //   H4. Operations of one cache run one after the other, in the order of their calls.
 
-import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";
 import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
@@ -29,6 +28,7 @@ import { type Admit, AS_IT_IS, type ParameterCall, type PushCall } from "../tens
 import { type CacheState, openParts } from "./cache-state.ts";
 import { CacheCounters, type CacheStatistics } from "./cache-statistics.ts";
 import { POLICY_NAMES, type PolicyName } from "./eviction-policy.ts";
+import { HeldPushes } from "./held-pushes.ts";
 import { OperationMemory } from "./operation-memory.ts";
 import { PullPart } from "./pull-part.ts";
 import { PushPart } from "./push-part.ts";
@@ -86,14 +86,15 @@ export class RowCache {
       planner,
       width,
       ...openParts(kernels, { rows, width, policy, secret, optimizer: options.optimizer }),
+      held: new HeldPushes(),
       counters: new CacheCounters(),
     };
     this.#exchange = new RowExchange({ functions, held, width, pullBound: Math.min(pullBound, WORD_MAX) });
   }
 
   get statistics(): CacheStatistics {
-    const { counters, cached, pending, optimizer } = this.#state;
-    const [rowsCached, rowsPending] = this.#isClosed ? [0, 0] : [cached.rowCount, pending.rowCount];
+    const { counters, cached, pending, held, optimizer } = this.#state;
+    const [rowsCached, rowsPending] = this.#isClosed ? [0, 0] : [cached.rowCount, pending.rowCount + held.rowCount];
     return { ...counters, ...optimizer.nonFinite, rowsCached, rowsPending };
   }
 
@@ -186,7 +187,7 @@ export class RowCache {
 
   /** H4. The operation goes on when its caller waits no longer. */
   async #operate(
-    wait: WaitOptions,
+    wait: ParameterCall,
     run: (operation: Operation) => Promise<void>,
     whenClosed: () => void = () => {
       throw new WeighbridgeError("CLOSED", `the cache of ${this.#options.held.name} was closed`);
@@ -200,6 +201,7 @@ export class RowCache {
       }
       const operation = new Operation(this.#state, this.#exchange, { pushBound: this.#pushBound, isBypassed: this.#isBypassed });
       try {
+        await operation.settleHeld(wait.clock);
         await run(operation);
       } finally {
         operation.release();
@@ -220,6 +222,7 @@ class Operation {
   /** Lists of keys whose pending updates are pushed, some perhaps twice. */
   readonly #pushKeys: BigUint64Array[] = [];
   #pull: PullPart | undefined;
+  #pushesAll = false;
 
   constructor(state: CacheState, exchange: RowExchange, settings: { readonly pushBound: number; readonly isBypassed: boolean }) {
     this.#state = state;
@@ -232,9 +235,10 @@ class Operation {
   /** Gradients become pending; those of rows over the bound or not cached will be pushed (H2). Throws NOT_FINITE, QUEUE_FULL, ARENA_FULL: nothing is pending. */
   update(keys: BigUint64Array, gradients: Float32Array, admit?: Admit): void {
     if (keys.length === 0) return;
-    const { arena, optimizer, pending, cached, counters, width } = this.#state;
-    if (pending.rowCount > cached.slotCount + UNPUSHED_ROWS_MAX)
-      throw new WeighbridgeError("QUEUE_FULL", `${pending.rowCount} rows wait for servers that do not take them`, { retryable: true });
+    const { arena, optimizer, pending, held, cached, counters, width } = this.#state;
+    const waiting = pending.rowCount + held.rowCount;
+    if (waiting > cached.slotCount + UNPUSHED_ROWS_MAX)
+      throw new WeighbridgeError("QUEUE_FULL", `${waiting} rows wait for servers that do not take them`, { retryable: true });
     const plan = this.#plan(keys);
     const sums = plan.gradients(gradients, width);
     const { scale } = admit?.(sums, gradients) ?? AS_IT_IS;
@@ -258,9 +262,18 @@ class Operation {
     if (!optimizer.isExact) this.#pushPending(plan.keysAddress, plan.rowCount, () => true);
   }
 
+  /** What left for a server that was taken for dead is dealt with as soon as it is heard of again (H3). Rejects with LINK_LOST when nobody can say any more. */
+  async settleHeld(clock: number): Promise<void> {
+    const { held, pending } = this.#state;
+    if (held.rowCount === 0) return;
+    for (const server of held.servers) await this.#exchange.probe(server, clock).catch(() => {}); // still away: what asks it finds out
+    held.settle(pending, this.#memory);
+  }
+
   pushAll(): void {
     const { arena, pending } = this.#state;
     const { rowCount } = pending;
+    this.#pushesAll = true;
     if (rowCount === 0) return;
     const keys = this.#memory.take(rowCount * KEY_BYTES);
     pending.copyKeys(keys, this.#memory);
@@ -271,11 +284,15 @@ class Operation {
   async exchange({ clock, priority }: ExchangeCall): Promise<void> {
     const pull = this.#pull;
     const push = this.#pushPart();
-    if (push === undefined && pull === undefined) return;
+    if (push === undefined && pull === undefined) {
+      this.#checkAllPushed(0);
+      return;
+    }
     const ask = pull?.ask(push?.advance() ?? new Map());
-    const { acknowledged, lost, answers, failure } = await this.#exchange.run(push?.list, ask, { clock, priority });
+    const { acknowledged, lost, unsure, answers, failure } = await this.#exchange.run(push?.list, ask, { clock, priority });
     for (const one of acknowledged) push?.acknowledge(one);
     for (const one of lost) push?.giveUp(one);
+    for (const one of unsure) push?.hold(one);
     for (const answer of answers) checkAnswer(answer, this.#state.width);
     if (this.#exchange.noteGenerations(answers)) {
       this.#state.cached.invalidate();
@@ -286,6 +303,18 @@ class Operation {
       pull?.take(answer, answer.fresh.generation === this.#exchange.generationOf(answer.asked.server));
     }
     if (failure !== undefined) throw failure;
+    const { held, pending } = this.#state;
+    this.#checkAllPushed(held.rowCount === 0 ? 0 : held.settle(pending, this.#memory));
+  }
+
+  /** A server came back between the look at what is held and the exchange, which is as if it were away still; or it is. Throws NODE_DEAD, retryable. */
+  #checkAllPushed(pendingAgain: number): void {
+    const { held } = this.#state;
+    if (pendingAgain > 0)
+      throw new WeighbridgeError("NODE_DEAD", `a server came back without updates of ${pendingAgain} rows, which are pushed again`, {
+        retryable: true,
+      });
+    if (this.#pushesAll && held.rowCount > 0) throw held.error;
   }
 
   deliver(into: Float32Array): void {

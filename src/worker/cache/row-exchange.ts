@@ -8,9 +8,11 @@
 //   X2. What came back before something failed is told together with the failure: a push that was acknowledged counts as such.
 //   X3. So are the pushes that must not be made again: those that failed and may have been applied, and those that a server refused for their
 //       numbers, which it would refuse each time.
+//   X4. And those that had left when their server was taken for dead: whether they are to be made again is known when it is heard of again.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync, type FreshRows } from "../../contracts/cached-rows.ts";
+import type { CallFate } from "../../peer/call.ts";
 import { mayBeApplied } from "../../peer/gone-error.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FunctionClient } from "../function-client.ts";
@@ -43,10 +45,13 @@ export type AskList = {
 
 export type Answer = { readonly asked: AskPart; readonly fresh: FreshRows };
 export type Acknowledged = { readonly pushed: Span; readonly rate: number };
+export type Unsure = { readonly pushed: Span; readonly fate: CallFate };
 export type Exchanged = {
   readonly acknowledged: readonly Acknowledged[];
   /** X3 */
   readonly lost: readonly Span[];
+  /** X4 */
+  readonly unsure: readonly Unsure[];
   readonly answers: readonly Answer[];
   readonly failure: unknown;
 };
@@ -103,7 +108,16 @@ export class RowExchange {
     const calls = new Calls(this.#options, this.#generations, { push: push ?? NOTHING_TO_PUSH, ask: ask ?? NOTHING_TO_ASK, ...call });
     for (let server = 0; server < this.#generations.length; server++) calls.add(this.#framesFor(server, push, ask));
     const failure = await calls.send();
-    return { acknowledged: calls.acknowledged, lost: calls.lost, answers: calls.answers, failure };
+    const { acknowledged, lost, unsure, answers } = calls;
+    return { acknowledged, lost, unsure, answers, failure };
+  }
+
+  /** Asks a server for nothing: afterwards what left for it before has its fate. Rejects when it cannot be asked. */
+  async probe(server: number, clock: number): Promise<void> {
+    const nothing = { keptCount: 0, keys: NOTHING_TO_ASK.keys, versions: NOTHING_TO_ASK.versions };
+    const { functions, held: subject, pullBound: bound } = this.#options;
+    const request = { parameter: subject.parameter, clock, generation: this.generationOf(server), bound, ...nothing };
+    await functions.call(cacheSync, server, request, { subject });
   }
 
   #framesFor(server: number, push: PushList | undefined, ask: AskList | undefined): Frames {
@@ -134,6 +148,7 @@ type AskFields = {
 class Calls {
   readonly acknowledged: Acknowledged[] = [];
   readonly lost: Span[] = [];
+  readonly unsure: Unsure[] = [];
   readonly answers: Answer[] = [];
   readonly #options: ExchangeOptions;
   readonly #generations: Uint32Array;
@@ -174,7 +189,7 @@ class Calls {
           ...this.#to(pushed),
           request: { ...this.#common, ...this.#pushFields(pushed, pushNumber) },
           answered: ({ rate }) => this.#acknowledge(pushed, rate),
-          failed: (error) => this.#noteLost(pushed, error),
+          failed: (error, fate) => this.#noteFailed(pushed, error, fate),
         })),
         { subject },
       ),
@@ -187,7 +202,7 @@ class Calls {
             this.#acknowledge(pushed, fresh.rate);
             this.answers.push({ asked, fresh });
           },
-          failed: (error) => this.#noteLost(pushed, error),
+          failed: (error, fate) => this.#noteFailed(pushed, error, fate),
         })),
         { subject },
       ),
@@ -216,9 +231,10 @@ class Calls {
     this.acknowledged.push({ pushed, rate });
   }
 
-  /** X3 */
-  #noteLost(pushed: Span, error: WeighbridgeError): void {
+  /** X3, X4 */
+  #noteFailed(pushed: Span, error: WeighbridgeError, fate: CallFate | undefined): void {
     if (mayBeApplied(error) || error.code === "NOT_FINITE") this.lost.push(pushed);
+    else if (fate !== undefined) this.unsure.push({ pushed, fate });
   }
 
   #pushFields({ from, to }: Span, pushNumber: number): PushFields {

@@ -1,0 +1,62 @@
+// held-pushes — updates of a cache that had left for a server when it was taken for dead. Whether the server has them is known when it is heard of again
+// (peer/channel, N8); until then they are neither pending nor acknowledged. Not the pushing.
+//
+// Invariants:
+//   D1. What the server has is never pushed again; what it has not is pending again.
+//   D2. What nobody can say of is not pushed again, and told once.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { CallFate } from "../../peer/call.ts";
+import type { OperationMemory } from "./operation-memory.ts";
+import type { PendingUpdates } from "./pending-updates.ts";
+
+/** Rows of one push, in memory of their own. */
+export type HeldPush = {
+  readonly server: number;
+  readonly keys: BigUint64Array;
+  readonly gradients: Float32Array;
+  readonly updates: Uint32Array;
+  readonly fate: CallFate;
+};
+
+export class HeldPushes {
+  #pushes: HeldPush[] = [];
+
+  get rowCount(): number {
+    return this.#pushes.reduce((count, { keys }) => count + keys.length, 0);
+  }
+
+  /** The servers that are to be heard of. */
+  get servers(): readonly number[] {
+    return [...new Set(this.#pushes.map(({ server }) => server))];
+  }
+
+  hold(push: HeldPush): void {
+    this.#pushes.push(push);
+  }
+
+  /** Deals with what is known by now (D1); returns how many rows are pending again. Throws LINK_LOST (D2) and ARENA_FULL. */
+  settle(pending: Pick<PendingUpdates, "putBack">, memory: OperationMemory): number {
+    let count = 0;
+    let unknown: HeldPush | undefined;
+    const known = this.#pushes.filter(({ fate }) => fate.outcome !== "open");
+    for (const push of known) {
+      if (push.fate.outcome === "dropped") count += pending.putBack(push, memory);
+      if (push.fate.outcome === "unknown") unknown = push;
+      this.#pushes = this.#pushes.filter((other) => other !== push);
+    }
+    if (unknown === undefined) return count;
+    const what = `updates of ${unknown.keys.length} rows had left for server ${unknown.server} when it was taken for dead`;
+    throw new WeighbridgeError(
+      "LINK_LOST",
+      `${what}; it cannot say any more whether it has them: they may have been applied, and are not sent again`,
+    );
+  }
+
+  /** Why not all updates are on the servers. */
+  get error(): WeighbridgeError {
+    const servers = this.servers.join(", ");
+    const what = `updates of ${this.rowCount} rows had left for server ${servers} when it was taken for dead`;
+    return new WeighbridgeError("NODE_DEAD", `${what}; whether it has them is known when it is back`, { retryable: true });
+  }
+}
