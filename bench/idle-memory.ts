@@ -12,7 +12,7 @@ import type { ClusterMemory } from "./our-cluster.ts";
 export type Packaging = "sources" | "built";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const WORKER = fileURLToPath(new URL("./idle-worker.ts", import.meta.url));
+const WORKER = fileURLToPath(new URL("./idle-worker.mjs", import.meta.url));
 const IDLE_MS = 10_000;
 const REGISTERED = "registered";
 const REGISTRATION_TIMEOUT_MS = 30_000;

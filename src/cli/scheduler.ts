@@ -8,6 +8,7 @@ import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { scriptPath } from "./script.ts";
+import { giveBackStartMemory } from "./start-memory.ts";
 import { runScript } from "./worker.ts";
 
 const HELP = `
@@ -27,7 +28,7 @@ export function schedulerCommand(invocation: Invocation): Command {
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
       const config = loadConfig({ options: { role: "scheduler" }, commandLine: configFlags(flags), env: process.env });
       setEngineFlags(config.role);
-      if (script === undefined) await runScheduler(config);
+      if (script === undefined) await runScheduler(config, ({ metrics }) => giveBackStartMemory(metrics));
       else await runScript(config, scriptPath(script), args, invocation);
     });
   return addConfigFlags(command, { except: ["role", "rank", "threads", "port", "advertiseHost"] });

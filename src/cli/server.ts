@@ -10,6 +10,7 @@ import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { scriptPath } from "./script.ts";
+import { giveBackStartMemory } from "./start-memory.ts";
 import { runScript } from "./worker.ts";
 
 const APP_ID_MAX = 0xffff;
@@ -48,7 +49,7 @@ export function serverCommand(invocation: Invocation): Command {
       if (config.threads > 1) {
         const builtIn = { path: modulePath(import.meta.url, "./server-thread"), args: flags.apps.map(String) };
         invocation.exitCode = await runServerThreads(config, path === undefined ? builtIn : { path, args });
-      } else if (path === undefined) await runServer(config, flags.apps);
+      } else if (path === undefined) await runServer(config, flags.apps, ({ metrics }) => giveBackStartMemory(metrics));
       else await runScript(config, path, args, invocation);
     });
   return addConfigFlags(command, { except: ["role"] });

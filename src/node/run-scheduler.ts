@@ -1,12 +1,13 @@
 // run-scheduler — the scheduler of processes that are nothing else: `weighbridge scheduler` without a script, and scripts that leave their role to initTraining().
 
+import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { countsText, RosterTeller } from "./roster-teller.ts";
 import { schedulerAddress } from "./scheduler-address.ts";
 import { startRole } from "./start-role.ts";
 
 /** Stays until everybody has left. Throws what ends the job before. */
-export async function runScheduler(config: NodeConfig): Promise<void> {
+export async function runScheduler(config: NodeConfig, onStarted: (node: ClusterNode) => void = () => {}): Promise<void> {
   const { serverCount, workerCount, logLevel } = config;
   const isTalking = logLevel === "info" || logLevel === "debug";
   const say = (sentence: string): void => void (isTalking && process.stdout.write(`${sentence}\n`));
@@ -19,6 +20,7 @@ export async function runScheduler(config: NodeConfig): Promise<void> {
       onRoster: (roster) => teller.tell(roster).forEach(say),
     },
   );
+  onStarted(node);
   await node.finalize();
   say("everybody has left");
 }

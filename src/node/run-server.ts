@@ -1,12 +1,18 @@
 // run-server — the server of processes that are nothing else: `weighbridge server` without a script, and scripts that leave their role to initTraining().
 
+import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { KVServer } from "../kv/kv-server.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { startNode } from "./start.ts";
 
 /** Sums what is pushed to these applications. Stays until everybody leaves. Throws what ends the job before. */
-export async function runServer(config: NodeConfig, appIds: readonly number[]): Promise<void> {
+export async function runServer(
+  config: NodeConfig,
+  appIds: readonly number[],
+  onStarted: (node: ClusterNode) => void = () => {},
+): Promise<void> {
   const office = await startNode(config);
   for (const appId of appIds) new KVServer(office, appId);
+  onStarted(office.node);
   await office.finalize();
 }
