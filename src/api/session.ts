@@ -107,6 +107,7 @@ export class Session {
     const { compression } = node;
     this.#links = new WorkerLinks({ functions: this.#functions, planner: this.#planner, placement: this.#placement, compression });
     this.#clock = new WorkerClock({
+      name: `worker ${node.rank}`,
       clock: node.clock,
       functions: this.#functions,
       log: node.log,
@@ -406,7 +407,7 @@ export class Session {
     const checked = decodeParameterSpec(JSON.stringify(spec));
     this.#links.check(checked);
     const parameter = parameterNumber(checked.name);
-    const clock = (): number => this.clocks;
+    const clock = (): number => this.#clock.forCall;
     const control = new ParameterControl({
       functions: this.#functions,
       parameter,

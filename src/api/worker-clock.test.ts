@@ -15,6 +15,8 @@ class Servers {
   readonly asked: string[] = [];
   readonly warnings: string[] = [];
   clocks: readonly number[] = [0, 0];
+  /** Clocks whose updates one of them has dropped. */
+  readonly lost: number[] = [];
   failure: Error | undefined;
   /** The same with priorities. */
   readonly sent: string[] = [];
@@ -25,6 +27,7 @@ class Servers {
   readonly time = new SimClock();
   readonly pushes = new PushNumbers();
   readonly clock = new WorkerClock({
+    name: "worker 1",
     clock: this.time,
     pushes: this.pushes,
     functions: {
@@ -38,12 +41,12 @@ class Servers {
         this.sent.push(`${ask} ${priority}`);
         if (this.failure !== undefined) throw this.failure;
         if (this.refusesClocks && clock !== undefined) throw new WeighbridgeError("NOT_JOINED", "who are you?");
-        return this.clocks.map((at) => ({ clock: at }));
+        return this.clocks.map((at) => ({ clock: at, lost: ask === "join" ? this.lost.splice(0) : [] }));
       }) as FunctionClient["callAll"],
       call: (async (fn: { readonly name: string }, server: number, { clock }: { readonly clock?: number }) => {
         this.asked.push(`${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`} of server ${server}`);
         if (this.failure !== undefined) throw this.failure;
-        return await Promise.resolve({ clock: this.clocks[server] });
+        return await Promise.resolve({ clock: this.clocks[server], lost: [] });
       }) as unknown as FunctionClient["call"],
     },
     log: { ...SILENT_LOG, warn: (message) => this.warnings.push(message) },
@@ -107,11 +110,38 @@ test("NOT_JOINED and STALE_UPDATE lead back into the clock set, once at a time; 
   assert.equal(servers.rejoinCount, 0);
   for (const code of ["NOT_JOINED", "STALE_UPDATE", "NOT_JOINED"] as const)
     servers.clock.joinAgain(new WeighbridgeError(code, "who are you?"));
-  await servers.clock.rejoin();
+  await setImmediate();
   assert.deepEqual([servers.rejoinCount, servers.asked], [1, ["join"]]);
   servers.clock.joinAgain(new WeighbridgeError("STALE_UPDATE", "too late"));
-  await servers.clock.rejoin();
+  await setImmediate();
   assert.equal(servers.rejoinCount, 2);
+});
+
+test("each rejoin is a join of its own that begins after it, also while another is under way (J10)", async () => {
+  const servers = new Servers();
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "who are you?"));
+  await Promise.all([servers.clock.rejoin(), servers.clock.rejoin()]);
+  assert.deepEqual([servers.rejoinCount, servers.asked], [3, ["join", "join", "join"]]);
+});
+
+test("a clock that was ended and does not count fails the next call once; the one that is not ended fails none (J9)", async () => {
+  const servers = new Servers();
+  servers.clock.advance();
+  servers.lost.push(1);
+  await servers.clock.rejoin();
+  assert.equal(servers.clock.forCall, 1, "the call that found it out has told");
+  servers.clock.advance();
+  servers.lost.push(2, 1);
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "who are you?"));
+  await setImmediate();
+  assert.equal(servers.clock.value, 2);
+  assert.throws(() => servers.clock.forCall, {
+    code: "NOT_JOINED",
+    retryable: true,
+    message:
+      /worker 1 was taken for dead .* pushed at clock 1, 2 to parameters with sync updates does not count; it has joined again, and stands at clock 2/,
+  });
+  assert.equal(servers.clock.forCall, 2);
 });
 
 test("a rejoin that fails by itself is a warning, one that was asked for rejects; both may be tried again", async () => {

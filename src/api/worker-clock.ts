@@ -6,6 +6,8 @@
 //   J2. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
 //       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE, and may be repeated.
 //   J3. The clock never goes back.
+//   J9. Of a clock that this worker has ended, and whose sync updates servers dropped because they took it for dead, the next call fails once and names it.
+//   J10. A `rejoin` is a join that begins after it was asked for: what was pushed before is dropped, also what was pushed after another join had begun.
 //   J4. A worker that has left stays outside until `rejoin`, whatever its calls come to, and has finished the clock at which it stood (W7).
 //   J5. No call carries a clock above CLOCK_MAX: what would pass it is refused, nothing changed.
 //   J6. A server that could not be reached hears of the clock once it can be again: under BSP and SSP all would wait for it otherwise.
@@ -37,6 +39,8 @@ export const CLOCK_MAX: number = 2 ** 32 - 1;
 const TELL_AGAIN_MS = 500;
 
 export type WorkerClockOptions = {
+  /** The worker's, for errors. */
+  readonly name: string;
   readonly clock: Clock;
   readonly functions: Pick<FunctionClient, "call" | "callAll">;
   readonly log: Log;
@@ -52,14 +56,18 @@ export class WorkerClock {
   readonly #pushes: PushNumbers;
   readonly #joiningAgain: () => void;
   readonly #clock: Clock;
+  readonly #name: string;
   #value = 0;
   /** The clock that every server has heard of. */
   #heard = 0;
   #isTellingAgain = false;
   #joining: Promise<void> | undefined;
   #hasLeft = false;
+  /** J9 */
+  #lost: WeighbridgeError | undefined;
 
-  constructor({ clock, functions, log, pushes, joiningAgain }: WorkerClockOptions) {
+  constructor({ name, clock, functions, log, pushes, joiningAgain }: WorkerClockOptions) {
+    this.#name = name;
     this.#clock = clock;
     this.#functions = functions;
     this.#log = log;
@@ -70,6 +78,14 @@ export class WorkerClock {
   /** How many clocks this worker has finished. */
   get value(): number {
     return this.#value;
+  }
+
+  /** The clock of a call that is made now. Throws NOT_JOINED (J9). */
+  get forCall(): number {
+    const lost = this.#lost;
+    if (lost === undefined) return this.#value;
+    this.#lost = undefined;
+    throw lost;
   }
 
   /**
@@ -126,19 +142,19 @@ export class WorkerClock {
 
   /** A worker that comes late stands where the slowest does; servers may differ in that, and the highest holds for all. */
   async join(wait: WaitOptions): Promise<void> {
-    const clocks = (await this.#functions.callAll(clockJoin, this.#pushes.all(), { ...wait, priority: JOIN_PRIORITY })).map(
-      ({ clock }) => clock,
-    );
+    const answers = await this.#functions.callAll(clockJoin, this.#pushes.all(), { ...wait, priority: JOIN_PRIORITY });
+    this.#noteLost(answers.flatMap(({ lost }) => [...lost]));
+    const clocks = answers.map(({ clock }) => clock);
     this.#value = Math.max(this.#value, ...clocks);
     const clock = this.#value;
     if (clocks.some((other) => other < clock)) await this.#functions.callAll(clockAdvance, this.#ended(clock), wait);
     this.#hear(clock);
   }
 
-  /** Joins anew; whoever asks while that is under way waits for the same. */
+  /** Joins anew (J10). */
   async rejoin(): Promise<void> {
     this.#hasLeft = false;
-    await (this.#joining ?? this.#startJoining());
+    await this.#startJoining();
   }
 
   /** To be told of every call that failed (J2). */
@@ -156,10 +172,23 @@ export class WorkerClock {
   }
 
   async #joinOne(server: number): Promise<void> {
-    const { clock } = await this.#functions.call(clockJoin, server, this.#pushes.all(), { priority: JOIN_PRIORITY });
+    const { clock, lost } = await this.#functions.call(clockJoin, server, this.#pushes.all(), { priority: JOIN_PRIORITY });
+    this.#noteLost([...lost]);
     const { value } = this;
     if (this.#hasLeft || clock >= value) return;
     await this.#functions.call(clockAdvance, server, this.#ended(value), { priority: JOIN_PRIORITY });
+  }
+
+  /** J9. Whoever lost updates of the clock at which it stands alone was told by the call that found out, and pushes them again. */
+  #noteLost(clocks: readonly number[]): void {
+    if (!clocks.some((clock) => clock < this.#value)) return;
+    const lost = [...new Set(clocks)].sort((a, b) => a - b);
+    const what = `what it pushed at clock ${lost.join(", ")} to parameters with sync updates does not count`;
+    const why = `${this.#name} was taken for dead before the servers heard of the end of its clock`;
+    this.#lost = new WeighbridgeError("NOT_JOINED", `${why}: ${what}; it has joined again, and stands at clock ${this.#value}`, {
+      retryable: true,
+    });
+    this.#log.warn("updates of a clock that this worker has ended do not count", { clocks: lost.join(", "), reason: why });
   }
 
   /** Nobody waits for this worker until `rejoin` (J4). */

@@ -231,3 +231,21 @@ test("a restored job begins at its clock: members stand there, newcomers join th
   pacer.advance(lifeOf(1, 2), 9);
   assert.equal(pacer.clockMin, 8);
 });
+
+test("a life that was taken for dead hears once, when it joins again, of the clocks of which its updates were dropped", () => {
+  const { pacer, push } = openPacer();
+  push(1, 0, "finished");
+  pacer.advance(lifeOf(1), 1);
+  push(1, 2, "ahead");
+  push(1, 1, "unfinished");
+  pacer.died(lifeOf(1));
+  pacer.revived(lifeOf(1));
+  pacer.join(lifeOf(1));
+  assert.deepEqual([pacer.takeLost(lifeOf(1)), pacer.takeLost(lifeOf(1))], [[1, 2], []]);
+  push(1, 1, "again");
+  pacer.join(lifeOf(1)); // it drops that itself
+  assert.deepEqual(pacer.takeLost(lifeOf(1)), []);
+  push(1, 1, "again");
+  pacer.died(lifeOf(1));
+  assert.deepEqual(pacer.takeLost(lifeOf(1, 2)), [], "which is another one's business");
+});

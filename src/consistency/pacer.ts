@@ -42,6 +42,8 @@ export class Pacer<H> {
   readonly #clocks: StalenessController;
   readonly #lot: ParkingLot;
   readonly #rounds: UpdateRounds<H>;
+  /** By worker: what was dropped of a life that was taken for dead, until it joins again. */
+  readonly #lost = new Map<number, { readonly incarnation: number; readonly clocks: readonly number[] }>();
   readonly #pushes: PushCounts;
   /** The minimum up to which everything was settled. */
   #settledMin = 0;
@@ -152,7 +154,17 @@ export class Pacer<H> {
   /** The life is over, or is taken to be. To be told of every worker, as `leaveJob`. */
   died(life: WorkerLife): void {
     this.#endEarlier(life);
-    this.#end(life, this.#clocks.died(life));
+    const clock = this.#clocks.died(life);
+    const clocks = clock === undefined ? [] : this.#rounds.clocksOf(life, clock);
+    if (clocks.length > 0) this.#lost.set(life.worker, { incarnation: life.incarnation, clocks });
+    this.#end(life, clock);
+  }
+
+  /** The clocks of which contributions of this life were dropped because it was taken for dead; told once. */
+  takeLost({ worker, incarnation }: WorkerLife): readonly number[] {
+    const lost = this.#lost.get(worker);
+    this.#lost.delete(worker);
+    return lost?.incarnation === incarnation ? lost.clocks : [];
   }
 
   /** The life lives; one that was taken for dead may join again. To be told of every worker, as `leaveJob`. */

@@ -115,6 +115,15 @@ export class UpdateRounds<H> {
     return this.#removeIf((kept, at) => at.clock >= clock && kept.worker === worker && kept.incarnation === incarnation);
   }
 
+  /** The open rounds from this clock on to which the life has contributed, ascending. */
+  clocksOf({ worker, incarnation }: WorkerLife, from: number): number[] {
+    const isOwn = (kept: Kept<H>): boolean => kept.worker === worker && kept.incarnation === incarnation;
+    const clocks = [...this.#gatherings].filter(
+      ([clock, gathering]) => clock >= from && [...gathering.values()].some((list) => list.some(isOwn)),
+    );
+    return clocks.map(([clock]) => clock).sort((a, b) => a - b);
+  }
+
   /** The parameter is no more. Returns the handles, to be freed. */
   dropParameter(parameter: number): H[] {
     return this.#removeIf((_, at) => at.parameter === parameter);

@@ -6,7 +6,7 @@
 
 import { type Contract, contract } from "./contract.ts";
 
-const clock = { clock: "u32" } as const;
+const joined = { clock: "u32", lost: "u32[]" } as const;
 /** The number of the worker's last push to each parameter. */
 const numbers = { parameters: "u32[]", numbers: "u32[]" } as const;
 /**
@@ -19,13 +19,16 @@ const ofParameter = { parameter: "u32" } as const;
 const waits = { waits: "string" } as const;
 const nothing = {} as const;
 
-/** Answers the clock at which the worker stands on this server. */
-export const clockJoin: Contract<typeof numbers, typeof clock> = contract({
+/**
+ * Answers the clock at which the worker stands on this server, and the clocks of which its sync updates were dropped
+ * there because it was taken for dead, each once.
+ */
+export const clockJoin: Contract<typeof numbers, typeof joined> = contract({
   name: "wb/clock/join",
   target: "server",
   effect: "update",
   request: numbers,
-  response: clock,
+  response: joined,
 });
 
 /** The worker has finished all clocks before this one. */

@@ -9,7 +9,11 @@ export const CLOCK_HANDLERS: readonly ServedFunction[] = [
     handler: ({ parameters, life }, numbers) => {
       checkLengths(numbers.parameters, numbers.numbers);
       const known = { parameters: numbers.parameters.slice(), numbers: numbers.numbers.slice() }; // the frame is gone when a restore is over
-      const join = (): { readonly clock: number } => ({ clock: parameters.pacer.join(life, known) });
+      const { pacer } = parameters;
+      const join = (): { readonly clock: number; readonly lost: Uint32Array } => {
+        const clock = pacer.join(life, known);
+        return { clock, lost: Uint32Array.from(pacer.takeLost(life)) };
+      };
       const restored = parameters.whenRestored();
       return restored === undefined ? join() : restored.then(join);
     },
