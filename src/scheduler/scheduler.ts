@@ -19,11 +19,10 @@ import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, REN
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkGreeting } from "../peer/greeting.ts";
-import type { Peer } from "../peer/peer.ts";
+import type { AcceptedNode, Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { GatherReply, GatherRequest } from "../wire/gather.ts";
-import type { Hello } from "../wire/hello.ts";
 import { missingText } from "../wire/missing-nodes.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
@@ -237,7 +236,7 @@ export class Scheduler {
     const serve = <Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void =>
       this.#peer.serve(serveJson(fn, answer));
     serve(REGISTER, (channel, request) => {
-      const ticket = this.#tickets.open(channel, request);
+      const ticket = this.#tickets.open(channel, request, this.#peer.joinRefusal(channel));
       this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
       return ticket.reply.promise;
     });
@@ -309,7 +308,7 @@ export class Scheduler {
     for (const decision of this.#roster.endGeneration(this.#gathering.ended)) this.#carryOutOne(decision);
   }
 
-  #greeting(hello: Hello): void {
+  #greeting(hello: AcceptedNode): void {
     const { serverCount, workerCount } = this.#options;
     if (hello.node !== 0) checkGreeting(hello, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
     this.#outnumber(hello);
@@ -318,7 +317,7 @@ export class Scheduler {
   /**
    * A node has talked with a scheduler of a higher incarnation, and would refuse ours: the clock of this machine is behind that of the one before (D4).
    */
-  #outnumber({ node, knows = 0 }: Hello): void {
+  #outnumber({ node, knows = 0 }: AcceptedNode): void {
     const peer = this.#peer;
     const mayLearn = this.#roster.phase === "forming" || (this.isResumed && node !== 0);
     if (!mayLearn || knows <= peer.incarnation || knows > INCARNATION_KNOWN_MAX) return;

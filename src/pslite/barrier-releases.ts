@@ -7,10 +7,10 @@
 //   X3. What our scheduler asks of a process that passed a barrier leaves after the end of that barrier: the process would wait for its application with
 //       all its ears shut, as in X1. After the first one, the start's, a process of ps-lite has SERVERS_FIRST_MS to make its application.
 
-import type { Neighbour } from "./neighbour.ts";
+import type { PsliteGateway } from "./gateway.ts";
 import type { Registration } from "./registrar.ts";
+import type { RemoteProcess } from "./remote-process.ts";
 import { RequestHold } from "./request-hold.ts";
-import type { PsliteVan } from "./van.ts";
 
 export type Release = { readonly registration: Registration; readonly group: number; readonly round: number };
 
@@ -18,34 +18,34 @@ export type Release = { readonly registration: Registration; readonly group: num
 export const SERVERS_FIRST_MS = 100;
 
 export class Releases {
-  readonly #van: PsliteVan;
+  readonly #gateway: PsliteGateway;
   readonly #send: (release: Release) => void;
   /** Of the present turn: they are told together. */
   #fresh: Release[] = [];
   /** Of workers that wait for those of servers (X1). */
   readonly #late: Release[] = [];
   /** What waits for the end of a barrier, by the process that it is for (X3). */
-  readonly #holds = new WeakMap<Neighbour, RequestHold>();
+  readonly #holds = new WeakMap<RemoteProcess, RequestHold>();
   readonly #letGo = new WeakMap<Release, () => void>();
-  readonly #started = new WeakSet<Neighbour>();
+  readonly #started = new WeakSet<RemoteProcess>();
 
-  constructor(van: PsliteVan, send: (release: Release) => void) {
-    this.#van = van;
+  constructor(gateway: PsliteGateway, send: (release: Release) => void) {
+    this.#gateway = gateway;
     this.#send = send;
   }
 
   add(release: Release): void {
-    if (this.#fresh.length === 0) this.#van.clock.afterInput(() => this.#tell());
+    if (this.#fresh.length === 0) this.#gateway.clock.afterInput(() => this.#tell());
     this.#fresh.push(release);
-    const { neighbour } = release.registration;
-    const hold = this.#holds.get(neighbour) ?? new RequestHold();
-    this.#holds.set(neighbour, hold);
+    const { process } = release.registration;
+    const hold = this.#holds.get(process) ?? new RequestHold();
+    this.#holds.set(process, hold);
     this.#letGo.set(release, hold.hold());
   }
 
   /** Calls `send` now, or once this process has heard of all barriers that it passed (X3). */
-  whenHeard(neighbour: Neighbour, send: () => void): void {
-    const hold = this.#holds.get(neighbour);
+  whenHeard(process: RemoteProcess, send: () => void): void {
+    const hold = this.#holds.get(process);
     if (hold === undefined) send();
     else hold.whenOpen(send);
   }
@@ -56,12 +56,12 @@ export class Releases {
   }
 
   #tellOne(release: Release): void {
-    const { neighbour, note } = release.registration;
+    const { process, note } = release.registration;
     this.#send(release);
     const letGo = (): void => this.#letGo.get(release)?.();
-    const isStart = !this.#started.has(neighbour);
-    this.#started.add(neighbour);
-    if (isStart && note === undefined) this.#van.clock.after(SERVERS_FIRST_MS, letGo);
+    const isStart = !this.#started.has(process);
+    this.#started.add(process);
+    if (isStart && note === undefined) this.#gateway.clock.after(SERVERS_FIRST_MS, letGo);
     else letGo();
   }
 
@@ -71,9 +71,9 @@ export class Releases {
     const [workers, servers] = [fresh.filter(isWorker), fresh.filter((each) => !isWorker(each))];
     for (const each of servers) this.#tellOne(each);
     this.#late.push(...workers);
-    if (this.#van.isLeaving || servers.every(({ registration }) => registration.note !== undefined))
+    if (this.#gateway.isLeaving || servers.every(({ registration }) => registration.note !== undefined))
       this.hurry(); // X2
-    else this.#van.clock.after(SERVERS_FIRST_MS, () => this.hurry());
+    else this.#gateway.clock.after(SERVERS_FIRST_MS, () => this.hurry());
   }
 }
 

@@ -1,11 +1,11 @@
-// van-options — what a van has to know of its node and its job. The defaults are ps-lite's.
+// gateway-options — what a gateway has to know of its node and its job. The defaults are ps-lite's.
 
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Address, Transport } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
 
-export type PsliteVanOptions = {
+export type PsliteGatewayOptions = {
   /** Makes the connections. */
   readonly transport: Transport;
   readonly clock: Clock;

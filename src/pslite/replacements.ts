@@ -1,10 +1,10 @@
-// newcomers — the nodes at our scheduler that took the place of a dead one, and what the others are to be told of them. It keeps words back and
+// replacements — the nodes at our scheduler that took the place of a dead one, and what the others are to be told of them. It keeps words back and
 // lets them go; what they say, and to whom, is the registrar's.
 //
 //   the roster names a new life ──► expected ── it calls by its name, and has settled, or CALL_MS pass ──► there: others are told
 //
 // Invariants:
-//   N1. Others hear of a newcomer once it has called by its name: a node of ps-lite that gets a request before it knows its own id ends.
+//   N1. Others hear of a replacement once it has called by its name: a node of ps-lite that gets a request before it knows its own id ends.
 //   N2. Nothing is kept back for longer than CALL_MS: then its callers find out by themselves whether it is there.
 //   N3. Of a life that was replaced nothing is told any more.
 //   N4. A program of ps-lite has SETTLE_MS from its call on: its main thread looks every 100 ms whether it may begin, and a request that comes
@@ -19,7 +19,7 @@ export const SETTLE_MS = 300;
 type Life = { readonly node: number; readonly incarnation: number };
 type Newcomer = Life & { readonly kept: (() => void)[]; cancelTimer: CancelTimer; hasCalled: boolean; isThere: boolean };
 
-export class Newcomers {
+export class Replacements {
   readonly #clock: Clock;
   /** By node, the newest life of each. */
   readonly #newest = new Map<number, Newcomer>();
@@ -30,10 +30,10 @@ export class Newcomers {
 
   /** Calls `tell` now if that life is there, otherwise as soon as it is (N1). */
   whenThere(life: Life, tell: () => void): void {
-    const newcomer = this.#expect(life);
-    if (newcomer.incarnation > life.incarnation) return; // N3
-    if (newcomer.isThere) tell();
-    else newcomer.kept.push(tell);
+    const replacement = this.#expect(life);
+    if (replacement.incarnation > life.incarnation) return; // N3
+    if (replacement.isThere) tell();
+    else replacement.kept.push(tell);
   }
 
   /** As `whenThere`, of several lives. */
@@ -45,13 +45,13 @@ export class Newcomers {
   /** A node called by its name; `isOurs`: it takes requests from then on. */
   called(life: Life, isOurs: boolean): void {
     if (life.incarnation <= 1) return; // it has taken nobody's place
-    const newcomer = this.#expect(life);
-    if (newcomer.incarnation > life.incarnation || newcomer.hasCalled) return; // an earlier life may still dial
-    newcomer.hasCalled = true;
-    if (isOurs) arrive(newcomer);
+    const replacement = this.#expect(life);
+    if (replacement.incarnation > life.incarnation || replacement.hasCalled) return; // an earlier life may still dial
+    replacement.hasCalled = true;
+    if (isOurs) arrive(replacement);
     else {
-      newcomer.cancelTimer();
-      newcomer.cancelTimer = this.#clock.after(SETTLE_MS, () => arrive(newcomer)); // N4
+      replacement.cancelTimer();
+      replacement.cancelTimer = this.#clock.after(SETTLE_MS, () => arrive(replacement)); // N4
     }
   }
 
@@ -64,15 +64,15 @@ export class Newcomers {
     const known = this.#newest.get(node);
     if (known !== undefined && known.incarnation >= incarnation) return known;
     known?.cancelTimer();
-    const cancelTimer = this.#clock.after(CALL_MS, () => arrive(newcomer)); // N2
-    const newcomer: Newcomer = { node, incarnation, kept: [], cancelTimer, hasCalled: false, isThere: false };
-    this.#newest.set(node, newcomer);
-    return newcomer;
+    const cancelTimer = this.#clock.after(CALL_MS, () => arrive(replacement)); // N2
+    const replacement: Newcomer = { node, incarnation, kept: [], cancelTimer, hasCalled: false, isThere: false };
+    this.#newest.set(node, replacement);
+    return replacement;
   }
 }
 
-function arrive(newcomer: Newcomer): void {
-  newcomer.cancelTimer();
-  newcomer.isThere = true;
-  for (const tell of newcomer.kept.splice(0)) tell();
+function arrive(replacement: Newcomer): void {
+  replacement.cancelTimer();
+  replacement.isThere = true;
+  for (const tell of replacement.kept.splice(0)) tell();
 }

@@ -26,7 +26,7 @@ const SHORT_BYTES = 64;
 const SAMPLES = 128;
 const TWO_21 = 2 ** 21;
 
-export class ListMemory {
+export class PulledLists {
   readonly #lists = new Map<number, KnownList>();
   #byteCount = 0;
 

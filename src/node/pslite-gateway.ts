@@ -1,6 +1,6 @@
-// pslite-transport — the van of ps-lite's protocol over sockets, as a configuration describes it. What it does is pslite/van.ts.
+// pslite-gateway — the gateway to ps-lite's programs over sockets, as a configuration describes it. What it does is pslite/gateway.ts.
 
-import { PsliteVan } from "../pslite/van.ts";
+import { PsliteGateway } from "../pslite/gateway.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import type { Surroundings, TransportOptions } from "./process-node.ts";
 import { tcpAddress } from "./scheduler-address.ts";
@@ -15,20 +15,21 @@ import { SocketTransport } from "./transport/socket-transport.ts";
 const WRITE_BYTES_MAX = { server: 2 * 1024 * 1024, worker: 256 * 1024, scheduler: 1024 * 1024 };
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 
-/** What a node needs instead of our own transport: every role listens, and what is lost is sent again by the van. */
+/** What a node needs instead of our own transport: every role listens, and what is lost is sent again by the gateway. */
 export function psliteOptions(config: NodeConfig, { clock, log, loop, boundSendBuffer }: Surroundings): TransportOptions {
   const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, port, faults, resendTimeoutMs } = config;
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
-  const transport = new PsliteVan({
-    // A worker of ps-lite has several threads that want the core on which a server of ours would stay awake: there its long pulls became slower.
-    // So a server stays awake for long pushes only, unless all nodes are ours.
-    transport: new SocketTransport({
-      clock,
-      log,
-      loop: role === "scheduler" ? undefined : loop,
-      isSleepy: role === "server",
-      boundSendBuffer,
-    }),
+  // A worker of ps-lite has several threads that want the core on which a server of ours would stay awake: there its long pulls became slower.
+  // So a server stays awake for long pushes only, unless all nodes are ours.
+  const transport = new SocketTransport({
+    clock,
+    log,
+    loop: role === "scheduler" ? undefined : loop,
+    isSleepy: role === "server",
+    boundSendBuffer,
+  });
+  const gateway = new PsliteGateway({
+    transport,
     clock,
     log,
     role,
@@ -47,6 +48,7 @@ export function psliteOptions(config: NodeConfig, { clock, log, loop, boundSendB
   const listenAddress = formatTcpAddress(host, role === "scheduler" ? schedulerPort : port);
   return {
     transport,
+    gateway,
     schedulerAddress: role === "scheduler" ? listenAddress : schedulerAddress,
     listenAddress,
     advertise: (bound) => tcpAddress(config.advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1))),

@@ -11,7 +11,7 @@ import { jobShape, packageVersionShape } from "../wire/roster.ts";
 /** The life that a node is in: the message itself says only whether it is the first. */
 export type NodeLife = { readonly node: number; readonly incarnation: number };
 
-export type OwnNote = {
+export type BodyExtension = {
   readonly weighbridge: number;
   readonly rank: number | undefined;
   readonly label: string | undefined;
@@ -31,7 +31,7 @@ export type OwnNote = {
   readonly resume: ResumeClaim | undefined;
 };
 
-const ownNoteShape: Check<OwnNote> = object({
+const bodyExtensionShape: Check<BodyExtension> = object({
   weighbridge: wholeCount,
   rank: optional(wholeCount),
   label: optional(shortText(256)),
@@ -46,15 +46,15 @@ const ownNoteShape: Check<OwnNote> = object({
   resume: optional(resumeClaimShape),
 });
 
-export function encodeOwnNote(note: Partial<OwnNote> = {}): Uint8Array {
+export function encodeBodyExtension(note: Partial<BodyExtension> = {}): Uint8Array {
   return encodeJson({ weighbridge: 1, ...note });
 }
 
 /** Undefined when the sender is none of ours. */
-export function decodeOwnNote(body: Uint8Array): OwnNote | undefined {
+export function decodeBodyExtension(body: Uint8Array): BodyExtension | undefined {
   if (body.length === 0) return undefined;
   try {
-    return decodeJson(ownNoteShape, "a note", body);
+    return decodeJson(bodyExtensionShape, "a note", body);
   } catch {
     return undefined; // whatever it is, it is not for us
   }

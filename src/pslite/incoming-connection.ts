@@ -1,21 +1,22 @@
-// inlet — one connection that another node made to us (its DEALER, our ROUTER): messages come in on it, nothing but the handshake goes back.
+// incoming — one connection that another node made to us (its DEALER, our ROUTER): messages come in on it, nothing but the handshake goes back.
 //
 //   accepted ── greetings, READY both ways ──► open: messages ──► closed
 //
 // Invariants:
 //   I1. Who does not say READY within `handshakeMs` is cut off.
 //   I2. Bytes that are no ZMTP or no message of ps-lite end the connection, never the process.
-//   I3. Messages for an envoy come one after the other: while another connection of the same node is inside one, this one is held. One that
-//       has stopped inside a message, and holds up another, is cut off (van.ts, V6).
+//   I3. Messages for an conversation come one after the other: while another connection of the same node is inside one, this one is held. One that
+//       has stopped inside a message, and holds up another, is cut off (gateway.ts, V6).
 //   I4. A message whose body is longer than BODY_BYTES_MAX is taken without it, so that its sender is told and does not wait for an answer.
 //   I5. A long body costs memory on one connection of a node at a time, and on none of anybody else's: the newest is taken.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { wasAllInput } from "../peer/connection.ts";
 import type { Link, LinkReader } from "../transport/transport.ts";
 import { PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { BODY_BYTES_MAX } from "../wire/simple-frame.ts";
-import type { Envoy } from "./envoy.ts";
+import type { Conversation } from "./conversation.ts";
 import { LongMeta } from "./long-meta.ts";
 import { decodeMeta, PsMeta } from "./wire/ps-meta.ts";
 import { isRawMeta, RAW_META_REFUSAL } from "./wire/raw-meta.ts";
@@ -28,26 +29,28 @@ const META_BYTES_MAX = BODY_BYTES_MAX + 64 * 1024;
 const SHORT_META_BYTES_MAX = PAYLOAD_BYTES_MAX + 64 * 1024;
 const PARTS_MAX = 16;
 
-export type InletHost = {
+export type IncomingHost = {
   readonly clock: Clock;
   /** Whether every node of the job is one of ours, as far as we know. */
   readonly isAllOurs: boolean;
   /** What others are told of which start of our scheduler this is; undefined on other nodes. */
   readonly life: number | undefined;
   /** The other side is a node of ps-lite, with this id (0: it has none yet). */
-  inletOpen(inlet: Inlet): void;
-  /** Whether the next message of this inlet may be taken now; it is held otherwise, until `goOn`. */
-  mayTake(inlet: Inlet): boolean;
+  opened(incoming: IncomingConnection): void;
+  /** Whether the next message of this incoming may be taken now; it is held otherwise, until `goOn`. */
+  mayTake(incoming: IncomingConnection): boolean;
   /** A message with a long body begins. */
-  longMessage(inlet: Inlet): void;
+  longMessage(incoming: IncomingConnection): void;
   /** A message. Returns what takes its further parts; undefined leaves them out. */
-  message(inlet: Inlet, meta: PsMeta, hasParts: boolean): PartSink | undefined;
-  /** The message that `message` was called for is complete. */
-  messageEnded(inlet: Inlet): void;
-  inletClosed(inlet: Inlet, cause: Error | undefined): void;
+  message(incoming: IncomingConnection, meta: PsMeta, hasParts: boolean): PartSink | undefined;
+  /** All of the message that `message` was called for is here. */
+  messageArrived(incoming: IncomingConnection): void;
+  /** It is handled. */
+  messageEnded(incoming: IncomingConnection): void;
+  closedIncoming(incoming: IncomingConnection, cause: Error | undefined): void;
 };
 
-export class Inlet implements LinkReader {
+export class IncomingConnection implements LinkReader {
   readonly link: Link;
   /** Who sends here; 0 until it says, and for nodes without an id. */
   node = 0;
@@ -55,19 +58,20 @@ export class Inlet implements LinkReader {
   /** Inside the first part of a message with a long body. */
   isLong = false;
   /** Set by the host: whom its messages are for. */
-  envoy: Envoy | undefined;
+  conversation: Conversation | undefined;
   /** Set by the host: the message that is coming in is to be acknowledged when it is complete. */
   isAcknowledgeDue = false;
   /** Bytes that came so far. */
   byteCount = 0;
   /** Of the message that is coming in, or came last. */
   readonly meta: PsMeta = new PsMeta();
-  readonly #host: InletHost;
+  readonly #host: IncomingHost;
   readonly #reader: ZmtpReader;
   readonly #cancelTimer: CancelTimer;
   #parts: PartSink | undefined;
   #isLast = true;
   #partLeft = 0;
+  #viewBytes = 0;
   #isInside = false;
   /** Of the message that is coming in, while its first part does. */
   #longMeta: LongMeta | undefined;
@@ -76,7 +80,7 @@ export class Inlet implements LinkReader {
   #isWakeful = false;
   #problem: WeighbridgeError | undefined;
 
-  constructor(host: InletHost, link: Link, handshakeMs: number) {
+  constructor(host: IncomingHost, link: Link, handshakeMs: number) {
     this.link = link;
     this.#host = host;
     this.#reader = new ZmtpReader(this.#sink());
@@ -98,35 +102,51 @@ export class Inlet implements LinkReader {
     this.link.destroy();
   }
 
+  /** Reads on, and handles what waited. */
+  resume(): void {
+    if (this.#reader.isHeld) this.#host.clock.soon(() => this.goOn());
+    else this.link.resume();
+  }
+
   /** Handles what waited. */
   goOn(): void {
     if (!this.#reader.isHeld) return;
+    const channel = this.conversation?.channel;
     try {
+      channel?.beginInput();
       this.#reader.goOn();
-      this.envoy?.feed?.flush();
       if (!this.#reader.isHeld) this.link.resume();
     } catch (thrown) {
       this.#problem = asError(thrown);
       this.link.destroy();
+    } finally {
+      channel?.endInput(false);
     }
   }
 
   // LinkReader
 
   view(): Uint8Array {
-    return this.#reader.view();
+    const view = this.#reader.view();
+    this.#viewBytes = view.length;
+    return view;
   }
 
   received(byteCount: number): void {
     this.byteCount += byteCount;
-    this.#reader.received(byteCount);
-    this.envoy?.feed?.flush();
+    const channel = this.conversation?.channel;
+    channel?.beginInput();
+    try {
+      this.#reader.received(byteCount);
+    } finally {
+      channel?.endInput(wasAllInput(byteCount, this.#viewBytes));
+    }
     if (this.#reader.isHeld) this.link.pause();
   }
 
   closed(cause: Error | undefined): void {
     this.#cancelTimer();
-    this.#host.inletClosed(this, this.#problem ?? cause);
+    this.#host.closedIncoming(this, this.#problem ?? cause);
   }
 
   #sink(): ZmtpSink {
@@ -150,7 +170,7 @@ export class Inlet implements LinkReader {
     this.node = nodeOfIdentity(identity);
     this.isOpen = true;
     this.#cancelTimer();
-    this.#host.inletOpen(this);
+    this.#host.opened(this);
   }
 
   #mayBegin(): boolean {
@@ -174,7 +194,7 @@ export class Inlet implements LinkReader {
   #beginMeta(byteCount: number): PartFate {
     this.isLong = byteCount > SHORT_META_BYTES_MAX;
     if (!this.isLong) return "whole";
-    if (this.envoy === undefined) throw badZmtp(`a message that begins with ${byteCount} bytes`);
+    if (this.conversation === undefined) throw badZmtp(`a message that begins with ${byteCount} bytes`);
     this.#host.longMessage(this); // I5
     if (byteCount <= META_BYTES_MAX) return "whole";
     this.#longMeta = new LongMeta(byteCount); // I4
@@ -183,6 +203,7 @@ export class Inlet implements LinkReader {
 
   #whole(bytes: Uint8Array, at: number, byteCount: number): void {
     if (this.#isInside) {
+      if (this.#isLast) this.#host.messageArrived(this);
       this.#parts?.whole(bytes, at, byteCount);
       if (this.#isLast) this.#ended();
       return;

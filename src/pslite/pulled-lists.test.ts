@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LIST_BYTES_MAX, ListMemory } from "./list-memory.ts";
+import { LIST_BYTES_MAX, PulledLists } from "./pulled-lists.ts";
 
 const PLACE = { app: 0, dtype: 0 };
 const ascending = (count: number, first = 0n): Uint8Array =>
@@ -10,7 +10,7 @@ const ascending = (count: number, first = 0n): Uint8Array =>
 const lensOf = (count: number, width: number): Uint8Array => new Uint8Array(new Int32Array(count).fill(width).buffer);
 
 test("a list is known again by all of its keys, in its application and type only (W3)", () => {
-  const memory = new ListMemory();
+  const memory = new PulledLists();
   for (const count of [1, 2, 8, 9, 5000]) {
     const keys = ascending(count);
     assert.equal(memory.find(keys, PLACE), undefined);
@@ -31,7 +31,7 @@ test("a list is known again by all of its keys, in its application and type only
 });
 
 test("values of different lengths, or of none, are not remembered (W1)", () => {
-  const memory = new ListMemory();
+  const memory = new PulledLists();
   for (const lens of [Int32Array.of(1, 2), Int32Array.of(0, 0), Int32Array.of(-1, -1)]) {
     memory.learn(ascending(2), new Uint8Array(lens.buffer), PLACE);
     assert.equal(memory.find(ascending(2), PLACE), undefined, String(lens));
@@ -39,7 +39,7 @@ test("values of different lengths, or of none, are not remembered (W1)", () => {
 });
 
 test("the newest lists are remembered, 1024 of them at most, and no more bytes than the bound (W2)", () => {
-  const memory = new ListMemory();
+  const memory = new PulledLists();
   for (let i = 0; i < 1100; i++) memory.learn(ascending(1, BigInt(i)), lensOf(1, 1), PLACE);
   assert.equal(memory.find(ascending(1, 75n), PLACE), undefined);
   assert.ok(memory.find(ascending(1, 76n), PLACE) !== undefined);

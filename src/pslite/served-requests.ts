@@ -1,8 +1,8 @@
-// serves — what a ps-lite node asks of ours, and our answers. One message becomes the frames of one request (spec/protocol.md, K7 to K9),
+// served-requests — what a ps-lite node asks of ours, and our answers. One message becomes the frames of one request (spec/protocol.md, K7 to K9),
 // its values read straight into them; the answers to all of them become one response.
 //
 // Invariants:
-//   S1. Every request is answered once: with a response, or, when it failed here, with one that says so (see `Served.#respondFailure`).
+//   S1. Every request is answered once: with a response, or, when it failed here, with one that says so (see `ServedRequest.#respondFailure`).
 //   S2. The keys of a pull's response are those of its request, byte for byte; lens are always told, nobody minds who did not ask.
 //   S3. A response whose values are long leaves while they are still being written here: until it is complete, others wait behind it.
 //   S4. A response is written to one line. When that breaks inside it, the node has not got it: it is made again, or fails where it may not be.
@@ -15,34 +15,34 @@ import { FunctionId } from "../wire/function-id.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { dtypeConstructor, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import { bodyParts, SimpleFlag } from "../wire/simple-frame.ts";
-import type { Awaiting, Envoy } from "./envoy.ts";
-import type { Line } from "./line.ts";
-import { ListMemory } from "./list-memory.ts";
-import { COPY_BYTES_MAX, type MessageBatch } from "./message-batch.ts";
-import { PULL_KEYS_MAX, problemWith, RequestIntake } from "./request-intake.ts";
+import type { Awaiting, Conversation } from "./conversation.ts";
+import type { MessageBatch } from "./message-batch.ts";
+import type { OutgoingConnection } from "./outgoing-connection.ts";
+import { PulledLists } from "./pulled-lists.ts";
+import { PULL_KEYS_MAX, problemWith, RequestReader } from "./request-reader.ts";
+import type { OutgoingFrame } from "./translating-batch.ts";
 import { dtypeOfPsType, PsType } from "./wire/data-type.ts";
 import type { PsMeta } from "./wire/ps-meta.ts";
 import type { PartSink } from "./wire/zmtp-reader.ts";
-import type { WrittenFrame } from "./written-frames.ts";
 
 const TWO_32 = 2 ** 32;
 
-export class Serves {
-  readonly envoy: Envoy;
-  readonly lists: ListMemory = new ListMemory();
-  readonly #intake: RequestIntake;
+export class ServedRequests {
+  readonly conversation: Conversation;
+  readonly lists: PulledLists = new PulledLists();
+  readonly #reader: RequestReader;
   /** The response that is being written (S3), and what waits for its end. */
-  #current: Served | undefined;
+  #current: ServedRequest | undefined;
   #waiting: (() => void)[] = [];
 
-  constructor(envoy: Envoy) {
-    this.envoy = envoy;
-    this.#intake = new RequestIntake(envoy, this.lists);
+  constructor(conversation: Conversation) {
+    this.conversation = conversation;
+    this.#reader = new RequestReader(conversation, this.lists);
   }
 
   /** A request of the node. Returns what takes its parts. */
   take(meta: PsMeta, hasParts: boolean): PartSink | undefined {
-    const served = new Served(this, meta);
+    const served = new ServedRequest(this, meta);
     const problem = problemWith(meta, hasParts);
     if (problem !== undefined) {
       served.refuse(problem);
@@ -52,17 +52,17 @@ export class Serves {
       this.#putSimple(served, meta);
       return undefined;
     }
-    return this.#intake.begun(served, meta.dataTypes.length > 2);
+    return this.#reader.begun(served, meta.dataTypes.length > 2);
   }
 
   /** A body may take several frames (wire/simple-frame.ts). */
-  #putSimple(served: Served, { appId, customerId, head, body }: PsMeta): void {
+  #putSimple(served: ServedRequest, { appId, customerId, head, body }: PsMeta): void {
     const parts = bodyParts(body);
     served.frameCount = parts.length;
     served.left = parts.length;
     let from = 0;
     for (const [i, part] of parts.entries()) {
-      const header = this.envoy.requestHeader(FunctionId.SIMPLE, true, served);
+      const header = this.conversation.requestHeader(FunctionId.SIMPLE, true, served);
       if (i === 0) served.first = header.request;
       header.app = appId;
       header.customer = customerId;
@@ -73,21 +73,23 @@ export class Serves {
         header.arg2 = from;
         header.arg3 = body.length;
       }
-      this.envoy.feed?.put(header, part);
+      this.conversation.payload.deliverCopy(header, part);
       from += part.length;
     }
   }
 
-  /** The guess was wrong: asks again without one. */
-  pullAgain(served: Served): void {
+  /** The guess was wrong: asks again without one (Conversation.E4). */
+  pullAgain(served: ServedRequest): void {
+    const { channel, host } = this.conversation;
     this.lists.forget(served.keys, served);
-    this.#intake.pullUnknown(served);
-    this.envoy.flushSoon();
+    host.clock.soon(() => {
+      if (this.conversation.channel === channel) this.#reader.pullUnknown(served);
+    });
   }
 
   /** The link with our peer is gone, and with it what was not answered. A response that has begun cannot be finished. */
   unlinked(): void {
-    if (this.#current !== undefined) this.envoy.line?.destroy();
+    if (this.#current !== undefined) this.conversation.outgoing?.destroy();
     this.#current = undefined;
     this.#waiting = [];
   }
@@ -99,7 +101,7 @@ export class Serves {
   }
 
   /** Whether this response may be written while it comes; others wait from then on. */
-  occupy(served: Served): boolean {
+  occupy(served: ServedRequest): boolean {
     if (this.#current !== undefined && this.#current !== served) return false;
     this.#current = served;
     return true;
@@ -110,12 +112,12 @@ export class Serves {
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const run of waiting) run();
-    if (waiting.length > 0) this.envoy.line?.flush(() => {});
+    if (waiting.length > 0) this.conversation.outgoing?.flushSoon();
   }
 }
 
 /** One request of the node, from its first frame here to its response. */
-export class Served implements Awaiting {
+export class ServedRequest implements Awaiting {
   readonly app: number;
   readonly customer: number;
   readonly head: number;
@@ -137,7 +139,7 @@ export class Served implements Awaiting {
   left = 0;
   /** Number of the first frame. */
   first = 0;
-  readonly #serves: Serves;
+  readonly #owner: ServedRequests;
   readonly #simple: boolean;
   #failure: Uint8Array | undefined;
   /** What SimpleApp answered. */
@@ -149,7 +151,7 @@ export class Served implements Awaiting {
   #lensLeft = 0;
   #isStreaming = false;
   /** Where the response that is being written goes (S4). */
-  #line: Line | undefined;
+  #outgoing: OutgoingConnection | undefined;
   /** Lens of the answer that have passed by, while they are to be learned. */
   #seenLens: Uint8Array | undefined;
   #seenBytes = 0;
@@ -158,8 +160,8 @@ export class Served implements Awaiting {
   /** The frame whose answer has to come next for the response to be written while it comes. */
   #nextFrame = 0;
 
-  constructor(serves: Serves, meta: PsMeta) {
-    this.#serves = serves;
+  constructor(owner: ServedRequests, meta: PsMeta) {
+    this.#owner = owner;
     this.app = meta.appId;
     this.customer = meta.customerId;
     this.head = meta.head;
@@ -175,7 +177,7 @@ export class Served implements Awaiting {
 
   /** The request makes no sense; nobody here was asked. */
   refuse(error: WeighbridgeError): void {
-    const { host, name } = this.#serves.envoy;
+    const { host, name } = this.#owner.conversation;
     host.log.error("a request was refused", {
       node: name,
       app: this.app,
@@ -184,7 +186,7 @@ export class Served implements Awaiting {
       reason: error.message,
     });
     this.#failure = encodeJson(toFailure(error));
-    this.#serves.whenFree(() => this.#respondFailure());
+    this.#owner.whenFree(() => this.#respondFailure());
   }
 
   /** The lengths of the values are taken for known. */
@@ -194,7 +196,7 @@ export class Served implements Awaiting {
     this.#nextFrame = 0;
   }
 
-  answer(frame: WrittenFrame): boolean {
+  answer(frame: OutgoingFrame): boolean {
     const { header } = frame;
     if (header.kind === Kind.FAILURE) {
       if (this.#isStreaming) this.#giveUp(frame.payload());
@@ -207,8 +209,8 @@ export class Served implements Awaiting {
     const offset = header.arg3 * TWO_32 + header.arg2;
     const isWhole = (header.flags & KvFlag.WHOLE) !== 0;
     const isNext = this.frameCount === 1 || isWhole || (this.#guessedBytes >= 0 && header.request - this.first === this.#nextFrame);
-    const { host } = this.#serves.envoy;
-    const canStream = isNext && this.#gathered === undefined && host.resender === undefined && this.#serves.occupy(this);
+    const { host } = this.#owner.conversation;
+    const canStream = isNext && this.#gathered === undefined && host.resender === undefined && this.#owner.occupy(this);
     if (canStream) this.#stream(frame, isWhole || this.#guessedBytes < 0 ? total : this.#guessedBytes, isWhole);
     else this.#gather(frame, total);
     if (offset + header.payloadBytes < total) return false;
@@ -217,7 +219,7 @@ export class Served implements Awaiting {
   }
 
   /** Frames of a body but the last are only acknowledged; the answer may take several frames itself. */
-  #answerSimple(frame: WrittenFrame): boolean {
+  #answerSimple(frame: OutgoingFrame): boolean {
     const { header } = frame;
     if (header.request < this.first + this.frameCount - 1) return this.#frameDone();
     this.#body.push(frame.payload());
@@ -232,24 +234,24 @@ export class Served implements Awaiting {
 
   /** The rest of a response that has begun will not come: the node must not wait for it, and not take what follows for it. */
   #giveUp(failure: Uint8Array): void {
-    const { host, name } = this.#serves.envoy;
+    const { host, name } = this.#owner.conversation;
     host.log.error("a response broke off", { node: name, timestamp: this.timestamp, failure: new TextDecoder().decode(failure) });
-    this.#line?.destroy();
+    this.#outgoing?.destroy();
   }
 
   #frameDone(): boolean {
     if (--this.left > 0) return true;
     if (this.#isStreaming) this.#endStream();
     else if (this.#failure !== undefined && this.#guessedBytes >= 0) this.#pullAgain();
-    else this.#serves.whenFree(() => this.#respond());
+    else this.#owner.whenFree(() => this.#respond());
     return true;
   }
 
   #endStream(): void {
-    const { envoy } = this.#serves;
-    const isCut = this.#line !== envoy.line;
+    const { conversation } = this.#owner;
+    const isCut = this.#outgoing !== conversation.outgoing;
     this.#isStreaming = false;
-    this.#serves.release();
+    this.#owner.release();
     if (!isCut) return;
     if (this.#failure === undefined && !this.push) {
       this.#pullAgain(); // S4
@@ -257,10 +259,10 @@ export class Served implements Awaiting {
     }
     const error = new WeighbridgeError("NODE_DEAD", "the connection broke inside the response; what was pushed has been applied");
     this.#failure ??= encodeJson(toFailure(error));
-    this.#serves.whenFree(() => this.#respond());
+    this.#owner.whenFree(() => this.#respond());
   }
 
-  /** Asks for the same values once more, without a guess. */
+  /** ClientRequests for the same values once more, without a guess. */
   #pullAgain(): void {
     this.#failure = undefined;
     this.#gathered = undefined;
@@ -268,7 +270,7 @@ export class Served implements Awaiting {
     this.#seenBytes = 0;
     this.#guessedBytes = -1;
     this.lens = NOTHING;
-    this.#serves.pullAgain(this);
+    this.#owner.pullAgain(this);
   }
 
   #respond(): void {
@@ -276,10 +278,10 @@ export class Served implements Awaiting {
     else if (this.#simple) this.#respondSimple();
     else if (this.pull) this.#respondGathered();
     else {
-      const { envoy } = this.#serves;
+      const { conversation } = this.#owner;
       const meta = this.#responseMeta();
-      envoy.line?.batch.meta(meta, true);
-      envoy.endMessage(meta);
+      conversation.outgoing?.batch.meta(meta, true);
+      conversation.endMessage(meta);
     }
   }
 
@@ -289,26 +291,26 @@ export class Served implements Awaiting {
    * that ends and says where.
    */
   #respondFailure(): void {
-    const { envoy } = this.#serves;
+    const { conversation } = this.#owner;
     const meta = this.#responseMeta();
     meta.push = true;
     meta.pull = true;
     meta.body = this.#failure ?? NOTHING;
-    envoy.line?.batch.meta(meta, true);
-    envoy.endMessage(meta);
-    envoy.line?.flush(() => {});
+    conversation.outgoing?.batch.meta(meta, true);
+    conversation.endMessage(meta);
+    conversation.outgoing?.flushSoon();
   }
 
   #respondSimple(): void {
-    const { envoy } = this.#serves;
+    const { conversation } = this.#owner;
     const meta = this.#responseMeta();
     meta.body = wholeOf(this.#body);
-    envoy.line?.batch.meta(meta, true);
-    envoy.endMessage(meta);
+    conversation.outgoing?.batch.meta(meta, true);
+    conversation.endMessage(meta);
   }
 
   #responseMeta(): PsMeta {
-    const { meta } = this.#serves.envoy;
+    const { meta } = this.#owner.conversation;
     meta.reset();
     meta.head = this.head;
     meta.simpleApp = this.#simple;
@@ -322,24 +324,23 @@ export class Served implements Awaiting {
 
   /** Meta, keys, and the announcement of the values (S2). */
   #beginValues(valueBytes: number, hasLens: boolean): PsMeta {
-    const { line } = this.#serves.envoy;
+    const { outgoing } = this.#owner.conversation;
     const meta = this.#responseMeta();
     meta.dataTypes.push(PsType.UINT64, this.valueType);
     if (hasLens) meta.dataTypes.push(PsType.INT32);
-    const batch = line?.batch;
+    const batch = outgoing?.batch;
     batch?.meta(meta, false);
     batch?.part(this.keys.length, false);
-    if (this.keys.length <= COPY_BYTES_MAX) batch?.copy(this.keys, 0, this.keys.length);
-    else batch?.attach(this.keys);
+    batch?.add(this.keys);
     batch?.part(valueBytes, !hasLens);
     return meta;
   }
 
   /** Writes a frame of the answer as it is. */
-  #stream(frame: WrittenFrame, total: number, isWhole: boolean): void {
+  #stream(frame: OutgoingFrame, total: number, isWhole: boolean): void {
     if (!this.#isStreaming) {
       this.#isStreaming = true;
-      this.#line = this.#serves.envoy.line;
+      this.#outgoing = this.#owner.conversation.outgoing;
       const lensBytes = this.#wantsLens ? this.keyCount * LEN_BYTES : 0;
       this.#valuesLeft = total - lensBytes;
       this.#lensLeft = this.#wantsLens ? lensBytes : this.lens.length;
@@ -348,42 +349,36 @@ export class Served implements Awaiting {
       if (this.#valuesLeft === 0 && this.#lensLeft > 0) this.#batch?.part(this.#lensLeft, true);
     }
     const batch = this.#batch;
-    if (frame.inlineBytes > 0) this.#streamBytes(frame.page.subarray(frame.at, frame.at + frame.inlineBytes));
+    if (frame.inlineBytes > 0) this.#streamBytes(frame.page.subarray(0, frame.inlineBytes));
     for (const part of frame.attached) this.#streamBytes(part);
     if (this.#valuesLeft > 0 || this.#wantsLens || this.lens.length === 0) return;
-    if (this.lens.length <= COPY_BYTES_MAX)
-      batch?.copy(this.lens, 0, this.lens.length); // `#streamBytes` has announced them
-    else batch?.attach(this.lens);
+    batch?.add(this.lens); // `#streamBytes` has announced them
   }
 
   /** Undefined once the line of the response is not the node's any more: the rest of it is dropped (S4). */
   get #batch(): MessageBatch | undefined {
-    return this.#line === this.#serves.envoy.line ? this.#line?.batch : undefined;
+    return this.#outgoing === this.#owner.conversation.outgoing ? this.#outgoing?.batch : undefined;
   }
 
   #streamBytes(bytes: Uint8Array): void {
     const batch = this.#batch;
     const valueBytes = Math.min(bytes.length, this.#valuesLeft);
-    const add = (part: Uint8Array): void => {
-      if (part.length <= COPY_BYTES_MAX) batch?.copy(part, 0, part.length);
-      else batch?.attach(part);
-    };
     if (valueBytes > 0) {
-      add(valueBytes === bytes.length ? bytes : bytes.subarray(0, valueBytes));
+      batch?.add(valueBytes === bytes.length ? bytes : bytes.subarray(0, valueBytes));
       this.#valuesLeft -= valueBytes;
       if (this.#valuesLeft === 0 && this.#lensLeft > 0) batch?.part(this.#lensLeft, true);
     }
     if (valueBytes === bytes.length) return;
     const lens = bytes.subarray(valueBytes);
-    add(lens);
+    batch?.add(lens);
     if (this.#seenLens === undefined) return;
     this.#seenLens.set(lens, this.#seenBytes);
     this.#seenBytes += lens.length;
-    if (this.#seenBytes === this.#seenLens.length) this.#serves.lists.learn(this.keys, this.#seenLens, this);
+    if (this.#seenBytes === this.#seenLens.length) this.#owner.lists.learn(this.keys, this.#seenLens, this);
   }
 
   /** Keeps a copy of a frame of the answer until all are there. */
-  #gather(frame: WrittenFrame, total: number): void {
+  #gather(frame: OutgoingFrame, total: number): void {
     this.#gathered ??= Array.from({ length: this.frameCount }, () => []);
     const isWhole = (frame.header.flags & KvFlag.WHOLE) !== 0;
     const index = isWhole ? 0 : frame.header.request - this.first;
@@ -391,8 +386,8 @@ export class Served implements Awaiting {
   }
 
   #respondGathered(): void {
-    const { envoy } = this.#serves;
-    const batch = envoy.line?.batch;
+    const { conversation } = this.#owner;
+    const batch = conversation.outgoing?.batch;
     const values: Uint8Array[] = [];
     const lens: Uint8Array[] = this.#wantsLens ? [] : [this.lens];
     for (const [index, parts] of (this.#gathered ?? []).entries()) {
@@ -408,7 +403,7 @@ export class Served implements Awaiting {
       batch?.part(lensBytes, true);
       for (const part of lens) batch?.attach(part);
     }
-    envoy.endMessage(meta);
+    conversation.endMessage(meta);
   }
 
   /** Of a pull in several frames; when the answer is to all of them it is in the first place. */

@@ -7,31 +7,29 @@
 // Invariants:
 //   C1. A scheduler of ours that was started again is told everything we know (`resume`), and takes us back if all nodes of the job are ours.
 //       One of ps-lite cannot; nor can ours in a job with nodes of ps-lite: they stand at barriers with one message that they never repeat, their
-//       servers at the last one from the beginning, so it would wait for them for ever. To such a scheduler nothing is said (van.ts, V5).
+//       servers at the last one from the beginning, so it would wait for them for ever. To such a scheduler nothing is said (gateway.ts, V5).
 //   C2. A node whose connections are all gone for `deathMs` is dead in our roster; one that is heard of again is alive.
 //   C3. Who is listed again is another one, and is met anew (member-list.ts, L1).
 //   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SETTLE_MS when one has a new life. A request that comes
-//       before their handle is there ends them (newcomers.ts, N4).
+//       before their handle is there ends them (replacements.ts, N4).
 //   C5. A scheduler of ours that ends the job says why and is gone, on two connections whose ends come in any order: while its own is open, the end
 //       of the other counts after LAST_WORDS_MS.
 
 import type { CancelTimer } from "../base/clock.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { barrierRequestShape } from "../wire/control.ts";
+import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, ROSTER } from "../contracts/control.ts";
 import { decodeFailure, type Failure } from "../wire/failure.ts";
-import { FunctionId } from "../wire/function-id.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import { registerRequestShape } from "../wire/register.ts";
 import { BarrierEntries } from "./barrier-entries.ts";
-import { type Control, type Envoy, unsupported } from "./envoy.ts";
+import { decodeBodyExtension, encodeBodyExtension, type NodeLife } from "./body-extension.ts";
+import { type Control, type Conversation, unsupported } from "./conversation.ts";
+import type { PsliteGateway } from "./gateway.ts";
+import { formatHostPort, type HostPort, placeOf } from "./host-port.ts";
 import { type Member, MemberList } from "./member-list.ts";
-import type { Neighbour } from "./neighbour.ts";
-import { SETTLE_MS } from "./newcomers.ts";
-import { decodeOwnNote, encodeOwnNote, type NodeLife } from "./own-note.ts";
-import { formatPlace, type Place, placeOf } from "./place.ts";
-import type { PsliteVan } from "./van.ts";
+import type { RemoteProcess } from "./remote-process.ts";
+import { SETTLE_MS } from "./replacements.ts";
+import { bodyOf, type OutgoingFrame } from "./translating-batch.ts";
 import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "./wire/ps-meta.ts";
-import type { WrittenFrame } from "./written-frames.ts";
 
 /** The name of a job whose scheduler tells none. */
 const JOB = "ps-lite";
@@ -40,11 +38,11 @@ const REPEAT_MS = 5000;
 const LAST_WORDS_MS = 200;
 const ANEW = "stop the nodes of the job, and start it anew";
 
-export class SchedulerControl implements Control {
-  readonly #van: PsliteVan;
+export class SchedulerClient implements Control {
+  readonly #gateway: PsliteGateway;
   readonly #members: MemberList;
   readonly #deathTimers = new Map<number, CancelTimer>();
-  #envoy: Envoy | undefined;
+  #conversation: Conversation | undefined;
   /** What we told the scheduler of ourselves. */
   #own: PsNode | undefined;
   #registering: number | undefined;
@@ -56,15 +54,15 @@ export class SchedulerControl implements Control {
   /** The scheduler is one of ours. */
   #isOurs = false;
 
-  constructor(van: PsliteVan) {
-    this.#van = van;
-    this.#members = new MemberList(van);
-    this.#barriers = new BarrierEntries(van, this);
+  constructor(gateway: PsliteGateway) {
+    this.#gateway = gateway;
+    this.#members = new MemberList(gateway);
+    this.#barriers = new BarrierEntries(gateway, this);
   }
 
-  /** The scheduler's envoy; a new one when it has a new life, which knows nothing of what was asked of the one before. */
-  standsAt(envoy: Envoy): void {
-    this.#envoy = envoy;
+  /** The scheduler's conversation; a new one when it has a new life, which knows nothing of what was asked of the one before. */
+  standsAt(conversation: Conversation): void {
+    this.#conversation = conversation;
     this.#registering = undefined;
     this.#cancelRepeat();
     this.#heartbeat = undefined;
@@ -78,38 +76,38 @@ export class SchedulerControl implements Control {
 
   /** What to do about a scheduler that is gone, once it gave us a place that no other can take over (C1). */
   get loss(): string | undefined {
-    if (this.#van.selfId === 0) return undefined;
+    if (this.#gateway.selfId === 0) return undefined;
     if (!this.#isOurs) return `a scheduler of ps-lite cannot be started again under a running job: ${ANEW}`;
-    if (!this.#van.isAllOurs) return `under nodes of ps-lite a scheduler cannot be started again: ${ANEW}`;
+    if (!this.#gateway.isAllOurs) return `under nodes of ps-lite a scheduler cannot be started again: ${ANEW}`;
     return undefined;
   }
 
-  /** The envoy of the node at this place. */
-  envoyAt(place: Place): Envoy | undefined {
-    return this.#members.envoyAt(place);
+  /** The conversation of the node at this place. */
+  conversationAt(place: HostPort): Conversation | undefined {
+    return this.#members.conversationAt(place);
   }
 
   // Control
 
-  request(frame: WrittenFrame): void {
+  request(frame: OutgoingFrame): void {
     const { functionId, request } = frame.header;
     switch (functionId) {
-      case FunctionId.REGISTER:
+      case REGISTER.id:
         this.#register(frame);
         break;
-      case FunctionId.BARRIER:
-        this.#barriers.enter(request, this.envoy.decode(barrierRequestShape, "BARRIER", frame.payload()));
+      case BARRIER.id:
+        this.#barriers.enter(request, bodyOf(BARRIER, frame));
         break;
-      case FunctionId.HEARTBEAT:
+      case HEARTBEAT.id:
         this.#heartbeat = request;
-        this.send(PsCommand.HEARTBEAT, { nodes: this.#own === undefined ? [] : [{ ...this.#own, id: this.#van.selfId }] });
+        this.send(PsCommand.HEARTBEAT, { nodes: this.#own === undefined ? [] : [{ ...this.#own, id: this.#gateway.selfId }] });
         break;
-      case FunctionId.LEAVE:
+      case LEAVE.id:
         if (this.#isOurs) this.send(PsCommand.TERMINATE, {});
-        this.envoy.answerJson(functionId, request, {});
+        this.conversation.answer(LEAVE, request, {});
         break;
       default:
-        this.envoy.failRequest(frame.header, unsupported("ps-lite's scheduler has registrations, barriers and heartbeats only"));
+        this.conversation.fail(frame.header.request, unsupported("ps-lite's scheduler has registrations, barriers and heartbeats only"));
     }
   }
 
@@ -122,103 +120,103 @@ export class SchedulerControl implements Control {
         if (!meta.request) this.#takeRelease(meta);
         break;
       case PsCommand.HEARTBEAT:
-        if (this.#heartbeat !== undefined) this.envoy.answerJson(FunctionId.HEARTBEAT, this.#heartbeat, {});
+        if (this.#heartbeat !== undefined) this.conversation.answer(HEARTBEAT, this.#heartbeat, {});
         this.#heartbeat = undefined;
         break;
       case PsCommand.TERMINATE:
         this.#takeTerminate(meta);
         break;
       default:
-        this.#van.log.debug("a control message was left out", { from: "the scheduler", command: meta.command });
+        this.#gateway.log.debug("a control message was left out", { from: "the scheduler", command: meta.command });
     }
   }
 
   #takeRelease({ barrierGroup, body }: PsMeta): void {
-    const note = decodeOwnNote(body);
+    const note = decodeBodyExtension(body);
     if (note?.failure === undefined) this.#barriers.release(barrierGroup, note?.round);
     else this.#barriers.refuse(barrierGroup, errorOf(note.failure));
   }
 
   // What happens to connections.
 
-  present(neighbour: Neighbour): void {
-    for (const envoy of neighbour.envoys.values()) {
-      this.#cancelDeath(envoy.node);
-      const member = this.#members.get(envoy.node);
+  present(process: RemoteProcess): void {
+    for (const conversation of process.conversations.values()) {
+      this.#cancelDeath(conversation.node);
+      const member = this.#members.get(conversation.node);
       if (member?.state === "dead") {
         member.state = "alive";
-        this.#van.log.info("a node is there again", { node: nameOf(member.node) });
+        this.#gateway.log.info("a node is there again", { node: nameOf(member.node) });
         this.#announce();
       }
-      if (member !== undefined && this.#isAccepted(member)) this.#van.accept(envoy);
+      if (member !== undefined && this.#isAccepted(member)) this.#gateway.accept(conversation);
     }
   }
 
   /** A line that was up broke. */
-  fell(neighbour: Neighbour, cause: Error | undefined): void {
-    for (const envoy of neighbour.envoys.values()) {
-      if (envoy === this.#envoy) this.#barriers.broke();
-      if (envoy === this.#envoy && this.#maySpeak(neighbour)) {
-        this.#cancelBreak = this.#van.clock.after(LAST_WORDS_MS, () => this.#breakLink(cause)); // C5
+  fell(process: RemoteProcess, cause: Error | undefined): void {
+    for (const conversation of process.conversations.values()) {
+      if (conversation === this.#conversation) this.#barriers.broke();
+      if (conversation === this.#conversation && this.#maySpeak(process)) {
+        this.#cancelBreak = this.#gateway.clock.after(LAST_WORDS_MS, () => this.#breakLink(cause)); // C5
         continue;
       }
-      if (envoy === this.#envoy && isWeighbridgeError(cause, "UNSUPPORTED")) this.#failRegister(cause); // dialing again would not help
-      const member = this.#members.get(envoy.node);
+      if (conversation === this.#conversation && isWeighbridgeError(cause, "UNSUPPORTED")) this.#failRegister(cause); // dialing again would not help
+      const member = this.#members.get(conversation.node);
       if (member !== undefined && this.#isAccepted(member)) {
-        if (this.#van.resender === undefined && !this.#van.isLeaving) envoy.lineBroke(cause); // what we asked may be lost
+        if (this.#gateway.resender === undefined && !this.#gateway.isLeaving) conversation.connectionBroke(cause); // what we asked may be lost
         continue; // it is dialed again, and answers wait
       }
-      if (this.#van.resender !== undefined && !this.#van.isLeaving && envoy !== this.#envoy) {
-        neighbour.keep(); // what was not acknowledged is sent again; for the scheduler's our peer dials, and knows how long that has been away
+      if (this.#gateway.resender !== undefined && !this.#gateway.isLeaving && conversation !== this.#conversation) {
+        process.keep(); // what was not acknowledged is sent again; for the scheduler's our peer dials, and knows how long that has been away
         continue;
       }
-      envoy.lineBroke(cause);
-      envoy.break(cause);
+      conversation.connectionBroke(cause);
+      conversation.break(cause);
     }
   }
 
   /** A connection of that node to us is open. */
-  called(envoy: Envoy): void {
-    if (envoy === this.#envoy) this.#barriers.back();
+  called(conversation: Conversation): void {
+    if (conversation === this.#conversation) this.#barriers.back();
   }
 
   /** A connection of that node to us broke: what it said last may be lost. */
-  fellSilent(envoy: Envoy): void {
-    if (envoy !== this.#envoy) return;
+  fellSilent(conversation: Conversation): void {
+    if (conversation !== this.#conversation) return;
     this.#barriers.broke();
-    if (envoy.line === undefined) this.#breakLink(undefined);
+    if (conversation.outgoing === undefined) this.#breakLink(undefined);
   }
 
   /** C5 */
-  #maySpeak({ inlets }: Neighbour): boolean {
-    return inlets.size > 0 && (this.#isOurs || this.#van.selfId === 0) && !this.#van.isLeaving;
+  #maySpeak({ incoming }: RemoteProcess): boolean {
+    return incoming.size > 0 && (this.#isOurs || this.#gateway.selfId === 0) && !this.#gateway.isLeaving;
   }
 
   #breakLink(cause: Error | undefined): void {
     this.#cancelBreak();
-    if (this.#envoy?.line !== undefined) return;
-    this.#envoy?.lineBroke(cause);
-    this.#envoy?.break(cause);
+    if (this.#conversation?.outgoing !== undefined) return;
+    this.#conversation?.connectionBroke(cause);
+    this.#conversation?.break(cause);
   }
 
-  gone(neighbour: Neighbour): void {
-    if (this.#van.isLeaving) return;
-    for (const envoy of neighbour.envoys.values()) {
-      const member = this.#members.get(envoy.node);
+  gone(process: RemoteProcess): void {
+    if (this.#gateway.isLeaving) return;
+    for (const conversation of process.conversations.values()) {
+      const member = this.#members.get(conversation.node);
       if (member === undefined || member.state === "dead" || this.#deathTimers.has(member.node)) continue;
       const died = (): void => {
         this.#deathTimers.delete(member.node);
-        if (!neighbour.isPresent && !this.#van.isLeaving) this.#died(member);
+        if (!process.isPresent && !this.#gateway.isLeaving) this.#died(member);
       };
-      this.#deathTimers.set(member.node, this.#van.clock.after(this.#van.deathMs, died));
+      this.#deathTimers.set(member.node, this.#gateway.clock.after(this.#gateway.deathMs, died));
     }
   }
 
-  unlinked(envoy: Envoy, isAbrupt: boolean): void {
-    const member = this.#members.get(envoy.node);
+  unlinked(conversation: Conversation, isAbrupt: boolean): void {
+    const member = this.#members.get(conversation.node);
     if (member !== undefined && this.#isAccepted(member)) return;
-    const place = envoy.node === SCHEDULER_ID ? placeOf(this.#van.options.schedulerAddress) : member?.place;
-    if (place !== undefined) this.#van.neighbourAt(place).dropLine(isAbrupt);
+    const place = conversation.node === SCHEDULER_ID ? placeOf(this.#gateway.options.schedulerAddress) : member?.place;
+    if (place !== undefined) this.#gateway.processAt(place).disconnect(isAbrupt);
   }
 
   close(): void {
@@ -234,10 +232,10 @@ export class SchedulerControl implements Control {
     return this.#isOurs;
   }
 
-  get envoy(): Envoy {
-    const envoy = this.#envoy;
-    if (envoy === undefined) throw new WeighbridgeError("CLOSED", "the scheduler was never dialed");
-    return envoy;
+  get conversation(): Conversation {
+    const conversation = this.#conversation;
+    if (conversation === undefined) throw new WeighbridgeError("CLOSED", "the scheduler was never dialed");
+    return conversation;
   }
 
   #cancelDeath(node: number): void {
@@ -248,30 +246,30 @@ export class SchedulerControl implements Control {
   /** C2 */
   #died(member: Member): void {
     member.state = "dead";
-    this.#van.log.warn("a node is dead", { node: nameOf(member.node), at: formatPlace(member.place) });
+    this.#gateway.log.warn("a node is dead", { node: nameOf(member.node), at: formatHostPort(member.place) });
     this.#announce();
-    if (this.#isAccepted(member)) member.envoy?.break(undefined);
+    if (this.#isAccepted(member)) member.conversation?.break(undefined);
     this.#barriers.fail(member.role, new WeighbridgeError("NODE_DEAD", `${nameOf(member.node)} is dead`, { retryable: true }));
   }
 
   // Registration.
 
-  #register(frame: WrittenFrame): void {
-    const body = this.envoy.decode(registerRequestShape, "REGISTER", frame.payload());
+  #register(frame: OutgoingFrame): void {
+    const body = bodyOf(REGISTER, frame);
     if (body.failure !== undefined) {
-      this.envoy.failRequest(frame.header, unsupported("ps-lite's scheduler cannot be told that a node does not come"));
+      this.conversation.fail(frame.header.request, unsupported("ps-lite's scheduler cannot be told that a node does not come"));
       return;
     }
     this.#registering = frame.header.request;
     const { rank, label, packageVersion, serverCount, workerCount, resume } = body;
-    if (this.#van.selfId !== 0 && resume === undefined) {
+    if (this.#gateway.selfId !== 0 && resume === undefined) {
       this.#answerRegister();
       return;
     }
     const { hostname, port } = placeOf(body.address);
     const role = body.role === "server" ? PsRole.SERVER : PsRole.WORKER;
     this.#own = { role, id: EMPTY, hostname, port, isRecovery: false, customerId: 0 };
-    const note = encodeOwnNote({ rank, label, packageVersion, serverCount, workerCount, resume });
+    const note = encodeBodyExtension({ rank, label, packageVersion, serverCount, workerCount, resume });
     this.send(PsCommand.ADD_NODE, { nodes: [this.#own], body: note });
     if (resume !== undefined) this.#repeat({ nodes: [this.#own], body: note });
   }
@@ -279,7 +277,7 @@ export class SchedulerControl implements Control {
   /** C1. A list is lost with its connection, and no start's time ends this wait: it is asked for until it comes. */
   #repeat(registration: Pick<PsMeta, "nodes" | "body">): void {
     this.#cancelRepeat();
-    this.#cancelRepeat = this.#van.clock.after(REPEAT_MS, () => {
+    this.#cancelRepeat = this.#gateway.clock.after(REPEAT_MS, () => {
       if (this.#registering === undefined) return;
       this.send(PsCommand.ADD_NODE, registration);
       this.#repeat(registration);
@@ -288,24 +286,24 @@ export class SchedulerControl implements Control {
 
   /** C4: of our own scheduler we hear of a new life when it can be asked. */
   #takeNodes(meta: PsMeta): void {
-    const isFirst = this.#van.selfId === 0;
+    const isFirst = this.#gateway.selfId === 0;
     if (isFirst && !this.#findSelf(meta)) return;
-    const note = decodeOwnNote(meta.body);
-    this.#van.isAllOurs = note?.isAllOurs === true;
+    const note = decodeBodyExtension(meta.body);
+    this.#gateway.isAllOurs = note?.isAllOurs === true;
     this.#job = note?.job ?? this.#job;
     const nodes = [...meta.nodes];
-    const isCalledAtOnce = isFirst || this.#isOurs || this.#van.options.role !== "worker";
+    const isCalledAtOnce = isFirst || this.#isOurs || this.#gateway.options.role !== "worker";
     if (isCalledAtOnce) this.#takeList(nodes, isFirst, note?.lives);
-    else this.#van.clock.after(SETTLE_MS, () => this.#takeList(nodes, false, undefined));
+    else this.#gateway.clock.after(SETTLE_MS, () => this.#takeList(nodes, false, undefined));
   }
 
   #takeList(nodes: readonly PsNode[], isFirst: boolean, lives: readonly NodeLife[] | undefined): void {
     const changed = this.#members.take(nodes, isFirst, lives);
     for (const { node } of changed) this.#cancelDeath(node);
-    if (isFirst) this.#van.neighbourAt(placeOf(this.#van.options.schedulerAddress)).renewLine(); // with our name from now on
+    if (isFirst) this.#gateway.processAt(placeOf(this.#gateway.options.schedulerAddress)).renewOutgoing(); // with our name from now on
     if (this.#registering !== undefined) this.#answerRegister();
     else if (changed.length > 0) this.#announce();
-    this.#van.clock.afterInput(() => {
+    this.#gateway.clock.afterInput(() => {
       for (const member of changed) this.#meet(member);
     });
   }
@@ -315,37 +313,37 @@ export class SchedulerControl implements Control {
     const own = this.#own;
     const self = nodes.find(({ hostname, port, role }) => hostname === own?.hostname && port === own.port && role === own.role);
     if (self === undefined || self.id === EMPTY) {
-      this.#van.log.warn("a list of nodes does not name this one", { host: own?.hostname, port: own?.port, nodes: nodes.length });
+      this.#gateway.log.warn("a list of nodes does not name this one", { host: own?.hostname, port: own?.port, nodes: nodes.length });
       return false;
     }
-    this.#van.selfId = self.id;
-    this.#isOurs = decodeOwnNote(body) !== undefined;
+    this.#gateway.selfId = self.id;
+    this.#isOurs = decodeBodyExtension(body) !== undefined;
     this.#barriers.listed(self);
     return true;
   }
 
   /** Nodes that would dial us have a line and a link from now on. */
   #meet(member: Member): void {
-    if (member.envoy === undefined || !this.#isAccepted(member) || this.#members.get(member.node) !== member) return;
-    this.#van.neighbourAt(member.place).keep();
-    this.#van.accept(member.envoy);
+    if (member.conversation === undefined || !this.#isAccepted(member) || this.#members.get(member.node) !== member) return;
+    this.#gateway.processAt(member.place).keep();
+    this.#gateway.accept(member.conversation);
   }
 
-  #isAccepted({ role, envoy }: Member): boolean {
-    return envoy !== undefined && role === "worker" && this.#van.options.role === "server";
+  #isAccepted({ role, conversation }: Member): boolean {
+    return conversation !== undefined && role === "worker" && this.#gateway.options.role === "server";
   }
 
   #failRegister(error: WeighbridgeError): void {
     if (this.#registering === undefined) return;
-    this.envoy.failRequest({ functionId: FunctionId.REGISTER, request: this.#registering }, error);
+    this.conversation.fail(this.#registering, error);
     this.#registering = undefined;
   }
 
   #answerRegister(): void {
-    const { selfId, options } = this.#van;
+    const { selfId, options } = this.#gateway;
     const own = this.#members.get(selfId);
     if (this.#registering === undefined || own === undefined) return;
-    this.envoy.answerJson(FunctionId.REGISTER, this.#registering, {
+    this.conversation.answer(REGISTER, this.#registering, {
       job: this.#job,
       node: selfId,
       incarnation: own.incarnation,
@@ -358,29 +356,29 @@ export class SchedulerControl implements Control {
   }
 
   #announce(): void {
-    this.#envoy?.askJson(FunctionId.ROSTER, this.#members.roster(), () => {});
+    this.#conversation?.serveControl(ROSTER, this.#members.roster());
   }
 
   /** Anybody may send one to a node of ps-lite, and end it; here it counts only as our own scheduler's word. */
   #takeTerminate({ body }: PsMeta): void {
-    const isOurs = this.#isOurs || this.#van.selfId === 0; // before it gave us a place we cannot know
+    const isOurs = this.#isOurs || this.#gateway.selfId === 0; // before it gave us a place we cannot know
     if (!isOurs || body.length === 0) {
-      this.#van.log.warn("a TERMINATE of the scheduler was left out");
+      this.#gateway.log.warn("a TERMINATE of the scheduler was left out");
       return;
     }
     const failure = decodeFailure(body);
     const { code, message } = failure;
     if (failure.retryable) this.#failRegister(errorOf(failure));
-    else this.#envoy?.askJson(FunctionId.ABORT, { code, message }, () => {});
+    else this.#conversation?.serveControl(ABORT, { code, message });
   }
 
   send(command: number, fields: Partial<PsMeta>): void {
-    const meta = Object.assign(new PsMeta(), { command, timestamp: this.#van.nextTimestamp(), ...fields });
+    const meta = Object.assign(new PsMeta(), { command, timestamp: this.#gateway.nextTimestamp(), ...fields });
     if (command === PsCommand.TERMINATE) {
       meta.customerId = 0;
       meta.timestamp = EMPTY;
     }
-    this.envoy.send(meta);
+    this.conversation.sendMessage(meta);
   }
 }
 

@@ -1,10 +1,10 @@
-// What an inlet tells its link about the messages that come.
+// What an incoming tells its link about the messages that come.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SimClock } from "../testing/sim-clock.ts";
 import type { Link } from "../transport/transport.ts";
-import { Inlet, type InletHost } from "./inlet.ts";
+import { IncomingConnection, type IncomingHost } from "./incoming-connection.ts";
 import { encodeMeta, metaBytesMax, PsMeta } from "./wire/ps-meta.ts";
 import { encodeGreeting, encodeReady, writeFrameHeader } from "./wire/zmtp.ts";
 import type { PartSink } from "./wire/zmtp-reader.ts";
@@ -44,26 +44,27 @@ function stage(isAllOurs: boolean) {
     view: () => new Uint8Array(STREAMED_BYTES_MIN),
     streamed: () => {},
   };
-  const host: InletHost = {
+  const host: IncomingHost = {
     clock: new SimClock(),
     isAllOurs,
     life: undefined,
-    inletOpen: () => {},
+    opened: () => {},
     mayTake: () => true,
     longMessage: () => {},
     message: () => parts,
+    messageArrived: () => {},
     messageEnded: () => {
       counts.messages++;
     },
-    inletClosed: () => {},
+    closedIncoming: () => {},
   };
-  const inlet = new Inlet(host, link, 1000);
+  const incoming = new IncomingConnection(host, link, 1000);
   const receive = (bytes: Uint8Array): void => {
     for (let at = 0; at < bytes.length; ) {
-      const view = inlet.view();
+      const view = incoming.view();
       const piece = bytes.subarray(at, at + view.length);
       view.set(piece);
-      inlet.received(piece.length);
+      incoming.received(piece.length);
       at += piece.length;
     }
   };

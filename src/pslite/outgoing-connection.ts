@@ -11,11 +11,11 @@
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Address, Link, LinkReader, Transport } from "../transport/transport.ts";
-import { MessageBatch, type MessagePages, type TakenMessages } from "./message-batch.ts";
+import { MessageBatch, type MessagePages } from "./message-batch.ts";
 import { badZmtp, decodeReady, encodeGreeting, encodeReady } from "./wire/zmtp.ts";
 import { ZmtpReader, type ZmtpSink } from "./wire/zmtp-reader.ts";
 
-export type LineOptions = {
+export type OutgoingOptions = {
   readonly transport: Transport;
   readonly clock: Clock;
   readonly pages: MessagePages;
@@ -27,22 +27,23 @@ export type LineOptions = {
   readonly deadlineMs: number;
   /** So long it waits before it dials; what is sent meanwhile waits, too. */
   readonly delayMs: number;
-  readonly up: (line: Line) => void;
-  readonly down: (line: Line, cause: Error | undefined) => void;
+  readonly up: (line: OutgoingConnection) => void;
+  readonly down: (line: OutgoingConnection, cause: Error | undefined) => void;
 };
 
-type Waiting = { readonly taken: TakenMessages; readonly flushed: () => void };
+type Waiting = { readonly chunks: readonly Uint8Array[]; readonly flushed: () => void };
 
-export class Line implements LinkReader {
+export class OutgoingConnection implements LinkReader {
   /** What leaves with the next `flush`. */
   readonly batch: MessageBatch;
-  readonly #options: LineOptions;
+  readonly #options: OutgoingOptions;
   readonly #reader: ZmtpReader;
   #link: Link | undefined;
   #isUp = false;
   #wasUp = false;
   #isDown = false;
   #isClosing = false;
+  #isFlushDue = false;
   #isPending = true;
   #cancelDial: CancelTimer = () => {};
   #cancelHandshake: CancelTimer = () => {};
@@ -50,7 +51,7 @@ export class Line implements LinkReader {
   #problem: WeighbridgeError | undefined;
   #life: number | undefined;
 
-  constructor(options: LineOptions) {
+  constructor(options: OutgoingOptions) {
     this.#options = options;
     this.batch = new MessageBatch(options.pages);
     this.#reader = new ZmtpReader(this.#sink());
@@ -81,41 +82,37 @@ export class Line implements LinkReader {
     return this.#isPending;
   }
 
-  /** Sends what the batch holds. */
-  flush(flushed: () => void): void {
-    this.write(this.batch.take(), flushed);
-  }
-
-  write(taken: TakenMessages, flushed: () => void): void {
-    const { clock } = this.#options;
-    if (taken.chunks.length === 0 || this.#isDown) {
-      taken.release();
-      clock.soon(flushed);
-      return;
-    }
-    if (!this.#isUp) {
-      this.#waiting.push({ taken, flushed });
-      return;
-    }
-    this.#link?.write(taken.chunks, () => {
-      taken.release();
-      flushed();
+  /** Sends what the batch holds after the current call stack, unless somebody takes it before. */
+  flushSoon(): void {
+    if (this.#isFlushDue) return;
+    this.#isFlushDue = true;
+    this.#options.clock.soon(() => {
+      this.#isFlushDue = false;
+      this.flush();
     });
   }
 
-  /** Sends bytes that stay as they are, and that nobody waits for. */
-  writeChunks(chunks: readonly Uint8Array[]): void {
+  flush(): void {
     const taken = this.batch.take();
-    this.write(taken, () => {});
-    if (this.#isUp) this.#link?.write(chunks, () => {});
-    else if (!this.#isDown) {
-      for (const chunk of chunks) this.batch.attach(chunk);
-      this.flush(() => {});
-    }
+    this.write(taken.chunks, () => taken.release());
+  }
+
+  /** Sends these bytes, taken out of the batch. */
+  write(chunks: readonly Uint8Array[], flushed: () => void): void {
+    if (chunks.length === 0 || this.#isDown) this.#options.clock.soon(flushed);
+    else if (this.#isUp) this.#link?.write(chunks, flushed);
+    else this.#waiting.push({ chunks, flushed });
+  }
+
+  /** Sends bytes that stay as they are, behind what the batch holds. */
+  writeAgain(chunks: readonly Uint8Array[]): void {
+    this.flush();
+    this.write(chunks, () => {});
   }
 
   /** Ends the connection after everything has left; while it is being made, once that is done. */
   close(): void {
+    this.flush();
     this.#isClosing = true;
     if (this.#isUp || this.#waiting.length === 0) this.#link?.close();
     if (this.#link === undefined && this.#waiting.length === 0) this.#fell(undefined);
@@ -184,7 +181,7 @@ export class Line implements LinkReader {
     this.#wasUp = true;
     const waiting = this.#waiting;
     this.#waiting = [];
-    for (const { taken, flushed } of waiting) this.write(taken, flushed);
+    for (const { chunks, flushed } of waiting) this.write(chunks, flushed);
     if (this.#isClosing) this.#link?.close();
     else this.#options.up(this);
   }
@@ -205,10 +202,7 @@ export class Line implements LinkReader {
     const waiting = this.#waiting;
     this.#waiting = [];
     this.batch.take().release();
-    for (const { taken, flushed } of waiting) {
-      taken.release();
-      this.#options.clock.soon(flushed);
-    }
+    for (const { flushed } of waiting) this.#options.clock.soon(flushed);
     this.#options.down(this, cause);
   }
 }

@@ -3,14 +3,15 @@
 // with PS_RESEND until the message is complete: one that broke off and comes again must not have been applied in part.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { joinBytes } from "../base/join-bytes.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { dtypeBits, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
 import { variableSpans } from "../wire/kv-spans.ts";
 import { BODY_BYTES_MAX, bodyTooLong } from "../wire/simple-frame.ts";
-import type { Envoy } from "./envoy.ts";
-import type { KnownList, ListMemory } from "./list-memory.ts";
+import type { Conversation } from "./conversation.ts";
 import { COPY_BYTES_MAX } from "./message-batch.ts";
-import type { Served } from "./serves.ts";
+import type { KnownList, PulledLists } from "./pulled-lists.ts";
+import type { ServedRequest } from "./served-requests.ts";
 import { dtypeOfPsType, PsType } from "./wire/data-type.ts";
 import type { PsMeta } from "./wire/ps-meta.ts";
 import type { PartFate, PartSink } from "./wire/zmtp-reader.ts";
@@ -23,10 +24,10 @@ const WHOLE_BYTES_MAX = 2 ** 31 - 1;
 /** Applications and customers are 16 bits in our frames. */
 const ID_MAX = 0xffff;
 
-export class RequestIntake implements PartSink {
-  readonly #envoy: Envoy;
-  readonly #lists: ListMemory;
-  #served: Served | undefined;
+export class RequestReader implements PartSink {
+  readonly #conversation: Conversation;
+  readonly #lists: PulledLists;
+  #served: ServedRequest | undefined;
   #hasLens = false;
   #partIndex = 0;
   #isLastPart = true;
@@ -44,12 +45,12 @@ export class RequestIntake implements PartSink {
   #offset = 0;
   #frameIndex = 0;
 
-  constructor(envoy: Envoy, lists: ListMemory) {
-    this.#envoy = envoy;
+  constructor(conversation: Conversation, lists: PulledLists) {
+    this.#conversation = conversation;
     this.#lists = lists;
   }
 
-  begun(served: Served, hasLens: boolean): this {
+  begun(served: ServedRequest, hasLens: boolean): this {
     this.#served = served;
     this.#hasLens = hasLens;
     this.#keyCount = 0;
@@ -68,7 +69,7 @@ export class RequestIntake implements PartSink {
     if (index === 1) return byteCount === 0 || byteCount % KEY_BYTES !== 0 || isLast ? this.#refuse(`keys of ${byteCount} bytes`) : "whole";
     if (index === 3) return "whole";
     if (!served.push) return byteCount === 0 ? "whole" : this.#refuse("a pull with values");
-    const isKept = this.#hasLens || this.#envoy.host.resender !== undefined;
+    const isKept = this.#hasLens || this.#conversation.host.resender !== undefined;
     if (isKept && byteCount > WHOLE_BYTES_MAX) return this.#refuse(`${byteCount} bytes of values, which have to be kept until all is here`);
     if (this.#hasLens) return isLast ? this.#refuse("lens are announced, but do not come") : "whole";
     const width = byteCount / served.elementBytes / this.#keyCount;
@@ -90,13 +91,12 @@ export class RequestIntake implements PartSink {
 
   view(aheadBytes: number): Uint8Array {
     const isLastFrame = this.#key >= this.#keyCount;
-    return this.#envoy.feed?.view(isLastFrame ? aheadBytes : 0) ?? new Uint8Array(COPY_BYTES_MAX); // without a link what comes is dropped
+    return this.#conversation.payload.view(isLastFrame ? aheadBytes : 0);
   }
 
   streamed(byteCount: number): void {
-    const { feed } = this.#envoy;
     const served = this.#served;
-    if (feed === undefined || served === undefined || feed.streamed(byteCount) > 0) return;
+    if (!this.#conversation.payload.received(byteCount) || served === undefined) return;
     if (this.#key < this.#keyCount) this.#nextFrame(served);
     else if (this.#isLastPart) this.#served = undefined;
   }
@@ -107,7 +107,7 @@ export class RequestIntake implements PartSink {
     return "skip";
   }
 
-  #takeKeys(served: Served, bytes: Uint8Array, at: number, byteCount: number): void {
+  #takeKeys(served: ServedRequest, bytes: Uint8Array, at: number, byteCount: number): void {
     this.#keyCount = byteCount / KEY_BYTES;
     served.keyCount = this.#keyCount;
     if (this.#scratch.length < byteCount) this.#scratch = new Uint8Array(byteCount);
@@ -121,14 +121,14 @@ export class RequestIntake implements PartSink {
   }
 
   /** Opens the request: so many frames are to be answered. */
-  #openRequest(served: Served, frameCount: number): void {
+  #openRequest(served: ServedRequest, frameCount: number): void {
     served.frameCount = frameCount;
     served.left = frameCount;
   }
 
-  #requestHeader(served: Served, flags: number, isLast: boolean): FrameHeader {
+  #requestHeader(served: ServedRequest, flags: number, isLast: boolean): FrameHeader {
     const isFirst = this.#frameIndex++ === 0;
-    const header = this.#envoy.requestHeader(served.functionId, served.push, served);
+    const header = this.#conversation.requestHeader(served.functionId, served.push, served);
     if (isFirst) served.first = header.request;
     header.app = served.app;
     header.customer = served.customer;
@@ -138,14 +138,14 @@ export class RequestIntake implements PartSink {
     return header;
   }
 
-  #pull(served: Served): void {
+  #pull(served: ServedRequest): void {
     const known = this.#known;
     if (known === undefined || (known.width === 1 && this.#keyCount > keysPerFrame(served.elementBytes))) this.pullUnknown(served);
     else this.#pullKnown(served, known);
   }
 
   /** With WANT_LENS, since nobody says how long the values are. A key that nobody pushed reads as one zero, as ps-lite's handle has it. */
-  pullUnknown(served: Served): void {
+  pullUnknown(served: ServedRequest): void {
     const { keyCount } = served;
     this.#frameIndex = 0;
     this.#openRequest(served, Math.ceil(keyCount / PULL_KEYS_MAX));
@@ -154,12 +154,12 @@ export class RequestIntake implements PartSink {
       const header = this.#requestHeader(served, KvFlag.WANT_LENS, to === keyCount);
       header.arg0 = to - from;
       header.arg1 = 1;
-      this.#envoy.feed?.put(header, served.keys.subarray(from * KEY_BYTES, to * KEY_BYTES));
+      this.#conversation.payload.deliverCopy(header, served.keys.subarray(from * KEY_BYTES, to * KEY_BYTES));
     }
   }
 
   /** As a worker of ours would pull: it knows how long the values are. */
-  #pullKnown(served: Served, { width, lens }: KnownList): void {
+  #pullKnown(served: ServedRequest, { width, lens }: KnownList): void {
     const { keyCount, keys, elementBytes } = served;
     const valueBytes = width * elementBytes;
     const isLong = valueBytes >= LARGE_VALUE_BYTES;
@@ -175,20 +175,20 @@ export class RequestIntake implements PartSink {
         header.arg0 = to - from;
         header.arg1 = width;
         header.arg2 = offset;
-        this.#envoy.feed?.put(header, keys.subarray(from * KEY_BYTES, to * KEY_BYTES));
+        this.#conversation.payload.deliverCopy(header, keys.subarray(from * KEY_BYTES, to * KEY_BYTES));
       }
     }
   }
 
   // Pushes whose values are as many for each key: their frames are known before the values come.
 
-  #planPush(served: Served, width: number, byteCount: number): PartFate {
+  #planPush(served: ServedRequest, width: number, byteCount: number): PartFate {
     this.#width = width;
     const valueBytes = width * served.elementBytes;
     const isLong = valueBytes >= LARGE_VALUE_BYTES;
     const frameCount = isLong ? this.#keyCount * Math.ceil(valueBytes / BLOCK_BYTES) : Math.ceil(this.#keyCount / keysPerFrame(valueBytes));
     this.#openRequest(served, frameCount);
-    if (this.#isSmall(byteCount) || this.#envoy.host.resender !== undefined) return "whole";
+    if (this.#isSmall(byteCount) || this.#conversation.host.resender !== undefined) return "whole";
     this.#nextFrame(served);
     return "stream";
   }
@@ -197,40 +197,34 @@ export class RequestIntake implements PartSink {
     return byteCount <= COPY_BYTES_MAX && this.#keyCount * KEY_BYTES <= COPY_BYTES_MAX;
   }
 
-  #pushSmall(served: Served, bytes: Uint8Array, at: number, byteCount: number): void {
-    const { feed } = this.#envoy;
-    if (feed === undefined) return;
-    const keyBytes = this.#keyCount * KEY_BYTES;
+  #pushSmall(served: ServedRequest, bytes: Uint8Array, at: number, byteCount: number): void {
     const header = this.#requestHeader(served, 0, true);
     header.arg0 = this.#keyCount;
     header.arg1 = this.#width;
-    header.payloadBytes = keyBytes + byteCount;
-    const to = feed.begin(header);
-    copyBytes(this.#keys, 0, keyBytes, feed.stageBytes, to);
-    copyBytes(bytes, at, byteCount, feed.stageBytes, to + keyBytes);
+    this.#conversation.payload.deliverCopy(header, this.#keys.subarray(0, this.#keyCount * KEY_BYTES), bytes, at, byteCount);
   }
 
   /** All values are here: hands over the frames with copies of them. */
-  #pushKept(served: Served, bytes: Uint8Array, at: number): void {
+  #pushKept(served: ServedRequest, bytes: Uint8Array, at: number): void {
     for (let from = at; this.#key < this.#keyCount; ) {
       const keysAt = this.#key * KEY_BYTES;
       const header = this.#nextHeader(served);
       const keys = this.#keys.subarray(keysAt, keysAt + header.arg0 * KEY_BYTES);
       const to = from + header.payloadBytes - keys.length;
-      this.#envoy.feed?.put(header, concat([keys, bytes.subarray(from, to)]));
+      this.#conversation.payload.deliverCopy(header, keys, bytes, from, to - from);
       from = to;
     }
   }
 
   /** Opens the next frame. */
-  #nextFrame(served: Served): void {
+  #nextFrame(served: ServedRequest): void {
     const keysAt = this.#key * KEY_BYTES;
     const header = this.#nextHeader(served);
-    this.#envoy.feed?.open(header, this.#keys.subarray(keysAt, keysAt + header.arg0 * KEY_BYTES));
+    this.#conversation.payload.begin(header, this.#keys.subarray(keysAt, keysAt + header.arg0 * KEY_BYTES));
   }
 
   /** The header of the next frame: a block of a long value, or as many keys as fit one. */
-  #nextHeader(served: Served): FrameHeader {
+  #nextHeader(served: ServedRequest): FrameHeader {
     const valueBytes = this.#width * served.elementBytes;
     const isLong = valueBytes >= LARGE_VALUE_BYTES;
     const key = this.#key;
@@ -254,7 +248,7 @@ export class RequestIntake implements PartSink {
 
   // Pushes with lens.
 
-  #pushVariable(served: Served, lensBytes: Uint8Array): void {
+  #pushVariable(served: ServedRequest, lensBytes: Uint8Array): void {
     const lens = new Int32Array(lensBytes.buffer, 0, lensBytes.length >> 2);
     const valueCount = this.#values.length / served.elementBytes;
     if (lensBytes.length !== this.#keyCount * LEN_BYTES || sumOfLens(lens) !== valueCount) {
@@ -273,7 +267,7 @@ export class RequestIntake implements PartSink {
       const keys = this.#keys.subarray(keyFrom * KEY_BYTES, keyTo * KEY_BYTES);
       const values = this.#values.subarray(valueFrom * served.elementBytes, valueTo * served.elementBytes);
       const own = isPiece ? [] : [lensBytes.subarray(keyFrom * LEN_BYTES, keyTo * LEN_BYTES)];
-      this.#envoy.feed?.put(header, concat([keys, values, ...own]));
+      this.#conversation.payload.deliverCopy(header, joinBytes([keys, values, ...own]));
     }
     this.#values = new Uint8Array(0);
   }
@@ -288,24 +282,9 @@ function sumOfLens(lens: Int32Array): number {
   return sum;
 }
 
-function copyBytes(source: Uint8Array, from: number, byteCount: number, target: Uint8Array, to: number): void {
-  if (byteCount <= 64) for (let i = 0; i < byteCount; i++) target[to + i] = source[from + i] as number;
-  else target.set(source.subarray(from, from + byteCount), to);
-}
-
 /** Memory that was made for this part alone is taken as it is. */
 function ownBytes(bytes: Uint8Array, at: number, byteCount: number): Uint8Array {
   return at === 0 && bytes.length === byteCount && byteCount > COPY_BYTES_MAX ? bytes : bytes.slice(at, at + byteCount);
-}
-
-function concat(parts: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }
 
 /** What is wrong with a request, before its parts are looked at. */

@@ -1,4 +1,4 @@
-// Goal: whatever happens to the link or the line while requests are on their way, each ends, and none that left is sent again (A2).
+// Goal: whatever happens to the channel's link or a connection while requests are on their way, each ends, and none that left is sent again (A2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,44 +6,43 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { KEY_BYTES, KvFlag } from "../wire/kv-message.ts";
-import { Asks } from "./asks.ts";
-import type { Envoy } from "./envoy.ts";
+import { ClientRequests } from "./client-requests.ts";
+import type { Conversation } from "./conversation.ts";
+import { OutgoingFrame } from "./translating-batch.ts";
 import { PsType, psTypeOfDtype } from "./wire/data-type.ts";
 import { PsMeta } from "./wire/ps-meta.ts";
-import { WrittenFrame } from "./written-frames.ts";
 
 const KEY_COUNT = 2;
 const PAYLOAD_BYTES = KEY_COUNT * (KEY_BYTES + 4);
 const GONE = new WeighbridgeError("NODE_DEAD", "gone");
 
-/** An envoy that notes what is sent, failed and answered. */
+/** A conversation that notes what is sent, failed and answered. */
 class Stage {
   readonly sent: number[] = [];
   readonly failed: number[] = [];
   readonly answered: number[] = [];
-  readonly asks: Asks;
+  readonly requests: ClientRequests;
 
   constructor() {
     const ignore = (): void => {};
-    const envoy = {
+    const conversation = {
       name: "server 8",
       host: {},
       header: new FrameHeader(),
       meta: new PsMeta(),
-      line: { batch: { meta: ignore, part: ignore, copy: ignore, attach: ignore } },
+      outgoing: { batch: { meta: ignore, part: ignore, copy: ignore, add: ignore } },
       endMessage: ({ timestamp }: PsMeta) => this.sent.push(timestamp),
-      failRequest: ({ request }: { readonly request: number }) => this.failed.push(request),
-      feed: { begin: ({ request }: FrameHeader) => this.answered.push(request) },
+      fail: (request: number) => this.failed.push(request),
+      payload: { deliver: ({ request }: FrameHeader) => this.answered.push(request) },
     };
-    this.asks = new Asks(envoy as unknown as Envoy);
+    this.requests = new ClientRequests(conversation as unknown as Conversation);
   }
 
   take(
     functionId: number,
     at: { readonly request: number; readonly timestamp: number; readonly flags?: number; readonly keyCount?: number },
-    isNew = true,
   ): void {
-    const frame = new WrittenFrame();
+    const frame = new OutgoingFrame();
     frame.header.reset(Kind.REQUEST, functionId);
     frame.header.request = at.request;
     frame.header.flags = at.flags ?? KvFlag.FIRST | KvFlag.LAST;
@@ -53,80 +52,76 @@ class Stage {
     frame.header.payloadBytes = PAYLOAD_BYTES;
     frame.page = new Uint8Array(PAYLOAD_BYTES);
     frame.inlineBytes = PAYLOAD_BYTES;
-    this.asks.take(frame, isNew);
+    this.requests.take(frame);
   }
 
-  respond(timestamp: number, hasParts: boolean): ReturnType<Asks["response"]> {
+  respond(timestamp: number, hasParts: boolean): ReturnType<ClientRequests["response"]> {
     const meta = new PsMeta();
     meta.appId = 0;
     meta.customerId = 0;
     meta.timestamp = timestamp;
     meta.dataTypes.push(PsType.UINT64, psTypeOfDtype(0));
-    return this.asks.response(meta, hasParts);
+    return this.requests.response(meta, hasParts);
   }
 }
 
-test("a request that left fails once when it is repeated over the next link, and is not sent again; a new one of that number is (A2)", () => {
+test("a request that left fails when the link with the channel ends, and a response to it is left out (A2, A3)", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 1 });
-  stage.asks.forget();
-  stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 1 }, false);
+  stage.requests.forget();
   assert.deepEqual([stage.sent, stage.failed], [[1], [5]]);
-  stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 1 }, false);
-  assert.deepEqual([stage.sent, stage.failed], [[1, 1], [5]], "it was told already: this is another one");
-  stage.asks.forget();
-  stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 2 });
-  assert.deepEqual([stage.sent, stage.failed], [[1, 1, 2], [5]], "no repetition");
+  stage.respond(1, false);
+  stage.requests.forget();
+  assert.deepEqual([stage.answered, stage.failed], [[], [5]]);
+  stage.take(FunctionId.KV_PUSH, { request: 6, timestamp: 2 });
+  assert.deepEqual(stage.sent, [1, 2], "the next one is sent");
 });
 
-test("a request that was answered before the link ended is not taken for a lost one", () => {
+test("a request that was answered before the link ended does not fail", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 1 });
   stage.respond(1, false);
-  assert.deepEqual(stage.answered, [5]);
-  stage.asks.forget();
-  stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 2 }, false);
-  assert.deepEqual([stage.sent, stage.failed], [[1, 2], []]);
+  stage.requests.forget();
+  assert.deepEqual([stage.answered, stage.failed], [[5], []]);
 });
 
-test("a request whose response was coming in when the link ended fails when it is repeated (A2)", () => {
+test("a request whose response was coming in when the link ended fails (A2)", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PULL, { request: 6, timestamp: 3 });
   assert.ok(stage.respond(3, true) !== undefined);
-  stage.asks.forget();
-  stage.take(FunctionId.KV_PULL, { request: 6, timestamp: 3 }, false);
+  stage.requests.forget();
   assert.deepEqual([stage.sent, stage.failed], [[3], [6]]);
 });
 
 test("a request that had not left whole when the link ended is put together again over the next one", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PUSH, { request: 7, timestamp: 4, flags: KvFlag.FIRST });
-  stage.asks.forget();
-  stage.take(FunctionId.KV_PUSH, { request: 7, timestamp: 4, flags: KvFlag.FIRST }, false);
+  stage.requests.forget();
+  stage.take(FunctionId.KV_PUSH, { request: 7, timestamp: 4, flags: KvFlag.FIRST });
   assert.deepEqual([stage.sent, stage.failed], [[], []]);
-  stage.take(FunctionId.KV_PUSH, { request: 8, timestamp: 4, flags: KvFlag.LAST }, false);
+  stage.take(FunctionId.KV_PUSH, { request: 8, timestamp: 4, flags: KvFlag.LAST });
   assert.deepEqual([stage.sent, stage.failed], [[4], []]);
   stage.respond(4, false);
   assert.deepEqual(stage.answered, [7, 8]);
-  stage.asks.fail(GONE);
+  stage.requests.fail(GONE);
   assert.deepEqual(stage.failed, [], "it has ended");
 });
 
 test("the end of a request whose beginning went with the link before fails, and nothing of it is sent (A2)", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PUSH, { request: 7, timestamp: 4, flags: KvFlag.FIRST });
-  stage.asks.forget();
+  stage.requests.forget();
   stage.take(FunctionId.KV_PUSH, { request: 8, timestamp: 4, flags: KvFlag.LAST });
   assert.deepEqual([stage.sent, stage.failed], [[], [8]]);
 });
 
-test("when the line broke all that is open fails, frames that were being put together too, and responses to it are left out (A2, A3)", () => {
+test("when a connection broke all that is open fails, frames that were being put together too, and responses to it are left out (A2, A3)", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PUSH, { request: 1, timestamp: 1 });
   stage.take(FunctionId.KV_PULL, { request: 2, timestamp: 2 });
   stage.take(FunctionId.KV_PUSH, { request: 3, timestamp: 3, flags: KvFlag.FIRST });
   stage.take(FunctionId.KV_PUSH, { request: 4, timestamp: 3, flags: 0 });
-  stage.asks.fail(GONE);
+  stage.requests.fail(GONE);
   assert.deepEqual(
     stage.failed.toSorted((a, b) => a - b),
     [1, 2, 3, 4],
