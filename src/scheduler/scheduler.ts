@@ -15,7 +15,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { Log, LogFields } from "../base/log.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
 import type { JsonContract } from "../contracts/contract.ts";
-import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, STATUS, UNITS } from "../contracts/control.ts";
+import { BARRIER, GATHER, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, STATUS, UNITS } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkGreeting } from "../peer/greeting.ts";
@@ -29,8 +29,8 @@ import type { RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
 import { deadNodes, type PlacementView, type RosterView } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierDesk } from "./barrier-desk.ts";
-import { CheckpointErrands } from "./checkpoint-errands.ts";
 import { drained, Farewell } from "./farewell.ts";
+import { FunctionRelay } from "./function-relay.ts";
 import { checkGather, GatherDesk } from "./gather-desk.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
 import { RendezvousService } from "./rendezvous-service.ts";
@@ -79,7 +79,7 @@ export class Scheduler {
   readonly #push: RosterPush;
   readonly #units: UnitDesk;
   readonly #rendezvous: RendezvousService;
-  readonly #errands: CheckpointErrands;
+  readonly #relay: FunctionRelay;
   readonly #ownBarriers: BarrierClient;
   readonly #tickets = new Tickets();
   readonly #ready = new Deferred<void>();
@@ -106,7 +106,7 @@ export class Scheduler {
     });
     this.#units = new UnitDesk(options);
     this.#rendezvous = new RendezvousService(options);
-    this.#errands = new CheckpointErrands(options);
+    this.#relay = new FunctionRelay(options);
     this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
     // Late, because an earlier scheduler may have passed barriers of this job.
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#barriers.enter(SCHEDULER_ID, request) });
@@ -253,7 +253,7 @@ export class Scheduler {
       return {};
     });
     serve(STATUS, () => this.status());
-    serve(CHECKPOINT, (channel, request) => this.#errands.handOn(channel, request));
+    this.#relay.serve();
     serve(PLACEMENT, (channel) => {
       this.#heard(channel);
       return { placement: this.roster.placement };
@@ -334,7 +334,7 @@ export class Scheduler {
   }
 
   #linkDown(channel: Channel): void {
-    this.#errands.forget(channel);
+    this.#relay.forget(channel);
     const ticket = this.#tickets.take(channel);
     if (ticket !== undefined) this.#roster.withdraw(ticket);
     if (this.#closed || this.#peer.channel(channel.id) !== channel) return; // else it was replaced

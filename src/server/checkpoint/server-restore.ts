@@ -11,11 +11,11 @@
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
 import { describeParameter, specOf } from "../../store/snapshot/describe-parameter.ts";
-import type { JsonObject } from "../../store/snapshot/json-value.ts";
 import type { ParameterRecord } from "../../store/snapshot/parameter-record.ts";
 import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import { decodeTraining, type TrainingState } from "../../store/training-state.ts";
+import type { JsonObject } from "../../wire/json-value.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { restoreParameter } from "./parameter-restore.ts";
 import type { ServerPlace } from "./server-place.ts";

@@ -1,8 +1,8 @@
 // json-value — plain data that a manifest keeps word for word: what optimizers, initializers and schedules are made of. It comes back equal, or
 // is refused when it is written: JSON knows no Infinity, no NaN and no bigint, and `JSON.stringify` would drop or change them without a word.
 
-import { WeighbridgeError } from "../../base/errors.ts";
-import type { Check } from "../../wire/json-body.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Check } from "./json-body.ts";
 
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
 export type JsonObject = { readonly [name: string]: JsonValue };
