@@ -1,7 +1,7 @@
 // parameter-control — what a parameter's handle needs of its session: the worker's clock, the clipping of gradients, and changes for everybody.
 
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import {
@@ -18,6 +18,7 @@ import type { ParameterSpec } from "../store/parameter-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
+import type { CatalogueClient } from "../worker/catalogue-client.ts";
 import type { FiniteScan } from "../worker/finite-scan.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import { HeldParameter } from "../worker/held-parameter.ts";
@@ -42,11 +43,16 @@ export type ParameterSettings = {
 /** A change begins so many clocks above the fastest worker: by then every server has heard of it. */
 const CLOCKS_AHEAD = 2;
 
+/** How often a parameter is opened that others clear at the same time. */
+const OPEN_ATTEMPTS = 8;
+
 /** Longer gradients are not looked through here: it would take a seventh of the time of pushing them. */
 const WHOLE_CHECK_FLOATS = 262_144;
 
 export type ParameterControlOptions = {
   readonly functions: FunctionClient;
+  readonly catalogue: CatalogueClient;
+  /** What the catalogue calls the parameter. */
   readonly parameter: number;
   readonly spec: ParameterSpec;
   readonly scan: FiniteScan;
@@ -134,23 +140,38 @@ export class ParameterControl {
     return clipScale(Number.isFinite(norm) ? norm : gradientNorm(gradient.filter(Number.isFinite)), this.#clipNorm);
   }
 
-  /** Makes the parameter, unless it is there. Throws SPEC_MISMATCH. One server is asked before the others: of two workers that differ one has it, on all of them. */
-  async create(wait: WaitOptions): Promise<void> {
+  /**
+   * Makes or opens the parameter: the scheduler gives it its number and says who of two workers that differ has it, then the servers make it. Throws
+   * SPEC_MISMATCH, and what catalogue-client.ts throws without the scheduler.
+   */
+  static async open(options: Omit<ParameterControlOptions, "parameter">, wait: WaitOptions): Promise<ParameterControl> {
+    const { catalogue, spec } = options;
+    for (let attempt = 1; ; attempt++) {
+      const { number, edition, isNew } = await catalogue.open(spec, wait);
+      const control = new ParameterControl({ ...options, parameter: number });
+      try {
+        await control.#create(edition, wait);
+        return control;
+      } catch (thrown) {
+        if (isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && attempt < OPEN_ATTEMPTS) {
+          catalogue.forget(spec.name); // it was cleared meanwhile: the catalogue has its next edition
+          continue;
+        }
+        if (isNew && isRefusal(thrown)) await control.#withdraw(edition, wait).catch(() => {}); // the refusal is what is told
+        throw thrown;
+      }
+    }
+  }
+
+  async #create(edition: number, wait: WaitOptions): Promise<void> {
     const { functions, parameter, spec } = this.#options;
-    const request = { spec: JSON.stringify(spec) };
-    const judge = parameter % functions.serverCount;
+    const request = { parameter, edition, spec: JSON.stringify(spec) };
     const calls = Array.from({ length: functions.serverCount }, (_, server) => ({
       server,
       request,
       answered: () => this.held.found(server, functions.lifeOf(server)), // of the life that answers
     }));
-    await functions.callEach(
-      parameterCreate,
-      calls.filter(({ server }) => server === judge),
-      wait,
-    );
-    const others = calls.filter(({ server }) => server !== judge);
-    await functions.callEach(parameterCreate, others, wait);
+    await functions.callEach(parameterCreate, calls, wait);
   }
 
   /**
@@ -212,16 +233,31 @@ export class ParameterControl {
     };
   }
 
+  /**
+   * The catalogue comes before the servers: a clear that does not reach all of them is finished by whoever makes the name anew. Before both, the servers say
+   * whether they have what this handle knows.
+   */
   async clear(wait: WaitOptions): Promise<void> {
-    const { functions, parameter } = this.#options;
+    const { functions, catalogue, parameter } = this.#options;
     checkWait(wait);
-    await functions.callAll(
-      parameterClear,
-      { parameter, pushNumber: this.held.pushNumber },
-      { ...wait, scope: parameter, subject: this.held },
-    );
+    const call = { ...wait, scope: parameter, subject: this.held };
+    await functions.callAll(consistencySurvey, { parameter }, call);
+    const edition = await catalogue.clear(this.held.name, wait);
+    await functions.callAll(parameterClear, { parameter, edition, pushNumber: this.held.pushNumber }, call);
     this.held.cleared();
   }
+
+  /** Some servers could not make it: the others clear it, and the name is free. */
+  async #withdraw(edition: number, wait: WaitOptions): Promise<void> {
+    const { functions, catalogue, parameter } = this.#options;
+    await catalogue.clear(this.held.name, wait);
+    await functions.callAll(parameterClear, { parameter, edition, pushNumber: 0 }, wait);
+  }
+}
+
+/** Whether a server cannot make the parameter, now or later. */
+function isRefusal(thrown: unknown): boolean {
+  return isWeighbridgeError(thrown) && ["ARENA_FULL", "BAD_ARGUMENT", "BAD_REQUEST", "UNSUPPORTED"].includes(thrown.code);
 }
 
 /** Throws BAD_ARGUMENT. */

@@ -11,19 +11,20 @@ import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
-import { checkpointSave, parameterSave } from "../contracts/checkpoints.ts";
+import { type CheckpointContract, checkpointFunction, parameterLoad, parameterSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
-import { parameterList } from "../contracts/parameters.ts";
 import { Arena } from "../kernel/arena.ts";
 import { hashText } from "../keys/hash-text.ts";
 import type { Placement } from "../keys/placement.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
-import { decodeParameterSpec, type ParameterSpec, parameterNumber } from "../store/parameter-spec.ts";
+import { decodeParameterSpec, type ParameterSpec } from "../store/parameter-spec.ts";
+import { ABANDON, BEGIN, COMMIT, WRITE } from "../store/snapshot/checkpoint-messages.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
+import type { CatalogueClient } from "../worker/catalogue-client.ts";
 import { Collective } from "../worker/collective.ts";
 import { FiniteScan } from "../worker/finite-scan.ts";
 import { type FunctionCallSettings, FunctionClient, type FunctionLoad } from "../worker/function-client.ts";
@@ -86,6 +87,7 @@ export class Session {
   /** Where the workers of a job wait for each other, each with a small value. Nobody waits for the dead. */
   readonly rendezvous: RendezvousClient;
   readonly #links: WorkerLinks;
+  readonly #catalogue: CatalogueClient;
   readonly #files = new ParameterFiles();
   readonly #clock: WorkerClock;
   readonly #pushes = new PushNumbers();
@@ -99,6 +101,7 @@ export class Session {
     this.#node = node;
     this.#units = worker.units;
     this.rendezvous = worker.rendezvous;
+    this.#catalogue = worker.catalogue;
     this.#functions = new FunctionClient(worker, node.clock);
     this.#placement = rangePlacement({ servers: Array.from({ length: node.serverCount }, (_, rank) => rank), epoch: 0 });
     this.#planner = new RowPlanner(new Arena({ shared: false }), this.#placement, hashText(`${node.rank}`));
@@ -180,7 +183,7 @@ export class Session {
       ...common,
       width,
       rowCountMax,
-      encoded: this.#links.table(spec),
+      encoded: this.#links.table(spec, control.held),
       merge: mergeOf(spec.optimizer),
     });
     return new Embedding(spec, client, control, this.#caches);
@@ -278,7 +281,7 @@ export class Session {
    */
   async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
     if (this.#saving !== undefined) throw isSavingAlready(); // the servers would give that one up for this
-    await this.#files.save(this.#checkpointServers(wait), name, directory, () => this.clocks);
+    await this.#files.save(this.#checkpointServers(wait, parameterSave), name, directory, () => this.clocks);
   }
 
   /**
@@ -286,7 +289,7 @@ export class Session {
    * _FOREIGN or _IO, which name the file, and with UNSUPPORTED for one whose consistency is not "asp"; it is then as it was.
    */
   async loadParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
-    await this.#files.load(this.#checkpointServers(wait), name, directory);
+    await this.#files.load(this.#checkpointServers(wait, parameterLoad), name, directory);
   }
 
   /**
@@ -337,17 +340,10 @@ export class Session {
     return this.#collective;
   }
 
-  /** The specs of all parameters there are. */
+  /** The specs of all parameters there are, as the scheduler knows them, in the order in which they were first made. */
   async parameters(wait: WaitOptions = {}): Promise<readonly ParameterSpec[]> {
-    const lists = await this.#functions.callAll(parameterList, {}, wait);
-    const specs = new Map<string, ParameterSpec>();
-    for (const { specs: json } of lists) {
-      for (const spec of JSON.parse(json) as unknown[]) {
-        const checked = decodeParameterSpec(JSON.stringify(spec));
-        specs.set(checked.name, checked);
-      }
-    }
-    return [...specs.values()];
+    checkWait(wait);
+    return await this.#catalogue.list(wait);
   }
 
   /**
@@ -394,36 +390,26 @@ export class Session {
     }
   }
 
-  #checkpointServers(wait: WaitOptions): CheckpointServers {
+  #checkpointServers(wait: WaitOptions, fn: CheckpointContract = checkpointFunction): CheckpointServers {
     return {
       serverCount: this.serverCount,
-      call: (server, fn, request) => this.#functions.call(fn, server, request, { ...wait, priority: checkpointPriority(fn.name) }),
+      ask: async (server, op, body) =>
+        (await this.#functions.call(fn, server, { op, body }, { ...wait, priority: checkpointPriority(op) })).body,
     };
   }
 
   async #create(spec: ParameterSpec, wait: WaitOptions): Promise<ParameterControl> {
     const checked = decodeParameterSpec(JSON.stringify(spec));
     this.#links.check(checked);
-    const parameter = parameterNumber(checked.name);
     const clock = (): number => this.#clock.forCall;
-    const control = new ParameterControl({
-      functions: this.#functions,
-      parameter,
-      spec: checked,
-      scan: this.#scan,
-      clock,
-      pushes: this.#pushes,
-    });
-    await control.create(wait);
-    return control;
+    const common = { functions: this.#functions, catalogue: this.#catalogue, scan: this.#scan, clock, pushes: this.#pushes };
+    return await ParameterControl.open({ ...common, spec: checked }, wait);
   }
 }
 
 /** The cut comes behind everything else that was asked: what was pushed before is in it. What follows it comes first: until then what changes is kept twice. */
-function checkpointPriority(name: string): number {
-  const isAfterCut = [checkpointSave, parameterSave].some(({ begin, write, commit, abandon }) =>
-    [begin, write, commit, abandon].some((fn) => fn.name === name),
-  );
+function checkpointPriority(op: string): number {
+  const isAfterCut = [BEGIN, WRITE, COMMIT, ABANDON].some((message) => message.op === op);
   return isAfterCut ? -LAST_PRIORITY - 1 : LAST_PRIORITY;
 }
 

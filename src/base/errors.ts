@@ -13,6 +13,7 @@ export type ErrorCode =
   | "BAD_FRAME" // a peer sent bytes that are not a legal frame
   | "BAD_REQUEST" // a peer's request is well framed but makes no sense
   | "BUFFER_DETACHED" // an array of a call was transferred away or shrunk before the call ended; an update may have been applied
+  | "CATALOGUE_FULL" // the scheduler knows as many parameters as it can; clear some
   | "CHECKPOINT_FOREIGN" // a file is no checkpoint of ours, or one of another version, job or model
   | "CHECKPOINT_IO" // the disk or the file system refused to read or write a checkpoint
   | "CHECKPOINT_MISSING" // there is no checkpoint, or a file of it is not there

@@ -19,6 +19,7 @@ import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { randomToken } from "../base/random-token.ts";
+import { catalogueTell } from "../contracts/catalogue.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { ABORT, BARRIER, GATHER, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, ROSTER, STATUS, UNITS } from "../contracts/control.ts";
 import type { Call } from "../peer/call.ts";
@@ -27,6 +28,7 @@ import type { Channel } from "../peer/channel.ts";
 import { checkGreeting } from "../peer/greeting.ts";
 import type { Peer, PeerEvents } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
+import { type CatalogueEntry, cataloguePages } from "../wire/catalogue.ts";
 import type { AbortRequest } from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { GatherReply, GatherRequest, Generation } from "../wire/gather.ts";
@@ -64,6 +66,14 @@ export type MembershipOptions = {
   readonly token?: string;
 };
 
+/** What a node knows of the catalogue. */
+export type CatalogueSource = {
+  /** The highest number that it has heard of. */
+  readonly highest: number;
+  entries(): Iterable<CatalogueEntry>;
+};
+const NO_CATALOGUE: CatalogueSource = { highest: 0, entries: () => [] };
+
 type FatalListener = (error: WeighbridgeError) => void;
 
 const LEAVE_DEADLINE_MS = 5000;
@@ -78,6 +88,8 @@ export class Membership {
   unitsClaim: () => UnitsClaim | undefined = () => undefined;
   /** The same of the rendezvous that it has left. */
   rendezvousHeld: () => readonly RendezvousHeld[] = () => [];
+  /** What this node knows of the catalogue of parameters, for a scheduler that was restarted. */
+  catalogue: CatalogueSource = NO_CATALOGUE;
   readonly #options: MembershipOptions;
   readonly #token: string;
   readonly #peer: Peer;
@@ -257,6 +269,21 @@ export class Membership {
     if (this.#fatal !== undefined) throw this.#fatal;
     assert(this.#barriers !== undefined, "join comes first");
     await this.#barriers.pass(group, customer, wait);
+  }
+
+  /** Whether the scheduler cannot be asked now: there is no link to it, or it has not taken this node back. */
+  get isSchedulerAway(): boolean {
+    return this.#channel?.link === undefined || this.#resuming !== undefined;
+  }
+
+  get schedulerAddress(): Address {
+    return this.#options.schedulerAddress;
+  }
+
+  /** Asks the scheduler; waits for one that is away, as long as all do (M2). */
+  async ask<Q, R>(message: JsonContract<Q, R>, body: Q): Promise<R> {
+    if (this.#fatal !== undefined) throw this.#fatal;
+    return await this.#ask(message, body);
   }
 
   /** Tells the scheduler of units and asks for others; waits for one that is away, as long as all do (M2). */
@@ -466,6 +493,7 @@ export class Membership {
       units: this.unitsClaim(),
       gathered: this.#gathered,
       rendezvous: this.rendezvousHeld(),
+      catalogue: { highest: this.catalogue.highest },
     };
     this.#register(channel, { job, node, incarnation, ...known }).then(
       (reply) => this.#resumed(channel, reply),
@@ -496,9 +524,18 @@ export class Membership {
     this.#resuming?.resolve();
     this.#resuming = undefined;
     this.#settleIn(reply);
+    this.#tellCatalogue();
     const calls = this.#heldCalls;
     this.#heldCalls = [];
     for (const call of calls) channel.send(call);
+  }
+
+  #tellCatalogue(): void {
+    for (const page of cataloguePages(this.catalogue.entries())) {
+      this.#ask(catalogueTell, page).catch((thrown: unknown) => {
+        this.#log.warn("the scheduler was not told which parameters this node knows", { reason: reasonOf(thrown) });
+      });
+    }
   }
 
   #end(error: WeighbridgeError): void {

@@ -8,6 +8,9 @@ const indexes = { indexes: "u64[]" } as const;
 const found = { lengths: "u32[]", values: "f32[]" } as const;
 const nothing = {} as const;
 
+/** A worker's reads of data follow its own pushes of data, as those of a parameter do; no parameter has this number. */
+export const DATA_SCOPE: number = 2 ** 32 - 1;
+
 export const dataPush: Contract<typeof arrays, typeof nothing> = contract({
   name: "wb/data/push",
   target: "server",

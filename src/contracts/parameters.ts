@@ -1,25 +1,28 @@
-// parameters — makes, changes, lists and clears parameters on a server, and changes their consistency while the job runs. Specs and settings travel as
-// JSON: rare, small, and easy to compare (Hetu: ParamInit, ParamClear).
+// parameters — makes, changes and clears parameters on a server, and changes their consistency while the job runs. Specs and settings travel as
+// JSON: rare, small, and easy to compare (Hetu: ParamInit, ParamClear). Which number stands for a name, and which edition of it is to be made or cleared, the
+// scheduler's catalogue says (catalogue.ts).
 //
 // Whoever changes a consistency asks every server first how far its workers are, and then names a clock that is beyond all of them: the change begins
 // there, on every server (spec/consistency.md, M4).
 
 import { type Contract, contract } from "./contract.ts";
 
-const createRequest = { spec: "string" } as const;
+const createRequest = { parameter: "u32", edition: "u32", spec: "string" } as const;
 const ofParameter = { parameter: "u32" } as const;
-const clearRequest = { parameter: "u32", pushNumber: "u32" } as const;
+const clearRequest = { parameter: "u32", edition: "u32", pushNumber: "u32" } as const;
 const originRequest = { parameter: "u32", name: "string" } as const;
 const configureRequest = { parameter: "u32", settings: "string" } as const;
 const changeRequest = { parameter: "u32", clock: "u32", turn: "u32", consistency: "string" } as const;
 const origin = { isRestored: "bool" } as const;
 const nonFinite = { refusedPushes: "f64", skippedPushes: "f64", zeroedElements: "f64" } as const;
-const specs = { specs: "string" } as const;
 const survey = { clock: "u32", turn: "u32" } as const;
 const changed = { clock: "u32" } as const;
 const nothing = {} as const;
 
-/** Makes the parameter, or does nothing if it is there and described alike. Throws SPEC_MISMATCH otherwise, with the differences. */
+/**
+ * Makes the parameter, or does nothing if it is there and described alike. Throws SPEC_MISMATCH otherwise, with the differences, and UNKNOWN_PARAMETER for an edition
+ * that was cleared.
+ */
 export const parameterCreate: Contract<typeof createRequest, typeof nothing> = contract({
   name: "wb/parameter/create",
   target: "server",
@@ -41,8 +44,8 @@ export const parameterOrigin: Contract<typeof originRequest, typeof origin> = co
 });
 
 /**
- * `pushNumber` is that of the worker's last push to it: one that is made anew under this name does not count what was
- * pushed to this one.
+ * Clears this edition of the parameter, or an earlier one; a later one stays. `pushNumber` is that of the worker's last push to it: one that is made anew under
+ * this name does not count what was pushed to this one.
  */
 export const parameterClear: Contract<typeof clearRequest, typeof nothing> = contract({
   name: "wb/parameter/clear",
@@ -68,15 +71,6 @@ export const parameterNonFinite: Contract<typeof ofParameter, typeof nonFinite> 
   effect: "read",
   request: ofParameter,
   response: nonFinite,
-});
-
-/** The specs of all parameters of this server as a JSON list. */
-export const parameterList: Contract<typeof nothing, typeof specs> = contract({
-  name: "wb/parameter/list",
-  target: "server",
-  effect: "read",
-  request: nothing,
-  response: specs,
 });
 
 /** The highest clock of any worker here, or of any update of the parameter, and the turn of the last change. */

@@ -1,7 +1,9 @@
-// place — one node's place in a running job: who holds it, in which life, and when it was last heard of. Kept by roster.ts.
+// place — one rank of a running job: which node holds it, in which incarnation, and when it was last heard of. Kept by roster.ts. The incarnation is the
+// scheduler's state (scheduler-state.ts), and read from there; the rest is heard again after a restart.
 
 import { idOf, nameOf, type Role } from "../wire/node-id.ts";
 import type { NodeState, RosterEntry } from "../wire/roster.ts";
+import type { StateJournal } from "./scheduler-state.ts";
 
 /** How long a closed link may stay closed before its node is dead, when heartbeats do not decide that. */
 const LINK_GRACE_MS = 5000;
@@ -15,7 +17,7 @@ export type Place = {
   packageVersion: string;
   /** Of the process that registered; empty when nobody has told us. */
   token: string;
-  incarnation: number;
+  readonly incarnation: number;
   state: NodeState;
   heardAtMs: number;
   /** Since when it has no link to us; undefined while it has one. */
@@ -24,17 +26,20 @@ export type Place = {
   confirmed: boolean;
 };
 
-/** A place that nobody has held yet. */
-export function emptyPlace(role: Role, rank: number): Place {
+/** A place that nobody has been heard to hold yet. */
+export function emptyPlace(role: Role, rank: number, journal: StateJournal): Place {
+  const node = idOf(role, rank);
   return {
-    node: idOf(role, rank),
+    node,
     role,
     rank,
     address: "",
     label: "",
     packageVersion: "",
     token: "",
-    incarnation: 0,
+    get incarnation() {
+      return journal.state.incarnations.get(node) ?? 0;
+    },
     state: "dead",
     heardAtMs: 0,
     downSinceMs: 0,

@@ -11,25 +11,31 @@ import type { RegisterRequest } from "../wire/register.ts";
 import type { NodeState, PlacementView, RosterView } from "../wire/roster.ts";
 import { type ClusterCounts, countOf } from "./applicant.ts";
 import { emptyPlace, entryOf, type Place, publicEntryOf } from "./place.ts";
+import type { StateJournal } from "./scheduler-state.ts";
 
 /** ps-lite's order. */
 const ROLES: readonly Role[] = ["worker", "server"];
 
 export class Places {
+  readonly #journal: StateJournal;
   readonly #places = new Map<number, Place>();
   #version = 0;
   /** The newest version among those that nodes brought along after a restart. */
   #recalledVersion = 0;
   /** Generations of workers up to this one are over. */
   #endedGeneration = 0;
-  #placement: PlacementView | undefined;
   #changed = false;
+
+  /** Incarnations are written to this journal, and read from there. */
+  constructor(journal: StateJournal) {
+    this.#journal = journal;
+  }
 
   /** Makes all places, empty. */
   establish(counts: ClusterCounts): void {
     for (const role of ROLES) {
       for (let rank = 0; rank < countOf(counts, role); rank++) {
-        const place = emptyPlace(role, rank);
+        const place = emptyPlace(role, rank, this.#journal);
         this.#places.set(place.node, place);
       }
     }
@@ -46,8 +52,8 @@ export class Places {
 
   view(): RosterView {
     const ended = this.#endedGeneration === 0 ? {} : { endedGeneration: this.#endedGeneration };
-    const placement = this.#placement === undefined ? {} : { placement: this.#placement };
-    return { version: this.#version, nodes: this.all().map(entryOf), ...placement, ...ended };
+    const { placement } = this;
+    return { version: this.#version, nodes: this.all().map(entryOf), ...(placement === undefined ? {} : { placement }), ...ended };
   }
 
   status(nowMs: number): StatusEntry[] {
@@ -61,7 +67,8 @@ export class Places {
   /** The node of this request holds the place from now on, in this life. */
   seat(place: Place, { address, label, token, packageVersion = "" }: RegisterRequest, incarnation: number, nowMs: number): void {
     const isNews = place.incarnation !== incarnation || place.address !== address || place.label !== label || place.state !== "alive";
-    Object.assign(place, { address, label, token, packageVersion, incarnation, state: "alive", confirmed: true } satisfies Partial<Place>);
+    this.#setIncarnation(place, incarnation);
+    Object.assign(place, { address, label, token, packageVersion, state: "alive", confirmed: true } satisfies Partial<Place>);
     place.heardAtMs = nowMs;
     place.downSinceMs = undefined;
     if (isNews) this.#changed = true;
@@ -81,13 +88,13 @@ export class Places {
   }
 
   get placement(): PlacementView | undefined {
-    return this.#placement;
+    return this.#journal.state.placement;
   }
 
   /** Takes the placement if it is newer (V3). */
   setPlacement(placement: PlacementView | undefined): void {
-    if (placement === undefined || placement.epoch <= (this.#placement?.epoch ?? 0)) return;
-    this.#placement = placement;
+    if (placement === undefined || placement.epoch <= (this.placement?.epoch ?? 0)) return;
+    this.#journal.write({ kind: "placement", placement });
     this.#changed = true;
   }
 
@@ -111,7 +118,8 @@ export class Places {
       if (place === undefined || incarnation < place.incarnation) continue;
       if (incarnation === place.incarnation && (place.confirmed || !isNewer)) continue;
       if (place.confirmed) ended.push(node);
-      Object.assign(place, { address, label, packageVersion, incarnation, state, token, confirmed: false } satisfies Partial<Place>);
+      this.#setIncarnation(place, incarnation);
+      Object.assign(place, { address, label, packageVersion, state, token, confirmed: false } satisfies Partial<Place>);
       place.heardAtMs = nowMs;
       place.downSinceMs = nowMs;
       this.#changed = true;
@@ -122,6 +130,10 @@ export class Places {
       this.#changed = true;
     }
     return ended;
+  }
+
+  #setIncarnation({ node, incarnation: before }: Place, incarnation: number): void {
+    if (before !== incarnation) this.#journal.write({ kind: "incarnation", node, incarnation });
   }
 
   /** Whether there is news to tell; it has a new version then (V1). */

@@ -33,6 +33,7 @@ import { assignRanks, conflict } from "./formation.ts";
 import { deathAtMs, holderOf, type Place } from "./place.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
 import { Places } from "./places.ts";
+import type { StateJournal } from "./scheduler-state.ts";
 import { findSeat, type Seat } from "./seating.ts";
 
 export type RosterRules = ClusterCounts & {
@@ -62,19 +63,21 @@ export type Decision<T> =
 export class Roster<T> {
   readonly #rules: RosterRules;
   readonly #deadlineMs: number;
+  readonly #journal: StateJournal;
   #phase: Phase = "forming";
-  #job: string;
   #failure: WeighbridgeError | undefined;
   #applicants: Applicant<T>[] = [];
-  readonly #places = new Places();
+  readonly #places: Places;
   #isResumed = false;
   #finished = false;
   #isEnding = false;
 
-  constructor({ rules, job, nowMs }: { readonly rules: RosterRules; readonly job: string; readonly nowMs: number }) {
+  /** The job's name and the incarnations are the journal's state: this is a view of it, with what is heard from the nodes. */
+  constructor({ rules, journal, nowMs }: { readonly rules: RosterRules; readonly journal: StateJournal; readonly nowMs: number }) {
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = rules;
     this.#rules = { ...rules, heartbeatTimeoutMs: heartbeatIntervalMs === 0 ? 0 : heartbeatTimeoutMs };
-    this.#job = job;
+    this.#journal = journal;
+    this.#places = new Places(journal);
     this.#deadlineMs = nowMs + rules.startTimeoutMs;
   }
 
@@ -88,12 +91,17 @@ export class Roster<T> {
     return !this.#places.all().some(({ role, state, confirmed }) => role === "worker" && state === "alive" && !confirmed);
   }
 
+  /** False while the cluster forms, and while a node that should be alive has not been heard of since this scheduler started. */
+  get hasHeardEverybody(): boolean {
+    return this.#phase === "running" && !this.#places.all().some(({ state, confirmed }) => state === "alive" && !confirmed);
+  }
+
   get phase(): Phase {
     return this.#phase;
   }
 
   get job(): string {
-    return this.#job;
+    return this.#journal.state.job;
   }
 
   /** Everybody with a place, in ps-lite's order: workers by rank, then servers. Without the scheduler. */
@@ -306,14 +314,14 @@ export class Roster<T> {
       // The wrong one is this scheduler: the node waits for one that was started rightly.
       const own = error && new WeighbridgeError(error.code, error.message, { retryable: true });
       if (own !== undefined) return [...this.fail(own), { kind: "refuse", ticket, error: own }];
-      this.#job = claim.job;
+      this.#journal.write({ kind: "job", job: claim.job });
       this.#isResumed = true;
       this.#phase = "running";
       this.#places.establish(this.#rules);
       decisions.push({ kind: "run" });
     }
-    if (claim.job !== this.#job) {
-      const message = `${nameOf(claim.node)} ("${request.label}") belongs to job ${claim.job}, but this scheduler runs job ${this.#job}`;
+    if (claim.job !== this.job) {
+      const message = `${nameOf(claim.node)} ("${request.label}") belongs to job ${claim.job}, but this scheduler runs job ${this.job}`;
       return [{ kind: "refuse", ticket, error: new WeighbridgeError("FENCED", message) }];
     }
     // A scheduler that was there from the start knows better than any node.

@@ -14,28 +14,33 @@ import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log, LogFields } from "../base/log.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
+import { catalogueClear, catalogueFind, catalogueList, catalogueOpen, catalogueReserve, catalogueTell } from "../contracts/catalogue.ts";
 import type { JsonContract } from "../contracts/contract.ts";
-import { BARRIER, GATHER, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, STATUS, UNITS } from "../contracts/control.ts";
+import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, STATUS, UNITS } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkGreeting } from "../peer/greeting.ts";
-import type { AcceptedNode, Peer } from "../peer/peer.ts";
+import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
-import type { StatusReply } from "../wire/control.ts";
+import type { CataloguePage } from "../wire/catalogue.ts";
+import type { Empty, StatusReply } from "../wire/control.ts";
 import type { GatherReply, GatherRequest } from "../wire/gather.ts";
+import type { Hello } from "../wire/hello.ts";
 import { missingText } from "../wire/missing-nodes.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
 import { deadNodes, type PlacementView, type RosterView } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierDesk } from "./barrier-desk.ts";
+import { CatalogueService } from "./catalogue-service.ts";
+import { CheckpointErrands } from "./checkpoint-errands.ts";
 import { drained, Farewell } from "./farewell.ts";
-import { FunctionRelay } from "./function-relay.ts";
 import { checkGather, GatherDesk } from "./gather-desk.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
 import { RendezvousService } from "./rendezvous-service.ts";
 import { type Decision, Roster } from "./roster.ts";
 import { RosterPush } from "./roster-push.ts";
+import { type SchedulerState, StateJournal, type StateRecord } from "./scheduler-state.ts";
 import { type Ticket, Tickets } from "./ticket.ts";
 import { UnitDesk } from "./unit-desk.ts";
 
@@ -56,7 +61,11 @@ export type SchedulerOptions = {
   /** How parts are dealt out, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
   readonly lingerMs?: number;
+  /** Sees every record that changes the scheduler's state, in order. */
+  readonly onRecord?: (record: StateRecord) => void;
 };
+
+type ServeControl = <Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>) => void;
 
 const LINGER_MS = 2000;
 /** More than any clock says: what a stranger tells must leave room for schedulers to come. */
@@ -73,13 +82,15 @@ export class Scheduler {
   readonly #peer: Peer;
   readonly #clock: Clock;
   readonly #startedAtMs: number;
+  readonly #journal = new StateJournal();
   readonly #roster: Roster<Ticket>;
+  readonly #catalogue: CatalogueService;
   readonly #barriers: BarrierDesk;
   readonly #gathering = new GatherDesk();
   readonly #push: RosterPush;
   readonly #units: UnitDesk;
   readonly #rendezvous: RendezvousService;
-  readonly #relay: FunctionRelay;
+  readonly #errands: CheckpointErrands;
   readonly #ownBarriers: BarrierClient;
   readonly #tickets = new Tickets();
   readonly #ready = new Deferred<void>();
@@ -94,19 +105,23 @@ export class Scheduler {
   #closed = false;
 
   constructor(options: SchedulerOptions) {
-    const { peer, clock, jobId } = options;
+    const { peer, clock, log, jobId: job, incarnation: term, serverCount, workerCount } = options;
+    const journal = this.#journal;
+    journal.onRecord = options.onRecord ?? journal.onRecord;
+    journal.write({ kind: "start", job, term, serverCount, workerCount });
     this.#options = options;
     this.#peer = peer;
     this.#clock = clock;
     this.#startedAtMs = clock.nowMs();
-    this.#roster = new Roster({ rules: options, job: jobId, nowMs: this.#startedAtMs });
+    this.#roster = new Roster({ rules: options, journal, nowMs: this.#startedAtMs });
+    this.#catalogue = new CatalogueService({ journal, log });
     this.#barriers = new BarrierDesk({
       clock,
       members: () => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes],
     });
     this.#units = new UnitDesk(options);
     this.#rendezvous = new RendezvousService(options);
-    this.#relay = new FunctionRelay(options);
+    this.#errands = new CheckpointErrands(options);
     this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
     // Late, because an earlier scheduler may have passed barriers of this job.
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#barriers.enter(SCHEDULER_ID, request) });
@@ -119,7 +134,7 @@ export class Scheduler {
   async start(address: Address): Promise<Address> {
     const peer = this.#peer;
     peer.id = SCHEDULER_ID;
-    peer.incarnation = this.#options.incarnation;
+    peer.incarnation = this.#journal.state.term;
     peer.events = {
       linkUp: (channel) => this.#linkUp(channel),
       linkDown: (channel) => this.#linkDown(channel),
@@ -134,6 +149,11 @@ export class Scheduler {
   /** True when this scheduler took over a job that was running. */
   get isResumed(): boolean {
     return this.#roster.isResumed;
+  }
+
+  /** What this scheduler must not forget. To be read at once: the next record changes it. */
+  get state(): SchedulerState {
+    return this.#journal.state;
   }
 
   get roster(): RosterView {
@@ -223,6 +243,7 @@ export class Scheduler {
     this.#barriers.close(error);
     this.#units.close(error);
     this.#rendezvous.close(error);
+    this.#catalogue.close(error);
     this.#ready.reject(error);
     this.#finished.reject(error);
     await this.#peer.close();
@@ -233,10 +254,9 @@ export class Scheduler {
   }
 
   #serve(): void {
-    const serve = <Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void =>
-      this.#peer.serve(serveJson(fn, answer));
+    const serve: ServeControl = (fn, answer) => this.#peer.serve(serveJson(fn, answer));
     serve(REGISTER, (channel, request) => {
-      const ticket = this.#tickets.open(channel, request, this.#peer.joinRefusal(channel));
+      const ticket = this.#tickets.open(channel, request);
       this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
       return ticket.reply.promise;
     });
@@ -253,13 +273,55 @@ export class Scheduler {
       return {};
     });
     serve(STATUS, () => this.status());
-    this.#relay.serve();
+    serve(CHECKPOINT, (channel, request) => this.#errands.handOn(channel, request));
     serve(PLACEMENT, (channel) => {
       this.#heard(channel);
       return { placement: this.roster.placement };
     });
     serve(UNITS, (channel, request) => this.#lend(channel, request));
     serve(RENDEZVOUS, (channel, request) => this.#meet(channel, request));
+    this.#serveCatalogue(serve);
+  }
+
+  #serveCatalogue(serve: ServeControl): void {
+    const ofMember =
+      <Q, R>(answer: (request: Q, node: number, incarnation: number) => R | Promise<R>) =>
+      (channel: Channel, request: Q): R | Promise<R> => {
+        this.#heard(channel);
+        return answer(request, channel.id, channel.incarnation);
+      };
+    const catalogue = this.#catalogue;
+    serve(
+      catalogueOpen,
+      ofMember((request) => catalogue.open(request)),
+    );
+    serve(
+      catalogueReserve,
+      ofMember((request) => catalogue.reserve(request)),
+    );
+    serve(
+      catalogueFind,
+      ofMember((request) => catalogue.find(request)),
+    );
+    serve(
+      catalogueClear,
+      ofMember((request) => catalogue.clear(request)),
+    );
+    serve(
+      catalogueList,
+      ofMember((request) => catalogue.list(request)),
+    );
+    serve(
+      catalogueTell,
+      ofMember((page, node, incarnation) => this.#recallCatalogue(page, node, incarnation)),
+    );
+  }
+
+  /** A scheduler that was there from the start knows better than any node. */
+  #recallCatalogue(page: CataloguePage, node: number, incarnation: number): Empty {
+    if (this.isResumed) this.#catalogue.tell(node, incarnation, page);
+    this.#catalogue.follow(this.#roster.view(), this.#roster.hasHeardEverybody);
+    return {};
   }
 
   #lend(channel: Channel, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
@@ -308,7 +370,7 @@ export class Scheduler {
     for (const decision of this.#roster.endGeneration(this.#gathering.ended)) this.#carryOutOne(decision);
   }
 
-  #greeting(hello: AcceptedNode): void {
+  #greeting(hello: Hello): void {
     const { serverCount, workerCount } = this.#options;
     if (hello.node !== 0) checkGreeting(hello, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
     this.#outnumber(hello);
@@ -317,7 +379,7 @@ export class Scheduler {
   /**
    * A node has talked with a scheduler of a higher incarnation, and would refuse ours: the clock of this machine is behind that of the one before (D4).
    */
-  #outnumber({ node, knows = 0 }: AcceptedNode): void {
+  #outnumber({ node, knows = 0 }: Hello): void {
     const peer = this.#peer;
     const mayLearn = this.#roster.phase === "forming" || (this.isResumed && node !== 0);
     if (!mayLearn || knows <= peer.incarnation || knows > INCARNATION_KNOWN_MAX) return;
@@ -325,7 +387,8 @@ export class Scheduler {
       incarnation: knows + 1,
       started: peer.incarnation,
     });
-    peer.incarnation = knows + 1;
+    this.#journal.write({ kind: "term", term: knows + 1 });
+    peer.incarnation = this.#journal.state.term;
   }
 
   #linkUp(channel: Channel): void {
@@ -334,7 +397,7 @@ export class Scheduler {
   }
 
   #linkDown(channel: Channel): void {
-    this.#relay.forget(channel);
+    this.#errands.forget(channel);
     const ticket = this.#tickets.take(channel);
     if (ticket !== undefined) this.#roster.withdraw(ticket);
     if (this.#closed || this.#peer.channel(channel.id) !== channel) return; // else it was replaced
@@ -347,6 +410,7 @@ export class Scheduler {
       this.#barriers.review();
       this.#units.follow(this.#roster.view(), { isSettled: this.#roster.hasHeardWorkers });
       this.#rendezvous.follow(this.#roster.view());
+      this.#catalogue.follow(this.#roster.view(), this.#roster.hasHeardEverybody);
       this.#gathering.review(this.roster.nodes);
       this.#endGenerations();
     }
@@ -396,6 +460,7 @@ export class Scheduler {
     // A scheduler that was there from the start knows better than any worker.
     if (this.isResumed && ticket.role === "worker") this.#units.recall(rankOf(node), ticket.units);
     if (this.isResumed) this.#rendezvous.recall(ticket.rendezvous);
+    if (this.isResumed) this.#catalogue.resumed(node, incarnation, ticket.catalogue);
     this.#gathering.recall(ticket.gathered, this.#roster.view().endedGeneration);
     this.#peer.identify(channel, node, incarnation);
     this.#tellAdmission(ticket, { node: nameOf(node), incarnation, recovery });
@@ -427,6 +492,7 @@ export class Scheduler {
     this.#barriers.close(error);
     this.#units.close(error);
     this.#rendezvous.close(error);
+    this.#catalogue.close(error);
     farewell.over().then(() => {
       this.#ready.reject(error);
       this.#finished.reject(error);

@@ -3,6 +3,7 @@
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Channel } from "../peer/channel.ts";
+import type { CatalogueClaim } from "../wire/catalogue.ts";
 import type { BarrierRequest } from "../wire/control.ts";
 import type { Generation } from "../wire/gather.ts";
 import { nameOf, type Role } from "../wire/node-id.ts";
@@ -23,6 +24,8 @@ export type Ticket = {
   readonly gathered: Generation | undefined;
   /** The rendezvous that it says were held. */
   readonly rendezvous: readonly RendezvousHeld[];
+  /** What it says of the catalogue; left out by a node that is new. */
+  readonly catalogue: CatalogueClaim | undefined;
   readonly reply: Deferred<RegisterReply>;
 };
 
@@ -32,16 +35,17 @@ const NO_UNITS: UnitsClaim = { open: [], over: [] };
 export class Tickets {
   readonly #tickets = new Map<Channel, Ticket>();
 
-  /** Throws BAD_REQUEST for a second application of a link, and for one that claims another's place; BAD_CONFIG with this refusal. */
-  open(channel: Channel, { role, label, token, packageVersion, resume, failure }: RegisterRequest, joinRefusal?: string): Ticket {
-    const { id, name, incarnation } = channel;
-    if (joinRefusal !== undefined && failure === undefined) throw new WeighbridgeError("BAD_CONFIG", `${role} ("${label}") ${joinRefusal}`);
+  /** Throws BAD_REQUEST for a second application of a link, and for one that claims another's place; BAD_CONFIG over a link that nobody joins over. */
+  open(channel: Channel, { role, label, token, packageVersion, resume, failure }: RegisterRequest): Ticket {
+    const { id, name, incarnation, link } = channel;
+    if (link?.joinRefusal !== undefined && failure === undefined)
+      throw new WeighbridgeError("BAD_CONFIG", `${role} ("${label}") ${link.joinRefusal}`);
     if (this.#tickets.has(channel)) throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its place");
     if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its place`);
     if (resume !== undefined && (resume.node !== id || resume.incarnation !== incarnation))
       throw new WeighbridgeError("BAD_REQUEST", `${name} cannot resume the place of ${nameOf(resume.node)} in life ${resume.incarnation}`);
-    const { passed = [], units = NO_UNITS, gathered, rendezvous = [] } = resume ?? {};
-    const ticket: Ticket = { channel, role, token, packageVersion, passed, units, gathered, rendezvous, reply: new Deferred() };
+    const { passed = [], units = NO_UNITS, gathered, rendezvous = [], catalogue } = resume ?? {};
+    const ticket: Ticket = { channel, role, token, packageVersion, passed, units, gathered, rendezvous, catalogue, reply: new Deferred() };
     this.#tickets.set(channel, ticket);
     return ticket;
   }

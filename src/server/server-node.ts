@@ -1,16 +1,21 @@
 // server-node — a server of the cluster: its arena, its engine, and the checkpoint that it begins with before anybody can ask it for anything.
 
+import { WeighbridgeError } from "../base/errors.ts";
+import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
 import type { LastBarrierOptions } from "../cluster/last-barrier.ts";
 import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { MemberOptions } from "../cluster/node-options.ts";
+import { CHECKPOINT } from "../contracts/control.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import type { KernelMemory } from "../kernel/kernel-memory.ts";
+import { serveJson } from "../peer/call-function.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
-import { roleOf } from "../wire/node-id.ts";
+import { roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
+import { CommandLineDesk } from "./checkpoint/command-line-desk.ts";
 import { ServerPlace } from "./checkpoint/server-place.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
@@ -41,6 +46,7 @@ export class ServerNode extends MemberNode {
     this.#restoreFrom = options.restoreFrom;
     this.server = new Server({ arena, clock, workerCount, functions, compression, checkpointFiles, log });
     this.server.serve(this.peer);
+    this.#serveCheckpoints();
   }
 
   protected override get lastBarrierRules(): Partial<LastBarrierOptions> {
@@ -51,16 +57,18 @@ export class ServerNode extends MemberNode {
     await (await this.#restoreFrom?.())?.close(); // Only to see that it can be opened: which one is the newest may change until this node has its rank.
   }
 
-  protected registering(): void {
+  protected registering(membership: Membership): void {
+    membership.catalogue = this.server.parameters;
     if (this.#restoreFrom !== undefined) this.server.parameters.isRestoring = true;
   }
 
-  protected async registered({ job }: Membership): Promise<void> {
+  protected async registered(membership: Membership): Promise<void> {
     const { checkpoints } = this.server;
-    checkpoints.seat(new ServerPlace({ rank: this.rank, serverCount: this.serverCount, run: job }));
+    const place = new ServerPlace({ rank: this.rank, serverCount: this.serverCount, run: membership.job });
+    checkpoints.seat(place, new CatalogueCalls({ membership, clock: this.clock }));
     if (this.#restoreFrom === undefined) return;
     const { path, step, clock, parameters } = await checkpoints.load(this.#restoreFrom, { owner: "the start" });
-    checkpoints.activate(step);
+    await checkpoints.activate(step);
     this.log.info("restored a checkpoint", { path, clock, parameters: parameters.length });
   }
 
@@ -72,6 +80,17 @@ export class ServerNode extends MemberNode {
   protected override async release(): Promise<void> {
     await super.release();
     this.server.close();
+  }
+
+  /** What the command line asks comes through the scheduler, which says who of several asks, and when it is gone. */
+  #serveCheckpoints(): void {
+    const desk = new CommandLineDesk(this.server.checkpoints);
+    this.peer.serve(
+      serveJson(CHECKPOINT, async (channel, request) => {
+        if (channel.id === SCHEDULER_ID) return await desk.serve(request);
+        throw new WeighbridgeError("BAD_REQUEST", `CHECKPOINT comes from the scheduler, not from ${channel.name}`);
+      }),
+    );
   }
 
   #hasWorkers(): boolean {

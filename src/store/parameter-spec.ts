@@ -5,7 +5,6 @@
 //   P2. Two specs are alike when every field is; the difference is told field by field, in the words of the options that say them.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { hashText } from "../keys/hash-text.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
 import { consistencyText } from "./consistency-text.ts";
@@ -77,11 +76,6 @@ const link = (kind: "tensor" | "table"): Check<LinkEncoding | undefined> =>
   optional((value, path) => linkEncoding(kind, object({})(value, path) && (value as Partial<LinkEncoding>)));
 const tensorFields = object({ kind: oneOf("tensor"), ...common, link: link("tensor"), shape: list(count) });
 const tableFields = object({ kind: oneOf("table"), ...common, link: link("table"), width: count, rows: optional(count), versions: flag });
-
-/** What stands for a parameter's name on the wire. Never 0. */
-export function parameterNumber(name: string): number {
-  return hashText(name) || 1;
-}
 
 /** P1. Throws BAD_REQUEST, or BAD_ARGUMENT for an optimizer, initializer or link that cannot be. */
 export function decodeParameterSpec(json: string): ParameterSpec {

@@ -5,8 +5,7 @@ import type { CallOptions } from "../api/tensor.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
-import { dataPull, dataPush } from "../contracts/data.ts";
-import { hashText } from "../keys/hash-text.ts";
+import { DATA_SCOPE, dataPull, dataPush } from "../contracts/data.ts";
 import { allEnded } from "../worker/function-client.ts";
 import { listLength } from "../worker/key-lists.ts";
 
@@ -20,8 +19,6 @@ type Share = { readonly server: number; readonly positions: number[]; floatCount
 type Failure = { readonly thrown: unknown };
 
 const NO_FAILURE = Promise.resolve(undefined);
-/** Reads of data follow this worker's own pushes of data. */
-const SCOPE = hashText("wb/data");
 
 export class DataStore {
   readonly #session: Session;
@@ -47,7 +44,7 @@ export class DataStore {
           at += part.length;
         }
         const request = { ...namesOf(indexes, lengths, positions), values: own };
-        await this.#session.call(dataPush, { server }, request, { ...options, scope: SCOPE });
+        await this.#session.call(dataPush, { server }, request, { ...options, scope: DATA_SCOPE });
       }),
     );
   }
@@ -59,7 +56,7 @@ export class DataStore {
     return this.#begin(
       this.#sharesOf(indexes, lengths).map(async ({ server, positions }) => {
         const { indexes: own } = namesOf(indexes, lengths, positions);
-        const found = await this.#session.call(dataPull, { server }, { indexes: own }, { ...options, scope: SCOPE });
+        const found = await this.#session.call(dataPull, { server }, { indexes: own }, { ...options, scope: DATA_SCOPE });
         positions.forEach((i, k) => {
           if (found.lengths[k] === lengths[i]) return;
           throw new WeighbridgeError("VALUE_LENGTH", `data ${indexes[i]} has ${found.lengths[k]} values, not ${lengths[i]}`);

@@ -15,11 +15,11 @@ import { WorkerGroups } from "../server/parameters/worker-groups.ts";
 import type { ServedFunction } from "../server/served-function.ts";
 import type { ServerContext } from "../server/server-context.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
-import { parameterNumber } from "../store/parameter-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { idOf } from "../wire/node-id.ts";
 import { PushNumbers } from "../worker/push-numbers.ts";
+import { LocalCatalogue } from "./local-catalogue.ts";
 import { SimClock } from "./sim-clock.ts";
 
 type TypedArray = Float32Array | Uint32Array | BigUint64Array;
@@ -49,6 +49,7 @@ export class ParameterStage {
   readonly #checkpoints: CheckpointService;
   readonly #owned = new Map<string, object>();
   readonly #pushes = new Map<number, PushNumbers>();
+  readonly #catalogue = new LocalCatalogue();
 
   /** All workers have joined. */
   constructor({ workers = 2, bytesMax = 32 * MIB }: { readonly workers?: number; readonly bytesMax?: number } = {}) {
@@ -77,8 +78,14 @@ export class ParameterStage {
     const common = { updates: "async", reduce: "sum", ...spec };
     const table = spec.kind === "table" ? { versions: false } : {};
     const resolved = { initializer: resolveInitializer(init), optimizer: resolveOptimizer(optimizer) };
-    this.parameters.create(JSON.stringify({ ...table, ...common, ...resolved, name }));
-    return parameterNumber(name);
+    const numbered = this.#catalogue.numberOf(name);
+    this.parameters.create(JSON.stringify({ ...table, ...common, ...resolved, name }), numbered);
+    return numbered.number;
+  }
+
+  /** As a worker clears it. */
+  clear(number: number): void {
+    this.parameters.clear(number, this.#catalogue.clear(number));
   }
 
   /** Calls a function as a worker; again: as if its answer had been lost. Throws and rejects what its handler does. */

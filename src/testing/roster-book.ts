@@ -1,6 +1,7 @@
 // roster-book — a Roster of two servers and two workers at a time that a test sets, whose decisions read as words.
 
 import { type Decision, Roster, type RosterRules } from "../scheduler/roster.ts";
+import { StateJournal } from "../scheduler/scheduler-state.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 
@@ -18,7 +19,9 @@ export class RosterBook {
   nowMs = 0;
 
   constructor(rules: Partial<RosterRules> = {}) {
-    this.roster = new Roster({ rules: { ...RULES, ...rules }, job: "new-job", nowMs: 0 });
+    const journal = new StateJournal();
+    journal.write({ kind: "start", job: "new-job", term: 1, serverCount: 2, workerCount: 2 });
+    this.roster = new Roster({ rules: { ...RULES, ...rules }, journal, nowMs: 0 });
   }
 
   register(name: string, request: Partial<RegisterRequest> = {}): string[] {

@@ -56,6 +56,7 @@ const RESUME = {
   units: { open: [], over: [] },
   gathered: GENERATION,
   rendezvous: [HELD],
+  catalogue: { highest: 7 },
 };
 
 const EPOCH = { name: "train", epoch: 0, batchCount: 8, partCount: 2, assignment: "even" };

@@ -1,6 +1,7 @@
 // register — a node asks the scheduler for its place, and is told it, with everybody else's, once the cluster is complete.
 // After a scheduler's restart the nodes register again with the place they had (`resume`): their memory is the scheduler's.
 
+import { type CatalogueClaim, catalogueClaimShape } from "./catalogue.ts";
 import { type AbortRequest, abortRequestShape, type BarrierRequest, barrierRequestShape } from "./control.ts";
 import { type Generation, generationShape } from "./gather.ts";
 import { tokenShape } from "./hello.ts";
@@ -45,6 +46,8 @@ export type ResumeClaim = {
   readonly gathered?: Generation | undefined;
   /** The rendezvous that a worker has left, the last ones. */
   readonly rendezvous?: readonly RendezvousHeld[] | undefined;
+  /** What it knows of the catalogue of parameters; the entries follow in pages (catalogue.ts). */
+  readonly catalogue?: CatalogueClaim | undefined;
 };
 
 export const resumeClaimShape: Check<ResumeClaim> = object({
@@ -56,6 +59,7 @@ export const resumeClaimShape: Check<ResumeClaim> = object({
   units: optional(unitsClaimShape),
   gathered: optional(generationShape),
   rendezvous: optional(list(rendezvousHeldShape)),
+  catalogue: optional(catalogueClaimShape),
 });
 
 export const registerRequestShape: Check<RegisterRequest> = object({

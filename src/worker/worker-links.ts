@@ -5,7 +5,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { simdCodecKernels } from "../kernel/codec-kernels.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
-import { type ParameterSpec, parameterNumber, specDifferences, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
+import { type ParameterSpec, specDifferences, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
@@ -33,7 +33,10 @@ export class WorkerLinks {
   readonly #keyLists: ServerKeyLists;
   /** `held` by the handle that was opened last. */
   readonly #tensors = new Map<string, { readonly spec: TensorSpec; readonly tensor: EncodedTensor; held: HeldParameter }>();
-  readonly #tables = new Map<string, { readonly spec: TableSpec; readonly table: EncodedTable; readonly payloads: LinkPayloads }>();
+  readonly #tables = new Map<
+    string,
+    { readonly spec: TableSpec; readonly parameter: number; readonly table: EncodedTable; readonly payloads: LinkPayloads }
+  >();
 
   constructor(options: WorkerLinksOptions) {
     const { arena, kernels } = options.planner;
@@ -51,7 +54,7 @@ export class WorkerLinks {
   tensor(spec: TensorSpec, held: HeldParameter): EncodedTensor | undefined {
     const { link, name } = spec;
     const known = this.#tensors.get(name);
-    if (known !== undefined && specDifferences(known.spec, spec).length === 0) {
+    if (known !== undefined && known.held.parameter === held.parameter && specDifferences(known.spec, spec).length === 0) {
       known.held = held;
       return known.tensor;
     }
@@ -69,18 +72,17 @@ export class WorkerLinks {
   }
 
   /** Undefined for a table whose keys and values travel as they are. */
-  table(spec: TableSpec): EncodedTable | undefined {
+  table(spec: TableSpec, { parameter }: HeldParameter): EncodedTable | undefined {
     const { link, name, width } = spec;
     const known = this.#tables.get(name);
-    if (known !== undefined && specDifferences(known.spec, spec).length === 0) return known.table;
+    if (known?.parameter === parameter && specDifferences(known.spec, spec).length === 0) return known.table;
     known?.payloads.close();
     this.#tables.delete(name);
     if (link === undefined) return undefined;
     const { functions } = this.#options;
     const payloads = this.#payloads(link, name);
-    const parameter = parameterNumber(name);
     const table = new EncodedTable({ functions, codecs: this.#codecs, payloads, keyLists: this.#keyLists, parameter, width, link });
-    this.#tables.set(name, { spec, table, payloads });
+    this.#tables.set(name, { spec, parameter, table, payloads });
     return table;
   }
 

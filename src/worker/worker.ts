@@ -17,6 +17,7 @@ import { goneError } from "../peer/gone-error.ts";
 import type { Peer } from "../peer/peer.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
+import { CatalogueClient } from "./catalogue-client.ts";
 import { cutPart, wholeCall } from "./kv-cut.ts";
 import { FloatWindow, type KvRequest } from "./kv-request.ts";
 import { RendezvousClient } from "./rendezvous-client.ts";
@@ -38,6 +39,8 @@ export class Worker {
   readonly units: UnitClient;
   /** Where workers wait for each other. */
   readonly rendezvous: RendezvousClient;
+  /** The numbers of parameters. */
+  readonly catalogue: CatalogueClient;
   /** Called when calls to this server go to a new incarnation of it, before any of them can be made. */
   serverRestarted: (rank: number) => void = () => {};
   readonly #peer: Peer;
@@ -52,6 +55,7 @@ export class Worker {
     this.#clock = options.clock;
     this.units = new UnitClient(options);
     this.rendezvous = new RendezvousClient(options);
+    this.catalogue = new CatalogueClient(options);
     this.ranges = evenRanges(options.serverCount);
     this.#servers = new Array<undefined>(options.serverCount).fill(undefined);
     this.#gone = new Array<undefined>(options.serverCount).fill(undefined);

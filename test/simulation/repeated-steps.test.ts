@@ -7,7 +7,6 @@ import type { Tensor } from "../../src/api/tensor.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { partOf } from "../../src/keys/placement.ts";
 import { rangePlacement } from "../../src/keys/range-placement.ts";
-import { parameterNumber } from "../../src/store/parameter-spec.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf } from "../../src/wire/node-id.ts";
 import { forSeeds } from "./seeds.ts";
@@ -20,10 +19,18 @@ const DIES = 1;
 const BSP = { shape: [4], consistency: "bsp" } as const;
 const ONES = new Float32Array(4).fill(1);
 
-/** The first name whose only block is this server's. */
-function nameOn(server: number): string {
+/** The first number of a tensor whose only block is this server's. */
+function numberOn(server: number): number {
   const placement = rangePlacement({ servers: [0, 1], epoch: 0 });
-  for (let i = 0; ; i++) if (placement.ownerOf(partOf(0, parameterNumber(`w${i}`))) === server) return `w${i}`;
+  for (let number = 1; ; number++) if (placement.ownerOf(partOf(0, number)) === server) return number;
+}
+
+/** Makes so many tensors, of which one is on each server: all workers make them in the same order, which is that of their numbers. */
+async function makeModel(session: Session): Promise<Model> {
+  const tensors: Tensor[] = [];
+  const count = Math.max(numberOn(LIVES), numberOn(DIES));
+  for (let number = 1; number <= count; number++) tensors.push(await session.tensor(`w${number}`, BSP));
+  return { lives: tensors[numberOn(LIVES) - 1] as Tensor, dies: tensors[numberOn(DIES) - 1] as Tensor };
 }
 
 type Model = { readonly lives: Tensor; readonly dies: Tensor };
@@ -36,7 +43,7 @@ async function train(session: Session, cluster: SimCluster): Promise<void> {
     try {
       if (isRepeated) await session.rejoin();
       isRepeated = false;
-      model ??= { lives: await session.tensor(nameOn(LIVES), BSP), dies: await session.tensor(nameOn(DIES), BSP) };
+      model ??= await makeModel(session);
       await model.lives.pull(undefined, { deadlineMs: 60_000 });
       await model.lives.push(ONES);
       await model.dies.push(ONES); // fails while the other push has been taken
@@ -74,7 +81,7 @@ test(`under BSP a step that is repeated after NODE_DEAD counts once where the pa
     await cluster.run(training);
     const [first] = sessions;
     assert.ok(first !== undefined);
-    const lives = await cluster.run(first.tensor(nameOn(LIVES), BSP));
+    const { lives } = await cluster.run(makeModel(first));
     assert.deepEqual([...(await cluster.run(lives.pull()))], Array(4).fill(STEPS * WORKERS));
   });
 });

@@ -1,4 +1,4 @@
-// checkpoint-service — a server's part in checkpoints: what contracts/checkpoints.ts lists. One save at a time, and training before saving:
+// checkpoint-service — a server's part in checkpoints: answers what checkpoint-messages.ts lists. One save at a time, and training before saving:
 // when memory runs out the save is given up, not a push.
 //
 //   cut ──► waits for the clock ──► frozen: answered ──► write ──► written: answered
@@ -14,23 +14,22 @@
 //   V5. There is one cut at a time: who asks for another is told QUEUE_FULL, retryable.
 //   V6. A save has everything that existed at its cut: what is cleared or replaced meanwhile is written as it was.
 
+import { assert } from "../../base/assert.ts";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
-import type * as contracts from "../../contracts/checkpoints.ts";
-import { parameterNumber } from "../../store/parameter-spec.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
-import type { ServerReport } from "../../store/snapshot/server-report.ts";
+import * as messages from "../../store/snapshot/checkpoint-messages.ts";
 import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import { ownerName } from "../handlers/checkpoints.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { CutPressure } from "./cut-pressure.ts";
 import { ParameterLoads } from "./parameter-loads.ts";
 import type { ServerPlace } from "./server-place.ts";
-import { restoreServer } from "./server-restore.ts";
+import { type RestoreCatalogue, restoreServer } from "./server-restore.ts";
 import { ServerSnapshot } from "./server-snapshot.ts";
 
 export type CheckpointServiceOptions = {
@@ -48,7 +47,7 @@ type Saving = {
   readonly id: string;
   readonly owner: string;
   readonly snapshot: ServerSnapshot;
-  readonly frozen: Deferred<contracts.Frozen>;
+  readonly frozen: Deferred<messages.Frozen>;
   /** Ends the patience with one that is frozen and not being written. */
   cancelIdle: CancelTimer | undefined;
   isWriting: boolean;
@@ -64,16 +63,22 @@ type Loading = {
   readonly owners: Set<string>;
   /** As it was asked for, until the answer says which it is. */
   step: number | undefined;
-  readonly done: Promise<contracts.Loaded>;
-  activate: (() => void) | undefined;
+  readonly done: Promise<messages.Loaded>;
+  activate: (() => Promise<void>) | undefined;
+  /** While it is being activated. */
+  activating: Promise<void> | undefined;
   isActive: boolean;
 };
 
+type Handler = (body: string, owner: string) => Promise<unknown>;
+
 export class CheckpointService {
   readonly #options: CheckpointServiceOptions;
+  readonly #handlers: ReadonlyMap<string, Handler>;
   readonly #loads: ParameterLoads;
   readonly #pressure: CutPressure;
   #place: ServerPlace | undefined;
+  #catalogue: RestoreCatalogue | undefined;
   #saving: Saving | undefined;
   #begun: Begun | undefined;
   /** V4: ends with the last directory that was to be made or removed; never rejects. */
@@ -84,6 +89,22 @@ export class CheckpointService {
     this.#options = options;
     this.#loads = new ParameterLoads(options.parameters);
     this.#pressure = new CutPressure(options.parameters.host.arena, options.clock);
+    this.#handlers = new Map(
+      [
+        handler(messages.SURVEY, (_, owner) => this.#survey(owner)),
+        handler(messages.CUT, (request, owner) => this.#cut(request, owner)),
+        handler(messages.BEGIN, (request, owner) => this.#begin(request, owner)),
+        handler(messages.WRITE, (request, owner) => this.#write(request, owner)),
+        handler(messages.COMMIT, (request, owner) => this.#commit(request, owner)),
+        handler(messages.ABANDON, (request, owner) => this.#abandon(request, owner)),
+        handler(messages.LOAD, ({ step }, owner) => this.load(async () => this.#files.open(step), { step, owner })),
+        handler(messages.ACTIVATE, async ({ step }) => this.activate(step)),
+        handler(messages.DISCARD, (_, owner) => this.#discard(owner)),
+        handler(messages.STAGE, (request, owner) => this.#stage(request, owner)),
+        handler(messages.REPLACE, async ({ step }, owner) => this.#loads.replace(step, owner)),
+        handler(messages.UNSTAGE, async (_, owner) => this.#loads.unstage(owner)),
+      ].map(({ op, handle }) => [op, handle]),
+    );
     options.parameters.host.arena.onFull = (use, byteCount) => {
       if (this.#saving?.snapshot.blocks(use, byteCount) !== true) return false;
       return this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
@@ -97,14 +118,22 @@ export class CheckpointService {
     return this.#pressure.wait(saving.snapshot.keptBytes, !saving.isWriting && saving.owner === ownerName(life));
   }
 
-  /** Which server this is. Before that nothing can be saved or restored. */
-  seat(place: ServerPlace): void {
+  /** Which server this is, and where its parameters get their numbers. Before that nothing can be saved or restored. */
+  seat(place: ServerPlace, catalogue: RestoreCatalogue): void {
     this.#place = place;
+    this.#catalogue = catalogue;
   }
 
   /** Whether a block of a tensor is this server's. None is before it has its place. */
   ownsBlock(tensor: string, block: number): boolean {
-    return this.#place?.ownsBlock(parameterNumber(tensor), block) ?? false;
+    return this.#place?.ownsBlock(this.#options.parameters.numberOf(tensor), block) ?? false;
+  }
+
+  /** `owner` is who asks, the same for all requests of one. Rejects with BAD_REQUEST, UNSUPPORTED, and what the operation throws. */
+  async handle(op: string, body: string, owner: string): Promise<string> {
+    const handle = this.#handlers.get(op);
+    if (handle === undefined) throw new WeighbridgeError("BAD_REQUEST", `there is no checkpoint operation ${JSON.stringify(op)}`);
+    return JSON.stringify(await handle(body, owner));
   }
 
   /** Whoever this is asks for nothing any more (V1). */
@@ -112,20 +141,15 @@ export class CheckpointService {
     const gone = new WeighbridgeError("NODE_DEAD", `${owner}, who was taking the checkpoint, is gone`);
     if (this.#saving?.owner === owner) this.#lose(gone);
     if (this.#begun?.owner === owner) void this.#removeBegun();
-    void this.discard(owner);
+    void this.#discard(owner);
     this.#loads.unstage(owner);
-  }
-
-  /** Loads the checkpoint of this step, the newest when it is left out. */
-  async loadStep(step: number | undefined, owner: string): Promise<contracts.Loaded> {
-    return await this.load(async () => this.#files.open(step), { step, owner });
   }
 
   /** Loads what `open` opens, for `activate` to show it (V3). `step` tells checkpoints apart. */
   load(
     open: () => Promise<SnapshotSource>,
     { step, owner }: { readonly step?: number | undefined; readonly owner: string },
-  ): Promise<contracts.Loaded> {
+  ): Promise<messages.Loaded> {
     const known = this.#loading;
     if (known !== undefined && (step === undefined || known.step === undefined || known.step === step)) {
       known.owners.add(owner);
@@ -133,7 +157,7 @@ export class CheckpointService {
     }
     const before: Promise<unknown> = known?.done ?? Promise.resolve();
     const done = before.catch(() => {}).then(() => this.#load(loading, open)); // one after the other
-    const loading: Loading = { owners: new Set([owner]), step, done, activate: undefined, isActive: false };
+    const loading: Loading = { owners: new Set([owner]), step, done, activate: undefined, activating: undefined, isActive: false };
     this.#loading = loading;
     done.catch(() => {
       if (this.#loading === loading) this.#loading = undefined; // it may be tried again
@@ -141,13 +165,19 @@ export class CheckpointService {
     return done;
   }
 
-  /** What was loaded is everybody's. Throws BAD_REQUEST when it is another one, BAD_ARGUMENT when the clocks are past it. */
-  activate(step: number): Record<never, never> {
+  /**
+   * What was loaded is everybody's. Throws BAD_REQUEST when it is another one, BAD_ARGUMENT when the clocks are past it, and what the catalogue throws
+   * (server-restore.ts).
+   */
+  async activate(step: number): Promise<Record<never, never>> {
     const loading = this.#loading;
-    if (loading?.activate === undefined || loading.step !== step) {
-      throw new WeighbridgeError("BAD_REQUEST", `the checkpoint of step ${step} is not loaded here`, { retryable: true });
-    }
-    if (!loading.isActive) loading.activate();
+    const notLoaded = new WeighbridgeError("BAD_REQUEST", `the checkpoint of step ${step} is not loaded here`, { retryable: true });
+    if (loading?.activate === undefined || loading.step !== step) throw notLoaded;
+    if (loading.isActive) return {};
+    loading.activating ??= loading.activate().finally(() => {
+      loading.activating = undefined; // one that failed may be tried again
+    });
+    await loading.activating;
     loading.isActive = true;
     this.#options.parameters.isRestoring = false;
     return {};
@@ -157,13 +187,13 @@ export class CheckpointService {
     this.#lose(new WeighbridgeError("CLOSED", "the server is closing"));
   }
 
-  async survey(owner: string): Promise<contracts.Survey> {
+  async #survey(owner: string): Promise<messages.Survey> {
     const { parameters } = this.#options;
     const gone = this.#saving?.owner === owner ? this.#saving.snapshot.gone : undefined;
     return { clockMin: parameters.pacer.clockMin, names: parameters.specs.map(({ name }) => name), gone };
   }
 
-  async begin(request: contracts.Begin, owner: string): Promise<contracts.Begun> {
+  async #begin(request: messages.Begin, owner: string): Promise<messages.Begun> {
     if (this.#begun !== undefined && this.#begun.owner !== owner) throw busy(this.#begun.owner);
     void this.#removeBegun(); // one of its own that it forgot
     const begun: Begun = { pending: "", owner };
@@ -171,7 +201,7 @@ export class CheckpointService {
     return await this.#inTurn(() => this.#make(begun, request));
   }
 
-  async #make(begun: Begun, { step, stepMin, directory }: contracts.Begin): Promise<contracts.Begun> {
+  async #make(begun: Begun, { step, stepMin, directory }: messages.Begin): Promise<messages.Begun> {
     try {
       const made = await this.#files.begin(stepMin, step, directory);
       begun.pending = made.pending;
@@ -184,14 +214,14 @@ export class CheckpointService {
     throw new WeighbridgeError("ABORTED", "the checkpoint was given up");
   }
 
-  async cut({ id, clock }: contracts.Cut, owner: string): Promise<contracts.Frozen> {
+  async #cut({ id, clock }: messages.Cut, owner: string): Promise<messages.Frozen> {
     const { parameters, vectorClock } = this.#options;
     const place = this.#seat;
     void this.#files; // throws when there are none
     if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner); // V5
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
     const snapshot = new ServerSnapshot({ parameters, vectorClock, place });
-    const [frozen, cancelIdle, error] = [new Deferred<contracts.Frozen>(), undefined, undefined];
+    const [frozen, cancelIdle, error] = [new Deferred<messages.Frozen>(), undefined, undefined];
     const saving: Saving = { id, owner, snapshot, frozen, cancelIdle, isWriting: false, isOver: false, error };
     saving.frozen.promise.catch(() => {}); // whoever asks is told
     parameters.pacer.cutAt(clock, () => {
@@ -207,7 +237,7 @@ export class CheckpointService {
     return await saving.frozen.promise;
   }
 
-  async write({ id, pending, step, job, parameters }: contracts.Write, owner: string): Promise<ServerReport> {
+  async #write({ id, pending, step, job, parameters }: messages.Write, owner: string): Promise<messages.Report> {
     const saving = this.#saving;
     if (saving?.id !== id || saving.owner !== owner) throw unknown(id); // V2
     if (saving.error !== undefined) throw saving.error;
@@ -256,7 +286,7 @@ export class CheckpointService {
     return true;
   }
 
-  async commit({ pending, manifest, keep }: contracts.Commit, owner: string): Promise<contracts.Committed> {
+  async #commit({ pending, manifest, keep }: messages.Commit, owner: string): Promise<messages.Committed> {
     if (this.#begun?.pending !== pending || this.#begun.owner !== owner) throw unknown(pending); // V2
     const { path, warning } = await this.#files.commit(pending, manifest as unknown as CheckpointManifest);
     this.#begun = undefined;
@@ -273,7 +303,7 @@ export class CheckpointService {
     }
   }
 
-  async abandon({ id, pending }: contracts.Abandon, owner: string): Promise<Record<never, never>> {
+  async #abandon({ id, pending }: messages.Abandon, owner: string): Promise<Record<never, never>> {
     if (this.#saving?.id === id && this.#saving.owner === owner) this.#lose(new WeighbridgeError("ABORTED", "the checkpoint was given up"));
     // Who does not know the name has not heard the answer to its `begin`.
     if (this.#begun?.owner === owner && (pending === undefined || this.#begun.pending === pending)) await this.#removeBegun();
@@ -299,9 +329,9 @@ export class CheckpointService {
     });
   }
 
-  async #load(loading: Loading, open: () => Promise<SnapshotSource>): Promise<contracts.Loaded> {
+  async #load(loading: Loading, open: () => Promise<SnapshotSource>): Promise<messages.Loaded> {
     const { parameters, vectorClock } = this.#options;
-    const place = this.#seat;
+    const { place, catalogue } = this.#restoring;
     if (parameters.all.length > 0) {
       const names = parameters.all.map(({ spec }) => JSON.stringify(spec.name)).join(", ");
       throw new WeighbridgeError("BAD_ARGUMENT", `a checkpoint is restored before there are parameters; server ${place.rank} has ${names}`);
@@ -315,7 +345,7 @@ export class CheckpointService {
         const { clockMin } = parameters.pacer;
         if (clockMin > clock)
           throw new WeighbridgeError("BAD_ARGUMENT", `${path} is of clock ${clock}, and the workers are at ${clockMin}`);
-        loading.activate = await restoreServer({ source, parameters, vectorClock, place });
+        loading.activate = await restoreServer({ source, parameters, vectorClock, place, catalogue });
         loading.step = step;
         return { path, step, clock, parameters: manifest.parameters.map(({ name }) => name) };
       } finally {
@@ -327,25 +357,17 @@ export class CheckpointService {
     }
   }
 
-  async stage(request: contracts.Stage, owner: string): Promise<contracts.Step> {
+  async #stage(request: messages.Stage, owner: string): Promise<messages.Step> {
     const { step, directory } = request;
     return await this.#loads.stage(async () => this.#files.open(step, directory), request, owner, this.#seat);
   }
 
-  /** What was staged takes the place of the parameter that there is. */
-  replace(step: number, owner: string): Record<never, never> {
-    return this.#loads.replace(step, owner);
-  }
-
-  unstage(owner: string): Record<never, never> {
-    return this.#loads.unstage(owner);
-  }
-
   /** Forgets what nobody has seen and nobody else wants: another worker may be about to activate it. */
-  async discard(owner: string): Promise<Record<never, never>> {
+  async #discard(owner: string): Promise<Record<never, never>> {
     const loading = this.#loading;
     if (loading?.owners.delete(owner) !== true) return {};
     await loading.done.catch(() => {});
+    await loading.activating?.catch(() => {});
     if (loading !== this.#loading || loading.isActive || loading.owners.size > 0) return {};
     this.#loading = undefined;
     this.#options.parameters.clearAll();
@@ -359,10 +381,24 @@ export class CheckpointService {
     throw new WeighbridgeError("UNSUPPORTED", "this server was given no place for checkpoints: start it with --checkpoint-dir");
   }
 
+  get #restoring(): { readonly place: ServerPlace; readonly catalogue: RestoreCatalogue } {
+    const place = this.#seat;
+    assert(this.#catalogue !== undefined, "it comes with the place");
+    return { place, catalogue: this.#catalogue };
+  }
+
   get #seat(): ServerPlace {
     if (this.#place !== undefined) return this.#place;
     throw new WeighbridgeError("QUEUE_FULL", "this server has no rank yet", { retryable: true });
   }
+}
+
+function handler<Q, R>(
+  { op, request, answer }: messages.CheckpointMessage<Q, R>,
+  handle: (request: Q, owner: string) => Promise<R>,
+): { readonly op: string; readonly handle: Handler } {
+  void answer; // what it answers is checked by who asked
+  return { op, handle: async (body, owner) => handle(messages.parseBody(request, body, `the request ${op} of a checkpoint`), owner) };
 }
 
 function busy(owner: string): WeighbridgeError {

@@ -43,7 +43,8 @@ async function save(stage: ParameterStage): Promise<Saved> {
 /** The parameter again, on a server that has so many workers. */
 async function load(spec: StageSpec, { record, chunks }: Saved, workers = 2): Promise<{ stage: ParameterStage; parameter: Parameter }> {
   const stage = new ParameterStage({ workers });
-  const parameter = stage.parameters.get(stage.create(spec));
+  const number = stage.create(spec);
+  const parameter = stage.parameters.get(number);
   const source: SnapshotSource = {
     path: "memory",
     manifest: { partCount: PART_COUNT } as CheckpointManifest,
@@ -55,7 +56,7 @@ async function load(spec: StageSpec, { record, chunks }: Saved, workers = 2): Pr
     },
     close: async () => {},
   };
-  await restoreParameter(parameter, { source, record, host: stage.parameters.host, place: PLACE });
+  await restoreParameter(parameter, { source, record, host: stage.parameters.host, place: PLACE, number });
   return { stage, parameter };
 }
 

@@ -9,7 +9,6 @@
 //       checkpoint, all have their block's: that was the rule when it was written.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { parameterNumber } from "../../store/parameter-spec.ts";
 import { describeParameter, ROW_STEPS_COLUMN, STEP_COLUMN, slotColumns } from "../../store/snapshot/describe-parameter.ts";
 import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
 import { DTYPE_BYTES } from "../../store/snapshot/safetensors.ts";
@@ -30,6 +29,8 @@ export type Restoring = {
   readonly record: ParameterRecord;
   readonly host: ParameterHost;
   readonly place: ServerPlace;
+  /** The parameter's: which blocks of a tensor are this server's goes by it. */
+  readonly number: number;
 };
 
 /** Throws CHECKPOINT_TORN, _FOREIGN or _IO, ARENA_FULL; the parameter is then of no use. */
@@ -38,8 +39,7 @@ export async function restoreParameter(parameter: TensorParameter | TableParamet
   else await restoreTensor(parameter, restoring);
 }
 
-async function restoreTensor({ spec, store }: TensorParameter, { source, record, host, place }: Restoring): Promise<void> {
-  const number = parameterNumber(spec.name);
+async function restoreTensor({ spec, store }: TensorParameter, { source, record, host, place, number }: Restoring): Promise<void> {
   const { shape } = store;
   const slotCount = slotLayoutOf(spec.optimizer, { kind: "tensor", width: record.width, workerCount: host.workerCount }).starts.length;
   const slots = slotColumns(spec.optimizer, slotCount);

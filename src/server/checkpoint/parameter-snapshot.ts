@@ -11,7 +11,6 @@ import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import type { HeldBlock } from "../../store/block-span.ts";
 import { encodeStaleness } from "../../store/consistency-json.ts";
-import { parameterNumber } from "../../store/parameter-spec.ts";
 import { describeParameter, ROW_STEPS_COLUMN, STEP_COLUMN, slotNames } from "../../store/snapshot/describe-parameter.ts";
 import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
@@ -42,13 +41,16 @@ export interface ParameterSnapshot {
 
 /** Throws UNKNOWN_PARAMETER, ARENA_FULL. */
 export function snapshotOf(name: string, parameters: Parameters, place: ServerPlace): ParameterSnapshot {
-  const parameter = parameters.get(parameterNumber(name));
+  const number = parameters.numberOf(name);
+  const parameter = parameters.get(number);
   const { arena, workerCount } = parameters.host;
   const described = describeParameter(parameter.spec, workerCount);
   const consistency = changedConsistency(parameter) ?? described.consistency;
   const record = { ...described, consistency, schedule: scheduleOf(parameter), state: encodeTraining(parameter.training) };
   const snapshot =
-    parameter instanceof TableParameter ? new TableSnapshot(record, arena, parameter, place) : new TensorSnapshot(record, parameter, place);
+    parameter instanceof TableParameter
+      ? new TableSnapshot(record, arena, parameter, place)
+      : new TensorSnapshot(record, parameter, number, place);
   return new KeptSnapshot(snapshot, parameters.keep(parameter));
 }
 
@@ -104,11 +106,10 @@ class TensorSnapshot implements ParameterSnapshot {
   readonly #held = new Map<number, HeldBlock>();
   #loss: WeighbridgeError | undefined;
 
-  constructor(record: ParameterRecord, tensor: TensorParameter, place: ServerPlace) {
+  constructor(record: ParameterRecord, tensor: TensorParameter, number: number, place: ServerPlace) {
     this.record = record;
     this.#tensor = tensor;
-    const { store, spec } = tensor;
-    const number = parameterNumber(spec.name);
+    const { store } = tensor;
     this.#owned = Array.from({ length: store.shape.blockCount }, (_, block) => block).filter((block) => place.ownsBlock(number, block));
     const here = new Set(store.blockIndexes);
     for (const block of this.#owned) if (here.has(block)) this.#held.set(block, store.holdBlock(block)); // S1

@@ -8,6 +8,7 @@ import { SimdKernels } from "../../kernel/simd-kernels.ts";
 import { PART_COUNT } from "../../keys/placement.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
+import { LocalCatalogue } from "../../testing/local-catalogue.ts";
 import { SimClock } from "../../testing/sim-clock.ts";
 import { Parameters } from "../parameters/parameters.ts";
 import { ServerPlace } from "./server-place.ts";
@@ -42,9 +43,9 @@ async function restored(place: { readonly rank: number; readonly serverCount: nu
     readRows: async () => {},
     close: async () => {},
   };
-  const activate = await restoreServer({ source, parameters, vectorClock, place: new ServerPlace(place) });
+  const activate = await restoreServer({ source, parameters, vectorClock, place: new ServerPlace(place), catalogue: new LocalCatalogue() });
   assert.deepEqual([...vectorClock.entries()], [], "nobody sees it before it is activated");
-  activate();
+  await activate();
   assert.equal(parameters.pacer.clockMin, 3);
   return vectorClock;
 }

@@ -5,10 +5,10 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync } from "../../contracts/cached-rows.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
-import { parameterNumber } from "../../store/parameter-spec.ts";
 
 const TO = { server: 0 } as const;
-const parameter = parameterNumber("e");
+/** The first that is made. */
+const parameter = 1;
 const keysOf = (...keys: number[]): BigUint64Array => BigUint64Array.from(keys, BigInt);
 
 const sync = (

@@ -7,7 +7,6 @@ import {
   parameterClear,
   parameterConfigure,
   parameterCreate,
-  parameterList,
   parameterNonFinite,
   parameterOrigin,
 } from "../../contracts/parameters.ts";
@@ -16,8 +15,8 @@ import { type ServedFunction, serve } from "../served-function.ts";
 
 export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
   serve(parameterCreate, {
-    handler: ({ parameters }, { spec }) => {
-      parameters.create(spec);
+    handler: ({ parameters }, { parameter, edition, spec }) => {
+      parameters.create(spec, { number: parameter, edition });
       return {};
     },
   }),
@@ -25,9 +24,8 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
     handler: ({ parameters }, { parameter, name }) => ({ isRestored: parameters.get(parameter, name).isRestored }),
   }),
   serve(parameterClear, {
-    handler: ({ parameters, life }, { parameter, pushNumber }) => {
-      parameters.clear(parameter);
-      parameters.pacer.risePushes(life, parameter, pushNumber);
+    handler: ({ parameters, life }, { parameter, edition, pushNumber }) => {
+      if (parameters.clear(parameter, edition)) parameters.pacer.risePushes(life, parameter, pushNumber);
       return {};
     },
   }),
@@ -39,9 +37,6 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(parameterNonFinite, {
     handler: ({ parameters }, { parameter }) => ({ ...parameters.get(parameter).nonFinite }),
-  }),
-  serve(parameterList, {
-    handler: ({ parameters }) => ({ specs: JSON.stringify(parameters.specs) }),
   }),
   serve(consistencySurvey, {
     handler: ({ parameters }, { parameter }) => parameters.get(parameter).pace.survey,

@@ -178,8 +178,10 @@ test("who describes the parameter as it was created is let in after a change; wh
   const one = new OneNumber("tensor", { updates: "sync", staleness: 0 });
   const { spec } = one.stage.parameters.get(one.parameter);
   await one.change(ASP, 0);
-  one.stage.parameters.create(JSON.stringify(spec));
-  assert.throws(() => one.stage.parameters.create(JSON.stringify({ ...spec, updates: "async", staleness: undefined })), /bsp and asp/);
+  const numbered = { number: one.parameter, edition: 1 };
+  one.stage.parameters.create(JSON.stringify(spec), numbered);
+  const now = JSON.stringify({ ...spec, updates: "async", staleness: undefined });
+  assert.throws(() => one.stage.parameters.create(now, numbered), /bsp and asp/);
 });
 
 test("what is saved of a change, begun or to come, is resumed", async () => {

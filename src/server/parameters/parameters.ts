@@ -1,8 +1,9 @@
-// parameters — the parameters of a server, by the number that stands for their name on the wire.
+// parameters — the parameters of a server, by the numbers that the scheduler's catalogue gave their names (scheduler/catalogue.ts).
 //
 // Invariants:
 //   P1. A name has one spec: whoever describes it differently is told in what, and changes nothing.
-//   P2. Two names with one number do not both exist: the second is refused.
+//   P2. A name has one number, and a number one name. A request that says otherwise is refused: it was numbered by another scheduler.
+//   P5. An edition of a name that was cleared is not made again. A later edition takes the place of an earlier one: its clear did not reach this server.
 //   P3. While a checkpoint is being restored nobody finds, makes or clears a parameter: who asks is told to ask again. A worker that joins waits: at which clock
 //       it stands here, the checkpoint says.
 //   P4. A parameter that is being saved keeps its memory until that is over, also when it is cleared or replaced meanwhile. Nobody finds it from then on, and its name
@@ -10,7 +11,8 @@
 
 import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import { decodeParameterSpec, type ParameterSpec, parameterNumber, specDifferences } from "../../store/parameter-spec.ts";
+import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../../store/parameter-spec.ts";
+import type { CatalogueEntry, ParameterNumber } from "../../wire/catalogue.ts";
 import { ParameterHost, type ParameterHostOptions, type ParameterIds } from "./parameter-host.ts";
 import { decodeSettings } from "./parameter-settings.ts";
 import type { ServerPacer } from "./server-pacer.ts";
@@ -19,13 +21,19 @@ import { TensorParameter } from "./tensor-parameter.ts";
 
 export type Parameter = TensorParameter | TableParameter;
 
+/** A name that is or was a parameter here: its edition, or, once that was cleared, the next. */
+type Named = { readonly name: string; readonly edition: number };
+
 /** What errors name, not more: parameters may come and go without end. */
 const CLEARED_NAMES_MAX = 1024;
 
 export class Parameters {
   readonly #host: ParameterHost;
-  /** The names of parameters that are no more, by number, the oldest first. */
-  readonly #clearedNames = new Map<number, string>();
+  readonly #named = new Map<number, Named>();
+  readonly #numbers = new Map<string, number>();
+  /** The numbers of parameters that are no more, the oldest first. */
+  readonly #cleared = new Set<number>();
+  #highest = 0;
   readonly #byNumber = new Map<number, Parameter>();
   /** P4: how many save a parameter, and whether it was cleared. */
   readonly #kept = new Map<Parameter, { count: number; isCleared: boolean }>();
@@ -73,17 +81,37 @@ export class Parameters {
     return [...this.#byNumber.values()].map(({ spec }) => spec);
   }
 
-  /** Makes the parameter that a spec in JSON describes, unless it is there. Throws BAD_REQUEST, SPEC_MISMATCH (P1), ARENA_FULL. */
-  create(json: string): void {
+  /** The highest number that this server has heard of. */
+  get highest(): number {
+    return this.#highest;
+  }
+
+  /** What this server knows of the catalogue. What is being restored is nobody's yet. */
+  *entries(): Iterable<CatalogueEntry> {
+    for (const [number, { name, edition }] of this.#named) {
+      const spec = this.isRestoring ? undefined : this.#byNumber.get(number)?.spec;
+      yield { name, number, edition, ...(spec === undefined ? {} : { spec: JSON.stringify(spec) }) };
+    }
+  }
+
+  /**
+   * Makes the parameter that a spec in JSON describes, unless it is there. Throws BAD_REQUEST, SPEC_MISMATCH (P1, P2), UNKNOWN_PARAMETER for an edition that was
+   * cleared (P5), ARENA_FULL.
+   */
+  create(json: string, numbered: ParameterNumber): void {
     this.#checkOpen();
     const spec = decodeParameterSpec(json);
-    const known = this.#byNumber.get(parameterNumber(spec.name));
+    const { number, edition } = numbered;
+    if (number === 0 || edition === 0) throw new WeighbridgeError("BAD_REQUEST", `${spec.name} came without a number or an edition`);
+    this.#checkNumber(spec.name, number);
+    const named = this.#named.get(number);
+    if (named !== undefined && edition < named.edition)
+      throw new WeighbridgeError("UNKNOWN_PARAMETER", `${spec.name} was cleared on this server while it was opened`, { retryable: true });
+    if (named !== undefined && edition > named.edition && this.#byNumber.has(number)) this.clear(number, named.edition); // P5
+    const known = this.#byNumber.get(number);
     if (known === undefined) {
-      this.add(spec);
+      this.add(spec, numbered);
       return;
-    }
-    if (known.spec.name !== spec.name) {
-      throw new WeighbridgeError("SPEC_MISMATCH", `the names ${known.spec.name} and ${spec.name} have the same hash: rename one of them`); // P2
     }
     const differences = specDifferences(known.spec, spec);
     if (differences.length === 0) return;
@@ -93,27 +121,44 @@ export class Parameters {
     );
   }
 
-  /** Makes a parameter whose number nobody has. Throws ARENA_FULL. */
-  add(spec: ParameterSpec): Parameter {
-    const number = parameterNumber(spec.name);
+  /** Makes a parameter whose number nobody has. Throws SPEC_MISMATCH (P2), ARENA_FULL. */
+  add(spec: ParameterSpec, { number, edition }: ParameterNumber): Parameter {
+    this.#checkNumber(spec.name, number);
     const made = this.#make({ id: number, number }, spec);
     this.#byNumber.set(number, made);
+    this.#name(number, { name: spec.name, edition });
+    this.#cleared.delete(number);
     return made;
   }
 
-  /** Makes a parameter that nobody finds, to `replace` the one of its name, or to be closed. Throws ARENA_FULL. */
+  #name(number: number, named: Named): void {
+    this.#named.set(number, named);
+    this.#numbers.set(named.name, number);
+    this.#highest = Math.max(this.#highest, number);
+  }
+
+  /** P2 */
+  #checkNumber(name: string, number: number): void {
+    const [other, before] = [this.#named.get(number)?.name ?? name, this.#numbers.get(name) ?? number];
+    if (other === name && before === number) return;
+    const what =
+      other === name ? `number ${before} here, and ${number} in the request` : `asked for as number ${number}, which is ${other} here`;
+    throw new WeighbridgeError("SPEC_MISMATCH", `${name} is ${what}: it was numbered by another scheduler`);
+  }
+
+  /** Makes a parameter that nobody finds, to `replace` the one of its name, or to be closed. Throws UNKNOWN_PARAMETER, ARENA_FULL. */
   beside(spec: ParameterSpec): Parameter {
-    return this.#make({ id: this.#host.nextUnit(), number: parameterNumber(spec.name) }, spec); // the pace of the other's reads is none of its business
+    return this.#make({ id: this.#host.nextUnit(), number: this.numberOf(spec.name) }, spec); // the pace of the other's reads is none of its business
   }
 
   /** Puts one that was made beside in the place of the one of its name. Throws UNKNOWN_PARAMETER, or SPEC_MISMATCH when that was made anew (P1). */
   replace(made: Parameter): void {
     const { name } = made.spec;
-    const number = this.#numberOf(name);
+    const number = this.numberOf(name);
     const differences = specDifferences(this.get(number).spec, made.spec);
     if (differences.length > 0)
       throw new WeighbridgeError("SPEC_MISMATCH", `${name} was made anew meanwhile, and described differently: ${differences.join("; ")}`);
-    this.clear(number);
+    this.#remove(number);
     this.#byNumber.set(number, made);
   }
 
@@ -137,32 +182,34 @@ export class Parameters {
 
   /** The parameter of this name; undefined when there is none. */
   find(name: string): Parameter | undefined {
-    const parameter = this.#byNumber.get(parameterNumber(name));
-    return parameter?.spec.name === name ? parameter : undefined;
+    return this.#byNumber.get(this.#numbers.get(name) ?? 0);
   }
 
   /** `name` is what the caller says, where its request tells it. Throws UNKNOWN_PARAMETER. */
-  get(number: number, name: string | undefined = this.#clearedNames.get(number)): Parameter {
+  get(number: number, name?: string): Parameter {
     this.#checkOpen();
     const parameter = this.#byNumber.get(number);
     if (parameter !== undefined) return parameter;
-    const what = name === undefined ? `of number ${number}` : JSON.stringify(name);
-    const why = this.#clearedNames.has(number) ? "it was cleared" : "the server was restarted, or has never had it";
+    const told = name ?? this.#named.get(number)?.name;
+    const what = told === undefined ? `of number ${number}` : JSON.stringify(told);
+    const why = this.#cleared.has(number) ? "it was cleared" : "the server was restarted, or has never had it";
     throw new WeighbridgeError("UNKNOWN_PARAMETER", `this server has no parameter ${what}: ${why}`);
   }
 
   /** As `tensor`, by its name. */
   tensorOf(name: string): TensorParameter {
-    return this.tensor(this.#numberOf(name));
+    return this.tensor(this.numberOf(name));
   }
 
   /** As `table`, by its name. */
   tableOf(name: string): TableParameter {
-    return this.table(this.#numberOf(name));
+    return this.table(this.numberOf(name));
   }
 
-  #numberOf(name: string): number {
-    if (this.find(name) !== undefined) return parameterNumber(name);
+  /** Throws UNKNOWN_PARAMETER. */
+  numberOf(name: string): number {
+    const number = this.#numbers.get(name);
+    if (number !== undefined && this.#byNumber.has(number)) return number;
     throw new WeighbridgeError("UNKNOWN_PARAMETER", `this server has no parameter ${JSON.stringify(name)}`);
   }
 
@@ -176,10 +223,19 @@ export class Parameters {
     this.#host.keyLists.forget(worker);
   }
 
-  clear(number: number): void {
+  /** Clears this edition, or an earlier one; false: a later one is there, and stays (P5). Throws UNKNOWN_PARAMETER. */
+  clear(number: number, edition: number): boolean {
+    const { name } = this.get(number).spec;
+    if ((this.#named.get(number)?.edition ?? 0) > edition) return false;
+    this.#remove(number);
+    this.#name(number, { name, edition: edition + 1 });
+    this.#noteCleared(number);
+    return true;
+  }
+
+  #remove(number: number): void {
     const parameter = this.get(number);
     this.#byNumber.delete(number);
-    this.#noteCleared(number, parameter.spec.name);
     parameter.endRounds();
     const kept = this.#kept.get(parameter);
     if (kept === undefined) parameter.free();
@@ -204,16 +260,25 @@ export class Parameters {
     return false;
   }
 
-  #noteCleared(number: number, name: string): void {
-    this.#clearedNames.delete(number);
-    this.#clearedNames.set(number, name);
-    const [oldest] = this.#clearedNames.keys();
-    if (this.#clearedNames.size > CLEARED_NAMES_MAX && oldest !== undefined) this.#clearedNames.delete(oldest);
+  #noteCleared(number: number): void {
+    this.#cleared.delete(number);
+    this.#cleared.add(number);
+    const [oldest] = this.#cleared;
+    if (this.#cleared.size <= CLEARED_NAMES_MAX || oldest === undefined) return;
+    this.#cleared.delete(oldest);
+    this.#forgetName(oldest);
+  }
+
+  #forgetName(number: number): void {
+    const named = this.#named.get(number);
+    this.#named.delete(number);
+    if (named !== undefined) this.#numbers.delete(named.name);
   }
 
   /** Removes everything: a restore that failed leaves nothing behind. */
   clearAll(): void {
     for (const parameter of this.all) parameter.close();
+    for (const number of this.#byNumber.keys()) this.#forgetName(number);
     this.#byNumber.clear();
   }
 

@@ -221,7 +221,7 @@ test("a pull that waits fails when its table is cleared; one that was admitted j
   await push(stage, t, keysFrom(0, 100), new Float32Array(300).fill(1));
   stage.advance(0, 1);
   const waiting = pull(stage, t, [1n], { clock: 1 });
-  stage.parameters.clear(t);
+  stage.clear(t);
   await assert.rejects(waiting, rejectsCode("UNKNOWN_PARAMETER"));
   assert.equal(stage.arena.usedBytes, usedBytes);
 
@@ -229,7 +229,7 @@ test("a pull that waits fails when its table is cleared; one that was admitted j
   await push(stage, again, keysFrom(0, 100), new Float32Array(300).fill(1), { rank: 1 });
   const admitted = pull(stage, again, [99n], { clock: 1 });
   stage.advance(1, 1); // admits it …
-  stage.parameters.clear(again); // … and comes in the same turn
+  stage.clear(again); // … and comes in the same turn
   assert.deepEqual(await admitted, [1, 1, 1]);
   assert.equal(stage.arena.usedBytes, usedBytes);
 });

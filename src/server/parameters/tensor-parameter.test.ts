@@ -233,7 +233,7 @@ test("a pull that waits fails when its parameter is cleared, also in the same mo
   await push(stage, w, new Float32Array(10).fill(1));
   stage.advance(0, 1);
   const rows = stage.call(0, tensorPullRows, { parameter: w, block: 0, clock: 1, rows: Uint32Array.of(4) });
-  stage.parameters.clear(w);
+  stage.clear(w);
   await assert.rejects(rows, rejectsCode("UNKNOWN_PARAMETER"));
   assert.equal(stage.arena.usedBytes, usedBytes);
 
@@ -242,7 +242,7 @@ test("a pull that waits fails when its parameter is cleared, also in the same mo
   const admitted = pull(stage, again, { clock: 1 });
   const admittedRows = stage.call(0, tensorPullRows, { parameter: again, block: 0, clock: 1, rows: Uint32Array.of(4) });
   stage.advance(1, 1); // admits them …
-  stage.parameters.clear(again); // … and comes in the same turn
+  stage.clear(again); // … and comes in the same turn
   assert.deepEqual(await admitted, new Array(10).fill(1));
   assert.deepEqual([...(await admittedRows).values], [1, 1]);
   assert.equal(stage.arena.usedBytes, usedBytes);

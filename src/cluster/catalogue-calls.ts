@@ -1,0 +1,86 @@
+// catalogue-calls — asks the scheduler's catalogue, from a worker or a server. Long lists are cut into requests that fit a message. What is remembered of the
+// answers is the asker's own business (worker/catalogue-client.ts).
+
+import type { Clock } from "../base/clock.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { catalogueClear, catalogueFind, catalogueList, catalogueOpen, catalogueReserve } from "../contracts/catalogue.ts";
+import type { JsonContract } from "../contracts/contract.ts";
+import type { CatalogueEntry, CatalogueNumbers } from "../wire/catalogue.ts";
+import type { Membership } from "./membership.ts";
+
+/** How many characters of specs or names go into one request, unless one alone has more. */
+const REQUEST_LENGTH_MAX = 262_144;
+
+export type NumberedParameter = CatalogueNumbers["parameters"][number];
+
+export class CatalogueCalls {
+  readonly #membership: Membership;
+  readonly #clock: Clock;
+
+  constructor({ membership, clock }: { readonly membership: Membership; readonly clock: Clock }) {
+    this.#membership = membership;
+    this.#clock = clock;
+  }
+
+  /** Makes or opens parameters by their specs in JSON. Throws SPEC_MISMATCH, CATALOGUE_FULL, and what `#ask` throws. */
+  async open(specs: readonly string[], what: string, wait: WaitOptions = {}): Promise<readonly NumberedParameter[]> {
+    const numbered: NumberedParameter[] = [];
+    for (const page of pagesOf(specs)) numbered.push(...(await this.#ask(catalogueOpen, { specs: page }, what, wait)).parameters);
+    return numbered;
+  }
+
+  /** Numbers for names that are to be made later, or are made. Throws CATALOGUE_FULL, and what `#ask` throws. */
+  async reserve(names: readonly string[], what: string, wait: WaitOptions = {}): Promise<readonly NumberedParameter[]> {
+    const numbered: NumberedParameter[] = [];
+    for (const page of pagesOf(names)) numbered.push(...(await this.#ask(catalogueReserve, { names: page }, what, wait)).parameters);
+    return numbered;
+  }
+
+  /** What a name stands for; undefined when it was never heard of. */
+  async find(name: string, what: string, wait: WaitOptions = {}): Promise<CatalogueEntry | undefined> {
+    return (await this.#ask(catalogueFind, { name }, what, wait)).entry;
+  }
+
+  async clear(name: string, edition: number, what: string, wait: WaitOptions = {}): Promise<void> {
+    await this.#ask(catalogueClear, { name, edition }, what, wait);
+  }
+
+  /** All that are made, by number. */
+  async list(wait: WaitOptions = {}): Promise<readonly CatalogueEntry[]> {
+    const listed: CatalogueEntry[] = [];
+    for (;;) {
+      const after = listed.at(-1)?.number ?? 0;
+      const { entries, isLast } = await this.#ask(catalogueList, { after }, "list the parameters", wait);
+      listed.push(...entries);
+      if (isLast || entries.length === 0) return listed;
+    }
+  }
+
+  /** Throws SCHEDULER_UNREACHABLE or DEADLINE, both with the scheduler's address and what it was to do, and what the scheduler throws. */
+  async #ask<Q, R>(fn: JsonContract<Q, R>, body: Q, what: string, wait: WaitOptions): Promise<R> {
+    const membership = this.#membership;
+    const { schedulerAddress } = membership;
+    try {
+      return await waitFor(membership.ask(fn, body), `the scheduler at ${schedulerAddress} to ${what}`, this.#clock, wait);
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown, "DEADLINE") || !membership.isSchedulerAway) throw thrown;
+      const message = `${thrown.message}, which is away; parameters that are open go on without it`;
+      throw new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { retryable: true, cause: thrown });
+    }
+  }
+}
+
+function pagesOf(texts: readonly string[]): string[][] {
+  const pages: string[][] = [];
+  let room = 0;
+  for (const text of texts) {
+    if (text.length > room) {
+      pages.push([]);
+      room = REQUEST_LENGTH_MAX;
+    }
+    pages.at(-1)?.push(text);
+    room -= text.length + 8;
+  }
+  return pages;
+}

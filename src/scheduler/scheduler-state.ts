@@ -1,0 +1,101 @@
+// scheduler-state — what a scheduler must not forget: the job, its own term, the incarnations of the ranks, the counts, the placement, the catalogue of parameters. One value
+// that is changed by applying records and by nothing else, so that records can be written down before anybody is told, and read back. Barriers, rendezvous,
+// units and heartbeats are not part of it: the nodes ask again. Who is alive is not either: a restarted scheduler hears it.
+//
+// Invariants:
+//   SchedulerState.S1. The same records, in the same order, give the same state; a record survives JSON unchanged.
+//   SchedulerState.S2. Terms, incarnations, epochs and the catalogue's highest number never fall, whatever records say.
+//   SchedulerState.S3. A record is applied before an answer that follows from it is made.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { PlacementView } from "../wire/roster.ts";
+import { applyToCatalogue, type Catalogue, type CatalogueRecord, emptyCatalogue } from "./catalogue.ts";
+
+export type SchedulerState = {
+  readonly job: string;
+  /** Which start of a scheduler holds the state: the incarnation that it shows in its hellos. */
+  readonly term: number;
+  /** How many of each there are to be. */
+  readonly serverCount: number;
+  readonly workerCount: number;
+  /** The newest incarnation of each rank, by node id. */
+  readonly incarnations: ReadonlyMap<number, number>;
+  /** Left out before the cluster is complete, and in a job without servers. */
+  readonly placement?: PlacementView | undefined;
+  readonly catalogue: Catalogue;
+};
+
+export type RecordBody =
+  /** A scheduler starts; what it does not find written down it learns from the nodes. */
+  | {
+      readonly kind: "start";
+      readonly job: string;
+      readonly term: number;
+      readonly serverCount: number;
+      readonly workerCount: number;
+    }
+  /** The job was running before this scheduler came. */
+  | { readonly kind: "job"; readonly job: string }
+  | { readonly kind: "term"; readonly term: number }
+  /** A rank is held in this incarnation. */
+  | { readonly kind: "incarnation"; readonly node: number; readonly incarnation: number }
+  /** Requests are cut by this placement from now on. */
+  | { readonly kind: "placement"; readonly placement: PlacementView }
+  | CatalogueRecord;
+
+const RECORD_VERSION = 1;
+export type StateRecord = { readonly version: number } & RecordBody;
+
+export function emptyState(): SchedulerState {
+  return { job: "", term: 0, serverCount: 0, workerCount: 0, incarnations: new Map(), catalogue: emptyCatalogue() };
+}
+
+/** The state after this record. Takes `state` over: its catalogue changes in place. Throws VERSION_MISMATCH for a record of a later version. */
+export function applyRecord(state: SchedulerState, { version, ...record }: StateRecord): SchedulerState {
+  if (version !== RECORD_VERSION)
+    throw new WeighbridgeError(
+      "VERSION_MISMATCH",
+      `a record of the scheduler's state has version ${version}; this one reads ${RECORD_VERSION}`,
+    );
+  switch (record.kind) {
+    case "start": {
+      const { job, term, serverCount, workerCount } = record;
+      return { ...state, job, serverCount, workerCount, term: Math.max(state.term, term) };
+    }
+    case "job":
+      return { ...state, job: record.job };
+    case "term":
+      return { ...state, term: Math.max(state.term, record.term) };
+    case "incarnation": {
+      const { node, incarnation } = record;
+      const incarnations = new Map(state.incarnations);
+      incarnations.set(node, Math.max(incarnations.get(node) ?? 0, incarnation));
+      return { ...state, incarnations };
+    }
+    case "placement": {
+      const { placement } = record;
+      return placement.epoch > (state.placement?.epoch ?? 0) ? { ...state, placement } : state;
+    }
+    default:
+      return { ...state, catalogue: applyToCatalogue(state.catalogue, record) };
+  }
+}
+
+/** Holds the state of a running scheduler. The one place where it changes. */
+export class StateJournal {
+  /** Sees every record, in order, after it was applied. */
+  onRecord: (record: StateRecord) => void = () => {};
+  #state = emptyState();
+
+  get state(): SchedulerState {
+    return this.#state;
+  }
+
+  write(...records: readonly RecordBody[]): void {
+    for (const body of records) {
+      const record: StateRecord = { version: RECORD_VERSION, ...body };
+      this.#state = applyRecord(this.#state, record);
+      this.onRecord(record);
+    }
+  }
+}
