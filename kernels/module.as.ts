@@ -15,6 +15,7 @@ export {
   addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherListedRows, gatherRows, hasCertainRoom, insertRows, keysAhead,
   listRows, removeRows, rowCount, setWords, tableBytes,
 } from "./rows.as";
+export { countPart, dropPart, listPart } from "./table-parts.as";
 export { findDuplicates, mergeDuplicates, sumDuplicates } from "./duplicates.as";
 export { gatherByIndex, mixKeys, partitionKeys, scatterByIndex } from "./partition.as";
 export { addWords, findValues, insertValues, locateValues, readRows, staleRows, standIn, writeRows } from "./row-lists.as";

@@ -12,7 +12,8 @@ import { certainRoom } from "./allocator.as";
 import { BATCH, BATCH_BUCKETS, BATCH_HASHES, BATCH_OPEN, BATCH_ROWS, DONE, KEY_MISSING, LISTED_TOUCHED, NO_ROOM } from "./layout.as";
 import { CHUNK_BYTES, SLOT_LAST, Segment, homeBucket, listSegment, rowInSlot, secondBucket, slotsWithTag, tagOf } from "./segment.as";
 import { KEY_BYTES, SLAB_BYTES_MAX, find, insert, remove } from "./table.as";
-import { Table, hashOf, nextSegmentIndex, segmentOf } from "./table-shape.as";
+import { DEPTH_MAX } from "./table-growth.as";
+import { PART_BITS, Table, hashOf, nextSegmentIndex, segmentOf } from "./table-shape.as";
 
 @inline function keyAt(keys: usize, index: usize): u64 {
   return load<u64>(keys + (index << 3));
@@ -117,12 +118,18 @@ function findOpen(t: Table, keys: usize, n: usize): u32 {
   return missing;
 }
 
-/** Whether `n` insertions succeed for certain. A growth takes at most 5 chunks and a segment, and brings room for more than 32 rows. */
+/**
+ * Whether `n` insertions succeed for certain. A growth takes at most 5 chunks and a segment, and brings room for more
+ * than 32 rows; or it sets entries of few parts apart, with a chunk and a segment, of which there are at most
+ * 2^PART_BITS. Not where a part may come to more segments than it can have.
+ */
 export function hasCertainRoom(t: Table, n: u32): bool {
-  const growths = 4 * (<u64>min(t.segmentCount, n) + (n >> 7)) + 32;
+  if (t.depth + (32 - clz(n >> 10)) >= DEPTH_MAX) return false;
+  const touched = <u64>min(t.segmentCount, n) + (n >> 7), growths = 4 * touched + 32;
+  const apartBytes = min(<u64>1 << PART_BITS, PART_BITS * (touched + 1)) * (CHUNK_BYTES + 64);
   const indexBytes = growths * (5 * CHUNK_BYTES + 64) + (<u64>64 << t.depth) + (growths << 7); // chunks and segments; directories
   const slabBytes = (<u64>n + 2) * <u64>t.rowBytes;
-  return slabBytes + (slabBytes >> 2) + SLAB_BYTES_MAX * 2 + indexBytes <= certainRoom();
+  return slabBytes + (slabBytes >> 2) + SLAB_BYTES_MAX * 2 + indexBytes + apartBytes <= certainRoom();
 }
 
 /** Gives the keys of the probed batch that have no row one. Only where there is room for certain. */

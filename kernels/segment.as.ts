@@ -35,7 +35,7 @@ export class Segment {
 
 /** Never 0 (S1). */
 @inline export function tagOf(hash: u64): u32 {
-  const tag = <u32>hash & 255;
+  const tag = <u32>hash >> 24;
   return tag + u32(tag == 0);
 }
 

@@ -7,6 +7,10 @@
 // G2. Memory is taken before anything is changed: a growth that finds no room leaves the table as it was.
 // G3. Wide rows make splits dear (a cache miss for each row) and the index cheap. There segments grow at loads that differ by up to
 //     `loadSpread`, so that a table filled evenly does not split everywhere at once: half the p99.9 of inserting calls, for 2 bytes a row.
+// G4. A segment whose entries all lie in one half of it, as where they are of one part, gets an empty one beside it,
+// and nothing
+//     moves. So a part is set apart by at most PART_BITS such splits; below it the keyed bits split evenly, whoever
+//     chose the keys, and the directory has at most 16 bytes for each row of the fullest part, beside 64 KiB.
 
 import { MOVE_HASHES, MOVE_ROWS } from "./layout.as";
 import { CHUNK_BYTES, CHUNK_SHIFT, CHUNK_SLOTS, SLOTS, Segment, chunkCell, listSegment, place } from "./segment.as";
@@ -22,8 +26,8 @@ const LOAD_PERCENT: u32 = 92;
 const LOAD_PERCENT_NEW: u32 = 85;
 /** The most entries of a segment of CHUNKS_SPLIT chunks: so many are split into at most 8 chunks at any load of 61 percent and more. */
 const ROOMY_ENTRIES_MAX: u32 = CHUNKS_SPLIT * CHUNK_SLOTS * LOAD_PERCENT / 100;
-/** 16 M segments are more than an arena holds; a directory beyond that would only help an attacker. */
-const DEPTH_MAX: u32 = 24;
+/** 4,096 segments for each part, about 8 M rows; a directory beyond that would only help an attacker. */
+export const DEPTH_MAX: u32 = 24;
 
 /** Makes room in the full segment of `hash`: by more chunks, or by a split (G1, G2). */
 export function grow(t: Table, s: Segment, hash: u64): bool {
@@ -40,6 +44,7 @@ export function grow(t: Table, s: Segment, hash: u64): bool {
 /** Most splits are even; but keys may come in the order of their hashes, from another table's listing, and then all stay on one side. */
 function split(t: Table, lower: Segment, hash: u64): bool {
   const depth = lower.depth, count = listEntries(t, lower), upperCount = countUpper(count, depth);
+  if (upperCount == 0 || upperCount == count) return setApart(t, lower, hash, upperCount != 0);
   const percent = LOAD_PERCENT_NEW - (count > ROOMY_ENTRIES_MAX ? 0 : t.loadSpread); // more would not fit the segment's list of chunks
   const lowerChunks = chunksFor(count - upperCount, percent), upperChunks = chunksFor(upperCount, percent);
   if (depth == DEPTH_MAX || !takeChunks(t, lower, lowerChunks + upperChunks)) return false;
@@ -64,6 +69,25 @@ function split(t: Table, lower: Segment, hash: u64): bool {
     place(s, rowHash, load<u32>(MOVE_ROWS + (i << 2)));
     s.entries++;
   }
+  return true;
+}
+
+/** All entries of a segment are in one half of it: the other half gets an empty segment (G4). */
+function setApart(t: Table, s: Segment, hash: u64, isUpper: bool): bool {
+  const depth = s.depth;
+  if (depth == DEPTH_MAX) return false;
+  const empty = createSegment(t, depth + 1);
+  if (changetype<usize>(empty) == 0) return false;
+  if (!takeChunks(t, empty, 1) || (depth == t.depth && !doubleDirectory(t))) {
+    if (empty.chunkCount != 0) releaseFor(t, empty.chunk0, CHUNK_BYTES);
+    releaseFor(t, changetype<u32>(empty), offsetof<Segment>());
+    return false;
+  }
+  useChunks(empty, 1, t.loadSpread);
+  s.depth = depth + 1;
+  t.segmentCount++;
+  const span: u32 = 1 << (t.depth - depth), first = (<u32>(hash >> (64 - <u64>t.depth)) & ~(span - 1)) + (isUpper ? 0 : span / 2);
+  for (let i = first; i < first + span / 2; i++) store<u32>(<usize>t.directory + (<usize>i << 2), changetype<u32>(empty));
   return true;
 }
 

@@ -1,9 +1,15 @@
 // table-shape — a table as it lies in the arena: where a key's hash leads, and how many bytes it takes. Nothing here changes what a table holds.
 //
-//   directory  u32 segment for each value of the top `depth` bits of the hash (extendible hashing)
+//   hash       [ part: the top PART_BITS bits of the fixed mix of the key | keyed bits ]
+//   directory  u32 segment for each value of the top `depth` bits of the hash (extendible hashing), so ordered by part
 //   slab       [ next slab u32 | bytes u32 | rows ]
 //
-// H1. The hash is keyed by a secret, so nobody can choose keys that fall in one segment.
+// H1. Whoever chooses keys may choose their parts, and nothing else: all bits below the part are keyed by a secret, and
+// they alone
+//     choose bucket and tag, and the segment among those of a part.
+// H2. The rows of a part lie in segments of their own once those have split that far (depth PART_BITS and more); before
+// that
+//     segments are shared with the parts beside it, so that a small table stays small.
 
 import { allocate, allocateAside, noteAsideReleased, release, spanBytes } from "./allocator.as";
 import { Segment } from "./segment.as";
@@ -44,9 +50,27 @@ export class Table {
   return x ^ (x >> 32);
 }
 
-/** The top bits choose the segment, bits 8 to 39 the bucket, the lowest 8 the tag. A bijection, keyed (H1). */
+/** As in src/keys/placement.ts: fixed for ever. */
+export const PART_BITS: u32 = 12;
+const PART_MASK: u64 = 0xfff0000000000000;
+/** Of the fixed mix (src/keys/mix.ts), bit for bit. */
+const MIX_FACTOR: u64 = 0xd6e8feb86659fd93;
+
+/** The part of a key. */
+@inline export function partOf(key: u64): u32 {
+  return <u32>(mix(key, MIX_FACTOR) >> (64 - <u64>PART_BITS));
+}
+
+/**
+ * The top bits choose the segment, bits 8 to 39 the bucket, of which the tag takes 24 to 31: those that hardly matter
+ * to the bucket (H1). The mix is without its last step, which leaves the part as it is. Four products: with fewer, keys
+ * that differ in their parts alone would share bucket and tag.
+ */
 @inline export function hashOf(t: Table, key: u64): u64 {
-  return mix(key ^ t.secretXor, t.secretFactor);
+  let mixed = (key ^ (key >> 32)) * MIX_FACTOR;
+  mixed = (mixed ^ (mixed >> 32)) * MIX_FACTOR;
+  const keyed = (mixed ^ t.secretXor) * t.secretFactor;
+  return (mixed & PART_MASK) | (((keyed ^ (keyed >> 32)) * MIX_FACTOR) >> <u64>PART_BITS);
 }
 
 @inline export function segmentOf(t: Table, hash: u64): Segment {

@@ -94,9 +94,16 @@ export interface Kernels {
   /**
    * Walks over a table. `cursor` is CURSOR_BYTES of the caller's, all zero to begin with; each call writes up to LIST_ROWS_MAX row
    * addresses (u32) at `rowsOut` and returns how many (perhaps 0), or -1 at the end. Rows may be inserted and removed between calls:
-   * those that are there all the while are listed exactly once.
+   * those that are there all the while are listed exactly once. The rows of a part come one after the other, parts in
+   * their order, but for those that are listed by one call.
    */
   listRows(table: number, cursor: number, rowsOut: number): number;
+  /** As `listRows`, for the rows of one part (keys/placement.ts); the cost is that of the part, not of the table. */
+  listPart(table: number, part: number, cursor: number, rowsOut: number): number;
+  /** How many rows a part has. */
+  countPart(table: number, part: number): number;
+  /** Removes the rows of a part, as `removeRows`. Returns how many there were. */
+  dropPart(table: number, part: number): number;
   /**
    * Copies those of the keys to `out` (room for all of them) that `listRows` with this cursor would list yet, if they have rows, and returns
    * how many: the others' turn is over.

@@ -187,6 +187,30 @@ export class PlainKernels implements Kernels {
     return listed.length;
   }
 
+  listPart(table: number, part: number, cursor: number, rowsOut: number): number {
+    const rows = this.#partRows(table, part);
+    const from = this.#arena.words[cursor / 4] as number;
+    if (from > 0 && from >= rows.length) return -1;
+    const listed = rows.slice(from, from + LIST_ROWS_MAX);
+    for (const [i, [, row]] of listed.entries()) this.#arena.words[rowsOut / 4 + i] = row;
+    this.#arena.words[cursor / 4] = from + LIST_ROWS_MAX;
+    return listed.length;
+  }
+
+  countPart(table: number, part: number): number {
+    return this.#partRows(table, part).length;
+  }
+
+  dropPart(table: number, part: number): number {
+    const rows = this.#partRows(table, part);
+    for (const [key] of rows) this.#remove(table, key);
+    return rows.length;
+  }
+
+  #partRows(table: number, part: number): readonly (readonly [bigint, number])[] {
+    return [...this.#table(table).rows].filter(([key]) => partOfKey(key) === part);
+  }
+
   keysAhead(_table: number, cursor: number, keys: number, keyCount: number, out: number): number {
     const from = this.#key(cursor, 0);
     let count = 0;
@@ -227,4 +251,12 @@ export class PlainKernels implements Kernels {
     this.#arena.release(row, ROW_KEY_BYTES + payloadBytes);
     return rows.delete(key);
   }
+}
+
+/** The top 12 bits of the fixed mix, as src/keys has it. */
+function partOfKey(key: bigint): number {
+  const factor = 0xd6e8_feb8_6659_fd93n;
+  let mixed = BigInt.asUintN(64, (key ^ (key >> 32n)) * factor);
+  mixed = BigInt.asUintN(64, (mixed ^ (mixed >> 32n)) * factor);
+  return Number((mixed ^ (mixed >> 32n)) >> 52n);
 }

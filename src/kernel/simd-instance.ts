@@ -94,6 +94,9 @@ export type SimdExports = {
   findOtherWord(table: number, keys: number, keyCount: number, word: number): number;
   removeRows(table: number, keys: number, keyCount: number): number;
   listRows(table: number, cursor: number, rowsOut: number): number;
+  listPart(table: number, part: number, cursor: number, rowsOut: number): number;
+  countPart(table: number, part: number): number;
+  dropPart(table: number, part: number): number;
   keysAhead(table: number, cursor: number, keys: number, keyCount: number, out: number): number;
 
   findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;

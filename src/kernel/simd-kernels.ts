@@ -26,6 +26,8 @@ export class SimdKernels implements Kernels {
   readonly findOtherWord: Kernels["findOtherWord"];
   readonly removeRows: Kernels["removeRows"];
   readonly listRows: Kernels["listRows"];
+  readonly listPart: Kernels["listPart"];
+  readonly dropPart: Kernels["dropPart"];
   readonly keysAhead: Kernels["keysAhead"];
   readonly #arena: Arena;
   readonly #module: SimdExports;
@@ -53,6 +55,8 @@ export class SimdKernels implements Kernels {
     this.findOtherWord = module.findOtherWord;
     this.removeRows = module.removeRows;
     this.listRows = module.listRows;
+    this.listPart = module.listPart;
+    this.dropPart = module.dropPart;
     this.keysAhead = module.keysAhead;
   }
 
@@ -66,6 +70,10 @@ export class SimdKernels implements Kernels {
 
   rowCount(table: number): number {
     return this.#module.rowCount(table) >>> 0;
+  }
+
+  countPart(table: number, part: number): number {
+    return this.#module.countPart(table, part) >>> 0;
   }
 
   tableBytes(table: number): number {

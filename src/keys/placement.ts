@@ -1,22 +1,16 @@
 // placement — who owns which part of the key space: part → server rank. A value, never changed: a new placement has a higher epoch. How parts are
 // dealt out is the policy's: range-placement, ring-placement. Copies of parts are no matter of it: they belong to ranks.
 //
-// Why 4,096 parts, fixed: the unit that is owned, moved and saved has to be fine enough to balance (with 100 servers, whole parts are within
-// 2.5 % of even) and to move one by one without a pause, and coarse enough that a table of all owners (8 KiB as u16) stays in the first-level
-// cache while keys are partitioned, and that a clock for each part costs nothing. A fixed number never splits, so a part's name means the
-// same in every checkpoint and on every number of servers.
-//
 // Invariants:
-//   Placement.P1. A part is the top PART_BITS bits of mix(key), whatever the servers are.
+//   Placement.P1. Parts are those of part.ts, whatever the servers are.
 //   Placement.P2. Every part has one owner, which is one of the servers.
 //   Placement.P3. The same servers, epoch and policy give the same placement on every node, in whichever order the servers were listed.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { mixHigh } from "./mix.ts";
+import { PART_COUNT } from "./part.ts";
 
-export const PART_BITS = 12;
-export const PART_COUNT: number = 2 ** PART_BITS;
+export { PART_BITS, PART_COUNT, partOf } from "./part.ts";
 
 export type PlacementOptions = {
   /** The ranks of the servers that take part: at least one, each once, at most PART_COUNT. */
@@ -59,11 +53,6 @@ export class Placement {
     for (let part = 0; part < PART_COUNT; part++) if (this.owners[part] === index) parts.push(part);
     return parts;
   }
-}
-
-/** The part of a u64 key given as its u32 halves (P1). */
-export function partOf(low: number, high: number): number {
-  return mixHigh(low, high) >>> (32 - PART_BITS);
 }
 
 /** The parts whose owner differs between two placements: those that have to move. */

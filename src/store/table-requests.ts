@@ -48,3 +48,6 @@ export type RowColumns = {
   /** All but the key. */
   readonly payload: RowColumn;
 };
+
+/** Whole rows: keys, and for each its values, slots, words and version as they lie in the table. Not in the arena. */
+export type RowImages = { readonly keys: BigUint64Array; readonly payloads: Uint8Array };

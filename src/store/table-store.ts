@@ -20,7 +20,8 @@ import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
 import { chunkRowsFor, columnsOf } from "./row-layout.ts";
 import type { RowInitializer, RowUpdater } from "./row-updater.ts";
 import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
-import type { RowColumns, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
+import { TableParts } from "./table-parts.ts";
+import type { RowColumns, RowImages, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
 import { type Trial, triedRow } from "./updaters/trial.ts";
 
 const KEY_BYTES = 8;
@@ -48,6 +49,8 @@ export class TableStore {
   readonly width: number;
   /** Where the parts of a row lie, counted from its values: for checkpoints. */
   readonly columns: RowColumns;
+  /** Its rows part by part. */
+  readonly parts: TableParts;
   readonly #arena: Arena;
   readonly #kernels: Kernels;
   readonly #rowKernels: RowKernels;
@@ -95,6 +98,8 @@ export class TableStore {
       arena.release(this.#scratch, this.#scratchBytes);
       throw thrown;
     }
+    const { rowKernels } = options;
+    this.parts = new TableParts({ arena, kernels, rowKernels, table: this.#table, payloadBytes: this.columns.payload.byteCount });
   }
 
   get rowCount(): number {
@@ -249,6 +254,31 @@ export class TableStore {
     const { words } = this.#arena;
     for (let at = rowsOut >>> 2, end = at + count; at < end; at++) words[at]! += ROW_KEY_BYTES;
     return count;
+  }
+
+  /**
+   * Removes the rows of a part; returns how many there were. Their memory serves later rows of the table. Throws
+   * ARENA_FULL, nothing changed, while a checkpoint is being saved and there is no room to list them.
+   */
+  dropPart(part: number): number {
+    if (this.#frozen !== undefined) this.parts.eachKeys(part, (keys, keyCount) => this.#frozen?.preserve(keys, keyCount));
+    this.#generation = randomWord(); // T5
+    return this.parts.drop(part);
+  }
+
+  /** Puts saved rows in the place of those that are there; twice is as once. Throws ARENA_FULL, none of them put. */
+  loadRows({ keys, payloads }: RowImages): void {
+    assert(payloads.length === keys.length * this.columns.payload.byteCount, "rows are those of a table of this kind");
+    if (keys.length === 0) return;
+    const byteCount = keys.byteLength + payloads.length;
+    const at = this.#arena.allocate(byteCount);
+    try {
+      this.#arena.bytes.set(new Uint8Array(keys.buffer, keys.byteOffset, keys.byteLength), at);
+      this.#arena.bytes.set(payloads, at + keys.byteLength);
+      this.restore({ keys: at, keyCount: keys.length, payloads: at + keys.byteLength });
+    } finally {
+      this.#arena.release(at, byteCount);
+    }
   }
 
   /** Copies a column of listed rows to `out`, one after the other. */

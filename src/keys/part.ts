@@ -1,0 +1,21 @@
+// part — which part of the key space a key belongs to: the unit that is owned, moved and saved. Not who owns it: that
+// is placement.ts, and few may know.
+//
+// Why 4,096 parts, fixed: the unit has to be fine enough to balance (with 100 servers, whole parts are within 2.5 % of
+// even) and to move one by one without a pause, and coarse enough that a table of all owners (8 KiB as u16) stays in
+// the first-level cache while keys are partitioned, and that a clock for each part costs nothing. A fixed number never
+// splits, so a part's name means the same in every checkpoint and on every number of servers.
+//
+// Invariants:
+//   Part.P1. A part is the top PART_BITS bits of mix(key), whatever the servers are. The kernels of tables know it too
+//       (kernels/table-shape.as.ts).
+
+import { mixHigh } from "./mix.ts";
+
+export const PART_BITS = 12;
+export const PART_COUNT: number = 2 ** PART_BITS;
+
+/** The part of a u64 key given as its u32 halves (P1); of a block of a tensor, its index and the parameter's number. */
+export function partOf(low: number, high: number): number {
+  return mixHigh(low, high) >>> (32 - PART_BITS);
+}

@@ -1,0 +1,99 @@
+// table-parts — the rows of one part of a table (keys/part.ts): walked, counted, saved and dropped without a look at
+// those of other parts. Not what a checkpoint has to be shown before rows go: that is the store's (table-store.ts,
+// dropPart).
+//
+// Invariants:
+//   TableParts.P1. The cost is that of the part. Only while a table is small a part shares segments of the index with
+//       the parts beside it, a few thousand rows at most, and is picked out of those.
+
+import type { Arena } from "../kernel/arena.ts";
+import { CURSOR_BYTES, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../kernel/kernels.ts";
+import type { RowKernels } from "../kernel/row-kernels.ts";
+import type { RowImages } from "./table-requests.ts";
+
+const KEY_BYTES = 8;
+const WORD_BYTES = 4;
+
+export type TablePartsOptions = {
+  readonly arena: Arena;
+  readonly kernels: Kernels;
+  readonly rowKernels: RowKernels;
+  readonly table: number;
+  readonly payloadBytes: number;
+};
+
+export class TableParts {
+  readonly #options: TablePartsOptions;
+
+  constructor(options: TablePartsOptions) {
+    this.#options = options;
+  }
+
+  /** As the store's `list`, for the rows of one part (P1). */
+  rowsOfPart(part: number, cursor: number, rowsOut: number): number {
+    const { arena, kernels, table } = this.#options;
+    const count = kernels.listPart(table, part, cursor, rowsOut);
+    const { words } = arena;
+    for (let at = rowsOut >>> 2, end = at + count; at < end; at++) words[at]! += ROW_KEY_BYTES;
+    return count;
+  }
+
+  countOfPart(part: number): number {
+    return this.#options.kernels.countPart(this.#options.table, part);
+  }
+
+  /**
+   * The rows of a part as they are, page by page, copied, for the store's `loadRows`. Rows that come or go meanwhile
+   * may be missed. Throws ARENA_FULL.
+   */
+  *save(part: number): Iterable<RowImages> {
+    const { arena, rowKernels, payloadBytes } = this.#options;
+    yield* this.#pages(part, (listed, count) => {
+      const byteCount = count * (KEY_BYTES + payloadBytes);
+      const out = arena.allocate(byteCount);
+      rowKernels.readRows(listed, count, -ROW_KEY_BYTES, KEY_BYTES, out);
+      rowKernels.readRows(listed, count, 0, payloadBytes, out + count * KEY_BYTES);
+      const { buffer } = arena.bytes.slice(out, out + byteCount);
+      arena.release(out, byteCount);
+      return { keys: new BigUint64Array(buffer, 0, count), payloads: new Uint8Array(buffer, count * KEY_BYTES) };
+    });
+  }
+
+  /**
+   * Shows `use` the keys of a part, page by page, in memory that is void when it returns. Throws ARENA_FULL before
+   * that.
+   */
+  eachKeys(part: number, use: (keys: number, keyCount: number) => void): void {
+    const { arena, rowKernels } = this.#options;
+    const keys = arena.allocate(LIST_ROWS_MAX * KEY_BYTES);
+    try {
+      const pages = this.#pages(part, (listed, count) => {
+        rowKernels.readRows(listed, count, -ROW_KEY_BYTES, KEY_BYTES, keys);
+        return count;
+      });
+      for (const count of pages) use(keys, count);
+    } finally {
+      arena.release(keys, LIST_ROWS_MAX * KEY_BYTES);
+    }
+  }
+
+  /** Removes the rows of a part; returns how many there were. */
+  drop(part: number): number {
+    return this.#options.kernels.dropPart(this.#options.table, part);
+  }
+
+  /** What `use` makes of each page of a part's rows, listed by address. */
+  *#pages<T>(part: number, use: (listed: number, count: number) => T): Iterable<T> {
+    const { arena, kernels } = this.#options;
+    const byteCount = CURSOR_BYTES + LIST_ROWS_MAX * WORD_BYTES;
+    const cursor = arena.allocate(byteCount);
+    const listed = cursor + CURSOR_BYTES;
+    try {
+      kernels.zero(cursor, CURSOR_BYTES);
+      for (let count = this.rowsOfPart(part, cursor, listed); count >= 0; count = this.rowsOfPart(part, cursor, listed))
+        if (count > 0) yield use(listed, count);
+    } finally {
+      arena.release(cursor, byteCount);
+    }
+  }
+}
