@@ -193,16 +193,16 @@ test("with PS_RESEND a worker that acknowledges nothing costs a bounded memory (
   worker.write(messageBytes({ ...FIELDS, push: true, timestamp: 0 }, [8, 9], [keyBytes, values]));
   for (let timestamp = 1; timestamp <= 10; timestamp++)
     worker.write(messageBytes({ ...FIELDS, pull: true, timestamp }, [8, 9], [keyBytes, new Uint8Array(0)]));
-  const van = cluster.vans.get("server-0") ?? assert.fail();
-  const envoy = van.envoyOf(9) ?? assert.fail();
+  const gateway = cluster.gateways.get("server-0") ?? assert.fail();
+  const conversation = gateway.conversationOf(9) ?? assert.fail();
   let keptMax = 0;
   for (let i = 0; i < 40; i++) {
     await cluster.clock.advance(10);
-    keptMax = Math.max(keptMax, van.resender?.keptBytes(envoy) ?? 0);
+    keptMax = Math.max(keptMax, gateway.resender?.keptBytes(conversation) ?? 0);
   }
   assert.ok(keptMax > KEPT_BYTES_MAX && keptMax < KEPT_BYTES_MAX + 3 * values.length, `${keptMax} bytes were kept`);
   await cluster.clock.advance(20_000);
-  assert.equal(van.resender?.keptBytes(envoy), 0);
+  assert.equal(gateway.resender?.keptBytes(conversation), 0);
   assert.ok(cluster.logLines.some((line) => /server-0 error a message was not acknowledged .*PS_RESEND set on all nodes/.test(line)));
   await close();
 });

@@ -14,18 +14,21 @@
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
+import * as contracts from "../contracts/checkpoints.ts";
+import type { Contract } from "../contracts/contract.ts";
 import { PART_COUNT } from "../keys/placement.ts";
 import type { CheckpointManifest } from "../store/snapshot/checkpoint-manifest.ts";
-import * as messages from "../store/snapshot/checkpoint-messages.ts";
-import { type JsonObject, jsonObject } from "../store/snapshot/json-value.ts";
 import type { ParameterRecord } from "../store/snapshot/parameter-record.ts";
+import { type ServerReport, serverReportShape } from "../store/snapshot/server-report.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import { type JsonObject, jsonObject } from "../wire/json-value.ts";
 import { checkOptions } from "./known-options.ts";
 
 /** The way to the servers' checkpoint services. */
 export type CheckpointServers = {
   readonly serverCount: number;
   /** Rejects with what the server threw. */
-  ask(server: number, op: string, body: string): Promise<string>;
+  call<Q extends Fields, R extends Fields>(server: number, fn: Contract<Q, R>, request: FieldValues<Q>): Promise<FieldValues<R>>;
 };
 
 export type CheckpointOptions = {
@@ -98,6 +101,8 @@ export function checkStep(what: string, step: number | undefined): void {
 type TakeOptions = CheckpointOptions &
   Partial<SaveOptions> & {
     readonly createdAt: string;
+    /** Under which names the servers' functions are called. */
+    readonly functions?: contracts.SaveContracts | undefined;
     /** C5. The clock of the worker that asks, when it does not say which clock it wants. */
     readonly ownClock?: (() => number) | undefined;
   };
@@ -117,9 +122,9 @@ export async function takeCheckpoint(servers: CheckpointServers, options: TakeOp
 
 async function takeOnce(servers: CheckpointServers, options: TakeOptions): Promise<TakenCheckpoint> {
   if (options.clock !== undefined) return await takeAt(servers, options.clock, options);
-  const { ownClock = () => Infinity } = options;
+  const { ownClock = () => Infinity, functions: { survey } = contracts.checkpointSave } = options;
   for (let ahead = 0; ; ahead = 2 * ahead + 1) {
-    const surveys = await askAll(servers, messages.SURVEY, {});
+    const surveys = await askAll(servers, survey, {});
     const slowest = Math.max(...surveys.map(({ clockMin }) => clockMin));
     const clock = Math.max(slowest, Math.min(slowest + ahead, ownClock())); // C5
     try {
@@ -133,27 +138,30 @@ async function takeOnce(servers: CheckpointServers, options: TakeOptions): Promi
 
 async function takeAt(servers: CheckpointServers, clock: number, options: TakeOptions): Promise<TakenCheckpoint> {
   const { step: wanted, job = JOB_DEFAULT, note, keep, onCut, createdAt, parameter, directory } = options;
+  const { functions = contracts.checkpointSave } = options;
   const id = `${createdAt}@${clock}`;
   let pending: string | undefined;
   try {
-    const cuts = await askAll(servers, messages.CUT, { id, clock }); // C2
+    const cuts = await askAll(servers, functions.cut, { id, clock }); // C2
     onCut?.();
     const common = commonNames(cuts);
     const others = new Set(cuts.flatMap(({ names }) => names.filter((name) => !common.includes(name))));
-    if (others.size > 0) await requireNoneLost(servers, others); // C4
+    if (others.size > 0) await requireNoneLost(servers, functions, others); // C4
     const parameters = parameter === undefined ? common : common.filter((name) => name === parameter);
     if (parameter !== undefined && parameters.length === 0)
       throw new WeighbridgeError("UNKNOWN_PARAMETER", `there is no parameter ${JSON.stringify(parameter)} to save`);
-    const begun = await ask(servers, COMMITTER, messages.BEGIN, { step: wanted, stepMin: clock, directory });
+    const begun = await servers.call(COMMITTER, functions.begin, { step: wanted, stepMin: clock, directory });
     pending = begun.pending;
-    const reports = await askAll(servers, messages.WRITE, { ...begun, id, job, parameters });
-    await requireOneOfEach(servers, parameters); // C4
+    const reports = (await askAll(servers, functions.write, { ...begun, id, job, parameters })).map((report, server) =>
+      serverReportShape(report, `the report of server ${server}`),
+    );
+    await requireOneOfEach(servers, functions, parameters); // C4
     const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
     const body = { pending, manifest: manifest as unknown as JsonObject, keep };
-    const { path, warning } = await ask(servers, COMMITTER, messages.COMMIT, body);
+    const { path, warning } = await servers.call(COMMITTER, functions.commit, body);
     return { step: begun.step, clock, path, warning };
   } catch (thrown) {
-    await abandon(servers, { id, pending }); // C1
+    await abandon(servers, functions, { id, pending }); // C1
     throw thrown;
   }
 }
@@ -162,12 +170,12 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
 export async function restoreCheckpoint(servers: CheckpointServers, step?: number): Promise<RestoredCheckpoint> {
   try {
     // One server says which is the newest, so that all take the same.
-    const loaded = await ask(servers, COMMITTER, messages.LOAD, { step });
-    await askAll(servers, messages.LOAD, { step: loaded.step });
-    await askAll(servers, messages.ACTIVATE, { step: loaded.step });
+    const loaded = await servers.call(COMMITTER, contracts.checkpointLoad, { step });
+    await askAll(servers, contracts.checkpointLoad, { step: loaded.step });
+    await askAll(servers, contracts.checkpointActivate, { step: loaded.step });
     return loaded;
   } catch (thrown) {
-    await Promise.allSettled(ranksOf(servers).map((server) => ask(servers, server, messages.DISCARD, {}))); // C3
+    await Promise.allSettled(ranksOf(servers).map((server) => servers.call(server, contracts.checkpointDiscard, {}))); // C3
     throw thrown;
   }
 }
@@ -175,40 +183,39 @@ export async function restoreCheckpoint(servers: CheckpointServers, step?: numbe
 /** Brings one parameter back to where it was saved. Throws as `restoreCheckpoint`, and UNKNOWN_PARAMETER, UNSUPPORTED; it is then as it was. */
 export async function loadParameter(servers: CheckpointServers, { parameter: name, directory }: SaveOptions): Promise<void> {
   try {
-    const { step } = await ask(servers, COMMITTER, messages.STAGE, { name, directory, step: undefined });
+    const { step } = await servers.call(COMMITTER, contracts.parameterStage, { name, directory, step: undefined });
     const others = ranksOf(servers).filter((server) => server !== COMMITTER);
-    await askEach(servers, others, messages.STAGE, { name, directory, step }); // all take the same
-    await askAll(servers, messages.REPLACE, { step });
+    await askEach(servers, others, contracts.parameterStage, { name, directory, step }); // all take the same
+    await askAll(servers, contracts.parameterReplace, { step });
   } catch (thrown) {
-    await Promise.allSettled(ranksOf(servers).map((server) => ask(servers, server, messages.UNSTAGE, {}))); // C3
+    await Promise.allSettled(ranksOf(servers).map((server) => servers.call(server, contracts.parameterUnstage, {}))); // C3
     throw thrown;
   }
 }
 
-async function abandon(servers: CheckpointServers, what: messages.Abandon): Promise<void> {
+async function abandon(servers: CheckpointServers, functions: contracts.SaveContracts, what: contracts.Abandon): Promise<void> {
   // The servers first, then the one that removes the directory. Whoever cannot be asked gives up by itself (V1 of checkpoint-service.ts).
   const ranks = ranksOf(servers).filter((server) => server !== COMMITTER);
-  await Promise.allSettled(ranks.map((server) => ask(servers, server, messages.ABANDON, what)));
-  await ask(servers, COMMITTER, messages.ABANDON, what).catch(() => {}); // as above
-}
-
-async function ask<Q, R>(servers: CheckpointServers, server: number, message: messages.CheckpointMessage<Q, R>, body: Q): Promise<R> {
-  const answer = await servers.ask(server, message.op, JSON.stringify(body));
-  return messages.parseBody(message.answer, answer, `the answer of server ${server} to ${message.op}`);
+  await Promise.allSettled(ranks.map((server) => servers.call(server, functions.abandon, what)));
+  await servers.call(COMMITTER, functions.abandon, what).catch(() => {}); // as above
 }
 
 /** Waits for all, also when one fails, and throws the first failure, naming the server. */
-async function askAll<Q, R>(servers: CheckpointServers, message: messages.CheckpointMessage<Q, R>, body: Q): Promise<R[]> {
-  return await askEach(servers, ranksOf(servers), message, body);
+async function askAll<Q extends Fields, R extends Fields>(
+  servers: CheckpointServers,
+  fn: Contract<Q, R>,
+  request: FieldValues<Q>,
+): Promise<FieldValues<R>[]> {
+  return await askEach(servers, ranksOf(servers), fn, request);
 }
 
-async function askEach<Q, R>(
+async function askEach<Q extends Fields, R extends Fields>(
   servers: CheckpointServers,
   ranks: readonly number[],
-  message: messages.CheckpointMessage<Q, R>,
-  body: Q,
-): Promise<R[]> {
-  const outcomes = await Promise.allSettled(ranks.map((server) => ask(servers, server, message, body)));
+  fn: Contract<Q, R>,
+  request: FieldValues<Q>,
+): Promise<FieldValues<R>[]> {
+  const outcomes = await Promise.allSettled(ranks.map((server) => servers.call(server, fn, request)));
   return outcomes.map((outcome, i) => {
     const server = ranks[i];
     if (outcome.status === "fulfilled") return outcome.value;
@@ -228,10 +235,14 @@ function ranksOf({ serverCount }: CheckpointServers): number[] {
  * Looks after parameters that some servers had at the cut and others had not. Those that are being made or cleared are soon alike everywhere; throws UNKNOWN_PARAMETER for
  * one that a server still does not have.
  */
-async function requireNoneLost(servers: CheckpointServers, others: ReadonlySet<string>): Promise<void> {
+async function requireNoneLost(
+  servers: CheckpointServers,
+  { survey }: contracts.SaveContracts,
+  others: ReadonlySet<string>,
+): Promise<void> {
   let suspects = others;
   for (let look = 1; ; look++) {
-    const surveys = await askAll(servers, messages.SURVEY, {});
+    const surveys = await askAll(servers, survey, {});
     suspects = new Set([...suspects].filter((name) => lostAmong(surveys, new Set([name])) !== undefined)); // those that were missing at every look
     if (suspects.size === 0) return;
     const lost = lostAmong(surveys, suspects);
@@ -240,9 +251,13 @@ async function requireNoneLost(servers: CheckpointServers, others: ReadonlySet<s
 }
 
 /** Of a parameter that is cleared and made anew some servers may save the old one and others the new one. Throws UNKNOWN_PARAMETER, retryable, then. */
-async function requireOneOfEach(servers: CheckpointServers, parameters: readonly string[]): Promise<void> {
+async function requireOneOfEach(
+  servers: CheckpointServers,
+  { survey }: contracts.SaveContracts,
+  parameters: readonly string[],
+): Promise<void> {
   for (let look = 1; ; look++) {
-    const gone = (await askAll(servers, messages.SURVEY, {})).map((survey) => survey.gone ?? []);
+    const gone = (await askAll(servers, survey, {})).map(({ gone: names }) => names ?? []);
     const mixed = parameters.find((name) => gone.some((names) => names.includes(name) !== gone[0]?.includes(name)));
     if (mixed === undefined) return;
     const message = `no checkpoint is taken: ${JSON.stringify(mixed)} was cleared and made anew, and servers made the cut before and after that`;
@@ -250,7 +265,7 @@ async function requireOneOfEach(servers: CheckpointServers, parameters: readonly
   }
 }
 
-function lostAmong(surveys: readonly messages.Survey[], others: ReadonlySet<string>): WeighbridgeError | undefined {
+function lostAmong(surveys: readonly contracts.Survey[], others: ReadonlySet<string>): WeighbridgeError | undefined {
   for (const [owner, { names }] of surveys.entries()) {
     for (const [server, { names: known }] of surveys.entries()) {
       const missing = names.find((name) => others.has(name) && !known.includes(name));
@@ -264,7 +279,7 @@ function lostAmong(surveys: readonly messages.Survey[], others: ReadonlySet<stri
 }
 
 /** What every server has. */
-function commonNames([first, ...others]: readonly messages.Frozen[]): readonly string[] {
+function commonNames([first, ...others]: readonly contracts.Frozen[]): readonly string[] {
   return (first?.names ?? []).filter((name) => others.every(({ names }) => names.includes(name)));
 }
 
@@ -273,7 +288,7 @@ type Cut = Pick<CheckpointManifest, "job" | "step" | "clock" | "createdAt"> & {
   readonly note: JsonObject | undefined;
 };
 
-function manifestOf(reports: readonly messages.Report[], { job, step, clock, createdAt, run, note }: Cut): CheckpointManifest {
+function manifestOf(reports: readonly ServerReport[], { job, step, clock, createdAt, run, note }: Cut): CheckpointManifest {
   const [first] = reports;
   const parameters = (first?.parameters ?? []).map((parameter): ParameterRecord => {
     if (parameter.kind === "tensor") return parameter;

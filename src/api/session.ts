@@ -11,14 +11,13 @@ import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
-import { type CheckpointContract, checkpointFunction, parameterLoad, parameterSave } from "../contracts/checkpoints.ts";
+import { checkpointSave, parameterSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
 import { Arena } from "../kernel/arena.ts";
 import { hashText } from "../keys/hash-text.ts";
 import type { Placement } from "../keys/placement.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
 import { decodeParameterSpec, type ParameterSpec } from "../store/parameter-spec.ts";
-import { ABANDON, BEGIN, COMMIT, WRITE } from "../store/snapshot/checkpoint-messages.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
@@ -281,7 +280,7 @@ export class Session {
    */
   async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
     if (this.#saving !== undefined) throw isSavingAlready(); // the servers would give that one up for this
-    await this.#files.save(this.#checkpointServers(wait, parameterSave), name, directory, () => this.clocks);
+    await this.#files.save(this.#checkpointServers(wait), name, directory, () => this.clocks);
   }
 
   /**
@@ -289,7 +288,7 @@ export class Session {
    * _FOREIGN or _IO, which name the file, and with UNSUPPORTED for one whose consistency is not "asp"; it is then as it was.
    */
   async loadParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
-    await this.#files.load(this.#checkpointServers(wait, parameterLoad), name, directory);
+    await this.#files.load(this.#checkpointServers(wait), name, directory);
   }
 
   /**
@@ -390,11 +389,10 @@ export class Session {
     }
   }
 
-  #checkpointServers(wait: WaitOptions, fn: CheckpointContract = checkpointFunction): CheckpointServers {
+  #checkpointServers(wait: WaitOptions): CheckpointServers {
     return {
       serverCount: this.serverCount,
-      ask: async (server, op, body) =>
-        (await this.#functions.call(fn, server, { op, body }, { ...wait, priority: checkpointPriority(op) })).body,
+      call: (server, fn, request) => this.#functions.call(fn, server, request, { ...wait, priority: checkpointPriority(fn.name) }),
     };
   }
 
@@ -408,8 +406,10 @@ export class Session {
 }
 
 /** The cut comes behind everything else that was asked: what was pushed before is in it. What follows it comes first: until then what changes is kept twice. */
-function checkpointPriority(op: string): number {
-  const isAfterCut = [BEGIN, WRITE, COMMIT, ABANDON].some((message) => message.op === op);
+function checkpointPriority(name: string): number {
+  const isAfterCut = [checkpointSave, parameterSave].some(({ begin, write, commit, abandon }) =>
+    [begin, write, commit, abandon].some((fn) => fn.name === name),
+  );
   return isAfterCut ? -LAST_PRIORITY - 1 : LAST_PRIORITY;
 }
 

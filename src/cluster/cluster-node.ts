@@ -45,7 +45,7 @@ export abstract class ClusterNode {
 
   /** Throws BAD_ARGUMENT for counts that are none. */
   constructor(role: Role, options: NodeOptions, peer: Pick<PeerOptions, "readBuffers" | "limits" | "acceptsAnonymous">) {
-    const { clock, log = SILENT_LOG, transport, resendTimeoutMs = 0, faults, packageVersion } = options;
+    const { clock, log = SILENT_LOG, transport, gateway, resendTimeoutMs = 0, faults, packageVersion } = options;
     checkCount("serverCount", options.serverCount);
     checkCount("workerCount", options.workerCount);
     this.role = role;
@@ -56,7 +56,7 @@ export abstract class ClusterNode {
     this.requestTimeoutMs = options.requestTimeoutMs;
     this.startTimeoutMs = options.startTimeoutMs ?? START_TIMEOUT_MS;
     this.#options = options;
-    this.peer = new Peer({ transport, clock, log, faults, resendTimeoutMs, packageVersion, ...peer });
+    this.peer = new Peer({ transport, gateway, clock, log, faults, resendTimeoutMs, packageVersion, ...peer });
   }
 
   abstract get roster(): RosterView;

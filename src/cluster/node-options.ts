@@ -4,6 +4,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { ChannelLimits } from "../peer/channel-limits.ts";
 import type { FaultOptions } from "../peer/faults.ts";
+import type { Gateway } from "../peer/gateway.ts";
 import type { Address, Transport } from "../transport/transport.ts";
 import type { RosterView } from "../wire/roster.ts";
 
@@ -15,6 +16,8 @@ export type NodeOptions = {
   /** Of the package this node runs, for others to see. */
   readonly packageVersion?: string | undefined;
   readonly transport: Transport;
+  /** Set where the nodes of the job speak another protocol than ours. */
+  readonly gateway?: Gateway | undefined;
   readonly clock: Clock;
   readonly log?: Log;
   readonly startTimeoutMs?: number;

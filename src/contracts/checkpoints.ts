@@ -1,17 +1,169 @@
-// checkpoints — the ways from a worker to its servers' checkpoint services: one function for checkpoints of the job, and one each for saving and loading
-// a single parameter (Hetu: ParamSave, ParamLoad), so that what each of them moves is counted under its name. `op` and `body` as
-// store/snapshot/checkpoint-messages has them.
+// checkpoints — what whoever takes or restores a checkpoint (a worker's session, the command line) calls on the servers. What a parameter's record and a
+// manifest consist of is the checkpoint format's business (store/snapshot); here they are JSON objects.
+//
+//   survey     every server    how far the clocks are, for who has no clock of its own, and the parameters there are
+//   cut        every server    answers when its part of the cut is frozen
+//   begin      server 0        makes the directory for a checkpoint
+//   write      every server    answers when its shard is on the disk
+//   commit     server 0        makes the shards a checkpoint
+//   abandon    every server    gives it up, and its files with it
+//   load       every server    answers when this server holds what it owns of a checkpoint; nobody sees it yet
+//   activate   every server    everybody sees it
+//   discard    every server    forgets what was loaded
+//   stage      every server    answers when this server holds what it owns of one saved parameter, beside the one there is; nobody sees it yet
+//   replace    every server    it takes the place of the one there is
+//   unstage    every server    forgets what was staged
+//
+// A checkpoint of the job and saving one parameter (Hetu: ParamSave) are the same functions under two names, so that what each of them moves is counted apart.
 
+import { type FieldValues, type JsonField, json } from "../wire/function-schema.ts";
+import { count, list, object, optional, shortText, text } from "../wire/json-body.ts";
+import { type JsonObject, jsonObject } from "../wire/json-value.ts";
 import { type Contract, contract } from "./contract.ts";
 
-const operation = { op: "string", body: "string" } as const;
-const outcome = { body: "string" } as const;
-export type CheckpointContract = Contract<typeof operation, typeof outcome>;
+const shortName = shortText(256);
 
-export const checkpointFunction: CheckpointContract = toService("wb/checkpoint");
-export const parameterSave: CheckpointContract = toService("wb/parameter/save");
-export const parameterLoad: CheckpointContract = toService("wb/parameter/load");
+type Nothing = Readonly<Record<never, never>>;
+type Name = JsonField<string>;
+type Names = JsonField<readonly string[]>;
+type Count = JsonField<number>;
+type Maybe<F> = F extends JsonField<infer T> ? JsonField<T | undefined> : never;
+const nothing: Nothing = {};
+const name: Name = json(shortName);
+const names: Names = json(list(text));
+const number: Count = json(count);
+const maybeNumber: Maybe<Count> = json(optional(count));
+const maybeName: Maybe<Name> = json(optional(shortName));
 
-function toService(name: string): CheckpointContract {
-  return contract({ name, target: "server", effect: "update", request: operation, response: outcome });
+/** `gone`: what was cleared or replaced since the caller's last cut, of that. */
+type SurveyFields = { readonly clockMin: "u32"; readonly names: Names; readonly gone: Maybe<Names> };
+const surveyFields: SurveyFields = { clockMin: "u32", names, gone: json(optional(list(text))) };
+/** `id` names the save on this server from here on. */
+type CutFields = { readonly id: Name; readonly clock: "u32" };
+const cutFields: CutFields = { id: name, clock: "u32" };
+/** The parameters there were, and the run of the job. */
+type FrozenFields = { readonly names: Names; readonly run: "string" };
+const frozenFields: FrozenFields = { names, run: "string" };
+/** `step` left out: the next number, and at least `stepMin`. `directory` left out: among the job's own checkpoints. */
+type BeginFields = { readonly step: Maybe<Count>; readonly stepMin: Count; readonly directory: Maybe<Name> };
+const beginFields: BeginFields = { step: maybeNumber, stepMin: number, directory: maybeName };
+type BegunFields = { readonly pending: "string"; readonly step: Count };
+const begunFields: BegunFields = { pending: "string", step: number };
+type WriteFields = { readonly id: Name; readonly pending: Name; readonly step: Count; readonly job: Name; readonly parameters: Names };
+const writeFields: WriteFields = { id: name, pending: name, step: number, job: name, parameters: json(list(shortName)) };
+/** The server's shard, the parameters as it has them (`rowCount` of a table is its own), and where it saw the workers. */
+type ReportFields = {
+  readonly record: JsonField<JsonObject>;
+  readonly parameters: JsonField<readonly JsonObject[]>;
+  readonly workers: JsonField<readonly { readonly rank: number; readonly clock: number }[]>;
+};
+const reportFields: ReportFields = {
+  record: json(jsonObject),
+  parameters: json(list(jsonObject)),
+  workers: json(list(object({ rank: count, clock: count }))),
+};
+/** `keep`: how many checkpoints are to stay; left out, all. */
+type CommitFields = { readonly pending: Name; readonly manifest: JsonField<JsonObject>; readonly keep: Maybe<Count> };
+const commitFields: CommitFields = { pending: name, manifest: json(jsonObject), keep: maybeNumber };
+type CommittedFields = { readonly path: "string"; readonly warning: Maybe<Name> };
+const committedFields: CommittedFields = { path: "string", warning: json(optional(text)) };
+/** What was not made yet is left out. */
+type AbandonFields = { readonly id: Name; readonly pending: Maybe<Name> };
+const abandonFields: AbandonFields = { id: name, pending: maybeName };
+/** The newest, when `step` is left out. */
+type LoadFields = { readonly step: Maybe<Count> };
+const loadFields: LoadFields = { step: maybeNumber };
+type LoadedFields = { readonly step: Count; readonly clock: Count; readonly path: "string"; readonly parameters: Names };
+const loadedFields: LoadedFields = { step: number, clock: number, path: "string", parameters: names };
+type StepFields = { readonly step: Count };
+const stepFields: StepFields = { step: number };
+type StageFields = { readonly name: Name; readonly directory: Name; readonly step: Maybe<Count> };
+const stageFields: StageFields = { name, directory: name, step: maybeNumber };
+
+export type Survey = FieldValues<SurveyFields>;
+export type Cut = FieldValues<CutFields>;
+export type Frozen = FieldValues<FrozenFields>;
+export type Begin = FieldValues<BeginFields>;
+export type Begun = FieldValues<BegunFields>;
+export type Write = FieldValues<WriteFields>;
+export type Report = FieldValues<ReportFields>;
+export type Commit = FieldValues<CommitFields>;
+export type Committed = FieldValues<CommittedFields>;
+export type Abandon = FieldValues<AbandonFields>;
+export type Loaded = FieldValues<LoadedFields>;
+export type Step = FieldValues<StepFields>;
+export type Stage = FieldValues<StageFields>;
+
+/** The functions of one save, from the first to the last. */
+export type SaveContracts = {
+  readonly survey: Contract<Nothing, SurveyFields>;
+  readonly cut: Contract<CutFields, FrozenFields>;
+  readonly begin: Contract<BeginFields, BegunFields>;
+  readonly write: Contract<WriteFields, ReportFields>;
+  readonly commit: Contract<CommitFields, CommittedFields>;
+  readonly abandon: Contract<AbandonFields, Nothing>;
+};
+
+function saveContracts(family: string): SaveContracts {
+  const common = { target: "server", effect: "update" } as const;
+  return {
+    survey: contract({ ...common, name: `${family}/survey`, request: nothing, response: surveyFields }),
+    cut: contract({ ...common, name: `${family}/cut`, request: cutFields, response: frozenFields }),
+    begin: contract({ ...common, name: `${family}/begin`, request: beginFields, response: begunFields }),
+    write: contract({ ...common, name: `${family}/write`, request: writeFields, response: reportFields }),
+    commit: contract({ ...common, name: `${family}/commit`, request: commitFields, response: committedFields }),
+    abandon: contract({ ...common, name: `${family}/abandon`, request: abandonFields, response: nothing }),
+  };
 }
+
+export const checkpointSave: SaveContracts = saveContracts("wb/checkpoint");
+export const parameterSave: SaveContracts = saveContracts("wb/parameter/save");
+
+export const checkpointLoad: Contract<LoadFields, LoadedFields> = contract({
+  name: "wb/checkpoint/load",
+  target: "server",
+  effect: "update",
+  request: loadFields,
+  response: loadedFields,
+});
+
+export const checkpointActivate: Contract<StepFields, Nothing> = contract({
+  name: "wb/checkpoint/activate",
+  target: "server",
+  effect: "update",
+  request: stepFields,
+  response: nothing,
+});
+
+export const checkpointDiscard: Contract<Nothing, Nothing> = contract({
+  name: "wb/checkpoint/discard",
+  target: "server",
+  effect: "update",
+  request: nothing,
+  response: nothing,
+});
+
+/** One parameter that was saved by itself (Hetu: ParamLoad). The newest, when `step` is left out. */
+export const parameterStage: Contract<StageFields, StepFields> = contract({
+  name: "wb/parameter/load/stage",
+  target: "server",
+  effect: "update",
+  request: stageFields,
+  response: stepFields,
+});
+
+export const parameterReplace: Contract<StepFields, Nothing> = contract({
+  name: "wb/parameter/load/replace",
+  target: "server",
+  effect: "update",
+  request: stepFields,
+  response: nothing,
+});
+
+export const parameterUnstage: Contract<Nothing, Nothing> = contract({
+  name: "wb/parameter/load/unstage",
+  target: "server",
+  effect: "update",
+  request: nothing,
+  response: nothing,
+});

@@ -2,8 +2,8 @@
 // from any language; the shapes are in src/wire. What the scheduler does about them is the business of scheduler/scheduler.ts, what the others
 // do that of cluster/membership.ts.
 //
-//   to the scheduler     REGISTER HEARTBEAT BARRIER LEAVE STATUS CHECKPOINT UNITS PLACEMENT GATHER RENDEZVOUS
-//   from the scheduler   ROSTER ABORT CHECKPOINT
+//   to the scheduler     REGISTER HEARTBEAT BARRIER LEAVE STATUS UNITS PLACEMENT GATHER RENDEZVOUS
+//   from the scheduler   ROSTER ABORT
 //   between any nodes    HEARTBEAT
 
 import * as control from "../wire/control.ts";
@@ -92,15 +92,6 @@ export const ABORT: JsonContract<control.AbortRequest, Empty> = jsonContract({
   effect: "idempotent",
   request: control.abortRequestShape,
   response: control.emptyShape,
-});
-
-export const CHECKPOINT: JsonContract<control.CheckpointRequest, control.CheckpointReply> = jsonContract({
-  id: FunctionId.CHECKPOINT,
-  name: "wb/cluster/checkpoint",
-  target: "scheduler",
-  effect: "idempotent",
-  request: control.checkpointRequestShape,
-  response: control.checkpointReplyShape,
 });
 
 /** A worker tells of units of an epoch that it has done, and asks for others. */

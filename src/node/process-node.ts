@@ -29,7 +29,7 @@ export type Surroundings = {
 };
 
 /** What a transport that is not ours needs otherwise. */
-export type TransportOptions = Pick<MemberOptions, "transport" | "schedulerAddress" | "limits"> &
+export type TransportOptions = Pick<MemberOptions, "transport" | "gateway" | "schedulerAddress" | "limits"> &
   Partial<Pick<MemberOptions, "listenAddress" | "advertise" | "resendTimeoutMs" | "faults">>;
 
 export type ProcessNodeOptions = Pick<NodeOptions, "startBarrier" | "onRoster" | "signal" | "deadlineMs"> & {

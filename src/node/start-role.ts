@@ -6,7 +6,7 @@ import type { SchedulerRootOptions } from "./scheduler-root.ts";
 
 /** Starts the node of a configuration that was loaded before. Throws what starting a node throws. */
 export async function startRole(config: NodeConfig, options: SchedulerRootOptions = {}): Promise<ClusterNode> {
-  const transportOf = config.van === "weighbridge" ? undefined : (await import("./pslite-transport.ts")).psliteOptions;
+  const transportOf = config.van === "weighbridge" ? undefined : (await import("./pslite-gateway.ts")).psliteOptions;
   switch (config.role) {
     case "worker":
       return await (await import("./worker-root.ts")).startWorker(config, { ...options, transportOf });

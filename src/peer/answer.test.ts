@@ -5,12 +5,12 @@ import { test } from "node:test";
 import { StubLink } from "../testing/stub-link.ts";
 import { FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
 import { Answer, labelOf, offsetBytesOf, type RequestLabel, setExtent, totalBytesOf } from "./answer.ts";
-import { FrameBatch, INLINE_BYTES_MAX, PagePool } from "./frame-batch.ts";
+import { EncodedFrames, INLINE_BYTES_MAX, PagePool } from "./frame-batch.ts";
 
 const LABEL: RequestLabel = { functionId: 33, priority: -4, request: 2 ** 40, app: 7, customer: 65_535, command: -2 };
 
 function written(answer: Answer) {
-  const batch = new FrameBatch(new PagePool());
+  const batch = new EncodedFrames(new PagePool());
   const link = new StubLink();
   answer.writeTo(new FrameHeader(), batch);
   const taken = batch.take();

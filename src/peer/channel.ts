@@ -13,7 +13,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
-import { decodeFailure, fromFailure, toFailure } from "../wire/failure.ts";
+import { decodeFailure, type Failure, fromFailure, toFailure } from "../wire/failure.ts";
 import { type FrameHeader, Kind, PAYLOAD_BYTES_MAX, REQUESTS_OPEN_MAX } from "../wire/frame.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
@@ -21,7 +21,7 @@ import { Answer, keptLabel, labelOf, type RequestLabel } from "./answer.ts";
 import { type Call, type CallFate, detachedError } from "./call.ts";
 import type { Complaints } from "./complaints.ts";
 import type { Faults } from "./faults.ts";
-import type { Held } from "./frame-batch.ts";
+import type { FrameBatch, Held } from "./frame-batch.ts";
 import { FrameWriter, type WriterHost } from "./frame-writer.ts";
 import { GapNotice } from "./gap-notice.ts";
 import { PendingCalls } from "./pending-calls.ts";
@@ -163,9 +163,9 @@ export class Channel {
 
   // Links.
 
-  /** A link with this node is open: what was not answered leaves again on it (N2). */
-  attach(link: Link, takesRuns = false): void {
-    this.#writer.attach(link, takesRuns);
+  /** A link with this node is open: what was not answered leaves again on it (N2). A gateway's link takes frames through a batch of its own. */
+  attach(link: Link, takesRuns = false, batch?: FrameBatch): void {
+    this.#writer.attach(link, takesRuns, batch);
   }
 
   /** The link is gone. Calls stay; answers are dropped, since the other side asks again. */
@@ -214,9 +214,9 @@ export class Channel {
     return again;
   }
 
-  /** The same life of the other node goes on where we stand: it expects this request next (N8). */
-  resume(expects: number): void {
-    this.#decideFates((request) => (request < expects ? "applied" : "dropped"));
+  /** The same life of the other node goes on where we stand: it expects this request next (N8), where it says so. */
+  resume(expects: number | undefined): void {
+    this.#decideFates((request) => (expects === undefined ? "unknown" : request < expects ? "applied" : "dropped"));
   }
 
   /** Nothing more will come of this channel: every open call fails with `error`, now and later (N5). */
@@ -263,6 +263,14 @@ export class Channel {
     for (const fate of this.#fates.splice(0)) fate.outcome = outcomeOf(fate.request);
   }
 
+  /** For a gateway: the call of this number failed; one that has ended is left alone. */
+  failCall(request: number, failure: Failure): void {
+    const call = this.#pending.at(request);
+    if (call === undefined) return;
+    this.#settle(request);
+    call.failed(fromFailure(failure, this.name));
+  }
+
   // Frames in.
 
   /** Where the payload of this frame belongs; see FrameSink. */
@@ -302,8 +310,7 @@ export class Channel {
     }
     if (header.kind === Kind.FAILURE) {
       const failure = decodeFailure(bytes.subarray(at, at + header.payloadBytes)); // if that throws, the call stays for the next link
-      this.#settle(request);
-      call.failed(fromFailure(failure, this.name));
+      this.failCall(request, failure);
       return;
     }
     let last: boolean;

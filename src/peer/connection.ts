@@ -44,6 +44,11 @@ const SMALL_INPUT_BYTES = 16 * 1024;
 /** … but what was answered to this much leaves at once: whoever sent it may have nothing else under way, and would wait for the whole turn. */
 const LARGE_INPUT_BYTES = 256 * 1024;
 
+/** Whether what was answered to this input leaves at once, and does not wait for the rest of the turn's. */
+export function wasAllInput(byteCount: number, viewBytes: number): boolean {
+  return (byteCount < viewBytes && byteCount <= SMALL_INPUT_BYTES) || byteCount >= LARGE_INPUT_BYTES;
+}
+
 /** Memory that links read into. On a server it lies in the arena. */
 export type ReadBuffers = {
   take(): Uint8Array;
@@ -115,8 +120,7 @@ export class Connection implements LinkReader, FrameSink {
     if (channel === undefined && !this.#isIntelligible(byteCount)) return;
     channel?.beginInput();
     this.#reader.received(byteCount);
-    const wasAll = byteCount < this.#viewBytes && byteCount <= SMALL_INPUT_BYTES;
-    channel?.endInput(wasAll || byteCount >= LARGE_INPUT_BYTES); // after a throw the link is closed, and nothing leaves on it
+    channel?.endInput(wasAllInput(byteCount, this.#viewBytes)); // after a throw the link is closed, and nothing leaves on it
   }
 
   /** Whether what came before the hello may be read as a frame. Throws for what a stranger that dialed us sent. */

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { StubLink } from "../testing/stub-link.ts";
 import { FRAME_ALIGN, FrameHeader, HEADER_BYTES, Kind, paddedBytes, RUN_MORE_MAX } from "../wire/frame.ts";
 import { FrameReader, READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
-import { FrameBatch, PagePool } from "./frame-batch.ts";
+import { EncodedFrames, PagePool } from "./frame-batch.ts";
 
 function headerOf(request: number, payloadBytes: number): FrameHeader {
   const header = new FrameHeader().reset(Kind.REQUEST, 1);
@@ -20,20 +20,20 @@ function bytesFrom(first: number, count: number): Uint8Array {
   return Uint8Array.from({ length: count }, (_, i) => (first + i * 7) & 0xff);
 }
 
-function appendInline(batch: FrameBatch, request: number, payload: Uint8Array): void {
+function appendInline(batch: EncodedFrames, request: number, payload: Uint8Array): void {
   const at = batch.begin(headerOf(request, payload.length), payload.length);
   assert.equal(at % FRAME_ALIGN, 0);
   batch.page.bytes.set(payload, at);
 }
 
-function appendAttached(batch: FrameBatch, request: number, payload: Uint8Array): void {
+function appendAttached(batch: EncodedFrames, request: number, payload: Uint8Array): void {
   batch.begin(headerOf(request, payload.length), 0);
   batch.attach(payload);
   batch.pad(payload.length);
 }
 
 test("hundreds of small frames leave as one chunk", () => {
-  const batch = new FrameBatch(new PagePool());
+  const batch = new EncodedFrames(new PagePool());
   for (let i = 0; i < 300; i++) appendInline(batch, i + 1, bytesFrom(i, 12));
   const { byteCount } = batch;
   const taken = batch.take();
@@ -46,7 +46,7 @@ test("hundreds of small frames leave as one chunk", () => {
 });
 
 test("frames of every size, inline and attached, over several pages, are read as they were written (B1)", () => {
-  const batch = new FrameBatch(new PagePool());
+  const batch = new EncodedFrames(new PagePool());
   const link = new StubLink();
   const payloads = Array.from({ length: 400 }, (_, i) => bytesFrom(i, (i * 37) % 1000));
   for (const [i, payload] of payloads.entries()) (i % 3 === 0 ? appendAttached : appendInline)(batch, i + 1, payload);
@@ -63,7 +63,7 @@ test("frames of every size, inline and attached, over several pages, are read as
 });
 
 test("an attached payload leaves from where it lies", () => {
-  const batch = new FrameBatch(new PagePool());
+  const batch = new EncodedFrames(new PagePool());
   const payload = bytesFrom(1, 100_003);
   appendAttached(batch, 1, payload);
   const { chunks } = batch.take();
@@ -71,7 +71,7 @@ test("an attached payload leaves from where it lies", () => {
 });
 
 test("a page is used again only after the write that carried it was flushed (B2)", () => {
-  const batch = new FrameBatch(new PagePool());
+  const batch = new EncodedFrames(new PagePool());
   appendInline(batch, 1, bytesFrom(1, 8));
   const first = batch.page;
   const one = batch.take();
@@ -91,7 +91,7 @@ test("what pads a payload is 0, also in a page that was used before, alone and i
       const used = pool.take();
       used.bytes.fill(0xff);
       pool.give(used);
-      const batch = new FrameBatch(pool);
+      const batch = new EncodedFrames(pool);
       batch.takesRuns = takesRuns;
       for (let i = 0; i < 3; i++) {
         const at = batch.begin(Object.assign(headerOf(i + 1, size), { arg3: i }), size);
@@ -108,7 +108,7 @@ test("what pads a payload is 0, also in a page that was used before, alone and i
 });
 
 test("a hold is let go when its batch was flushed, not before", () => {
-  const batch = new FrameBatch(new PagePool());
+  const batch = new EncodedFrames(new PagePool());
   let released = 0;
   batch.hold({ release: () => released++ });
   appendInline(batch, 1, bytesFrom(1, 8));
@@ -131,7 +131,7 @@ test("the pool keeps a few pages and lets the rest go", () => {
 type Seen = { readonly header: FrameHeader; readonly payload: Uint8Array };
 
 /** What a reader makes of the batch. */
-function readBack(batch: FrameBatch): Seen[] {
+function readBack(batch: EncodedFrames): Seen[] {
   const seen: Seen[] = [];
   const reader = new FrameReader(
     {
@@ -153,8 +153,8 @@ function readBack(batch: FrameBatch): Seen[] {
   return seen;
 }
 
-function runningBatch(): FrameBatch {
-  const batch = new FrameBatch(new PagePool());
+function runningBatch(): EncodedFrames {
+  const batch = new EncodedFrames(new PagePool());
   batch.takesRuns = true;
   return batch;
 }

@@ -75,7 +75,7 @@ export type Held = {
 };
 
 /** A batch on its way: its chunks are the link's until `flushed`. */
-class TakenBatch {
+class TakenBatch implements TakenFrames {
   readonly chunks: Uint8Array[] = [];
   byteCount = 0;
   readonly #pool: PagePool;
@@ -102,7 +102,33 @@ class TakenBatch {
   }
 }
 
-export class FrameBatch {
+/** What was taken out of a batch to be written: the chunks are the link's until `flushed`. */
+export type TakenFrames = { readonly chunks: readonly Uint8Array[]; readonly byteCount: number; flushed(): void };
+
+/**
+ * What calls and answers are put into, one after the other. Over our own protocol they are encoded as frames (EncodedFrames); a gateway makes another
+ * protocol's messages of them.
+ */
+export type FrameBatch = {
+  readonly byteCount: number;
+  /** The page in which `begin` reserved; valid until the next `begin`. */
+  readonly page: Page;
+  /**
+   * Begins a frame and reserves `inlineBytes` of its payload in the page. Returns their byte offset: a multiple of 8.
+   * That is the whole payload, or a multiple of 8 bytes and the rest is attached right away and padded.
+   */
+  begin(header: FrameHeader, inlineBytes: number): number;
+  /** Appends part of the payload by reference. The caller keeps the bytes unchanged until the write is flushed. A chunk that is empty later has lost its memory. */
+  attach(part: Uint8Array): void;
+  /** Ends a payload that was attached. */
+  pad(payloadBytes: number): void;
+  /** Calls `held.release()` once this batch was flushed. */
+  hold(held: Held): void;
+  /** Hands the batch over, and starts a new one. Call its `flushed` when the chunks are free again. */
+  take(): TakenFrames;
+};
+
+export class EncodedFrames implements FrameBatch {
   readonly #pool: PagePool;
   #taken: TakenBatch;
   #page: Page = NO_PAGE;
@@ -125,15 +151,11 @@ export class FrameBatch {
     return this.#taken.byteCount;
   }
 
-  /** The page in which `begin` reserved; valid until the next `begin`. */
   get page(): Page {
     return this.#page;
   }
 
-  /**
-   * Writes the header, unless the frame joins a run, and reserves `inlineBytes` behind it in the page. Returns their byte offset: a multiple of 8.
-   * That is the whole payload, or a multiple of 8 bytes and the rest is attached right away and padded.
-   */
+  /** Writes the header, unless the frame joins a run. */
   begin(header: FrameHeader, inlineBytes: number): number {
     const padded = paddedBytes(inlineBytes);
     if (this.takesRuns && this.#joinsRun(header, inlineBytes, padded)) {
@@ -179,7 +201,6 @@ export class FrameBatch {
     this.#last.copyFrom(header);
   }
 
-  /** Appends part of the payload by reference. The caller keeps the bytes unchanged until the write is flushed. A chunk that is empty later has lost its memory. */
   attach(part: Uint8Array): void {
     if (part.length === 0) return;
     this.#seal();
@@ -187,18 +208,16 @@ export class FrameBatch {
     this.#taken.byteCount += part.length;
   }
 
-  /** Ends a payload that was attached; `begin` pads what is inline. */
+  /** `begin` pads what is inline. */
   pad(payloadBytes: number): void {
     const padding = paddedBytes(payloadBytes) - payloadBytes;
     if (padding > 0) this.attach(PADDING.subarray(0, padding));
   }
 
-  /** Calls `held.release()` once this batch was flushed. */
   hold(held: Held): void {
     this.#taken.hold(held);
   }
 
-  /** Hands the batch over, and starts a new one. Call its `flushed` when the chunks are free again. */
   take(): TakenBatch {
     this.#seal();
     const taken = this.#taken;

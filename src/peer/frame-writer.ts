@@ -16,7 +16,7 @@ import { Answer, fillAnswerHeader, keptLabel, type RequestLabel, setExtent } fro
 import { type Call, detachedError, WithdrawnCall } from "./call.ts";
 import type { ChannelLimits } from "./channel-limits.ts";
 import type { Faults } from "./faults.ts";
-import { FrameBatch, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
+import { EncodedFrames, type FrameBatch, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
 import type { PeerMetrics } from "./metrics.ts";
 import { type Notice, type Outbound, Outbox } from "./outbox.ts";
 import type { PendingCalls } from "./pending-calls.ts";
@@ -45,6 +45,8 @@ export class FrameWriter {
   readonly #faults: Faults | undefined;
   readonly #header = new FrameHeader();
   readonly #outbox = new Outbox();
+  readonly #frames: EncodedFrames;
+  /** What the link takes: frames, or what a gateway makes of them. */
   #batch: FrameBatch;
   #link: Link | undefined;
   #inFlightBytes = 0;
@@ -65,7 +67,8 @@ export class FrameWriter {
     this.#host = host;
     this.#pending = pending;
     this.#faults = faults;
-    this.#batch = new FrameBatch(host.pages);
+    this.#frames = new EncodedFrames(host.pages);
+    this.#batch = this.#frames;
   }
 
   get link(): Link | undefined {
@@ -77,11 +80,12 @@ export class FrameWriter {
     return this.#outbox.length;
   }
 
-  /** N2 */
-  attach(link: Link, takesRuns = false): void {
+  /** N2. `batch`: of a gateway, whose link this is. */
+  attach(link: Link, takesRuns: boolean, batch: FrameBatch | undefined): void {
     assert(this.#link === undefined, "the old link was detached first");
     this.#link = link;
-    this.#batch.takesRuns = takesRuns;
+    this.#frames.takesRuns = takesRuns;
+    this.#batch = batch ?? this.#frames;
     this.#pending.resendFrom(0);
     this.flushSoon();
   }

@@ -13,6 +13,7 @@
 import type { Clock } from "../base/clock.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
+import type { Contract } from "../contracts/contract.ts";
 import { BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
 import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -76,6 +77,11 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
     }
     this.#functions.set(fn.nameHash, fn);
     if (fn.id !== FunctionId.FUNCTION) this.#numbered.set(fn.id, fn);
+  }
+
+  /** The function of this contract, if it is served here. */
+  find({ nameHash }: Contract): ServedFunction<C> | undefined {
+    return this.#functions.get(nameHash);
   }
 
   get names(): readonly string[] {

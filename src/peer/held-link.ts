@@ -20,14 +20,6 @@ export class HeldLink implements Link {
     return this.#link.remote;
   }
 
-  get joinRefusal(): string | undefined {
-    return this.#link.joinRefusal;
-  }
-
-  get isTrusted(): boolean | undefined {
-    return this.#link.isTrusted;
-  }
-
   write(chunks: readonly Uint8Array[], flushed: () => void): void {
     this.#link.write(chunks, flushed);
   }

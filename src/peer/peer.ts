@@ -14,7 +14,9 @@ import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { Address, Link, Listener, Transport } from "../transport/transport.ts";
+import type { JsonContract } from "../contracts/contract.ts";
+import type { Address, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
+import { FrameHeader } from "../wire/frame.ts";
 import type { Hello } from "../wire/hello.ts";
 import { FIRST_SERVER_ID, nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Call } from "./call.ts";
@@ -26,12 +28,15 @@ import { Connection, type ConnectionHost, type ReadBuffers } from "./connection.
 import { type FaultOptions, Faults } from "./faults.ts";
 import { PagePool } from "./frame-batch.ts";
 import { FunctionHost } from "./function-host.ts";
+import type { Gateway, GatewayHost, PeerConnection } from "./gateway.ts";
 import { PeerMetrics } from "./metrics.ts";
 import { PlainMemory } from "./plain-memory.ts";
 import type { ServedFunction } from "./served-function.ts";
 
 export type PeerOptions = {
   readonly transport: Transport;
+  /** Set where the nodes speak another protocol than ours: they are reached through it, and not over the transport. */
+  readonly gateway?: Gateway | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly readBuffers: ReadBuffers;
@@ -59,11 +64,14 @@ export type PeerEvents = {
   /** A try to reach the other node failed; the next one comes soon. */
   unreachable?(channel: Channel, error: Error): void;
   /**
-   * A node dialed us and says who it is: number 0 from one that has none. Throws to refuse it. `token` is undefined where it need not show any:
-   * this process itself speaks for it.
+   * A node dialed us and says who it is: number 0 from one that has none. Throws to refuse it. `token` is undefined for a gateway's nodes, which
+   * have none.
    */
-  greeting?(hello: Hello): void;
+  greeting?(hello: AcceptedNode): void;
 };
+
+/** What a node that dialed us says of itself. */
+export type AcceptedNode = Pick<Hello, "job" | "node" | "incarnation"> & Partial<Hello>;
 
 type Dial = { readonly channel: Channel; address: Address; attempt: number; connecting: boolean };
 
@@ -71,7 +79,7 @@ const REDIAL_DELAY_MAX_MS = 1000;
 /** More than nodes register at the same moment. */
 const NOBODIES_MAX = 1024;
 
-export class Peer implements ChannelHost, ConnectionHost {
+export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics: PeerMetrics = new PeerMetrics();
@@ -90,6 +98,7 @@ export class Peer implements ChannelHost, ConnectionHost {
   token = "";
   events: PeerEvents = {};
   readonly #transport: Transport;
+  readonly #gateway: Gateway | undefined;
   readonly #faults: FaultOptions | undefined;
   readonly #redialDelayMs: number;
   readonly #connectDeadlineMs: number;
@@ -98,9 +107,11 @@ export class Peer implements ChannelHost, ConnectionHost {
   readonly #handlers: (FunctionHandler | undefined)[] = [];
   readonly #functions: FunctionHost<ChannelContext>;
   readonly #channels = new Map<number, Channel>();
-  readonly #connections = new Set<Connection>();
+  readonly #connections = new Set<PeerConnection>();
   readonly #dials = new Map<Channel, Dial>();
-  readonly #dialing = new Map<Connection, Dial>();
+  readonly #dialing = new Map<PeerConnection, Dial>();
+  /** Channels of the gateway's nodes. */
+  readonly #adopted = new WeakSet<Channel>();
   readonly #listeners: Listener[] = [];
   #anonymousCount = 0;
   #stamp = 0;
@@ -117,6 +128,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     this.helloTimeoutMs = options.helloTimeoutMs ?? 5000;
     this.packageVersion = options.packageVersion ?? "";
     this.#transport = options.transport;
+    this.#gateway = options.gateway;
     this.#faults = options.faults;
     this.#redialDelayMs = options.redialDelayMs ?? 20;
     this.#connectDeadlineMs = options.connectDeadlineMs ?? 5000;
@@ -127,6 +139,7 @@ export class Peer implements ChannelHost, ConnectionHost {
       contextOf: (channel, label) => new ChannelContext(channel, label),
     });
     if (this.resendTimeoutMs > 0) this.#watchOverdue();
+    this.#gateway?.attach(this);
   }
 
   /** Everybody is saying goodbye: links that break now are nobody's worry. */
@@ -136,12 +149,17 @@ export class Peer implements ChannelHost, ConnectionHost {
 
   set isLeaving(isLeaving: boolean) {
     this.#isLeaving = isLeaving;
-    if (isLeaving) this.#transport.leaving?.();
+    if (isLeaving) this.#gateway?.leaving();
   }
 
   /** What to do about a scheduler that is gone, where starting it again would not help. */
   get schedulerLoss(): string | undefined {
-    return this.#transport.schedulerLoss;
+    return this.#gateway?.schedulerLoss;
+  }
+
+  /** Why the node behind this channel cannot join: it speaks our own protocol, and the cluster another one. */
+  joinRefusal(channel: Channel): string | undefined {
+    return this.#adopted.has(channel) ? undefined : this.#gateway?.joinRefusal;
   }
 
   get closed(): boolean {
@@ -182,10 +200,8 @@ export class Peer implements ChannelHost, ConnectionHost {
   }
 
   async listen(address: Address): Promise<Address> {
-    const listener = await this.#transport.listen(address, (link) => {
-      this.#checkNobodies(link);
-      return this.#open(link);
-    });
+    const listening = this.#gateway?.listen(address) ?? this.#transport.listen(address, (link) => this.acceptLink(link));
+    const listener = await listening;
     this.#listeners.push(listener);
     return listener.address;
   }
@@ -257,9 +273,39 @@ export class Peer implements ChannelHost, ConnectionHost {
     }
     const dial = this.#dialing.get(connection);
     if (dial === undefined) {
-      const channel = this.#acceptHello(hello, connection.link.isTrusted === true);
+      const channel = this.#acceptHello(hello);
       return { channel, reply: this.#hello(channel) };
     }
+    return { channel: this.#reached(dial, hello), reply: undefined };
+  }
+
+  // GatewayHost
+
+  acceptLink(link: Link): LinkReader {
+    this.#checkNobodies(link);
+    return this.#open(link);
+  }
+
+  adopt(connection: PeerConnection, node: number, incarnation: number): Channel {
+    const dial = this.#dialing.get(connection);
+    const channel = dial === undefined ? this.#acceptNode({ job: "", node, incarnation }) : this.#reached(dial, { node, incarnation });
+    this.metrics.linksOpened++;
+    this.#connections.add(connection);
+    this.#adopted.add(channel);
+    return channel;
+  }
+
+  async serveControl<Q, R>(channel: Channel, fn: JsonContract<Q, R>, request: Q): Promise<R> {
+    const served = this.#functions.find(fn);
+    if (served === undefined) throw new WeighbridgeError("UNKNOWN_FUNCTION", `this node does not serve ${fn.name}`);
+    const { body } = await served.handle(new ChannelContext(channel, new FrameHeader()), { body: request });
+    return body as R; // by the same contract
+  }
+
+  // Handshakes.
+
+  /** The node that we dialed says who it is; a gateway's node cannot say which request it expects. */
+  #reached(dial: Dial, hello: Pick<Hello, "node" | "incarnation"> & Partial<Hello>): Channel {
     const { channel } = dial;
     if (hello.node !== channel.id) {
       throw new WeighbridgeError("NO_ROUTE", `${dial.address} was expected to be ${channel.name} but is ${nameOf(hello.node)}`, {
@@ -271,12 +317,12 @@ export class Peer implements ChannelHost, ConnectionHost {
     }
     if (channel.link !== undefined) this.#replaceLink(channel);
     const isRestarted = channel.incarnation !== 0 && hello.incarnation !== channel.incarnation;
-    if (isRestarted || !channel.canResumeAt(hello.expects)) this.#renew(channel, hello.incarnation);
+    if (isRestarted || (hello.expects !== undefined && !channel.canResumeAt(hello.expects))) this.#renew(channel, hello.incarnation);
     else channel.resume(hello.expects);
     channel.incarnation = hello.incarnation;
     dial.attempt = 0;
     this.#announceUp(channel);
-    return { channel, reply: undefined };
+    return channel;
   }
 
   refused(connection: Connection, error: WeighbridgeError): void {
@@ -287,7 +333,7 @@ export class Peer implements ChannelHost, ConnectionHost {
     this.events.refused?.(channel, error);
   }
 
-  ended(connection: Connection, cause: Error | undefined): void {
+  ended(connection: PeerConnection, cause: Error | undefined): void {
     this.#connections.delete(connection);
     const { channel } = connection;
     if (cause !== undefined && !this.#closed) {
@@ -343,29 +389,29 @@ export class Peer implements ChannelHost, ConnectionHost {
     return { ...this.#hello(channel), ...token, ...(channel.incarnation === 0 ? {} : { knows: channel.incarnation }) };
   }
 
-  /** The channel for whoever dialed us. A node with a number names its job (P6), unless this process itself speaks for it. */
-  #acceptHello(hello: Hello, isTrusted: boolean): Channel {
+  /** The channel for whoever dialed us in our own protocol. A node with a number names its job (P6). */
+  #acceptHello(hello: Hello): Channel {
+    if (hello.node !== 0 && hello.job === "")
+      throw new WeighbridgeError(
+        "BAD_REQUEST",
+        `${nameOf(hello.node)} does not say which job it belongs to; a node that has a place knows it`,
+      );
+    return this.#acceptNode(hello.node === 0 ? hello : { ...hello, token: hello.token ?? "" });
+  }
+
+  /** The channel for a node that dialed us; a gateway's node has no token, and says no more than who it is. */
+  #acceptNode(hello: AcceptedNode): Channel {
     if (hello.node === 0) {
       if (!this.#acceptsAnonymous) throw new WeighbridgeError("BAD_REQUEST", "only the scheduler talks to nodes without an id");
       this.events.greeting?.(hello);
       return this.#newChannel(-++this.#anonymousCount, 0);
     }
-    if (hello.job === "" && !isTrusted)
-      throw new WeighbridgeError(
-        "BAD_REQUEST",
-        `${nameOf(hello.node)} does not say which job it belongs to; a node that has a place knows it`,
-      );
-    return this.#accept(hello, isTrusted);
-  }
-
-  /** The channel for a node that dialed us. */
-  #accept(hello: Hello, isTrusted: boolean): Channel {
     const known = this.#channels.get(hello.node);
     if (hello.node < FIRST_SERVER_ID || hello.node === this.id || (known !== undefined && this.#dials.has(known))) {
       const name = hello.node === SCHEDULER_ID ? "the scheduler" : `node ${hello.node}`;
       throw new WeighbridgeError("BAD_REQUEST", `there is no node ${hello.node} that dials this one: ${name} does not`); // P4
     }
-    this.events.greeting?.(isTrusted ? { ...hello, token: undefined } : { ...hello, token: hello.token ?? "" });
+    this.events.greeting?.(hello);
     if (known === undefined || known.ended !== undefined) {
       const channel = this.#newChannel(hello.node, hello.incarnation);
       this.#announceUp(channel);
@@ -381,9 +427,9 @@ export class Peer implements ChannelHost, ConnectionHost {
     if (hello.incarnation > known.incarnation) {
       // A channel of its own, so that answers that are still due to the old life cannot be taken for answers to the new one.
       this.drop(known, restartedError(known));
-      return this.#accept(hello, isTrusted);
+      return this.#acceptNode(hello);
     }
-    if (!known.canResumeAt(hello.expects)) return this.#acceptAnew(known);
+    if (hello.expects !== undefined && !known.canResumeAt(hello.expects)) return this.#acceptAnew(known);
     known.resume(hello.expects);
     this.#announceUp(known);
     return known;
@@ -429,7 +475,10 @@ export class Peer implements ChannelHost, ConnectionHost {
       connection.sendHello(this.#dialerHello(dial.channel));
       return connection;
     };
-    this.#transport.connect(dial.address, open, { deadlineMs: this.#connectDeadlineMs }).catch((error: Error) => {
+    const connecting =
+      this.#gateway?.connect(dial.address, (connection) => this.#dialing.set(connection, dial)) ??
+      this.#transport.connect(dial.address, open, { deadlineMs: this.#connectDeadlineMs });
+    connecting.catch((error: Error) => {
       dial.connecting = false;
       if (this.#isDropped(dial)) return;
       this.events.unreachable?.(dial.channel, error);

@@ -1,36 +1,36 @@
 // barrier-entries — our node's entries into the barriers of a scheduler that speaks ps-lite's protocol: one message each, answered when the
-// scheduler says that the barrier is over. Who is there, and whose scheduler it is, is scheduler-control.ts's.
+// scheduler says that the barrier is over. Who is there, and whose scheduler it is, is scheduler-client.ts's.
 //
 // Invariants:
 //   T1. A barrier of ps-lite's scheduler is entered with one message, however often our node asks: it counts messages. Ours counts members, and is
 //       told the round that we stand at: it hears of it again after every connection that broke, so that no answer is lost with one.
 //   T2. A worker of ours gives servers of ps-lite time when their own scheduler does not: SERVERS_FIRST_MS after the barrier of the start. A
-//       request that comes before their handle is there ends them (releases.ts, X1).
+//       request that comes before their handle is there ends them (barrier-releases.ts, X1).
 //   T3. With PS_RESEND no barrier of ps-lite's scheduler is entered before SETTLE_MS after its list: until then it counts but does not acknowledge,
 //       so it would count the entry again when that is sent again, and end the job one member too early.
 //   T4. A scheduler in a new life knows of no entry: all of them are forgotten, and our node asks again.
 //   T5. An entry may be lost with a connection to ps-lite's scheduler, or with that itself, and nothing would tell: whoever waits longer than the
 //       start's time afterwards is told so. The entry stands (T1): who asks again waits again.
-//   T6. A server of ours hears of the end of the start's barrier before nodes of ps-lite do, workers of our scheduler among them (releases.ts, X1). What
+//   T6. A server of ours hears of the end of the start's barrier before nodes of ps-lite do, workers of our scheduler among them (barrier-releases.ts, X1). What
 //       it asks of others leaves when those have heard of it, and have had time to make their applications.
 
 import type { CancelTimer } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { BARRIER } from "../contracts/control.ts";
 import type { BarrierRequest } from "../wire/control.ts";
-import { FunctionId } from "../wire/function-id.ts";
 import { inGroup, type Role } from "../wire/node-id.ts";
-import type { Envoy } from "./envoy.ts";
-import { SETTLE_MS } from "./newcomers.ts";
-import { encodeOwnNote } from "./own-note.ts";
-import { SERVERS_FIRST_MS } from "./releases.ts";
+import { SERVERS_FIRST_MS } from "./barrier-releases.ts";
+import { encodeBodyExtension } from "./body-extension.ts";
+import type { Conversation } from "./conversation.ts";
+import type { PsliteGateway } from "./gateway.ts";
+import { SETTLE_MS } from "./replacements.ts";
 import { RequestHold } from "./request-hold.ts";
-import type { PsliteVan } from "./van.ts";
 import { PsCommand, type PsMeta } from "./wire/ps-meta.ts";
 
 /** The scheduler, as entries see it. */
 export type BarrierScheduler = {
   /** Throws CLOSED before it was dialed. */
-  readonly envoy: Envoy;
+  readonly conversation: Conversation;
   readonly isOurs: boolean;
   send(command: number, fields: Partial<PsMeta>): void;
 };
@@ -47,7 +47,7 @@ type Entry = BarrierRequest & {
 const START_TIMEOUT_MS = 60_000;
 
 export class BarrierEntries {
-  readonly #van: PsliteVan;
+  readonly #gateway: PsliteGateway;
   readonly #scheduler: BarrierScheduler;
   #entries: Entry[] = [];
   /** The last round that was passed of each group's barrier, as our scheduler counts. */
@@ -59,8 +59,8 @@ export class BarrierEntries {
   #listedAtMs = 0;
   readonly #hold = new RequestHold();
 
-  constructor(van: PsliteVan, scheduler: BarrierScheduler) {
-    this.#van = van;
+  constructor(gateway: PsliteGateway, scheduler: BarrierScheduler) {
+    this.#gateway = gateway;
     this.#scheduler = scheduler;
   }
 
@@ -68,12 +68,12 @@ export class BarrierEntries {
   listed({ isRecovery }: { readonly isRecovery: boolean }): void {
     this.#hasPassed = isRecovery;
     this.#isLate = isRecovery;
-    this.#listedAtMs = this.#van.clock.nowMs();
+    this.#listedAtMs = this.#gateway.clock.nowMs();
   }
 
   enter(request: number, { group, customer, round }: BarrierRequest): void {
     if (this.#sizeOf(group) <= 1) {
-      this.#scheduler.envoy.answerJson(FunctionId.BARRIER, request, { round: Math.max(1, round) });
+      this.#scheduler.conversation.answer(BARRIER, request, { round: Math.max(1, round) });
       return;
     }
     const entry = this.#entries.find((other) => other.group === group && other.customer === customer);
@@ -95,13 +95,13 @@ export class BarrierEntries {
     const open = this.#entries.filter(({ passedRound }) => passedRound === undefined);
     const meant = open.filter((entry) => entry.group === group);
     for (const entry of meant.length > 0 ? meant : open.slice(0, 1)) {
-      const isStart = !this.#hasPassed && !this.#scheduler.isOurs && this.#van.options.role === "worker";
+      const isStart = !this.#hasPassed && !this.#scheduler.isOurs && this.#gateway.options.role === "worker";
       if (!this.#hasPassed) this.#holdRequests();
       this.#hasPassed = true;
       const passedRound = round ?? Math.max(1, entry.round);
       if (round !== undefined) this.#rounds.set(entry.group, round);
       if (isStart)
-        this.#van.clock.after(SERVERS_FIRST_MS, () => this.#over(entry, passedRound)); // T2
+        this.#gateway.clock.after(SERVERS_FIRST_MS, () => this.#over(entry, passedRound)); // T2
       else this.#over(entry, passedRound);
     }
   }
@@ -112,7 +112,7 @@ export class BarrierEntries {
   }
 
   #holdRequests(): void {
-    const { clock, isAllOurs, options } = this.#van;
+    const { clock, isAllOurs, options } = this.#gateway;
     if (options.role !== "server" || isAllOurs) return;
     clock.after(this.#scheduler.isOurs ? 2 * SERVERS_FIRST_MS : SERVERS_FIRST_MS, this.#hold.hold());
   }
@@ -121,15 +121,14 @@ export class BarrierEntries {
   refuse(group: number, error: WeighbridgeError): void {
     const refused = this.#entries.filter((entry) => entry.group === group && entry.passedRound === undefined);
     this.#entries = this.#entries.filter((entry) => !refused.includes(entry));
-    for (const { request } of refused)
-      if (request !== undefined) this.#scheduler.envoy.failRequest({ functionId: FunctionId.BARRIER, request }, error);
+    for (const { request } of refused) if (request !== undefined) this.#scheduler.conversation.fail(request, error);
   }
 
   /** A member of that role is dead: whoever waits is told; the entries stand (T1). */
   fail(role: Role, error: WeighbridgeError): void {
     for (const entry of this.#entries) {
       if (entry.request === undefined || !inGroup(role, entry.group)) continue;
-      this.#scheduler.envoy.failRequest({ functionId: FunctionId.BARRIER, request: entry.request }, error);
+      this.#scheduler.conversation.fail(entry.request, error);
       entry.request = undefined;
     }
   }
@@ -155,7 +154,7 @@ export class BarrierEntries {
   }
 
   #sendInTime(entry: Entry): void {
-    const { clock, resender } = this.#van;
+    const { clock, resender } = this.#gateway;
     const waitMs = this.#scheduler.isOurs || resender === undefined ? 0 : this.#listedAtMs + SETTLE_MS - clock.nowMs();
     if (waitMs > 0)
       clock.after(waitMs, () => this.#send(entry)); // T3
@@ -167,13 +166,13 @@ export class BarrierEntries {
     const { group, customer } = entry;
     const last = this.#rounds.get(group);
     const round = last === undefined && this.#isLate ? 0 : (last ?? 0) + 1;
-    const note = this.#scheduler.isOurs ? { body: encodeOwnNote({ round }) } : {};
+    const note = this.#scheduler.isOurs ? { body: encodeBodyExtension({ round }) } : {};
     this.#scheduler.send(PsCommand.BARRIER, { request: true, appId: 0, customerId: customer, barrierGroup: group, ...note });
   }
 
   /** T5 */
   #watch(entry: Entry): void {
-    const { clock, options } = this.#van;
+    const { clock, options } = this.#gateway;
     const { startTimeoutMs = START_TIMEOUT_MS, schedulerAddress } = options;
     entry.cancelTimer();
     entry.cancelTimer = clock.after(startTimeoutMs, () => {
@@ -183,7 +182,7 @@ export class BarrierEntries {
       const message = `${broke}, and ${startTimeoutMs} ms later it is not over: a scheduler of ps-lite that was started again knows nothing of it`;
       entry.request = undefined;
       const error = new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { retryable: true });
-      this.#scheduler.envoy.failRequest({ functionId: FunctionId.BARRIER, request }, error);
+      this.#scheduler.conversation.fail(request, error);
     });
   }
 
@@ -197,11 +196,11 @@ export class BarrierEntries {
   #pass(entry: Entry): void {
     this.#entries = this.#entries.filter((other) => other !== entry);
     if (entry.request !== undefined)
-      this.#scheduler.envoy.answerJson(FunctionId.BARRIER, entry.request, { round: entry.passedRound ?? Math.max(1, entry.round) });
+      this.#scheduler.conversation.answer(BARRIER, entry.request, { round: entry.passedRound ?? Math.max(1, entry.round) });
   }
 
   #sizeOf(group: number): number {
-    const { serverCount, workerCount } = this.#van.options;
+    const { serverCount, workerCount } = this.#gateway.options;
     return (
       (inGroup("scheduler", group) ? 1 : 0) + (inGroup("server", group) ? serverCount : 0) + (inGroup("worker", group) ? workerCount : 0)
     );

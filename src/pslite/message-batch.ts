@@ -11,7 +11,7 @@ export const COPY_BYTES_MAX: number = 4 * 1024;
 const PAGE_META_BYTES_MAX = 8 * 1024;
 const PAGES_MAX = 16;
 
-/** Pages between writes; one pool per van. */
+/** Pages between writes; one pool per gateway. */
 export class MessagePages {
   readonly #free: Uint8Array[] = [];
 
@@ -25,7 +25,7 @@ export class MessagePages {
 }
 
 /** Messages on their way: the chunks are the connection's until `release`. */
-export class TakenMessages {
+class TakenMessages {
   readonly chunks: Uint8Array[] = [];
   readonly #pages: Uint8Array[] = [];
   readonly #pool: MessagePages;
@@ -105,6 +105,12 @@ export class MessageBatch {
     if (bytes.length === 0) return;
     this.#seal();
     this.#taken.chunks.push(bytes);
+  }
+
+  /** Adds the bytes: a copy of short ones, a reference to long ones. */
+  add(bytes: Uint8Array): void {
+    if (bytes.length <= COPY_BYTES_MAX) this.copy(bytes, 0, bytes.length);
+    else this.attach(bytes);
   }
 
   take(): TakenMessages {

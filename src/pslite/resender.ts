@@ -9,12 +9,12 @@
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import type { Envoy } from "./envoy.ts";
+import type { Conversation } from "./conversation.ts";
 import { SeenMessages } from "./seen-messages.ts";
 import { PsCommand, PsMeta, signatureOf } from "./wire/ps-meta.ts";
 
 type Entry = {
-  readonly envoy: Envoy;
+  readonly conversation: Conversation;
   readonly chunks: readonly Uint8Array[];
   readonly byteCount: number;
   readonly what: string;
@@ -34,8 +34,8 @@ export class Resender {
   readonly #timeoutMs: number;
   readonly #selfId: () => number;
   readonly #sent = new Map<string, Entry>();
-  readonly #unacknowledged = new Map<Envoy, Unacknowledged>();
-  readonly #seen = new Map<Envoy, SeenMessages>();
+  readonly #unacknowledged = new Map<Conversation, Unacknowledged>();
+  readonly #seen = new Map<Conversation, SeenMessages>();
   readonly #ack = new PsMeta();
   #cancelTimer: CancelTimer | undefined;
   #isClosed = false;
@@ -47,34 +47,34 @@ export class Resender {
     this.#selfId = options.selfId;
   }
 
-  /** Sends the message that the batch of the envoy's line holds, and keeps it. */
-  sent(meta: PsMeta, envoy: Envoy): void {
-    const { line } = envoy;
-    if (line === undefined || !isAcknowledged(meta) || meta.command === PsCommand.ADD_NODE) return;
-    const taken = line.batch.take();
+  /** Sends the message that the batch of the conversation's outgoing connection holds, and keeps it. */
+  sent(meta: PsMeta, conversation: Conversation): void {
+    const { outgoing } = conversation;
+    if (outgoing === undefined || !isAcknowledged(meta) || meta.command === PsCommand.ADD_NODE) return;
+    const taken = outgoing.batch.take();
     const chunks = taken.chunks.map((chunk) => chunk.slice()); // R1
     taken.release();
     const byteCount = chunks.reduce((sum, { length }) => sum + length, 0);
-    this.#keep(this.#keyOf(meta, this.#selfId(), envoy.node), {
-      envoy,
+    this.#keep(this.#keyOf(meta, this.#selfId(), conversation.node), {
+      conversation,
       chunks,
       byteCount,
       what: meta.toString(),
       sentAtMs: this.#clock.nowMs(),
       retryCount: 0,
     });
-    line.writeChunks(chunks);
+    outgoing.writeAgain(chunks);
     this.#arm();
   }
 
   /** Bytes that are kept for this node. */
-  keptBytes(envoy: Envoy): number {
-    return this.#unacknowledged.get(envoy)?.byteCount ?? 0;
+  keptBytes(conversation: Conversation): number {
+    return this.#unacknowledged.get(conversation)?.byteCount ?? 0;
   }
 
   /** Calls `run` once there is room for more (R4). */
-  whenRoom(envoy: Envoy, run: () => void): void {
-    const unacknowledged = this.#unacknowledged.get(envoy);
+  whenRoom(conversation: Conversation, run: () => void): void {
+    const unacknowledged = this.#unacknowledged.get(conversation);
     if (unacknowledged === undefined || unacknowledged.byteCount <= KEPT_BYTES_MAX) run();
     else unacknowledged.waiting.push(run);
   }
@@ -82,9 +82,9 @@ export class Resender {
   #keep(key: string, entry: Entry): void {
     this.#drop(key); // of a signature that was used before
     this.#sent.set(key, entry);
-    const { envoy, byteCount } = entry;
-    const unacknowledged = this.#unacknowledged.get(envoy);
-    if (unacknowledged === undefined) this.#unacknowledged.set(envoy, { byteCount, waiting: [] });
+    const { conversation, byteCount } = entry;
+    const unacknowledged = this.#unacknowledged.get(conversation);
+    if (unacknowledged === undefined) this.#unacknowledged.set(conversation, { byteCount, waiting: [] });
     else unacknowledged.byteCount += byteCount;
   }
 
@@ -92,47 +92,47 @@ export class Resender {
     const entry = this.#sent.get(key);
     if (entry === undefined) return;
     this.#sent.delete(key);
-    const unacknowledged = this.#unacknowledged.get(entry.envoy);
+    const unacknowledged = this.#unacknowledged.get(entry.conversation);
     if (unacknowledged === undefined) return;
     unacknowledged.byteCount -= entry.byteCount;
     if (unacknowledged.byteCount <= KEPT_BYTES_MAX) for (const run of unacknowledged.waiting.splice(0)) this.#clock.soon(run);
   }
 
   /** A message begins. True when it is one to leave out: an acknowledgement itself, or one that came before, which is acknowledged again. */
-  isLeftOut(meta: PsMeta, envoy: Envoy): boolean {
+  isLeftOut(meta: PsMeta, conversation: Conversation): boolean {
     if (meta.command === PsCommand.ACK) {
-      this.#drop(`${meta.signature.high}/${meta.signature.low}/${envoy.node}`);
+      this.#drop(`${meta.signature.high}/${meta.signature.low}/${conversation.node}`);
       return true;
     }
-    if (!isAcknowledged(meta) || this.#selfId() === 0 || this.#seen.get(envoy)?.isSeen(meta) !== true) return false;
-    this.#acknowledge(meta, envoy);
+    if (!isAcknowledged(meta) || this.#selfId() === 0 || this.#seen.get(conversation)?.isSeen(meta) !== true) return false;
+    this.#acknowledge(meta, conversation);
     return true;
   }
 
   /** All of a message is here (R3). */
-  taken(meta: PsMeta, envoy: Envoy): void {
+  taken(meta: PsMeta, conversation: Conversation): void {
     if (!isAcknowledged(meta) || this.#selfId() === 0) return;
-    let seen = this.#seen.get(envoy);
+    let seen = this.#seen.get(conversation);
     if (seen === undefined) {
       seen = new SeenMessages();
-      this.#seen.set(envoy, seen);
+      this.#seen.set(conversation, seen);
     }
     seen.hasSeen(meta);
-    this.#acknowledge(meta, envoy);
+    this.#acknowledge(meta, conversation);
   }
 
-  #acknowledge(meta: PsMeta, envoy: Envoy): void {
+  #acknowledge(meta: PsMeta, conversation: Conversation): void {
     const ack = this.#ack.reset();
     ack.command = PsCommand.ACK;
-    ack.signature = signatureOf(meta, envoy.node, this.#selfId());
-    envoy.send(ack);
+    ack.signature = signatureOf(meta, conversation.node, this.#selfId());
+    conversation.sendMessage(ack);
   }
 
   /** The node has a new life, or is gone: nothing of what was sent to it matters any more. */
-  forget(envoy: Envoy): void {
-    this.#seen.delete(envoy);
-    for (const [key, entry] of this.#sent) if (entry.envoy === envoy) this.#drop(key);
-    this.#unacknowledged.delete(envoy);
+  forget(conversation: Conversation): void {
+    this.#seen.delete(conversation);
+    for (const [key, entry] of this.#sent) if (entry.conversation === conversation) this.#drop(key);
+    this.#unacknowledged.delete(conversation);
   }
 
   close(): void {
@@ -164,20 +164,20 @@ export class Resender {
         continue;
       }
       this.#log.debug("a message was not acknowledged, and is sent again", {
-        node: entry.envoy.name,
+        node: entry.conversation.name,
         retry: entry.retryCount,
         what: entry.what,
       });
-      entry.envoy.line?.writeChunks(entry.chunks);
+      entry.conversation.outgoing?.writeAgain(entry.chunks);
     }
   }
 
   /** R2 */
-  #giveUp(key: string, { envoy, what }: Entry): void {
+  #giveUp(key: string, { conversation, what }: Entry): void {
     this.#drop(key);
     const reason = `no acknowledgement after ${RETRIES_MAX} tries: is PS_RESEND set on all nodes?`;
-    this.#log.error("a message was not acknowledged", { node: envoy.name, what, reason });
-    envoy.lineBroke(new Error(reason));
+    this.#log.error("a message was not acknowledged", { node: conversation.name, what, reason });
+    conversation.connectionBroke(new Error(reason));
   }
 }
 

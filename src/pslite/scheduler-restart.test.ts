@@ -100,7 +100,7 @@ test("lives are what they were before the scheduler was started again: who took 
   await cluster.finalize();
 });
 
-test("a node that died with the scheduler is dead under the next one, which a newcomer mends", async () => {
+test("a node that died with the scheduler is dead under the next one, which a replacement mends", async () => {
   const { cluster, kv } = await started({ heartbeatIntervalMs: 500, heartbeatTimeoutMs: 2000 });
   cluster.kill("worker-1");
   await restartScheduler(cluster, "scheduler", "scheduler-2");

@@ -16,16 +16,15 @@ import type { Log, LogFields } from "../base/log.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
 import { catalogueClear, catalogueFind, catalogueList, catalogueOpen, catalogueReserve, catalogueTell } from "../contracts/catalogue.ts";
 import type { JsonContract } from "../contracts/contract.ts";
-import { BARRIER, CHECKPOINT, GATHER, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, STATUS, UNITS } from "../contracts/control.ts";
+import { BARRIER, GATHER, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, STATUS, UNITS } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkGreeting } from "../peer/greeting.ts";
-import type { Peer } from "../peer/peer.ts";
+import type { AcceptedNode, Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { CataloguePage } from "../wire/catalogue.ts";
 import type { Empty, StatusReply } from "../wire/control.ts";
 import type { GatherReply, GatherRequest } from "../wire/gather.ts";
-import type { Hello } from "../wire/hello.ts";
 import { missingText } from "../wire/missing-nodes.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
@@ -33,8 +32,8 @@ import { deadNodes, type PlacementView, type RosterView } from "../wire/roster.t
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierDesk } from "./barrier-desk.ts";
 import { CatalogueService } from "./catalogue-service.ts";
-import { CheckpointErrands } from "./checkpoint-errands.ts";
 import { drained, Farewell } from "./farewell.ts";
+import { FunctionRelay } from "./function-relay.ts";
 import { checkGather, GatherDesk } from "./gather-desk.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
 import { RendezvousService } from "./rendezvous-service.ts";
@@ -90,7 +89,7 @@ export class Scheduler {
   readonly #push: RosterPush;
   readonly #units: UnitDesk;
   readonly #rendezvous: RendezvousService;
-  readonly #errands: CheckpointErrands;
+  readonly #relay: FunctionRelay;
   readonly #ownBarriers: BarrierClient;
   readonly #tickets = new Tickets();
   readonly #ready = new Deferred<void>();
@@ -121,7 +120,7 @@ export class Scheduler {
     });
     this.#units = new UnitDesk(options);
     this.#rendezvous = new RendezvousService(options);
-    this.#errands = new CheckpointErrands(options);
+    this.#relay = new FunctionRelay(options);
     this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
     // Late, because an earlier scheduler may have passed barriers of this job.
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#barriers.enter(SCHEDULER_ID, request) });
@@ -256,7 +255,7 @@ export class Scheduler {
   #serve(): void {
     const serve: ServeControl = (fn, answer) => this.#peer.serve(serveJson(fn, answer));
     serve(REGISTER, (channel, request) => {
-      const ticket = this.#tickets.open(channel, request);
+      const ticket = this.#tickets.open(channel, request, this.#peer.joinRefusal(channel));
       this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
       return ticket.reply.promise;
     });
@@ -273,7 +272,7 @@ export class Scheduler {
       return {};
     });
     serve(STATUS, () => this.status());
-    serve(CHECKPOINT, (channel, request) => this.#errands.handOn(channel, request));
+    this.#relay.serve();
     serve(PLACEMENT, (channel) => {
       this.#heard(channel);
       return { placement: this.roster.placement };
@@ -370,7 +369,7 @@ export class Scheduler {
     for (const decision of this.#roster.endGeneration(this.#gathering.ended)) this.#carryOutOne(decision);
   }
 
-  #greeting(hello: Hello): void {
+  #greeting(hello: AcceptedNode): void {
     const { serverCount, workerCount } = this.#options;
     if (hello.node !== 0) checkGreeting(hello, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
     this.#outnumber(hello);
@@ -379,7 +378,7 @@ export class Scheduler {
   /**
    * A node has talked with a scheduler of a higher incarnation, and would refuse ours: the clock of this machine is behind that of the one before (D4).
    */
-  #outnumber({ node, knows = 0 }: Hello): void {
+  #outnumber({ node, knows = 0 }: AcceptedNode): void {
     const peer = this.#peer;
     const mayLearn = this.#roster.phase === "forming" || (this.isResumed && node !== 0);
     if (!mayLearn || knows <= peer.incarnation || knows > INCARNATION_KNOWN_MAX) return;
@@ -397,7 +396,7 @@ export class Scheduler {
   }
 
   #linkDown(channel: Channel): void {
-    this.#errands.forget(channel);
+    this.#relay.forget(channel);
     const ticket = this.#tickets.take(channel);
     if (ticket !== undefined) this.#roster.withdraw(ticket);
     if (this.#closed || this.#peer.channel(channel.id) !== channel) return; // else it was replaced

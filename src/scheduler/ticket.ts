@@ -35,11 +35,10 @@ const NO_UNITS: UnitsClaim = { open: [], over: [] };
 export class Tickets {
   readonly #tickets = new Map<Channel, Ticket>();
 
-  /** Throws BAD_REQUEST for a second application of a link, and for one that claims another's place; BAD_CONFIG over a link that nobody joins over. */
-  open(channel: Channel, { role, label, token, packageVersion, resume, failure }: RegisterRequest): Ticket {
-    const { id, name, incarnation, link } = channel;
-    if (link?.joinRefusal !== undefined && failure === undefined)
-      throw new WeighbridgeError("BAD_CONFIG", `${role} ("${label}") ${link.joinRefusal}`);
+  /** Throws BAD_REQUEST for a second application of a link, and for one that claims another's place; BAD_CONFIG with this refusal. */
+  open(channel: Channel, { role, label, token, packageVersion, resume, failure }: RegisterRequest, joinRefusal?: string): Ticket {
+    const { id, name, incarnation } = channel;
+    if (joinRefusal !== undefined && failure === undefined) throw new WeighbridgeError("BAD_CONFIG", `${role} ("${label}") ${joinRefusal}`);
     if (this.#tickets.has(channel)) throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its place");
     if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its place`);
     if (resume !== undefined && (resume.node !== id || resume.incarnation !== incarnation))

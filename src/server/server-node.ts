@@ -1,21 +1,17 @@
 // server-node — a server of the cluster: its arena, its engine, and the checkpoint that it begins with before anybody can ask it for anything.
 
-import { WeighbridgeError } from "../base/errors.ts";
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
 import type { LastBarrierOptions } from "../cluster/last-barrier.ts";
 import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { MemberOptions } from "../cluster/node-options.ts";
-import { CHECKPOINT } from "../contracts/control.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import type { KernelMemory } from "../kernel/kernel-memory.ts";
-import { serveJson } from "../peer/call-function.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
-import { roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { roleOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
-import { CommandLineDesk } from "./checkpoint/command-line-desk.ts";
 import { ServerPlace } from "./checkpoint/server-place.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
@@ -46,7 +42,6 @@ export class ServerNode extends MemberNode {
     this.#restoreFrom = options.restoreFrom;
     this.server = new Server({ arena, clock, workerCount, functions, compression, checkpointFiles, log });
     this.server.serve(this.peer);
-    this.#serveCheckpoints();
   }
 
   protected override get lastBarrierRules(): Partial<LastBarrierOptions> {
@@ -80,17 +75,6 @@ export class ServerNode extends MemberNode {
   protected override async release(): Promise<void> {
     await super.release();
     this.server.close();
-  }
-
-  /** What the command line asks comes through the scheduler, which says who of several asks, and when it is gone. */
-  #serveCheckpoints(): void {
-    const desk = new CommandLineDesk(this.server.checkpoints);
-    this.peer.serve(
-      serveJson(CHECKPOINT, async (channel, request) => {
-        if (channel.id === SCHEDULER_ID) return await desk.serve(request);
-        throw new WeighbridgeError("BAD_REQUEST", `CHECKPOINT comes from the scheduler, not from ${channel.name}`);
-      }),
-    );
   }
 
   #hasWorkers(): boolean {

@@ -3,8 +3,8 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import type { ConsistencyHistory, ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type Check, count, list, object, oneOf } from "../wire/json-body.ts";
+import type { JsonObject } from "../wire/json-value.ts";
 import { checkCombination, type ParameterSpec } from "./parameter-spec.ts";
-import type { JsonObject } from "./snapshot/json-value.ts";
 
 const ANY = "any";
 

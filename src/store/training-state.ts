@@ -4,8 +4,8 @@
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { ConsistencyHistory } from "../consistency/consistency-phases.ts";
 import { type Check, count, object, optional } from "../wire/json-body.ts";
+import type { JsonObject } from "../wire/json-value.ts";
 import { encodeHistory, encodeStaleness, historyShape, stalenessShape } from "./consistency-json.ts";
-import type { JsonObject } from "./snapshot/json-value.ts";
 import { type ResolvedSchedule, resolveSchedule } from "./updaters/learning-rate-schedule.ts";
 
 export type TrainingState = {

@@ -16,8 +16,6 @@ const HETU_NAMES: Readonly<Record<string, string>> = {
   "wb/rows/push-pull": "SSPushPull",
   "wb/parameter/create": "ParamInit",
   "wb/parameter/clear": "ParamClear",
-  "wb/parameter/save": "ParamSave",
-  "wb/parameter/load": "ParamLoad",
   "wb/cache/sync": "SyncEmbedding",
   "wb/cache/push": "PushEmbedding",
   "wb/cache/push-sync": "PushSyncEmbedding",
@@ -28,11 +26,19 @@ const HETU_NAMES: Readonly<Record<string, string>> = {
   "wb/data/pull": "PullData",
 };
 
+/** Functions of one family that stand for one of Hetu's. */
+const HETU_FAMILIES: Readonly<Record<string, string>> = { "wb/parameter/save/": "ParamSave", "wb/parameter/load/": "ParamLoad" };
+
+function hetuName(name: string): string {
+  const family = Object.keys(HETU_FAMILIES).find((prefix) => name.startsWith(prefix));
+  return (family === undefined ? HETU_NAMES[name] : HETU_FAMILIES[family]) ?? name;
+}
+
 /** The same loads by Hetu's names; functions that share one are added up. */
 export function hetuLoads(loads: ReadonlyMap<string, Readonly<FunctionLoad>>): ReadonlyMap<string, Readonly<FunctionLoad>> {
   const named = new Map<string, FunctionLoad>();
   for (const [name, { sentBytes, receivedBytes }] of loads) {
-    const key = HETU_NAMES[name] ?? name;
+    const key = hetuName(name);
     const sum = named.get(key) ?? { sentBytes: 0, receivedBytes: 0 };
     named.set(key, { sentBytes: sum.sentBytes + sentBytes, receivedBytes: sum.receivedBytes + receivedBytes });
   }

@@ -4,8 +4,8 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Postoffice } from "../kv/postoffice.ts";
-import { PsliteVan } from "../pslite/van.ts";
-import type { PsliteVanOptions } from "../pslite/van-options.ts";
+import { PsliteGateway } from "../pslite/gateway.ts";
+import type { PsliteGatewayOptions } from "../pslite/gateway-options.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
@@ -17,7 +17,7 @@ const ARENA_BYTES = 64 * 1024 * 1024;
 const RUN_MS_MAX = 600_000;
 const FIRST_PORT = 9601;
 
-export type PsliteClusterOptions = Partial<Omit<PsliteVanOptions, "role" | "transport" | "clock" | "log">> &
+export type PsliteClusterOptions = Partial<Omit<PsliteGatewayOptions, "role" | "transport" | "clock" | "log">> &
   Partial<Pick<OfficeOptions, "startTimeoutMs" | "startBarrier">>;
 
 export class PsliteCluster {
@@ -27,8 +27,8 @@ export class PsliteCluster {
   readonly logLines: string[] = [];
   /** Every connection that a node dialed, by the node's name. */
   readonly links: Map<string, Link[]> = new Map();
-  /** The nodes' transports, by their names. */
-  readonly vans: Map<string, PsliteVan> = new Map();
+  /** By the nodes' names. */
+  readonly gateways: Map<string, PsliteGateway> = new Map();
   readonly options: PsliteClusterOptions;
   readonly #offices = new Map<string, Postoffice>();
   readonly #dead = new Set<string>();
@@ -51,14 +51,15 @@ export class PsliteCluster {
   }
 
   async startNode(role: Role, name: string, options: PsliteClusterOptions & { readonly rank?: number } = {}): Promise<Postoffice> {
-    const { startTimeoutMs, startBarrier, rank, ...van } = { ...this.options, ...options };
-    const { serverCount = 1, workerCount = 1, heartbeatIntervalMs = 1000, heartbeatTimeoutMs = 5000 } = van;
+    const { startTimeoutMs, startBarrier, rank, ...rest } = { ...this.options, ...options };
+    const { serverCount = 1, workerCount = 1, heartbeatIntervalMs = 1000, heartbeatTimeoutMs = 5000 } = rest;
     const incarnation = ++this.#startCount;
     const common = { serverCount, workerCount, heartbeatIntervalMs, heartbeatTimeoutMs, schedulerAddress: PSLITE_SCHEDULER, incarnation };
     const log = this.#log(name);
     const timeout = startTimeoutMs === undefined ? {} : { startTimeoutMs };
-    const transport = new PsliteVan({ ...van, ...common, ...timeout, role, transport: this.transport(name), clock: this.clock, log });
-    this.vans.set(name, transport);
+    const transport = this.transport(name);
+    const gateway = new PsliteGateway({ ...rest, ...common, ...timeout, role, transport, clock: this.clock, log });
+    this.gateways.set(name, gateway);
     const office = await startOffice({
       ...common,
       role,
@@ -66,6 +67,7 @@ export class PsliteCluster {
       label: name,
       listenAddress: role === "scheduler" ? PSLITE_SCHEDULER : "tcp://127.0.0.1:0",
       transport,
+      gateway,
       clock: this.clock,
       log,
       arenaBytesMax: ARENA_BYTES,

@@ -27,10 +27,6 @@ export type LinkReader = {
 export type Link = {
   /** The other end, for log lines. */
   readonly remote: string;
-  /** Set where the cluster's nodes speak otherwise than over this link: whoever wants to join over it is refused with this text. */
-  readonly joinRefusal?: string | undefined;
-  /** Set where this process itself speaks for the other node (ps-lite's protocol): what its hello says needs no proof. */
-  readonly isTrusted?: boolean | undefined;
   /** Sends the chunks in order as one write. After the link closed the chunks are dropped, and `flushed` is still called (L3). */
   write(chunks: readonly Uint8Array[], flushed: () => void): void;
   /** Stops asking for input until `resume`; input already under way may still arrive. */
@@ -57,10 +53,6 @@ export type Transport = {
   listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener>;
   /** Throws NO_ROUTE when nobody answers there. `open` runs before any byte is read. */
   connect(address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link>;
-  /** This node is done, and so are the others: links that end from now on are farewells. Only for transports whose peers cannot say so. */
-  leaving?(): void;
-  /** What to do about a scheduler that is gone for good, where it must not be started again; undefined where it may. */
-  readonly schedulerLoss?: string | undefined;
 };
 
 /** The chunks of a write that have bytes: one of these that is empty later has lost its memory (L6). */

@@ -76,25 +76,6 @@ export const statusReplyShape: Check<StatusReply> = object({
   waiting: list(waitingEntryShape),
 });
 
-/**
- * CHECKPOINT: an operation of a server's checkpoint service; `body` is JSON of its own. The scheduler hands it on to the server of this rank, and adds
- * who asks: a name for the link that it came over.
- */
-export type CheckpointRequest = {
-  readonly server: number;
-  readonly op: string;
-  readonly body: string;
-  readonly asker?: string | undefined;
-};
-export const checkpointRequestShape: Check<CheckpointRequest> = object({ server: count, op: text, body: text, asker: optional(text) });
-
-/** The scheduler's own operation: the link of this asker has ended. */
-export const ASKER_GONE = "gone";
-
-/** `more` names an answer of which this is the first piece, or the next one (server/checkpoint/long-bodies.ts). */
-export type CheckpointReply = { readonly body: string; readonly more?: string | undefined };
-export const checkpointReplyShape: Check<CheckpointReply> = object({ body: text, more: optional(text) });
-
 /** The placement as the scheduler knows it; left out: it knows none. */
 export type PlacementReply = { readonly placement?: PlacementView | undefined };
 export const placementReplyShape: Check<PlacementReply> = object({ placement: optional(placementShape) });

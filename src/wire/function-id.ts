@@ -7,8 +7,6 @@ export const FunctionId = {
   BARRIER: 3,
   LEAVE: 4,
   STATUS: 5,
-  // served by servers, and by the scheduler, which hands it on to them
-  CHECKPOINT: 6,
   // served by the scheduler, for workers
   UNITS: 7,
   // control plane, served by every node

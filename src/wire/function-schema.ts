@@ -182,7 +182,7 @@ export class FunctionSchema<F extends Fields> {
 
   #fieldBytes(field: Field, value: unknown): Uint8Array {
     if (field.Elements !== undefined) return this.#arrayBytes(field, value);
-    return field.check === undefined ? this.#textBytes(field, value) : encodeJson(value);
+    return field.check === undefined ? this.#textBytes(field, value) : encodeJson(value ?? null); // JSON knows no undefined
   }
 
   #read(field: Field, bytes: Uint8Array, at: number, length: number): unknown {

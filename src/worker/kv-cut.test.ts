@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { FrameBatch, PagePool } from "../peer/frame-batch.ts";
+import { EncodedFrames, PagePool } from "../peer/frame-batch.ts";
 import { type StubFrame, StubLink } from "../testing/stub-link.ts";
 import { BLOCK_BYTES, FrameHeader, Kind, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -25,7 +25,7 @@ function pushOf(values: Values, keyCount: number, lens?: Int32Array): KvRequest 
 function framesOf(calls: readonly KvCall[]): StubFrame[] {
   const link = new StubLink();
   for (const call of calls) {
-    const batch = new FrameBatch(new PagePool());
+    const batch = new EncodedFrames(new PagePool());
     call.encode(new FrameHeader().reset(Kind.REQUEST, call.functionId), batch);
     const taken = batch.take();
     const { chunks } = taken;

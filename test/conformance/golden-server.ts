@@ -5,15 +5,17 @@
 //   application 2   a handle that wants whole requests, and answers pulls with three floats, two for the first key and one for the second
 //   function 1024   fails
 //   golden, row     PS functions: one with a field of every kind, and one that answers with an array alone
+//   relay           what a survey of a checkpoint is answered with
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
+import { joinBytes } from "../../src/base/join-bytes.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { VectorClock } from "../../src/consistency/vector-clock.ts";
+import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import type { JsonContract } from "../../src/contracts/contract.ts";
 import {
   ABORT,
   BARRIER,
-  CHECKPOINT,
   GATHER,
   HEARTBEAT,
   LEAVE,
@@ -25,6 +27,7 @@ import {
   UNITS,
 } from "../../src/contracts/control.ts";
 import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
+import { relayCall } from "../../src/contracts/relay.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
@@ -37,6 +40,7 @@ import { StoreHandle } from "../../src/server/kv/store-handle.ts";
 import { answerWhole, type WholeRequest, WholeRequests } from "../../src/server/kv/whole-requests.ts";
 import { Parameters } from "../../src/server/parameters/parameters.ts";
 import { WorkerGroups } from "../../src/server/parameters/worker-groups.ts";
+import { serve as serveFunction } from "../../src/server/served-function.ts";
 import { ArenaReadBuffers, serverFunctions } from "../../src/server/server.ts";
 import { ValueStore } from "../../src/store/value-store.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
@@ -130,7 +134,6 @@ export function goldenServer(): RecordedExchange {
     ],
   });
   peer.serveFrames(FunctionId.COLLECTIVE, { handle: (channel, header) => channel.acknowledge(header) });
-  serve(CHECKPOINT, { body: '{"clockMin":12}' });
   serve(PLACEMENT, { placement: { epoch: 2, policy: "ring", servers: [0, 1], moved: [17, 1] } });
   serve(UNITS, { isOver: false, units: [5, 7], lost: [], repeatedCount: 2, inherited: { version: 1, done: [0, 2], suspect: [2, 3] } });
   serve(ROSTER, {});
@@ -151,6 +154,8 @@ export function goldenServer(): RecordedExchange {
   const functions = serverFunctions({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints }, clock);
   functions.add(goldenFunction);
   functions.add(rowFunction);
+  const surveyed = checkpointSave.survey.response.encode({ clockMin: 12, names: ["w"], gone: undefined });
+  functions.add(serveFunction(relayCall, { handler: () => ({ response: joinBytes(surveyed.chunks) }) }));
   peer.serveFrames(FunctionId.FUNCTION, functions);
   const apps = new AppDirectory({ clock: exchange.clock });
   apps.add(1, storeHandle(arena));

@@ -3,11 +3,11 @@
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/join-bytes.ts";
+import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import type { Contract, JsonContract } from "../../src/contracts/contract.ts";
 import {
   ABORT,
   BARRIER,
-  CHECKPOINT,
   GATHER,
   HEARTBEAT,
   LEAVE,
@@ -18,6 +18,7 @@ import {
   STATUS,
   UNITS,
 } from "../../src/contracts/control.ts";
+import { relayCall } from "../../src/contracts/relay.ts";
 import { ask } from "../../src/peer/call-function.ts";
 import { Connection } from "../../src/peer/connection.ts";
 import { functionCalls } from "../../src/peer/function-call.ts";
@@ -167,15 +168,6 @@ async function controlVectors(): Promise<GoldenVector[]> {
       await control("placement-request", "which server owns which part?", PLACEMENT, {}),
       "placement-reply",
       "two servers on a ring, but for part 17, which was moved to server 1",
-    )),
-    ...(await answered(
-      await control("checkpoint-request", "the command line asks server 0, through the scheduler, how far the clocks are", CHECKPOINT, {
-        server: 0,
-        op: "survey",
-        body: "{}",
-      }),
-      "checkpoint-reply",
-      "every worker has finished 12 clocks",
     )),
     ...(await answered(
       await control("units-request", "a worker has done four units, holds one, and asks for two more", UNITS, {
@@ -364,7 +356,15 @@ async function functionVectors(): Promise<GoldenVector[]> {
     about: "a read that is answered with one array",
     frames: await functionFrames(rowFunction, { count: 3 }),
   };
+  const { survey } = checkpointSave;
+  const surveyed = { server: 0, asker: "", name: survey.name, signature: survey.signatureHash, request: new Uint8Array(0) };
+  const relayed = {
+    name: "relay-call",
+    about: "the command line calls wb/checkpoint/survey of server 0, through the scheduler",
+    frames: await functionFrames(relayCall, surveyed),
+  };
   return [
+    ...(await answered(relayed, "relay-call-answer", "every worker has finished 12 clocks, and there is one parameter, w")),
     ...(await answered(call, "function-call-answer", "the same fields back")),
     ...(await answered(row, "function-row-answer", "the array's bytes alone")),
   ];

@@ -6,8 +6,8 @@ import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
-import { SETTLE_MS } from "../../src/pslite/newcomers.ts";
-import { SERVERS_FIRST_MS } from "../../src/pslite/releases.ts";
+import { SERVERS_FIRST_MS } from "../../src/pslite/barrier-releases.ts";
+import { SETTLE_MS } from "../../src/pslite/replacements.ts";
 import { PsCommand, type PsMeta, type PsNode, PsRole } from "../../src/pslite/wire/ps-meta.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { Group } from "../../src/wire/node-id.ts";
@@ -237,7 +237,7 @@ test("a server and a worker of theirs that come at one time in new lives hear of
 test("nodes of ours know whether all others are, too", async () => {
   const ours = await PsliteCluster.start();
   assert.deepEqual(
-    ["server-0", "worker-0"].map((name) => ours.vans.get(name)?.isAllOurs),
+    ["server-0", "worker-0"].map((name) => ours.gateways.get(name)?.isAllOurs),
     [true, true],
   );
   await ours.finalize();
@@ -247,8 +247,8 @@ test("nodes of ours know whether all others are, too", async () => {
   await mixed.clock.advance(50);
   (await dialed(mixed, 9600, "")).write(registration(workerAt(9650)));
   const offices = await mixed.run(starting);
-  const van = mixed.vans.get("server-0");
-  assert.deepEqual([van?.selfId, van?.isAllOurs], [8, false]);
+  const gateway = mixed.gateways.get("server-0");
+  assert.deepEqual([gateway?.selfId, gateway?.isAllOurs], [8, false]);
   await mixed.run(Promise.all(offices.map((office) => office.close())));
 });
 
@@ -304,17 +304,17 @@ test("under their scheduler our worker gives their servers time to set their han
   assert.ok(beginMs >= SERVERS_FIRST_MS, `it began after ${beginMs} ms`);
   await server.kill();
   answers.destroy();
-  const newcomer = await RawListener.at(cluster, 9603);
+  const replacement = await RawListener.at(cluster, 9603);
   scheduler.write(messageBytes({ command: PsCommand.ADD_NODE, nodes: [serverAt(9603, { id: 8, isRecovery: true })], timestamp: 9 }));
   const push = async (): Promise<void> => await kv.wait(kv.push(BigUint64Array.of(1n), Float32Array.of(1)), { deadlineMs: 1000 });
   const pushes = [push()];
   await cluster.clock.advance(SETTLE_MS - 50);
-  assert.equal(newcomer.connections.length, 0);
+  assert.equal(replacement.connections.length, 0);
   await cluster.clock.advance(200);
   await assert.rejects(cluster.run(push()), /server 0 was started again/);
   pushes.push(push());
   await cluster.clock.advance(20);
-  const metas = newcomer.connections.flatMap(({ hex }) => metasOf(hex));
+  const metas = replacement.connections.flatMap(({ hex }) => metasOf(hex));
   assert.ok(metas.some(({ push: isPush }) => isPush));
   await cluster.run(kv.office.close());
   await cluster.run(Promise.allSettled(pushes));

@@ -12,7 +12,6 @@ const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   3: "BARRIER",
   4: "LEAVE",
   5: "STATUS",
-  6: "CHECKPOINT",
   7: "UNITS",
   8: "ROSTER",
   9: "ABORT",

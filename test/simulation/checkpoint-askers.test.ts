@@ -9,11 +9,15 @@ import { Session } from "../../src/api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { type ClusterRequest, withServers } from "../../src/cli/checkpoint/cluster-client.ts";
-import { checkpointFunction } from "../../src/contracts/checkpoints.ts";
+import { checkpointActivate, checkpointDiscard, checkpointLoad, checkpointSave } from "../../src/contracts/checkpoints.ts";
+import type { Contract } from "../../src/contracts/contract.ts";
+import { parameterClear } from "../../src/contracts/parameters.ts";
+import { relayCall } from "../../src/contracts/relay.ts";
 import type { FileLayer } from "../../src/node/checkpoint/file-layer.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { systemError } from "../../src/node/checkpoint/testing-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import type { Fields, FieldValues } from "../../src/wire/function-schema.ts";
 import { idOf } from "../../src/wire/node-id.ts";
 import { SimDisk } from "./sim-disk.ts";
 
@@ -194,21 +198,48 @@ test("a worker that gives its restore up, or dies over it, takes nothing from on
     await first.cluster.finalize();
     const stage = new Stage(first.disk);
     await stage.open();
-    const ask = async (rank: number, op: string, body: object): Promise<void> => {
-      for (const server of [0, 1]) {
-        await stage.run(stage.session(rank).call(checkpointFunction, { server }, { op, body: JSON.stringify(body) }));
-      }
+    const callBoth = async <Q extends Fields, R extends Fields>(
+      rank: number,
+      fn: Contract<Q, R>,
+      request: FieldValues<Q>,
+    ): Promise<void> => {
+      for (const server of [0, 1]) await stage.run(stage.session(rank).call(fn, { server }, request));
     };
-    await ask(0, "load", {});
-    await ask(1, "load", { step });
-    if (how === "gives up") await ask(0, "discard", {});
+    await callBoth(0, checkpointLoad, { step: undefined });
+    await callBoth(1, checkpointLoad, { step });
+    if (how === "gives up") await callBoth(0, checkpointDiscard, {});
     else stage.cluster.kill(idOf("worker", 0));
     await stage.sleep(5000);
-    await ask(1, "activate", { step });
+    await callBoth(1, checkpointActivate, { step });
     assert.deepEqual(
       (await stage.run(stage.session(1).parameters())).map(({ name }) => name),
       ["w"],
       how,
     );
   }
+});
+
+test("who is no node calls the functions of checkpoints through the scheduler, and no others", async () => {
+  const stage = new Stage();
+  await stage.start();
+  const { survey } = checkpointSave;
+  await stage.run(
+    withServers(stage.commandLine("command-line"), async (servers) => {
+      assert.deepEqual(await servers.call(1, survey, {}), { clockMin: 0, names: ["w"], gone: undefined });
+      await assert.rejects(
+        servers.call(0, parameterClear, { parameter: 1, edition: 0, pushNumber: 0 }),
+        rejectsCode("UNKNOWN_FUNCTION", /wb\/parameter\/clear cannot be called through/),
+      );
+      await assert.rejects(servers.call(2, survey, {}), rejectsCode("NO_ROUTE", /no server 2 among 2/));
+      await assert.rejects(servers.call(0, { ...survey, signatureHash: 7 }, {}), rejectsCode("SPEC_MISMATCH", /wb\/checkpoint\/survey/));
+    }),
+  );
+  const relayed = { server: 0, asker: "9", name: survey.name, signature: survey.signatureHash, request: new Uint8Array(0) };
+  await stage.run(
+    assert.rejects(
+      stage.session(0).call(relayCall, { server: 0 }, relayed),
+      rejectsCode("BAD_REQUEST", /comes from the scheduler, not from worker 0/),
+    ),
+  );
+  await stage.cluster.finalize();
 });

@@ -1,14 +1,13 @@
 // cluster-client — the servers of a running cluster, as the command line reaches them: it is no node, so the scheduler hands on what it asks.
 
-import { randomUUID } from "node:crypto";
 import type { CheckpointServers } from "../../api/checkpoint.ts";
 import type { Clock } from "../../base/clock.ts";
+import { joinBytes } from "../../base/join-bytes.ts";
 import { SILENT_LOG } from "../../base/log.ts";
-import { CHECKPOINT } from "../../contracts/control.ts";
-import { ask } from "../../peer/call-function.ts";
+import { relayCall } from "../../contracts/relay.ts";
+import { callFunction } from "../../peer/call-function.ts";
 import { Peer } from "../../peer/peer.ts";
 import { PlainReadBuffers } from "../../peer/plain-read-buffers.ts";
-import { askInPieces, type PieceReply } from "../../server/checkpoint/long-bodies.ts";
 import type { Address, Transport } from "../../transport/transport.ts";
 import { SCHEDULER_ID } from "../../wire/node-id.ts";
 import { askStatus } from "../status-client.ts";
@@ -32,10 +31,11 @@ export async function withServers<T>(request: ClusterRequest, use: (servers: Che
     const scheduler = peer.dial(SCHEDULER_ID, address, 0);
     return await use({
       serverCount,
-      ask: async (server, op, body) => {
-        const piece = (pieceOp: string, pieceBody: string): Promise<PieceReply> =>
-          ask(scheduler, CHECKPOINT, { server, op: pieceOp, body: pieceBody }, clock, { deadlineMs });
-        return await askInPieces(piece, { op, body, id: randomUUID() });
+      call: async (server, fn, request) => {
+        const call = { server, asker: "", name: fn.name, signature: fn.signatureHash };
+        const { chunks } = fn.request.encode(request);
+        const { response } = await callFunction(scheduler, relayCall, { ...call, request: joinBytes(chunks) }, { clock, deadlineMs });
+        return fn.response.decode(response, 0, response.length);
       },
     });
   } finally {

@@ -3,7 +3,7 @@
 import { resolve } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { CheckpointReader } from "../../node/checkpoint/checkpoint-reader.ts";
-import type { JsonObject } from "../../store/snapshot/json-value.ts";
+import type { JsonObject } from "../../wire/json-value.ts";
 import { newestCheckpoint } from "./run-directory.ts";
 import { consistencyText, stepsPerEpoch, type TrainPlan, type TrainPosition } from "./train-plan.ts";
 

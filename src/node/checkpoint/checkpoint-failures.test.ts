@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import type { Session } from "../../api/session.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
-import { checkpointFunction } from "../../contracts/checkpoints.ts";
+import { checkpointSave } from "../../contracts/checkpoints.ts";
 import { EmbeddedCluster } from "../embedded-cluster.ts";
 import { ServerFiles } from "./server-files.ts";
 import { temporaryFolder } from "./testing-checkpoint.ts";
@@ -141,18 +141,19 @@ test("when pushes need the memory that a checkpoint holds, the checkpoint is giv
 test("a worker cannot name a path: only what was begun is written or committed", async () => {
   using folder = temporaryFolder();
   await using cluster = await EmbeddedCluster.start({ checkpointDir: folder.path });
-  const ask = (op: string, body: object) => cluster.session.call(checkpointFunction, { server: 0 }, { op, body: JSON.stringify(body) });
-  await ask("cut", { id: "x", clock: 0 });
+  const { session } = cluster;
+  const { cut, write, commit } = checkpointSave;
+  const isRefused = (error: unknown): boolean => isWeighbridgeError(error, "BAD_REQUEST");
+  await session.call(cut, { server: 0 }, { id: "x", clock: 0 });
   for (const pending of ["../elsewhere", "/tmp/x", "step-000001", "step-000001.pending-zz", ""]) {
-    await assert.rejects(ask("commit", { pending, manifest: {} }), (error) => isWeighbridgeError(error, "BAD_REQUEST"), pending);
+    await assert.rejects(session.call(commit, { server: 0 }, { pending, manifest: {}, keep: undefined }), isRefused, pending);
   }
-  await assert.rejects(ask("write", { id: "x", pending: "../elsewhere", step: 1, job: "j", parameters: [] }), (error) =>
-    isWeighbridgeError(error, "BAD_REQUEST"),
-  );
-  await assert.rejects(ask("explode", {}), (error) => isWeighbridgeError(error, "BAD_REQUEST"));
-  await assert.rejects(ask("cut", { id: "y", clock: -1 }), (error) => isWeighbridgeError(error, "BAD_REQUEST"));
+  const elsewhere = { id: "x", pending: "../elsewhere", step: 1, job: "j", parameters: [] };
+  await assert.rejects(session.call(write, { server: 0 }, elsewhere), isRefused);
+  await assert.rejects(session.call(write, { server: 0 }, { ...elsewhere, step: -1 }), isRefused);
+  await assert.rejects(session.call(cut, { server: 0 }, { id: "y", clock: -1 }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
   assert.deepEqual(readdirSync(folder.path), []);
-  assert.equal((await cluster.session.checkpoint()).step, 0);
+  assert.equal((await session.checkpoint()).step, 0);
 });
 
 test("what one worker is saving no other writes, commits or gives up", async () => {
@@ -160,18 +161,18 @@ test("what one worker is saving no other writes, commits or gives up", async () 
   await using cluster = await EmbeddedCluster.start({ workers: 2, checkpointDir: folder.path });
   const [owner, other] = cluster.sessions as [Session, Session];
   await owner.tensor("w", { shape: [4] });
-  const ask = (session: Session, op: string, body: object) =>
-    session.call(checkpointFunction, { server: 0 }, { op, body: JSON.stringify(body) });
-  await ask(owner, "cut", { id: "x", clock: 0 });
-  const { pending, step } = JSON.parse((await ask(owner, "begin", { stepMin: 0 })).body) as { pending: string; step: number };
+  const server = { server: 0 };
+  const save = checkpointSave;
+  await owner.call(save.cut, server, { id: "x", clock: 0 });
+  const { pending, step } = await owner.call(save.begin, server, { step: undefined, stepMin: 0, directory: undefined });
   const write = { id: "x", pending, step, job: "j", parameters: ["w"] };
   const notYours = { code: "BAD_REQUEST", message: /of yours/ };
-  await assert.rejects(ask(other, "write", write), notYours);
-  await assert.rejects(ask(other, "commit", { pending, manifest: {} }), notYours);
-  await ask(other, "abandon", { id: "x", pending });
+  await assert.rejects(other.call(save.write, server, write), notYours);
+  await assert.rejects(other.call(save.commit, server, { pending, manifest: {}, keep: undefined }), notYours);
+  await other.call(save.abandon, server, { id: "x", pending });
   assert.deepEqual(readdirSync(folder.path), [pending]);
-  await ask(owner, "write", write);
-  await ask(owner, "abandon", { id: "x", pending });
+  await owner.call(save.write, server, write);
+  await owner.call(save.abandon, server, { id: "x", pending });
   assert.deepEqual(readdirSync(folder.path), []);
 });
 

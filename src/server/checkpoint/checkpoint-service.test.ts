@@ -74,49 +74,49 @@ class Stage {
     this.service = new CheckpointService({ parameters, vectorClock: new VectorClock(), files, log: SILENT_LOG, clock });
     this.service.seat(new ServerPlace({ rank: 0, serverCount: 1, run: "run" }), new LocalCatalogue());
   }
-
-  ask(op: string, body: object, owner: string): Promise<string> {
-    return this.service.handle(op, JSON.stringify(body), owner);
-  }
 }
 
 test("a save that was frozen and is not gone on with for a minute is given up, and not before (V1)", async () => {
   const one = new Stage();
-  await one.ask("cut", { id: "a", clock: 0 }, "first");
+  await one.service.cut({ id: "a", clock: 0 }, "first");
   await one.stage.clock.advance(IDLE_MS - 1);
-  await assert.rejects(one.ask("cut", { id: "b", clock: 0 }, "second"), { code: "QUEUE_FULL", retryable: true });
+  await assert.rejects(one.service.cut({ id: "b", clock: 0 }, "second"), { code: "QUEUE_FULL", retryable: true });
   await one.stage.clock.advance(1);
-  await assert.rejects(one.ask("write", { id: "a", ...WRITE }, "first"), { code: "DEADLINE", message: /first froze a checkpoint/ });
-  await one.ask("cut", { id: "b", clock: 0 }, "second");
+  await assert.rejects(one.service.write({ id: "a", ...WRITE }, "first"), { code: "DEADLINE", message: /first froze a checkpoint/ });
+  await one.service.cut({ id: "b", clock: 0 }, "second");
 });
 
 test("a save that is being written is given up neither for its time nor for another one of its owner", async () => {
   const one = new Stage();
-  await one.ask("cut", { id: "a", clock: 0 }, "owner");
-  const report = one.ask("write", { id: "a", ...WRITE }, "owner");
+  await one.service.cut({ id: "a", clock: 0 }, "owner");
+  const report = one.service.write({ id: "a", ...WRITE }, "owner");
   await one.stage.clock.advance(2 * IDLE_MS);
-  await assert.rejects(one.ask("cut", { id: "b", clock: 0 }, "owner"), { code: "QUEUE_FULL" });
+  await assert.rejects(one.service.cut({ id: "b", clock: 0 }, "owner"), { code: "QUEUE_FULL" });
   one.written.resolve([]);
-  assert.deepEqual(JSON.parse(await report).parameters, []);
-  await one.ask("cut", { id: "b", clock: 0 }, "owner");
-  await one.ask("cut", { id: "c", clock: 0 }, "owner"); // frozen, not written: its owner may think better of it
+  assert.deepEqual((await report).parameters, []);
+  await one.service.cut({ id: "b", clock: 0 }, "owner");
+  await one.service.cut({ id: "c", clock: 0 }, "owner"); // frozen, not written: its owner may think better of it
 });
 
 test("two cuts at once, one that waits for its clock and another's: the second is QUEUE_FULL and retryable, the first goes on (V5)", async () => {
   const one = new Stage();
-  const waits = one.ask("cut", { id: "a", clock: 3 }, "first");
+  const waits = one.service.cut({ id: "a", clock: 3 }, "first");
   for (const clock of [0, 3, 5])
-    await assert.rejects(one.ask("cut", { id: "b", clock }, "second"), { code: "QUEUE_FULL", retryable: true, message: /first is taking/ });
+    await assert.rejects(one.service.cut({ id: "b", clock }, "second"), {
+      code: "QUEUE_FULL",
+      retryable: true,
+      message: /first is taking/,
+    });
   one.stage.parameters.pacer.startAt(3);
-  assert.deepEqual(JSON.parse(await waits), { names: [], run: "run" });
+  assert.deepEqual(await waits, { names: [], run: "run" });
 });
 
 test("a directory whose owner died while it was made is gone before the next one is begun (V4)", async () => {
   const one = new Stage();
-  const first = one.ask("begin", { stepMin: 1 }, "first");
+  const first = one.service.begin({ step: undefined, stepMin: 1, directory: undefined }, "first");
   await nextTurn();
   one.service.forget("first");
-  const second = one.ask("begin", { stepMin: 2 }, "second");
+  const second = one.service.begin({ step: undefined, stepMin: 2, directory: undefined }, "second");
   await nextTurn();
   assert.deepEqual(one.asked, ["begin 1"]);
   one.begins[0]?.resolve();
@@ -124,7 +124,7 @@ test("a directory whose owner died while it was made is gone before the next one
   await nextTurn();
   assert.deepEqual(one.asked, ["begin 1", "abandon step-1", "begin 2"]);
   one.begins[1]?.resolve();
-  assert.equal(JSON.parse(await second).pending, "step-2");
+  assert.equal((await second).pending, "step-2");
   one.service.forget("second");
   await nextTurn();
   assert.equal(one.asked.at(-1), "abandon step-2");
@@ -132,19 +132,19 @@ test("a directory whose owner died while it was made is gone before the next one
 
 test("what was loaded is forgotten when its last owner discards it, unless it was activated (V3)", async () => {
   const one = new Stage();
-  await one.ask("load", {}, "first");
-  await one.ask("load", { step: 1 }, "second");
-  await one.ask("discard", {}, "first");
-  await one.ask("load", { step: 1 }, "third");
+  await one.service.loadStep(undefined, "first");
+  await one.service.loadStep(1, "second");
+  await one.service.discard("first");
+  await one.service.loadStep(1, "third");
   assert.equal(one.openCount, 1, "the second wants it");
-  await one.ask("discard", {}, "second");
-  await one.ask("discard", {}, "third");
+  await one.service.discard("second");
+  await one.service.discard("third");
   assert.equal(one.stage.parameters.isRestoring, false);
-  await one.ask("load", { step: 1 }, "first");
+  await one.service.loadStep(1, "first");
   assert.equal(one.openCount, 2);
-  await one.ask("activate", { step: 1 }, "first");
-  await one.ask("discard", {}, "first");
-  await one.ask("activate", { step: 1 }, "second");
-  await one.ask("load", { step: 1 }, "second");
+  await one.service.activate(1);
+  await one.service.discard("first");
+  await one.service.activate(1);
+  await one.service.loadStep(1, "second");
   assert.equal(one.openCount, 2, "it is everybody's");
 });

@@ -1,4 +1,4 @@
-// checkpoint-service — a server's part in checkpoints: answers what checkpoint-messages.ts lists. One save at a time, and training before saving:
+// checkpoint-service — a server's part in checkpoints: what contracts/checkpoints.ts lists. One save at a time, and training before saving:
 // when memory runs out the save is given up, not a push.
 //
 //   cut ──► waits for the clock ──► frozen: answered ──► write ──► written: answered
@@ -21,8 +21,9 @@ import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/error
 import type { Log } from "../../base/log.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type * as contracts from "../../contracts/checkpoints.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
-import * as messages from "../../store/snapshot/checkpoint-messages.ts";
+import type { ServerReport } from "../../store/snapshot/server-report.ts";
 import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import { ownerName } from "../handlers/checkpoints.ts";
 import type { Parameters } from "../parameters/parameters.ts";
@@ -47,7 +48,7 @@ type Saving = {
   readonly id: string;
   readonly owner: string;
   readonly snapshot: ServerSnapshot;
-  readonly frozen: Deferred<messages.Frozen>;
+  readonly frozen: Deferred<contracts.Frozen>;
   /** Ends the patience with one that is frozen and not being written. */
   cancelIdle: CancelTimer | undefined;
   isWriting: boolean;
@@ -63,18 +64,15 @@ type Loading = {
   readonly owners: Set<string>;
   /** As it was asked for, until the answer says which it is. */
   step: number | undefined;
-  readonly done: Promise<messages.Loaded>;
+  readonly done: Promise<contracts.Loaded>;
   activate: (() => Promise<void>) | undefined;
   /** While it is being activated. */
   activating: Promise<void> | undefined;
   isActive: boolean;
 };
 
-type Handler = (body: string, owner: string) => Promise<unknown>;
-
 export class CheckpointService {
   readonly #options: CheckpointServiceOptions;
-  readonly #handlers: ReadonlyMap<string, Handler>;
   readonly #loads: ParameterLoads;
   readonly #pressure: CutPressure;
   #place: ServerPlace | undefined;
@@ -89,22 +87,6 @@ export class CheckpointService {
     this.#options = options;
     this.#loads = new ParameterLoads(options.parameters);
     this.#pressure = new CutPressure(options.parameters.host.arena, options.clock);
-    this.#handlers = new Map(
-      [
-        handler(messages.SURVEY, (_, owner) => this.#survey(owner)),
-        handler(messages.CUT, (request, owner) => this.#cut(request, owner)),
-        handler(messages.BEGIN, (request, owner) => this.#begin(request, owner)),
-        handler(messages.WRITE, (request, owner) => this.#write(request, owner)),
-        handler(messages.COMMIT, (request, owner) => this.#commit(request, owner)),
-        handler(messages.ABANDON, (request, owner) => this.#abandon(request, owner)),
-        handler(messages.LOAD, ({ step }, owner) => this.load(async () => this.#files.open(step), { step, owner })),
-        handler(messages.ACTIVATE, async ({ step }) => this.activate(step)),
-        handler(messages.DISCARD, (_, owner) => this.#discard(owner)),
-        handler(messages.STAGE, (request, owner) => this.#stage(request, owner)),
-        handler(messages.REPLACE, async ({ step }, owner) => this.#loads.replace(step, owner)),
-        handler(messages.UNSTAGE, async (_, owner) => this.#loads.unstage(owner)),
-      ].map(({ op, handle }) => [op, handle]),
-    );
     options.parameters.host.arena.onFull = (use, byteCount) => {
       if (this.#saving?.snapshot.blocks(use, byteCount) !== true) return false;
       return this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
@@ -129,27 +111,25 @@ export class CheckpointService {
     return this.#place?.ownsBlock(this.#options.parameters.numberOf(tensor), block) ?? false;
   }
 
-  /** `owner` is who asks, the same for all requests of one. Rejects with BAD_REQUEST, UNSUPPORTED, and what the operation throws. */
-  async handle(op: string, body: string, owner: string): Promise<string> {
-    const handle = this.#handlers.get(op);
-    if (handle === undefined) throw new WeighbridgeError("BAD_REQUEST", `there is no checkpoint operation ${JSON.stringify(op)}`);
-    return JSON.stringify(await handle(body, owner));
-  }
-
   /** Whoever this is asks for nothing any more (V1). */
   forget(owner: string): void {
     const gone = new WeighbridgeError("NODE_DEAD", `${owner}, who was taking the checkpoint, is gone`);
     if (this.#saving?.owner === owner) this.#lose(gone);
     if (this.#begun?.owner === owner) void this.#removeBegun();
-    void this.#discard(owner);
+    void this.discard(owner);
     this.#loads.unstage(owner);
+  }
+
+  /** Loads the checkpoint of this step, the newest when it is left out. */
+  async loadStep(step: number | undefined, owner: string): Promise<contracts.Loaded> {
+    return await this.load(async () => this.#files.open(step), { step, owner });
   }
 
   /** Loads what `open` opens, for `activate` to show it (V3). `step` tells checkpoints apart. */
   load(
     open: () => Promise<SnapshotSource>,
     { step, owner }: { readonly step?: number | undefined; readonly owner: string },
-  ): Promise<messages.Loaded> {
+  ): Promise<contracts.Loaded> {
     const known = this.#loading;
     if (known !== undefined && (step === undefined || known.step === undefined || known.step === step)) {
       known.owners.add(owner);
@@ -187,13 +167,13 @@ export class CheckpointService {
     this.#lose(new WeighbridgeError("CLOSED", "the server is closing"));
   }
 
-  async #survey(owner: string): Promise<messages.Survey> {
+  async survey(owner: string): Promise<contracts.Survey> {
     const { parameters } = this.#options;
     const gone = this.#saving?.owner === owner ? this.#saving.snapshot.gone : undefined;
     return { clockMin: parameters.pacer.clockMin, names: parameters.specs.map(({ name }) => name), gone };
   }
 
-  async #begin(request: messages.Begin, owner: string): Promise<messages.Begun> {
+  async begin(request: contracts.Begin, owner: string): Promise<contracts.Begun> {
     if (this.#begun !== undefined && this.#begun.owner !== owner) throw busy(this.#begun.owner);
     void this.#removeBegun(); // one of its own that it forgot
     const begun: Begun = { pending: "", owner };
@@ -201,7 +181,7 @@ export class CheckpointService {
     return await this.#inTurn(() => this.#make(begun, request));
   }
 
-  async #make(begun: Begun, { step, stepMin, directory }: messages.Begin): Promise<messages.Begun> {
+  async #make(begun: Begun, { step, stepMin, directory }: contracts.Begin): Promise<contracts.Begun> {
     try {
       const made = await this.#files.begin(stepMin, step, directory);
       begun.pending = made.pending;
@@ -214,14 +194,14 @@ export class CheckpointService {
     throw new WeighbridgeError("ABORTED", "the checkpoint was given up");
   }
 
-  async #cut({ id, clock }: messages.Cut, owner: string): Promise<messages.Frozen> {
+  async cut({ id, clock }: contracts.Cut, owner: string): Promise<contracts.Frozen> {
     const { parameters, vectorClock } = this.#options;
     const place = this.#seat;
     void this.#files; // throws when there are none
     if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner); // V5
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
     const snapshot = new ServerSnapshot({ parameters, vectorClock, place });
-    const [frozen, cancelIdle, error] = [new Deferred<messages.Frozen>(), undefined, undefined];
+    const [frozen, cancelIdle, error] = [new Deferred<contracts.Frozen>(), undefined, undefined];
     const saving: Saving = { id, owner, snapshot, frozen, cancelIdle, isWriting: false, isOver: false, error };
     saving.frozen.promise.catch(() => {}); // whoever asks is told
     parameters.pacer.cutAt(clock, () => {
@@ -237,7 +217,7 @@ export class CheckpointService {
     return await saving.frozen.promise;
   }
 
-  async #write({ id, pending, step, job, parameters }: messages.Write, owner: string): Promise<messages.Report> {
+  async write({ id, pending, step, job, parameters }: contracts.Write, owner: string): Promise<ServerReport> {
     const saving = this.#saving;
     if (saving?.id !== id || saving.owner !== owner) throw unknown(id); // V2
     if (saving.error !== undefined) throw saving.error;
@@ -286,7 +266,7 @@ export class CheckpointService {
     return true;
   }
 
-  async #commit({ pending, manifest, keep }: messages.Commit, owner: string): Promise<messages.Committed> {
+  async commit({ pending, manifest, keep }: contracts.Commit, owner: string): Promise<contracts.Committed> {
     if (this.#begun?.pending !== pending || this.#begun.owner !== owner) throw unknown(pending); // V2
     const { path, warning } = await this.#files.commit(pending, manifest as unknown as CheckpointManifest);
     this.#begun = undefined;
@@ -303,7 +283,7 @@ export class CheckpointService {
     }
   }
 
-  async #abandon({ id, pending }: messages.Abandon, owner: string): Promise<Record<never, never>> {
+  async abandon({ id, pending }: contracts.Abandon, owner: string): Promise<Record<never, never>> {
     if (this.#saving?.id === id && this.#saving.owner === owner) this.#lose(new WeighbridgeError("ABORTED", "the checkpoint was given up"));
     // Who does not know the name has not heard the answer to its `begin`.
     if (this.#begun?.owner === owner && (pending === undefined || this.#begun.pending === pending)) await this.#removeBegun();
@@ -329,7 +309,7 @@ export class CheckpointService {
     });
   }
 
-  async #load(loading: Loading, open: () => Promise<SnapshotSource>): Promise<messages.Loaded> {
+  async #load(loading: Loading, open: () => Promise<SnapshotSource>): Promise<contracts.Loaded> {
     const { parameters, vectorClock } = this.#options;
     const { place, catalogue } = this.#restoring;
     if (parameters.all.length > 0) {
@@ -357,13 +337,22 @@ export class CheckpointService {
     }
   }
 
-  async #stage(request: messages.Stage, owner: string): Promise<messages.Step> {
+  async stage(request: contracts.Stage, owner: string): Promise<contracts.Step> {
     const { step, directory } = request;
     return await this.#loads.stage(async () => this.#files.open(step, directory), request, owner, this.#seat);
   }
 
+  /** What was staged takes the place of the parameter that there is. */
+  replace(step: number, owner: string): Record<never, never> {
+    return this.#loads.replace(step, owner);
+  }
+
+  unstage(owner: string): Record<never, never> {
+    return this.#loads.unstage(owner);
+  }
+
   /** Forgets what nobody has seen and nobody else wants: another worker may be about to activate it. */
-  async #discard(owner: string): Promise<Record<never, never>> {
+  async discard(owner: string): Promise<Record<never, never>> {
     const loading = this.#loading;
     if (loading?.owners.delete(owner) !== true) return {};
     await loading.done.catch(() => {});
@@ -391,14 +380,6 @@ export class CheckpointService {
     if (this.#place !== undefined) return this.#place;
     throw new WeighbridgeError("QUEUE_FULL", "this server has no rank yet", { retryable: true });
   }
-}
-
-function handler<Q, R>(
-  { op, request, answer }: messages.CheckpointMessage<Q, R>,
-  handle: (request: Q, owner: string) => Promise<R>,
-): { readonly op: string; readonly handle: Handler } {
-  void answer; // what it answers is checked by who asked
-  return { op, handle: async (body, owner) => handle(messages.parseBody(request, body, `the request ${op} of a checkpoint`), owner) };
 }
 
 function busy(owner: string): WeighbridgeError {

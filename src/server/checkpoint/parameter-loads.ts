@@ -7,7 +7,7 @@
 //   L3. Only the parameter that was saved is replaced: the same name, shape, optimizer and columns.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { Stage, Step } from "../../store/snapshot/checkpoint-messages.ts";
+import type { Stage, Step } from "../../contracts/checkpoints.ts";
 import { describeParameter } from "../../store/snapshot/describe-parameter.ts";
 import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";

@@ -5,9 +5,9 @@ import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { MemoryUse } from "../../kernel/arena.ts";
 import type { ClockRecord } from "../../store/snapshot/checkpoint-manifest.ts";
-import type { Report } from "../../store/snapshot/checkpoint-messages.ts";
-import type { JsonObject } from "../../store/snapshot/json-value.ts";
+import type { ServerReport } from "../../store/snapshot/server-report.ts";
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
+import type { JsonObject } from "../../wire/json-value.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import type { Parameter, Parameters } from "../parameters/parameters.ts";
 import { type ParameterSnapshot, snapshotOf } from "./parameter-snapshot.ts";
@@ -24,7 +24,7 @@ export class ServerSnapshot {
   #parts: ParameterSnapshot[] = [];
   readonly #frozen = new Map<string, Parameter | undefined>();
   #clocks: readonly ClockRecord[] = [];
-  #workers: Report["workers"] = [];
+  #workers: ServerReport["workers"] = [];
   #state: JsonObject = {};
 
   constructor(options: ServerSnapshotOptions) {
@@ -49,7 +49,7 @@ export class ServerSnapshot {
   }
 
   /** The parameters as they were, in the order in which they were made. */
-  get records(): Report["parameters"] {
+  get records(): ServerReport["parameters"] {
     return this.#parts.map(({ record }) => record);
   }
 
@@ -81,7 +81,7 @@ export class ServerSnapshot {
   }
 
   /** Everything is given back at the end, whatever it is. */
-  async write(sink: ShardSink): Promise<Report> {
+  async write(sink: ShardSink): Promise<ServerReport> {
     try {
       for (const part of this.#parts) await part.write(sink);
       const files = await sink.finish();

@@ -1,18 +1,93 @@
-// checkpoints — hands the operations of checkpoints to this server's checkpoint service (contracts/checkpoints.ts).
+// checkpoints — the functions of a server's checkpoint service (contracts/checkpoints.ts), for workers and, through the scheduler, for those who are no nodes
+// (contracts/relay.ts).
+//
+// Invariants:
+//   CheckpointHandlers.K1. Whoever asks is an owner of its own. One that is gone owns nothing any more: the roster says so of a worker, the scheduler of others.
 
-import { type CheckpointContract, checkpointFunction, parameterLoad, parameterSave } from "../../contracts/checkpoints.ts";
-import { nameOf } from "../../wire/node-id.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { joinBytes } from "../../base/join-bytes.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import * as checkpoints from "../../contracts/checkpoints.ts";
+import type { Contract } from "../../contracts/contract.ts";
+import { relayCall, relayGone } from "../../contracts/relay.ts";
+import type { Fields, FieldValues } from "../../wire/function-schema.ts";
+import { nameOf, SCHEDULER_ID } from "../../wire/node-id.ts";
+import type { CheckpointService } from "../checkpoint/checkpoint-service.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
-export const CHECKPOINT_HANDLERS: readonly ServedFunction[] = [checkpointFunction, parameterSave, parameterLoad].map(toService);
+/** A function of the service, whoever calls it. */
+type Operation<Q extends Fields = Fields, R extends Fields = Fields> = {
+  readonly fn: Contract<Q, R>;
+  run(service: CheckpointService, request: FieldValues<Q>, owner: string): FieldValues<R> | Promise<FieldValues<R>>;
+};
 
-function toService(contract: CheckpointContract): ServedFunction {
-  return serve(contract, {
-    handler: async ({ checkpoints, life }, { op, body }) => ({ body: await checkpoints.handle(op, body, ownerName(life)) }),
-  });
+function operation<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, run: Operation<Q, R>["run"]): Operation {
+  return { fn, run } as unknown as Operation;
+}
+
+function saveOperations({ survey, cut, begin, write, commit, abandon }: checkpoints.SaveContracts): Operation[] {
+  return [
+    operation(survey, (service, _, owner) => service.survey(owner)),
+    operation(cut, (service, request, owner) => service.cut(request, owner)),
+    operation(begin, (service, request, owner) => service.begin(request, owner)),
+    operation(write, async (service, request, owner) => (await service.write(request, owner)) as unknown as checkpoints.Report),
+    operation(commit, (service, request, owner) => service.commit(request, owner)),
+    operation(abandon, (service, request, owner) => service.abandon(request, owner)),
+  ];
+}
+
+const OPERATIONS: readonly Operation[] = [
+  ...saveOperations(checkpoints.checkpointSave),
+  ...saveOperations(checkpoints.parameterSave),
+  operation(checkpoints.checkpointLoad, (service, { step }, owner) => service.loadStep(step, owner)),
+  operation(checkpoints.checkpointActivate, (service, { step }) => service.activate(step)),
+  operation(checkpoints.checkpointDiscard, (service, _, owner) => service.discard(owner)),
+  operation(checkpoints.parameterStage, (service, request, owner) => service.stage(request, owner)),
+  operation(checkpoints.parameterReplace, (service, { step }, owner) => service.replace(step, owner)),
+  operation(checkpoints.parameterUnstage, (service, _, owner) => service.unstage(owner)),
+];
+
+export const CHECKPOINT_HANDLERS: readonly ServedFunction[] = [
+  ...OPERATIONS.map(({ fn, run }) =>
+    serve(fn, { handler: ({ checkpoints: service, life }, request) => run(service, request, ownerName(life)) }),
+  ),
+  serve(relayCall, {
+    handler: async ({ checkpoints: service, life }, { asker, name, signature, request }) => {
+      requireScheduler(life, relayCall.name);
+      const { fn, run } = relayedOperation(name, signature);
+      const values = fn.request.decode(request, 0, request.length);
+      return { response: joinBytes(fn.response.encode(await run(service, values, relayedName(asker))).chunks) };
+    },
+  }),
+  serve(relayGone, {
+    handler: ({ checkpoints: service, life }, { asker }) => {
+      requireScheduler(life, relayGone.name);
+      service.forget(relayedName(asker)); // K1
+      return {};
+    },
+  }),
+];
+
+/** Throws UNKNOWN_FUNCTION for what is not open to those who are no nodes, SPEC_MISMATCH when they mean another one. */
+function relayedOperation(name: string, signature: number): Operation {
+  const found = OPERATIONS.find(({ fn }) => fn.name === name);
+  if (found === undefined) throw new WeighbridgeError("UNKNOWN_FUNCTION", `${name} cannot be called through the scheduler`);
+  if (found.fn.signatureHash === signature) return found;
+  throw new WeighbridgeError(
+    "SPEC_MISMATCH",
+    `the caller and this server differ in what ${name} takes and gives; here it is ${found.fn.signature}`,
+  );
+}
+
+function requireScheduler({ worker }: WorkerLife, name: string): void {
+  if (worker !== SCHEDULER_ID) throw new WeighbridgeError("BAD_REQUEST", `${name} comes from the scheduler, not from ${nameOf(worker)}`);
+}
+
+function relayedName(asker: string): string {
+  return `the command line (${asker})`;
 }
 
 /** Who asks, as the service tells askers apart. */
-export function ownerName({ worker, incarnation }: { readonly worker: number; readonly incarnation: number }): string {
+export function ownerName({ worker, incarnation }: WorkerLife): string {
   return `${nameOf(worker)} (life ${incarnation})`;
 }

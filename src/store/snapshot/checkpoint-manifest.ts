@@ -15,9 +15,9 @@
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type Check, count, list, object, text } from "../../wire/json-body.ts";
+import { type JsonObject, jsonObject } from "../../wire/json-value.ts";
 import { foreign, torn } from "./bad-file.ts";
 import { duplicateKey } from "./duplicate-key.ts";
-import { type JsonObject, jsonObject } from "./json-value.ts";
 import { type ParameterRecord, parameterProblem, parameterShape } from "./parameter-record.ts";
 
 export const MANIFEST_FILE = "manifest.json";

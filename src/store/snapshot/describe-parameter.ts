@@ -2,12 +2,12 @@
 // Columns stand in the order in which they lie in a row: values, slots, words, version.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import type { Described, JsonObject } from "../../wire/json-value.ts";
 import { decodeParameterSpec, type ParameterSpec } from "../parameter-spec.ts";
 import { TensorShape } from "../tensor-shape.ts";
 import { CONSTANT_SCHEDULE } from "../updaters/learning-rate-schedule.ts";
 import type { ResolvedOptimizer } from "../updaters/optimizer-spec.ts";
 import { slotLayoutOf } from "../updaters/slot-layout.ts";
-import type { Described, JsonObject } from "./json-value.ts";
 import { type ColumnRecord, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "./parameter-record.ts";
 
 /** Updates that all rows of a block of a tensor have had. */

@@ -8,7 +8,7 @@
 // P2. Column names are unique within a parameter.
 
 import { type Check, count, list, object, oneOf, text } from "../../wire/json-body.ts";
-import { type Described, described, type JsonObject, jsonObject } from "./json-value.ts";
+import { type Described, described, type JsonObject, jsonObject } from "../../wire/json-value.ts";
 import { DTYPE_BYTES, elementCount } from "./safetensors.ts";
 import { type ChunkKey, isColumnName } from "./section-name.ts";
 

@@ -1,0 +1,314 @@
+// conversation — what this node and one node of ps-lite say to each other, behind that node's channel: our calls and answers leave as its messages, and its
+// messages come as requests and answers to the channel. What a message means is translated by client-requests.ts (what we ask of the node),
+// served-requests.ts (what it asks of us) and a Control (who is there).
+//
+//      channel ── translating batch ──► conversation ──► outgoing connection
+//      channel ◄── header, payload  ─── conversation ◄── incoming connections
+//
+// Invariants:
+//   E1. A conversation outlives its links with the channel: stamps of the node's updates rise.
+//   E2. A request of ours that left is never sent again: ps-lite's nodes would apply it twice. When the connection breaks it fails.
+//   E3. One incoming connection at a time is inside a message for a conversation.
+//   E4. The channel is never called from inside a call of its own: what a call or an answer brings about at once is handed over after the current call stack.
+
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { joinBytes } from "../base/join-bytes.ts";
+import type { Log } from "../base/log.ts";
+import type { JsonContract } from "../contracts/contract.ts";
+import type { Channel } from "../peer/channel.ts";
+import type { GatewayHost, PeerConnection } from "../peer/gateway.ts";
+import type { Link } from "../transport/transport.ts";
+import { type Failure, toFailure } from "../wire/failure.ts";
+import { FrameHeader, Kind } from "../wire/frame.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import { nameOf } from "../wire/node-id.ts";
+import { ClientRequests } from "./client-requests.ts";
+import type { OutgoingConnection } from "./outgoing-connection.ts";
+import { deliver, PayloadReader } from "./payload-reader.ts";
+import type { Resender } from "./resender.ts";
+import { ServedRequests } from "./served-requests.ts";
+import { type OutgoingFrame, TranslatingBatch } from "./translating-batch.ts";
+import { PsMeta } from "./wire/ps-meta.ts";
+import type { PartSink } from "./wire/zmtp-reader.ts";
+
+/** What the conversations of a gateway share. */
+export type ConversationHost = {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly peer: GatewayHost;
+  /** Undefined: nothing is acknowledged or sent again (PS_RESEND is off). */
+  readonly resender: Resender | undefined;
+  /** Our own node id; 0 before we have one. */
+  readonly selfId: number;
+  /** The channel closed, or broke, its link with this conversation. */
+  unlinked(conversation: Conversation, isAbrupt: boolean): void;
+  pauseIncoming(conversation: Conversation, isPaused: boolean): void;
+  /** Calls `send` now, or once that node takes requests of ours. */
+  whenReady(conversation: Conversation, send: () => void): void;
+};
+
+/** Translates the control messages with one node: those of the scheduler, or of a node that is registered with ours. */
+export type Control = {
+  /** A control request of ours to that node. */
+  request(frame: OutgoingFrame): void;
+  /** A control message of that node. */
+  message(meta: PsMeta): void;
+};
+
+/** Waits for the answer to a request of the node. Returns true after the last frame of it. */
+export type Awaiting = { answer(frame: OutgoingFrame): boolean };
+
+export class Conversation {
+  readonly host: ConversationHost;
+  /** The other node; 0 while it has no id. */
+  node: number;
+  incarnation: number;
+  /** Where it is reached, for people. */
+  readonly remote: string;
+  outgoing: OutgoingConnection | undefined;
+  control: Control | undefined;
+  readonly requests: ClientRequests;
+  readonly served: ServedRequests;
+  readonly payload: PayloadReader = new PayloadReader();
+  /** For the messages that are made here. Reused. */
+  readonly meta: PsMeta = new PsMeta();
+  /** For what the channel is handed. Reused. */
+  readonly header: FrameHeader = new FrameHeader();
+  #link: ConversationLink | undefined;
+  #nextRequest = 1;
+  #stamp = 0;
+  readonly #awaiting = new Map<number, Awaiting>();
+  #oldest = 1;
+
+  constructor(host: ConversationHost, options: { readonly node: number; readonly incarnation: number; readonly remote: string }) {
+    this.host = host;
+    this.node = options.node;
+    this.incarnation = options.incarnation;
+    this.remote = options.remote;
+    this.requests = new ClientRequests(this);
+    this.served = new ServedRequests(this);
+  }
+
+  get name(): string {
+    return nameOf(this.node);
+  }
+
+  get isLinked(): boolean {
+    return this.#link !== undefined;
+  }
+
+  /** Undefined while the channel has no link with this conversation. */
+  get channel(): Channel | undefined {
+    return this.#link?.channel;
+  }
+
+  // The link with the channel.
+
+  /** Links the channel of this node with the conversation; `opened` is told before. Throws when our node refuses the other one. */
+  open(opened: (connection: PeerConnection) => void = () => {}): void {
+    const link = new ConversationLink(this);
+    opened(link);
+    const channel = this.host.peer.adopt(link, this.node, this.incarnation);
+    link.channel = channel;
+    this.#link = link;
+    this.#nextRequest = channel.expects;
+    this.#oldest = this.#nextRequest;
+    this.payload.open(channel, this.host.peer.readBuffers);
+    channel.attach(link, false, new TranslatingBatch(this, this.host.peer.pages));
+  }
+
+  /** Ends the link as if a connection had broken. */
+  break(cause: Error | undefined): void {
+    const link = this.#link;
+    if (link === undefined) return;
+    this.#forgetLink();
+    this.host.clock.soon(() => link.ended(cause));
+  }
+
+  /** For the link: the channel closed it. */
+  closed(link: ConversationLink, isAbrupt: boolean): void {
+    if (this.#link !== link) return;
+    const isInside = this.payload.isInside;
+    this.#forgetLink();
+    this.host.unlinked(this, isAbrupt || isInside);
+    this.host.clock.soon(() => link.ended(undefined));
+  }
+
+  #forgetLink(): void {
+    this.requests.forget();
+    this.served.unlinked();
+    this.payload.close();
+    this.#link = undefined;
+    this.#awaiting.clear();
+  }
+
+  /** For the link: what the batch made of frames is to leave. */
+  write(link: ConversationLink, chunks: readonly Uint8Array[], flushed: () => void): void {
+    const { clock, resender } = this.host;
+    if (this.#link !== link || this.outgoing === undefined) clock.soon(flushed);
+    else if (resender === undefined) this.outgoing.write(chunks, flushed);
+    else this.outgoing.write(chunks, () => resender.whenRoom(this, flushed));
+  }
+
+  // What leaves.
+
+  /** The channel sends a request or an answer. */
+  send(frame: OutgoingFrame): void {
+    const { header } = frame;
+    if (header.kind === Kind.REQUEST) this.#sendRequest(frame);
+    else {
+      const awaiting = this.#awaiting.get(header.request);
+      if (awaiting?.answer(frame) === true) this.#awaiting.delete(header.request);
+    }
+  }
+
+  #sendRequest(frame: OutgoingFrame): void {
+    const { header } = frame;
+    if (header.functionId >= FunctionId.SIMPLE) this.requests.take(frame);
+    else if (this.control === undefined) this.fail(header.request, unsupported(`${this.name} has no control messages for this node`));
+    else this.control.request(frame);
+  }
+
+  /** The message that was put into the batch of the outgoing connection is complete. */
+  endMessage(meta: PsMeta): void {
+    this.host.resender?.sent(meta, this);
+  }
+
+  /** Sends a message of one part, after the current call stack. */
+  sendMessage(meta: PsMeta): void {
+    if (this.outgoing === undefined) return;
+    this.outgoing.batch.meta(meta, true);
+    this.endMessage(meta);
+    if (this.host.resender === undefined) this.outgoing.flushSoon();
+    else this.outgoing.flush(); // what leaves then are copies: nobody's memory waits for it
+  }
+
+  // What comes.
+
+  /** A message of the node came. Returns what takes its further parts, undefined to leave them out. */
+  message(meta: PsMeta, hasParts: boolean): PartSink | undefined {
+    if (meta.command !== 0) {
+      this.control?.message(meta);
+      return undefined;
+    }
+    if (this.#link === undefined) return undefined;
+    return meta.request ? this.served.take(meta, hasParts) : this.requests.response(meta, hasParts);
+  }
+
+  /** Fills the header of a request that the node makes; the caller hands it to the channel with its payload. */
+  requestHeader(functionId: number, isUpdate: boolean, awaiting: Awaiting): FrameHeader {
+    const { header } = this;
+    const request = this.#nextRequest++;
+    this.#awaiting.set(request, awaiting);
+    while (this.#oldest < request && !this.#awaiting.has(this.#oldest)) this.#oldest++;
+    header.reset(Kind.REQUEST, functionId);
+    header.request = request;
+    header.settled = this.#oldest;
+    if (isUpdate) header.stamp = ++this.#stamp;
+    return header;
+  }
+
+  /** Asks our own node for a control function in the name of the other one. */
+  serveControl<Q, R>(
+    fn: JsonContract<Q, R>,
+    request: Q,
+    answered: (reply: R) => void = () => {},
+    failed: (failure: Failure) => void = () => {},
+  ): void {
+    const { channel } = this;
+    if (channel === undefined) return;
+    const isOpen = (): boolean => this.channel === channel;
+    const serve = async (): Promise<void> => {
+      if (!isOpen()) return;
+      try {
+        const reply = await this.host.peer.serveControl(channel, fn, request);
+        if (isOpen()) answered(reply);
+      } catch (thrown) {
+        if (isOpen()) failed(toFailure(thrown));
+      }
+    };
+    this.host.clock.soon(() => void serve());
+  }
+
+  /** Answers a request of ours (E4). */
+  answer<R>(fn: JsonContract<unknown, R>, request: number, body: R): void {
+    this.#soon((channel) => {
+      const payload = joinBytes(fn.response.encode({ body }).chunks);
+      const { header } = this;
+      header.reset(Kind.REPLY, fn.id);
+      header.request = request;
+      header.payloadBytes = payload.length;
+      header.arg0 = payload.length;
+      deliver(channel, header, payload);
+    });
+  }
+
+  /** Fails a request of ours (E4). */
+  fail(request: number, error: WeighbridgeError): void {
+    const failure = toFailure(error);
+    this.#soon((channel) => channel.failCall(request, failure));
+  }
+
+  /** Calls `run` after the current call stack, if the channel is still in the conversation that it is in now: numbers begin anew with the next. */
+  #soon(run: (channel: Channel) => void): void {
+    const { channel } = this;
+    if (channel === undefined) return;
+    const number = channel.conversation;
+    this.host.clock.soon(() => {
+      if (channel.conversation === number) run(channel);
+    });
+  }
+
+  /** A connection is gone: what was asked over it fails (E2). */
+  connectionBroke(cause: Error | undefined): void {
+    const why = cause === undefined ? "closed its connection" : `cannot be reached (${cause.message})`;
+    const message = `${this.name} ${why}; whether what it had not answered was applied is not known`;
+    this.requests.fail(new WeighbridgeError("NODE_DEAD", message, { retryable: true }));
+  }
+}
+
+export function unsupported(what: string): WeighbridgeError {
+  return new WeighbridgeError("UNSUPPORTED", what);
+}
+
+/** The link as the channel sees it, and the connection as the peer does; a new one each time that they are linked. */
+class ConversationLink implements Link, PeerConnection {
+  readonly remote: string;
+  readonly link: Link = this;
+  channel: Channel | undefined;
+  readonly #conversation: Conversation;
+
+  constructor(conversation: Conversation) {
+    this.#conversation = conversation;
+    this.remote = conversation.remote;
+  }
+
+  /** Nothing leaves or comes over this link any more. */
+  ended(cause: Error | undefined): void {
+    const { peer } = this.#conversation.host;
+    if (cause !== undefined) peer.metrics.linksBroken++;
+    this.channel?.detach(this);
+    peer.ended(this, cause);
+  }
+
+  write(chunks: readonly Uint8Array[], flushed: () => void): void {
+    this.#conversation.write(this, chunks, flushed);
+  }
+
+  pause(): void {
+    this.#conversation.host.pauseIncoming(this.#conversation, true);
+  }
+
+  resume(): void {
+    this.#conversation.host.pauseIncoming(this.#conversation, false);
+  }
+
+  close(): void {
+    this.#conversation.closed(this, false);
+  }
+
+  destroy(): void {
+    this.#conversation.closed(this, true);
+  }
+}

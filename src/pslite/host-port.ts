@@ -1,0 +1,22 @@
+// place — where a process of ps-lite listens: a host, letter by letter as it was told, and a port.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Address } from "../transport/transport.ts";
+
+/** A host, as it was told, and a port. */
+export type HostPort = { readonly hostname: string; readonly port: number };
+
+export function keyOf({ hostname, port }: HostPort): string {
+  return `${hostname}:${port}`;
+}
+
+/** Takes "tcp://host:port" apart; IPv6 hosts are in brackets there, and without in ps-lite's records. */
+export function placeOf(address: Address): HostPort {
+  const match = /^tcp:\/\/(?:\[([^\]]+)\]|([^:/]+)):(\d+)$/.exec(address);
+  if (match === null) throw new WeighbridgeError("BAD_ARGUMENT", `"${address}" cannot be used as an address: expected "tcp://host:port"`);
+  return { hostname: (match[1] ?? match[2]) as string, port: Number(match[3]) };
+}
+
+export function formatHostPort({ hostname, port }: HostPort): Address {
+  return hostname.includes(":") ? `tcp://[${hostname}]:${port}` : `tcp://${hostname}:${port}`;
+}

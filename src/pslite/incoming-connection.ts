@@ -1,0 +1,264 @@
+// incoming — one connection that another node made to us (its DEALER, our ROUTER): messages come in on it, nothing but the handshake goes back.
+//
+//   accepted ── greetings, READY both ways ──► open: messages ──► closed
+//
+// Invariants:
+//   I1. Who does not say READY within `handshakeMs` is cut off.
+//   I2. Bytes that are no ZMTP or no message of ps-lite end the connection, never the process.
+//   I3. Messages for an conversation come one after the other: while another connection of the same node is inside one, this one is held. One that
+//       has stopped inside a message, and holds up another, is cut off (gateway.ts, V6).
+//   I4. A message whose body is longer than BODY_BYTES_MAX is taken without it, so that its sender is told and does not wait for an answer.
+//   I5. A long body costs memory on one connection of a node at a time, and on none of anybody else's: the newest is taken.
+
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { wasAllInput } from "../peer/connection.ts";
+import type { Link, LinkReader } from "../transport/transport.ts";
+import { PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
+import { BODY_BYTES_MAX } from "../wire/simple-frame.ts";
+import type { Conversation } from "./conversation.ts";
+import { LongMeta } from "./long-meta.ts";
+import { decodeMeta, PsMeta } from "./wire/ps-meta.ts";
+import { isRawMeta, RAW_META_REFUSAL } from "./wire/raw-meta.ts";
+import { badZmtp, decodeReady, encodeGreeting, encodePong, encodeReady, nodeOfIdentity } from "./wire/zmtp.ts";
+import { type PartFate, type PartSink, ZmtpReader, type ZmtpSink } from "./wire/zmtp-reader.ts";
+
+/** A body of SimpleApp, and the rest of a meta with room to spare. */
+const META_BYTES_MAX = BODY_BYTES_MAX + 64 * 1024;
+/** From whoever is no node of the job, and from a node on several connections at once. */
+const SHORT_META_BYTES_MAX = PAYLOAD_BYTES_MAX + 64 * 1024;
+const PARTS_MAX = 16;
+
+export type IncomingHost = {
+  readonly clock: Clock;
+  /** Whether every node of the job is one of ours, as far as we know. */
+  readonly isAllOurs: boolean;
+  /** What others are told of which start of our scheduler this is; undefined on other nodes. */
+  readonly life: number | undefined;
+  /** The other side is a node of ps-lite, with this id (0: it has none yet). */
+  opened(incoming: IncomingConnection): void;
+  /** Whether the next message of this incoming may be taken now; it is held otherwise, until `goOn`. */
+  mayTake(incoming: IncomingConnection): boolean;
+  /** A message with a long body begins. */
+  longMessage(incoming: IncomingConnection): void;
+  /** A message. Returns what takes its further parts; undefined leaves them out. */
+  message(incoming: IncomingConnection, meta: PsMeta, hasParts: boolean): PartSink | undefined;
+  /** All of the message that `message` was called for is here. */
+  messageArrived(incoming: IncomingConnection): void;
+  /** It is handled. */
+  messageEnded(incoming: IncomingConnection): void;
+  closedIncoming(incoming: IncomingConnection, cause: Error | undefined): void;
+};
+
+export class IncomingConnection implements LinkReader {
+  readonly link: Link;
+  /** Who sends here; 0 until it says, and for nodes without an id. */
+  node = 0;
+  isOpen = false;
+  /** Inside the first part of a message with a long body. */
+  isLong = false;
+  /** Set by the host: whom its messages are for. */
+  conversation: Conversation | undefined;
+  /** Set by the host: the message that is coming in is to be acknowledged when it is complete. */
+  isAcknowledgeDue = false;
+  /** Bytes that came so far. */
+  byteCount = 0;
+  /** Of the message that is coming in, or came last. */
+  readonly meta: PsMeta = new PsMeta();
+  readonly #host: IncomingHost;
+  readonly #reader: ZmtpReader;
+  readonly #cancelTimer: CancelTimer;
+  #parts: PartSink | undefined;
+  #isLast = true;
+  #partLeft = 0;
+  #viewBytes = 0;
+  #isInside = false;
+  /** Of the message that is coming in, while its first part does. */
+  #longMeta: LongMeta | undefined;
+  /** Whether the message has a long part, and whether we stay awake, if the link can: while such messages come, and always among our own. */
+  #isStreamed = false;
+  #isWakeful = false;
+  #problem: WeighbridgeError | undefined;
+
+  constructor(host: IncomingHost, link: Link, handshakeMs: number) {
+    this.link = link;
+    this.#host = host;
+    this.#reader = new ZmtpReader(this.#sink());
+    this.#cancelTimer = host.clock.after(handshakeMs, () => {
+      this.#problem = new WeighbridgeError("DEADLINE", `${link.remote} did not say who it is within ${handshakeMs} ms`);
+      link.destroy();
+    });
+    link.write([encodeGreeting("")], () => {});
+  }
+
+  /** Inside a message that has further parts. */
+  get isInside(): boolean {
+    return this.#isInside;
+  }
+
+  /** Ends the connection, for this reason. */
+  cutOff(problem: WeighbridgeError): void {
+    this.#problem = problem;
+    this.link.destroy();
+  }
+
+  /** Reads on, and handles what waited. */
+  resume(): void {
+    if (this.#reader.isHeld) this.#host.clock.soon(() => this.goOn());
+    else this.link.resume();
+  }
+
+  /** Handles what waited. */
+  goOn(): void {
+    if (!this.#reader.isHeld) return;
+    const channel = this.conversation?.channel;
+    try {
+      channel?.beginInput();
+      this.#reader.goOn();
+      if (!this.#reader.isHeld) this.link.resume();
+    } catch (thrown) {
+      this.#problem = asError(thrown);
+      this.link.destroy();
+    } finally {
+      channel?.endInput(false);
+    }
+  }
+
+  // LinkReader
+
+  view(): Uint8Array {
+    const view = this.#reader.view();
+    this.#viewBytes = view.length;
+    return view;
+  }
+
+  received(byteCount: number): void {
+    this.byteCount += byteCount;
+    const channel = this.conversation?.channel;
+    channel?.beginInput();
+    try {
+      this.#reader.received(byteCount);
+    } finally {
+      channel?.endInput(wasAllInput(byteCount, this.#viewBytes));
+    }
+    if (this.#reader.isHeld) this.link.pause();
+  }
+
+  closed(cause: Error | undefined): void {
+    this.#cancelTimer();
+    this.#host.closedIncoming(this, this.#problem ?? cause);
+  }
+
+  #sink(): ZmtpSink {
+    return {
+      greeted: () => this.link.write([encodeReady("ROUTER", "", this.#host.life)], () => {}),
+      command: (name, body) => this.#command(name, body),
+      mayBegin: () => this.#mayBegin(),
+      begin: (index, byteCount, isLast) => this.#begin(index, byteCount, isLast),
+      whole: (bytes, at, byteCount) => this.#whole(bytes, at, byteCount),
+      view: (aheadBytes) => this.#partView(aheadBytes),
+      streamed: (byteCount) => this.#streamed(byteCount),
+    };
+  }
+
+  #command(name: string, body: Uint8Array): void {
+    if (name === "PING") this.link.write([encodePong(body)], () => {});
+    if (name === "ERROR") throw badZmtp(`the peer gave up: ${new TextDecoder().decode(body.subarray(1))}`);
+    if (name !== "READY" || this.isOpen) return;
+    const { socketType, identity } = decodeReady(body);
+    if (socketType !== "DEALER") throw badZmtp(`the peer's socket is a ${socketType}, not a DEALER: this is no node of ps-lite`);
+    this.node = nodeOfIdentity(identity);
+    this.isOpen = true;
+    this.#cancelTimer();
+    this.#host.opened(this);
+  }
+
+  #mayBegin(): boolean {
+    if (!this.isOpen) throw badZmtp("a message before READY");
+    return this.#host.mayTake(this);
+  }
+
+  #begin(index: number, byteCount: number, isLast: boolean): PartFate {
+    this.#isLast = isLast;
+    this.#partLeft = byteCount;
+    if (index === 0) {
+      return this.#beginMeta(byteCount);
+    }
+    if (index >= PARTS_MAX) throw badZmtp(`a message of more than ${PARTS_MAX} parts`);
+    const fate = this.#parts?.begin(index, byteCount, isLast) ?? "skip";
+    if (fate === "stream") this.#isStreamed = true;
+    if (fate === "skip" && isLast) this.#ended();
+    return fate;
+  }
+
+  #beginMeta(byteCount: number): PartFate {
+    this.isLong = byteCount > SHORT_META_BYTES_MAX;
+    if (!this.isLong) return "whole";
+    if (this.conversation === undefined) throw badZmtp(`a message that begins with ${byteCount} bytes`);
+    this.#host.longMessage(this); // I5
+    if (byteCount <= META_BYTES_MAX) return "whole";
+    this.#longMeta = new LongMeta(byteCount); // I4
+    return "stream";
+  }
+
+  #whole(bytes: Uint8Array, at: number, byteCount: number): void {
+    if (this.#isInside) {
+      if (this.#isLast) this.#host.messageArrived(this);
+      this.#parts?.whole(bytes, at, byteCount);
+      if (this.#isLast) this.#ended();
+      return;
+    }
+    this.#readMeta(bytes, at, byteCount);
+    this.#takeMeta();
+  }
+
+  #takeMeta(): void {
+    this.isLong = false;
+    this.#isInside = !this.#isLast;
+    this.#parts = this.#host.message(this, this.meta, this.#isInside);
+  }
+
+  #readMeta(bytes: Uint8Array, at: number, byteCount: number): void {
+    try {
+      decodeMeta(bytes, at, at + byteCount, this.meta);
+    } catch (thrown) {
+      if (isRawMeta(bytes, at, byteCount)) throw new WeighbridgeError("UNSUPPORTED", RAW_META_REFUSAL, { cause: thrown });
+      throw thrown;
+    }
+  }
+
+  #partView(aheadBytes: number): Uint8Array {
+    if (this.#longMeta !== undefined) return this.#longMeta.view();
+    return this.#parts?.view(aheadBytes) ?? new Uint8Array(1024);
+  }
+
+  #streamed(byteCount: number): void {
+    const longMeta = this.#longMeta;
+    if (longMeta !== undefined) {
+      if (!longMeta.streamed(byteCount)) return;
+      this.#longMeta = undefined;
+      longMeta.readInto(this.meta);
+      this.#takeMeta();
+      return;
+    }
+    this.#partLeft -= byteCount;
+    this.#parts?.streamed(byteCount);
+    if (this.#partLeft === 0 && this.#isLast) this.#ended();
+  }
+
+  #ended(): void {
+    this.#isInside = false;
+    this.#parts = undefined;
+    const isWakeful = this.#isStreamed || this.#host.isAllOurs;
+    if (this.#isWakeful !== isWakeful) {
+      this.#isWakeful = isWakeful;
+      this.link.setWakeful?.(this.#isWakeful);
+    }
+    this.#isStreamed = false;
+    this.#host.messageEnded(this);
+  }
+}
+
+function asError(thrown: unknown): WeighbridgeError {
+  return thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
+}

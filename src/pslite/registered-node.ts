@@ -1,0 +1,153 @@
+// member-control — the control messages between our scheduler and one node that speaks ps-lite's protocol: barriers, heartbeats, and news
+// of other nodes. Registration is registrar.ts.
+//
+// Invariants:
+//   M1. A process is told once that a barrier is over, whichever of its customers stood there: all of them hear it.
+//   M2. A node of ps-lite cannot be told that a barrier failed: it stands there until nobody is dead any more. One of ours is told.
+
+import { ABORT, BARRIER, HEARTBEAT, ROSTER } from "../contracts/control.ts";
+import type { AbortRequest, BarrierReply, BarrierRequest } from "../wire/control.ts";
+import type { Failure } from "../wire/failure.ts";
+import { GROUP_MAX, inGroup } from "../wire/node-id.ts";
+import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import { decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
+import { type Control, type Conversation, unsupported } from "./conversation.ts";
+import type { Registrar } from "./registrar.ts";
+import { bodyOf, type OutgoingFrame } from "./translating-batch.ts";
+import { PsCommand, type PsMeta } from "./wire/ps-meta.ts";
+
+/** How often a node that stands at a barrier with a dead member asks again. */
+const REENTER_MS = 200;
+
+export class RegisteredNode implements Control {
+  /** The node sends heartbeats of its own. */
+  beats = false;
+  readonly #registrar: Registrar;
+  readonly #conversation: Conversation;
+  /** The last round that was passed, by group. */
+  readonly #rounds = new Map<number, number>();
+  /** The lives that the node was told of. */
+  readonly #known = new Map<number, number>();
+
+  constructor(registrar: Registrar, conversation: Conversation) {
+    this.#registrar = registrar;
+    this.#conversation = conversation;
+  }
+
+  request(frame: OutgoingFrame): void {
+    const { functionId, request } = frame.header;
+    if (functionId === ROSTER.id) this.#takeRoster(bodyOf(ROSTER, frame));
+    else if (functionId === ABORT.id) this.#takeAbort(bodyOf(ABORT, frame));
+    else {
+      this.#conversation.fail(frame.header.request, unsupported(`function ${functionId} cannot be asked of a node of ps-lite`));
+      return;
+    }
+    this.#conversation.answer(functionId === ROSTER.id ? ROSTER : ABORT, request, {});
+  }
+
+  message(meta: PsMeta): void {
+    const { log } = this.#registrar.gateway;
+    const registration = this.#registrar.registrationOf(this.#conversation);
+    if (registration === undefined) return;
+    const customer = registration.process.conversations.get(meta.customerId) ?? this.#conversation;
+    switch (meta.command) {
+      case PsCommand.BARRIER:
+        if (meta.request && customer.control instanceof RegisteredNode)
+          customer.control.enter(meta.barrierGroup, decodeBodyExtension(meta.body)?.round);
+        break;
+      case PsCommand.HEARTBEAT:
+        this.beats = true;
+        for (const conversation of registration.process.conversations.values()) conversation.serveControl(HEARTBEAT, {});
+        this.#registrar.send(registration, PsCommand.HEARTBEAT, { nodes: [this.#registrar.self()] });
+        break;
+      case PsCommand.TERMINATE:
+        if (registration.note !== undefined) this.#registrar.leave(this.#conversation);
+        else log.warn("a TERMINATE was left out: only a node's own may end it", { node: this.#conversation.name });
+        break;
+      default:
+        log.debug("a control message was left out", { node: this.#conversation.name, command: meta.command });
+    }
+  }
+
+  /** The process is told these lives with its list, and has passed these rounds under an earlier scheduler. */
+  knows({ nodes }: RosterView, passed: readonly BarrierRequest[] = []): void {
+    for (const entry of nodes) this.#noteLife(entry);
+    for (const { group, round } of passed) this.#rounds.set(group, round);
+  }
+
+  /** The node stands at a barrier; one of ours says at which round of it. */
+  enter(group: number, told: number | undefined): void {
+    const registration = this.#registrar.registrationOf(this.#conversation);
+    if (registration === undefined) return;
+    if (group < 1 || group > GROUP_MAX || !inGroup(registration.role, group)) {
+      this.#registrar.gateway.log.warn("a barrier was left out: the node is no member of that group", {
+        node: this.#conversation.name,
+        group,
+      });
+      return;
+    }
+    const round = told ?? (this.#isLate(group) ? 0 : (this.#rounds.get(group) ?? 0) + 1);
+    const passed = (reply: BarrierReply): void => {
+      const isTold = told === undefined && this.#rounds.get(group) === reply.round; // it entered twice, and both entries are answered
+      this.#rounds.set(group, reply.round);
+      if (isTold || registration.process.primary !== this.#conversation) return; // M1
+      this.#registrar.release({ registration, group, round: reply.round });
+    };
+    this.#conversation.serveControl(BARRIER, { group, customer: 0, round }, passed, (failure) => this.#failed(group, told, failure));
+  }
+
+  /** A node in a later life cannot know which rounds are over. */
+  #isLate(group: number): boolean {
+    return this.#conversation.incarnation > 1 && !this.#rounds.has(group);
+  }
+
+  /** M2 */
+  #failed(group: number, told: number | undefined, failure: Failure): void {
+    const { gateway } = this.#registrar;
+    const { code, message } = failure;
+    if (code === "ABORTED") return; // it entered again meanwhile, and that is answered
+    const registration = this.#registrar.registrationOf(this.#conversation);
+    if (registration?.note !== undefined)
+      this.#registrar.send(registration, PsCommand.BARRIER, {
+        appId: 0,
+        customerId: 0,
+        barrierGroup: group,
+        body: encodeBodyExtension({ failure }),
+      });
+    else if (code === "NODE_DEAD")
+      gateway.clock.after(REENTER_MS, () => (this.#conversation.isLinked ? this.enter(group, told) : undefined));
+    else
+      gateway.log.error("a node of ps-lite stands at a barrier that nobody will open", {
+        node: this.#conversation.name,
+        group,
+        code,
+        reason: message,
+      });
+  }
+
+  /** A node with a new life is told to the process, once it has its list: until then that will say so. */
+  #takeRoster(roster: RosterView): void {
+    const registration = this.#registrar.registrationOf(this.#conversation);
+    const hasList = registration !== undefined && !this.#registrar.renewList(registration, roster);
+    const isTold = hasList && this.#conversation.node > 0 && registration.process.primary === this.#conversation;
+    for (const entry of roster.nodes)
+      if (this.#noteLife(entry) && isTold && entry.node !== this.#conversation.node) this.#registrar.tellOfNewLife(registration, entry);
+  }
+
+  /** Returns whether this life was not known until now. */
+  #noteLife({ node, incarnation }: RosterEntry): boolean {
+    const known = this.#known.get(node) ?? 1;
+    this.#known.set(node, Math.max(known, incarnation));
+    return incarnation > known;
+  }
+
+  #takeAbort(failure: AbortRequest): void {
+    const registration = this.#registrar.registrationOf(this.#conversation);
+    if (registration === undefined) return;
+    if (registration.note === undefined)
+      this.#registrar.gateway.log.error("the job is over, but a node of ps-lite cannot be told: stop it", {
+        node: this.#conversation.name,
+      });
+    else this.#registrar.tellAbort(registration, failure);
+  }
+}

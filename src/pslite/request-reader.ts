@@ -1,0 +1,307 @@
+// request-intake — takes the parts of a push, pull or pushPull of a ps-lite node and makes the frames of our request out of them. Values
+// are read straight to where our node wants them; only with lens, which come after the values, they have to be kept until those are there, and
+// with PS_RESEND until the message is complete: one that broke off and comes again must not have been applied in part.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { joinBytes } from "../base/join-bytes.ts";
+import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
+import { dtypeBits, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
+import { variableSpans } from "../wire/kv-spans.ts";
+import { BODY_BYTES_MAX, bodyTooLong } from "../wire/simple-frame.ts";
+import type { Conversation } from "./conversation.ts";
+import { COPY_BYTES_MAX } from "./message-batch.ts";
+import type { KnownList, PulledLists } from "./pulled-lists.ts";
+import type { ServedRequest } from "./served-requests.ts";
+import { dtypeOfPsType, PsType } from "./wire/data-type.ts";
+import type { PsMeta } from "./wire/ps-meta.ts";
+import type { PartFate, PartSink } from "./wire/zmtp-reader.ts";
+
+/** So many keys of a pull fit a frame. */
+export const PULL_KEYS_MAX: number = PAYLOAD_BYTES_MAX / KEY_BYTES;
+
+/** ps-lite counts the bytes of a part in an int. What is kept in memory until it is complete is no longer than that either. */
+const WHOLE_BYTES_MAX = 2 ** 31 - 1;
+/** Applications and customers are 16 bits in our frames. */
+const ID_MAX = 0xffff;
+
+export class RequestReader implements PartSink {
+  readonly #conversation: Conversation;
+  readonly #lists: PulledLists;
+  #served: ServedRequest | undefined;
+  #hasLens = false;
+  #partIndex = 0;
+  #isLastPart = true;
+  /** The keys, until the frames are made. */
+  #keys: Uint8Array = new Uint8Array(KEY_BYTES);
+  #scratch: Uint8Array = new Uint8Array(KEY_BYTES);
+  #keyCount = 0;
+  /** Of a pull: its list, if it was pulled before. */
+  #known: KnownList | undefined;
+  /** With lens: the values. */
+  #values: Uint8Array = new Uint8Array(0);
+  /** Values per key, and what of them the next frame begins with. */
+  #width = 0;
+  #key = 0;
+  #offset = 0;
+  #frameIndex = 0;
+
+  constructor(conversation: Conversation, lists: PulledLists) {
+    this.#conversation = conversation;
+    this.#lists = lists;
+  }
+
+  begun(served: ServedRequest, hasLens: boolean): this {
+    this.#served = served;
+    this.#hasLens = hasLens;
+    this.#keyCount = 0;
+    this.#key = 0;
+    this.#offset = 0;
+    this.#frameIndex = 0;
+    return this;
+  }
+
+  begin(index: number, byteCount: number, isLast: boolean): PartFate {
+    const served = this.#served;
+    this.#partIndex = index;
+    this.#isLastPart = isLast;
+    if (served === undefined || index > 3) return "skip";
+    if (index !== 2 && byteCount > WHOLE_BYTES_MAX) return this.#refuse(`${byteCount} bytes of ${index === 1 ? "keys" : "lens"}`);
+    if (index === 1) return byteCount === 0 || byteCount % KEY_BYTES !== 0 || isLast ? this.#refuse(`keys of ${byteCount} bytes`) : "whole";
+    if (index === 3) return "whole";
+    if (!served.push) return byteCount === 0 ? "whole" : this.#refuse("a pull with values");
+    const isKept = this.#hasLens || this.#conversation.host.resender !== undefined;
+    if (isKept && byteCount > WHOLE_BYTES_MAX) return this.#refuse(`${byteCount} bytes of values, which have to be kept until all is here`);
+    if (this.#hasLens) return isLast ? this.#refuse("lens are announced, but do not come") : "whole";
+    const width = byteCount / served.elementBytes / this.#keyCount;
+    if (width === 0 || !Number.isInteger(width)) return this.#refuse(`${byteCount} bytes of values for ${this.#keyCount} keys`);
+    return this.#planPush(served, width, byteCount);
+  }
+
+  whole(bytes: Uint8Array, at: number, byteCount: number): void {
+    const served = this.#served;
+    if (served === undefined) return;
+    if (this.#partIndex === 1) this.#takeKeys(served, bytes, at, byteCount);
+    else if (this.#partIndex === 2 && !served.push) this.#pull(served);
+    else if (this.#partIndex === 2 && this.#hasLens) this.#values = ownBytes(bytes, at, byteCount);
+    else if (this.#partIndex === 2 && this.#isSmall(byteCount)) this.#pushSmall(served, bytes, at, byteCount);
+    else if (this.#partIndex === 2) this.#pushKept(served, bytes, at);
+    else if (this.#hasLens && served.push) this.#pushVariable(served, bytes.slice(at, at + byteCount));
+    if (this.#isLastPart) this.#served = undefined;
+  }
+
+  view(aheadBytes: number): Uint8Array {
+    const isLastFrame = this.#key >= this.#keyCount;
+    return this.#conversation.payload.view(isLastFrame ? aheadBytes : 0);
+  }
+
+  streamed(byteCount: number): void {
+    const served = this.#served;
+    if (!this.#conversation.payload.received(byteCount) || served === undefined) return;
+    if (this.#key < this.#keyCount) this.#nextFrame(served);
+    else if (this.#isLastPart) this.#served = undefined;
+  }
+
+  #refuse(what: string): PartFate {
+    this.#served?.refuse(bad(what));
+    this.#served = undefined;
+    return "skip";
+  }
+
+  #takeKeys(served: ServedRequest, bytes: Uint8Array, at: number, byteCount: number): void {
+    this.#keyCount = byteCount / KEY_BYTES;
+    served.keyCount = this.#keyCount;
+    if (this.#scratch.length < byteCount) this.#scratch = new Uint8Array(byteCount);
+    this.#keys = this.#scratch;
+    if (byteCount === KEY_BYTES) for (let i = 0; i < KEY_BYTES; i++) this.#keys[i] = bytes[at + i] as number;
+    else this.#keys.set(bytes.subarray(at, at + byteCount));
+    if (!served.pull) return;
+    const keys = this.#keys.subarray(0, byteCount);
+    this.#known = this.#lists.find(keys, served);
+    served.keys = this.#known?.keys ?? keys.slice(); // arrays of this size are dear: collecting them stops the node and takes a core from others
+  }
+
+  /** Opens the request: so many frames are to be answered. */
+  #openRequest(served: ServedRequest, frameCount: number): void {
+    served.frameCount = frameCount;
+    served.left = frameCount;
+  }
+
+  #requestHeader(served: ServedRequest, flags: number, isLast: boolean): FrameHeader {
+    const isFirst = this.#frameIndex++ === 0;
+    const header = this.#conversation.requestHeader(served.functionId, served.push, served);
+    if (isFirst) served.first = header.request;
+    header.app = served.app;
+    header.customer = served.customer;
+    header.command = served.head;
+    header.arg3 = served.timestamp >>> 0;
+    header.flags = APP_CUT | dtypeBits(served.dtype) | flags | (isFirst ? KvFlag.FIRST : 0) | (isLast ? KvFlag.LAST : 0);
+    return header;
+  }
+
+  #pull(served: ServedRequest): void {
+    const known = this.#known;
+    if (known === undefined || (known.width === 1 && this.#keyCount > keysPerFrame(served.elementBytes))) this.pullUnknown(served);
+    else this.#pullKnown(served, known);
+  }
+
+  /** With WANT_LENS, since nobody says how long the values are. A key that nobody pushed reads as one zero, as ps-lite's handle has it. */
+  pullUnknown(served: ServedRequest): void {
+    const { keyCount } = served;
+    this.#frameIndex = 0;
+    this.#openRequest(served, Math.ceil(keyCount / PULL_KEYS_MAX));
+    for (let from = 0; from < keyCount; from += PULL_KEYS_MAX) {
+      const to = Math.min(keyCount, from + PULL_KEYS_MAX);
+      const header = this.#requestHeader(served, KvFlag.WANT_LENS, to === keyCount);
+      header.arg0 = to - from;
+      header.arg1 = 1;
+      this.#conversation.payload.deliverCopy(header, served.keys.subarray(from * KEY_BYTES, to * KEY_BYTES));
+    }
+  }
+
+  /** As a worker of ours would pull: it knows how long the values are. */
+  #pullKnown(served: ServedRequest, { width, lens }: KnownList): void {
+    const { keyCount, keys, elementBytes } = served;
+    const valueBytes = width * elementBytes;
+    const isLong = valueBytes >= LARGE_VALUE_BYTES;
+    const blockValues = isLong ? BLOCK_BYTES / elementBytes : width;
+    const frameKeys = isLong ? 1 : keysPerFrame(valueBytes);
+    const frameCount = isLong ? keyCount * Math.ceil(width / blockValues) : Math.ceil(keyCount / frameKeys);
+    this.#openRequest(served, frameCount);
+    served.guess(lens, keyCount * valueBytes);
+    for (let from = 0; from < keyCount; from += frameKeys) {
+      const to = Math.min(keyCount, from + frameKeys);
+      for (let offset = 0; offset < width; offset += blockValues) {
+        const header = this.#requestHeader(served, isLong ? KvFlag.PIECE : 0, this.#frameIndex === frameCount - 1);
+        header.arg0 = to - from;
+        header.arg1 = width;
+        header.arg2 = offset;
+        this.#conversation.payload.deliverCopy(header, keys.subarray(from * KEY_BYTES, to * KEY_BYTES));
+      }
+    }
+  }
+
+  // Pushes whose values are as many for each key: their frames are known before the values come.
+
+  #planPush(served: ServedRequest, width: number, byteCount: number): PartFate {
+    this.#width = width;
+    const valueBytes = width * served.elementBytes;
+    const isLong = valueBytes >= LARGE_VALUE_BYTES;
+    const frameCount = isLong ? this.#keyCount * Math.ceil(valueBytes / BLOCK_BYTES) : Math.ceil(this.#keyCount / keysPerFrame(valueBytes));
+    this.#openRequest(served, frameCount);
+    if (this.#isSmall(byteCount) || this.#conversation.host.resender !== undefined) return "whole";
+    this.#nextFrame(served);
+    return "stream";
+  }
+
+  #isSmall(byteCount: number): boolean {
+    return byteCount <= COPY_BYTES_MAX && this.#keyCount * KEY_BYTES <= COPY_BYTES_MAX;
+  }
+
+  #pushSmall(served: ServedRequest, bytes: Uint8Array, at: number, byteCount: number): void {
+    const header = this.#requestHeader(served, 0, true);
+    header.arg0 = this.#keyCount;
+    header.arg1 = this.#width;
+    this.#conversation.payload.deliverCopy(header, this.#keys.subarray(0, this.#keyCount * KEY_BYTES), bytes, at, byteCount);
+  }
+
+  /** All values are here: hands over the frames with copies of them. */
+  #pushKept(served: ServedRequest, bytes: Uint8Array, at: number): void {
+    for (let from = at; this.#key < this.#keyCount; ) {
+      const keysAt = this.#key * KEY_BYTES;
+      const header = this.#nextHeader(served);
+      const keys = this.#keys.subarray(keysAt, keysAt + header.arg0 * KEY_BYTES);
+      const to = from + header.payloadBytes - keys.length;
+      this.#conversation.payload.deliverCopy(header, keys, bytes, from, to - from);
+      from = to;
+    }
+  }
+
+  /** Opens the next frame. */
+  #nextFrame(served: ServedRequest): void {
+    const keysAt = this.#key * KEY_BYTES;
+    const header = this.#nextHeader(served);
+    this.#conversation.payload.begin(header, this.#keys.subarray(keysAt, keysAt + header.arg0 * KEY_BYTES));
+  }
+
+  /** The header of the next frame: a block of a long value, or as many keys as fit one. */
+  #nextHeader(served: ServedRequest): FrameHeader {
+    const valueBytes = this.#width * served.elementBytes;
+    const isLong = valueBytes >= LARGE_VALUE_BYTES;
+    const key = this.#key;
+    const offsetBytes = this.#offset;
+    const frameBytes = isLong ? Math.min(BLOCK_BYTES, valueBytes - offsetBytes) : 0;
+    const keyTo = isLong ? key + 1 : Math.min(this.#keyCount, key + keysPerFrame(valueBytes));
+    const isLast = keyTo === this.#keyCount && offsetBytes + frameBytes >= (isLong ? valueBytes : 0);
+    const header = this.#requestHeader(served, isLong ? KvFlag.PIECE : 0, isLast);
+    const keyBytes = (keyTo - key) * KEY_BYTES;
+    header.arg0 = keyTo - key;
+    header.arg1 = this.#width;
+    header.arg2 = offsetBytes / served.elementBytes;
+    header.payloadBytes = keyBytes + (isLong ? frameBytes : (keyTo - key) * valueBytes);
+    this.#offset = offsetBytes + frameBytes;
+    if (this.#offset >= valueBytes || !isLong) {
+      this.#key = keyTo;
+      this.#offset = 0;
+    }
+    return header;
+  }
+
+  // Pushes with lens.
+
+  #pushVariable(served: ServedRequest, lensBytes: Uint8Array): void {
+    const lens = new Int32Array(lensBytes.buffer, 0, lensBytes.length >> 2);
+    const valueCount = this.#values.length / served.elementBytes;
+    if (lensBytes.length !== this.#keyCount * LEN_BYTES || sumOfLens(lens) !== valueCount) {
+      this.#refuse(`${lens.length} lens that do not fit ${this.#keyCount} keys and ${valueCount} values`);
+      return;
+    }
+    served.lens = lensBytes;
+    const spans = variableSpans(lens, served.elementBytes, { keyFrom: 0, keyTo: lens.length, valueFrom: 0 });
+    this.#openRequest(served, spans.length);
+    for (const [i, { keyFrom, keyTo, valueFrom, valueTo, width, pieceOffset }] of spans.entries()) {
+      const isPiece = pieceOffset >= 0;
+      const header = this.#requestHeader(served, KvFlag.VARIABLE | (isPiece ? KvFlag.PIECE : KvFlag.LENS), i === spans.length - 1);
+      header.arg0 = keyTo - keyFrom;
+      header.arg1 = width;
+      header.arg2 = isPiece ? pieceOffset : 0;
+      const keys = this.#keys.subarray(keyFrom * KEY_BYTES, keyTo * KEY_BYTES);
+      const values = this.#values.subarray(valueFrom * served.elementBytes, valueTo * served.elementBytes);
+      const own = isPiece ? [] : [lensBytes.subarray(keyFrom * LEN_BYTES, keyTo * LEN_BYTES)];
+      this.#conversation.payload.deliverCopy(header, joinBytes([keys, values, ...own]));
+    }
+    this.#values = new Uint8Array(0);
+  }
+}
+
+function sumOfLens(lens: Int32Array): number {
+  let sum = 0;
+  for (const length of lens) {
+    if (length < 0) return -1;
+    sum += length;
+  }
+  return sum;
+}
+
+/** Memory that was made for this part alone is taken as it is. */
+function ownBytes(bytes: Uint8Array, at: number, byteCount: number): Uint8Array {
+  return at === 0 && bytes.length === byteCount && byteCount > COPY_BYTES_MAX ? bytes : bytes.slice(at, at + byteCount);
+}
+
+/** What is wrong with a request, before its parts are looked at. */
+export function problemWith(meta: PsMeta, hasParts: boolean): WeighbridgeError | undefined {
+  const { appId, customerId, dataTypes, simpleApp } = meta;
+  if (appId < 0 || appId > ID_MAX || customerId < 0 || customerId > ID_MAX)
+    return bad(`application ${appId} and customer ${customerId}: ids are 0 to ${ID_MAX} here`);
+  if (simpleApp)
+    return meta.skippedBytes > 0 || meta.body.length > BODY_BYTES_MAX ? bad(bodyTooLong(meta.skippedBytes || meta.body.length)) : undefined;
+  if (!hasParts) return bad("a request without keys");
+  if (dataTypes[0] === PsType.UINT32)
+    return new WeighbridgeError("UNSUPPORTED", "this node has keys of 32 bits (USE_KEY32); Weighbridge has 64: build it without");
+  if (dataTypes[0] !== PsType.UINT64) return bad(`keys of type ${dataTypes[0]}`);
+  if (dtypeOfPsType(dataTypes[1] ?? -1) < 0) return bad(`values of type ${dataTypes[1]}`);
+  return meta.push || meta.pull ? undefined : bad("neither a push nor a pull");
+}
+
+function bad(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_REQUEST", what);
+}

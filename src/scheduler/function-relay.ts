@@ -1,0 +1,66 @@
+// function-relay — the command line is no node, and knows nobody but the scheduler: this hands on what it calls on servers, and tells those servers when it has
+// gone away, so that nothing waits there for somebody who will never come.
+
+import type { Clock } from "../base/clock.ts";
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { relayCall, relayGone } from "../contracts/relay.ts";
+import { callFunction } from "../peer/call-function.ts";
+import type { Channel } from "../peer/channel.ts";
+import type { Peer } from "../peer/peer.ts";
+import { servedFunction } from "../peer/served-function.ts";
+import { idOf } from "../wire/node-id.ts";
+
+export type FunctionRelayOptions = {
+  readonly peer: Peer;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly serverCount: number;
+};
+
+export class FunctionRelay {
+  readonly #options: FunctionRelayOptions;
+  /** The servers that each link has asked something of. */
+  readonly #asked = new Map<Channel, Set<number>>();
+
+  constructor(options: FunctionRelayOptions) {
+    this.#options = options;
+  }
+
+  /** Calls through this node are rejected with NO_ROUTE, NODE_DEAD and what the server answers. */
+  serve(): void {
+    const { peer, clock, serverCount } = this.#options;
+    peer.serve(
+      servedFunction(relayCall, {
+        handler: async ({ channel }: { readonly channel: Channel }, call) => {
+          const { server } = call;
+          if (server >= serverCount) throw new WeighbridgeError("NO_ROUTE", `there is no server ${server} among ${serverCount} here`);
+          const servers = this.#asked.get(channel) ?? new Set();
+          this.#asked.set(channel, servers.add(server));
+          return await callFunction(this.#channelTo(server), relayCall, { ...call, asker: `${channel.id}` }, { clock });
+        },
+      }),
+    );
+  }
+
+  /** The link is gone. */
+  forget(channel: Channel): void {
+    const servers = this.#asked.get(channel);
+    this.#asked.delete(channel);
+    for (const server of servers ?? []) {
+      this.#tell(server, `${channel.id}`).catch((thrown: unknown) => {
+        this.#options.log.debug("a server was not told that an asker is gone", { server, reason: reasonOf(thrown) });
+      });
+    }
+  }
+
+  async #tell(server: number, asker: string): Promise<void> {
+    await callFunction(this.#channelTo(server), relayGone, { asker }, { clock: this.#options.clock });
+  }
+
+  #channelTo(server: number): Channel {
+    const channel = this.#options.peer.channel(idOf("server", server));
+    if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `server ${server} is not here`, { retryable: true });
+    return channel;
+  }
+}

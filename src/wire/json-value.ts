@@ -1,0 +1,51 @@
+// json-value — plain data that a manifest keeps word for word: what optimizers, initializers and schedules are made of. It comes back equal, or
+// is refused when it is written: JSON knows no Infinity, no NaN and no bigint, and `JSON.stringify` would drop or change them without a word.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Check } from "./json-body.ts";
+
+export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
+export type JsonObject = { readonly [name: string]: JsonValue };
+
+/** Says what something is: `kind` names it, the rest are its settings. */
+export type Described = JsonObject & { readonly kind: string };
+
+/** Deeper than any setting; it bounds the recursion of whoever walks through it. */
+const DEPTH_MAX = 32;
+
+export const jsonObject: Check<JsonObject> = (value, path) => {
+  if (!isObject(value)) throw new WeighbridgeError("BAD_REQUEST", `${path} must be an object`);
+  requireJson(value, path);
+  return value as JsonObject;
+};
+
+export const described: Check<Described> = (value, path) => {
+  const settings = jsonObject(value, path);
+  if (typeof settings.kind !== "string") throw new WeighbridgeError("BAD_REQUEST", `${path}.kind must be a string`);
+  return settings as Described;
+};
+
+/** Throws BAD_REQUEST, naming the place, if `value` would not come back from JSON as it is. */
+function requireJson(value: unknown, path: string, depth = 0): void {
+  if (depth > DEPTH_MAX) throw new WeighbridgeError("BAD_REQUEST", `${path} is nested deeper than ${DEPTH_MAX} levels`);
+  if (Array.isArray(value)) {
+    value.forEach((item, index) => {
+      requireJson(item, `${path}[${index}]`, depth + 1);
+    });
+  } else if (isObject(value)) {
+    for (const [name, item] of Object.entries(value)) requireJson(item, `${path}.${name}`, depth + 1);
+  } else if (!isScalar(value)) {
+    throw new WeighbridgeError("BAD_REQUEST", `${path} is ${String(value)}, which JSON cannot keep`);
+  }
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+function isScalar(value: unknown): boolean {
+  if (typeof value === "number") return Number.isFinite(value);
+  return value === null || typeof value === "boolean" || typeof value === "string";
+}
