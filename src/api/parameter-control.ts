@@ -40,6 +40,10 @@ export type ParameterSettings = {
   readonly fromClock?: number;
 };
 
+const WAIT_OPTIONS: readonly string[] = ["deadlineMs", "signal"];
+const CALL_OPTIONS: readonly string[] = [...WAIT_OPTIONS, "priority"];
+const READ_OPTIONS: readonly string[] = [...CALL_OPTIONS, "clocksAhead"];
+
 /** A change begins so many clocks above the fastest worker: by then every server has heard of it. */
 const CLOCKS_AHEAD = 2;
 
@@ -82,15 +86,22 @@ export class ParameterControl {
     return this.#options.clock();
   }
 
+  /** Throws BAD_ARGUMENT for options that a call cannot have. */
+  checkCall(options: WaitOptions, known: readonly string[] = WAIT_OPTIONS): void {
+    checkWait(options);
+    for (const name in options)
+      if (!known.includes(name)) checkOptions(options, known, `the options of a call of ${this.#options.spec.name}`);
+  }
+
   /** How a call is sent at this worker's clock. Throws BAD_ARGUMENT. */
   callNow<T extends WaitOptions>(options: T): T & { readonly clock: number } {
-    checkWait(options);
+    this.checkCall(options, CALL_OPTIONS);
     return { ...options, clock: this.clock };
   }
 
   /** The same for a read that is to be as of the clock that this worker will have after so many more. Throws BAD_ARGUMENT. */
   readAhead<T extends WaitOptions & { readonly clocksAhead?: number }>(options: T): Omit<T, "clocksAhead"> & { readonly clock: number } {
-    checkWait(options);
+    this.checkCall(options, READ_OPTIONS);
     const { clocksAhead = 0, ...call } = options;
     const clock = this.clock + clocksAhead;
     const { name } = this.#options.spec;
@@ -180,7 +191,7 @@ export class ParameterControl {
    */
   async configure(settings: ParameterSettings, wait: WaitOptions): Promise<number> {
     const { spec } = this.#options;
-    checkWait(wait);
+    this.checkCall(wait);
     checkOptions(settings, ["learningRate", "schedule", "staleness", "consistency", "fromClock"], `the settings of ${spec.name}`);
     const { consistency, fromClock = 0, ...others } = settings;
     if (consistency !== undefined && others.staleness !== undefined)
@@ -223,7 +234,7 @@ export class ParameterControl {
 
   async nonFinite(wait: WaitOptions): Promise<NonFiniteCounts> {
     const { functions, parameter } = this.#options;
-    checkWait(wait);
+    this.checkCall(wait);
     const counts = await functions.callAll(parameterNonFinite, { parameter }, { ...wait, scope: parameter, subject: this.held });
     const sum = (of: keyof NonFiniteCounts): number => counts.reduce((total, count) => total + count[of], 0);
     return {
@@ -239,7 +250,7 @@ export class ParameterControl {
    */
   async clear(wait: WaitOptions): Promise<void> {
     const { functions, catalogue, parameter } = this.#options;
-    checkWait(wait);
+    this.checkCall(wait);
     const call = { ...wait, scope: parameter, subject: this.held };
     await functions.callAll(consistencySurvey, { parameter }, call);
     const edition = await catalogue.clear(this.held.name, wait);

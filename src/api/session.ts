@@ -369,7 +369,8 @@ export class Session {
       if (options.barrier !== false) await this.#endSaves(options);
       await this.#units.close(options);
       await this.#collective?.close();
-      await Promise.all([...this.#caches].map((cache) => cache.close(options)));
+      const { deadlineMs, signal } = options;
+      await Promise.all([...this.#caches].map((cache) => cache.close({ deadlineMs, signal })));
       await this.#links.flush(this.clocks, options);
     } finally {
       await this.#leave(options);

@@ -1,6 +1,6 @@
 // tensor — a dense parameter as a user meets it. Arrays given to a call belong to it until its promise settles.
 
-import { checkWait, type WaitOptions } from "../base/deferred.ts";
+import type { WaitOptions } from "../base/deferred.ts";
 import type { TensorSpec } from "../store/parameter-spec.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { RowList } from "../worker/block-rows.ts";
@@ -47,7 +47,7 @@ export class Tensor {
    * were taken. Throws VALUE_LENGTH, NOT_FINITE.
    */
   async start(values: Float32Array, options: WaitOptions = {}): Promise<boolean> {
-    checkWait(options);
+    this.#control.checkCall(options);
     return (await this.#client.start(values, options)) === this.#client.shape.blockCount;
   }
 

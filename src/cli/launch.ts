@@ -60,6 +60,7 @@ export function launchCommand(invocation: Invocation): Command {
     .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
       const plan = await plannedJob(script, args, flags, invocation);
+      checkServers(plan.scheduler);
       await checkFiles(plan.scheduler);
       await checkSchedulerAddress(plan.scheduler);
       if (script === undefined && plan.scheduler.workerCount > 0) tellHowToJoin(plan.scheduler);
@@ -77,6 +78,12 @@ async function plannedJob(script: string | undefined, args: readonly string[], f
     defaults: { ...DEFAULTS, schedulerPort: await freePort(LOOPBACK) },
     programOf: (config) => programFor(config, script, args, { workerOnly, isVerbose }),
   });
+}
+
+/** Parameters live on servers. Throws BAD_CONFIG. */
+function checkServers({ serverCount }: NodeConfig): void {
+  if (serverCount > 0) return;
+  throw new WeighbridgeError("BAD_CONFIG", "a launch needs at least 1 server, which holds the parameters, not 0: set --server-count (-s)");
 }
 
 /** What all servers will read and where they will write, looked at once and before any of them starts. Throws BAD_CONFIG. */

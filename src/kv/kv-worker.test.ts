@@ -200,6 +200,14 @@ test("what is wrong with the arguments throws at once and sends nothing (U1)", a
     ]),
   ];
   for (const [code, call] of wrong) assert.throws(call, hasCode(code), call.toString());
+  const misspelt = { prioritty: 1 } as object;
+  const refused = hasCode("BAD_ARGUMENT", /have no "prioritty"; .* did you mean priority\?/);
+  assert.throws(() => kv.push(keysOf(1n), one, misspelt), refused);
+  assert.throws(() => kv.pull(keysOf(1n), one, misspelt), refused);
+  assert.throws(() => kv.pushPull(keysOf(1n), one, one, misspelt), refused);
+  assert.throws(() => kv.push(keysOf(1n), one, null as never), hasCode("BAD_ARGUMENT"));
+  await assert.rejects(kv.pullPairs(keysOf(1n), misspelt), refused);
+  await assert.rejects(kv.wait(0, { deadlinMs: 1 } as object), hasCode("BAD_ARGUMENT", /did you mean deadlineMs\?/));
   await assert.rejects(kv.pullPairs(keysOf(2n, 1n)), hasCode("KEYS_NOT_ASCENDING"));
   for (const timestamp of [0, -1, Number.NaN]) await assert.rejects(kv.wait(timestamp), hasCode("BAD_ARGUMENT"));
   assert.equal(kv.simple.customer.tracker.nextTimestamp, 0, "no number was given away");

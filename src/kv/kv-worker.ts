@@ -11,6 +11,7 @@
 //   U4. A request leaves for incarnations of servers that this KVWorker knows, or for none: the first one to a server that was started again fails with
 //       NODE_DEAD, nothing sent. What was pushed to the incarnation before is lost, and would read as zeros.
 
+import { checkOptions } from "../api/known-options.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { Deferred } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
@@ -57,6 +58,9 @@ export type KVPullOptions = KVOptions & {
 };
 
 const NO_OPTIONS: KVPushOptions = {};
+const WAIT_OPTIONS: readonly string[] = ["deadlineMs", "signal"];
+const PAIRS_OPTIONS: readonly string[] = ["cmd", "priority", "deadlineMs", "signal"];
+const KV_OPTIONS: readonly string[] = ["cmd", "priority", "callback", "lens"];
 
 export class KVWorker implements KvOwner {
   readonly office: Postoffice;
@@ -88,22 +92,26 @@ export class KVWorker implements KvOwner {
 
   /** Adds (or whatever the server's handle does) `vals` to `keys`. */
   push(keys: BigUint64Array, vals: Values, options: KVPushOptions = NO_OPTIONS): number {
+    if (options !== NO_OPTIONS) checkNames(options, KV_OPTIONS);
     return this.#submit(FunctionId.KV_PUSH, keys, vals, undefined, options);
   }
 
   /** Reads the values of `keys` into `vals`. With `lens`, keys may have different numbers of values, and `lens` is filled too. */
   pull(keys: BigUint64Array, vals: Values, options: KVPullOptions = NO_OPTIONS): number {
+    if (options !== NO_OPTIONS) checkNames(options, KV_OPTIONS);
     if (options.lens !== undefined) return this.#pullInto(keys, vals, options.lens, options);
     return this.#submit(FunctionId.KV_PULL, keys, undefined, vals, options);
   }
 
   /** Pushes `vals`, then reads the keys into `outs`, in one round trip; on each server one after the other with nothing in between. */
   pushPull(keys: BigUint64Array, vals: Values, outs: Values, options: KVPushOptions = NO_OPTIONS): number {
+    if (options !== NO_OPTIONS) checkNames(options, KV_OPTIONS);
     return this.#submit(FunctionId.KV_PUSH_PULL, keys, vals, outs, options);
   }
 
   /** Reads keys whose numbers of values are not known: resolves with arrays of the right size. */
   async pullPairs(keys: BigUint64Array, options: Omit<KVOptions, "callback"> & WaitOptions = {}): Promise<KVPairs<Float32Array>> {
+    checkNames(options, PAIRS_OPTIONS);
     const { deadlineMs, signal, ...rest } = options;
     const result = new Deferred<KVPairs<Float32Array>>();
     const timestamp = this.#submitVariable(keys, FLOAT32, rest, (landings) => {
@@ -117,11 +125,13 @@ export class KVWorker implements KvOwner {
 
   /** Waits for the end of a request. Rejects with its failure; with DEADLINE or ABORTED the request itself goes on. */
   async wait(timestamp: number, options?: WaitOptions): Promise<void> {
+    if (options !== undefined) checkNames(options, WAIT_OPTIONS);
     await this.simple.customer.wait(timestamp, options);
   }
 
   /** Resolves when calls are taken on again after a QUEUE_FULL. Rejects with DEADLINE or ABORTED. */
   async room(options?: WaitOptions): Promise<void> {
+    if (options !== undefined) checkNames(options, WAIT_OPTIONS);
     await this.#worker.room(options);
   }
 
@@ -271,6 +281,12 @@ function checkLens(keys: BigUint64Array, values: Values, lens: Int32Array): numb
   }
   if (sum !== values.length) throw bad(`lens add up to ${sum}, but there are ${values.length} values`);
   return 0;
+}
+
+/** U1: a misspelt option would be taken for its default. Looked at only where options are given. */
+function checkNames(options: object, known: readonly string[]): void {
+  if (typeof options !== "object" || options === null) checkOptions(options, known, "the options of a request");
+  for (const name in options) if (!known.includes(name)) checkOptions(options, known, "the options of a request");
 }
 
 function checkWord(value = 0, name: string): number {

@@ -56,6 +56,34 @@ test("a cluster of which one node cannot start is closed: nothing waits for it a
   assert.equal(status, 0);
 });
 
+test("an option that a call of a tensor, a table or a cache does not have is refused with the nearest that it has, and nothing is sent", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const { session } = cluster;
+  const tensor = await session.tensor("w", { shape: [2] });
+  const table = await session.embedding("e", { dim: 2, versions: true });
+  const cache = table.cached({ rows: 4 });
+  const misspelt = anything({ deadlinMs: 1000 });
+  const calls: (() => unknown)[] = [
+    () => tensor.push(one, misspelt),
+    () => tensor.pull(undefined, misspelt),
+    () => tensor.pushPull(one, undefined, misspelt),
+    () => tensor.start(one, misspelt),
+    () => tensor.configure({ learningRate: 1 }, misspelt),
+    () => tensor.nonFinite(misspelt),
+    () => table.push([1], one, misspelt),
+    () => table.pull([1], undefined, misspelt),
+    () => table.pushPull({ keys: [1], gradients: one }, [1], undefined, misspelt),
+    () => table.clear(misspelt),
+    () => cache.lookup([1], undefined, misspelt),
+    () => cache.update([1], one, misspelt),
+  ];
+  for (const call of calls) await refuses(call, /the options of a call of [we] have no "deadlinMs"; .* did you mean deadlineMs\?/);
+  await refuses(() => tensor.push(one, anything({ clocksAhead: 1 })), /have no "clocksAhead"/);
+  await tensor.push(one, { priority: 1, deadlineMs: 60_000, signal: new AbortController().signal });
+  assert.deepEqual(await tensor.pull(undefined, { clocksAhead: 0 }), Float32Array.of(1, 1));
+  assert.deepEqual(await table.pull([1]), new Float32Array(2));
+});
+
 suite("bad arguments", () => {
   let cluster: EmbeddedCluster;
   let tensor: Tensor;

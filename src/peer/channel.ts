@@ -14,7 +14,7 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
 import { decodeFailure, type Failure, fromFailure, toFailure } from "../wire/failure.ts";
-import { type FrameHeader, Kind, PAYLOAD_BYTES_MAX, REQUESTS_OPEN_MAX } from "../wire/frame.ts";
+import { type FrameHeader, Kind, REQUESTS_OPEN_MAX } from "../wire/frame.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { Answer, keptLabel, labelOf, type RequestLabel } from "./answer.ts";
@@ -423,7 +423,7 @@ export class Channel {
     else if (code === "UNKNOWN_FUNCTION")
       this.#host.complaints.tellOnce(code, "info", "a request failed", fields); // who asked tells it
     else this.#host.complaints.tell(retryable || code === "ABORTED" ? "info" : "warn", "a request failed", fields); // ABORTED: by who asked
-    const payload = encodeJson({ ...failure, message: failure.message.slice(0, PAYLOAD_BYTES_MAX / 8) });
+    const payload = encodeJson(failure);
     this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);
   }
 

@@ -35,3 +35,16 @@ test("a failure that is none is refused", () => {
     assert.throws(() => decodeFailure(encodeJson(body)), /a failure.* must be/);
   }
 });
+
+test("of a message of megabytes a few kilobytes are sent, and its length; what has no text is shown", () => {
+  for (const thrown of [
+    new Error("x".repeat(3_000_000)),
+    new WeighbridgeError("BAD_REQUEST", "x".repeat(3_000_000)),
+    "x".repeat(3_000_000),
+  ]) {
+    const { message } = toFailure(thrown);
+    assert.ok(message.length < 5_000, `${message.length}`);
+    assert.match(message, /x … \(cut: the message has 30000\d\d characters\)$/);
+  }
+  assert.equal(toFailure(Object.create(null)).code, "HANDLER_FAILED");
+});

@@ -152,6 +152,13 @@ suite("bad start", { concurrency: 2 }, () => {
     await allRefuse([job], /BAD_CONFIG: .*\n {2}1\. DMLC_NUM_SERVERS \(environment\): .*did you mean DMLC_NUM_SERVER\?/);
   });
 
+  test("a launch without servers", async () => {
+    await using processes = new Processes();
+    const job = processes.weighbridge(["launch", "-s", 0, "-w", 1, "--", script("member")]);
+    await job.refuses(/^weighbridge: BAD_CONFIG: a launch needs at least 1 server, .* not 0: set --server-count/m);
+    assert.equal(job.stdout, "", "nothing was started");
+  });
+
   test("a missing value, on every process", async () => {
     await using processes = new Processes();
     const nodes = await startAll(processes, [
