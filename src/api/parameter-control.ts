@@ -177,8 +177,8 @@ export class ParameterControl {
   async #create(edition: number, wait: WaitOptions): Promise<void> {
     const { functions, parameter, spec } = this.#options;
     const request = { parameter, edition, spec: JSON.stringify(spec) };
-    const calls = Array.from({ length: functions.serverCount }, (_, server) => ({
-      server,
+    const calls = functions.servers.map((server) => ({
+      to: { server },
       request,
       answered: () => this.held.found(server, functions.lifeOf(server)), // of the life that answers
     }));

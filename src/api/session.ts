@@ -15,8 +15,6 @@ import { checkpointSave, parameterSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
 import { Arena } from "../kernel/arena.ts";
 import { hashText } from "../keys/hash-text.ts";
-import type { Placement } from "../keys/placement.ts";
-import { rangePlacement } from "../keys/range-placement.ts";
 import { decodeParameterSpec, type ParameterSpec } from "../store/parameter-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
@@ -26,10 +24,10 @@ import { Group } from "../wire/node-id.ts";
 import type { CatalogueClient } from "../worker/catalogue-client.ts";
 import { Collective } from "../worker/collective.ts";
 import { FiniteScan } from "../worker/finite-scan.ts";
-import { type FunctionCallSettings, FunctionClient, type FunctionLoad } from "../worker/function-client.ts";
+import { type FunctionCallSettings, FunctionClient, type FunctionLoad, type FunctionRequest } from "../worker/function-client.ts";
 import { PushNumbers } from "../worker/push-numbers.ts";
 import type { RendezvousClient } from "../worker/rendezvous-client.ts";
-import { RowPlanner } from "../worker/row-plan.ts";
+import type { RowPlanner } from "../worker/router/row-plan.ts";
 import { TableClient } from "../worker/table-client.ts";
 import { TensorClient } from "../worker/tensor-client.ts";
 import type { UnitClient, UnitOptions } from "../worker/unit-client.ts";
@@ -49,7 +47,7 @@ import {
   takeCheckpoint,
 } from "./checkpoint.ts";
 import { Embedding } from "./embedding.ts";
-import { type FunctionTarget, serverOf } from "./function-target.ts";
+import { type FunctionTarget, routeOf } from "./function-target.ts";
 import { checkOptions } from "./known-options.ts";
 import { ParameterControl } from "./parameter-control.ts";
 import { ParameterFiles } from "./parameter-files.ts";
@@ -78,7 +76,6 @@ export type SessionNode = {
 export class Session {
   readonly #node: SessionNode;
   readonly #functions: FunctionClient;
-  readonly #placement: Placement;
   readonly #planner: RowPlanner;
   readonly #scan: FiniteScan;
   readonly #caches = new Set<CachedEmbedding>();
@@ -101,12 +98,11 @@ export class Session {
     this.#units = worker.units;
     this.rendezvous = worker.rendezvous;
     this.#catalogue = worker.catalogue;
-    this.#functions = new FunctionClient(worker, node.clock);
-    this.#placement = rangePlacement({ servers: Array.from({ length: node.serverCount }, (_, rank) => rank), epoch: 0 });
-    this.#planner = new RowPlanner(new Arena({ shared: false }), this.#placement, hashText(`${node.rank}`));
+    this.#functions = new FunctionClient(worker.router, node.clock);
+    this.#planner = worker.router.planner(new Arena({ shared: false }), hashText(`${node.rank}`));
     this.#scan = new FiniteScan(this.#planner.arena);
     const { compression } = node;
-    this.#links = new WorkerLinks({ functions: this.#functions, planner: this.#planner, placement: this.#placement, compression });
+    this.#links = new WorkerLinks({ functions: this.#functions, planner: this.#planner, compression });
     this.#clock = new WorkerClock({
       name: `worker ${node.rank}`,
       clock: node.clock,
@@ -125,7 +121,7 @@ export class Session {
     const session = new Session(node, worker);
     await session.#clock.join(wait);
     session.#functions.onFailure = (error) => session.#clock.joinAgain(error);
-    worker.serverRestarted = (server) => session.#clock.serverRestarted(server);
+    worker.router.serverRestarted = (server) => session.#clock.serverRestarted(server);
     return session;
   }
 
@@ -162,7 +158,6 @@ export class Session {
     const { arena } = this.#planner;
     const client = new TensorClient({
       functions: this.#functions,
-      placement: this.#placement,
       held,
       shape,
       arena,
@@ -196,7 +191,7 @@ export class Session {
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>> {
     checkFunction(fn);
-    return await this.#functions.call(fn, serverOf(target, this.#placement), request, options);
+    return await this.#functions.call(fn, routeOf(target, this.#functions.servers), request, options);
   }
 
   /** Calls a function of every server; the answers in the order of their ranks. */
@@ -214,9 +209,14 @@ export class Session {
     return await this.#functions.wait(promise, what, wait);
   }
 
-  /** The server that owns this key, as tables place it. */
-  ownerOf(key: bigint): number {
-    return serverOf({ key }, this.#placement);
+  /** Calls a function of the owners of these keys, as tables place them; `shareOf` says what the owner of those at some positions is asked for. */
+  async callOwners<Q extends Fields, R extends Fields>(
+    fn: Contract<Q, R>,
+    keys: BigUint64Array,
+    shareOf: (positions: readonly number[]) => Pick<FunctionRequest<Q, R>, "request" | "answered">,
+    options: FunctionCallSettings & WaitOptions = {},
+  ): Promise<void> {
+    await this.#functions.callOwners(fn, keys, shareOf, options);
   }
 
   /** Counts the payload bytes of every function from now on. */
@@ -393,7 +393,7 @@ export class Session {
   #checkpointServers(wait: WaitOptions): CheckpointServers {
     return {
       serverCount: this.serverCount,
-      call: (server, fn, request) => this.#functions.call(fn, server, request, { ...wait, priority: checkpointPriority(fn.name) }),
+      call: (server, fn, request) => this.#functions.call(fn, { server }, request, { ...wait, priority: checkpointPriority(fn.name) }),
     };
   }
 

@@ -43,7 +43,7 @@ class Servers {
         if (this.refusesClocks && clock !== undefined) throw new WeighbridgeError("NOT_JOINED", "who are you?");
         return this.clocks.map((at) => ({ clock: at, lost: ask === "join" ? this.lost.splice(0) : [] }));
       }) as FunctionClient["callAll"],
-      call: (async (fn: { readonly name: string }, server: number, { clock }: { readonly clock?: number }) => {
+      call: (async (fn: { readonly name: string }, { server }: { readonly server: number }, { clock }: { readonly clock?: number }) => {
         this.asked.push(`${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`} of server ${server}`);
         if (this.failure !== undefined) throw this.failure;
         return await Promise.resolve({ clock: this.clocks[server], lost: [] });

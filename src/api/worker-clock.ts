@@ -172,11 +172,11 @@ export class WorkerClock {
   }
 
   async #joinOne(server: number): Promise<void> {
-    const { clock, lost } = await this.#functions.call(clockJoin, server, this.#pushes.all(), { priority: JOIN_PRIORITY });
+    const { clock, lost } = await this.#functions.call(clockJoin, { server }, this.#pushes.all(), { priority: JOIN_PRIORITY });
     this.#noteLost([...lost]);
     const { value } = this;
     if (this.#hasLeft || clock >= value) return;
-    await this.#functions.call(clockAdvance, server, this.#ended(value), { priority: JOIN_PRIORITY });
+    await this.#functions.call(clockAdvance, { server }, this.#ended(value), { priority: JOIN_PRIORITY });
   }
 
   /** J9. Whoever lost updates of the clock at which it stands alone was told by the call that found out, and pushes them again. */

@@ -36,6 +36,7 @@ export const clockAdvance: Contract<typeof ended, typeof nothing> = contract({
   name: "wb/clock/advance",
   target: "server",
   effect: "update",
+  followsUpdates: true,
   request: ended,
   response: nothing,
 });
@@ -45,6 +46,7 @@ export const clockLeave: Contract<typeof pushes, typeof nothing> = contract({
   name: "wb/clock/leave",
   target: "server",
   effect: "update",
+  followsUpdates: true,
   request: pushes,
   response: nothing,
 });

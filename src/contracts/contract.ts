@@ -38,6 +38,11 @@ export type ContractOptions<Q extends Fields, R extends Fields> = {
   readonly response: R;
   /** An update whose answer can be made anew without applying it again: its answers need not be kept, and leave without a copy. */
   readonly answersAgain?: boolean;
+  /**
+   * Says to one server that everything which its worker sent before has been sent. It carries the epoch of the placement although it names its server: where
+   * updates before it are refused it is refused too, and follows them when they are cut again.
+   */
+  readonly followsUpdates?: boolean;
   /** A number of its own on the wire (C2); FUNCTION when left out. */
   readonly id?: number;
 };
@@ -53,6 +58,7 @@ export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
   readonly isUpdate: boolean;
   /** Whether its answers must be kept until the caller has them. */
   readonly keepsAnswers: boolean;
+  readonly followsUpdates: boolean;
   /** What its frames carry in the place of its name, and of its schemas (C1). */
   readonly nameHash: number;
   readonly signatureHash: number;
@@ -66,7 +72,7 @@ const NAME_PATTERN = /^[A-Za-z][A-Za-z0-9._/-]{0,127}$/;
 
 /** Throws BAD_ARGUMENT for a name or a field type that cannot be. */
 export function contract<const Q extends Fields, const R extends Fields>(options: ContractOptions<Q, R>): Contract<Q, R> {
-  const { name, target, effect, answersAgain = false, id = FunctionId.FUNCTION } = options;
+  const { name, target, effect, answersAgain = false, followsUpdates = false, id = FunctionId.FUNCTION } = options;
   if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
     throw new WeighbridgeError(
       "BAD_ARGUMENT",
@@ -86,6 +92,7 @@ export function contract<const Q extends Fields, const R extends Fields>(options
     response,
     isUpdate,
     keepsAnswers: effect === "idempotent" || (isUpdate && !answersAgain && !response.isEmpty),
+    followsUpdates,
     nameHash: hashText(name) | 0,
     signatureHash: hashText(signature),
     signature,

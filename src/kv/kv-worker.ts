@@ -9,18 +9,17 @@
 //   U2. Requests of equal priority reach each server in the order they were made; a pull sees every earlier push of this worker to its keys.
 //   U3. A callback is called once, after the arrays are filled; `wait` ends no earlier.
 //   U4. A request leaves for incarnations of servers that this KVWorker knows, or for none: the first one to a server that was started again fails with
-//       NODE_DEAD, nothing sent. What was pushed to the incarnation before is lost, and would read as zeros.
+//       NODE_DEAD, nothing sent (Router.R6). What was pushed to the incarnation before is lost, and would read as zeros.
 
 import { checkOptions } from "../api/known-options.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { Deferred } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { firstDescent } from "../keys/ascending.ts";
-import { type Cuts, problemWithCuts, type Slicer, sliceByRange, soleOwner } from "../keys/slicer.ts";
+import type { Slicer } from "../keys/slicer.ts";
 import type { RequestTracker } from "../peer/request-tracker.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeConstructor, dtypeOf, FLOAT32, type Values } from "../wire/kv-message.ts";
-import { idOf, nameOf } from "../wire/node-id.ts";
 import { CallerArray } from "../worker/caller-array.ts";
 import {
   type FloatWindow,
@@ -31,7 +30,7 @@ import {
   KvRequest,
   type Landing,
 } from "../worker/kv-request.ts";
-import type { Worker } from "../worker/worker.ts";
+import type { Router } from "../worker/router.ts";
 import type { KVPairs } from "./kv-pairs.ts";
 import type { Postoffice } from "./postoffice.ts";
 import { SimpleApp } from "./simple-app.ts";
@@ -69,11 +68,12 @@ export class KVWorker implements KvOwner {
   readonly app: number;
   readonly customer: number;
   readonly window: FloatWindow;
-  readonly #worker: Worker;
+  /** By rank (U4). */
+  readonly incarnations: number[];
+  readonly #router: Router;
   readonly #tracker: RequestTracker;
-  /** By rank, the incarnation of each server that requests leave for (U4). */
-  readonly #incarnations: number[];
-  #slicer: Slicer = sliceByRange;
+  /** The application's own; undefined: requests are cut at the servers' ranges. */
+  #slicer: Slicer | undefined;
 
   /** Throws BAD_ARGUMENT on a node that is no worker, without servers, and when this app and customer exist already. */
   constructor(office: Postoffice, appId: number, customerId = 0) {
@@ -84,10 +84,11 @@ export class KVWorker implements KvOwner {
     this.simple = new SimpleApp(office, appId, customerId);
     this.app = appId;
     this.customer = customerId;
-    this.window = worker.window;
-    this.#worker = worker;
+    const { router } = worker;
+    this.window = router.window;
+    this.#router = router;
     this.#tracker = this.simple.customer.tracker;
-    this.#incarnations = Array.from({ length: office.numServers }, (_, rank) => worker.lifeOf(rank));
+    this.incarnations = Array.from({ length: office.numServers }, (_, rank) => router.incarnationOf(rank));
   }
 
   /** Adds (or whatever the server's handle does) `vals` to `keys`. */
@@ -132,7 +133,7 @@ export class KVWorker implements KvOwner {
   /** Resolves when calls are taken on again after a QUEUE_FULL. Rejects with DEADLINE or ABORTED. */
   async room(options?: WaitOptions): Promise<void> {
     if (options !== undefined) checkNames(options, WAIT_OPTIONS);
-    await this.#worker.room(options);
+    await this.#router.room(options);
   }
 
   /** Cuts requests with `slicer` instead of at the servers' key ranges. */
@@ -181,44 +182,14 @@ export class KVWorker implements KvOwner {
     return this.#send(new KvRequest(this, FunctionId.KV_PULL, arrays, { ...this.#wordsOf(cmd, priority), callback, fill }));
   }
 
-  #wordsOf(cmd: number | undefined, priority: number | undefined): { command: number; priority: number; isAppCut: boolean } {
-    return { command: checkWord(cmd, "cmd"), priority: checkWord(priority, "priority"), isAppCut: this.#slicer !== sliceByRange };
+  #wordsOf(cmd: number | undefined, priority: number | undefined): { command: number; priority: number; slicer: Slicer | undefined } {
+    return { command: checkWord(cmd, "cmd"), priority: checkWord(priority, "priority"), slicer: this.#slicer };
   }
 
   #send(request: KvRequest): number {
-    const { ranges } = this.#worker;
     request.timestamp = this.#tracker.nextTimestamp;
-    const owner = this.#slicer === sliceByRange ? soleOwner(request.keys, ranges) : -1;
-    if (owner >= 0 && this.#knows(owner) && this.#worker.submitWhole(request, owner)) return this.#tracker.open(request);
-    const cuts = this.#cutsOf(request.keys);
-    const restarted = this.#restartedServers(cuts);
-    if (restarted.length === 0) this.#worker.submit(request, cuts);
-    else this.office.clock.soon(() => this.ended(request, lostError(restarted)));
+    this.#router.submit(request);
     return this.#tracker.open(request);
-  }
-
-  #knows(rank: number): boolean {
-    return this.#worker.lifeOf(rank) === this.#incarnations[rank];
-  }
-
-  /** The servers of this request that were started again since this KVWorker asked them last. They are known from now on (U4). */
-  #restartedServers(cuts: Cuts): number[] {
-    const restarted: number[] = [];
-    for (let rank = 0; rank < this.#incarnations.length; rank++) {
-      if (cuts[rank] === cuts[rank + 1] || this.#knows(rank)) continue;
-      if (this.#incarnations[rank] !== 0) restarted.push(rank); // 0: the roster had not named it yet
-      this.#incarnations[rank] = this.#worker.lifeOf(rank);
-    }
-    return restarted;
-  }
-
-  #cutsOf(keys: BigUint64Array): Cuts {
-    const { ranges } = this.#worker;
-    const cuts = this.#slicer(keys, ranges);
-    if (this.#slicer === sliceByRange) return cuts;
-    const problem = problemWithCuts(cuts, keys.length, ranges.length);
-    if (problem !== undefined) throw bad(`the slicer gave ${problem}`);
-    return cuts;
   }
 
   /** For the requests themselves: one of them has ended. */
@@ -233,14 +204,6 @@ export class KVWorker implements KvOwner {
       this.office.log.error("a callback failed", { app: this.app, timestamp: request.timestamp, reason: reasonOf(thrown) });
     }
   }
-}
-
-/** U4 */
-function lostError(ranks: readonly number[]): WeighbridgeError {
-  const names = ranks.map((rank) => nameOf(idOf("server", rank))).join(", ");
-  const [was, has, it] = ranks.length === 1 ? ["was", "has", "it"] : ["were", "have", "them"];
-  const message = `${names} ${was} started again and ${has} lost all that was pushed to ${it}; nothing was sent: push it anew, the next request is served`;
-  return new WeighbridgeError("NODE_DEAD", message);
 }
 
 /** The error of something that may throw one. */

@@ -6,14 +6,13 @@ import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { DATA_SCOPE, dataPull, dataPush } from "../contracts/data.ts";
-import { allEnded } from "../worker/function-client.ts";
 import { listLength } from "../worker/key-lists.ts";
 
 /** Indexes of data: whole numbers, as bigint up to 2^64 - 1. */
 export type IndexList = BigUint64Array | readonly (number | bigint)[];
 
-/** What one server is asked for: positions in the caller's list. */
-type Share = { readonly server: number; readonly positions: number[]; floatCount: number };
+/** What a server is asked to add. */
+type Arrays = { readonly indexes: BigUint64Array; readonly lengths: Uint32Array; readonly values: Float32Array };
 
 /** How a query failed. */
 type Failure = { readonly thrown: unknown };
@@ -34,39 +33,40 @@ export class DataStore {
   push(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
     checkWait(options);
     const starts = startsOf(indexes, values, lengths);
-    return this.#begin(
-      this.#sharesOf(indexes, lengths).map(async ({ server, positions, floatCount }) => {
-        const own = new Float32Array(floatCount);
-        let at = 0;
-        for (const i of positions) {
-          const part = values.subarray(starts[i] as number, starts[i + 1] as number);
-          own.set(part, at);
-          at += part.length;
-        }
-        const request = { ...namesOf(indexes, lengths, positions), values: own };
-        await this.#session.call(dataPush, { server }, request, { ...options, scope: DATA_SCOPE });
-      }),
-    );
+    const share = (positions: readonly number[]): { readonly request: Arrays } => {
+      const own = new Float32Array(positions.reduce((count, i) => count + (lengths[i] as number), 0));
+      let at = 0;
+      for (const i of positions) {
+        const part = values.subarray(starts[i] as number, starts[i + 1] as number);
+        own.set(part, at);
+        at += part.length;
+      }
+      return { request: { ...namesOf(indexes, lengths, positions), values: own } };
+    };
+    return this.#begin(this.#session.callOwners(dataPush, keysOf(indexes), share, { ...options, scope: DATA_SCOPE }));
   }
 
   /** As `push`. `into` is filled when the query has ended. */
   pull(indexes: IndexList, into: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
     checkWait(options);
     const starts = startsOf(indexes, into, lengths);
-    return this.#begin(
-      this.#sharesOf(indexes, lengths).map(async ({ server, positions }) => {
-        const { indexes: own } = namesOf(indexes, lengths, positions);
-        const found = await this.#session.call(dataPull, { server }, { indexes: own }, { ...options, scope: DATA_SCOPE });
-        positions.forEach((i, k) => {
-          if (found.lengths[k] === lengths[i]) return;
-          throw new WeighbridgeError("VALUE_LENGTH", `data ${indexes[i]} has ${found.lengths[k]} values, not ${lengths[i]}`);
-        });
-        let at = 0;
-        for (const i of positions) {
-          const length = lengths[i] as number;
-          into.set(found.values.subarray(at, at + length), starts[i] as number);
-          at += length;
+    let problem: WeighbridgeError | undefined; // a call's `answered` must not throw
+    const share = (positions: readonly number[]) => ({
+      request: { indexes: namesOf(indexes, lengths, positions).indexes },
+      answered: (found: { readonly lengths: Uint32Array; readonly values: Float32Array }): void => {
+        const wrong = positions.findIndex((i, k) => found.lengths[k] !== lengths[i]);
+        if (wrong < 0) {
+          fill(into, starts, positions, found.values);
+          return;
         }
+        const i = positions[wrong] as number;
+        problem ??= new WeighbridgeError("VALUE_LENGTH", `data ${indexes[i]} has ${found.lengths[wrong]} values, not ${lengths[i]}`);
+      },
+    });
+    const pulled = this.#session.callOwners(dataPull, keysOf(indexes), share, { ...options, scope: DATA_SCOPE });
+    return this.#begin(
+      pulled.then(() => {
+        if (problem !== undefined) throw problem;
       }),
     );
   }
@@ -81,27 +81,29 @@ export class DataStore {
     if (failure !== undefined) throw failure.thrown;
   }
 
-  #begin(calls: readonly Promise<void>[]): number {
+  #begin(calls: Promise<void>): number {
     const query = this.#next++;
-    const done = allEnded(calls).then(
+    const done = calls.then(
       () => void this.#queries.delete(query),
       (thrown: unknown) => ({ thrown }), // kept until somebody waits
     );
     this.#queries.set(query, done);
     return query;
   }
+}
 
-  #sharesOf(indexes: IndexList, lengths: ArrayLike<number>): readonly Share[] {
-    const shares = new Map<number, Share>();
-    for (let i = 0; i < indexes.length; i++) {
-      const server = this.#session.ownerOf(BigInt(indexes[i] as number | bigint));
-      const share = shares.get(server) ?? { server, positions: [], floatCount: 0 };
-      shares.set(server, share);
-      share.positions.push(i);
-      share.floatCount += lengths[i] as number;
-    }
-    return [...shares.values()];
+/** Copies arrays that came one after the other to where the caller wants them. */
+function fill(into: Float32Array, starts: Float64Array, positions: readonly number[], values: Float32Array): void {
+  let at = 0;
+  for (const i of positions) {
+    const length = (starts[i + 1] as number) - (starts[i] as number);
+    into.set(values.subarray(at, at + length), starts[i] as number);
+    at += length;
   }
+}
+
+function keysOf(indexes: IndexList): BigUint64Array {
+  return indexes instanceof BigUint64Array ? indexes : BigUint64Array.from(indexes, BigInt);
 }
 
 function namesOf(

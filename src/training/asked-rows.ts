@@ -8,7 +8,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { Arena } from "../kernel/arena.ts";
-import type { RowPlan, RowPlanner } from "../worker/row-plan.ts";
+import type { RowPlan, RowPlanner } from "../worker/router/row-plan.ts";
 import { NO_SLOT } from "./row-source.ts";
 
 const WORD_BYTES = 4;
@@ -93,9 +93,9 @@ function isRow(id: number, rowCountMax: number): boolean {
   return id >= 0 && id < rowCountMax && Number.isInteger(id);
 }
 
-function partsOf(plan: RowPlan | undefined, { placement }: RowPlanner): AskedPart[] {
+function partsOf(plan: RowPlan | undefined, { ranks }: RowPlanner): AskedPart[] {
   let at = 0;
-  return placement.servers.map((rank) => {
+  return ranks.map((rank) => {
     const part = plan?.parts.find(({ server }) => server === rank);
     assert(part === undefined || part.from === at, "A1");
     const from = at;

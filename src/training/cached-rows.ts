@@ -25,7 +25,7 @@ import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { ArenaSpans } from "../worker/arena-spans.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
-import { RowPlanner } from "../worker/row-plan.ts";
+import type { RowPlanner } from "../worker/router/row-plan.ts";
 import type { AskedRows } from "./asked-rows.ts";
 import { type CachedRowsOptions, checkCachedRows, FLUSH_EVERY_STEPS, HOST_ROWS_PER_DEVICE_ROW } from "./cached-rows-options.ts";
 import { encodeGiven, type GivenGradients, ownGiven } from "./given-gradients.ts";
@@ -94,7 +94,7 @@ export class CachedRows implements RowSource {
       throw thrown;
     }
     this.#applier = new RowApplier(this.#tools, raw);
-    this.#planner = new RowPlanner(arena, members.placement(), raw.planner.secret);
+    this.#planner = members.planner(arena, raw.planner.secret);
     this.#generation = members.generation;
   }
 
@@ -184,7 +184,7 @@ export class CachedRows implements RowSource {
         );
         const training = await dealRows(this.#members, this.#raw, failure);
         this.#tiers.clear();
-        this.#planner = new RowPlanner(this.#options.arena, this.#members.placement(), this.#raw.planner.secret);
+        this.#planner = this.#members.planner(this.#options.arena, this.#raw.planner.secret);
         this.#generation = this.#members.generation;
         this.#applier.resume(training);
       }),

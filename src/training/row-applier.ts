@@ -7,7 +7,6 @@
 //   P2. Memory is taken before a row changes: a step that finds none changes nothing here.
 
 import { SimdOptimizerKernels } from "../kernel/optimizer-kernels.ts";
-import { rangePlacement } from "../keys/range-placement.ts";
 import { greatestDrawn } from "../store/initializers/initializer-spec.ts";
 import type { TrainingState } from "../store/training-state.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
@@ -15,7 +14,7 @@ import { type Trial, triedRow } from "../store/updaters/trial.ts";
 import { Updater, unlessNotFinite } from "../store/updaters/updater.ts";
 import { ArenaSpans } from "../worker/arena-spans.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
-import { type RowPlan, RowPlanner } from "../worker/row-plan.ts";
+import { type RowPlan, RowPlanner } from "../worker/router/row-plan.ts";
 import type { Gradients } from "./row-messages.ts";
 import type { PoolKernels } from "./row-pool.ts";
 import type { RowTiers } from "./row-tiers.ts";
@@ -50,7 +49,7 @@ export class RowApplier {
     const { optimizer, width } = raw.spec;
     this.#tools = tools;
     this.#raw = raw;
-    this.#joiner = new RowPlanner(tools.arena, rangePlacement({ servers: [0], epoch: 0 }), raw.planner.secret);
+    this.#joiner = RowPlanner.among(tools.arena, [0], raw.planner.secret);
     this.#updater = new Updater(tools.arena, new SimdOptimizerKernels(tools.arena), optimizer, { kind: "table", width, workerCount: 1 });
     this.#updater.noteMagnitude(greatestDrawn(raw.spec.initializer));
   }

@@ -3,7 +3,7 @@
 //
 //   made: keys to the owners ──► answers: what each member wants of this one ──► admit: those rows are in the tiers ──► release
 
-import type { RowPlanner } from "../worker/row-plan.ts";
+import type { RowPlanner } from "../worker/router/row-plan.ts";
 import { AskedRows } from "./asked-rows.ts";
 import type { RowMembers } from "./row-members.ts";
 import * as messages from "./row-messages.ts";

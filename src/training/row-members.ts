@@ -8,8 +8,9 @@
 //   O1. A row belongs to one worker: that of its part of the key space, part modulo the number of members. It depends on the members alone.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { Placement } from "../keys/placement.ts";
+import type { Arena } from "../kernel/arena.ts";
 import type { Collective } from "../worker/collective.ts";
+import { RowPlanner } from "../worker/router/row-plan.ts";
 
 /** What is needed of a worker's Collective. */
 export type RowCollective = Pick<Collective, "members" | "generation" | "exchange">;
@@ -46,10 +47,9 @@ export class RowMembers {
     throw new WeighbridgeError("FENCED", `worker ${this.rank} is not among the workers ${this.ranks.join(", ")} that share the rows`);
   }
 
-  /** Who owns which row (O1). */
-  placement(): Placement {
-    const count = this.ranks.length;
-    return new Placement({ servers: this.ranks, epoch: this.generation }, () => (part) => part % count);
+  /** Plans rows by the member that owns them (O1). */
+  planner(arena: Arena, secret: number): RowPlanner {
+    return RowPlanner.among(arena, this.ranks, secret);
   }
 
   /** As the Collective's; alone, what was sent comes back. */

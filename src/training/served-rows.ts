@@ -8,7 +8,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
-import type { RowPlan, RowPlanner } from "../worker/row-plan.ts";
+import type { RowPlan, RowPlanner } from "../worker/router/row-plan.ts";
 
 const KEY_BYTES = 8;
 

@@ -11,6 +11,8 @@ export type KvPart = {
   /** Of the values sent and received, in values. */
   readonly valueFrom: number;
   readonly valueTo: number;
+  /** The server has taken some of its frames, and does nothing with them before the last one (K11). */
+  isGathered?: boolean;
 };
 
 /** What one frame carries of a part. */

@@ -38,10 +38,10 @@ export function namedFailure(error: WeighbridgeError, fn: CalledFunction, subjec
 export function missingFailure(
   error: WeighbridgeError,
   { name }: CalledFunction,
-  { serverCount, hasAnswered }: { readonly serverCount: number; readonly hasAnswered: (server: number) => boolean },
+  { servers, hasAnswered }: { readonly servers: readonly number[]; readonly hasAnswered: (server: number) => boolean },
 ): WeighbridgeError {
   const names = (isKnown: boolean): string =>
-    Array.from({ length: serverCount }, (_, server) => server)
+    servers
       .filter((server) => hasAnswered(server) === isKnown)
       .map((server) => `server ${server}`)
       .join(", ");

@@ -28,6 +28,7 @@ import type { CallWait, FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { Landings } from "./landings.ts";
 import type { KeptPayload, LinkPayloads } from "./link-payloads.ts";
+import type { Route } from "./router.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -48,8 +49,6 @@ export type EncodedTensorOptions = {
   readonly parameter: number;
   readonly shape: TensorShape;
   readonly link: LinkEncoding;
-  /** The server that owns a block. */
-  readonly ownerOf: (block: number) => number;
 };
 
 /** A block of a push on its way. */
@@ -263,8 +262,9 @@ export class EncodedTensor {
     });
   }
 
-  #to(block: number, priority: number | undefined): { readonly server: number; readonly scope: number; readonly priority: number } {
-    return { server: this.#options.ownerOf(block), scope: this.#options.parameter, priority: priority ?? 0 };
+  #to(block: number, priority = 0): { readonly to: Route; readonly scope: number; readonly priority: number } {
+    const { parameter } = this.#options;
+    return { to: { block, parameter }, scope: parameter, priority };
   }
 }
 

@@ -17,7 +17,7 @@ async function clusterWith<Q extends Fields, R extends Fields>(
   for (let rank = 0; rank < serverCount; rank++) for (const fn of functions) cluster.server(rank).server?.functions.add(fn);
   const { worker } = cluster.worker();
   assert.ok(worker !== undefined);
-  return { cluster, client: new FunctionClient(worker, cluster.clock) };
+  return { cluster, client: new FunctionClient(worker.router, cluster.clock) };
 }
 
 const echo = psFunction({
@@ -31,14 +31,14 @@ const echo = psFunction({
 test("a call brings back what the handler returns, with all types kept", async () => {
   const { cluster, client } = await clusterWith([echo]);
   const request = { text: "grüß", count: 7, floats: Float32Array.of(1.5, -2), keys: BigUint64Array.of(2n ** 64n - 1n) };
-  assert.deepEqual(await cluster.run(client.call(echo, 0, request)), request);
+  assert.deepEqual(await cluster.run(client.call(echo, { server: 0 }, request)), request);
 });
 
 test("requests and responses of many megabytes travel in parts and arrive whole", async () => {
   const { cluster, client } = await clusterWith([echo]);
   const floats = Float32Array.from({ length: 1_000_003 }, (_, i) => i % 1009);
   const keys = BigUint64Array.from({ length: 300_001 }, (_, i) => BigInt(i) * 7n);
-  const response = await cluster.run(client.call(echo, 0, { text: "", count: 1, floats, keys }));
+  const response = await cluster.run(client.call(echo, { server: 0 }, { text: "", count: 1, floats, keys }));
   assert.deepEqual(response.floats, floats);
   assert.deepEqual(response.keys, keys);
   assert.equal(
@@ -53,7 +53,7 @@ test("requests of every length come as they were sent, those that end beside 8 b
   for (const length of [0, 1, 2, 3, 500, 501, 511, 1021, 1023, 1025, 3001, 100_001, 200_001]) {
     const floats = Float32Array.from({ length }, (_, i) => i);
     const keys = BigUint64Array.from({ length: Math.ceil(length / 3) }, (_, i) => BigInt(i));
-    const response = await cluster.run(client.call(echo, 0, { text: "x".repeat(length % 13), count: length, floats, keys }));
+    const response = await cluster.run(client.call(echo, { server: 0 }, { text: "x".repeat(length % 13), count: length, floats, keys }));
     assert.deepEqual(response, { text: "x".repeat(length % 13), count: length, floats, keys }, `${length} floats`);
   }
 });
@@ -70,7 +70,7 @@ test("a response that is one array lands in the caller's own", async () => {
   for (const length of [1, 20, 5_000, 700_000]) {
     const values = Float32Array.from({ length }, (_, i) => i);
     const into = new Float32Array(length);
-    const { values: landed } = await cluster.run(client.call(doubled, 0, { values }, { into }));
+    const { values: landed } = await cluster.run(client.call(doubled, { server: 0 }, { values }, { into }));
     assert.equal(landed.buffer, into.buffer);
     assert.deepEqual(
       into,
@@ -88,7 +88,7 @@ test("a response of another length than the caller's array is an error, and noth
     handler: () => ({ values: new Float32Array(3) }),
   });
   const { cluster, client } = await clusterWith([three]);
-  await assert.rejects(cluster.run(client.call(three, 0, {}, { into: new Float32Array(2) })), (error) =>
+  await assert.rejects(cluster.run(client.call(three, { server: 0 }, {}, { into: new Float32Array(2) })), (error) =>
     isWeighbridgeError(error, "VALUE_LENGTH"),
   );
 });
@@ -108,11 +108,11 @@ test("what a handler throws comes back as an error of the caller, and the server
   });
   const { cluster, client } = await clusterWith([moody]);
   await assert.rejects(
-    cluster.run(client.call(moody, 0, {})),
+    cluster.run(client.call(moody, { server: 0 }, {})),
     (error) => isWeighbridgeError(error, "HANDLER_FAILED") && /not today/.test(error.message),
   );
-  await assert.rejects(cluster.run(client.call(moody, 0, {})), (error) => isWeighbridgeError(error, "OUT_OF_RANGE"));
-  assert.deepEqual(await cluster.run(client.call(moody, 0, {})), { calls: 3 });
+  await assert.rejects(cluster.run(client.call(moody, { server: 0 }, {})), (error) => isWeighbridgeError(error, "OUT_OF_RANGE"));
+  assert.deepEqual(await cluster.run(client.call(moody, { server: 0 }, {})), { calls: 3 });
 });
 
 test("a handler may answer later, and its request is its own meanwhile", async () => {
@@ -131,8 +131,8 @@ test("a handler may answer later, and its request is its own meanwhile", async (
   });
   const quick = psFunction({ name: "quick", request: { values: "f32[]" }, response: {}, handler: () => ({}) });
   const { cluster, client } = await clusterWith<Fields, Fields>([late, quick]);
-  const waiting = client.call(late, 0, { values: Float32Array.of(1, 2, 3) });
-  await cluster.run(client.call(quick, 0, { values: Float32Array.of(9, 9, 9) }));
+  const waiting = client.call(late, { server: 0 }, { values: Float32Array.of(1, 2, 3) });
+  await cluster.run(client.call(quick, { server: 0 }, { values: Float32Array.of(9, 9, 9) }));
   release();
   assert.deepEqual(await cluster.run(waiting), { sum: 6 });
 });
@@ -140,7 +140,9 @@ test("a handler may answer later, and its request is its own meanwhile", async (
 test("a handler that never answers is the caller's deadline", async () => {
   const never = psFunction({ name: "never", request: {}, response: {}, handler: () => new Promise<Record<never, never>>(() => {}) });
   const { cluster, client } = await clusterWith([never]);
-  await assert.rejects(cluster.run(client.call(never, 0, {}, { deadlineMs: 50 })), (error) => isWeighbridgeError(error, "DEADLINE"));
+  await assert.rejects(cluster.run(client.call(never, { server: 0 }, {}, { deadlineMs: 50 })), (error) =>
+    isWeighbridgeError(error, "DEADLINE"),
+  );
 });
 
 test("an unknown function, and one that the server knows differently, are told apart", async () => {
@@ -148,11 +150,11 @@ test("an unknown function, and one that the server knows differently, are told a
   const unknown = psFunction({ name: "unknown", request: {}, response: {}, handler: () => ({}) });
   const { cluster, client } = await clusterWith([echo]);
   await assert.rejects(
-    cluster.run(client.call(unknown, 0, {})),
+    cluster.run(client.call(unknown, { server: 0 }, {})),
     (error) => isWeighbridgeError(error, "UNKNOWN_FUNCTION") && /echo/.test(error.message),
   );
   await assert.rejects(
-    cluster.run(client.call(other, 0, { a: 1 })),
+    cluster.run(client.call(other, { server: 0 }, { a: 1 })),
     (error) => isWeighbridgeError(error, "SPEC_MISMATCH") && /count: u32/.test(error.message),
   );
 });
@@ -160,7 +162,7 @@ test("an unknown function, and one that the server knows differently, are told a
 test("a function that the server does not have is named, with the server", async () => {
   const { cluster, client } = await clusterWith([echo], 2);
   const missing = psFunction({ name: "normOf", request: {}, response: {}, handler: () => ({}) });
-  await assert.rejects(cluster.run(client.call(missing, 1, {})), {
+  await assert.rejects(cluster.run(client.call(missing, { server: 1 }, {})), {
     code: "UNKNOWN_FUNCTION",
     message: /^no function "normOf": server 1: .*it has echo/,
   });
@@ -188,12 +190,12 @@ test("a request that does not fit its schema throws before anything is sent", as
   const { cluster, client } = await clusterWith([echo]);
   const wrong = { text: "", count: -1, floats: new Float32Array(0), keys: new BigUint64Array(0) };
   await assert.rejects(
-    client.call(echo, 0, wrong),
+    client.call(echo, { server: 0 }, wrong),
     (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /count must be u32/.test(error.message),
   );
   const array = { text: "", count: 1, floats: new Float64Array(1) as unknown as Float32Array, keys: new BigUint64Array(0) };
   await assert.rejects(
-    client.call(echo, 0, array),
+    client.call(echo, { server: 0 }, array),
     (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /Float32Array/.test(error.message),
   );
   assert.equal(cluster.server().metrics.requestsFailed, 0);
@@ -202,7 +204,7 @@ test("a request that does not fit its schema throws before anything is sent", as
 test("a response that does not fit its schema fails the call", async () => {
   const wrong = psFunction({ name: "wrong", request: {}, response: { n: "u32" }, handler: () => ({ n: 1.5 }) });
   const { cluster, client } = await clusterWith([wrong]);
-  await assert.rejects(cluster.run(client.call(wrong, 0, {})), (error) => isWeighbridgeError(error, "HANDLER_FAILED"));
+  await assert.rejects(cluster.run(client.call(wrong, { server: 0 }, {})), (error) => isWeighbridgeError(error, "HANDLER_FAILED"));
 });
 
 test("callAll asks every server; callEach ends when the last one has answered", async () => {
@@ -226,8 +228,8 @@ test("calls that find the queue full wait for room and keep their order", async 
   cluster.server().server?.functions.add(note);
   const { worker } = cluster.worker();
   assert.ok(worker !== undefined);
-  const client = new FunctionClient(worker, cluster.clock);
-  await cluster.run(Promise.all(Array.from({ length: 200 }, (_, n) => client.call(note, 0, { n }))));
+  const client = new FunctionClient(worker.router, cluster.clock);
+  await cluster.run(Promise.all(Array.from({ length: 200 }, (_, n) => client.call(note, { server: 0 }, { n }))));
   assert.deepEqual(
     seen,
     Array.from({ length: 200 }, (_, n) => n),

@@ -1,19 +1,20 @@
-// function-client — calls PS functions of the servers. Calls return promises; the frames leave through the worker's channels. Calls of a parameter that a handle
-// holds leave only for lives of servers that it knows (held-parameter.ts, L1 to L4).
+// function-client — calls PS functions of the servers. Calls return promises; the router finds the servers, and the frames leave through its channels. Calls of
+// a parameter that a handle holds leave only for lives of servers that it knows (held-parameter.ts, L1 to L4). A call that a server refused because the
+// placement has changed is made again, and its caller does not notice (router.ts, R3 and R4).
 
 import type { Clock } from "../base/clock.ts";
 import { checkWait, Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { clockWait } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { parameterOrigin } from "../contracts/parameters.ts";
-import type { Call, CallFate } from "../peer/call.ts";
+import { type Call, type CallFate, detachedError } from "../peer/call.ts";
 import { functionCalls } from "../peer/function-call.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { callText, explainedDeadline, missingFailure, namedFailure } from "./call-subject.ts";
 import type { HeldParameter } from "./held-parameter.ts";
-import type { Worker } from "./worker.ts";
+import type { Route, Routed, Router } from "./router.ts";
 
 export type FunctionCallSettings = {
   /** Higher overtakes lower between frames. Defaults to 0. */
@@ -26,13 +27,32 @@ export type FunctionCallSettings = {
   readonly passing?: boolean | undefined;
 };
 
-/** One call of a group, to one server. */
+/** One call of a group. */
 export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSettings & {
-  readonly server: number;
+  /** What it is about; the router finds the server. */
+  readonly to: Route;
   readonly request: FieldValues<Q>;
   readonly answered?: (response: FieldValues<R>) => void;
   /** Hears how it failed, before the caller of the group does. */
   readonly failed?: (error: WeighbridgeError, fate?: CallFate) => void;
+  /** For rows, whose owners may not be one any more: what it carries, cut by the placement as it is now. Left out, it goes to the owner as it is. May throw. */
+  readonly cutAgain?: (() => Recut) | undefined;
+};
+
+/** A request of some function: the types of its fields were checked where it was made. */
+export type AnyRequest = { readonly fn: Contract; readonly asked: FunctionRequest<Fields, Fields> };
+
+export function requestOf<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, asked: FunctionRequest<Q, R>): AnyRequest {
+  return { fn: fn as unknown as Contract, asked: asked as unknown as FunctionRequest<Fields, Fields> };
+}
+
+/** What takes the place of a request. */
+export type Recut = {
+  readonly requests: readonly AnyRequest[];
+  /** All of them were answered. */
+  readonly answered?: (() => void) | undefined;
+  /** All of them have ended: nobody sends from their memory any more. */
+  readonly release: () => void;
 };
 
 /** Payload bytes of one function since the recording began, both ways; what travels twice counts once. */
@@ -40,14 +60,27 @@ export type FunctionLoad = { sentBytes: number; receivedBytes: number };
 /** How a caller waits, and what for: errors then name the parameter, and lives of servers that its handle does not know are not asked. */
 export type CallWait = WaitOptions & { readonly subject?: HeldParameter | undefined };
 
-type CallsOfServers = readonly (readonly Call[])[];
 /** Calls that are ready to be sent. */
-type Prepared<Q extends Fields, R extends Fields> = {
-  readonly callsOf: CallsOfServers;
+type Prepared = {
+  /** In the order in which they leave. */
+  readonly entries: Entry[];
   /** Settles when all have ended: rejects with the first failure. */
   readonly done: Promise<void>;
   /** Those whose answers came from lives that the handle does not know, and were not taken (L2). */
-  readonly crossed: readonly FunctionRequest<Q, R>[];
+  readonly crossed: readonly AnyRequest[];
+};
+
+/** A request, and its calls as the placement of an epoch has them. */
+type Entry = AnyRequest & {
+  readonly subject: HeldParameter | undefined;
+  /** It has its answer, or has failed for good. */
+  readonly ended: (error?: WeighbridgeError, fate?: CallFate) => void;
+  readonly crossed: (request: AnyRequest) => void;
+  server: number;
+  /** 0: it does not depend on the placement. */
+  epoch: number;
+  order: number;
+  calls: readonly Call[];
 };
 
 const NUMBERS = 2 ** 32;
@@ -57,7 +90,7 @@ const FIRST_PRIORITY = 2 ** 31 - 1;
 const EXPLAIN_MS = 100;
 
 export class FunctionClient {
-  readonly #worker: Worker;
+  readonly #router: Router;
   readonly #clock: Clock;
   #next = 0;
   /** Hears of every call that failed, before its caller does. */
@@ -67,13 +100,19 @@ export class FunctionClient {
   /** By the function's name; undefined while nobody records. */
   #loads: Map<string, FunctionLoad> | undefined;
 
-  constructor(worker: Worker, clock: Clock) {
-    this.#worker = worker;
+  constructor(router: Router, clock: Clock) {
+    this.#router = router;
     this.#clock = clock;
   }
 
-  get serverCount(): number {
-    return this.#worker.ranges.length;
+  /** The ranks of all servers, ascending. */
+  get servers(): readonly number[] {
+    return this.#router.servers;
+  }
+
+  /** Of the placement by which requests are cut now: another one, other owners. */
+  get epoch(): number {
+    return this.#router.epoch;
   }
 
   /** Counts payload bytes from now on, from 0. */
@@ -90,7 +129,7 @@ export class FunctionClient {
 
   /** Which life of a server calls go to now: a new one knows nothing of what the one before was told. */
   lifeOf(server: number): number {
-    return this.#worker.lifeOf(server);
+    return this.#router.incarnationOf(server);
   }
 
   /** Waits for something that goes on even when nobody waits for it any more. */
@@ -110,34 +149,24 @@ export class FunctionClient {
       if (waits !== "") told.resolve(waits);
     };
     const request = { parameter: subject.parameter };
-    const requests = Array.from({ length: this.serverCount }, (_, server) => ({ server, request, priority: FIRST_PRIORITY, answered }));
+    const requests = this.servers.map((server) => ({ to: { server }, request, priority: FIRST_PRIORITY, answered }));
     const nobodyWaits = (): undefined => undefined;
     const all = this.callEach(clockWait, requests, { deadlineMs: EXPLAIN_MS, signal }).then(nobodyWaits, nobodyWaits);
     return explainedDeadline(thrown, await Promise.race([told.promise, all]));
   }
 
-  /** Calls a function of one server. Rejects with what the handler threw, with NODE_DEAD, or with DEADLINE or ABORTED (the call then goes on). */
+  /** Calls a function where `to` says. Rejects with what the handler threw, with NODE_DEAD, or with DEADLINE or ABORTED (the call then goes on). */
   async call<Q extends Fields, R extends Fields>(
     fn: Contract<Q, R>,
-    server: number,
+    to: Route,
     request: FieldValues<Q>,
     options: FunctionCallSettings & CallWait = {},
   ): Promise<FieldValues<R>> {
     let response: FieldValues<R> | undefined;
-    await this.callEach(
-      fn,
-      [
-        {
-          ...options,
-          server,
-          request,
-          answered: (values) => {
-            response = values;
-          },
-        },
-      ],
-      options,
-    );
+    const answered = (values: FieldValues<R>): void => {
+      response = values;
+    };
+    await this.callEach(fn, [{ ...options, to, request, answered }], options);
     return response as FieldValues<R>;
   }
 
@@ -147,22 +176,38 @@ export class FunctionClient {
     request: FieldValues<Q>,
     options: FunctionCallSettings & CallWait = {},
   ): Promise<FieldValues<R>[]> {
+    const { servers } = this;
     const responses: FieldValues<R>[] = [];
-    const requests = Array.from({ length: this.serverCount }, (_, server) => ({
+    const requests = servers.map((server, i) => ({
       ...options,
-      server,
+      to: { server },
       request,
       answered: (values: FieldValues<R>) => {
-        responses[server] = values;
+        responses[i] = values;
       },
     }));
     try {
       await this.callEach(fn, requests, options);
     } catch (thrown) {
       if (!isWeighbridgeError(thrown, "UNKNOWN_FUNCTION")) throw thrown;
-      throw missingFailure(thrown, fn, { serverCount: this.serverCount, hasAnswered: (server) => responses[server] !== undefined });
+      throw missingFailure(thrown, fn, { servers, hasAnswered: (server) => responses[servers.indexOf(server)] !== undefined });
     }
     return responses;
+  }
+
+  /** A function of the owners of these keys, each of which is asked for its share: what the share of the keys at some positions is, `shareOf` says. */
+  async callOwners<Q extends Fields, R extends Fields>(
+    fn: Contract<Q, R>,
+    keys: BigUint64Array,
+    shareOf: (positions: readonly number[]) => Pick<FunctionRequest<Q, R>, "request" | "answered">,
+    options: FunctionCallSettings & CallWait = {},
+  ): Promise<void> {
+    const requestsFor = (among?: readonly number[]): AnyRequest[] =>
+      this.#router.sharesOf(keys, among).map(({ to, positions }) => {
+        const cutAgain = (): Recut => ({ requests: requestsFor(positions), release: () => {} });
+        return requestOf(fn, { ...options, ...shareOf(positions), to, cutAgain });
+      });
+    await this.callMixed(requestsFor(), callText(fn, options.subject), options);
   }
 
   /** All of these calls, leaving together; resolves when every one has its answer, rejects with the first failure once all ended. */
@@ -171,24 +216,27 @@ export class FunctionClient {
     requests: readonly FunctionRequest<Q, R>[],
     options: CallWait = {},
   ): Promise<void> {
+    const any: AnyRequest[] = [];
+    for (const asked of requests) any.push(requestOf(fn, asked));
+    await this.callMixed(any, callText(fn, options.subject), options);
+  }
+
+  /** The same for requests of several functions; `what` completes "waiting for …". */
+  async callMixed(requests: readonly AnyRequest[], what: string, options: CallWait = {}): Promise<void> {
     checkWait(options);
     if (requests.length === 0) return;
     const { subject, ...wait } = options;
-    const { callsOf, done, crossed } = this.#prepare(fn, requests, subject);
-    await this.#send(callsOf, subject, wait);
+    const prepared = this.#prepare(requests, subject);
+    await this.#send(prepared, wait);
     try {
-      await waitFor(done, callText(fn, subject), this.#clock, wait);
+      await waitFor(prepared.done, what, this.#clock, wait);
     } catch (thrown) {
       throw await this.#explained(thrown, subject, wait);
     }
-    if (crossed.length > 0) await this.callEach(fn, crossed, options); // with its deadline anew: once for each life of a server
+    if (prepared.crossed.length > 0) await this.callMixed(prepared.crossed, what, options); // with its deadline anew: once for each life of a server
   }
 
-  #prepare<Q extends Fields, R extends Fields>(
-    fn: Contract<Q, R>,
-    requests: readonly FunctionRequest<Q, R>[],
-    subject: HeldParameter | undefined,
-  ): Prepared<Q, R> {
+  #prepare(requests: readonly AnyRequest[], subject: HeldParameter | undefined): Prepared {
     const done = new Deferred<void>();
     let open = requests.length;
     let failure: WeighbridgeError | undefined;
@@ -198,38 +246,109 @@ export class FunctionClient {
       if (failure === undefined) done.resolve();
       else done.reject(failure);
     };
-    const crossed: FunctionRequest<Q, R>[] = [];
-    const callsOf: Call[][] = Array.from({ length: this.serverCount }, () => []);
-    for (const asked of requests) {
-      const { server, request, priority = 0, scope = 0, into, passing, answered } = asked;
-      if (!Number.isFinite(priority)) throw new WeighbridgeError("BAD_ARGUMENT", `a priority is a number, not ${showValue(priority)}`);
-      const calls = functionCalls({
-        fn,
-        request,
-        number: this.#next,
-        priority,
-        scope,
-        into: into === undefined ? undefined : new Uint8Array(into.buffer, into.byteOffset, into.byteLength),
-        passing,
-        answered: (response, byteCount) => {
-          this.#count(fn.name, 0, byteCount);
-          if (this.#isStranger(subject, server)) crossed.push(asked);
-          else answered?.(response);
-          ended();
-        },
-        failed: (error, fate) => {
-          this.onFailure(error);
-          asked.failed?.(error, fate);
-          ended(namedFailure(error, fn, subject));
-        },
-      });
-      this.#next = (this.#next + 1) % NUMBERS;
-      for (const call of calls) {
-        this.#count(fn.name, call.byteCount, 0);
-        (callsOf[server] as Call[]).push(call);
+    const crossed: AnyRequest[] = [];
+    const noteCrossed = (request: AnyRequest): void => void crossed.push(request);
+    const entries = requests.map((request) => this.#entry(request, { subject, ended, crossed: noteCrossed }));
+    return { entries, done: done.promise, crossed };
+  }
+
+  #entry({ fn, asked }: AnyRequest, { subject, ended, crossed }: Pick<Entry, "subject" | "ended" | "crossed">): Entry {
+    const { priority = 0 } = asked;
+    if (!Number.isFinite(priority)) throw new WeighbridgeError("BAD_ARGUMENT", `a priority is a number, not ${showValue(priority)}`);
+    const entry: Entry = { fn, asked, subject, ended, crossed, server: 0, epoch: 0, order: 0, calls: [] };
+    this.#cut(entry);
+    return entry;
+  }
+
+  /** Makes its calls, as the placement is now. Throws BAD_ARGUMENT. */
+  #cut(entry: Entry): void {
+    const { asked, fn, subject } = entry;
+    const { to, request, priority = 0, scope = 0, into, passing, answered } = asked;
+    const epoch = this.#router.epochOf(to, fn);
+    const server = this.#router.serverOf(to);
+    entry.server = server;
+    entry.epoch = epoch;
+    entry.calls = functionCalls({
+      fn,
+      request,
+      number: this.#next,
+      priority,
+      scope,
+      into: into === undefined ? undefined : new Uint8Array(into.buffer, into.byteOffset, into.byteLength),
+      passing,
+      epoch,
+      answered: (response, byteCount) => {
+        this.#count(fn.name, 0, byteCount);
+        if (this.#isStranger(subject, server)) entry.crossed(entry);
+        else answered?.(response);
+        if (fn.isUpdate) this.#router.updateEnded();
+        entry.ended();
+      },
+      failed: (error, fate) => {
+        if (epoch > 0 && this.#router.refused(this.#routed(entry), epoch, fn.isUpdate, error)) return;
+        this.onFailure(error);
+        asked.failed?.(error, fate);
+        if (fn.isUpdate) this.#router.updateEnded();
+        entry.ended(namedFailure(error, fn, subject), fate);
+      },
+    });
+    this.#next = (this.#next + 1) % NUMBERS;
+    if (this.#loads !== undefined) for (const { byteCount } of entry.calls) this.#count(fn.name, byteCount, 0);
+  }
+
+  /** How a refused call is made again. */
+  #routed(entry: Entry): Routed {
+    return {
+      order: entry.order,
+      sendAgain: () => {
+        const entries = this.#cutAgain(entry);
+        if (this.#strangerAmong(entries) < 0) return void this.#trySend(entries, true);
+        return this.#sendInTurn(entries, true).catch((thrown: unknown) => failEntries(entries, thrown));
+      },
+    };
+  }
+
+  /** The entries that take the place of one, as the placement is now; none when it has failed. */
+  #cutAgain(entry: Entry): Entry[] {
+    const { asked, fn, subject } = entry;
+    let recut: Recut | undefined;
+    try {
+      if (entry.calls.some(({ isIntact }) => !isIntact)) throw detachedError({ isUpdate: fn.isUpdate, sendCount: 0 });
+      if (asked.cutAgain === undefined) {
+        this.#cut(entry);
+        return [entry];
       }
+      recut = asked.cutAgain();
+      return this.#recutEntries(entry, recut);
+    } catch (thrown) {
+      recut?.release();
+      const error = asError(thrown);
+      asked.failed?.(error);
+      entry.ended(namedFailure(error, fn, subject));
+      return [];
     }
-    return { callsOf, done: done.promise, crossed };
+  }
+
+  #recutEntries(entry: Entry, recut: Recut): Entry[] {
+    const { asked, fn, subject } = entry;
+    const { requests, release } = recut;
+    let open = requests.length;
+    let failure: WeighbridgeError | undefined;
+    let isApplied = false; // some of it, or perhaps
+    const ended = (error?: WeighbridgeError, fate?: CallFate): void => {
+      if (error === undefined || fate !== undefined) isApplied = true;
+      failure ??= error;
+      if (--open > 0) return;
+      if (failure === undefined) failure = errorOf(() => recut.answered?.());
+      release();
+      const told = failure !== undefined && fn.isUpdate && isApplied ? partlyApplied(failure) : failure;
+      if (told !== undefined) asked.failed?.(told);
+      entry.ended(told);
+    };
+    const crossed = (): void => entry.crossed(entry); // with memory that lives as long as its caller waits
+    const entries = requests.map((each) => this.#entry(each, { subject, ended, crossed }));
+    for (const each of entries) each.order = entry.order;
+    return entries;
   }
 
   #count(name: string, sentBytes: number, receivedBytes: number): void {
@@ -240,10 +359,10 @@ export class FunctionClient {
     this.#loads.set(name, load);
   }
 
-  /** Waits for room, or for what a restarted server says of the parameter, instead of failing. Those who wait keep their order (L4). */
-  async #send(callsOf: CallsOfServers, subject: HeldParameter | undefined, wait: WaitOptions): Promise<void> {
-    if (this.#queue === undefined && this.#strangerAmong(subject, callsOf) < 0 && this.#tryAsk(callsOf)) return;
-    const turn = (this.#queue ?? Promise.resolve()).then(() => this.#askInTurn(callsOf, subject));
+  /** Waits for room, for a change of the placement, or for what a restarted server says of the parameter, instead of failing. Those who wait keep their order (L4). */
+  async #send({ entries }: Prepared, wait: WaitOptions): Promise<void> {
+    if (this.#queue === undefined && !this.#router.isHeld && this.#mayLeave(entries) && this.#trySend(entries)) return;
+    const turn = (this.#queue ?? Promise.resolve()).then(() => this.#sendInTurn(entries));
     const queue: Promise<void> = turn
       .catch(() => {}) // its caller is told; those behind it go on
       .then(() => {
@@ -253,18 +372,25 @@ export class FunctionClient {
     await waitFor(turn, "room in the queues to the servers", this.#clock, wait);
   }
 
-  /** L1: whom it asks is looked at and asked in one step. */
-  async #askInTurn(callsOf: CallsOfServers, subject: HeldParameter | undefined): Promise<void> {
+  /** L1: whom it asks is looked at and asked in one step. What was cut by an older placement is cut again before it leaves. */
+  async #sendInTurn(given: Entry[], isForced = false): Promise<void> {
+    let entries = given;
     for (;;) {
-      const stranger = this.#strangerAmong(subject, callsOf);
-      if (subject !== undefined && stranger >= 0) await this.#meet(subject, stranger);
-      else if (this.#tryAsk(callsOf)) return;
-      else await this.#worker.room();
+      if (!isForced && this.#router.isHeld) {
+        await this.#router.released();
+        continue;
+      }
+      entries = entries.flatMap((entry) => (this.#router.isCurrent(entry.epoch) ? [entry] : this.#cutAgain(entry)));
+      const stranger = this.#strangerAmong(entries);
+      const subject = entries[0]?.subject;
+      if (subject !== undefined && stranger >= 0) await this.#meet(subject, stranger, isForced);
+      else if (this.#trySend(entries, isForced)) return;
+      else await this.#router.room();
     }
   }
 
   /** Asks the new life of a server where its parameter is from. Throws UNKNOWN_PARAMETER, and what the server throws. */
-  async #meet(held: HeldParameter, server: number): Promise<void> {
+  async #meet(held: HeldParameter, server: number, isForced: boolean): Promise<void> {
     let lost: WeighbridgeError | undefined;
     const answered = ({ isRestored }: { readonly isRestored: boolean }): void => {
       const life = this.lifeOf(server); // of whom this is the answer
@@ -272,33 +398,78 @@ export class FunctionClient {
       else lost = held.lost(server, life);
     };
     const request = { parameter: held.parameter, name: held.name };
-    const { callsOf, done } = this.#prepare(parameterOrigin, [{ server, request, answered }], undefined);
-    while (!this.#tryAsk(callsOf)) await this.#worker.room();
+    const { entries, done } = this.#prepare([requestOf(parameterOrigin, { to: { server }, request, answered })], undefined);
+    while (!this.#trySend(entries, isForced)) await this.#router.room();
     await done.catch((thrown: unknown) => {
       throw isWeighbridgeError(thrown) ? namedFailure(thrown, parameterOrigin, held) : thrown;
     });
     if (lost !== undefined) throw lost;
   }
 
-  /** The first server that these calls are for and whose life the handle does not know; -1 for none. */
-  #strangerAmong(subject: HeldParameter | undefined, callsOf: CallsOfServers): number {
-    if (subject === undefined) return -1;
-    return callsOf.findIndex((calls, server) => calls.length > 0 && this.#isStranger(subject, server));
+  /** Whether all were cut by the placement as it is, and are for lives of servers that the handle knows. */
+  #mayLeave(entries: readonly Entry[]): boolean {
+    return entries.every(({ epoch }) => this.#router.isCurrent(epoch)) && this.#strangerAmong(entries) < 0;
+  }
+
+  /** The first server that these are for and whose life the handle does not know; -1 for none. */
+  #strangerAmong(entries: readonly Entry[]): number {
+    for (let i = 0; i < entries.length; i++) {
+      const { subject, server } = entries[i] as Entry;
+      if (this.#isStranger(subject, server)) return server;
+    }
+    return -1;
   }
 
   #isStranger(subject: HeldParameter | undefined, server: number): boolean {
     return subject !== undefined && !subject.knows(server, this.lifeOf(server));
   }
 
-  #tryAsk(callsOf: CallsOfServers): boolean {
-    try {
-      this.#worker.ask(callsOf);
-      return true;
-    } catch (thrown) {
-      if (!isWeighbridgeError(thrown, "QUEUE_FULL")) throw thrown;
-      return false;
+  /** All of them or, when a server has no room, none. */
+  #trySend(entries: readonly Entry[], isForced = false): boolean {
+    const callsOf: Call[][] = [];
+    for (const { server, calls } of entries) {
+      const own = callsOf[server];
+      if (own === undefined) callsOf[server] = [...calls];
+      else own.push(...calls);
     }
+    if (!this.#router.hasRoom(callsOf, isForced)) return false;
+    for (const entry of entries) {
+      if (entry.order === 0) entry.order = this.#router.nextOrder();
+      if (entry.fn.isUpdate) this.#router.updateOpened();
+    }
+    this.#router.send(callsOf);
+    return true;
   }
+}
+
+/** What was to be sent again and cannot be. */
+function failEntries(entries: readonly Entry[], thrown: unknown): void {
+  const error = asError(thrown);
+  for (const { asked, ended } of entries) {
+    asked.failed?.(error);
+    ended(error);
+  }
+}
+
+function asError(thrown: unknown): WeighbridgeError {
+  return isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("BAD_REQUEST", reasonOf(thrown), { cause: thrown });
+}
+
+/** What something throws. */
+function errorOf(run: () => void): WeighbridgeError | undefined {
+  try {
+    run();
+    return undefined;
+  } catch (thrown) {
+    return asError(thrown);
+  }
+}
+
+/** Of an update that was cut again, and of which some parts were applied and others were not: whoever keeps it must not send it whole once more. */
+function partlyApplied(failure: WeighbridgeError): WeighbridgeError {
+  const { code, message, retryable } = failure;
+  const cause = new WeighbridgeError("LINK_LOST", `${message}; other parts of the update were applied, or may have been`);
+  return new WeighbridgeError(code, cause.message, { retryable, cause });
 }
 
 /** Waits until all of them have ended; rejects with the first in the list that failed. */

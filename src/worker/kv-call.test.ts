@@ -8,8 +8,7 @@ import { FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { FLOAT32, KvFlag } from "../wire/kv-message.ts";
 import type { KvCall } from "./kv-call.ts";
-import { cutPart } from "./kv-cut.ts";
-import { FloatWindow, type KvArrays, type KvFunctionId, KvRequest, type Landing } from "./kv-request.ts";
+import { cutPart, FloatWindow, type KvArrays, type KvFunctionId, KvRequest, type Landing } from "./kv-request.ts";
 
 type Made = {
   readonly calls: KvCall[];
@@ -41,6 +40,7 @@ function made(
     app,
     customer: 0,
     window: new FloatWindow(),
+    incarnations: [],
     ended: (_: KvRequest, error?: WeighbridgeError): void => void ended.push(error),
   };
   const options = { command: 0, priority: 0, callback: undefined };

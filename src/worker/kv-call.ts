@@ -36,6 +36,7 @@ export class KvCall implements Call, KvSpan {
   stamp = 0;
   sentAtMs = 0;
   sendCount = 0;
+  isGathered: boolean = false;
   readonly keyFrom: number;
   readonly keyTo: number;
   readonly valueFrom: number;
@@ -196,6 +197,7 @@ export class KvCall implements Call, KvSpan {
   answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
     const request = this.#request;
     if (request.functionId === FunctionId.KV_PUSH || (header.flags & KvFlag.GATHERED) !== 0) {
+      if ((header.flags & KvFlag.GATHERED) !== 0) this.#part.isGathered = true;
       request.frameDone();
       return true;
     }
@@ -216,7 +218,15 @@ export class KvCall implements Call, KvSpan {
   }
 
   failed(error: WeighbridgeError): void {
-    this.#request.frameFailed(error);
+    if (this.#request.router?.kvRefused(this, error) !== true) this.#request.frameFailed(error);
+  }
+
+  get kvRequest(): KvRequest {
+    return this.#request;
+  }
+
+  get part(): KvPart {
+    return this.#part;
   }
 
   /** K2 */

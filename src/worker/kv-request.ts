@@ -1,11 +1,16 @@
-// kv-request — one push, pull or pushPull of a user, over all servers that own some of its keys. Ends once, when every frame ended:
-// well, or with the first error.
+// kv-request — one push, pull or pushPull of a user, over all servers that own some of its keys, and the calls of about a block each that carry what one
+// server is asked for (spec/protocol.md, the kv functions). Ends once, when every call ended: well, or with the first error. Not which server that is:
+// the router decides it.
 
 import type { Deferred } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
+import type { Slicer } from "../keys/slicer.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
+import { BLOCK_BYTES } from "../wire/frame.ts";
 import type { FunctionId } from "../wire/function-id.ts";
-import type { Values } from "../wire/kv-message.ts";
+import { KEY_BYTES, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { addPieces, type KvPart, type KvSpan, variableSpans } from "../wire/kv-spans.ts";
+import { KvCall } from "./kv-call.ts";
 
 export type KvFunctionId = typeof FunctionId.KV_PUSH | typeof FunctionId.KV_PULL | typeof FunctionId.KV_PUSH_PULL;
 
@@ -14,7 +19,19 @@ export type KvOwner = {
   readonly app: number;
   readonly customer: number;
   readonly window: FloatWindow;
+  /** By rank, the incarnation of each server that its requests leave for; 0 before it was known. */
+  readonly incarnations: number[];
   ended(request: KvRequest, error: WeighbridgeError | undefined): void;
+};
+
+/** Who sends the calls of a request. */
+export type KvRouter = {
+  /** All calls of the request have ended. */
+  kvEnded(request: KvRequest, failure: WeighbridgeError | undefined): void;
+  /** A call failed: true when the router sends what it carried another way, so that the request goes on. */
+  kvRefused(call: KvCall, error: WeighbridgeError): boolean;
+  /** The last call that was neither answered nor refused has ended, and some were refused. */
+  kvAllRefused(request: KvRequest): void;
 };
 
 /** The arrays of a request; they belong to it until it ends. */
@@ -55,10 +72,10 @@ export type KvRequestOptions = {
   readonly command: number;
   readonly priority: number;
   readonly callback: KvCallback | undefined;
-  /** Whether the application chose the servers itself; left out: it did not. */
-  readonly isAppCut?: boolean;
   /** What to do with answers of unknown length, before the request ends; left out for all other requests. */
   readonly fill?: (landings: readonly Landing[]) => void;
+  /** The application's own, in the place of the servers' ranges. */
+  readonly slicer?: Slicer | undefined;
 };
 
 export class KvRequest implements KvArrays, TrackedRequest {
@@ -74,9 +91,12 @@ export class KvRequest implements KvArrays, TrackedRequest {
   readonly command: number;
   readonly priority: number;
   readonly callback: KvCallback | undefined;
-  readonly isAppCut: boolean;
   readonly fill: ((landings: readonly Landing[]) => void) | undefined;
   readonly landings: Landing[] | undefined;
+  readonly slicer: Slicer | undefined;
+  /** The router that sends it, and its number there. */
+  router: KvRouter | undefined;
+  order = 0;
   /** Its number within its customer, given when it is tracked. */
   timestamp = 0;
   isSettled = false;
@@ -88,6 +108,7 @@ export class KvRequest implements KvArrays, TrackedRequest {
   readonly #receivedCount: number;
   readonly #lensCount: number;
   #openFrames = 0;
+  #refusedFrames = 0;
   #failure: WeighbridgeError | undefined;
 
   constructor(owner: KvOwner, functionId: KvFunctionId, arrays: KvArrays, options: KvRequestOptions) {
@@ -103,9 +124,9 @@ export class KvRequest implements KvArrays, TrackedRequest {
     this.command = options.command;
     this.priority = options.priority;
     this.callback = options.callback;
-    this.isAppCut = options.isAppCut === true;
     this.fill = options.fill;
     this.landings = options.fill === undefined ? undefined : [];
+    this.slicer = options.slicer;
     this.#keyCount = arrays.keys.length;
     this.#sentCount = arrays.sent?.length ?? 0;
     this.#receivedCount = arrays.received?.length ?? 0;
@@ -137,17 +158,79 @@ export class KvRequest implements KvArrays, TrackedRequest {
     return count;
   }
 
+  /** Whether the application chooses the servers itself. */
+  get isAppCut(): boolean {
+    return this.slicer !== undefined;
+  }
+
   /** How many frames there are to end. Set before the first one is sent. */
   open(frameCount: number): void {
     this.#openFrames = frameCount;
   }
 
+  /** A call was refused, and what it carried will be sent otherwise. */
+  frameRefused(): void {
+    this.#refusedFrames++;
+  }
+
+  /** Whether all that is open was refused. */
+  get isRefused(): boolean {
+    return this.#refusedFrames > 0 && this.#refusedFrames === this.#openFrames;
+  }
+
+  /** So many refused calls are replaced by others. */
+  replaceRefused(refusedCount: number, frameCount: number): void {
+    this.#openFrames += frameCount - refusedCount;
+    this.#refusedFrames -= refusedCount;
+  }
+
   frameDone(): void {
-    if (--this.#openFrames === 0) this.owner.ended(this, this.#failure);
+    if (--this.#openFrames > 0) {
+      if (this.#refusedFrames === this.#openFrames) this.router?.kvAllRefused(this);
+      return;
+    }
+    if (this.router === undefined) this.owner.ended(this, this.#failure);
+    else this.router.kvEnded(this, this.#failure);
   }
 
   frameFailed(error: WeighbridgeError): void {
     this.#failure ??= error;
     this.frameDone();
   }
+}
+
+/** The one call of a request that is small and goes to one server; undefined when it takes more than one. Most requests are such. */
+export function wholeCall(request: KvRequest, epoch: number): KvCall | undefined {
+  const { keys, lens, width, elementBytes } = request;
+  const keyCount = keys.length;
+  const byteCount = keyCount * (KEY_BYTES + LEN_BYTES + width * elementBytes);
+  if (lens !== undefined || byteCount > BLOCK_BYTES || width * elementBytes >= LARGE_VALUE_BYTES) return undefined;
+  const span: KvSpan = { keyFrom: 0, keyTo: keyCount, valueFrom: 0, valueTo: keyCount * width, width, pieceOffset: -1, isLast: true };
+  return new KvCall(request, span, epoch);
+}
+
+/** The calls of this part, in order; the last one is marked. */
+export function cutPart(request: KvRequest, part: KvPart, epoch: number): KvCall[] {
+  const { lens } = request;
+  const spans = lens === undefined ? cutUniform(request, part) : variableSpans(lens, request.elementBytes, part);
+  const last = spans.at(-1);
+  if (last !== undefined) last.isLast = true;
+  return spans.map((span) => new KvCall(request, span, epoch, part));
+}
+
+function cutUniform(request: KvRequest, { keyFrom, keyTo, valueFrom }: KvPart): KvSpan[] {
+  const { width, elementBytes } = request;
+  const spans: KvSpan[] = [];
+  if (width * elementBytes >= LARGE_VALUE_BYTES) {
+    for (let key = keyFrom; key < keyTo; key++)
+      addPieces(spans, { key, valueFrom: valueFrom + (key - keyFrom) * width, width, elementBytes });
+    return spans;
+  }
+  const frameKeys = keysPerFrame(width * elementBytes);
+  for (let from = keyFrom; from < keyTo; from += frameKeys) {
+    const to = Math.min(keyTo, from + frameKeys);
+    const first = valueFrom + (from - keyFrom) * width;
+    spans.push({ keyFrom: from, keyTo: to, valueFrom: first, valueTo: first + (to - from) * width, width, pieceOffset: -1, isLast: false });
+  }
+  return spans;
 }

@@ -14,10 +14,9 @@ import type { TableSpec } from "../store/parameter-spec.ts";
 import { type TrainingState, trainingShape } from "../store/training-state.ts";
 import { type SlotLayout, slotLayoutOf } from "../store/updaters/slot-layout.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
-import type { FunctionClient } from "./function-client.ts";
+import { type AnyRequest, type FunctionClient, type Recut, requestOf } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
-import { type RowPlan, RowPlanner } from "./row-plan.ts";
-import { cutPart, type RowFrame } from "./table-client.ts";
+import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -25,7 +24,7 @@ const FLOAT_BYTES = 4;
 export type RawRowsOptions = {
   readonly functions: FunctionClient;
   /** Who owns which key, and what keys the hash of repeated keys. */
-  readonly planner: Pick<RowPlanner, "placement" | "secret">;
+  readonly planner: RowPlanner;
   readonly held: HeldParameter;
   readonly spec: TableSpec;
   /** Where plans are made. */
@@ -54,15 +53,15 @@ export class RawRows {
     const { planner, spec, arena, functions, held } = options;
     this.#options = options;
     this.spec = spec;
-    this.planner = new RowPlanner(arena, planner.placement, planner.secret);
+    this.planner = planner.inArena(arena);
     this.rowFloats = spec.width + extraFloats(slotLayoutOf(spec.optimizer, { kind: "table", width: spec.width, workerCount: 1 }));
     this.#subject = held;
     this.#parameter = held.parameter;
-    this.#lives = Array.from({ length: functions.serverCount }, (_, server) => functions.lifeOf(server));
+    this.#lives = functions.servers.map((server) => functions.lifeOf(server));
   }
 
   get serverCount(): number {
-    return this.#options.functions.serverCount;
+    return this.#options.functions.servers.length;
   }
 
   get clock(): number {
@@ -82,8 +81,8 @@ export class RawRows {
   /** Whether a server was restarted since this was asked last: what it was told may be gone. */
   get wasRestarted(): boolean {
     const { functions } = this.#options;
-    const lives = this.#lives.map((_, server) => functions.lifeOf(server));
-    const isChanged = lives.some((life, server) => life !== this.#lives[server]);
+    const lives = functions.servers.map((server) => functions.lifeOf(server));
+    const isChanged = lives.some((life, i) => life !== this.#lives[i]);
     this.#lives = lives;
     return isChanged;
   }
@@ -107,12 +106,12 @@ export class RawRows {
     const { functions } = this.#options;
     const parameter = this.#parameter;
     const training: TrainingState[] = [];
-    const requests = this.#claims.map((claim, server) => ({
-      server,
-      request: { parameter, claim, step },
+    const requests = functions.servers.map((server, i) => ({
+      to: { server },
+      request: { parameter, claim: this.#claims[i] ?? 0, step },
       scope: parameter,
       answered: (answer: { readonly training: string }) => {
-        training[server] = this.#training(answer.training);
+        training[i] = this.#training(answer.training);
       },
     }));
     await functions.callEach(rawRowsSync, requests, { subject: this.#subject });
@@ -123,16 +122,8 @@ export class RawRows {
   async read(keys: BigUint64Array, into: Float32Array): Promise<void> {
     if (keys.length === 0) return;
     await this.#withPlan(keys, async (plan) => {
-      const { functions } = this.#options;
-      const parameter = this.#parameter;
       const landed = plan.landing(into, this.rowFloats);
-      const requests = this.#frames(plan).map(({ server, keys: own, from, to }) => ({
-        server,
-        request: { parameter, keys: own },
-        scope: parameter,
-        into: landed.subarray(from * this.rowFloats, to * this.rowFloats),
-      }));
-      await functions.callEach(rawRowsRead, requests, { subject: this.#subject });
+      await this.#send(this.#reads(plan, landed), "read");
       plan.deliver(landed, into, this.rowFloats);
     });
   }
@@ -141,21 +132,7 @@ export class RawRows {
   async write(keys: BigUint64Array, rows: Float32Array): Promise<void> {
     if (keys.length === 0) return;
     await this.#withPlan(keys, async (plan) => {
-      const { functions, clock } = this.#options;
-      const parameter = this.#parameter;
-      const sorted = plan.gradients(rows, this.rowFloats);
-      const requests = this.#frames(plan).map(({ server, keys: own, from, to }) => ({
-        server,
-        request: {
-          parameter,
-          clock: clock(),
-          claim: this.#claims[server] ?? 0,
-          keys: own,
-          rows: sorted.subarray(from * this.rowFloats, to * this.rowFloats),
-        },
-        scope: parameter,
-      }));
-      await functions.callEach(rawRowsWrite, requests, { subject: this.#subject });
+      await this.#send(this.#writes(plan, plan.gradients(rows, this.rowFloats), this.clock), "write");
     });
   }
 
@@ -168,9 +145,42 @@ export class RawRows {
     }
   }
 
+  async #send(requests: readonly AnyRequest[], what: string): Promise<void> {
+    await this.#options.functions.callMixed(requests, `the ${what} of ${JSON.stringify(this.spec.name)}`, { subject: this.#subject });
+  }
+
+  #reads(plan: RowPlan, landed: Float32Array): AnyRequest[] {
+    const [parameter, scope] = [this.#parameter, this.#parameter];
+    return this.#frames(plan).map((frame) => {
+      const into = this.#rowsOf(landed, frame);
+      const cutAgain = (): Recut =>
+        this.planner.again(frame.keys, (next) => {
+          const landing = next.landing(into, this.rowFloats);
+          return { requests: this.#reads(next, landing), answered: () => next.deliver(landing, into, this.rowFloats) };
+        });
+      return requestOf(rawRowsRead, { to: frame, request: { parameter, keys: frame.keys }, scope, into, cutAgain });
+    });
+  }
+
+  /** Each server is told the claim that it gave (W2). */
+  #writes(plan: RowPlan, sorted: Float32Array, clock: number): AnyRequest[] {
+    const [parameter, scope] = [this.#parameter, this.#parameter];
+    const { servers } = this.#options.functions;
+    return this.#frames(plan).map((frame) => {
+      const rows = this.#rowsOf(sorted, frame);
+      const cutAgain = (): Recut =>
+        this.planner.again(frame.keys, (next) => ({ requests: this.#writes(next, next.gradients(rows, this.rowFloats), clock) }));
+      const claim = this.#claims[servers.indexOf(frame.server)] ?? 0;
+      return requestOf(rawRowsWrite, { to: frame, request: { parameter, clock, claim, keys: frame.keys, rows }, scope, cutAgain });
+    });
+  }
+
+  #rowsOf(rows: Float32Array, { from, to }: RowFrame): Float32Array {
+    return rows.subarray(from * this.rowFloats, to * this.rowFloats);
+  }
+
   #frames(plan: RowPlan): RowFrame[] {
-    const rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.rowFloats * FLOAT_BYTES)));
-    return plan.parts.flatMap((part) => cutPart(part, rowsPerFrame));
+    return plan.frames(Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.rowFloats * FLOAT_BYTES))));
   }
 
   #training(json: string): TrainingState {

@@ -14,11 +14,11 @@ import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { CallerArray } from "./caller-array.ts";
-import type { EncodedTable, KeyedFrame } from "./encoded-table.ts";
-import { allEnded, type FunctionClient } from "./function-client.ts";
+import type { EncodedTable } from "./encoded-table.ts";
+import { type AnyRequest, allEnded, type FunctionClient, type Recut, requestOf } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { type KeyList, KeyLists } from "./key-lists.ts";
-import type { RowPart, RowPlan, RowPlanner } from "./row-plan.ts";
+import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
 import { AS_IT_IS, type ParameterCall, type PushCall } from "./tensor-client.ts";
 
 const KEY_BYTES = 8;
@@ -40,8 +40,9 @@ export type TableClientOptions = {
   readonly merge?: MergeNumber | undefined;
 };
 
-/** Some rows of a part that travel together: from `from` up to `to` in the plan's order. */
-export type RowFrame = KeyedFrame;
+/** How the frames of a call are sent. */
+type FrameCall = { readonly clock: number; readonly priority: number | undefined };
+type PushFrameCall = FrameCall & { readonly pushNumber: number; readonly scale: number };
 
 export class TableClient {
   readonly options: TableClientOptions;
@@ -78,20 +79,7 @@ export class TableClient {
       if (skips) return;
       if (encoded !== undefined) return await encoded.push(this.#frames(plan), rows, { clock, priority, scale, subject: this.#subject });
       const pushNumber = this.#subject.numberPush(clock);
-      const requests = this.#frames(plan).map(({ server, keys: own, from, to }) => ({
-        server,
-        request: {
-          parameter: this.#parameter,
-          clock,
-          pushNumber,
-          scale,
-          keys: own,
-          gradients: rows.subarray(from * this.width, to * this.width),
-        },
-        priority,
-        scope: this.#parameter,
-      }));
-      await this.#functions.callEach(rowsPush, requests, { subject: this.#subject });
+      await this.#send(this.#pushes(this.#frames(plan), rows, { clock, priority, pushNumber, scale }), "push");
     });
   }
 
@@ -109,14 +97,7 @@ export class TableClient {
         plan.deliver(landed, into, this.width);
         return;
       }
-      const requests = this.#frames(plan).map(({ server, keys: own, from, to }) => ({
-        server,
-        request: { parameter: this.#parameter, clock, keys: own },
-        priority,
-        scope: this.#parameter,
-        into: landed.subarray(from * this.width, to * this.width),
-      }));
-      await this.#functions.callEach(rowsPull, requests, { subject: this.#subject });
+      await this.#send(this.#pulls(this.#frames(plan), landed, { clock, priority }), "pull");
       given.check(this.#name, false);
       plan.deliver(landed, into, this.width);
     });
@@ -133,7 +114,6 @@ export class TableClient {
     if (pushList.length === 0) return await this.pull(pullList, into, { clock, priority, ...wait });
     if (this.#encoded?.encodesPush || this.#encoded?.encodesPull)
       return await this.#pushThenPull(pushList, push.gradients, pullList, into, call, this.#encoded);
-    const settings = { priority, scope: this.#parameter };
     await this.#withPlan({ keys: pushList }, wait, async (pushPlan) => {
       const rows = pushPlan.gradients(push.gradients, this.width, this.options.merge);
       const { scale, skips } = admit?.(rows, push.gradients) ?? AS_IT_IS;
@@ -141,43 +121,9 @@ export class TableClient {
       await this.#withPlan({ keys: pullList }, {}, async (pullPlan) => {
         const given = new CallerArray(into);
         const landed = pullPlan.landing(into, this.width);
-        const { pushes, both, pulls } = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
-        const gradientsOf = ({ from, to }: RowFrame): Float32Array => rows.subarray(from * this.width, to * this.width);
-        const landingOf = ({ from, to }: RowFrame): Float32Array => landed.subarray(from * this.width, to * this.width);
-        const common = { parameter: this.#parameter, clock };
+        const pairs = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
         const pushNumber = this.#subject.numberPush(clock);
-        await allEnded([
-          this.#functions.callEach(
-            rowsPush,
-            pushes.map((frame) => {
-              const { server, keys } = frame;
-              return { ...settings, server, request: { ...common, pushNumber, scale, keys, gradients: gradientsOf(frame) } };
-            }),
-            { subject: this.#subject },
-          ),
-          this.#functions.callEach(
-            rowsPushPull,
-            both.map(({ pushed, pulled }) => ({
-              ...settings,
-              server: pushed.server,
-              request: {
-                ...common,
-                pushNumber,
-                scale,
-                pushKeys: pushed.keys,
-                gradients: gradientsOf(pushed),
-                pullKeys: pulled.keys,
-              },
-              into: landingOf(pulled),
-            })),
-            { subject: this.#subject },
-          ),
-          this.#functions.callEach(
-            rowsPull,
-            pulls.map((frame) => ({ ...settings, server: frame.server, request: { ...common, keys: frame.keys }, into: landingOf(frame) })),
-            { subject: this.#subject },
-          ),
-        ]);
+        await this.#send(this.#pushPulls(pairs, { rows, landed }, { clock, priority, pushNumber, scale }), "push-pull");
         given.check(this.#name, true);
         pullPlan.deliver(landed, into, this.width);
       });
@@ -212,30 +158,83 @@ export class TableClient {
 
   /** The parts cut into frames of about a block, values included. */
   #frames(plan: RowPlan): RowFrame[] {
-    const rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.width * FLOAT_BYTES)));
-    return plan.parts.flatMap((part) => cutPart(part, rowsPerFrame));
+    return plan.frames(Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.width * FLOAT_BYTES))));
+  }
+
+  async #send(requests: readonly AnyRequest[], what: string): Promise<void> {
+    await this.#functions.callMixed(requests, `the ${what} of ${JSON.stringify(this.#name)}`, { subject: this.#subject });
+  }
+
+  /** `rows` has the gradients of all frames. A frame that is cut again is a plan of its own keys, and its gradients are that plan's. */
+  #pushes(frames: readonly RowFrame[], rows: Float32Array, call: PushFrameCall): AnyRequest[] {
+    const { clock, pushNumber, scale, priority } = call;
+    const [parameter, scope] = [this.#parameter, this.#parameter];
+    return frames.map((frame) => {
+      const gradients = this.#rowsOf(rows, frame);
+      const cutAgain = (): Recut =>
+        this.#planner.again(frame.keys, (plan) => ({
+          requests: this.#pushes(this.#frames(plan), plan.gradients(gradients, this.width), call),
+        }));
+      const request = { parameter, clock, pushNumber, scale, keys: frame.keys, gradients };
+      return requestOf(rowsPush, { to: frame, request, priority, scope, cutAgain });
+    });
+  }
+
+  /** The rows of all frames land in `landed`. */
+  #pulls(frames: readonly RowFrame[], landed: Float32Array, call: FrameCall): AnyRequest[] {
+    const { clock, priority } = call;
+    const [parameter, scope] = [this.#parameter, this.#parameter];
+    return frames.map((frame) => {
+      const into = this.#rowsOf(landed, frame);
+      const cutAgain = (): Recut =>
+        this.#planner.again(frame.keys, (plan) => {
+          const landing = plan.landing(into, this.width);
+          const requests = this.#pulls(this.#frames(plan), landing, call);
+          return { requests, answered: () => plan.deliver(landing, into, this.width) };
+        });
+      return requestOf(rowsPull, { to: frame, request: { parameter, clock, keys: frame.keys }, priority, scope, into, cutAgain });
+    });
+  }
+
+  #pushPulls(
+    { pushes, both, pulls }: PairedFrames,
+    { rows, landed }: { readonly rows: Float32Array; readonly landed: Float32Array },
+    call: PushFrameCall,
+  ): AnyRequest[] {
+    const { clock, pushNumber, scale, priority } = call;
+    const [parameter, scope] = [this.#parameter, this.#parameter];
+    const paired = both.map(({ pushed, pulled }) => {
+      const [gradients, into] = [this.#rowsOf(rows, pushed), this.#rowsOf(landed, pulled)];
+      const cutAgain = (): Recut =>
+        this.#planner.again(
+          pushed.keys,
+          (pushPlan, pullPlan) => {
+            const landing = pullPlan.landing(into, this.width);
+            const pairs = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
+            const requests = this.#pushPulls(pairs, { rows: pushPlan.gradients(gradients, this.width), landed: landing }, call);
+            return { requests, answered: () => pullPlan.deliver(landing, into, this.width) };
+          },
+          { others: pulled.keys },
+        );
+      const request = { parameter, clock, pushNumber, scale, pushKeys: pushed.keys, gradients, pullKeys: pulled.keys };
+      return requestOf(rowsPushPull, { to: pushed, request, priority, scope, into, cutAgain });
+    });
+    return [...this.#pushes(pushes, rows, call), ...paired, ...this.#pulls(pulls, landed, call)];
+  }
+
+  #rowsOf(rows: Float32Array, { from, to }: RowFrame): Float32Array {
+    return rows.subarray(from * this.width, to * this.width);
   }
 }
 
-/** A server's part of a plan, cut into frames of so many rows. */
-export function cutPart({ server, from, keys }: RowPart, rowsPerFrame: number): RowFrame[] {
-  const frames: RowFrame[] = [];
-  for (let at = 0; at < keys.length; at += rowsPerFrame) {
-    const end = Math.min(keys.length, at + rowsPerFrame);
-    frames.push({ server, keys: keys.subarray(at, end), from: from + at, to: from + end, opens: at === 0 }); // B2
-  }
-  return frames;
-}
-
-/** For each server that is asked for both: its pushes but the last, that one with the first of its pulls, and the other pulls. */
-function pairFrames(
-  pushed: readonly RowFrame[],
-  pulled: readonly RowFrame[],
-): {
+type PairedFrames = {
   readonly pushes: readonly RowFrame[];
   readonly both: readonly { readonly pushed: RowFrame; readonly pulled: RowFrame }[];
   readonly pulls: readonly RowFrame[];
-} {
+};
+
+/** For each server that is asked for both: its pushes but the last, that one with the first of its pulls, and the other pulls. */
+function pairFrames(pushed: readonly RowFrame[], pulled: readonly RowFrame[]): PairedFrames {
   const lastPushes = new Map(pushed.map((frame) => [frame.server, frame]));
   const both = pulled.flatMap((frame) => {
     const last = lastPushes.get(frame.server);

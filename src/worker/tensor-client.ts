@@ -1,4 +1,4 @@
-// tensor-client — pushes and pulls of one dense tensor: cut into blocks, each to the server that owns it, values straight from and into the
+// tensor-client — pushes and pulls of one dense tensor: cut into blocks, values straight from and into the
 // caller's arrays. Rows are grouped by their block (block-rows.ts). The shape and the servers are known; what a push means, the tensor's spec
 // says.
 //
@@ -23,7 +23,6 @@ import {
 } from "../contracts/tensors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
-import { type Placement, partOf } from "../keys/placement.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
@@ -64,7 +63,6 @@ export type RowsAndGradients = { readonly rows: RowList; readonly gradients: Flo
 
 export type TensorClientOptions = {
   readonly functions: FunctionClient;
-  readonly placement: Placement;
   readonly held: HeldParameter;
   readonly shape: TensorShape;
   /** Where rows are put in order. */
@@ -86,18 +84,20 @@ type RowsRequest = {
   readonly gradients: Float32Array;
 };
 
+/** A call about one block; the router finds its owner. */
+type OfBlock = { readonly to: { readonly block: number; readonly parameter: number }; readonly scope: number };
+
 export class TensorClient {
   readonly shape: TensorShape;
   readonly #functions: FunctionClient;
   readonly #name: string;
   readonly #subject: HeldParameter;
   readonly #parameter: number;
-  readonly #placement: Placement;
   readonly #encoded: EncodedTensor | undefined;
   readonly #arena: Arena;
   readonly #merge: MergeNumber | undefined;
 
-  constructor({ functions, placement, held, shape, arena, encoded, merge }: TensorClientOptions) {
+  constructor({ functions, held, shape, arena, encoded, merge }: TensorClientOptions) {
     this.#arena = arena;
     this.#merge = merge;
     this.shape = shape;
@@ -105,7 +105,6 @@ export class TensorClient {
     this.#name = held.name;
     this.#subject = held;
     this.#parameter = held.parameter;
-    this.#placement = placement;
     this.#encoded = encoded;
   }
 
@@ -345,24 +344,16 @@ export class TensorClient {
     }));
   }
 
-  /** Addressed to the owner of the block. */
-  #to<T extends object>(block: number, call: T): T & { readonly server: number; readonly scope: number } {
-    return { ...call, server: this.#ownerOf(block), scope: this.#parameter };
+  #to<T extends object>(block: number, call: T): T & OfBlock {
+    return { ...call, to: { block, parameter: this.#parameter }, scope: this.#parameter };
   }
 
-  #blocks<T extends object>(
-    make: (block: number, from: number, to: number) => T,
-  ): (T & { readonly server: number; readonly scope: number })[] {
+  #blocks<T extends object>(make: (block: number, from: number, to: number) => T): (T & OfBlock)[] {
     const { shape } = this;
     return Array.from({ length: shape.blockCount }, (_, block) => {
       const from = shape.firstFloat(block);
       return this.#to(block, make(block, from, from + shape.floatsOf(block)));
     });
-  }
-
-  /** A block's key is its index beside the tensor's number. */
-  #ownerOf(block: number): number {
-    return this.#placement.ownerOf(partOf(block, this.#parameter));
   }
 
   /** T1 */

@@ -4,7 +4,6 @@
 import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { simdCodecKernels } from "../kernel/codec-kernels.ts";
-import { type Placement, partOf } from "../keys/placement.ts";
 import { type ParameterSpec, specDifferences, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
@@ -16,13 +15,12 @@ import { EncodedTensor } from "./encoded-tensor.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { LinkPayloads } from "./link-payloads.ts";
-import type { RowPlanner } from "./row-plan.ts";
+import type { RowPlanner } from "./router/row-plan.ts";
 
 export type WorkerLinksOptions = {
   readonly functions: FunctionClient;
   /** Its arena is where values are encoded. */
   readonly planner: RowPlanner;
-  readonly placement: Placement;
   /** What this worker can compress with, if it can. */
   readonly compression: GeneralCompression | undefined;
 };
@@ -61,12 +59,11 @@ export class WorkerLinks {
     known?.tensor.close(); // cleared, and made anew in another way
     this.#tensors.delete(name);
     if (link === undefined) return undefined;
-    const { functions, placement } = this.#options;
+    const { functions } = this.#options;
     const { parameter } = held;
     const payloads = this.#payloads(link, name);
     const shape = new TensorShape(spec.shape);
-    const ownerOf = (block: number): number => placement.ownerOf(partOf(block, parameter));
-    const tensor = new EncodedTensor({ functions, codecs: this.#codecs, payloads, name, parameter, shape, link, ownerOf });
+    const tensor = new EncodedTensor({ functions, codecs: this.#codecs, payloads, name, parameter, shape, link });
     this.#tensors.set(name, { spec, tensor, held });
     return tensor;
   }
@@ -79,9 +76,18 @@ export class WorkerLinks {
     known?.payloads.close();
     this.#tables.delete(name);
     if (link === undefined) return undefined;
-    const { functions } = this.#options;
+    const { functions, planner } = this.#options;
     const payloads = this.#payloads(link, name);
-    const table = new EncodedTable({ functions, codecs: this.#codecs, payloads, keyLists: this.#keyLists, parameter, width, link });
+    const table = new EncodedTable({
+      functions,
+      planner,
+      codecs: this.#codecs,
+      payloads,
+      keyLists: this.#keyLists,
+      parameter,
+      width,
+      link,
+    });
     this.#tables.set(name, { spec, parameter, table, payloads });
     return table;
   }

@@ -40,9 +40,9 @@ export class WorkerNode extends MemberNode {
   }
 
   protected registering(membership: Membership): void {
-    const { peer, clock, log, serverCount } = this;
+    const { peer, clock, log } = this;
     const { meshAddress: listenAddress = "", advertise = (bound) => bound } = this.#options;
-    this.#worker = new Worker({ peer, membership, clock, serverCount });
+    this.#worker = new Worker({ peer, membership, clock });
     this.#mesh = new WorkerMesh({ peer, membership, clock, log, listenAddress, advertise });
   }
 

@@ -19,6 +19,7 @@ import {
   UNITS,
 } from "../../src/contracts/control.ts";
 import { relayCall } from "../../src/contracts/relay.ts";
+import { sliceByRange } from "../../src/keys/slicer.ts";
 import { ask } from "../../src/peer/call-function.ts";
 import { Connection } from "../../src/peer/connection.ts";
 import { functionCalls } from "../../src/peer/function-call.ts";
@@ -35,8 +36,7 @@ import { dtypeOf, KvFlag, type Values } from "../../src/wire/kv-message.ts";
 import type { PartLabel } from "../../src/worker/collective/operation.ts";
 import { PartCall } from "../../src/worker/collective/part-call.ts";
 import type { KvCall } from "../../src/worker/kv-call.ts";
-import { cutPart } from "../../src/worker/kv-cut.ts";
-import { FloatWindow, type KvArrays, type KvFunctionId, KvRequest } from "../../src/worker/kv-request.ts";
+import { cutPart, FloatWindow, type KvArrays, type KvFunctionId, KvRequest } from "../../src/worker/kv-request.ts";
 import { frameBytes, type HeaderFields, kvPayload } from "../hostile/raw-frame.ts";
 import { goldenFunction, goldenServer, KEYS, PLACE, ROSTER_VIEW, rowFunction, VALUES } from "./golden-server.ts";
 import { RecordedExchange, RecordingLink } from "./recorded-exchange.ts";
@@ -267,8 +267,14 @@ function kvCalls(functionId: KvFunctionId, input: KvInput, timestamp = 12): KvCa
     width: lens === undefined && !wantsLens ? values.length / keys.length : 0,
     elementBytes: values.BYTES_PER_ELEMENT,
   };
-  const owner = { app, customer: 2, window: new FloatWindow(), ended: () => {} };
-  const options = { command: -3, priority, callback: undefined, isAppCut, ...(wantsLens ? { fill: () => {} } : {}) };
+  const owner = { app, customer: 2, window: new FloatWindow(), incarnations: [], ended: () => {} };
+  const options = {
+    command: -3,
+    priority,
+    callback: undefined,
+    slicer: isAppCut ? sliceByRange : undefined,
+    ...(wantsLens ? { fill: () => {} } : {}),
+  };
   const request = new KvRequest(owner, functionId, arrays, options);
   request.timestamp = timestamp;
   const calls = cutPart(request, { keyFrom: 0, keyTo: keys.length, valueFrom: 0, valueTo: wantsLens ? 0 : values.length }, epoch);

@@ -232,7 +232,8 @@ test("what a worker does without waiting keeps its order while a restored server
   await stage.restart({ isRestored: true });
   await stage.persist(() => one.session.rejoin());
   const pushed = one.table.push(KEYS, ONES);
-  const [first] = KEYS.filter((key) => one.session.ownerOf(BigInt(key)) !== VICTIM);
+  const { router } = stage.cluster.worker(0).worker ?? assert.fail();
+  const [first] = KEYS.filter((key) => router.serverOf({ key: BigInt(key) }) !== VICTIM);
   assert.ok(first !== undefined);
   const read = one.table.pull([first]);
   assert.deepEqual([...(await stage.run(read))], [2, 2]);

@@ -4,7 +4,7 @@
 //   C1. A cache that finds no room takes none: what was opened of it is closed again.
 
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
-import type { RowPlanner } from "../row-plan.ts";
+import type { RowPlanner } from "../router/row-plan.ts";
 import type { CacheCounters } from "./cache-statistics.ts";
 import { CachedRows, type CachedRowsOptions } from "./cached-rows.ts";
 import type { HeldPushes } from "./held-pushes.ts";

@@ -14,7 +14,7 @@
 
 import { assert } from "../../base/assert.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
-import type { RowPlan } from "../row-plan.ts";
+import type { RowPlan } from "../router/row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
 import type { OperationMemory } from "./operation-memory.ts";
 import type { Answer, AskList, AskPart } from "./row-exchange.ts";
@@ -92,7 +92,7 @@ export class PullPart {
         const slot = this.#slotOf[this.#rowAt[place] as number] as number;
         versions[place] = (cached.versions[slot] as number) + (advance.get(slot) ?? 0);
       }
-      parts.push({ server, from, to: from + keys.length, keptFrom, plainFrom });
+      parts.push({ server, epoch: plan.epoch, from, to: from + keys.length, keptFrom, plainFrom });
     }
     return { parts, keys: new BigUint64Array(arena.memory.buffer, this.#keys, plan.rowCount), versions };
   }

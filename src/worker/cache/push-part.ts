@@ -7,7 +7,7 @@
 //       the acknowledgement and that: the memory for it was taken before anything was sent.
 
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
-import type { RowPlan } from "../row-plan.ts";
+import type { RowPlan } from "../router/row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
 import type { OperationMemory } from "./operation-memory.ts";
 import type { Acknowledged, PushList, Span, Unsure } from "./row-exchange.ts";
@@ -45,7 +45,7 @@ export class PushPart {
     for (let row = 0; row < rowCount; row++) this.#updates[row] = pending.updatesAt(arena.words[(found >>> 2) + row] as number);
     const { buffer } = arena.memory;
     this.list = {
-      parts: plan.parts.map(({ server, from, keys }) => ({ server, from, to: from + keys.length })),
+      parts: plan.parts.map(({ server, from, keys }) => ({ server, epoch: plan.epoch, from, to: from + keys.length })),
       keys: new BigUint64Array(buffer, keysAddress, rowCount),
       gradients: new Float32Array(buffer, this.#gradients, rowCount * width),
       updates: this.#updates.every((count) => count === 1) ? new Uint32Array(0) : this.#updates,

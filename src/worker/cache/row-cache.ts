@@ -13,6 +13,7 @@
 //       (LINK_LOST, also as the cause of NODE_DEAD) is not made again, nor one that a server refused with NOT_FINITE:
 //       the operation that pushed it rejects with that, and no later one does.
 //   H4. Operations of one cache run one after the other, in the order of their calls.
+//   H5. A version counts at the server that gave it: when the placement changes, every copy is read anew before it counts as fresh.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";
@@ -22,7 +23,7 @@ import { SimdKernels } from "../../kernel/simd-kernels.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { CallerArray } from "../caller-array.ts";
 import { type KeyList, KeyLists } from "../key-lists.ts";
-import type { RowPlan } from "../row-plan.ts";
+import type { RowPlan } from "../router/row-plan.ts";
 import type { TableClientOptions } from "../table-client.ts";
 import { type Admit, AS_IT_IS, type ParameterCall, type PushCall } from "../tensor-client.ts";
 import { type CacheState, openParts } from "./cache-state.ts";
@@ -63,6 +64,8 @@ export class RowCache {
   readonly #pushBound: number;
   #isBypassed = false;
   #isClosed = false;
+  /** Of the placement that the versions are of. */
+  #epoch = 0;
   /** Ends when all operations so far have. */
   #last: Promise<unknown> = Promise.resolve();
 
@@ -89,7 +92,7 @@ export class RowCache {
       held: new HeldPushes(),
       counters: new CacheCounters(),
     };
-    this.#exchange = new RowExchange({ functions, held, width, pullBound: Math.min(pullBound, WORD_MAX) });
+    this.#exchange = new RowExchange({ functions, planner, held, width, pullBound: Math.min(pullBound, WORD_MAX) });
   }
 
   get statistics(): CacheStatistics {
@@ -185,6 +188,14 @@ export class RowCache {
     return list;
   }
 
+  /** Versions are those of the server that gave them: of rows that have another owner now they mean nothing (H5). */
+  #forgetOldOwners(): void {
+    const { epoch } = this.#options.functions;
+    if (epoch === this.#epoch) return;
+    if (this.#epoch !== 0) this.#state.cached.invalidate();
+    this.#epoch = epoch;
+  }
+
   /** H4. The operation goes on when its caller waits no longer. */
   async #operate(
     wait: ParameterCall,
@@ -199,6 +210,7 @@ export class RowCache {
         whenClosed();
         return;
       }
+      this.#forgetOldOwners();
       const operation = new Operation(this.#state, this.#exchange, { pushBound: this.#pushBound, isBypassed: this.#isBypassed });
       try {
         await operation.settleHeld(wait.clock);
@@ -300,7 +312,7 @@ class Operation {
     }
     for (const answer of answers) {
       this.#state.optimizer.setRate(answer.fresh.rate);
-      pull?.take(answer, answer.fresh.generation === this.#exchange.generationOf(answer.asked.server));
+      pull?.take(answer, answer.isWhole && answer.fresh.generation === this.#exchange.generationOf(answer.asked.server));
     }
     if (failure !== undefined) throw failure;
     const { held, pending } = this.#state;

@@ -9,20 +9,24 @@
 //   X3. So are the pushes that must not be made again: those that failed and may have been applied, and those that a server refused for their
 //       numbers, which it would refuse each time.
 //   X4. And those that had left when their server was taken for dead: whether they are to be made again is known when it is heard of again.
+//   X5. A question that is cut again, because the placement has changed, asks for all its rows: versions are those of the server that gave them, and mean nothing
+//       to another one.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync, type FreshRows } from "../../contracts/cached-rows.ts";
+import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { CallFate } from "../../peer/call.ts";
 import { mayBeApplied } from "../../peer/gone-error.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
-import type { FunctionClient } from "../function-client.ts";
+import { type AnyRequest, type FunctionClient, type Recut, requestOf } from "../function-client.ts";
 import type { HeldParameter } from "../held-parameter.ts";
+import type { RowPlan, RowPlanner } from "../router/row-plan.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 
-/** Some rows of a list, of one server. */
-export type Span = { readonly server: number; readonly from: number; readonly to: number };
+/** Some rows of a list, of one server as the placement of an epoch has it. */
+export type Span = { readonly server: number; readonly epoch: number; readonly from: number; readonly to: number };
 
 /** Gradients to push, in the order of the servers. Arrays lie still until the exchange is over. */
 export type PushList = {
@@ -43,7 +47,12 @@ export type AskList = {
   readonly versions: Uint32Array;
 };
 
-export type Answer = { readonly asked: AskPart; readonly fresh: FreshRows };
+export type Answer = {
+  readonly asked: AskPart;
+  readonly fresh: FreshRows;
+  /** It came from the server that was asked first, and so did its versions (X5). */
+  readonly isWhole: boolean;
+};
 export type Acknowledged = { readonly pushed: Span; readonly rate: number };
 export type Unsure = { readonly pushed: Span; readonly fate: CallFate };
 export type Exchanged = {
@@ -58,6 +67,7 @@ export type Exchanged = {
 
 export type ExchangeOptions = {
   readonly functions: FunctionClient;
+  readonly planner: RowPlanner;
   readonly held: HeldParameter;
   readonly width: number;
   readonly pullBound: number;
@@ -77,26 +87,26 @@ const NOTHING_TO_ASK: AskList = { parts: [], keys: new BigUint64Array(0), versio
 
 export class RowExchange {
   readonly #options: ExchangeOptions;
-  /** The generation of the versions we have of each server; 0 before the first answer. */
-  readonly #generations: Uint32Array;
+  /** By rank, the generation of the versions we have of each server; none before its first answer. */
+  readonly #generations: number[] = [];
   readonly #rowsPerFrame: number;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
-    this.#generations = new Uint32Array(options.functions.serverCount);
     this.#rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + options.width * FLOAT_BYTES)));
   }
 
   /** The generation that a server's versions have to be of. */
   generationOf(server: number): number {
-    return this.#generations[server] as number;
+    return this.#generations[server] ?? 0;
   }
 
   /** Takes note of the generations of the answers; returns whether one of them ends another that we had versions of. */
   noteGenerations(answers: readonly Answer[]): boolean {
     let isNew = false;
-    for (const { asked, fresh } of answers) {
-      const known = this.#generations[asked.server] as number;
+    for (const { asked, fresh, isWhole } of answers) {
+      if (!isWhole) continue;
+      const known = this.generationOf(asked.server);
       if (known !== 0 && known !== fresh.generation) isNew = true;
       this.#generations[asked.server] = fresh.generation;
     }
@@ -106,7 +116,7 @@ export class RowExchange {
   /** Never rejects: what failed is in the result (X2). */
   async run(push: PushList | undefined, ask: AskList | undefined, call: ExchangeCall): Promise<Exchanged> {
     const calls = new Calls(this.#options, this.#generations, { push: push ?? NOTHING_TO_PUSH, ask: ask ?? NOTHING_TO_ASK, ...call });
-    for (let server = 0; server < this.#generations.length; server++) calls.add(this.#framesFor(server, push, ask));
+    for (const server of this.#options.functions.servers) calls.add(this.#framesFor(server, push, ask));
     const failure = await calls.send();
     const { acknowledged, lost, unsure, answers } = calls;
     return { acknowledged, lost, unsure, answers, failure };
@@ -117,7 +127,7 @@ export class RowExchange {
     const nothing = { keptCount: 0, keys: NOTHING_TO_ASK.keys, versions: NOTHING_TO_ASK.versions };
     const { functions, held: subject, pullBound: bound } = this.#options;
     const request = { parameter: subject.parameter, clock, generation: this.generationOf(server), bound, ...nothing };
-    await functions.call(cacheSync, server, request, { subject });
+    await functions.call(cacheSync, { server }, request, { subject });
   }
 
   #framesFor(server: number, push: PushList | undefined, ask: AskList | undefined): Frames {
@@ -151,7 +161,7 @@ class Calls {
   readonly unsure: Unsure[] = [];
   readonly answers: Answer[] = [];
   readonly #options: ExchangeOptions;
-  readonly #generations: Uint32Array;
+  readonly #generations: readonly number[];
   readonly #given: ExchangeCall & { readonly push: PushList; readonly ask: AskList };
   readonly #pushes: Span[] = [];
   readonly #both: { readonly pushed: Span; readonly asked: AskPart }[] = [];
@@ -159,7 +169,7 @@ class Calls {
 
   constructor(
     options: ExchangeOptions,
-    generations: Uint32Array,
+    generations: readonly number[],
     given: ExchangeCall & { readonly push: PushList; readonly ask: AskList },
   ) {
     this.#options = options;
@@ -180,51 +190,145 @@ class Calls {
   /** X1. Resolves with the first failure, if any. */
   async send(): Promise<unknown> {
     const { functions, held: subject } = this.#options;
-    const { clock } = this.#given;
-    const pushNumber = this.#pushes.length + this.#both.length === 0 ? 0 : subject.numberPush(clock);
-    const sent = await Promise.allSettled([
-      functions.callEach(
-        cachePush,
-        this.#pushes.map((pushed) => ({
-          ...this.#to(pushed),
-          request: { ...this.#common, ...this.#pushFields(pushed, pushNumber) },
-          answered: ({ rate }) => this.#acknowledge(pushed, rate),
-          failed: (error, fate) => this.#noteFailed(pushed, error, fate),
-        })),
-        { subject },
-      ),
-      functions.callEach(
-        cachePushSync,
-        this.#both.map(({ pushed, asked }) => ({
-          ...this.#to(pushed),
-          request: { ...this.#common, ...this.#pushFields(pushed, pushNumber), ...this.#askFields(asked) },
-          answered: (fresh) => {
-            this.#acknowledge(pushed, fresh.rate);
-            this.answers.push({ asked, fresh });
+    const pushNumber = this.#pushes.length + this.#both.length === 0 ? 0 : subject.numberPush(this.#given.clock);
+    const requests = [
+      ...this.#pushes.map((pushed) => this.#pushRequest(pushed, pushNumber)),
+      ...this.#both.map((frame) => this.#bothRequest(frame, pushNumber)),
+      ...this.#asks.map((asked) => this.#askRequest(asked)),
+    ];
+    const what = `the cache of ${JSON.stringify(subject.name)}`;
+    try {
+      await functions.callMixed(requests, what, { subject });
+      return undefined;
+    } catch (thrown) {
+      return thrown;
+    }
+  }
+
+  #pushRequest(pushed: Span, pushNumber: number): AnyRequest {
+    const fields = this.#pushFields(pushed, pushNumber);
+    return requestOf(cachePush, {
+      ...this.#to(pushed),
+      request: { ...this.#common, ...fields },
+      answered: ({ rate }) => this.#acknowledge(pushed, rate),
+      failed: (error, fate) => this.#noteFailed(pushed, error, fate),
+      cutAgain: () => this.#options.planner.again(fields.pushKeys, (plan) => this.#pushAgain(plan, pushed, fields)),
+    });
+  }
+
+  #bothRequest({ pushed, asked }: { readonly pushed: Span; readonly asked: AskPart }, pushNumber: number): AnyRequest {
+    const [push, ask] = [this.#pushFields(pushed, pushNumber), this.#askFields(asked)];
+    return requestOf(cachePushSync, {
+      ...this.#to(pushed),
+      request: { ...this.#common, ...push, ...ask },
+      answered: (fresh) => {
+        this.#acknowledge(pushed, fresh.rate);
+        this.answers.push({ asked, fresh, isWhole: true });
+      },
+      failed: (error, fate) => this.#noteFailed(pushed, error, fate),
+      cutAgain: () =>
+        this.#options.planner.again(
+          push.pushKeys,
+          (pushPlan, askPlan) => {
+            const [first, second] = [this.#pushAgain(pushPlan, pushed, push), this.#askAgain(askPlan, asked)];
+            const answered = (): void => {
+              first.answered?.();
+              second.answered?.();
+            };
+            return { requests: [...first.requests, ...second.requests], answered };
           },
-          failed: (error, fate) => this.#noteFailed(pushed, error, fate),
-        })),
-        { subject },
-      ),
-      functions.callEach(
-        cacheSync,
-        this.#asks.map((asked) => ({
-          ...this.#to(asked),
-          request: { ...this.#common, ...this.#askFields(asked) },
-          answered: (fresh) => this.answers.push({ asked, fresh }),
-        })),
-        { subject },
-      ),
-    ]);
-    return sent.find((result): result is PromiseRejectedResult => result.status === "rejected")?.reason as WeighbridgeError | undefined;
+          { others: ask.keys },
+        ),
+    });
+  }
+
+  #askRequest(asked: AskPart): AnyRequest {
+    const fields = this.#askFields(asked);
+    return requestOf(cacheSync, {
+      ...this.#to(asked),
+      request: { ...this.#common, ...fields },
+      answered: (fresh) => this.answers.push({ asked, fresh, isWhole: true }),
+      cutAgain: () => this.#options.planner.again(fields.keys, (plan) => this.#askAgain(plan, asked)),
+    });
+  }
+
+  /** The same gradients, as another placement has their rows. */
+  #pushAgain(plan: RowPlan, pushed: Span, { pushNumber, gradients, updates }: PushFields): Omit<Recut, "release"> {
+    const { width } = this.#options;
+    const rows = plan.gradients(gradients, width);
+    const counts = updates.length === 0 ? updates : plan.words(updates);
+    let rate = 0;
+    const requests = plan.frames(plan.rowCount).map(({ server, epoch, keys, from, to }) => {
+      const span = { server, epoch, from: 0, to: to - from };
+      const own = {
+        pushNumber,
+        scale: 1,
+        pushKeys: keys,
+        gradients: rows.subarray(from * width, to * width),
+        updates: counts.length === 0 ? counts : counts.subarray(from, to),
+      };
+      return requestOf(cachePush, {
+        ...this.#to(span),
+        request: { ...this.#common, ...own },
+        answered: (answer) => {
+          rate = answer.rate;
+        },
+        cutAgain: () => this.#options.planner.again(keys, (next) => this.#pushAgain(next, span, own)),
+      });
+    });
+    return { requests, answered: () => this.#acknowledge(pushed, rate) };
+  }
+
+  /** X5: an answer in which every row that the cache has is too far behind. */
+  #askAgain(plan: RowPlan, asked: AskPart): Omit<Recut, "release"> {
+    const rows = new Float32Array((asked.to - asked.from) * this.#options.width);
+    const { requests, answered } = this.#rowsAgain(plan, rows, (rate) => {
+      const indexes = Uint32Array.from({ length: asked.keptFrom - asked.from }, (_, i) => i);
+      const versions = new Uint32Array(asked.plainFrom - asked.from).fill(VERSION_NONE);
+      this.answers.push({ asked, fresh: { generation: 0, rate, indexes, versions, rows }, isWhole: false });
+    });
+    return { requests, answered };
+  }
+
+  /** Fills `into` with the rows of the plan. */
+  #rowsAgain(plan: RowPlan, into: Float32Array, filled: (rate: number) => void): Omit<Recut, "release"> {
+    const { width, pullBound: bound } = this.#options;
+    const landed = plan.landing(into, width);
+    const answers: { readonly from: number; readonly rows: Float32Array }[] = [];
+    let rate = 0;
+    const requests = plan.frames(plan.rowCount).map((frame) => {
+      const { keys, from, to } = frame;
+      const own = landed.subarray(from * width, to * width);
+      const request = { ...this.#common, generation: 0, bound, keptCount: 0, keys, versions: new Uint32Array(0) };
+      return requestOf(cacheSync, {
+        ...this.#to(frame),
+        request,
+        answered: (fresh) => {
+          rate = fresh.rate;
+          answers.push({ from, rows: fresh.rows });
+        },
+        cutAgain: () =>
+          this.#options.planner.again(keys, (next) =>
+            this.#rowsAgain(next, own, (last) => {
+              rate = last;
+            }),
+          ),
+      });
+    });
+    const answered = (): void => {
+      for (const { from, rows } of answers) landed.set(rows, from * width);
+      plan.deliver(landed, into, width);
+      filled(rate);
+    };
+    return { requests, answered };
   }
 
   get #common(): { readonly parameter: number; readonly clock: number } {
     return { parameter: this.#options.held.parameter, clock: this.#given.clock };
   }
 
-  #to({ server }: Span): { readonly server: number; readonly priority: number | undefined; readonly scope: number } {
-    return { server, priority: this.#given.priority, scope: this.#options.held.parameter };
+  #to(to: Span): { readonly to: Span; readonly priority: number | undefined; readonly scope: number } {
+    return { to, priority: this.#given.priority, scope: this.#options.held.parameter };
   }
 
   #acknowledge(pushed: Span, rate: number): void {
@@ -252,7 +356,7 @@ class Calls {
   #askFields({ server, from, to, keptFrom, plainFrom }: AskPart): AskFields {
     const { keys, versions } = this.#given.ask;
     return {
-      generation: this.#generations[server] as number,
+      generation: this.#generations[server] ?? 0,
       bound: this.#options.pullBound,
       keptCount: plainFrom - keptFrom,
       keys: keys.subarray(from, to),
@@ -277,14 +381,14 @@ export function checkAnswer({ asked, fresh }: Answer, width: number): void {
   );
 }
 
-function cutSpan({ server, from, to }: Span, rowsPerFrame: number): Span[] {
+function cutSpan({ from, to, ...where }: Span, rowsPerFrame: number): Span[] {
   const spans: Span[] = [];
-  for (let at = from; at < to; at += rowsPerFrame) spans.push({ server, from: at, to: Math.min(to, at + rowsPerFrame) });
+  for (let at = from; at < to; at += rowsPerFrame) spans.push({ ...where, from: at, to: Math.min(to, at + rowsPerFrame) });
   return spans;
 }
 
-function cutAsk({ server, from, to, keptFrom, plainFrom }: AskPart, rowsPerFrame: number): AskPart[] {
-  return cutSpan({ server, from, to }, rowsPerFrame).map((span) => ({
+function cutAsk({ keptFrom, plainFrom, ...whole }: AskPart, rowsPerFrame: number): AskPart[] {
+  return cutSpan(whole, rowsPerFrame).map((span) => ({
     ...span,
     keptFrom: Math.min(Math.max(keptFrom, span.from), span.to),
     plainFrom: Math.min(Math.max(plainFrom, span.from), span.to),

@@ -5,23 +5,24 @@
 //   caller's keys ─► unique keys (first occurrences) ─► ascending, where asked for ─► sorted by owner ─► parts, one per server
 //
 // Invariants:
-//   R1. Every key is sent once; the gradients of its occurrences were added in the order of the list. Of values (assign, min, max) the last, the least
+//   RowPlan.R1. Every key is sent once; the gradients of its occurrences were added in the order of the list. Of values (assign, min, max) the last, the least
 //       or the greatest is sent.
-//   R2. What the plan allocated lives until `release`: calls send from it, again after a reconnect, and answers land in it.
+//   RowPlan.R2. What the plan allocated lives until `release`: calls send from it, again after a reconnect, and answers land in it.
+//   RowPlan.R3. A plan is made by one placement, whose epoch it has; the next one by the newest that is known.
 
-import type { Arena } from "../kernel/arena.ts";
+import type { Arena } from "../../kernel/arena.ts";
 import {
   type DuplicateKernels,
   duplicateScratchBytes,
   joinDuplicates,
   type MergeNumber,
   simdDuplicateKernels,
-} from "../kernel/duplicate-kernels.ts";
-import type { Kernels } from "../kernel/kernels.ts";
-import { type PartitionKernels, partitionScratchBytes, simdPartitionKernels } from "../kernel/partition-kernels.ts";
-import { SimdKernels } from "../kernel/simd-kernels.ts";
-import { PART_BITS, type Placement } from "../keys/placement.ts";
-import { sortKeys } from "../keys/sort-keys.ts";
+} from "../../kernel/duplicate-kernels.ts";
+import type { Kernels } from "../../kernel/kernels.ts";
+import { type PartitionKernels, partitionScratchBytes, simdPartitionKernels } from "../../kernel/partition-kernels.ts";
+import { SimdKernels } from "../../kernel/simd-kernels.ts";
+import { PART_BITS, PART_COUNT, Placement, partOf } from "../../keys/placement.ts";
+import { sortKeys } from "../../keys/sort-keys.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -39,27 +40,95 @@ const PIECE_OFFSET = 2048;
 /** What one server is asked for: the rows from `from` on of the plan's order. */
 export type RowPart = { readonly server: number; readonly from: number; readonly keys: BigUint64Array };
 
+/** Some rows of a part that travel together: from `from` up to `to` in the plan's order. */
+export type RowFrame = RowPart & {
+  readonly to: number;
+  /** The first of its server. */
+  readonly opens: boolean;
+  /** Of the placement by which it was cut. */
+  readonly epoch: number;
+};
+
 /** The memory and kernels that plans are made with; one per worker. */
 export class RowPlanner {
   readonly arena: Arena;
   readonly kernels: Kernels;
   readonly duplicates: DuplicateKernels;
   readonly partition: PartitionKernels;
-  readonly placement: Placement;
-  /** The placement's owners where kernels read them. */
+  /** The owners of the parts where kernels read them. */
   readonly owners: number;
   /** Keys the duplicates' hash. */
   readonly secret: number;
+  readonly #newest: () => Placement;
+  #placement: Placement | undefined;
 
-  constructor(arena: Arena, placement: Placement, secret: number) {
+  /** `newest` gives the placement that is known when a plan is made. */
+  constructor(arena: Arena, newest: () => Placement, secret: number) {
     this.arena = arena;
     this.kernels = new SimdKernels(arena);
     this.duplicates = simdDuplicateKernels(arena);
     this.partition = simdPartitionKernels(arena);
-    this.placement = placement;
     this.secret = secret;
-    this.owners = arena.allocate(placement.owners.length * OWNER_BYTES);
-    new Uint16Array(arena.memory.buffer, this.owners, placement.owners.length).set(placement.owners);
+    this.owners = arena.allocate(PART_COUNT * OWNER_BYTES);
+    this.#newest = newest;
+  }
+
+  /** Plans with parts dealt out among these ranks in turn, whatever the placement of the servers is. */
+  static among(arena: Arena, ranks: readonly number[], secret: number): RowPlanner {
+    const placement = new Placement(
+      { servers: ranks, epoch: 1 },
+      ({ length }) =>
+        (part) =>
+          part % length,
+    );
+    return new RowPlanner(arena, () => placement, secret);
+  }
+
+  /** The placement by which plans are made now; the kernels' owners are those of it. */
+  get placement(): Placement {
+    const placement = this.#newest();
+    if (placement !== this.#placement) new Uint16Array(this.arena.memory.buffer, this.owners, PART_COUNT).set(placement.owners);
+    this.#placement = placement;
+    return placement;
+  }
+
+  /** Of all among whom rows are dealt out, ascending. */
+  get ranks(): readonly number[] {
+    return this.placement.servers;
+  }
+
+  /** The owner of a key, given as its u32 halves. */
+  ownerOf(low: number, high: number): number {
+    return this.placement.ownerOf(partOf(low, high));
+  }
+
+  /** A planner in another arena that follows the same placement. */
+  inArena(arena: Arena): RowPlanner {
+    return new RowPlanner(arena, this.#newest, this.secret);
+  }
+
+  /**
+   * Plans keys of a call that is cut again, and with them perhaps others; `make` gives what takes its place. The plans are released with it. Throws
+   * ARENA_FULL and what `make` throws, with nothing left behind.
+   */
+  again<T extends object>(
+    keys: BigUint64Array,
+    make: (plan: RowPlan, other: RowPlan) => T,
+    { others, isAscending = false }: { readonly others?: BigUint64Array; readonly isAscending?: boolean } = {},
+  ): T & { readonly release: () => void } {
+    const plan = this.plan(keys, isAscending);
+    let other = plan;
+    const release = (): void => {
+      plan.release();
+      other.release();
+    };
+    try {
+      if (others !== undefined) other = this.plan(others, isAscending);
+      return { ...make(plan, other), release };
+    } catch (thrown) {
+      release();
+      throw thrown;
+    }
   }
 
   /** `isAscending` asks for keys that ascend in every part, and lie in the arena. Throws ARENA_FULL, with nothing left behind. */
@@ -79,6 +148,8 @@ export class RowPlan {
   readonly keyCount: number;
   /** One for each server that owns some of the keys. */
   parts: readonly RowPart[] = [];
+  /** Of the placement that it was made by (R3). */
+  epoch = 0;
   /** Where the keys of the parts lie in the arena, one part after the other. */
   keysAddress = 0;
   readonly #planner: RowPlanner;
@@ -110,16 +181,30 @@ export class RowPlan {
   prepare(): void {
     const { arena, placement } = this.#planner;
     const { keyCount } = this;
+    this.epoch = placement.epoch;
     const keys = this.#take(keyCount * KEY_BYTES);
     this.keysAddress = keys;
     new BigUint64Array(arena.memory.buffer, keys, keyCount).set(this.#keys);
     this.#findDuplicates(keys);
     if (this.#isAscending) this.#sortAscending(keys);
-    if (placement.servers.length > 1) this.#sortByOwner(keys);
+    if (placement.servers.length > 1) this.#sortByOwner(keys, placement);
     this.#findPlaces();
     if (placement.servers.length > 1) return;
     const isGiven = this.#isAsGiven && !this.#isAscending;
     this.parts = [{ server: placement.servers[0] ?? 0, from: 0, keys: isGiven ? this.#keys : this.#keysAt(keys, this.#uniqueCount) }];
+  }
+
+  /** The parts cut into frames of so many rows. */
+  frames(rowsPerFrame: number): RowFrame[] {
+    const { epoch } = this;
+    const frames: RowFrame[] = [];
+    for (const { server, from, keys } of this.parts) {
+      for (let at = 0; at < keys.length; at += rowsPerFrame) {
+        const end = Math.min(keys.length, at + rowsPerFrame);
+        frames.push({ server, keys: keys.subarray(at, end), from: from + at, to: from + end, opens: at === 0, epoch });
+      }
+    }
+    return frames;
   }
 
   /** The gradients of the rows in the order of the parts: the caller's own array where nothing had to be done. `merge` is for values (R1). */
@@ -140,6 +225,12 @@ export class RowPlan {
       }
     }
     return this.#floatsAt(rows, this.#uniqueCount * width);
+  }
+
+  /** A word for each of the caller's keys, none of which is named twice, in the order of the parts. */
+  words(values: Uint32Array): Uint32Array {
+    const { buffer, byteOffset, length } = this.gradients(new Float32Array(values.buffer, values.byteOffset, values.length), 1); // bit by bit
+    return new Uint32Array(buffer, byteOffset, length);
   }
 
   /** Where the rows of the parts land, one after the other; `deliver` brings them to the caller's array. */
@@ -196,8 +287,8 @@ export class RowPlan {
     );
   }
 
-  #sortByOwner(keys: number): void {
-    const { arena, placement, partition, owners } = this.#planner;
+  #sortByOwner(keys: number, placement: Placement): void {
+    const { arena, partition, owners } = this.#planner;
     const keyCount = this.#uniqueCount;
     const ownerCount = placement.servers.length;
     const scratch = this.#take(partitionScratchBytes({ keyCount, ownerCount }));

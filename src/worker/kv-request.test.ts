@@ -9,10 +9,9 @@ import { BLOCK_BYTES, FrameHeader, Kind, PAYLOAD_BYTES_MAX } from "../wire/frame
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeOf, KvFlag, LARGE_VALUE_BYTES, type Values } from "../wire/kv-message.ts";
 import type { KvCall } from "./kv-call.ts";
-import { cutPart, wholeCall } from "./kv-cut.ts";
-import { FloatWindow, type KvArrays, KvRequest } from "./kv-request.ts";
+import { cutPart, FloatWindow, type KvArrays, KvRequest, wholeCall } from "./kv-request.ts";
 
-const OWNER = { app: 1, customer: 2, window: new FloatWindow(), ended: (): void => {} };
+const OWNER = { app: 1, customer: 2, window: new FloatWindow(), incarnations: [], ended: (): void => {} };
 
 function pushOf(values: Values, keyCount: number, lens?: Int32Array): KvRequest {
   const keys = BigUint64Array.from({ length: keyCount }, (_, i) => BigInt(i));

@@ -1,0 +1,70 @@
+// kv-recut — what servers refused of a kv request because the placement had changed, cut by the new ranges. Pure; the router sends it.
+//
+// Invariants:
+//   KvRecut.K1. Every key and value of the refused calls is carried once, and nothing else; pieces of a long value stay the pieces they were, and in order.
+//   KvRecut.K2. Of a part that its server gathers as a whole (K11 of spec/protocol.md) everything travels again: what it took before the refusal, it dropped.
+
+import type { Range } from "../../keys/key-range.ts";
+import { type Cuts, sliceByRange, soleOwner } from "../../keys/slicer.ts";
+import type { KvPart } from "../../wire/kv-spans.ts";
+import { KvCall } from "../kv-call.ts";
+import { cutPart, type KvRequest } from "../kv-request.ts";
+
+/** A run of keys, or of pieces of one key's value. */
+type Run = { readonly part: KvPart; readonly pieces: readonly KvCall[] };
+
+/** Where the calls go: to the ranges that a placement gives its servers. */
+export type KvRanges = { readonly ranges: readonly Range[]; readonly epoch: number };
+
+/** The calls of each range, by its index. */
+export function cutKvAgain(request: KvRequest, refused: readonly KvCall[], { ranges, epoch }: KvRanges): readonly (readonly KvCall[])[] {
+  const callsOfRange: KvCall[][] = ranges.map(() => []);
+  for (const { part, pieces } of runsOf(refused)) {
+    const keys = request.keys.subarray(part.keyFrom, part.keyTo);
+    if (pieces.length > 0) callsOfRange[soleOwner(keys, ranges)]?.push(...piecesAgain(request, { part, pieces }, epoch));
+    else cutByRange(request, { part, cuts: sliceByRange(keys, ranges), epoch }, callsOfRange);
+  }
+  return callsOfRange;
+}
+
+function cutByRange(
+  request: KvRequest,
+  { part, cuts, epoch }: { readonly part: KvPart; readonly cuts: Cuts; readonly epoch: number },
+  callsOfRange: readonly KvCall[][],
+): void {
+  let { valueFrom } = part;
+  callsOfRange.forEach((calls, i) => {
+    const [keyFrom, keyTo] = [part.keyFrom + (cuts[i] as number), part.keyFrom + (cuts[i + 1] as number)];
+    if (keyFrom === keyTo) return;
+    const valueTo = valueFrom + request.valueCount(keyFrom, keyTo);
+    calls.push(...cutPart(request, { keyFrom, keyTo, valueFrom, valueTo }, epoch));
+    valueFrom = valueTo;
+  });
+}
+
+function piecesAgain(request: KvRequest, { part, pieces }: Run, epoch: number): KvCall[] {
+  return pieces.map(({ keyFrom, keyTo, valueFrom, valueTo, width, pieceOffset }, i) => {
+    const span = { keyFrom, keyTo, valueFrom, valueTo, width, pieceOffset, isLast: i === pieces.length - 1 };
+    return new KvCall(request, span, epoch, part);
+  });
+}
+
+function runsOf(refused: readonly KvCall[]): readonly Run[] {
+  const gathered = new Set(refused.filter(({ part }) => part.isGathered === true).map(({ part }) => part)); // K2
+  const runs: Run[] = [...gathered].map(({ keyFrom, keyTo, valueFrom, valueTo }) => ({
+    part: { keyFrom, keyTo, valueFrom, valueTo },
+    pieces: [],
+  }));
+  const others = refused.filter(({ part }) => part.isGathered !== true);
+  others.sort((a, b) => a.keyFrom - b.keyFrom || a.pieceOffset - b.pieceOffset);
+  for (const call of others) {
+    const { keyFrom, keyTo, valueFrom, valueTo } = call;
+    const last = runs.at(-1);
+    const isPiece = call.pieceOffset >= 0;
+    const isMore = last !== undefined && last.part.valueTo === valueFrom && isPiece === last.pieces.length > 0;
+    if (isMore && last.part[isPiece ? "keyFrom" : "keyTo"] === keyFrom) {
+      runs[runs.length - 1] = { part: { ...last.part, keyTo, valueTo }, pieces: isPiece ? [...last.pieces, call] : [] };
+    } else runs.push({ part: { keyFrom, keyTo, valueFrom, valueTo }, pieces: isPiece ? [call] : [] });
+  }
+  return runs;
+}
