@@ -138,3 +138,36 @@ test("the program of the guide to a service is the tested example, letter by let
   const program = /```ts\n(\/\/ 09-online-service .*?)```/s.exec(read("docs/guides/online-service.md"))?.[1];
   assert.equal(program, read("examples/09-online-service/main.ts"));
 });
+
+test("a guide says of learning rates, for each kind of optimizer, what SSP and ASP ask of them, and the guide to consistency leads there", () => {
+  const section = sectionOf("docs/guides/train-your-own-model.md", "Learning rates under SSP and ASP");
+  for (const optimizer of ["sgd", "momentum", "adam"])
+    assert.match(section, new RegExp(`^- \\*\\*${optimizer}\\*\\*.*rate`, "m"), optimizer);
+  assert.match(section, /^\| optimizer .*"bsp".*ssp.*"asp"/m, "what was measured");
+  assert.match(read("docs/guides/consistency.md"), /SSP and ASP ask for other learning rates .*#learning-rates-under-ssp-and-asp/);
+});
+
+test("the guide to vocabCacheSize says when it costs more than it brings, and how to see that", () => {
+  const section = sectionOf("docs/guides/embedding-cache.md", "When it costs more than it brings");
+  for (const one of [/Narrow rows/, /smaller than a batch/, /deviceHits \+ hostHits/]) assert.match(section, one);
+});
+
+test("the guide to training says that nothing overlaps by default, and what was measured", () => {
+  assert.match(read("docs/guides/train-your-own-model.md"), /\*\*`overlap`\*\*, off by default: .*\n.*slower in every case we measured/);
+});
+
+test("commands that run a test of the repository run it with the Node that the repository pins: npx node", () => {
+  eachMatch(/(\S+ )node --test/g, ([command, before = ""], page) => assert.equal(before, "npx ", `${page}: ${command}`));
+});
+
+test("the guide to ps-lite and the table of compatibility say that two customers in one C++ worker cannot work with PS_RESEND", () => {
+  assert.match(read("docs/guides/move-a-ps-lite-job.md"), /Two customers in one C\+\+ worker cannot work with `PS_RESEND`/);
+  assert.match(read("docs/compatibility.md"), /PS_RESEND.*two customers in one C\+\+ worker cannot work with it/);
+});
+
+/** What stands under a heading. */
+function sectionOf(page: string, heading: string): string {
+  const [, section] = read(page).split(`\n## ${heading}\n`);
+  assert.ok(section !== undefined, `${page} has no heading ${heading}`);
+  return section.split("\n## ")[0] ?? "";
+}

@@ -89,6 +89,8 @@ test("a link to a full server is read elsewhere than in the arena, and served al
   const rows = Array.from({ length: 1000 }, (_, key) => key);
   await cluster.run(table.push(rows, new Float32Array(2000).fill(1)));
   const count = await asker.fill(16, BATCH);
+  const beyond = cluster.server().server?.arena ?? assert.fail("there is a server");
+  for (let byteCount = 2 ** 30; byteCount >= 2 ** 16; byteCount /= 2) while (beyond.tryAllocateBeyond(byteCount) !== 0); // as with an arena of 4 GiB
   cluster.links.get(idOf("worker", 0))?.[1]?.destroy(); // to server 0: it dials again
   cluster.settleFrames(1);
   const { arena } = cluster.server().server ?? assert.fail("there is a server");
@@ -98,5 +100,36 @@ test("a link to a full server is read elsewhere than in the arena, and served al
   assert.ok((await asker.pull(keysFrom(0, count), 16)).every((value) => value === 2));
   await cluster.run(table.push(rows, new Float32Array(2000).fill(1)));
   assert.ok((await cluster.run(table.pull(rows))).every((value) => value === 2));
+  await cluster.finalize();
+});
+
+test("sums of other types than floats are read and added to on a server that is full of floats, and on one that is full of them", async () => {
+  const cluster = await MemoryCluster.start({ arenaBytesMax: 16 * MIB });
+  new KVServer(cluster.server(), 0);
+  new KVServer(cluster.server(), 1);
+  const kv = new KVWorker(cluster.worker(), 1);
+  const push = async (keys: BigUint64Array): Promise<void> => {
+    await cluster.run(kv.wait(kv.push(keys, new Int32Array(keys.length).fill(1))));
+  };
+  const pull = async (keys: BigUint64Array): Promise<Int32Array> => {
+    const out = new Int32Array(keys.length);
+    await cluster.run(kv.wait(kv.pull(keys, out)));
+    return out;
+  };
+  const known = keysFrom(0, 1000);
+  await push(known);
+  await new Asker(cluster, new KVWorker(cluster.worker(), 0)).fill(16, BATCH);
+  await push(known);
+  assert.ok((await pull(known)).every((value) => value === 2));
+  let isFull = false;
+  for (let from = 1000; !isFull; from += BATCH) {
+    await push(keysFrom(from, BATCH)).catch((thrown: unknown) => {
+      assert.ok(isWeighbridgeError(thrown, "ARENA_FULL"), String(thrown));
+      isFull = true;
+    });
+  }
+  await push(known);
+  assert.ok((await pull(known)).every((value) => value === 3));
+  assert.deepEqual(await pull(keysFrom(2 ** 40, 2)), new Int32Array(2), "a key that is not there reads as zeros, as ever");
   await cluster.finalize();
 });

@@ -6,6 +6,7 @@ import type { TakenCheckpoint } from "../api/checkpoint.ts";
 import type { Embedding } from "../api/embedding.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
+import { TensorWorker } from "../tensors/tensor-worker.ts";
 import { temporaryFolder } from "./checkpoint/testing-checkpoint.ts";
 import { verifyCheckpoint } from "./checkpoint/verify-checkpoint.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
@@ -218,3 +219,28 @@ for (const mib of [2, 4, 8]) {
     });
   }
 }
+
+test("data arrays of a server that is full are read and added to, and new ones are refused whole", async () => {
+  await using cluster = await EmbeddedCluster.start({ arenaBytesMax: 16 * MIB });
+  const worker = new TensorWorker(cluster.session);
+  const size = 100_000;
+  const ones = new Float32Array(2 * size).fill(1);
+  const push = async (indexes: number[]): Promise<void> =>
+    await worker.waitData(
+      worker.pushData(
+        indexes,
+        ones.subarray(0, indexes.length * size),
+        indexes.map(() => size),
+      ),
+    );
+  await push([1, 2]);
+  await fill(await cluster.session.embedding("filling", { dim: DIM }));
+  await push([2, 1]);
+  await assert.rejects(push([1, 3]), isFull);
+  const into = new Float32Array(2 * size);
+  await worker.waitData(worker.pullData([1, 2], into, [size, size]));
+  assert.ok(
+    into.every((value) => value === 2),
+    "what was refused has added nothing",
+  );
+});

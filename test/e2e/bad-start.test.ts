@@ -152,6 +152,18 @@ suite("bad start", { concurrency: 2 }, () => {
     await allRefuse([job], /BAD_CONFIG: .*\n {2}1\. DMLC_NUM_SERVERS \(environment\): .*did you mean DMLC_NUM_SERVER\?/);
   });
 
+  test("a script that is not there, which the others hear of at once", async () => {
+    await using processes = new Processes();
+    const flags = ["-s", 1, "-w", 1, "--scheduler-port", await freePort("127.0.0.1"), "--start-timeout-ms", START_TIMEOUT_MS];
+    const others = ["scheduler", "server"].map((role) => processes.weighbridge([role, ...flags]));
+    const worker = processes.weighbridge(["worker", ...flags, "--node-id", "gamma", "no-such-script.ts"]);
+    await worker.refuses(/^weighbridge: BAD_CONFIG: there is no script no-such-script\.ts/m);
+    await allRefuse(
+      others,
+      /^weighbridge: BAD_CONFIG: (the scheduler: )?worker \("gamma"\) cannot take part: there is no script no-such-script\.ts/m,
+    );
+  });
+
   test("a launch without servers", async () => {
     await using processes = new Processes();
     const job = processes.weighbridge(["launch", "-s", 0, "-w", 1, "--", script("member")]);
