@@ -17,7 +17,7 @@ import { Peer, type PeerOptions } from "../peer/peer.ts";
 import { GROUP_MAX, Group, inGroup, type Role, rankOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { LastBarrier, type LastBarrierOptions } from "./last-barrier.ts";
-import { incompleteError } from "./membership.ts";
+import { incompleteError } from "./missing-nodes.ts";
 import { type NodeOptions, START_TIMEOUT_MS } from "./node-options.ts";
 
 /** How a node leaves the cluster. */
@@ -194,8 +194,7 @@ export abstract class ClusterNode {
   /** A DEADLINE of the start names the nodes that are missing, as far as the scheduler tells. */
   async #explained(thrown: unknown): Promise<unknown> {
     if (!isWeighbridgeError(thrown, "DEADLINE")) return thrown;
-    const missing = await this.missing();
-    return missing === "" || thrown.message.includes("missing: ") ? thrown : incompleteError(thrown, missing);
+    return incompleteError(thrown, await this.missing());
   }
 
   async #finalize({ barrier = true, deadlineMs, signal }: FinalizeOptions): Promise<void> {

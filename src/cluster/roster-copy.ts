@@ -4,7 +4,7 @@
 //   C1. The version only rises, whatever the order in which rosters arrive.
 //   C2. The epoch of the placement only rises: a scheduler that was restarted may know an older one, or none, for a while.
 
-import { deadNodes, groupMembers, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
+import { deadNodes, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
 
 export type RosterListener = (roster: RosterView) => void;
 export type PlacementListener = (placement: PlacementView) => void;
@@ -54,10 +54,6 @@ export class RosterCopy {
 
   entry(node: number): RosterEntry | undefined {
     return this.#view.nodes.find((entry) => entry.node === node);
-  }
-
-  members(group: number): number[] {
-    return groupMembers(this.#view, group);
   }
 
   deadNodes(): number[] {

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ControlCluster, SCHEDULER_ADDRESS } from "../testing/control-cluster.ts";
 import type { Listener } from "../transport/transport.ts";
-import { encodeHeader, FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
+import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, PROTOCOL_VERSION } from "../wire/frame.ts";
 import { Group } from "../wire/node-id.ts";
 
 const HTTP = new TextEncoder().encode("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
@@ -45,9 +45,9 @@ for (const [what, answer, code, says] of [
   ["a scheduler of ps-lite", ZMTP, "SCHEDULER_UNREACHABLE", /is no Weighbridge scheduler: .* as ps-lite's programs do: .*--van zmq/],
   [
     "a scheduler of another version",
-    failureOfVersion(2),
+    failureOfVersion(PROTOCOL_VERSION + 1),
     "VERSION_MISMATCH",
-    /speaks version 2 of the protocol, and this node version 1; install the same/,
+    new RegExp(`speaks version ${PROTOCOL_VERSION + 1} of the protocol, and this node version ${PROTOCOL_VERSION}; install the same`),
   ],
 ] as const) {
   test(`a node that finds ${what} at the scheduler's address says so at once`, async () => {
@@ -63,7 +63,7 @@ test("a node that has its place goes on when something else listens at the sched
   const cluster = new ControlCluster();
   const { servers, workers } = await cluster.formed();
   const nodes = [...servers, ...workers];
-  for (const answer of [HTTP, failureOfVersion(2)]) {
+  for (const answer of [HTTP, failureOfVersion(PROTOCOL_VERSION + 1)]) {
     cluster.network.crash("scheduler");
     const listener = await listenAsAnother(cluster, answer);
     await cluster.clock.advance(5000);

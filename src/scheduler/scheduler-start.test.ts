@@ -6,6 +6,7 @@ import type { Log, LogFields } from "../base/log.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { ControlCluster } from "../testing/control-cluster.ts";
 import { Group } from "../wire/node-id.ts";
+import { groupMembers } from "../wire/roster.ts";
 
 test("a cluster forms once everybody has registered, and everybody knows everybody", async () => {
   const cluster = new ControlCluster();
@@ -24,7 +25,7 @@ test("a cluster forms once everybody has registered, and everybody knows everybo
     [11, 10, 8, 9],
   );
   for (const { membership } of [...early, last]) {
-    assert.deepEqual(membership.members(Group.ALL), [9, 11, 8, 10, 1]);
+    assert.deepEqual(groupMembers(membership.roster, Group.ALL), [9, 11, 8, 10, 1]);
     assert.equal(membership.entry(8)?.address, "sim://s-first:9000");
     assert.equal(membership.job, "job-1");
     assert.equal(membership.recovery, false);

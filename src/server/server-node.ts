@@ -53,7 +53,7 @@ export class ServerNode extends MemberNode {
   }
 
   protected registering(membership: Membership): void {
-    membership.catalogue = this.server.parameters;
+    membership.memory.catalogue = this.server.parameters;
     if (this.#restoreFrom !== undefined) this.server.parameters.isRestoring = true;
   }
 

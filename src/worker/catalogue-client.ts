@@ -9,7 +9,8 @@ import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { CatalogueCalls, type NumberedParameter } from "../cluster/catalogue-calls.ts";
-import type { CatalogueSource, Membership } from "../cluster/membership.ts";
+import type { Membership } from "../cluster/membership.ts";
+import type { CatalogueSource } from "../cluster/node-memory.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../store/parameter-spec.ts";
 import type { CatalogueEntry, ParameterNumber } from "../wire/catalogue.ts";
 
@@ -29,7 +30,7 @@ export class CatalogueClient implements CatalogueSource {
   constructor(options: { readonly membership: Membership; readonly clock: Clock }) {
     this.#membership = options.membership;
     this.#calls = new CatalogueCalls(options);
-    options.membership.catalogue = this;
+    options.membership.memory.catalogue = this;
   }
 
   get highest(): number {

@@ -9,6 +9,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { nearestName } from "../base/nearest-name.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Membership } from "../cluster/membership.ts";
+import { RENDEZVOUS } from "../contracts/control.ts";
 import {
   RENDEZVOUS_NAME_LENGTH_MAX,
   RENDEZVOUS_VALUE_LENGTH_MAX,
@@ -40,7 +41,7 @@ export class RendezvousClient {
   constructor({ membership, clock }: { readonly membership: Membership; readonly clock: Clock }) {
     this.#membership = membership;
     this.#clock = clock;
-    membership.rendezvousHeld = () => this.#held;
+    membership.memory.rendezvous = () => this.#held;
   }
 
   /**
@@ -73,7 +74,7 @@ export class RendezvousClient {
     { waitMs, ...wait }: WaitOptions & { readonly waitMs: number },
   ): Promise<RendezvousReply> {
     const request = checked({ name, generation, value, waitMs: Math.ceil(waitMs) });
-    const reply = await waitFor(this.#membership.rendezvous(request), titleOf(request), this.#clock, wait);
+    const reply = await waitFor(this.#membership.ask(RENDEZVOUS, request), titleOf(request), this.#clock, wait);
     if (reply.values !== undefined) this.#remember({ name, generation, values: reply.values });
     return reply;
   }

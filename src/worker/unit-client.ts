@@ -10,6 +10,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import type { Membership } from "../cluster/membership.ts";
+import { UNITS } from "../contracts/control.ts";
 import {
   type Assignment,
   type EpochDescription,
@@ -48,7 +49,7 @@ export class UnitClient {
   constructor({ membership, clock }: { readonly membership: Membership; readonly clock: Clock }) {
     this.#membership = membership;
     this.#clock = clock;
-    membership.unitsClaim = () => this.#claim();
+    membership.memory.units = () => this.#claim();
   }
 
   /** Throws BAD_ARGUMENT for a description that makes no sense, SPEC_MISMATCH for one that differs from another worker's. */
@@ -64,7 +65,7 @@ export class UnitClient {
       clock: this.#clock,
       idleMs: Math.max(1, Math.round(idleMs)),
       before: this.#accounts.get(key),
-      ask: (request) => this.#membership.askUnits(request),
+      ask: (request) => this.#membership.ask(UNITS, request),
       ended: (ended) => this.#remember(ended),
     });
     this.#feeds.set(key, feed);

@@ -9,13 +9,14 @@ import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Membership } from "../cluster/membership.ts";
+import { GATHER } from "../contracts/control.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import type { GatherReply, Member } from "../wire/gather.ts";
-import { nameOf, roleOf } from "../wire/node-id.ts";
+import type { GatherReply, GatherRequest, Generation, Member } from "../wire/gather.ts";
+import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 
 export type WorkerMeshOptions = {
@@ -47,6 +48,8 @@ export class WorkerMesh implements FunctionHandler {
   #isActive = false;
   /** The newest that this worker was in; 0: none. */
   #generation = 0;
+  /** The newest that this worker was told it is in; a scheduler that was restarted is told of it. */
+  #gathered: Generation | undefined;
 
   constructor(options: WorkerMeshOptions) {
     const { peer, membership, clock, log } = options;
@@ -56,12 +59,13 @@ export class WorkerMesh implements FunctionHandler {
     this.clock = clock;
     this.log = log;
     peer.serveFrames(FunctionId.COLLECTIVE, this);
+    membership.memory.generation = () => this.#gathered;
     membership.onRoster((roster) => this.#follow(roster));
     membership.onFatal((error) => this.user?.ended(error));
   }
 
   get rank(): number {
-    return this.#membership.rank;
+    return rankOf(this.#membership.node);
   }
 
   get roster(): RosterView {
@@ -83,19 +87,22 @@ export class WorkerMesh implements FunctionHandler {
       throw thrown;
     });
     const address = await this.#listening;
-    const reply = await this.#membership.gather({ step: "enter", address, generation: this.#generation });
-    this.#generation = reply.generation;
+    const reply = await this.#ask({ step: "enter", address, generation: this.#generation });
+    const { generation, members } = reply;
+    this.#generation = generation;
+    this.#gathered = { generation, members };
     return reply;
   }
 
   /** Who stands and waits for the next generation. */
   async look(): Promise<GatherReply> {
-    return await this.#membership.gather({ step: "look", address: "", generation: 0 });
+    return await this.#ask({ step: "look", address: "", generation: 0 });
   }
 
   /** This worker is to be in no further generation. */
   async leave(): Promise<void> {
-    await this.#membership.gather({ step: "leave", address: "", generation: 0 });
+    this.#gathered = undefined;
+    await this.#ask({ step: "leave", address: "", generation: 0 });
   }
 
   /** The way to another worker, which the roster knows in this life. */
@@ -121,13 +128,21 @@ export class WorkerMesh implements FunctionHandler {
     this.user.handle(channel, header, bytes, at, fresh);
   }
 
+  /** Tells the scheduler where this worker listens for the others, and waits for the generation that it is in then. */
+  async #ask(request: GatherRequest): Promise<GatherReply> {
+    if (request.step !== "look") this.#membership.address = request.address;
+    const reply = await this.#membership.ask(GATHER, request);
+    this.#membership.adopt(reply.roster);
+    return reply;
+  }
+
   async #listen(): Promise<Address> {
     const { listenAddress, advertise } = this.#options;
     if (listenAddress === "") {
       const message = "workers are not joined with each other over ps-lite's protocol (--van zmq or p3)";
       throw new WeighbridgeError("UNSUPPORTED", `${message}: to reduce among workers, start all nodes with --van weighbridge`);
     }
-    this.#membership.events = { ...this.#membership.events, greeting: ({ node }) => this.#checkGreeting(node) };
+    this.#membership.checkDialer = ({ node }) => this.#checkDialer(node);
     const bound = await this.#peer.listen(listenAddress);
     this.#isActive = true;
     this.#follow(this.#membership.roster);
@@ -140,7 +155,7 @@ export class WorkerMesh implements FunctionHandler {
   }
 
   /** W1 */
-  #checkGreeting(node: number): void {
+  #checkDialer(node: number): void {
     if (roleOf(node) === "worker" && !this.#isDialed(node)) return;
     throw new WeighbridgeError("BAD_REQUEST", `${nameOf(node)} does not dial ${nameOf(this.#peer.id)}: workers of higher ranks do`);
   }

@@ -12,7 +12,7 @@ import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
 import { Scheduler } from "../../src/scheduler/scheduler.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { SimNetwork } from "../../src/testing/sim-network.ts";
-import { Group, type Role } from "../../src/wire/node-id.ts";
+import { Group, type Role, rankOf } from "../../src/wire/node-id.ts";
 
 const HOSTS = ["s0", "s1", "w0", "w1", "w2"] as const;
 const COUNTS = { serverCount: 2, workerCount: 3 };
@@ -66,7 +66,7 @@ class Storm {
 
   /** With its rank of before, or any. */
   start(host: string): Promise<void> {
-    const before = this.nodes.get(host)?.rank;
+    const before = this.nodes.get(host)?.node;
     const role: Role = host.startsWith("s") ? "server" : "worker";
     const membership = new Membership({
       ...COUNTS,
@@ -74,7 +74,7 @@ class Storm {
       clock: this.clock,
       log: SILENT_LOG,
       role,
-      rank: this.random.chance(0.5) ? before : undefined,
+      rank: this.random.chance(0.5) && before !== undefined ? rankOf(before) : undefined,
       address: `sim://${host}:1`,
       label: host,
       schedulerAddress: "sim://scheduler:1",

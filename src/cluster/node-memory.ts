@@ -1,0 +1,44 @@
+// node-memory — what a node remembers for a scheduler that was restarted and has to learn it again. Each piece is kept by its owner (the units' client, the catalogue's …),
+// which puts itself here.
+
+import { reasonOf } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { catalogueTell } from "../contracts/catalogue.ts";
+import { type CatalogueEntry, cataloguePages } from "../wire/catalogue.ts";
+import type { Generation } from "../wire/gather.ts";
+import type { ResumeClaim } from "../wire/register.ts";
+import type { RendezvousHeld } from "../wire/rendezvous.ts";
+import type { UnitsClaim } from "../wire/units.ts";
+import type { Membership } from "./membership.ts";
+
+/** What a node knows of the catalogue of parameters. */
+export type CatalogueSource = {
+  /** The highest number that it has heard of. */
+  readonly highest: number;
+  entries(): Iterable<CatalogueEntry>;
+};
+
+export class NodeMemory {
+  /** The units that a worker was lent. */
+  units: () => UnitsClaim | undefined = () => undefined;
+  /** The rendezvous that it has left. */
+  rendezvous: () => readonly RendezvousHeld[] = () => [];
+  /** The generation of workers that it is in. */
+  generation: () => Generation | undefined = () => undefined;
+  catalogue: CatalogueSource = { highest: 0, entries: () => [] };
+
+  /** What is told with the registration. */
+  claim(): Pick<ResumeClaim, "units" | "gathered" | "rendezvous" | "catalogue"> {
+    const { highest } = this.catalogue;
+    return { units: this.units(), gathered: this.generation(), rendezvous: this.rendezvous(), catalogue: { highest } };
+  }
+
+  /** Tells the scheduler the catalogue, page by page, once it has taken the node back. What cannot be told is logged. */
+  tellCatalogue(membership: Pick<Membership, "ask">, log: Log): void {
+    for (const page of cataloguePages(this.catalogue.entries())) {
+      membership.ask(catalogueTell, page).catch((thrown: unknown) => {
+        log.warn("the scheduler was not told which parameters this node knows", { reason: reasonOf(thrown) });
+      });
+    }
+  }
+}

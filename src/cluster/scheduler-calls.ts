@@ -1,0 +1,114 @@
+// scheduler-calls — what a node asks of its scheduler, over restarts of the scheduler: one that was started again does not know us, so we register with it again, and
+// what was open or is asked meanwhile waits for that.
+//
+//   known ── the scheduler has a new incarnation ──► resuming ── it has taken us back ──► known, and what waited is sent
+//
+// Invariants:
+//   SchedulerCalls.C1. Nothing but REGISTER is sent to a scheduler that does not know us: other calls wait until it has answered that.
+//   SchedulerCalls.C2. No heartbeat watches a link on which we resume, so its answer has a time of its own; after it the scheduler is dialed again.
+
+import { assert } from "../base/assert.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { Deferred } from "../base/deferred.ts";
+import { isWeighbridgeError, reasonOf, type WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { JsonContract } from "../contracts/contract.ts";
+import type { Call } from "../peer/call.ts";
+import { ask } from "../peer/call-function.ts";
+import type { Channel } from "../peer/channel.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import type { RegisterReply } from "../wire/register.ts";
+
+export type SchedulerCallsOptions = {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Registers with a scheduler that was restarted. */
+  readonly registerAgain: (channel: Channel) => Promise<RegisterReply>;
+  readonly resumed: (reply: RegisterReply) => void;
+  /** The scheduler will never take us back. */
+  readonly refused: (error: WeighbridgeError) => void;
+};
+
+export class SchedulerCalls {
+  readonly #options: SchedulerCallsOptions;
+  /** While a new scheduler does not know us yet. */
+  #resuming: Deferred<void> | undefined;
+  #isRegistering = false;
+  #cancelTimer: CancelTimer = () => {};
+  #heldCalls: Call[] = [];
+
+  constructor(options: SchedulerCallsOptions) {
+    this.#options = options;
+  }
+
+  /** Whether a scheduler that was restarted has not taken this node back yet. */
+  get isResuming(): boolean {
+    return this.#resuming !== undefined;
+  }
+
+  async ask<Q, R>(channel: Channel | undefined, fn: JsonContract<Q, R>, body: Q): Promise<R> {
+    while (this.#resuming !== undefined) await this.#resuming.promise; // C1
+    assert(channel !== undefined, "join comes first");
+    return await ask(channel, fn, body, this.#options.clock);
+  }
+
+  /** The scheduler has a new incarnation, and `again` was open with the one before. Returns whether this node has to resume. */
+  restarted(channel: Channel, again: readonly Call[], { isRegistered }: { readonly isRegistered: boolean }): boolean {
+    // A registration that was open, of a new node or of one that resumes, is simply made again.
+    const registrations = again.filter((call) => call.functionId === FunctionId.REGISTER);
+    this.#heldCalls.push(...again.filter((call) => call.functionId !== FunctionId.REGISTER));
+    for (const call of registrations) channel.send(call);
+    if (registrations.length > 0 || !isRegistered) return false;
+    this.#resuming ??= new Deferred();
+    this.#resume(channel);
+    return true;
+  }
+
+  /** There is a link to the scheduler again; an answer within `timeoutMs` is expected of one that has not taken us back (C2). 0: whenever it comes. */
+  linkUp(channel: Channel, timeoutMs: number): void {
+    if (this.#resuming === undefined) return;
+    if (!this.#isRegistering) this.#resume(channel);
+    const { link } = channel;
+    if (timeoutMs === 0 || link === undefined) return;
+    this.#cancelTimer();
+    this.#cancelTimer = this.#options.clock.after(timeoutMs, () => {
+      if (!this.#isRegistering || channel.link !== link) return;
+      this.#options.log.warn("the scheduler's link is silent, dialing again", { silentMs: timeoutMs });
+      link.destroy();
+    });
+  }
+
+  /** Fails what waits for the scheduler; `isOver`: what is asked from now on fails too. */
+  fail(error: WeighbridgeError, { isOver }: { readonly isOver: boolean }): void {
+    for (const call of this.#heldCalls.splice(0)) call.failed(error);
+    if (this.#resuming === undefined) return;
+    this.#resuming.reject(error);
+    if (!isOver) this.#resuming = new Deferred();
+  }
+
+  close(error: WeighbridgeError): void {
+    this.#cancelTimer();
+    this.fail(error, { isOver: true });
+  }
+
+  #resume(channel: Channel): void {
+    const { log, registerAgain, refused } = this.#options;
+    this.#isRegistering = true;
+    registerAgain(channel).then(
+      (reply) => this.#resumed(channel, reply),
+      (error: unknown) => {
+        this.#isRegistering = false;
+        if (isWeighbridgeError(error) && !error.retryable) refused(error);
+        else log.warn("the scheduler did not take this node back; waiting for another one", { reason: reasonOf(error) });
+      },
+    );
+  }
+
+  #resumed(channel: Channel, reply: RegisterReply): void {
+    this.#isRegistering = false;
+    this.#resuming?.resolve();
+    this.#resuming = undefined;
+    this.#options.resumed(reply);
+    for (const call of this.#heldCalls.splice(0)) channel.send(call);
+  }
+}
