@@ -6,19 +6,18 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { ClusterNode, FinalizeOptions } from "../cluster/cluster-node.ts";
+import { simpleRequest } from "../contracts/applications.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
-import { AppDirectory } from "../peer/app-directory.ts";
-import type { Channel, FunctionHandler } from "../peer/channel.ts";
+import type { Channel } from "../peer/channel.ts";
 import { goneError } from "../peer/gone-error.ts";
 import type { PeerMetrics } from "../peer/metrics.ts";
-import { SimpleBodies } from "../peer/simple-bodies.ts";
 import type { Scheduler } from "../scheduler/scheduler.ts";
 import type { Server } from "../server/server.ts";
-import { FunctionId } from "../wire/function-id.ts";
 import { GROUP_MAX, idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, groupMembers, type RosterView } from "../wire/roster.ts";
 import type { Worker } from "../worker/worker.ts";
 import type { Customer } from "./customer.ts";
+import { SimpleApps, type SimpleServe } from "./simple-apps.ts";
 
 /** A WorkerNode, a ServerNode or a SchedulerNode. */
 export type OfficeNode = ClusterNode & {
@@ -37,7 +36,7 @@ export class Postoffice {
   readonly log: Log;
   readonly numServers: number;
   readonly numWorkers: number;
-  readonly #simpleApps: AppDirectory;
+  readonly #simpleApps: SimpleApps;
 
   /** Of a node that has not started: requests to its applications may come at once. */
   constructor(node: OfficeNode) {
@@ -48,11 +47,9 @@ export class Postoffice {
     this.log = log;
     this.numServers = serverCount;
     this.numWorkers = workerCount;
-    this.#simpleApps = new AppDirectory({ clock, byCustomer: role === "worker" });
-    const bodies = new SimpleBodies(this.#simpleApps, clock);
-    peer.serveFrames(FunctionId.SIMPLE, bodies);
+    this.#simpleApps = new SimpleApps({ clock, byCustomer: role === "worker" });
+    peer.serveFrames(simpleRequest.id, this.#simpleApps);
     node.closeWith(this.#simpleApps);
-    node.closeWith(bodies);
   }
 
   /** Starts the node and waits for the rest of the cluster. Throws what went wrong, with everything closed again. */
@@ -180,8 +177,8 @@ export class Postoffice {
   }
 
   /** For the applications of this room: where requests for them go. */
-  addSimpleApp({ appId, customerId }: Customer, handler: FunctionHandler): void {
-    this.#simpleApps.add(appId, handler, customerId);
+  addSimpleApp({ appId, customerId }: Customer, serve: SimpleServe): void {
+    this.#simpleApps.add(appId, customerId, serve);
   }
 
   /** For the applications of this room: the way to a node. Throws NO_ROUTE or NODE_DEAD. */

@@ -5,12 +5,14 @@
 //   M1. A request to a group that this node is a member of is served here too, by this application's own handle, over no link and from no call of
 //       `request` itself.
 
-import type { WaitOptions } from "../base/deferred.ts";
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { answerSimple, type SimpleRequest, sendSimple, simpleHandler } from "../peer/simple.ts";
+import { Deferred, type WaitOptions } from "../base/deferred.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { simpleRequest } from "../contracts/applications.ts";
+import type { ChannelContext } from "../peer/channel-context.ts";
+import { frameCountOf, functionCalls } from "../peer/function-call.ts";
 import { fromFailure, toFailure } from "../wire/failure.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { bodyParts, checkBody } from "../wire/simple-frame.ts";
+import { checkBody } from "../wire/simple-frame.ts";
 import { Customer } from "./customer.ts";
 import type { Postoffice } from "./postoffice.ts";
 
@@ -43,10 +45,7 @@ export class SimpleApp {
   constructor(office: Postoffice, appId: number, customerId: number = appId) {
     this.office = office;
     this.customer = new Customer(office, appId, customerId);
-    office.addSimpleApp(
-      this.customer,
-      simpleHandler((request) => this.#serve(request)),
-    );
+    office.addSimpleApp(this.customer, (context, body) => this.#serve(context, body));
   }
 
   /**
@@ -63,7 +62,7 @@ export class SimpleApp {
     const receivers = this.office.nodeIds(receiver);
     if (receivers.length === 0) throw new WeighbridgeError("NO_ROUTE", `${receiver} is no node and no group with members`);
     const channels = receivers.filter((node) => node !== self).map((node) => this.office.channelTo(node));
-    const callCount = bodyParts(bytes).length;
+    const callCount = frameCountOf(bytes.length);
     const full = channels.find((channel) => !channel.admits(callCount));
     if (full !== undefined) throw new WeighbridgeError("QUEUE_FULL", `too many calls to ${full.name} wait already`, { retryable: true });
     const { appId: app, customerId: customer } = this.customer;
@@ -74,7 +73,22 @@ export class SimpleApp {
         if (error === undefined) this.#respond({ head, body: answer, sender, timestamp, customerId: customer });
         this.customer.addResponse(timestamp, error);
       };
-    for (const channel of channels) sendSimple(channel, { app, customer, head, number: timestamp }, bytes, endedBy(channel.id));
+    for (const channel of channels) {
+      const ended = endedBy(channel.id);
+      const calls = functionCalls({
+        ...{
+          fn: simpleRequest,
+          request: { body: bytes },
+          number: timestamp,
+          priority: 0,
+          scope: 0,
+          address: { app, customer, command: head },
+        },
+        answered: ({ body: answer }) => ended(undefined, answer),
+        failed: (error) => ended(error, NOTHING),
+      });
+      for (const call of calls) channel.send(call, true);
+    }
     if (channels.length < receivers.length)
       this.#askSelf({ head, body: bytes.slice(), sender: self, timestamp, customerId: customer }, endedBy(self));
     return timestamp;
@@ -103,10 +117,19 @@ export class SimpleApp {
     await this.customer.wait(timestamp, options);
   }
 
-  #serve(request: SimpleRequest): void {
-    const { channel, label, body } = request;
+  #serve({ channel, label }: ChannelContext, body: Uint8Array): Promise<Uint8Array> {
+    const answered = new Deferred<Uint8Array>();
     const data: SimpleData = { head: label.command, body, sender: channel.id, timestamp: label.request, customerId: label.customer };
-    this.#handle(data, { answer: (answer) => answerSimple(request, answer), fail: (thrown) => channel.fail(label, thrown) });
+    const answer = (bytes: Uint8Array): void => {
+      checkBody(bytes);
+      answered.resolve(bytes);
+    };
+    const fail = (thrown: unknown): void =>
+      answered.reject(
+        isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", toFailure(thrown).message, { cause: thrown }),
+      );
+    this.#handle(data, { answer, fail });
+    return answered.promise;
   }
 
   /** M1 */

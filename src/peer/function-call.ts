@@ -58,10 +58,15 @@ export function functionCalls<Q extends Fields, R extends Fields>(options: Funct
   const encoded = fn.request.encode(options.request);
   const { byteCount } = encoded;
   const whole = new FunctionCall(options, encoded);
-  if (byteCount <= PAYLOAD_BYTES_MAX) return [new FrameCall(whole, 0, byteCount)];
+  if (frameCountOf(byteCount) === 1) return [new FrameCall(whole, 0, byteCount)];
   const calls: Call[] = [];
   for (let from = 0; from < byteCount; from += BLOCK_BYTES) calls.push(new FrameCall(whole, from, Math.min(byteCount, from + BLOCK_BYTES)));
   return calls;
+}
+
+/** In how many frames a request of so many bytes leaves. */
+export function frameCountOf(byteCount: number): number {
+  return byteCount <= PAYLOAD_BYTES_MAX ? 1 : Math.ceil(byteCount / BLOCK_BYTES);
 }
 
 /** What the frames of one call share. */

@@ -10,6 +10,7 @@
 //       request cannot be put together a second time.
 //   H5. An answer that comes later belongs to the conversation in which it was asked for: in another one its number is another request's.
 
+import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
@@ -104,7 +105,7 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const fn = this.#find(header);
     if ((header.flags & FunctionFlag.PART) !== 0) {
-      if (fresh && this.#assembly.take(channel, header, bytes, at) !== undefined) throw bad(fn, "is complete before its last part");
+      if (fresh) this.#assembly.take(channel, header, bytes, at);
       channel.acknowledge(header);
       return;
     }
@@ -123,7 +124,7 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
       return;
     }
     const whole = this.#assembly.take(channel, header, bytes, at);
-    if (whole === undefined) throw bad(fn, "ends before it is complete");
+    assert(whole !== undefined, "the last frame completes a request, or is refused");
     try {
       const { bytes: room, at: from, byteCount } = whole;
       this.#run(fn, channel, header, { bytes: room, at: from, byteCount, isWhole, isAgain });
@@ -269,8 +270,4 @@ function ownCopy(bytes: Uint8Array, at: number, byteCount: number): Uint8Array {
 function handlerError(fn: { readonly name: string }, thrown: unknown): WeighbridgeError {
   if (isWeighbridgeError(thrown)) return thrown;
   return new WeighbridgeError("HANDLER_FAILED", `${fn.name}: ${reasonOf(thrown)}`, { cause: thrown });
-}
-
-function bad(fn: { readonly name: string }, what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `a request of ${fn.name} ${what}`);
 }

@@ -2,12 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BytesCall } from "./bytes-call.ts";
+import { simpleRequest } from "../contracts/applications.ts";
+import type { Call } from "./call.ts";
+import { functionCalls } from "./function-call.ts";
 import { PendingCalls } from "./pending-calls.ts";
 
-function call(): BytesCall {
-  const nothing = { functionId: 1, priority: 0, isUpdate: true, app: 0, customer: 0, command: 0, body: new Uint8Array(0) };
-  return new BytesCall({ ...nothing, answered: () => {}, failed: () => {} });
+function call(): Call {
+  const nothing = { fn: simpleRequest, request: { body: new Uint8Array(0) }, number: 0, priority: 0, scope: 0 };
+  return functionCalls({ ...nothing, answered: () => {}, failed: () => {} })[0] as Call;
 }
 
 function added(count: number) {
@@ -81,7 +83,7 @@ test("a call is overdue after the timeout, later each time it left", () => {
   for (const one of calls) one.sendCount = 1;
   assert.equal(pending.overdue(99, 100), 0);
   assert.equal(pending.overdue(100, 100), 1);
-  (calls[0] as BytesCall).sendCount = 3;
+  (calls[0] as Call).sendCount = 3;
   assert.equal(pending.overdue(100, 100), 2);
   assert.equal(pending.overdue(300, 100), 1);
 });

@@ -8,6 +8,7 @@
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { FrameHeader } from "../wire/frame.ts";
+import { FunctionFlag } from "../wire/function-frame.ts";
 import type { Channel } from "./channel.ts";
 import { UnfinishedRequests } from "./unfinished-requests.ts";
 
@@ -19,6 +20,8 @@ export type RequestMemory = {
   /** The longest request, and all that are here at a time. */
   readonly requestBytesMax: number;
   readonly bytesMax: number;
+  /** Of one node. */
+  readonly nodeBytesMax: number;
   /** Throws ARENA_FULL. */
   allocate(byteCount: number): RequestRoom;
   /** Whether handlers that work in place can read these bytes where they are. */
@@ -38,9 +41,9 @@ export class RequestAssembly {
   #completeBytes = 0;
 
   constructor({ memory, clock }: { readonly memory: RequestMemory; readonly clock: Clock }) {
-    const { bytesMax } = memory;
+    const { bytesMax, nodeBytesMax } = memory;
     this.#memory = memory;
-    this.#unfinished = new UnfinishedRequests({ clock, bytesMax, workerBytesMax: bytesMax, dropped: ({ room }) => room.release() });
+    this.#unfinished = new UnfinishedRequests({ clock, bytesMax, workerBytesMax: nodeBytesMax, dropped: ({ room }) => room.release() });
   }
 
   get bytes(): number {
@@ -56,9 +59,10 @@ export class RequestAssembly {
     return bytes.subarray(at + from, at + from + payloadBytes);
   }
 
-  /** Adds a frame; returns the request when it is complete. Throws BAD_REQUEST, QUEUE_FULL or ARENA_FULL and forgets the request (G2). */
+  /** Adds a frame; returns the request when this was its last. Throws BAD_REQUEST, QUEUE_FULL or ARENA_FULL and forgets the request (G2). */
   take(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): WholeRequest | undefined {
     const { arg2: from, arg3: totalBytes, payloadBytes } = header;
+    const isLast = (header.flags & FunctionFlag.PART) === 0;
     const name = nameOf(header);
     if (payloadBytes === 0) {
       this.#forget(channel, name);
@@ -67,15 +71,17 @@ export class RequestAssembly {
     const request = from === 0 ? this.#begin(channel, name, totalBytes) : this.#unfinished.get(channel, name);
     if (request === undefined) throw bad("a part of a request whose beginning was refused, or never came");
     // G1
-    if (request.arrivedBytes !== from || request.totalBytes !== totalBytes || from + payloadBytes > totalBytes) {
+    const end = from + payloadBytes;
+    const isNext = request.arrivedBytes === from && request.totalBytes === totalBytes;
+    if (!isNext || end > totalBytes || isLast !== (end === totalBytes)) {
       this.#forget(channel, name);
-      throw bad(`bytes ${from} to ${from + payloadBytes} of ${totalBytes}, after ${request.arrivedBytes} bytes`);
+      throw bad(`${isLast ? "its last" : "a"} part has bytes ${from} to ${end} of ${totalBytes}, after ${request.arrivedBytes} bytes`);
     }
     const { room } = request;
     const isThere = bytes.buffer === room.bytes.buffer && bytes.byteOffset + at === room.bytes.byteOffset + room.at + from;
     if (!isThere) room.bytes.set(bytes.subarray(at, at + payloadBytes), room.at + from);
-    request.arrivedBytes += payloadBytes;
-    if (request.arrivedBytes < totalBytes) return undefined;
+    request.arrivedBytes = end;
+    if (!isLast) return undefined;
     this.#unfinished.delete(channel, name);
     this.#completeBytes += totalBytes;
     const release = (): void => {

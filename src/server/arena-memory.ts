@@ -8,6 +8,7 @@ const BYTES_MAX = 2 ** 30;
 export class ArenaMemory implements RequestMemory {
   readonly requestBytesMax: number = BYTES_MAX;
   readonly bytesMax: number = BYTES_MAX;
+  readonly nodeBytesMax: number = BYTES_MAX;
   readonly #arena: Arena;
 
   constructor(arena: Arena) {

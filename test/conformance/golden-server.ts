@@ -31,9 +31,9 @@ import { relayCall } from "../../src/contracts/relay.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
+import { SimpleApps } from "../../src/kv/simple-apps.ts";
 import { AppDirectory } from "../../src/peer/app-directory.ts";
 import { serveJson } from "../../src/peer/call-function.ts";
-import { answerSimple, simpleHandler } from "../../src/peer/simple.ts";
 import { UnfinishedRequests } from "../../src/peer/unfinished-requests.ts";
 import { CheckpointService } from "../../src/server/checkpoint/checkpoint-service.ts";
 import { StoreHandle } from "../../src/server/kv/store-handle.ts";
@@ -138,10 +138,9 @@ export function goldenServer(): RecordedExchange {
   serve(UNITS, { isOver: false, units: [5, 7], lost: [], repeatedCount: 2, inherited: { version: 1, done: [0, 2], suspect: [2, 3] } });
   serve(ROSTER, {});
   serve(ABORT, {});
-  peer.serveFrames(
-    FunctionId.SIMPLE,
-    simpleHandler((request) => answerSimple(request, new TextEncoder().encode("pong"))),
-  );
+  const simpleApps = new SimpleApps({ clock: exchange.clock, byCustomer: false });
+  simpleApps.add(3, 2, async () => new TextEncoder().encode("pong"));
+  peer.serveFrames(FunctionId.SIMPLE, simpleApps);
   peer.serveFrames(1024, {
     handle: () => {
       throw new WeighbridgeError("UNKNOWN_FUNCTION", "there is no function 1024 on this node");

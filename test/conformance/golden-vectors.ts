@@ -3,6 +3,7 @@
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/join-bytes.ts";
+import { simpleRequest } from "../../src/contracts/applications.ts";
 import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import type { Contract, JsonContract } from "../../src/contracts/contract.ts";
 import {
@@ -25,7 +26,6 @@ import { Connection } from "../../src/peer/connection.ts";
 import { functionCalls } from "../../src/peer/function-call.ts";
 import { PeerMetrics } from "../../src/peer/metrics.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
-import { sendSimple } from "../../src/peer/simple.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { CollectiveKind } from "../../src/wire/collective-frame.ts";
 import { Kind } from "../../src/wire/frame.ts";
@@ -221,7 +221,14 @@ async function conversationVectors(): Promise<GoldenVector[]> {
 
 async function simpleVectors(): Promise<GoldenVector[]> {
   const { asker, clock } = new RecordedExchange();
-  sendSimple(asker.channel, { app: 3, customer: 2, head: 42 }, new TextEncoder().encode("ping!"), () => {});
+  const ping = { body: new TextEncoder().encode("ping!") };
+  const address = { app: 3, customer: 2, command: 42 };
+  for (const call of functionCalls({
+    ...{ fn: simpleRequest, request: ping, number: 1, priority: 0, scope: 0, address },
+    answered: () => {},
+    failed: () => {},
+  }))
+    asker.channel.send(call);
   await clock.run();
   const request = { name: "simple-request", about: "head 42 with a body of five bytes, to application 3", frames: asker.link.takeFrames() };
   return await answered(request, "simple-reply", "its answer");
