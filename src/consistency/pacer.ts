@@ -225,6 +225,40 @@ export class Pacer<H> {
     this.#rounds.put(stamp, handle, bytes);
   }
 
+  /** What is gathered for a parameter, by clock, rank and life: it moves with its part. */
+  openRounds(parameter: number): readonly (WorkerLife & { readonly clock: number; readonly handle: H })[] {
+    return this.#rounds.openOf(parameter);
+  }
+
+  /**
+   * As `gathered`, for what comes from another server, where its worker was a member: not asked here. Throws
+   * STALE_UPDATE.
+   */
+  adopted(stamp: UpdateStamp): H | undefined {
+    return this.#rounds.find(stamp);
+  }
+
+  /**
+   * Keeps what another server had gathered, in the place of what is here of the same life and clock. Throws
+   * STALE_UPDATE, QUEUE_FULL.
+   */
+  adopt(stamp: UpdateStamp, handle: H, bytes: number): void {
+    this.#rounds.checkRoom(stamp, bytes);
+    const replaced = this.#rounds.remove(stamp);
+    if (replaced !== undefined) this.#options.discard(replaced);
+    this.#rounds.put(stamp, handle, bytes);
+  }
+
+  /** A gathered contribution takes so many bytes less. */
+  shrink(stamp: UpdateStamp, bytes: number): void {
+    this.#rounds.shrink(stamp, bytes);
+  }
+
+  /** What was gathered for a parameter is no part of any round here any more. */
+  dropRounds(parameter: number): void {
+    for (const handle of this.#rounds.dropParameter(parameter)) this.#options.discard(handle);
+  }
+
   /**
    * Undefined: answer it now, nothing was kept. Otherwise it is parked, and told later. Only members wait: whoever is none is not told when it
    * dies, and has not told its clock. Throws NOT_JOINED, NODE_DEAD, FENCED, QUEUE_FULL, and BAD_ARGUMENT for a bound or deadline that is none.
@@ -254,7 +288,7 @@ export class Pacer<H> {
 
   /** The parameter is no more: what waits for it fails with `error`, what was gathered is discarded. */
   forget(parameter: number, error: WeighbridgeError): void {
-    for (const handle of this.#rounds.dropParameter(parameter)) this.#options.discard(handle);
+    this.dropRounds(parameter);
     this.#lot.failParameter(parameter, error);
   }
 

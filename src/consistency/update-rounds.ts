@@ -124,6 +124,29 @@ export class UpdateRounds<H> {
     return clocks.map(([clock]) => clock).sort((a, b) => a - b);
   }
 
+  /** What is open of a parameter, by clock and then as U2 has it. */
+  openOf(parameter: number): (Contribution<H> & { readonly clock: number })[] {
+    const open = [...this.#gatherings].flatMap(([clock, gathering]) =>
+      (gathering.get(parameter) ?? []).map(({ worker, incarnation, handle }) => ({ clock, worker, incarnation, handle })),
+    );
+    return open.sort((a, b) => a.clock - b.clock || a.worker - b.worker || a.incarnation - b.incarnation);
+  }
+
+  /** Of what this life has pushed at this clock so many bytes are gone. */
+  shrink(stamp: UpdateStamp, bytes: number): void {
+    const kept = this.#find(stamp);
+    assert(kept !== undefined && kept.bytes >= bytes, "what is gone was there");
+    kept.bytes -= bytes;
+    this.#gatheredBytes -= bytes;
+  }
+
+  /** Takes out what this life has pushed at this clock. Returns the handle, to be freed. */
+  remove({ parameter, clock, worker, incarnation }: UpdateStamp): H | undefined {
+    const isIt = (kept: Kept<H>, at: { clock: number; parameter: number }): boolean =>
+      at.clock === clock && at.parameter === parameter && kept.worker === worker && kept.incarnation === incarnation;
+    return this.#removeIf(isIt)[0];
+  }
+
   /** The parameter is no more. Returns the handles, to be freed. */
   dropParameter(parameter: number): H[] {
     return this.#removeIf((_, at) => at.parameter === parameter);

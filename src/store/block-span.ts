@@ -20,6 +20,16 @@ export type HeldBlock = HeldValues & {
   readonly rowSteps: Uint32Array<ArrayBufferLike> | undefined;
 };
 
+/** All there is of a block, copied: what moves with its part. */
+export type BlockImage = {
+  readonly index: number;
+  readonly values: Float32Array;
+  readonly slots: Float32Array;
+  readonly step: number;
+  readonly rowSteps: Uint32Array | undefined;
+  readonly isStarted: boolean;
+};
+
 /** Where a checkpoint's bytes of a block go. */
 export type OpenBlock = {
   readonly values: Float32Array<ArrayBufferLike>;

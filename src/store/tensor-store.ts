@@ -18,9 +18,10 @@ import { assert } from "../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
-import { type Block, type HeldBlock, type HeldValues, type OpenBlock, Span } from "./block-span.ts";
+import { type Block, type BlockImage, type HeldBlock, type HeldValues, type OpenBlock, Span } from "./block-span.ts";
 import { countsAll, countsSome, stepOfAll, stepOfSome } from "./block-steps.ts";
 import type { Initializer } from "./initializers/initializer.ts";
+import { PartBlocks, retire } from "./part-blocks.ts";
 import { type RowMarks, runsOf } from "./row-marks.ts";
 import type { TensorShape } from "./tensor-shape.ts";
 import { type Trial, triedRun } from "./updaters/trial.ts";
@@ -44,6 +45,8 @@ export type TensorStoreOptions = {
   /** Its rows are the tensor's; of a tensor without rows, single elements. */
   readonly updater: Updater;
   readonly initializer: Initializer;
+  /** The part of a block (keys/part.ts). */
+  readonly partOf: (block: number) => number;
 };
 
 export class TensorStore {
@@ -52,19 +55,20 @@ export class TensorStore {
   readonly #kernels: Kernels;
   readonly #updater: Updater;
   readonly #initializer: Initializer;
-  readonly #blocks = new Map<number, Block>();
+  readonly #blocks: PartBlocks;
 
-  constructor({ arena, kernels, shape, updater, initializer }: TensorStoreOptions) {
+  constructor({ arena, kernels, shape, updater, initializer, partOf }: TensorStoreOptions) {
     this.shape = shape;
     this.#arena = arena;
     this.#kernels = kernels;
     this.#updater = updater;
     this.#initializer = initializer;
+    this.#blocks = new PartBlocks(partOf);
   }
 
   /** The blocks that are here, ascending. */
   get blockIndexes(): readonly number[] {
-    return [...this.#blocks.keys()].sort((a, b) => a - b);
+    return this.#blocks.indexes;
   }
 
   get usedBytes(): number {
@@ -119,14 +123,58 @@ export class TensorStore {
 
   /** Makes a block whose values and slots the caller writes before anything else is done with it, and its rows' steps if asked. Throws ARENA_FULL. */
   openBlock(index: number, step: number, countsRows = false): OpenBlock {
-    assert(!this.#blocks.has(index), `block ${index} is there already`);
+    assert(this.#blocks.get(index) === undefined, `block ${index} is there already`);
     const block = this.#makeBlock(index, "state");
     block.step = step;
     block.isStarted = true;
-    this.#blocks.set(index, block);
+    this.#blocks.put(index, block);
     if (countsRows) this.#countRows(block);
     const { span, slots, rowSteps } = block;
     return { values: span.floats, slots: slots?.floats ?? new Float32Array(0), rowSteps: rowSteps?.words ?? new Uint32Array(0) };
+  }
+
+  /** The blocks of a part that are here, ascending. */
+  blocksOfPart(part: number): readonly number[] {
+    return this.#blocks.indexesOf(part);
+  }
+
+  countOfPart(part: number): number {
+    return this.#blocks.indexesOf(part).length;
+  }
+
+  /** The blocks of a part as they are, copied, for `loadBlock`. */
+  *savePart(part: number): Iterable<BlockImage> {
+    for (const index of this.blocksOfPart(part)) {
+      const { span, slots, step, rowSteps, isStarted } = this.#block(index);
+      const copies = { values: new Float32Array(span.floats), slots: new Float32Array(slots?.floats ?? []) };
+      yield { index, ...copies, step, rowSteps: rowSteps && new Uint32Array(rowSteps.words), isStarted };
+    }
+  }
+
+  /** Puts a block in the place of the one that is there; twice is as once. Throws ARENA_FULL, nothing changed. */
+  loadBlock({ index, values, slots, step, rowSteps, isStarted }: BlockImage): void {
+    const block = this.#makeBlock(index, "state");
+    assert(values.length === block.span.floats.length, "a block is one of a tensor of this shape");
+    assert(slots.length === (block.slots?.floats.length ?? 0), "a block has the slots of this optimizer");
+    block.span.floats.set(values);
+    block.slots?.floats.set(slots);
+    try {
+      if (rowSteps !== undefined) this.#countRows(block);
+    } catch (thrown) {
+      retire(block);
+      throw thrown; // T3
+    }
+    if (rowSteps !== undefined) block.rowSteps?.words.set(rowSteps);
+    block.step = step;
+    block.isStarted = isStarted;
+    this.#blocks.put(index, block);
+  }
+
+  /** Removes the blocks of a part; returns how many there were. What is held goes with its last hold (T2). */
+  dropPart(part: number): number {
+    const indexes = this.blocksOfPart(part);
+    for (const index of indexes) this.#blocks.drop(index);
+    return indexes.length;
   }
 
   /** What was restored has magnitudes up to this. */
@@ -232,12 +280,7 @@ export class TensorStore {
 
   /** Frees everything; what is held goes with its last hold. */
   close(): void {
-    for (const { span, slots, rowSteps } of this.#blocks.values()) {
-      span.retire();
-      slots?.retire();
-      rowSteps?.retire();
-    }
-    this.#blocks.clear();
+    this.#blocks.dropAll();
   }
 
   /** Makes sure that nobody holds the block's values. */
@@ -362,7 +405,7 @@ export class TensorStore {
     }
     const block = this.#makeBlock(index, "state");
     this.#initialise(index, block.span, block.slots);
-    this.#blocks.set(index, block);
+    this.#blocks.put(index, block);
     return block;
   }
 

@@ -31,6 +31,9 @@ export type BlockTarget = {
 /** A block's gradient or values in the arena, and which of its rows a push names; left out: all. */
 export type PushedBlock = { readonly address: number; readonly magnitude: number; readonly named: RowMarks | undefined };
 
+/** What a worker pushed at one clock to a block; `named` as of a PushedBlock. */
+export type GatheredBlockImage = { readonly gradients: Float32Array; readonly magnitude: number; readonly named: RowMarks | undefined };
+
 export type GatheredPlace = {
   readonly block: number;
   readonly clock: number;
@@ -81,6 +84,13 @@ export class GatheredBlock implements GatheredUpdate {
       this.#target.pace.reduceAt(clock) === "mean" ? 1 / Math.max(contributions.length, this.#target.pusherCount(clock)) : 1;
     const update = { gradients: this.address, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude: this.#magnitude };
     this.#target.applyRound(block, update, this.#named);
+  }
+
+  /** What it has, copied. */
+  save(): GatheredBlockImage {
+    const from = this.address >>> 2;
+    const gradients = new Float32Array(this.#host.arena.floats.subarray(from, from + this.#floatCount));
+    return { gradients, magnitude: this.#magnitude, named: this.#named?.slice() };
   }
 
   free(): void {

@@ -14,6 +14,7 @@ import { assert } from "../../base/assert.ts";
 import type { Contribution } from "../../consistency/update-rounds.ts";
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { duplicateScratchBytes, joinDuplicates, type MergeNumber } from "../../kernel/duplicate-kernels.ts";
+import { partOf } from "../../keys/part.ts";
 import type { ParameterHost } from "./parameter-host.ts";
 import type { GatheredUpdate } from "./server-pacer.ts";
 
@@ -31,7 +32,7 @@ export type RowsRound = {
 };
 
 /** What gathered rows are applied to. */
-type RoundTarget = {
+export type RoundTarget = {
   readonly spec: { readonly width: number };
   /** How values are put together; undefined for gradients. */
   readonly merge: MergeNumber | undefined;
@@ -42,7 +43,10 @@ type RoundTarget = {
 };
 
 /** Keys and gradients of one frame, in memory of their own. */
-type Chunk = { readonly keys: number; readonly gradients: number; readonly keyCount: number };
+type Chunk = { readonly keys: number; readonly gradients: number; keyCount: number; readonly keyCountMax: number };
+
+/** What a worker pushed at one clock to the rows of one part, in the order in which it did. */
+export type GatheredImage = { readonly keys: BigUint64Array; readonly gradients: Float32Array; readonly magnitude: number };
 
 /** The memory of a table's open rounds, by clock. */
 export class RoundMemories {
@@ -196,7 +200,7 @@ export class GatheredRows implements GatheredUpdate {
       throw error;
     }
     this.#memory = memory;
-    const chunk = { keys: address, gradients: address + keyCount * KEY_BYTES, keyCount };
+    const chunk = { keys: address, gradients: address + keyCount * KEY_BYTES, keyCount, keyCountMax: keyCount };
     kernels.copy(chunk.keys, keys.byteOffset, keys.byteLength);
     if (scale === 1) kernels.copy(chunk.gradients, gradients.byteOffset, gradients.byteLength);
     else {
@@ -216,7 +220,7 @@ export class GatheredRows implements GatheredUpdate {
     const gradientScale =
       this.#target.pace.reduceAt(this.#clock) === "mean" ? 1 / Math.max(contributions.length, this.#target.pusherCount(this.#clock)) : 1;
     const memory = gathered.map((one) => one.#memory).find((known) => known !== undefined);
-    assert(memory !== undefined, "who contributes has rows here");
+    if (memory === undefined) return; // all its parts were dropped
     const { keys, gradients, indexes, scratch } = memory.layout(keyCount);
     let at = 0;
     for (const { keys: from, gradients: rows, keyCount: count } of gathered.flatMap((one) => one.#chunks)) {
@@ -234,15 +238,68 @@ export class GatheredRows implements GatheredUpdate {
     for (const one of gathered) one.free();
   }
 
+  /** What it has of a part, copied; undefined where that is nothing. */
+  savePart(part: number): GatheredImage | undefined {
+    const { width } = this.#target.spec;
+    const { words, floats } = this.#host.arena;
+    const rows = this.#chunks.flatMap((chunk) => this.#rowsOf(chunk, part).map((row) => ({ chunk, row })));
+    if (rows.length === 0) return undefined;
+    const keys = new BigUint64Array(rows.length);
+    const halves = new Uint32Array(keys.buffer);
+    const gradients = new Float32Array(rows.length * width);
+    for (const [i, { chunk, row }] of rows.entries()) {
+      const key = (chunk.keys >>> 2) + 2 * row;
+      const from = (chunk.gradients >>> 2) + row * width;
+      halves.set(words.subarray(key, key + 2), 2 * i);
+      gradients.set(floats.subarray(from, from + width), i * width);
+    }
+    return { keys, gradients, magnitude: this.#magnitude };
+  }
+
+  /** Leaves out what it has of a part; returns how many bytes that was. */
+  dropPart(part: number): number {
+    const { width } = this.#target.spec;
+    const { words, floats } = this.#host.arena;
+    let droppedCount = 0;
+    for (const chunk of this.#chunks) {
+      const dropped = new Set(this.#rowsOf(chunk, part));
+      if (dropped.size === 0) continue;
+      let kept = 0;
+      for (let row = 0; row < chunk.keyCount; row++) {
+        if (dropped.has(row)) continue;
+        const [key, from] = [(chunk.keys >>> 2) + 2 * row, (chunk.gradients >>> 2) + row * width];
+        words.copyWithin((chunk.keys >>> 2) + 2 * kept, key, key + 2);
+        floats.copyWithin((chunk.gradients >>> 2) + kept * width, from, from + width);
+        kept++;
+      }
+      chunk.keyCount = kept;
+      droppedCount += dropped.size;
+    }
+    if (droppedCount > 0) this.#memory?.shrink(droppedCount);
+    if (this.keyCount === 0) this.#memory = undefined;
+    return this.#chunkBytes(droppedCount);
+  }
+
+  /** Where the rows of a part stand in a chunk. */
+  #rowsOf({ keys, keyCount }: Chunk, part: number): number[] {
+    const { words } = this.#host.arena;
+    const rows: number[] = [];
+    for (let row = 0; row < keyCount; row++) {
+      const at = (keys >>> 2) + 2 * row;
+      if (partOf(words[at] as number, words[at + 1] as number) === part) rows.push(row);
+    }
+    return rows;
+  }
+
   get keyCount(): number {
     return this.#chunks.reduce((count, chunk) => count + chunk.keyCount, 0);
   }
 
   /** R3 */
   free(): void {
-    for (const { keys, keyCount } of this.#chunks.splice(0)) {
-      this.#host.arena.release(keys, this.#chunkBytes(keyCount));
-      this.#memory?.shrink(keyCount);
+    for (const { keys, keyCount, keyCountMax } of this.#chunks.splice(0)) {
+      this.#host.arena.release(keys, this.#chunkBytes(keyCountMax));
+      if (keyCount > 0) this.#memory?.shrink(keyCount);
     }
   }
 

@@ -152,6 +152,30 @@ export function keepRows(arena: Arena, rows: Uint32Array): Kept<Uint32Array> {
   return { list: new Uint32Array(arena.memory.buffer, address, rows.length), release };
 }
 
+/** Copies of arrays side by side in the arena, each at a multiple of 8, until `release`. Throws ARENA_FULL. */
+export function keepBytes(arena: Arena, arrays: readonly ArrayBufferView[]): { readonly addresses: readonly number[]; release(): void } {
+  const sizes = arrays.map(({ byteLength }) => Math.ceil(byteLength / 8) * 8);
+  const byteCount = Math.max(
+    8,
+    sizes.reduce((sum, size) => sum + size, 0),
+  );
+  const first = arena.allocate(byteCount);
+  const addresses = sizes.map((_, i) => sizes.slice(0, i).reduce((sum, size) => sum + size, first));
+  for (const [i, { buffer, byteOffset, byteLength }] of arrays.entries())
+    arena.bytes.set(new Uint8Array(buffer, byteOffset, byteLength), addresses[i] as number);
+  return { addresses, release: () => arena.release(first, byteCount) };
+}
+
+/** The greatest magnitude of what an array is as floats; Infinity where one is not finite. */
+export function greatestIn({ buffer, byteOffset, byteLength }: ArrayBufferView): number {
+  let greatest = 0;
+  for (const value of new Float32Array(buffer, byteOffset, byteLength / 4)) {
+    if (!Number.isFinite(value)) return Infinity;
+    greatest = Math.max(greatest, Math.abs(value));
+  }
+  return greatest;
+}
+
 function keptBytes(arena: Arena, { buffer, byteOffset, byteLength }: ArrayBufferView): { readonly address: number; release(): void } {
   const byteCount = Math.max(1, byteLength);
   const address = arena.allocate(byteCount);

@@ -23,9 +23,10 @@ import { mergeOf, takesValues } from "../../store/updaters/optimizer-spec.ts";
 import { type NonFiniteCounts, type Updater, type UpdateStep, unlessNotFinite } from "../../store/updaters/updater.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
-import { GatheredRows, RoundMemories, type RowsRound } from "./gathered-rows.ts";
+import type { RowsRound } from "./gathered-rows.ts";
 import {
   checkScale,
+  greatestIn,
   type Holder,
   isCertainlyFinite,
   type Kept,
@@ -37,7 +38,9 @@ import {
 import { noLink, ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
+import type { TablePage } from "./part-page.ts";
 import { RowClaims } from "./row-claims.ts";
+import { TableRounds } from "./table-rounds.ts";
 
 const FLOAT_BYTES = 4;
 const INDEX_BYTES = 4;
@@ -80,10 +83,9 @@ export class TableParameter {
   /** Its number on the wire. */
   readonly #number: number;
   readonly #host: ParameterHost;
-  readonly #unit: number;
   readonly #updater: Updater;
   readonly #initializer: Initializer;
-  readonly #memories: RoundMemories;
+  readonly #rounds: TableRounds;
   readonly #link: ParameterLink | undefined;
   readonly #claims: RowClaims;
   #step = 0;
@@ -96,10 +98,8 @@ export class TableParameter {
     this.#id = id;
     this.#number = number;
     this.#host = host;
-    this.#unit = host.nextUnit();
     this.pace = new ParameterPace(host.pacer, id, spec);
     this.#claims = new RowClaims(spec.name);
-    this.#memories = new RoundMemories(host.arena, spec.width);
     this.#link = ParameterLink.of(host, spec);
     const cleanups: (() => void)[] = [];
     try {
@@ -108,6 +108,7 @@ export class TableParameter {
       const initializer = host.initializer(spec);
       cleanups.push(() => initializer.close());
       this.store = host.tableStore(spec, updater, initializer);
+      this.#rounds = new TableRounds(this, host);
       this.#updater = updater;
       this.#initializer = initializer;
     } catch (thrown) {
@@ -142,7 +143,7 @@ export class TableParameter {
     if (magnitude === undefined) return;
     const rise = this.#host.pacer.risePushes(life, this.#number, pushNumber);
     if (this.pace.isSyncAt(clock)) {
-      this.#gather(push, magnitude);
+      this.#rounds.gather({ life, clock, keys, gradients, scale, magnitude }); // T3
       return;
     }
     this.#step += rise; // also where it is refused for its outcome: the other servers count it
@@ -293,6 +294,33 @@ export class TableParameter {
     return keepKeys(this.#host.arena, keys);
   }
 
+  /** What is here of a part: its rows, and what waits in open rounds for them (part-state.ts). Throws ARENA_FULL. */
+  *savePart(part: number): Iterable<TablePage> {
+    for (const images of this.store.parts.save(part)) yield { kind: "rows", images };
+    yield* this.#rounds.savePart(part);
+  }
+
+  /** Throws ARENA_FULL, and for a round STALE_UPDATE or QUEUE_FULL. */
+  loadPage(page: TablePage): void {
+    if (page.kind === "gatheredRows") {
+      this.#rounds.load(page);
+      return;
+    }
+    this.store.loadRows(page.images);
+    this.store.noteMagnitude(greatestIn(page.images.payloads)); // counts are tiny as floats
+    this.#host.noteGrowth();
+  }
+
+  /** Removes what is here of a part; returns how many rows there were. */
+  dropPart(part: number): number {
+    this.#rounds.dropPart(part);
+    return this.store.dropPart(part);
+  }
+
+  countPart(part: number): number {
+    return this.store.parts.countOfPart(part);
+  }
+
   /** What was pushed here and not finite. */
   get nonFinite(): Readonly<NonFiniteCounts> {
     return this.#updater.counts;
@@ -344,7 +372,7 @@ export class TableParameter {
   endRounds(): void {
     const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
     this.#host.pacer.forget(this.#id, error);
-    this.#host.pacer.forget(this.#unit, error);
+    this.#rounds.forget(error);
   }
 
   /** Gives its memory back, after `endRounds`. */
@@ -370,23 +398,6 @@ export class TableParameter {
     const rowCount = this.store.rowCount;
     this.store.update({ keys, keyCount, gradients, updateCounts });
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
-  }
-
-  #gather({ life, clock, scale, keys, gradients }: RowsPush, magnitude: number): void {
-    const { pacer } = this.#host;
-    const stamp = { ...life, parameter: this.#unit, clock };
-    const byteCount = keys.byteLength + gradients.byteLength;
-    const known = pacer.gathered(stamp);
-    if (known === undefined) pacer.checkRoom(stamp, byteCount);
-    this.store.touch(keys.byteOffset, keys.length); // T3
-    if (known instanceof GatheredRows) {
-      pacer.grow(stamp, byteCount);
-      known.add(keys, gradients, { scale, magnitude });
-      return;
-    }
-    const first = new GatheredRows(this, this.#host, { memories: this.#memories, clock });
-    first.add(keys, gradients, { scale, magnitude });
-    pacer.gather(stamp, first, byteCount);
   }
 
   #freshRoom(sync: RowsSync, holder: Holder): FreshRoom {

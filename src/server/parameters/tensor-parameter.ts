@@ -14,6 +14,7 @@ import type { ConsistencyChange } from "../../consistency/consistency-phases.ts"
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { TensorBlock } from "../../contracts/function-context.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
+import { partOf } from "../../keys/part.ts";
 import { checkChange } from "../../store/consistency-json.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TensorSpec } from "../../store/parameter-spec.ts";
@@ -25,9 +26,9 @@ import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
 import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { rankOf } from "../../wire/node-id.ts";
-import { GatheredBlock, type PushedBlock } from "./gathered-block.ts";
 import {
   checkScale,
+  greatestIn,
   type Holder,
   isCertainlyFinite,
   type Kept,
@@ -39,6 +40,8 @@ import {
 import { noLink, ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
+import type { TensorPage } from "./part-page.ts";
+import { TensorRounds } from "./tensor-rounds.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -65,8 +68,7 @@ export class TensorParameter {
   readonly #updater: Updater;
   readonly #initializer: Initializer;
   readonly #link: ParameterLink | undefined;
-  /** By block: its number among all that is reduced as one. */
-  readonly #units = new Map<number, number>();
+  readonly #rounds: TensorRounds;
   /** T5 */
   #step = 0;
   /** The last clock that was counted as a step. */
@@ -89,7 +91,15 @@ export class TensorParameter {
       this.#initializer.close();
       throw thrown;
     }
-    this.store = new TensorStore({ arena, kernels, shape, updater: this.#updater, initializer: this.#initializer });
+    this.store = new TensorStore({
+      arena,
+      kernels,
+      shape,
+      updater: this.#updater,
+      initializer: this.#initializer,
+      partOf: (block) => partOf(block, number),
+    });
+    this.#rounds = new TensorRounds(this, host, this.#updater.width);
   }
 
   /**
@@ -104,7 +114,7 @@ export class TensorParameter {
       const index = optimizers.checkFinite(values.byteOffset, values.length);
       throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot begin with ${values[index]}, element ${index} of block ${block}`);
     }
-    if (this.#units.has(block) || !this.store.start(block, values.byteOffset)) return false;
+    if (this.#rounds.has(block) || !this.store.start(block, values.byteOffset)) return false;
     this.store.noteMagnitude(magnitude);
     return true;
   }
@@ -119,7 +129,7 @@ export class TensorParameter {
     if (magnitude === undefined) return;
     const rise = this.#host.pacer.risePushes(life, this.#number, pushNumber);
     if (this.pace.isSyncAt(clock)) {
-      this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
+      this.#rounds.gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
       return;
     }
     this.#step += rise;
@@ -178,7 +188,7 @@ export class TensorParameter {
       indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
       const named = new Uint8Array(byteCount / FLOAT_BYTES / width);
       for (const row of rows) named[row] = 1;
-      this.#gather(push, { address: whole, magnitude, named });
+      this.#rounds.gather(push, { address: whole, magnitude, named });
     } finally {
       arena.release(whole, byteCount);
     }
@@ -257,6 +267,35 @@ export class TensorParameter {
     return keepRows(this.#host.arena, rows);
   }
 
+  /** What is here of a part: its blocks, and what waits in open rounds for them (part-state.ts). */
+  *savePart(part: number): Iterable<TensorPage> {
+    for (const image of this.store.savePart(part)) yield { kind: "block", image };
+    yield* this.#rounds.save(this.store.blocksOfPart(part));
+  }
+
+  /** Throws ARENA_FULL, OUT_OF_RANGE, and for a round STALE_UPDATE or QUEUE_FULL. */
+  loadPage(page: TensorPage): void {
+    if (page.kind === "gatheredBlock") {
+      this.#checkLength(page.block, page.image.gradients.length);
+      this.#rounds.load(page);
+      return;
+    }
+    const { image } = page;
+    this.#checkBlock(image.index);
+    this.store.loadBlock(image);
+    for (const floats of [image.values, image.slots]) this.store.noteMagnitude(greatestIn(floats));
+  }
+
+  /** Removes what is here of a part; returns how many blocks there were. */
+  dropPart(part: number): number {
+    for (const block of this.store.blocksOfPart(part)) this.#rounds.drop(block);
+    return this.store.dropPart(part);
+  }
+
+  countPart(part: number): number {
+    return this.store.countOfPart(part);
+  }
+
   /** What was pushed here and not finite. */
   get nonFinite(): Readonly<NonFiniteCounts> {
     return this.#updater.counts;
@@ -302,7 +341,8 @@ export class TensorParameter {
   /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
   endRounds(): void {
     const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
-    for (const number of [this.#id, ...this.#units.values()]) this.#host.pacer.forget(number, error);
+    this.#host.pacer.forget(this.#id, error);
+    this.#rounds.forget(error);
   }
 
   /** Gives its memory back, after `endRounds`. */
@@ -311,29 +351,6 @@ export class TensorParameter {
     this.#updater.close();
     this.#initializer.close();
     this.#link?.close();
-  }
-
-  #gather({ life, clock, block, scale }: BlockPush, pushed: PushedBlock): void {
-    const { pacer, arena, kernels } = this.#host;
-    const stamp = { ...life, parameter: this.#unitOf(block), clock };
-    const floatCount = this.store.shape.floatsOf(block);
-    const byteCount = floatCount * FLOAT_BYTES;
-    const known = pacer.gathered(stamp);
-    if (known === undefined) pacer.checkRoom(stamp, byteCount);
-    this.store.touch(block, pushed.named !== undefined); // T3
-    if (known instanceof GatheredBlock) {
-      known.join(pushed, scale);
-      return;
-    }
-    const address = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount);
-    if (scale === 1) kernels.copy(address, pushed.address, byteCount);
-    else {
-      kernels.zero(address, byteCount);
-      kernels.axpy(address, pushed.address, scale, floatCount);
-    }
-    const { width } = this.#updater;
-    const first = { address, magnitude: pushed.magnitude * Math.abs(scale), named: pushed.named };
-    pacer.gather(stamp, new GatheredBlock(this, this.#host, { block, clock, rowCount: floatCount / width, width, first }), byteCount);
   }
 
   /** A round: one step, with a gradient whose memory is given away. A sum that is not finite is none. */
@@ -349,14 +366,6 @@ export class TensorParameter {
   #updateOf({ life, clock, gradients, scale }: BlockPush, magnitude: number): BlockUpdate {
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
     return { ...at, gradients: gradients.byteOffset, magnitude, pushCount: this.#step };
-  }
-
-  #unitOf(block: number): number {
-    const known = this.#units.get(block);
-    if (known !== undefined) return known;
-    const unit = this.#host.nextUnit();
-    this.#units.set(block, unit);
-    return unit;
   }
 
   #checkLength(block: number, length: number): void {

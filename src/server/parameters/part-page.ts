@@ -1,0 +1,21 @@
+// part-page — what the state of one part of a server's parameters consists of, in pages that can be loaded in any
+// order, and again: rows and blocks with all that their optimizers keep, and what workers have pushed to them in rounds
+// that are still open. Pages are copies, not in the arena.
+
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { BlockImage } from "../../store/block-span.ts";
+import type { RowImages } from "../../store/table-requests.ts";
+import type { GatheredBlockImage } from "./gathered-block.ts";
+import type { GatheredImage } from "./gathered-rows.ts";
+
+/** Whose push, and of which clock. */
+export type GatheredBy = { readonly life: WorkerLife; readonly clock: number };
+
+export type GatheredRowsPage = GatheredBy & { readonly kind: "gatheredRows"; readonly part: number; readonly image: GatheredImage };
+export type TablePage = { readonly kind: "rows"; readonly images: RowImages } | GatheredRowsPage;
+
+export type GatheredBlockPage = GatheredBy & { readonly kind: "gatheredBlock"; readonly block: number; readonly image: GatheredBlockImage };
+export type TensorPage = { readonly kind: "block"; readonly image: BlockImage } | GatheredBlockPage;
+
+/** A page of one parameter, by its name. */
+export type PartPage = { readonly parameter: string } & (TablePage | TensorPage);

@@ -1,0 +1,63 @@
+// part-state — the state of one part over all parameters of a server: saved, loaded, dropped and counted, without a
+// look at the other parts. What moving a part between servers, filling a copy of it and saving it stand on. Not a
+// protocol: whoever moves a part sees to it that nobody pushes to it meanwhile, or sends what changed again.
+//
+// Not part of it, because it is the server's and not a part's: clocks of workers, numbers of pushes (and with them
+// lazyAdam's steps), learning rates, consistency. Servers learn those from workers and by the parameters' own
+// functions.
+//
+// Invariants:
+//   PartState.P1. What is loaded is what was saved, bit for bit, with the optimizer's slots, step counts and versions;
+//       to load a page twice is as to load it once.
+//   PartState.P2. Open rounds lie in their part: what a worker pushed at a clock that is not over moves with the rows
+//       or the block that it is for, and counts once.
+//   PartState.P3. A page that finds no room is refused, and may be loaded again; rows and blocks are as they were.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Parameters } from "./parameters.ts";
+import type { PartPage } from "./part-page.ts";
+import { TableParameter } from "./table-parameter.ts";
+
+export class PartState {
+  readonly #parameters: Parameters;
+
+  constructor(parameters: Parameters) {
+    this.#parameters = parameters;
+  }
+
+  /** All that is here of a part, page by page. What changes between two pages may be missed. Throws ARENA_FULL. */
+  *savePart(part: number): Iterable<PartPage> {
+    for (const parameter of this.#parameters.all) {
+      const { name } = parameter.spec;
+      for (const page of parameter.savePart(part)) yield { parameter: name, ...page };
+    }
+  }
+
+  /**
+   * Puts pages in the place of what is here (P1). Throws UNKNOWN_PARAMETER, ARENA_FULL, STALE_UPDATE for a round that
+   * is over here.
+   */
+  loadPart(pages: Iterable<PartPage>): void {
+    for (const page of pages) {
+      const parameter = this.#parameters.find(page.parameter);
+      if (parameter === undefined)
+        throw new WeighbridgeError("UNKNOWN_PARAMETER", `a page of ${JSON.stringify(page.parameter)}, which this server does not have`);
+      const isOfTable = page.kind === "rows" || page.kind === "gatheredRows";
+      if (isOfTable !== parameter instanceof TableParameter)
+        throw new WeighbridgeError("BAD_REQUEST", `a page with ${page.kind} of ${page.parameter}, which is a ${parameter.spec.kind}`);
+      if (parameter instanceof TableParameter) {
+        if (page.kind === "rows" || page.kind === "gatheredRows") parameter.loadPage(page);
+      } else if (page.kind === "block" || page.kind === "gatheredBlock") parameter.loadPage(page);
+    }
+  }
+
+  /** Removes what is here of a part, open rounds too; returns how many rows and blocks there were. */
+  dropPart(part: number): number {
+    return this.#parameters.all.reduce((count, parameter) => count + parameter.dropPart(part), 0);
+  }
+
+  /** How many rows and blocks a part has here. */
+  countPart(part: number): number {
+    return this.#parameters.all.reduce((count, parameter) => count + parameter.countPart(part), 0);
+  }
+}

@@ -1,0 +1,115 @@
+// table-rounds — the open rounds of a table with sync updates: what workers pushed at clocks that are not over, until
+// their rounds are applied, or move with their part to another server. Not how a round is reduced: gathered-rows.ts.
+//
+// A round is one for the whole table: a push names rows of hundreds of parts, and a contribution for each would cost
+// more than the push. A part's share of it is found by the keys of what is gathered, which is bounded (U6), not by the
+// rows of the table.
+//
+// Invariants:
+//   TableRounds.R1. A round's rows are made when its updates come, or come from another server: applying it cannot
+//       fail.
+//   TableRounds.R2. A part's share of a contribution is in it once, however often it is loaded.
+
+import type { WeighbridgeError } from "../../base/errors.ts";
+import type { TableStore } from "../../store/table-store.ts";
+import { GatheredRows, RoundMemories, type RoundTarget } from "./gathered-rows.ts";
+import { keepBytes, type ParameterHost } from "./parameter-host.ts";
+import type { GatheredBy, GatheredRowsPage } from "./part-page.ts";
+
+/** Gradients for rows in the arena, and at least what any element of them is. */
+type GatheredPush = GatheredBy & {
+  readonly keys: BigUint64Array;
+  readonly gradients: Float32Array;
+  readonly scale: number;
+  readonly magnitude: number;
+};
+
+export class TableRounds {
+  readonly #target: RoundTarget & { readonly store: TableStore };
+  readonly #host: ParameterHost;
+  readonly #memories: RoundMemories;
+  readonly #unit: number;
+
+  constructor(target: RoundTarget & { readonly store: TableStore }, host: ParameterHost) {
+    this.#target = target;
+    this.#host = host;
+    this.#memories = new RoundMemories(host.arena, target.spec.width);
+    this.#unit = host.nextUnit();
+  }
+
+  /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
+  gather(push: GatheredPush): void {
+    const { pacer } = this.#host;
+    const { life, clock, keys, gradients } = push;
+    const stamp = { ...life, parameter: this.#unit, clock };
+    const byteCount = keys.byteLength + gradients.byteLength;
+    const known = pacer.gathered(stamp);
+    if (known === undefined) pacer.checkRoom(stamp, byteCount);
+    this.#target.store.touch(keys.byteOffset, keys.length); // R1
+    if (known instanceof GatheredRows) {
+      pacer.grow(stamp, byteCount);
+      known.add(keys, gradients, push);
+      return;
+    }
+    pacer.gather(stamp, this.#first(push), byteCount);
+  }
+
+  /** What waits for rows of a part, copied. */
+  *savePart(part: number): Iterable<GatheredRowsPage> {
+    for (const { clock, worker, incarnation, handle } of this.#host.pacer.openRounds(this.#unit)) {
+      const image = handle instanceof GatheredRows ? handle.savePart(part) : undefined;
+      if (image !== undefined) yield { kind: "gatheredRows", part, life: { worker, incarnation }, clock, image };
+    }
+  }
+
+  /** R2. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
+  load({ part, life, clock, image }: GatheredRowsPage): void {
+    const { arena } = this.#host;
+    const copy = keepBytes(arena, [image.keys, image.gradients]);
+    try {
+      const [keysAt = 0, gradientsAt = 0] = copy.addresses;
+      const keys = new BigUint64Array(arena.memory.buffer, keysAt, image.keys.length);
+      const gradients = new Float32Array(arena.memory.buffer, gradientsAt, image.gradients.length);
+      this.#adopt({ life, clock, keys, gradients, scale: 1, magnitude: image.magnitude }, part);
+    } finally {
+      copy.release();
+    }
+  }
+
+  /** What was gathered for rows of a part counts here no more. */
+  dropPart(part: number): void {
+    const { pacer } = this.#host;
+    for (const { clock, worker, incarnation, handle } of pacer.openRounds(this.#unit)) {
+      const bytes = handle instanceof GatheredRows ? handle.dropPart(part) : 0;
+      if (bytes > 0) pacer.shrink({ worker, incarnation, parameter: this.#unit, clock }, bytes);
+    }
+  }
+
+  /** The table is no more. */
+  forget(error: WeighbridgeError): void {
+    this.#host.pacer.forget(this.#unit, error);
+  }
+
+  #adopt(push: GatheredPush, part: number): void {
+    const { pacer } = this.#host;
+    const { life, clock, keys, gradients } = push;
+    const stamp = { ...life, parameter: this.#unit, clock };
+    const byteCount = keys.byteLength + gradients.byteLength;
+    const known = pacer.adopted(stamp);
+    this.#target.store.touch(keys.byteOffset, keys.length); // R1
+    if (!(known instanceof GatheredRows)) {
+      pacer.adopt(stamp, this.#first(push), byteCount);
+      return;
+    }
+    const droppedBytes = known.dropPart(part);
+    if (droppedBytes > 0) pacer.shrink(stamp, droppedBytes);
+    pacer.grow(stamp, byteCount);
+    known.add(keys, gradients, push);
+  }
+
+  #first(push: GatheredPush): GatheredRows {
+    const first = new GatheredRows(this.#target, this.#host, { memories: this.#memories, clock: push.clock });
+    first.add(push.keys, push.gradients, push);
+    return first;
+  }
+}

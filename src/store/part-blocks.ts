@@ -1,0 +1,71 @@
+// part-blocks — the blocks of a tensor that are here, grouped by part (keys/part.ts). Not what they hold: that is the
+// store's.
+
+import type { Block } from "./block-span.ts";
+
+export class PartBlocks {
+  readonly #blocks = new Map<number, Block>();
+  /** The indexes of those that are here. */
+  readonly #parts = new Map<number, Set<number>>();
+  readonly #partOf: (block: number) => number;
+
+  constructor(partOf: (block: number) => number) {
+    this.#partOf = partOf;
+  }
+
+  get(index: number): Block | undefined {
+    return this.#blocks.get(index);
+  }
+
+  /** Ascending. */
+  get indexes(): readonly number[] {
+    return ascending(this.#blocks.keys());
+  }
+
+  values(): Iterable<Block> {
+    return this.#blocks.values();
+  }
+
+  /** Those of a part, ascending. */
+  indexesOf(part: number): readonly number[] {
+    return ascending(this.#parts.get(part) ?? []);
+  }
+
+  /** Puts a block in the place of the one that is there, whose memory goes with its last hold. */
+  put(index: number, block: Block): void {
+    this.drop(index);
+    this.#blocks.set(index, block);
+    const part = this.#partOf(index);
+    const known = this.#parts.get(part);
+    if (known === undefined) this.#parts.set(part, new Set([index]));
+    else known.add(index);
+  }
+
+  drop(index: number): void {
+    const block = this.#blocks.get(index);
+    if (block === undefined) return;
+    this.#blocks.delete(index);
+    const part = this.#partOf(index);
+    const known = this.#parts.get(part);
+    known?.delete(index);
+    if (known?.size === 0) this.#parts.delete(part);
+    retire(block);
+  }
+
+  dropAll(): void {
+    for (const block of this.#blocks.values()) retire(block);
+    this.#blocks.clear();
+    this.#parts.clear();
+  }
+}
+
+/** Its memory goes with the last hold (TensorStore T2). */
+export function retire({ span, slots, rowSteps }: Block): void {
+  span.retire();
+  slots?.retire();
+  rowSteps?.retire();
+}
+
+function ascending(indexes: Iterable<number>): readonly number[] {
+  return [...indexes].sort((a, b) => a - b);
+}
