@@ -17,6 +17,7 @@ export {
 } from "./rows.as";
 export { countPart, dropPart, listPart } from "./table-parts.as";
 export { findDuplicates, mergeDuplicates, sumDuplicates } from "./duplicates.as";
+export { firstForeignKey } from "./ownership.as";
 export { gatherByIndex, mixKeys, partitionKeys, scatterByIndex } from "./partition.as";
 export { addWords, findValues, insertValues, locateValues, readRows, staleRows, standIn, writeRows } from "./row-lists.as";
 export { add, axpy, checkAscending, copy, sum, zero } from "./vector.as";

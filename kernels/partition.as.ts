@@ -13,7 +13,7 @@
 import { copyFloats } from "./floats.as";
 
 /** Unkeyed and fixed for ever: it decides where a key lives. */
-@inline function mix(x: u64): u64 {
+@inline export function mix(x: u64): u64 {
   x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
   x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
   return x ^ (x >> 32);

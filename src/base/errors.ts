@@ -47,23 +47,30 @@ export type ErrorCode =
   | "UNKNOWN_KEY_LIST" // a key list was named that the receiver does not hold; send the keys
   | "UNSUPPORTED" // legal, but not offered here
   | "VALUE_LENGTH" // a key's value has another length
-  | "VERSION_MISMATCH"; // two nodes speak different versions of the protocol
+  | "VERSION_MISMATCH" // two nodes speak different versions of the protocol
+  | "WRONG_EPOCH" // a request was cut by another placement than the server has; nothing was applied, and the error carries the newer one
+  | "WRONG_OWNER"; // a request asks a server for what is not its own: a client's bug
 
 export type WeighbridgeErrorOptions = {
   /** True when the same call may succeed if repeated. Defaults to false. */
   readonly retryable?: boolean;
   readonly cause?: unknown;
+  /** What a program has to know beside the code. It crosses the wire as JSON. */
+  readonly detail?: unknown;
 };
 
 export class WeighbridgeError extends Error {
   override readonly name = "WeighbridgeError";
   readonly code: ErrorCode;
   readonly retryable: boolean;
+  /** What a program has to know beside the code; undefined for most errors. */
+  declare readonly detail?: unknown;
 
   constructor(code: ErrorCode, message: string, options: WeighbridgeErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.retryable = options.retryable ?? false;
+    if (options.detail !== undefined) this.detail = options.detail;
   }
 }
 

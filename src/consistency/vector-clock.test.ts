@@ -14,6 +14,21 @@ test("stamps are taken as they rise, with gaps, and never twice", () => {
   assert.deepEqual(clock.at(9), { incarnation: 1, stamp: 8 });
 });
 
+test("whether an update was applied can be asked without applying it", () => {
+  const clock = new VectorClock();
+  assert.equal(clock.hasApplied(9, 1, 1), false);
+  clock.advance(9, 2, 5);
+  for (const [incarnation, stamp, hasApplied] of [
+    [2, 5, true],
+    [2, 4, true],
+    [2, 6, false],
+    [3, 1, false],
+    [1, 99, true],
+  ] as const)
+    assert.equal(clock.hasApplied(9, incarnation, stamp), hasApplied, `${incarnation} ${stamp}`);
+  assert.deepEqual(clock.at(9), { incarnation: 2, stamp: 5 }, "nothing has changed");
+});
+
 test("workers do not know of each other, also when they take turns", () => {
   const clock = new VectorClock();
   assert.equal(clock.advance(9, 1, 5), true);

@@ -28,6 +28,13 @@ export class VectorClock {
     return true;
   }
 
+  /** Whether `advance` would be false: this update was applied, or its life is over. */
+  hasApplied(worker: number, incarnation: number, stamp: number): boolean {
+    const entry = this.#entries.get(worker);
+    if (entry === undefined || incarnation > entry.incarnation) return false;
+    return incarnation < entry.incarnation || stamp <= entry.stamp;
+  }
+
   /** The last applied update of this worker, or undefined if there was none. */
   at(worker: number): Readonly<ClockEntry> | undefined {
     return this.#entries.get(worker);

@@ -56,6 +56,8 @@ export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
   readonly request: FunctionSchema<Q>;
   readonly response: FunctionSchema<R>;
   readonly isUpdate: boolean;
+  /** Whether its requests carry the epoch of a placement, and are refused by a server that has another one. */
+  readonly isPlaced: boolean;
   /** Whether its answers must be kept until the caller has them. */
   readonly keepsAnswers: boolean;
   readonly followsUpdates: boolean;
@@ -91,6 +93,7 @@ export function contract<const Q extends Fields, const R extends Fields>(options
     request,
     response,
     isUpdate,
+    isPlaced: followsUpdates || target === "part" || target === "block",
     keepsAnswers: effect === "idempotent" || (isUpdate && !answersAgain && !response.isEmpty),
     followsUpdates,
     nameHash: hashText(name) | 0,

@@ -111,6 +111,7 @@ export type SimdExports = {
     known: number,
     out: number,
   ): number;
+  firstForeignKey(keys: number, keyCount: number, owned: number, partBits: number): number;
   mixKeys(keys: number, keyCount: number, out: number): void;
   partitionKeys(
     keys: number,

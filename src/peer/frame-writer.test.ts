@@ -150,6 +150,18 @@ test("a link whose input is held back is not read until the promise resolves, no
   assert.equal(stage.link.isPaused, false);
 });
 
+test("a link that two hold back is read when both have let go (N7)", async () => {
+  const holds: (() => void)[] = [];
+  const stage = new ChannelStage();
+  for (let i = 0; i < 2; i++) stage.channel.holdInput(new Promise((resolve) => holds.push(resolve)));
+  for (const isPaused of [true, false]) {
+    assert.equal(stage.link.isPaused, true);
+    holds.shift()?.();
+    await stage.clock.run();
+    assert.equal(stage.link.isPaused, isPaused);
+  }
+});
+
 test("acknowledgements without a payload count as well (N4)", async () => {
   const handler: FunctionHandler = { handle: (channel, header) => channel.acknowledge(header) };
   const stage = new ChannelStage({ limits: { inFlightBytesMax: 1 * KIB, answerBytesMax: 4 * KIB }, handler });

@@ -52,8 +52,8 @@ export class FrameWriter {
   #inFlightBytes = 0;
   #answerBytes = 0;
   #paused = false;
-  /** Somebody asked for it (N7). */
-  #isHeld = false;
+  /** How many ask for it (N7). */
+  #holdCount = 0;
   #isFlushing = false;
   #flushSoon = false;
   #flushAfterInput = false;
@@ -99,7 +99,7 @@ export class FrameWriter {
     this.#inFlightBytes = 0;
     this.#answerBytes = 0;
     this.#paused = false;
-    this.#isHeld = false;
+    this.#holdCount = 0;
     this.#batch.take().flushed();
     const frames = this.#outbox.drain();
     for (const frame of frames) {
@@ -176,7 +176,7 @@ export class FrameWriter {
     this.#answerBytes += frame.byteCount;
     if (this.#answerBytes > this.#host.limits.answerBytesMax && !this.#paused) {
       this.#paused = true; // N4
-      if (!this.#isHeld) this.#link.pause();
+      if (this.#holdCount === 0) this.#link.pause();
     }
     if (frame.isFresh && this.#answerBytes >= FRESH_BYTES) this.#flush();
     else this.#flushAfter();
@@ -185,13 +185,13 @@ export class FrameWriter {
   /** N7. The promise must not reject. */
   holdInput(until: Promise<void>): void {
     const link = this.#link;
-    if (link === undefined || this.#isHeld) return;
-    this.#isHeld = true;
-    if (!this.#paused) link.pause();
+    if (link === undefined) return;
+    this.#holdCount++;
+    if (this.#holdCount === 1 && !this.#paused) link.pause();
     void until.then(() => {
       if (this.#link !== link) return;
-      this.#isHeld = false;
-      if (!this.#paused) link.resume();
+      this.#holdCount--;
+      if (this.#holdCount === 0 && !this.#paused) link.resume();
     });
   }
 
@@ -364,6 +364,6 @@ export class FrameWriter {
     this.#answerBytes -= byteCount;
     if (!this.#paused || this.#answerBytes >= this.#host.limits.answerBytesMax / 2) return;
     this.#paused = false;
-    if (!this.#isHeld) this.#link?.resume();
+    if (this.#holdCount === 0) this.#link?.resume();
   }
 }

@@ -9,12 +9,13 @@
 //   H4. The answer to a request of several frames is kept, whatever its function: only the last frame comes again when it was lost, and the
 //       request cannot be put together a second time.
 //   H5. An answer that comes later belongs to the conversation in which it was asked for: in another one its number is another request's.
+//   H6. A request is answered by the owner of what it is about: one that waited is refused when its part has gone meanwhile.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
-import type { Contract } from "../contracts/contract.ts";
+import type { Contract, Target } from "../contracts/contract.ts";
 import { BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
 import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -42,11 +43,23 @@ export type HostContext = {
   heldBy(frameCount: number): Held | undefined;
 };
 
+/** Which requests a server answers. */
+export type RequestOwnership = {
+  /** Throws WRONG_EPOCH for a request that was cut by no placement. */
+  checkEpoch(epoch: number): void;
+  /** Throws WRONG_OWNER when not all that a request is about is the server's. Keys that are encoded are the handler's to check. */
+  checkRequest(target: Target, request: FieldValues<Fields>): void;
+  /** Why an answer that comes later must not be given, if so (H6). */
+  lateError(fn: { readonly name: string; readonly isUpdate: boolean }, epoch: number): WeighbridgeError | undefined;
+};
+
 export type FunctionHostOptions<C extends HostContext> = {
   readonly clock: Clock;
   /** Where requests of several frames are put together, and which handlers in place can read. */
   readonly memory: RequestMemory;
   readonly contextOf: (channel: Channel, label: RequestLabel) => C;
+  /** Asked about functions that follow the placement; left out by nodes that own no parts. */
+  readonly ownership?: RequestOwnership | undefined;
   /** What the link waits for that brought an update, if for anything. */
   readonly pressureOn?: ((context: C) => Promise<void> | undefined) | undefined;
 };
@@ -104,6 +117,7 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const fn = this.#find(header);
+    if (fn.isPlaced) this.#options.ownership?.checkEpoch(header.epoch);
     if ((header.flags & FunctionFlag.PART) !== 0) {
       if (fresh) this.#assembly.take(channel, header, bytes, at);
       channel.acknowledge(header);
@@ -181,6 +195,7 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
   #run(fn: ServedFunction<C>, channel: Channel, header: FrameHeader, { bytes, at, byteCount, isWhole, isAgain }: Payload): void {
     const source = fn.isInPlace ? bytes : ownCopy(bytes, at, byteCount);
     const request = fn.request.decode(source, fn.isInPlace ? at : 0, byteCount);
+    if (fn.isPlaced && !isAgain) this.#options.ownership?.checkRequest(fn.target, request);
     const context = this.#options.contextOf(channel, header);
     const answering = { fn, context, isKept: fn.keepsAnswers || !isWhole };
     let response: FieldValues<Fields> | Promise<FieldValues<Fields>>;
@@ -199,14 +214,17 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
     const label = labelOf(header);
     channel.park(label.request);
     const { conversation } = channel;
+    const { epoch } = header;
     response
-      .then((late) => {
+      .then((given) => {
         if (channel.conversation !== conversation) {
           context.releaseAll(); // H5
           return;
         }
+        const late = fn.isPlaced ? this.#options.ownership?.lateError(fn, epoch) : undefined;
+        if (late !== undefined) throw late; // H6
         channel.unpark(label.request);
-        this.#answer(answering, channel, label, late);
+        this.#answer(answering, channel, label, given);
       })
       .catch((thrown: unknown) => {
         context.releaseAll();

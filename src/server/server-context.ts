@@ -7,6 +7,7 @@ import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import type { Held } from "../peer/frame-batch.ts";
 import type { CheckpointService } from "./checkpoint/checkpoint-service.ts";
+import type { Ownership } from "./ownership.ts";
 import type { Parameters } from "./parameters/parameters.ts";
 import type { WorkerGroups } from "./parameters/worker-groups.ts";
 
@@ -17,6 +18,7 @@ export type FunctionState = {
   readonly parameters: Parameters;
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
+  readonly ownership: Ownership;
 };
 
 export type ServerContext = FunctionState &

@@ -10,9 +10,8 @@ import { Arena } from "../kernel/arena.ts";
 import type { KernelMemory } from "../kernel/kernel-memory.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
-import { roleOf } from "../wire/node-id.ts";
+import { rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
-import { ServerPlace } from "./checkpoint/server-place.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
 export type ServerNodeOptions = MemberOptions & {
@@ -53,14 +52,16 @@ export class ServerNode extends MemberNode {
   }
 
   protected registering(membership: Membership): void {
-    membership.memory.catalogue = this.server.parameters;
-    if (this.#restoreFrom !== undefined) this.server.parameters.isRestoring = true;
+    const { ownership, epochWait, parameters } = this.server;
+    membership.memory.catalogue = parameters;
+    membership.onPlacement((placement) => ownership.adopt(placement, rankOf(membership.node)));
+    epochWait.ask = () => membership.askPlacement();
+    if (this.#restoreFrom !== undefined) parameters.isRestoring = true;
   }
 
   protected async registered(membership: Membership): Promise<void> {
     const { checkpoints } = this.server;
-    const place = new ServerPlace({ rank: this.rank, serverCount: this.serverCount, run: membership.job });
-    checkpoints.seat(place, new CatalogueCalls({ membership, clock: this.clock }));
+    checkpoints.joined(membership.job, new CatalogueCalls({ membership, clock: this.clock }));
     if (this.#restoreFrom === undefined) return;
     const { path, step, clock, parameters } = await checkpoints.load(this.#restoreFrom, { owner: "the start" });
     await checkpoints.activate(step);

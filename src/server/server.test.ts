@@ -18,6 +18,7 @@ import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { CheckpointService } from "./checkpoint/checkpoint-service.ts";
+import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
 import { type ServerFunctions, serverFunctions } from "./server.ts";
@@ -35,8 +36,16 @@ class Stage {
     const { arena, clock } = this;
     const kernels = new SimdKernels(arena);
     const parameters = new Parameters({ arena, kernels, clock, workerCount: 1, secret: 1n });
-    const checkpoints = new CheckpointService({ parameters, vectorClock: new VectorClock(), files: undefined, log: SILENT_LOG, clock });
-    this.host = serverFunctions({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints }, clock);
+    const ownership = new Ownership(arena);
+    const checkpoints = new CheckpointService({
+      parameters,
+      vectorClock: new VectorClock(),
+      ownership,
+      files: undefined,
+      log: SILENT_LOG,
+      clock,
+    });
+    this.host = serverFunctions({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints, ownership }, clock);
     for (const fn of functions) this.host.add(fn);
     this.asker = new StubAsker(clock);
     this.asker.serve(FunctionId.FUNCTION, {

@@ -10,18 +10,15 @@ import type { PsFunction } from "../contracts/ps-function.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
-import type { RequestLabel } from "../peer/answer.ts";
 import { AppDirectory } from "../peer/app-directory.ts";
-import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-limits.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
-import { type Held, INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
+import type { Held } from "../peer/frame-batch.ts";
 import { FunctionHost } from "../peer/function-host.ts";
 import type { Peer } from "../peer/peer.ts";
 import { UnfinishedRequests } from "../peer/unfinished-requests.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
-import type { FrameHeader } from "../wire/frame.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { rankOf } from "../wire/node-id.ts";
@@ -29,12 +26,15 @@ import type { RosterView } from "../wire/roster.ts";
 import { ArenaMemory } from "./arena-memory.ts";
 import { ArenaWatch } from "./arena-watch.ts";
 import { CheckpointService } from "./checkpoint/checkpoint-service.ts";
+import { EpochWait } from "./epoch-wait.ts";
 import { BUILT_IN_FUNCTIONS } from "./handlers/built-in-functions.ts";
 import { ownerName } from "./handlers/checkpoints.ts";
 import { KvApplication } from "./kv/kv-application.ts";
 import type { Gathering } from "./kv/whole-requests.ts";
+import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
+import { RequestGate } from "./request-gate.ts";
 import type { FunctionState, ServerContext } from "./server-context.ts";
 
 /** Several blocks fit, so that the end of one frame and the next one are read together and handled where they lie. */
@@ -60,6 +60,10 @@ export class Server {
   readonly arena: Arena;
   readonly kernels: Kernels;
   readonly clock: VectorClock = new VectorClock();
+  /** What is this server's own. */
+  readonly ownership: Ownership;
+  /** Requests that were cut by a placement which this server has not heard of. */
+  readonly epochWait: EpochWait;
   readonly apps: AppDirectory;
   /** Pushes of all applications that are served whole, and have not come whole. */
   readonly unfinishedRequests: UnfinishedRequests<Gathering>;
@@ -73,6 +77,8 @@ export class Server {
     this.arena = options.arena;
     this.kernels = new SimdKernels(options.arena);
     this.#watch = new ArenaWatch(options.arena, options.log ?? SILENT_LOG);
+    this.ownership = new Ownership(options.arena);
+    this.epochWait = new EpochWait(this.ownership, options.clock);
     this.apps = new AppDirectory({ clock: options.clock });
     this.unfinishedRequests = new UnfinishedRequests({ clock: options.clock });
     const { arena, kernels } = this;
@@ -80,17 +86,20 @@ export class Server {
     const secret = crypto.getRandomValues(new BigUint64Array(1))[0]!;
     this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression });
     this.groups = new WorkerGroups(clock, workerCount);
-    this.checkpoints = new CheckpointService({ parameters: this.parameters, vectorClock: this.clock, files, log, clock });
+    const { ownership } = this;
+    this.checkpoints = new CheckpointService({ parameters: this.parameters, vectorClock: this.clock, ownership, files, log, clock });
     const { parameters, groups, checkpoints } = this;
-    this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints }, clock);
+    this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints, ownership }, clock);
     for (const fn of [...BUILT_IN_FUNCTIONS, ...functions]) this.functions.add(fn);
   }
 
   /** Serves the functions of applications on this peer. */
-  serve(peer: Peer): void {
-    const handler = new OnceHandler(this.apps, this.clock, this.#watch);
+  serve(peer: Pick<Peer, "serveFrames">): void {
+    const { clock, ownership, epochWait } = this;
+    const gate = { clock, watch: this.#watch, ownership, epochWait };
+    const handler = new RequestGate(this.apps, gate);
     for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serveFrames(functionId, handler);
-    peer.serveFrames(FunctionId.FUNCTION, new OnceHandler(this.functions, this.clock, this.#watch));
+    peer.serveFrames(FunctionId.FUNCTION, new RequestGate(this.functions, gate));
   }
 
   /** Opens an application of the kv face. Throws BAD_ARGUMENT when it exists already. */
@@ -117,6 +126,7 @@ export class Server {
   }
 
   close(): void {
+    this.epochWait.close();
     this.apps.close();
     this.unfinishedRequests.close();
     this.checkpoints.close();
@@ -133,33 +143,6 @@ export function serverLimits(arena: Arena, workerCount: number, limits: Partial<
   return { ...limits, answerBytesMax: Math.min(answerBytesMax, share), inFlightBytesMax: Math.min(inFlightBytesMax, share) };
 }
 
-/** Asks the vector clock before anything is applied: what a restore or a reconnect brings again is answered, not applied. */
-class OnceHandler implements FunctionHandler {
-  readonly #inner: FunctionHandler;
-  readonly #clock: VectorClock;
-  readonly #watch: ArenaWatch;
-
-  constructor(inner: FunctionHandler, clock: VectorClock, watch: ArenaWatch) {
-    this.#inner = inner;
-    this.#clock = clock;
-    this.#watch = watch;
-  }
-
-  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
-    return header.payloadBytes <= INLINE_BYTES_MAX ? undefined : this.#inner.destination?.(channel, header); // small ones stay in the arena
-  }
-
-  nameOf(label: RequestLabel): string | undefined {
-    return this.#inner.nameOf?.(label);
-  }
-
-  handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    const isNew = header.stamp === 0 ? fresh : this.#clock.advance(channel.id, channel.incarnation, header.stamp);
-    this.#inner.handle(channel, header, bytes, at, isNew);
-    this.#watch.check();
-  }
-}
-
 export type ServerFunctions = FunctionHost<CallContext>;
 
 /** Its handlers know the server's state, its requests are put together in the arena. */
@@ -168,6 +151,7 @@ export function serverFunctions(state: FunctionState, clock: Clock): ServerFunct
   return new FunctionHost({
     clock,
     memory: new ArenaMemory(state.arena),
+    ownership: state.ownership,
     contextOf: ({ id: worker, incarnation }) => new CallContext(state, { worker, incarnation }, own),
     pressureOn: ({ life }) => state.checkpoints.pressureOn(life),
   });
@@ -180,16 +164,18 @@ class CallContext implements ServerContext {
   readonly parameters: FunctionState["parameters"];
   readonly groups: FunctionState["groups"];
   readonly checkpoints: FunctionState["checkpoints"];
+  readonly ownership: FunctionState["ownership"];
   readonly life: WorkerLife;
   readonly #own: Map<string, object>;
   #held: Held[] | undefined;
 
-  constructor({ arena, kernels, parameters, groups, checkpoints }: FunctionState, life: WorkerLife, own: Map<string, object>) {
+  constructor({ arena, kernels, parameters, groups, checkpoints, ownership }: FunctionState, life: WorkerLife, own: Map<string, object>) {
     this.arena = arena;
     this.kernels = kernels;
     this.parameters = parameters;
     this.groups = groups;
     this.checkpoints = checkpoints;
+    this.ownership = ownership;
     this.life = life;
     this.#own = own;
   }
@@ -203,7 +189,7 @@ class CallContext implements ServerContext {
   }
 
   blocksOf(tensor: string): Iterable<TensorBlock> {
-    return this.parameters.tensorOf(tensor).blocks((block) => this.checkpoints.ownsBlock(tensor, block));
+    return this.parameters.tensorOf(tensor).blocks((block) => this.ownership.ownsBlock(this.parameters.numberOf(tensor), block));
   }
 
   own<T extends object>(name: string, create: () => T): T {

@@ -10,6 +10,7 @@ import { Arena } from "../kernel/arena.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { CheckpointService } from "../server/checkpoint/checkpoint-service.ts";
 import { BUILT_IN_FUNCTIONS } from "../server/handlers/built-in-functions.ts";
+import { Ownership } from "../server/ownership.ts";
 import { Parameters } from "../server/parameters/parameters.ts";
 import { WorkerGroups } from "../server/parameters/worker-groups.ts";
 import type { ServedFunction } from "../server/served-function.ts";
@@ -44,6 +45,8 @@ export class ParameterStage {
   readonly clock: SimClock = new SimClock();
   readonly arena: Arena;
   readonly parameters: Parameters;
+  /** The only server's: everything is its own. */
+  readonly ownership: Ownership;
   readonly #kernels: SimdKernels;
   readonly #groups: WorkerGroups;
   readonly #checkpoints: CheckpointService;
@@ -59,9 +62,12 @@ export class ParameterStage {
     this.parameters = new Parameters({ arena, kernels: this.#kernels, clock, workerCount: workers, secret: 5n });
     this.#groups = new WorkerGroups(clock, workers);
     const files = undefined;
+    this.ownership = new Ownership(arena);
+    this.ownership.adopt({ epoch: 1, policy: "ring", servers: [0] }, 0);
     this.#checkpoints = new CheckpointService({
       parameters: this.parameters,
       vectorClock: new VectorClock(),
+      ownership: this.ownership,
       files,
       log: SILENT_LOG,
       clock: this.clock,
@@ -158,6 +164,7 @@ export class ParameterStage {
       parameters,
       groups: this.#groups,
       checkpoints: this.#checkpoints,
+      ownership: this.ownership,
       worker: rank,
       life: this.life(rank),
       rowsOf: (table) => parameters.tableOf(table).rows(),

@@ -16,6 +16,8 @@ export type StubRequest = {
   readonly functionId?: number;
   readonly command?: number;
   readonly flags?: number;
+  readonly stamp?: number;
+  readonly epoch?: number;
   readonly args?: readonly number[];
   readonly text?: string;
   readonly payload?: Uint8Array;
@@ -68,6 +70,8 @@ export class StubAsker {
     header.customer = options.customer ?? 0;
     header.command = options.command ?? 0;
     header.flags = options.flags ?? 0;
+    header.stamp = options.stamp ?? 0;
+    header.epoch = options.epoch ?? 0;
     header.payloadBytes = payload.length;
     Object.assign(header, { arg0, arg1, arg2, arg3 });
     const landing = payload.length > 0 ? this.channel.destination(header) : undefined;

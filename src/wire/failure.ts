@@ -1,14 +1,21 @@
-// failure — how an error crosses the wire: its code, its message and whether trying again may help.
+// failure — how an error crosses the wire: its code, its message, whether trying again may help, and what a program has to know beside that.
 
 import { type ErrorCode, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { type Check, decodeJson, flag, object, text } from "./json-body.ts";
+import { type PlacementView, placementShape } from "./roster.ts";
 
-export type Failure = { readonly code: string; readonly message: string; readonly retryable: boolean };
+export type Failure = {
+  readonly code: string;
+  readonly message: string;
+  readonly retryable: boolean;
+  /** By code: of WRONG_EPOCH the placement. */
+  readonly detail?: unknown;
+};
 
 /** A user's handle may throw megabytes: so much of a message is sent and logged. */
 const MESSAGE_CHARS_MAX = 4096;
 
-export const failureShape: Check<Failure> = object({ code: text, message: text, retryable: flag });
+export const failureShape: Check<Failure> = object({ code: text, message: text, retryable: flag, detail: (value) => value });
 
 /** Throws BAD_REQUEST for a body that is none. */
 export function decodeFailure(body: Uint8Array): Failure {
@@ -17,7 +24,10 @@ export function decodeFailure(body: Uint8Array): Failure {
 
 /** Anything that was thrown, as it is sent. What is not a WeighbridgeError came out of a user's handler. */
 export function toFailure(thrown: unknown): Failure {
-  if (thrown instanceof WeighbridgeError) return { code: thrown.code, message: cut(thrown.message), retryable: thrown.retryable };
+  if (thrown instanceof WeighbridgeError) {
+    const { code, message, retryable, detail } = thrown;
+    return { code, message: cut(message), retryable, ...(detail === undefined ? {} : { detail }) };
+  }
   const message = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : reasonOf(thrown);
   return { code: "HANDLER_FAILED", message: cut(message), retryable: false };
 }
@@ -29,5 +39,11 @@ function cut(message: string): string {
 
 /** A failure as it is thrown at the caller; `from` names the node that sent it. */
 export function fromFailure(failure: Failure, from: string): WeighbridgeError {
-  return new WeighbridgeError(failure.code as ErrorCode, `${from}: ${failure.message}`, { retryable: failure.retryable });
+  const { code, message, retryable, detail } = failure;
+  return new WeighbridgeError(code as ErrorCode, `${from}: ${message}`, { retryable, detail });
+}
+
+/** The placement that a WRONG_EPOCH carries; undefined for any other error. Throws BAD_REQUEST when it is none. */
+export function placementOfError({ code, detail }: WeighbridgeError): PlacementView | undefined {
+  return code === "WRONG_EPOCH" && detail !== undefined ? placementShape(detail, "the placement of WRONG_EPOCH") : undefined;
 }

@@ -34,6 +34,7 @@ import { type Call, detachedError } from "../peer/call.ts";
 import type { Channel } from "../peer/channel.ts";
 import { goneError } from "../peer/gone-error.ts";
 import type { Peer } from "../peer/peer.ts";
+import { placementOfError } from "../wire/failure.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
 import type { KvCall } from "./kv-call.ts";
@@ -145,10 +146,10 @@ export class Router implements KvRouter {
     return [...shares.values()];
   }
 
-  /** The epoch that a request about this carries; 0 for what names its server, unless it must not overtake what is cut again. */
-  epochOf(route: Route, { followsUpdates }: Pick<Contract, "followsUpdates">): number {
+  /** The epoch that a request about this carries; 0 for what names its server and follows no placement. */
+  epochOf(route: Route, { isPlaced }: Pick<Contract, "isPlaced">): number {
     if ("epoch" in route) return route.epoch;
-    return "server" in route && !followsUpdates ? 0 : this.epoch;
+    return "server" in route && !isPlaced ? 0 : this.epoch;
   }
 
   /** Whether what was cut by the placement of this epoch may leave as it is. */
@@ -159,7 +160,7 @@ export class Router implements KvRouter {
   /** A placement was published, or came with a refusal. An older one changes nothing. */
   adopt(published: PlacementView): void {
     if (published.epoch <= this.epoch) return;
-    this.#place(placementOf({ ...published, policy: "range" }));
+    this.#place(placementOf(published));
     if (this.#openUpdates > 0) this.#held ??= new Deferred(); // R4
   }
 
@@ -344,7 +345,9 @@ export class Router implements KvRouter {
 
   /** R3, R5 */
   #isCutAgain(epoch: number, error: WeighbridgeError): boolean {
-    if (epoch === 0 || !isWrongEpoch(error)) return false;
+    if (epoch === 0 || error.code !== "WRONG_EPOCH") return false;
+    const placement = placementOfError(error);
+    if (placement !== undefined) this.adopt(placement);
     return epoch < this.epoch;
   }
 
@@ -449,10 +452,6 @@ export class Router implements KvRouter {
       }
     }
   }
-}
-
-function isWrongEpoch({ code }: { readonly code: string }): boolean {
-  return code === "WRONG_EPOCH";
 }
 
 /** R6 */

@@ -38,6 +38,7 @@ import { UnfinishedRequests } from "../../src/peer/unfinished-requests.ts";
 import { CheckpointService } from "../../src/server/checkpoint/checkpoint-service.ts";
 import { StoreHandle } from "../../src/server/kv/store-handle.ts";
 import { answerWhole, type WholeRequest, WholeRequests } from "../../src/server/kv/whole-requests.ts";
+import { Ownership } from "../../src/server/ownership.ts";
 import { Parameters } from "../../src/server/parameters/parameters.ts";
 import { WorkerGroups } from "../../src/server/parameters/worker-groups.ts";
 import { serve as serveFunction } from "../../src/server/served-function.ts";
@@ -149,8 +150,16 @@ export function goldenServer(): RecordedExchange {
   const kernels = new SimdKernels(arena);
   const parameters = new Parameters({ arena, kernels, clock: exchange.clock, workerCount: 1, secret: 1n });
   const { clock } = exchange;
-  const checkpoints = new CheckpointService({ parameters, vectorClock: new VectorClock(), files: undefined, log: SILENT_LOG, clock });
-  const functions = serverFunctions({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints }, clock);
+  const ownership = new Ownership(arena);
+  const checkpoints = new CheckpointService({
+    parameters,
+    vectorClock: new VectorClock(),
+    ownership,
+    files: undefined,
+    log: SILENT_LOG,
+    clock,
+  });
+  const functions = serverFunctions({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints, ownership }, clock);
   functions.add(goldenFunction);
   functions.add(rowFunction);
   const surveyed = checkpointSave.survey.response.encode({ clockMin: 12, names: ["w"], gone: undefined });

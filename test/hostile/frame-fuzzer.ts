@@ -309,8 +309,11 @@ function requestField(view: DataView): { readonly number: bigint; readonly more:
   return { number: field % 2n ** 53n, more: field / 2n ** 53n };
 }
 
-/** legal: answered or ignored. illegal: costs its sender the link. missized: what follows is taken for its payload, so nobody can tell. */
-export type Legality = "legal" | "illegal" | "missized";
+/**
+ * legal: answered or ignored. illegal: costs its sender the link. missized: what follows is taken for its payload, so nobody can tell. early: of
+ * an epoch that no placement has yet, so what follows waits.
+ */
+export type Legality = "legal" | "illegal" | "missized" | "early";
 
 /** What a server must make of these bytes from a worker that it has asked nothing; an oracle of its own (spec/protocol.md, X rules). */
 export function legalityOf(bytes: Uint8Array): Legality {
@@ -331,6 +334,10 @@ export function legalityOf(bytes: Uint8Array): Legality {
     (more === 0n || isRunReadable);
   if (!isReadable) return "illegal";
   if (bytes.length !== HEADER_BYTES + Math.ceil(payloadBytes / 8) * 8 * (1 + Number(more))) return "missized";
+  const functionId = view.getUint16(4, true);
+  const epoch = Number(view.getBigUint64(24, true) / 2n ** 53n + (view.getBigUint64(32, true) / 2n ** 53n) * 2n ** 11n);
+  const isServed = functionId === FunctionId.FUNCTION || (functionId >= FunctionId.KV_PUSH && functionId <= FunctionId.KV_PUSH_PULL);
+  if (kind === Kind.REQUEST && isServed && epoch > 1) return "early";
   return kind === Kind.REQUEST && number > 0n && number + more - settled <= 2n ** 20n ? "legal" : "illegal";
 }
 

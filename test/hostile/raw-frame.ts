@@ -1,7 +1,8 @@
 // raw-frame — frames as plain data, legal or not: what hostile tests send and what they got back.
 
 import { joinBytes } from "../../src/base/join-bytes.ts";
-import { encodeHeader, FrameHeader, HEADER_BYTES, type Kind, paddedBytes } from "../../src/wire/frame.ts";
+import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../../src/wire/frame.ts";
+import { FunctionId } from "../../src/wire/function-id.ts";
 import { encodeJson } from "../../src/wire/json-body.ts";
 
 /** Everything a header says but its kind and length; what is left out is 0. */
@@ -9,16 +10,22 @@ export type HeaderFields = Partial<Omit<FrameHeader, "reset" | "toString" | "kin
 
 export type RawFrame = { readonly header: FrameHeader; readonly payload: Uint8Array };
 
+/** Of the placement that a cluster begins with: requests with keys are cut by it, unless they say otherwise. */
+const FIRST_EPOCH = 1;
 const NOTHING = new Uint8Array(0);
 
 /** A well-formed frame. Mutate the bytes for one that is not. */
 export function frameBytes(kind: Kind, fields: HeaderFields = {}, payload: Uint8Array = NOTHING): Uint8Array {
   const bytes = new Uint8Array(HEADER_BYTES + paddedBytes(payload.length));
-  const header = Object.assign(new FrameHeader().reset(kind, 0), fields);
+  const header = Object.assign(new FrameHeader().reset(kind, 0), isKvRequest(kind, fields) ? { epoch: FIRST_EPOCH } : {}, fields);
   header.payloadBytes = payload.length;
   encodeHeader(header, new Uint32Array(bytes.buffer), 0);
   bytes.set(payload, HEADER_BYTES);
   return bytes;
+}
+
+function isKvRequest(kind: Kind, { functionId = 0 }: HeaderFields): boolean {
+  return kind === Kind.REQUEST && functionId >= FunctionId.KV_PUSH && functionId <= FunctionId.KV_PUSH_PULL;
 }
 
 /** A well-formed frame with a JSON body. */

@@ -6,7 +6,7 @@ import { Session } from "../../src/api/session.ts";
 import type { Tensor } from "../../src/api/tensor.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { partOf } from "../../src/keys/placement.ts";
-import { rangePlacement } from "../../src/keys/range-placement.ts";
+import { ringPlacement } from "../../src/keys/ring-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf } from "../../src/wire/node-id.ts";
 import { forSeeds } from "./seeds.ts";
@@ -21,7 +21,7 @@ const ONES = new Float32Array(4).fill(1);
 
 /** The first number of a tensor whose only block is this server's. */
 function numberOn(server: number): number {
-  const placement = rangePlacement({ servers: [0, 1], epoch: 0 });
+  const placement = ringPlacement({ servers: [0, 1], epoch: 1 });
   for (let number = 1; ; number++) if (placement.ownerOf(partOf(0, number)) === server) return number;
 }
 

@@ -13,7 +13,6 @@ import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapsho
 import { LocalCatalogue } from "../../testing/local-catalogue.ts";
 import { ParameterStage } from "../../testing/parameter-stage.ts";
 import { CheckpointService } from "./checkpoint-service.ts";
-import { ServerPlace } from "./server-place.ts";
 
 const IDLE_MS = 60_000;
 const WRITE = { pending: "step-1", step: 1, job: "job", parameters: [] };
@@ -70,9 +69,9 @@ class Stage {
         return source;
       },
     };
-    const { clock, parameters } = this.stage;
-    this.service = new CheckpointService({ parameters, vectorClock: new VectorClock(), files, log: SILENT_LOG, clock });
-    this.service.seat(new ServerPlace({ rank: 0, serverCount: 1, run: "run" }), new LocalCatalogue());
+    const { clock, parameters, ownership } = this.stage;
+    this.service = new CheckpointService({ parameters, vectorClock: new VectorClock(), ownership, files, log: SILENT_LOG, clock });
+    this.service.joined("run", new LocalCatalogue());
   }
 }
 

@@ -26,16 +26,17 @@ import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifes
 import type { ServerReport } from "../../store/snapshot/server-report.ts";
 import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import { ownerName } from "../handlers/checkpoints.ts";
+import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { CutPressure } from "./cut-pressure.ts";
 import { ParameterLoads } from "./parameter-loads.ts";
-import type { ServerPlace } from "./server-place.ts";
 import { type RestoreCatalogue, restoreServer } from "./server-restore.ts";
 import { ServerSnapshot } from "./server-snapshot.ts";
 
 export type CheckpointServiceOptions = {
   readonly parameters: Parameters;
   readonly vectorClock: VectorClock;
+  readonly ownership: Ownership;
   /** Left out where the server was told no place for checkpoints. */
   readonly files: SnapshotFiles | undefined;
   readonly log: Log;
@@ -75,7 +76,7 @@ export class CheckpointService {
   readonly #options: CheckpointServiceOptions;
   readonly #loads: ParameterLoads;
   readonly #pressure: CutPressure;
-  #place: ServerPlace | undefined;
+  #run: string | undefined;
   #catalogue: RestoreCatalogue | undefined;
   #saving: Saving | undefined;
   #begun: Begun | undefined;
@@ -100,15 +101,10 @@ export class CheckpointService {
     return this.#pressure.wait(saving.snapshot.keptBytes, !saving.isWriting && saving.owner === ownerName(life));
   }
 
-  /** Which server this is, and where its parameters get their numbers. Before that nothing can be saved or restored. */
-  seat(place: ServerPlace, catalogue: RestoreCatalogue): void {
-    this.#place = place;
+  /** Which run of the job this is, and where its parameters get their numbers. Before that nothing can be saved or restored. */
+  joined(run: string, catalogue: RestoreCatalogue): void {
+    this.#run = run;
     this.#catalogue = catalogue;
-  }
-
-  /** Whether a block of a tensor is this server's. None is before it has its place. */
-  ownsBlock(tensor: string, block: number): boolean {
-    return this.#place?.ownsBlock(this.#options.parameters.numberOf(tensor), block) ?? false;
   }
 
   /** Whoever this is asks for nothing any more (V1). */
@@ -195,12 +191,12 @@ export class CheckpointService {
   }
 
   async cut({ id, clock }: contracts.Cut, owner: string): Promise<contracts.Frozen> {
-    const { parameters, vectorClock } = this.#options;
-    const place = this.#seat;
+    const { parameters, vectorClock, ownership } = this.#options;
+    const run = this.#knownRun;
     void this.#files; // throws when there are none
     if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner); // V5
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
-    const snapshot = new ServerSnapshot({ parameters, vectorClock, place });
+    const snapshot = new ServerSnapshot({ parameters, vectorClock, ownership });
     const [frozen, cancelIdle, error] = [new Deferred<contracts.Frozen>(), undefined, undefined];
     const saving: Saving = { id, owner, snapshot, frozen, cancelIdle, isWriting: false, isOver: false, error };
     saving.frozen.promise.catch(() => {}); // whoever asks is told
@@ -208,7 +204,7 @@ export class CheckpointService {
       try {
         snapshot.freeze();
         this.#watch(saving);
-        saving.frozen.resolve({ names: snapshot.records.map(({ name }) => name), run: place.run });
+        saving.frozen.resolve({ names: snapshot.records.map(({ name }) => name), run });
       } catch (thrown) {
         this.#end(saving, thrown);
       }
@@ -228,7 +224,9 @@ export class CheckpointService {
     saving.isWriting = true;
     try {
       snapshot.choose(parameters);
-      const report = await snapshot.write(this.#files.shard(pending, { job, step, server: this.#seat.rank }, snapshot.records));
+      const report = await snapshot.write(
+        this.#files.shard(pending, { job, step, server: this.#options.ownership.rank }, snapshot.records),
+      );
       saving.isOver = true;
       this.#pressure.end();
       return report;
@@ -310,11 +308,14 @@ export class CheckpointService {
   }
 
   async #load(loading: Loading, open: () => Promise<SnapshotSource>): Promise<contracts.Loaded> {
-    const { parameters, vectorClock } = this.#options;
-    const { place, catalogue } = this.#restoring;
+    const { parameters, vectorClock, ownership } = this.#options;
+    const { run, catalogue } = this.#restoring;
     if (parameters.all.length > 0) {
       const names = parameters.all.map(({ spec }) => JSON.stringify(spec.name)).join(", ");
-      throw new WeighbridgeError("BAD_ARGUMENT", `a checkpoint is restored before there are parameters; server ${place.rank} has ${names}`);
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `a checkpoint is restored before there are parameters; server ${ownership.rank} has ${names}`,
+      );
     }
     parameters.isRestoring = true;
     try {
@@ -325,7 +326,7 @@ export class CheckpointService {
         const { clockMin } = parameters.pacer;
         if (clockMin > clock)
           throw new WeighbridgeError("BAD_ARGUMENT", `${path} is of clock ${clock}, and the workers are at ${clockMin}`);
-        loading.activate = await restoreServer({ source, parameters, vectorClock, place, catalogue });
+        loading.activate = await restoreServer({ source, parameters, vectorClock, ownership, run, catalogue });
         loading.step = step;
         return { path, step, clock, parameters: manifest.parameters.map(({ name }) => name) };
       } finally {
@@ -339,7 +340,7 @@ export class CheckpointService {
 
   async stage(request: contracts.Stage, owner: string): Promise<contracts.Step> {
     const { step, directory } = request;
-    return await this.#loads.stage(async () => this.#files.open(step, directory), request, owner, this.#seat);
+    return await this.#loads.stage(async () => this.#files.open(step, directory), request, owner, this.#options.ownership);
   }
 
   /** What was staged takes the place of the parameter that there is. */
@@ -370,14 +371,14 @@ export class CheckpointService {
     throw new WeighbridgeError("UNSUPPORTED", "this server was given no place for checkpoints: start it with --checkpoint-dir");
   }
 
-  get #restoring(): { readonly place: ServerPlace; readonly catalogue: RestoreCatalogue } {
-    const place = this.#seat;
-    assert(this.#catalogue !== undefined, "it comes with the place");
-    return { place, catalogue: this.#catalogue };
+  get #restoring(): { readonly run: string; readonly catalogue: RestoreCatalogue } {
+    const run = this.#knownRun;
+    assert(this.#catalogue !== undefined, "it comes with the run");
+    return { run, catalogue: this.#catalogue };
   }
 
-  get #seat(): ServerPlace {
-    if (this.#place !== undefined) return this.#place;
+  get #knownRun(): string {
+    if (this.#run !== undefined) return this.#run;
     throw new WeighbridgeError("QUEUE_FULL", "this server has no rank yet", { retryable: true });
   }
 }

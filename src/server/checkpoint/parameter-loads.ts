@@ -11,9 +11,9 @@ import type { Stage, Step } from "../../contracts/checkpoints.ts";
 import { describeParameter } from "../../store/snapshot/describe-parameter.ts";
 import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
+import type { Ownership } from "../ownership.ts";
 import type { Parameter, Parameters } from "../parameters/parameters.ts";
 import { restoreParameter } from "./parameter-restore.ts";
-import type { ServerPlace } from "./server-place.ts";
 import { trainingOf } from "./server-restore.ts";
 
 type Staged = { readonly step: number; readonly parameter: Parameter };
@@ -33,7 +33,7 @@ export class ParameterLoads {
    * Reads this server's share of the parameter from what `open` opens. Throws UNKNOWN_PARAMETER, UNSUPPORTED for one that is bound by clocks, QUEUE_FULL
    * while its owner stages another, CHECKPOINT_MISSING, _TORN, _FOREIGN (L3) or _IO, ARENA_FULL.
    */
-  async stage(open: () => Promise<SnapshotSource>, { name }: Stage, owner: string, place: ServerPlace): Promise<Step> {
+  async stage(open: () => Promise<SnapshotSource>, { name }: Stage, owner: string, ownership: Ownership): Promise<Step> {
     this.#find(name);
     const known = this.#loadings.get(owner);
     if (known !== undefined && known.staged === undefined)
@@ -42,7 +42,7 @@ export class ParameterLoads {
     const loading: Loading = { staged: undefined };
     this.#loadings.set(owner, loading);
     try {
-      const staged = await this.#readFrom(open, name, place);
+      const staged = await this.#readFrom(open, name, ownership);
       loading.staged = staged;
       if (this.#loadings.get(owner) === loading) return { step: staged.step };
       staged.parameter.close(); // L2
@@ -74,16 +74,16 @@ export class ParameterLoads {
     return {};
   }
 
-  async #readFrom(open: () => Promise<SnapshotSource>, name: string, place: ServerPlace): Promise<Staged> {
+  async #readFrom(open: () => Promise<SnapshotSource>, name: string, ownership: Ownership): Promise<Staged> {
     const source = await open();
     try {
-      return await this.#read(name, source, place);
+      return await this.#read(name, source, ownership);
     } finally {
       await source.close();
     }
   }
 
-  async #read(name: string, source: SnapshotSource, place: ServerPlace): Promise<Staged> {
+  async #read(name: string, source: SnapshotSource, ownership: Ownership): Promise<Staged> {
     const { manifest, path } = source;
     const { spec, pace } = this.#find(name);
     const { host } = this.#parameters;
@@ -91,8 +91,8 @@ export class ParameterLoads {
     const parameter = this.#parameters.beside(spec);
     try {
       for (const record of manifest.parameters) {
-        parameter.resume({ ...trainingOf(record, manifest, place, path), ...pace.training }); // its consistency stays
-        await restoreParameter(parameter, { source, record, host, place, number: this.#parameters.numberOf(name) });
+        parameter.resume({ ...trainingOf(record, manifest, ownership, path), ...pace.training }); // its consistency stays
+        await restoreParameter(parameter, { source, record, host, ownership, number: this.#parameters.numberOf(name) });
       }
     } catch (thrown) {
       parameter.close();

@@ -14,9 +14,6 @@ import { ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts
 import type { Parameter } from "../parameters/parameters.ts";
 import { restoreParameter } from "./parameter-restore.ts";
 import { snapshotOf } from "./parameter-snapshot.ts";
-import { ServerPlace } from "./server-place.ts";
-
-const PLACE = new ServerPlace({ rank: 0, serverCount: 1, run: "run" });
 
 /** A checkpoint of one parameter in memory: the bytes of each column of each chunk. */
 type Saved = { record: ParameterRecord; readonly chunks: { readonly chunk: Chunk; readonly columns: Map<string, Uint8Array> }[] };
@@ -35,7 +32,7 @@ async function save(stage: ParameterStage): Promise<Saved> {
     finish: async () => [],
     abandon: async () => {},
   };
-  const snapshot = snapshotOf("w", stage.parameters, PLACE);
+  const snapshot = snapshotOf("w", stage.parameters, stage.ownership);
   await snapshot.write(sink);
   return { record: snapshot.record, chunks: saved };
 }
@@ -56,7 +53,7 @@ async function load(spec: StageSpec, { record, chunks }: Saved, workers = 2): Pr
     },
     close: async () => {},
   };
-  await restoreParameter(parameter, { source, record, host: stage.parameters.host, place: PLACE, number });
+  await restoreParameter(parameter, { source, record, host: stage.parameters.host, ownership: stage.ownership, number });
   return { stage, parameter };
 }
 

@@ -15,11 +15,11 @@ import { DTYPE_BYTES } from "../../store/snapshot/safetensors.ts";
 import type { Chunk } from "../../store/snapshot/shard-header.ts";
 import type { SnapshotSource, SourceBatch } from "../../store/snapshot/snapshot-files.ts";
 import { slotLayoutOf } from "../../store/updaters/slot-layout.ts";
+import type { Ownership } from "../ownership.ts";
 import type { ParameterHost } from "../parameters/parameter-host.ts";
 import { TableParameter } from "../parameters/table-parameter.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
 import { stagedColumns } from "./parameter-snapshot.ts";
-import type { ServerPlace } from "./server-place.ts";
 
 const WORD_BYTES = 4;
 const FLOAT_BYTES = 4;
@@ -28,7 +28,7 @@ export type Restoring = {
   readonly source: SnapshotSource;
   readonly record: ParameterRecord;
   readonly host: ParameterHost;
-  readonly place: ServerPlace;
+  readonly ownership: Ownership;
   /** The parameter's: which blocks of a tensor are this server's goes by it. */
   readonly number: number;
 };
@@ -39,7 +39,7 @@ export async function restoreParameter(parameter: TensorParameter | TableParamet
   else await restoreTensor(parameter, restoring);
 }
 
-async function restoreTensor({ spec, store }: TensorParameter, { source, record, host, place, number }: Restoring): Promise<void> {
+async function restoreTensor({ spec, store }: TensorParameter, { source, record, host, ownership, number }: Restoring): Promise<void> {
   const { shape } = store;
   const slotCount = slotLayoutOf(spec.optimizer, { kind: "tensor", width: record.width, workerCount: host.workerCount }).starts.length;
   const slots = slotColumns(spec.optimizer, slotCount);
@@ -47,7 +47,7 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
   for (const chunk of source.chunks(spec.name)) {
     const block = (chunk.key.from * record.width) / shape.blockFloats;
     if (!Number.isInteger(block) || chunk.rowCount * record.width !== shape.floatsOf(block)) throw otherBlocks(source, chunk); // R2
-    if (!place.ownsBlock(number, block)) continue; // R1
+    if (!ownership.ownsBlock(number, block)) continue; // R1
     const opened = store.openBlock(block, await readStep(source, chunk, record), saved.has(ROW_STEPS_COLUMN));
     await source.readColumn(chunk, VALUES_COLUMN, bytesOf(opened.values));
     if (saved.has(ROW_STEPS_COLUMN)) await source.readColumn(chunk, ROW_STEPS_COLUMN, bytesOf(opened.rowSteps));
@@ -71,20 +71,20 @@ async function readStep(source: SnapshotSource, chunk: Chunk, { columns }: Param
 }
 
 async function restoreTable(table: TableParameter, restoring: Restoring): Promise<void> {
-  const { source, place } = restoring;
+  const { source, ownership } = restoring;
   for (const chunk of source.chunks(table.spec.name)) {
     const { from, to } = chunk.key;
-    if (to <= place.parts.from || from >= place.parts.to) continue; // R1
+    if (!ownership.ownsAnyOf({ from, to })) continue; // R1
     await source.readRows(chunk, (batch) => restoreRows(table, batch, restoring));
   }
 }
 
 /** Brings a batch into the arena, without the rows of others, and from there into the table. */
-function restoreRows({ store, spec }: TableParameter, { rowCount, columns }: SourceBatch, { host, record, place }: Restoring): void {
+function restoreRows({ store, spec }: TableParameter, { rowCount, columns }: SourceBatch, { host, record, ownership }: Restoring): void {
   if (rowCount === 0) return;
   const { arena, indexes } = host;
   const keys = columns.get(KEYS_COLUMN) ?? new Uint8Array(0);
-  const own = ownRows(new Uint32Array(keys.buffer, keys.byteOffset, rowCount * 2), place);
+  const own = ownRows(new Uint32Array(keys.buffer, keys.byteOffset, rowCount * 2), ownership);
   if (own.length === 0) return;
   const rowBytes = record.columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
   const byteCount = rowCount * rowBytes;
@@ -115,10 +115,10 @@ function restoreRows({ store, spec }: TableParameter, { rowCount, columns }: Sou
 }
 
 /** Which of these keys are this server's. */
-function ownRows(halves: Uint32Array, place: ServerPlace): Uint32Array {
+function ownRows(halves: Uint32Array, ownership: Ownership): Uint32Array {
   const own = new Uint32Array(halves.length / 2);
   let count = 0;
-  for (let i = 0; i < own.length; i++) if (place.ownsKey(halves[2 * i]!, halves[2 * i + 1]!)) own[count++] = i;
+  for (let i = 0; i < own.length; i++) if (ownership.ownsKey(halves[2 * i]!, halves[2 * i + 1]!)) own[count++] = i;
   return own.subarray(0, count);
 }
 

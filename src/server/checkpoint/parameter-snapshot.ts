@@ -16,10 +16,10 @@ import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } f
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import type { TableFreeze, TakenColumn } from "../../store/table-freeze.ts";
 import { encodeTraining } from "../../store/training-state.ts";
+import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { TableParameter } from "../parameters/table-parameter.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
-import type { ServerPlace } from "./server-place.ts";
 
 /** Chunks that are written side by side. */
 const LANES = 2;
@@ -40,7 +40,7 @@ export interface ParameterSnapshot {
 }
 
 /** Throws UNKNOWN_PARAMETER, ARENA_FULL. */
-export function snapshotOf(name: string, parameters: Parameters, place: ServerPlace): ParameterSnapshot {
+export function snapshotOf(name: string, parameters: Parameters, ownership: Ownership): ParameterSnapshot {
   const number = parameters.numberOf(name);
   const parameter = parameters.get(number);
   const { arena, workerCount } = parameters.host;
@@ -49,8 +49,8 @@ export function snapshotOf(name: string, parameters: Parameters, place: ServerPl
   const record = { ...described, consistency, schedule: scheduleOf(parameter), state: encodeTraining(parameter.training) };
   const snapshot =
     parameter instanceof TableParameter
-      ? new TableSnapshot(record, arena, parameter, place)
-      : new TensorSnapshot(record, parameter, number, place);
+      ? new TableSnapshot(record, arena, parameter, ownership)
+      : new TensorSnapshot(record, parameter, number, ownership);
   return new KeptSnapshot(snapshot, parameters.keep(parameter));
 }
 
@@ -106,11 +106,11 @@ class TensorSnapshot implements ParameterSnapshot {
   readonly #held = new Map<number, HeldBlock>();
   #loss: WeighbridgeError | undefined;
 
-  constructor(record: ParameterRecord, tensor: TensorParameter, number: number, place: ServerPlace) {
+  constructor(record: ParameterRecord, tensor: TensorParameter, number: number, ownership: Ownership) {
     this.record = record;
     this.#tensor = tensor;
     const { store } = tensor;
-    this.#owned = Array.from({ length: store.shape.blockCount }, (_, block) => block).filter((block) => place.ownsBlock(number, block));
+    this.#owned = Array.from({ length: store.shape.blockCount }, (_, block) => block).filter((block) => ownership.ownsBlock(number, block));
     const here = new Set(store.blockIndexes);
     for (const block of this.#owned) if (here.has(block)) this.#held.set(block, store.holdBlock(block)); // S1
   }
@@ -170,14 +170,14 @@ class TensorSnapshot implements ParameterSnapshot {
 class TableSnapshot implements ParameterSnapshot {
   readonly #record: ParameterRecord;
   readonly #arena: Arena;
-  readonly #parts: ServerPlace["parts"];
+  readonly #parts: ReturnType<Ownership["partSpan"]>;
   readonly #freeze: TableFreeze;
   #rowCount = 0;
 
-  constructor(record: ParameterRecord, arena: Arena, table: TableParameter, { parts }: ServerPlace) {
+  constructor(record: ParameterRecord, arena: Arena, table: TableParameter, ownership: Ownership) {
     this.#record = record;
     this.#arena = arena;
-    this.#parts = parts;
+    this.#parts = ownership.partSpan();
     this.#freeze = table.store.freeze(); // S1
   }
 

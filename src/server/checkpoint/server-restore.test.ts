@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isWeighbridgeError } from "../../base/errors.ts";
 import { VectorClock } from "../../consistency/vector-clock.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
@@ -10,13 +11,19 @@ import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifes
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import { LocalCatalogue } from "../../testing/local-catalogue.ts";
 import { SimClock } from "../../testing/sim-clock.ts";
+import { Ownership } from "../ownership.ts";
 import { Parameters } from "../parameters/parameters.ts";
-import { ServerPlace } from "./server-place.ts";
 import { restoreServer } from "./server-restore.ts";
 
 const WORKER = 9;
 
 /** Two servers; the worker's last updates were 10 on the first and 14 on the second. */
+function placementOfCount(serverCount: number) {
+  return { epoch: 1, policy: "ring" as const, servers: Array.from({ length: serverCount }, (_, rank) => rank) };
+}
+
+type Place = { readonly rank: number; readonly serverCount: number; readonly run: string; readonly policy?: "ring" | "range" };
+
 const manifest: CheckpointManifest = {
   job: "job",
   step: 3,
@@ -25,25 +32,32 @@ const manifest: CheckpointManifest = {
   serverCount: 2,
   partCount: PART_COUNT,
   parameters: [],
-  servers: [10, 14].map((stamp, rank) => ({ rank, files: [], vectorClock: [{ worker: WORKER, incarnation: 2, stamp }], state: {} })),
+  servers: [10, 14].map((stamp, rank) => ({
+    rank,
+    files: [],
+    vectorClock: [{ worker: WORKER, incarnation: 2, stamp }],
+    state: { placement: placementOfCount(2) },
+  })),
   workers: [],
   state: { run: "run-1" },
 };
 
-async function restored(place: { readonly rank: number; readonly serverCount: number; readonly run: string }) {
+async function restored({ rank, serverCount, run, policy = "ring" }: Place, saved: CheckpointManifest = manifest) {
   const arena = new Arena({ bytesMax: 8 << 20, shared: false });
   const kernels = new SimdKernels(arena);
   const parameters = new Parameters({ arena, kernels, clock: new SimClock(), workerCount: 1, secret: 1n });
   const vectorClock = new VectorClock();
   const source: SnapshotSource = {
     path: "memory",
-    manifest,
+    manifest: saved,
     chunks: () => [],
     readColumn: async () => {},
     readRows: async () => {},
     close: async () => {},
   };
-  const activate = await restoreServer({ source, parameters, vectorClock, place: new ServerPlace(place), catalogue: new LocalCatalogue() });
+  const ownership = new Ownership(arena);
+  ownership.adopt({ ...placementOfCount(serverCount), policy, epoch: 7 }, rank);
+  const activate = await restoreServer({ source, parameters, vectorClock, ownership, run, catalogue: new LocalCatalogue() });
   assert.deepEqual([...vectorClock.entries()], [], "nobody sees it before it is activated");
   await activate();
   assert.equal(parameters.pacer.clockMin, 3);
@@ -63,6 +77,24 @@ test("with another number of servers the highest stamp counts: never twice", asy
   const only = await restored({ rank: 0, serverCount: 1, run: "run-1" });
   assert.equal(only.advance(WORKER, 2, 14), false);
   assert.equal(only.advance(WORKER, 2, 15), true);
+});
+
+test("with as many servers but other parts the highest stamp counts too", async () => {
+  const other = await restored({ rank: 0, serverCount: 2, run: "run-1", policy: "range" });
+  assert.equal(other.advance(WORKER, 2, 14), false);
+  assert.equal(other.advance(WORKER, 2, 15), true);
+});
+
+test("what an application cut itself is restored on the same number of servers, and refused on any other with the reason", async () => {
+  const servers = manifest.servers.map((record) => ({ ...record, state: { ...record.state, appCut: true } }));
+  await restored({ rank: 0, serverCount: 2, run: "run-1" }, { ...manifest, servers });
+  for (const serverCount of [1, 3])
+    await assert.rejects(
+      restored({ rank: 0, serverCount, run: "run-1" }, { ...manifest, servers }),
+      (error) =>
+        isWeighbridgeError(error, "UNSUPPORTED") &&
+        error.message.includes(`memory is of 2 servers and cannot be restored on ${serverCount}: an application of this job chose`),
+    );
 });
 
 test("in another run lives begin anew, and the first update of the first life counts", async () => {

@@ -18,15 +18,17 @@ import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import { decodeTraining, type TrainingState } from "../../store/training-state.ts";
 import type { ParameterNumber } from "../../wire/catalogue.ts";
 import type { JsonObject } from "../../wire/json-value.ts";
+import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { restoreParameter } from "./parameter-restore.ts";
-import type { ServerPlace } from "./server-place.ts";
 
 export type ServerRestoreOptions = {
   readonly source: SnapshotSource;
   readonly parameters: Parameters;
   readonly vectorClock: VectorClock;
-  readonly place: ServerPlace;
+  readonly ownership: Ownership;
+  /** Which run of the job this is: lives of workers mean something within one run only. */
+  readonly run: string;
   readonly catalogue: RestoreCatalogue;
 };
 
@@ -45,22 +47,24 @@ export async function restoreServer({
   source,
   parameters,
   vectorClock,
-  place,
+  ownership,
+  run,
   catalogue,
 }: ServerRestoreOptions): Promise<() => Promise<void>> {
   const { manifest, path } = source;
   const { host } = parameters;
+  requireSameServers(manifest, ownership, path);
   const specs = manifest.parameters.map((record) => specOf(record, path));
   const wanted = specs.map((spec) => describeParameter(spec, host.workerCount));
   requireSameModel(path, manifest.parameters, wanted);
-  const states = manifest.parameters.map((record) => trainingOf(record, manifest, place, path));
+  const states = manifest.parameters.map((record) => trainingOf(record, manifest, ownership, path));
   const names = specs.map(({ name }) => name);
   const numbers = await catalogue.reserve(names, `number the parameters of ${path}`);
   try {
     for (const [i, record] of manifest.parameters.entries()) {
       const parameter = parameters.add(specs[i]!, numbers[i]!);
       parameter.resume(states[i]!);
-      await restoreParameter(parameter, { source, record, host, place, number: numbers[i]!.number });
+      await restoreParameter(parameter, { source, record, host, ownership, number: numbers[i]!.number });
     }
   } catch (thrown) {
     parameters.clearAll();
@@ -73,27 +77,34 @@ export async function restoreServer({
     if (other >= 0)
       throw new WeighbridgeError("ABORTED", `${names[other]} was cleared while ${path} was being restored`, { retryable: true });
     parameters.pacer.startAt(manifest.clock);
-    for (const { vectorClock: entries } of clockSources(manifest, place)) {
+    for (const { vectorClock: entries } of clockSources(manifest, ownership, run)) {
       for (const { worker, incarnation, stamp } of entries) vectorClock.restore(worker, { incarnation, stamp });
     }
   };
 }
 
-function clockSources({ servers, serverCount, state }: CheckpointManifest, place: ServerPlace): readonly ServerRecord[] {
-  if (state.run !== place.run) return [];
-  return serverCount === place.serverCount ? servers.filter(({ rank }) => rank === place.rank) : servers;
+function clockSources(manifest: CheckpointManifest, ownership: Ownership, run: string): readonly ServerRecord[] {
+  return manifest.state.run === run ? sourcesOf(manifest, ownership) : [];
+}
+
+/** The servers that had what this one has: itself if it had the same parts, and otherwise any of them. */
+function sourcesOf({ servers }: CheckpointManifest, ownership: Ownership): readonly ServerRecord[] {
+  const own = servers.find(({ rank }) => rank === ownership.rank);
+  return own !== undefined && ownership.isSameAs(own.state.placement) ? [own] : servers;
+}
+
+/** Throws UNSUPPORTED when an application chose the servers of its requests itself, and there are others now. */
+function requireSameServers({ servers }: CheckpointManifest, { serverCount }: Ownership, path: string): void {
+  if (servers.length === serverCount || !servers.some(({ state }) => state.appCut === true)) return;
+  const why = "an application of this job chose the servers of its requests itself (setSlicer, or a C++ worker)";
+  throw new WeighbridgeError("UNSUPPORTED", `${path} is of ${servers.length} servers and cannot be restored on ${serverCount}: ${why}`);
 }
 
 /** What training had made of a parameter. Throws CHECKPOINT_FOREIGN. */
-export function trainingOf(
-  record: ParameterRecord,
-  { servers, serverCount }: CheckpointManifest,
-  place: ServerPlace,
-  path: string,
-): TrainingState {
+export function trainingOf(record: ParameterRecord, manifest: CheckpointManifest, ownership: Ownership, path: string): TrainingState {
   const common = decodeTraining(record.state, record.name, path);
-  const steps = servers
-    .filter(({ rank }) => serverCount !== place.serverCount || rank === place.rank)
-    .map(({ state }) => decodeTraining((state.training as JsonObject | undefined)?.[record.name], record.name, path).step);
+  const steps = sourcesOf(manifest, ownership).map(
+    ({ state }) => decodeTraining((state.training as JsonObject | undefined)?.[record.name], record.name, path).step,
+  );
   return { ...common, step: Math.max(0, ...steps) };
 }

@@ -9,14 +9,14 @@ import type { ServerReport } from "../../store/snapshot/server-report.ts";
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import type { JsonObject } from "../../wire/json-value.ts";
 import { rankOf } from "../../wire/node-id.ts";
+import type { Ownership } from "../ownership.ts";
 import type { Parameter, Parameters } from "../parameters/parameters.ts";
 import { type ParameterSnapshot, snapshotOf } from "./parameter-snapshot.ts";
-import type { ServerPlace } from "./server-place.ts";
 
 export type ServerSnapshotOptions = {
   readonly parameters: Parameters;
   readonly vectorClock: VectorClock;
-  readonly place: ServerPlace;
+  readonly ownership: Ownership;
 };
 
 export class ServerSnapshot {
@@ -33,10 +33,10 @@ export class ServerSnapshot {
 
   /** Throws UNKNOWN_PARAMETER or ARENA_FULL, with nothing held. */
   freeze(): void {
-    const { parameters, vectorClock, place } = this.#options;
+    const { parameters, vectorClock, ownership } = this.#options;
     try {
       for (const { name } of parameters.specs) {
-        this.#parts.push(snapshotOf(name, parameters, place));
+        this.#parts.push(snapshotOf(name, parameters, ownership));
         this.#frozen.set(name, parameters.find(name));
       }
     } catch (thrown) {
@@ -45,7 +45,8 @@ export class ServerSnapshot {
     }
     this.#clocks = [...vectorClock.entries()].map(([worker, { incarnation, stamp }]) => ({ worker, incarnation, stamp }));
     this.#workers = parameters.pacer.members().map(({ worker, clock }) => ({ rank: rankOf(worker), clock }));
-    this.#state = { training: Object.fromEntries(this.#parts.map(({ record }) => [record.name, record.state])) };
+    const training = Object.fromEntries(this.#parts.map(({ record }) => [record.name, record.state]));
+    this.#state = { ...placementState(ownership), training };
   }
 
   /** The parameters as they were, in the order in which they were made. */
@@ -85,7 +86,7 @@ export class ServerSnapshot {
     try {
       for (const part of this.#parts) await part.write(sink);
       const files = await sink.finish();
-      const record = { rank: this.#options.place.rank, files, vectorClock: this.#clocks, state: this.#state };
+      const record = { rank: this.#options.ownership.rank, files, vectorClock: this.#clocks, state: this.#state };
       return { record, parameters: this.records, workers: this.#workers };
     } catch (thrown) {
       this.close();
@@ -104,4 +105,12 @@ export class ServerSnapshot {
   close(): void {
     for (const part of this.#parts) part.close();
   }
+}
+
+/** What a restore has to know of who owned what. */
+function placementState({ placement, hasAppCut }: Ownership): JsonObject {
+  const appCut: JsonObject = hasAppCut ? { appCut: true } : {};
+  if (placement === undefined) return appCut;
+  const { epoch, policy, servers, moved = [] } = placement;
+  return { placement: { epoch, policy, servers: [...servers], moved: [...moved] }, ...appCut };
 }

@@ -32,11 +32,12 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(rowsPushEncoded, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, clock, scale, pushNumber, keys, gradients }) => {
+    handler: ({ parameters, ownership, life }, { parameter, clock, scale, pushNumber, keys, gradients }) => {
       const table = parameters.table(parameter);
       const { width } = table.spec;
       const named = table.link.keys(keys, life, width);
       try {
+        ownership.checkKeys(named.list);
         table.link.decoded(gradients, { rowCount: named.list.length, width }, (values) =>
           table.push({ life, clock, scale, pushNumber, keys: named.list, gradients: values }),
         );
@@ -69,6 +70,7 @@ function readEncodedRows(context: ServerContext, { parameter, clock, keys }: Enc
   const { width } = table.spec;
   const named = table.link.keys(keys, life, width);
   try {
+    context.ownership.checkKeys(named.list);
     const shape = { rowCount: named.list.length, width };
     const source = table.roomFor(named.list, context);
     const room = table.link.isPlainPull ? 0 : table.link.roomFor(shape, context);

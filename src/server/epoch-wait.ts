@@ -1,0 +1,113 @@
+// epoch-wait — requests that were cut by a newer placement than this server has heard of. Their links are not read meanwhile, the scheduler is asked, and when the
+// placement is there they are handled in the order in which they came.
+//
+// Invariants:
+//   EpochWait.W1. Requests of a channel are handled in the order in which they came: while one waits, those behind it wait too.
+//   EpochWait.W2. Nobody waits for ever: an epoch that the scheduler does not know within WAIT_MS is refused with WRONG_EPOCH.
+
+import type { Clock } from "../base/clock.ts";
+import { Deferred } from "../base/deferred.ts";
+import { labelOf } from "../peer/answer.ts";
+import type { Channel } from "../peer/channel.ts";
+import { FrameHeader } from "../wire/frame.ts";
+import type { Ownership } from "./ownership.ts";
+
+/** How long a scheduler that was restarted may take to hear of the newest placement from a node that knows it. */
+const WAIT_MS = 10_000;
+const ASK_AGAIN_MS = 200;
+
+/** Takes a request that has waited. */
+type Gate = { pass(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, isFresh: boolean): void };
+
+type Waiting = {
+  readonly gate: Gate;
+  readonly header: FrameHeader;
+  readonly payload: Uint8Array;
+  readonly isFresh: boolean;
+  readonly conversation: number;
+};
+
+/** Of one channel. */
+type Queue = { readonly requests: Waiting[]; readonly isOver: Deferred<void> };
+
+export class EpochWait {
+  /** Asks the scheduler for its placement; settles when it has answered, or cannot. */
+  ask: () => Promise<void> = async () => {};
+  readonly #ownership: Ownership;
+  readonly #clock: Clock;
+  readonly #queues = new Map<Channel, Queue>();
+  #isAsking = false;
+  #closed = false;
+
+  constructor(ownership: Ownership, clock: Clock) {
+    this.#ownership = ownership;
+    this.#clock = clock;
+    ownership.onChange(() => this.#handleAll());
+  }
+
+  /** Whether requests of this channel wait. */
+  has(channel: Channel): boolean {
+    return this.#queues.size > 0 && this.#queues.has(channel);
+  }
+
+  /** Keeps a request until its placement is there. Nothing more of its link is read until then. */
+  add(gate: Gate, channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, isFresh: boolean): void {
+    let queue = this.#queues.get(channel);
+    if (queue === undefined) {
+      queue = { requests: [], isOver: new Deferred() };
+      this.#queues.set(channel, queue);
+    }
+    const kept = new FrameHeader();
+    kept.copyFrom(header);
+    const payload = bytes.slice(at, at + header.payloadBytes);
+    queue.requests.push({ gate, header: kept, payload, isFresh, conversation: channel.conversation });
+    channel.park(header.request);
+    channel.holdInput(queue.isOver.promise);
+    if (!this.#isAsking) void this.#askUntilTold();
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const { isOver } of this.#queues.values()) isOver.resolve();
+    this.#queues.clear();
+  }
+
+  async #askUntilTold(): Promise<void> {
+    this.#isAsking = true;
+    const untilMs = this.#clock.nowMs() + WAIT_MS;
+    for (;;) {
+      await this.ask().catch(() => {}); // a scheduler that cannot be asked: the requests are refused in time
+      if (this.#closed || this.#queues.size === 0) break;
+      if (this.#clock.nowMs() >= untilMs) {
+        this.#handleAll(true); // W2
+        break;
+      }
+      await new Promise<void>((resume) => this.#clock.after(ASK_AGAIN_MS, resume));
+    }
+    this.#isAsking = false;
+    if (this.#queues.size > 0) void this.#askUntilTold(); // they came after the last answer
+  }
+
+  /** Handles what need not wait any more; with `isLate` everything, which refuses what is still too new. */
+  #handleAll(isLate = false): void {
+    for (const [channel, queue] of this.#queues) {
+      const { requests, isOver } = queue;
+      while (requests.length > 0 && (isLate || requests[0]!.header.epoch <= this.#ownership.epoch))
+        this.#handle(channel, requests.shift()!, isLate);
+      if (requests.length > 0) continue;
+      this.#queues.delete(channel);
+      isOver.resolve();
+    }
+  }
+
+  #handle(channel: Channel, { gate, header, payload, isFresh, conversation }: Waiting, isLate: boolean): void {
+    if (channel.conversation !== conversation || channel.ended !== undefined) return; // who asked is gone
+    channel.unpark(header.request);
+    try {
+      if (isLate && header.epoch > this.#ownership.epoch) throw this.#ownership.wrongEpoch(header.epoch);
+      gate.pass(channel, header, payload, 0, isFresh);
+    } catch (thrown) {
+      channel.fail(labelOf(header), thrown);
+    }
+  }
+}

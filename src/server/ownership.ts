@@ -1,0 +1,223 @@
+// ownership — what of each parameter is this server's own, by the newest placement that the scheduler told it of, and the errors for what is not. The only place
+// on a server that knows the placement. Which requests are looked at, and when, is the business of request-gate.ts and of the function host.
+//
+//   part     4,096 parts of mixed keys: rows of tables by their key, blocks of tensors by parameter and block
+//   range    kv has raw keys: of n servers the one at index i of the ranks, ascending, owns the i-th of n even ranges
+//
+// Invariants:
+//   Ownership.O1. The epoch only rises. It is 0 before any placement was told: then nothing is checked, and nothing is owned.
+//   Ownership.O2. Parts are a set: nothing here takes them, or ranks, for consecutive.
+//   Ownership.O3. WRONG_EPOCH carries the placement, so that who is refused needs nobody else; WRONG_OWNER is never worth a retry.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Target } from "../contracts/contract.ts";
+import type { Arena } from "../kernel/arena.ts";
+import { type OwnershipKernels, simdOwnershipKernels } from "../kernel/ownership-kernels.ts";
+import { evenRanges } from "../keys/key-range.ts";
+import { PART_BITS, PART_COUNT, type Placement, partOf } from "../keys/placement.ts";
+import { placementOf } from "../keys/placement-of.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import type { PlacementView } from "../wire/roster.ts";
+
+/** Where requests about parts have their keys. */
+const KEY_FIELDS = ["keys", "pushKeys", "pullKeys"] as const;
+const KEY_BYTES = 8;
+const TWO_32 = 2n ** 32n;
+
+export class Ownership {
+  readonly #arena: Arena;
+  readonly #kernels: OwnershipKernels;
+  #rank = 0;
+  #view: PlacementView | undefined;
+  #placement: Placement | undefined;
+  /** One byte for each part, in the arena: 1 if it is ours. 0: there is no room made for it yet. */
+  #owned = 0;
+  #ownsAll = false;
+  #lossEpoch = 0;
+  /** Of the raw keys: the halves of the first one that is ours, and of the first one behind it that is not. */
+  #firstLow = 0;
+  #firstHigh = 0;
+  #endLow = 0;
+  #endHigh = 0;
+  #hasEnd = false;
+  #hasAppCut = false;
+  #listeners: (() => void)[] = [];
+
+  constructor(arena: Arena) {
+    this.#arena = arena;
+    this.#kernels = simdOwnershipKernels(arena);
+  }
+
+  /** Of the placement; 0 while there is none (O1). */
+  get epoch(): number {
+    return this.#view?.epoch ?? 0;
+  }
+
+  get rank(): number {
+    return this.#rank;
+  }
+
+  /** The servers of the placement. */
+  get serverCount(): number {
+    return this.#view?.servers.length ?? 0;
+  }
+
+  get placement(): PlacementView | undefined {
+    return this.#view;
+  }
+
+  /** The newest epoch in which a part left this server: what was asked of it before may be about that one. */
+  get lossEpoch(): number {
+    return this.#lossEpoch;
+  }
+
+  /** Whether an application chose this server for a request itself: then its state follows no placement. */
+  get hasAppCut(): boolean {
+    return this.#hasAppCut;
+  }
+
+  noteAppCut(): void {
+    this.#hasAppCut = true;
+  }
+
+  /** Takes the placement if it is newer, as the server of this rank. Throws ARENA_FULL. */
+  adopt(view: PlacementView, rank: number): void {
+    if (view.epoch <= this.epoch) return; // O1
+    const placement = placementOf(view);
+    const before = this.#placement;
+    if (this.#owned === 0) this.#owned = this.#arena.allocate(PART_COUNT);
+    const { bytes } = this.#arena;
+    let ownedCount = 0;
+    for (let part = 0; part < PART_COUNT; part++) {
+      const isOwned = placement.ownerOf(part) === rank;
+      if (!isOwned && before?.ownerOf(part) === rank) this.#lossEpoch = view.epoch;
+      bytes[this.#owned + part] = isOwned ? 1 : 0;
+      if (isOwned) ownedCount++;
+    }
+    this.#rank = rank;
+    this.#view = view;
+    this.#placement = placement;
+    this.#ownsAll = ownedCount === PART_COUNT;
+    this.#adoptRange(placement);
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Calls `listener` after every newer placement. */
+  onChange(listener: () => void): void {
+    this.#listeners.push(listener);
+  }
+
+  ownsPart(part: number): boolean {
+    return this.#placement?.ownerOf(part) === this.#rank;
+  }
+
+  /** The parameter's number, and one of its blocks. */
+  ownsBlock(parameter: number, block: number): boolean {
+    return this.ownsPart(partOf(block, parameter));
+  }
+
+  /** A key of a table, as its u32 halves. */
+  ownsKey(low: number, high: number): boolean {
+    return this.ownsPart(partOf(low, high));
+  }
+
+  /** Whether any of the parts from `from` up to, not including, `to` is this server's. */
+  ownsAnyOf({ from, to }: { readonly from: number; readonly to: number }): boolean {
+    for (let part = from; part < to; part++) if (this.ownsPart(part)) return true;
+    return false;
+  }
+
+  /** Whether a placement, as a checkpoint has it, gives each server the same parts as this one; its epoch may differ. */
+  isSameAs(other: unknown): boolean {
+    if (this.#view === undefined || typeof other !== "object" || other === null) return false;
+    const wordsOf = ({ policy, servers, moved = [] }: Partial<PlacementView>): string => JSON.stringify([policy, servers, moved]);
+    return wordsOf(other) === wordsOf(this.#view);
+  }
+
+  /** The narrowest span of parts that has all of this server's in it; others may lie between them (O2). */
+  partSpan(): { readonly from: number; readonly to: number } {
+    const parts = this.#placement?.partsOf(this.#rank) ?? [];
+    return { from: parts[0] ?? 0, to: (parts.at(-1) ?? -1) + 1 };
+  }
+
+  /** Throws WRONG_EPOCH for a request about parts that was cut by no placement. */
+  checkEpoch(epoch: number): void {
+    if (epoch === 0 && this.epoch !== 0) throw this.wrongEpoch(0);
+  }
+
+  /** Throws WRONG_OWNER when not all keys, or the block, that a request is about are this server's. */
+  checkRequest(target: Target, request: FieldValues<Fields>): void {
+    if (target === "block") this.checkBlock(request.parameter as number, request.block as number);
+    else if (target === "part")
+      for (const field of KEY_FIELDS) if (request[field] instanceof BigUint64Array) this.checkKeys(request[field]);
+  }
+
+  /** The error for an answer that had to wait while a part, perhaps the one that it is about, went to another server. */
+  lateError({ name, isUpdate }: { readonly name: string; readonly isUpdate: boolean }, epoch: number): WeighbridgeError | undefined {
+    if (epoch >= this.#lossEpoch) return undefined;
+    if (!isUpdate) return this.wrongEpoch(epoch);
+    return new WeighbridgeError("ANSWER_LOST", `${name} was applied, but what it was to answer has another owner now`);
+  }
+
+  /** Throws WRONG_OWNER. */
+  checkBlock(parameter: number, block: number): void {
+    if (this.#ownsAll || this.#placement === undefined || this.ownsBlock(parameter, block)) return;
+    throw this.#wrongOwner(`block ${block} of parameter ${parameter}`, partOf(block, parameter));
+  }
+
+  /** Keys of a table, in the arena. Throws WRONG_OWNER. */
+  checkKeys(keys: BigUint64Array): void {
+    if (this.#ownsAll || this.#placement === undefined) return;
+    const index = this.#kernels.firstForeignKey(keys.byteOffset, keys.length, this.#owned, PART_BITS);
+    if (index === keys.length) return;
+    const key = keys[index]!;
+    throw this.#wrongOwner(`key ${key}`, partOf(Number(key % TWO_32), Number(key / TWO_32)));
+  }
+
+  /** Raw keys, ascending, at word index `at`. Throws WRONG_OWNER. */
+  checkRange(words: Uint32Array, at: number, keyCount: number): void {
+    if (this.#isBefore(words, at) || (this.#hasEnd && !this.#isBeforeEnd(words, at + (keyCount - 1) * (KEY_BYTES / 4)))) {
+      const message = `the keys of a request from ${keyAt(words, at)} to ${keyAt(words, at + 2 * (keyCount - 1))} are not all server ${this.#rank}'s`;
+      throw new WeighbridgeError("WRONG_OWNER", `${message} in epoch ${this.epoch}`);
+    }
+  }
+
+  /** The error for a request that was cut by another placement than this server has (O3). */
+  wrongEpoch(epoch: number): WeighbridgeError {
+    const cut = epoch === 0 ? "by no placement" : `by the placement of epoch ${epoch}`;
+    const message = `the request was cut ${cut}, and server ${this.#rank} has that of epoch ${this.epoch}; nothing of it was applied`;
+    return new WeighbridgeError("WRONG_EPOCH", message, { retryable: true, detail: this.#view });
+  }
+
+  #adoptRange({ servers }: Placement): void {
+    const index = servers.indexOf(this.#rank);
+    const ranges = evenRanges(servers.length);
+    const { begin } = ranges[Math.max(0, index)]!;
+    const end = index < 0 ? begin : ranges[index + 1]?.begin; // a server that takes no part owns nothing
+    this.#firstLow = Number(begin % TWO_32);
+    this.#firstHigh = Number(begin / TWO_32);
+    this.#hasEnd = end !== undefined;
+    this.#endLow = Number((end ?? 0n) % TWO_32);
+    this.#endHigh = Number((end ?? 0n) / TWO_32);
+  }
+
+  #isBefore(words: Uint32Array, at: number): boolean {
+    const high = words[at + 1]!;
+    return high < this.#firstHigh || (high === this.#firstHigh && words[at]! < this.#firstLow);
+  }
+
+  #isBeforeEnd(words: Uint32Array, at: number): boolean {
+    const high = words[at + 1]!;
+    return high < this.#endHigh || (high === this.#endHigh && words[at]! < this.#endLow);
+  }
+
+  #wrongOwner(what: string, part: number): WeighbridgeError {
+    const owner = this.#placement?.ownerOf(part);
+    const message = `${what} (part ${part}) is server ${owner}'s in epoch ${this.epoch}, not server ${this.#rank}'s: the caller cut its request wrongly`;
+    return new WeighbridgeError("WRONG_OWNER", message);
+  }
+}
+
+function keyAt(words: Uint32Array, at: number): bigint {
+  return BigInt(words[at + 1]!) * TWO_32 + BigInt(words[at]!);
+}

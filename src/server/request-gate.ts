@@ -1,0 +1,97 @@
+// request-gate — what every request passes before its handler: the vector clock (was it applied before?), then the epoch (was it cut by the placement that this
+// server has?), then, for kv, the owner of its keys. Functions check their keys and blocks themselves, once they are decoded (function-host.ts).
+//
+//   applied before        answered again, whatever its epoch
+//   cut by the application (APP_CUT)   served by the server that it names; nothing is checked
+//   epoch 0               a function whose target is a node; kv is refused
+//   older epoch           refused whole with WRONG_EPOCH, which carries the placement
+//   newer epoch           waits until the placement is there (epoch-wait.ts)
+//   another's keys        refused whole with WRONG_OWNER
+//
+// Invariants:
+//   RequestGate.G1. What is refused here was not applied, and its stamp not counted: the caller may cut it again.
+//   RequestGate.G2. Of a run of frames that arrive in order none is handled before one that came earlier on its channel.
+
+import type { VectorClock } from "../consistency/vector-clock.ts";
+import type { RequestLabel } from "../peer/answer.ts";
+import type { Channel, FunctionHandler } from "../peer/channel.ts";
+import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
+import { APP_CUT, type FrameHeader } from "../wire/frame.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import { KEY_BYTES } from "../wire/kv-message.ts";
+import type { ArenaWatch } from "./arena-watch.ts";
+import type { EpochWait } from "./epoch-wait.ts";
+import type { Ownership } from "./ownership.ts";
+
+/** What all requests of a server pass. */
+export type GateState = {
+  readonly clock: VectorClock;
+  readonly watch: ArenaWatch;
+  readonly ownership: Ownership;
+  readonly epochWait: EpochWait;
+};
+
+export class RequestGate implements FunctionHandler {
+  readonly #inner: FunctionHandler;
+  readonly #clock: VectorClock;
+  readonly #watch: ArenaWatch;
+  readonly #ownership: Ownership;
+  readonly #epochWait: EpochWait;
+  /** The buffer that a request was last read from, as words: making them for each request would cost more than the check. */
+  #buffer: Uint8Array | undefined;
+  #words: Uint32Array = new Uint32Array(0);
+
+  constructor(inner: FunctionHandler, { clock, watch, ownership, epochWait }: GateState) {
+    this.#inner = inner;
+    this.#clock = clock;
+    this.#watch = watch;
+    this.#ownership = ownership;
+    this.#epochWait = epochWait;
+  }
+
+  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
+    if (header.payloadBytes <= INLINE_BYTES_MAX) return undefined; // small ones stay in the arena
+    if (header.epoch !== 0 && header.epoch !== this.#ownership.epoch) return undefined; // it may have to be refused, or wait
+    return this.#inner.destination?.(channel, header);
+  }
+
+  nameOf(label: RequestLabel): string | undefined {
+    return this.#inner.nameOf?.(label);
+  }
+
+  handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    if (header.epoch > this.#ownership.epoch || this.#epochWait.has(channel)) {
+      this.#epochWait.add(this, channel, header, bytes, at, fresh); // G2
+    } else this.pass(channel, header, bytes, at, fresh);
+  }
+
+  /** For a request that need not wait, or has waited. */
+  pass(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    if (header.functionId !== FunctionId.FUNCTION) this.#checkKv(channel, header, bytes, at);
+    else if (header.epoch !== this.#ownership.epoch && header.epoch !== 0) this.#checkApplied(channel, header);
+    const isNew = header.stamp === 0 ? fresh : this.#clock.advance(channel.id, channel.incarnation, header.stamp);
+    this.#inner.handle(channel, header, bytes, at, isNew);
+    this.#watch.check();
+  }
+
+  #checkKv(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
+    const ownership = this.#ownership;
+    const keyCount = header.arg0;
+    if ((header.flags & APP_CUT) !== 0) ownership.noteAppCut();
+    else if (header.epoch !== ownership.epoch) this.#checkApplied(channel, header);
+    else if (ownership.epoch !== 0 && keyCount > 0 && keyCount * KEY_BYTES <= header.payloadBytes) {
+      if (bytes !== this.#buffer) this.#lookAt(bytes);
+      ownership.checkRange(this.#words, at >> 2, keyCount);
+    } // else the application refuses what makes no sense
+  }
+
+  /** Of another epoch only what was applied before goes on (G1). */
+  #checkApplied({ id, incarnation }: Channel, { stamp, epoch }: FrameHeader): void {
+    if (stamp === 0 || !this.#clock.hasApplied(id, incarnation, stamp)) throw this.#ownership.wrongEpoch(epoch);
+  }
+
+  #lookAt(bytes: Uint8Array): void {
+    this.#buffer = bytes;
+    this.#words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >> 2);
+  }
+}
