@@ -6,10 +6,8 @@
 //   J2. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
 //       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE, and may be repeated.
 //   J3. The clock never goes back.
-//   J9. Of a clock that this worker has ended, and whose sync updates servers dropped because they took it for dead,
-//       the next call fails once and names it.
-//   J10. A `rejoin` is a join that begins after it was asked for: what was pushed before is dropped, also what was
-//        pushed after another join had begun.
+//   J9. Of a clock that this worker has ended, and whose sync updates servers dropped because they took it for dead, the next call fails once and names it.
+//   J10. A `rejoin` is a join that begins after it was asked for: what was pushed before is dropped, also what was pushed after another join had begun.
 //   J4. A worker that has left stays outside until `rejoin`, whatever its calls come to, and has finished the clock at which it stood (W7).
 //   J5. No call carries a clock above CLOCK_MAX: what would pass it is refused, nothing changed.
 //   J6. A server that could not be reached hears of the clock once it can be again: under BSP and SSP all would wait for it otherwise.
@@ -181,10 +179,7 @@ export class WorkerClock {
     await this.#functions.call(clockAdvance, { server }, this.#ended(value), { priority: JOIN_PRIORITY });
   }
 
-  /**
-   * J9. Whoever lost updates of the clock at which it stands alone was told by the call that found out, and pushes them
-   * again.
-   */
+  /** J9. Whoever lost updates of the clock at which it stands alone was told by the call that found out, and pushes them again. */
   #noteLost(clocks: readonly number[]): void {
     if (!clocks.some((clock) => clock < this.#value)) return;
     const lost = [...new Set(clocks)].sort((a, b) => a - b);

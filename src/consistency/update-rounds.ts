@@ -57,10 +57,7 @@ export class UpdateRounds<H> {
     return this.#find(stamp)?.handle;
   }
 
-  /**
-   * What this life has pushed at this clock takes so many bytes more. Throws QUEUE_FULL (U6) or STALE_UPDATE: ask
-   * before memory is made for it.
-   */
+  /** What this life has pushed at this clock takes so many bytes more. Throws QUEUE_FULL (U6) or STALE_UPDATE: ask before memory is made for it. */
   grow(stamp: UpdateStamp, bytes: number): void {
     const kept = this.#find(stamp);
     assert(kept !== undefined, "a first contribution is put");

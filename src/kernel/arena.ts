@@ -12,9 +12,8 @@
 //   A4. State (what a server keeps: rows, tables, blocks) never takes the reserve. Work (answers, requests, what a checkpoint needs) may, so a server that
 //       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`), and so
 //       may what an update of a block needs beside it (`allocateNeeded`); as much of the rest then stays free until it is released.
-//   A5. Work for which the reserve is too small (a round of sync updates to all rows, what a checkpoint keeps of rows
-//       that change) lies beyond `bytesMax`, in address space up to 4 GiB that costs nothing until it is touched. So
-//       what is there can always be updated and saved; state never goes there to stay.
+//   A5. Work for which the reserve is too small (a round of sync updates to all rows, what a checkpoint keeps of rows that change) lies beyond `bytesMax`, in
+//       address space up to 4 GiB that costs nothing until it is touched. So what is there can always be updated and saved; state never goes there to stay.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -124,10 +123,7 @@ export class Arena {
     return byteCount <= this.bytes.byteLength ? this.module.allocateWork(byteCount) >>> 0 : 0;
   }
 
-  /**
-   * Room beyond `bytesMax` (A5), for work that may come to as much as the state itself and should take no room from new
-   * rows. 0 when there is none.
-   */
+  /** Room beyond `bytesMax` (A5), for work that may come to as much as the state itself and should take no room from new rows. 0 when there is none. */
   tryAllocateBeyond(byteCount: number): number {
     assert(byteCount >= 1, `a span has at least 1 byte, not ${byteCount}`);
     const fits = this.module.reserveUsedBytes() + byteCount <= this.#beyondBytes;
@@ -235,10 +231,7 @@ function reserveBytesOf(arenaBytes: number): number {
   return Math.min(wanted, arenaBytes * RESERVE_SHARE_MAX, RESERVE_BYTES_MAX);
 }
 
-/**
- * Does without what lies beyond, then halves the size, until the engine agrees: an address space limit (ulimit -v,
- * containers) refuses large reservations.
- */
+/** Does without what lies beyond, then halves the size, until the engine agrees: an address space limit (ulimit -v, containers) refuses large reservations. */
 function createMemory(pageCount: number, beyondPages: number, shared: boolean): WebAssembly.Memory {
   const whole = beyondPages > 0 ? tryMemory(pageCount + beyondPages, shared) : undefined;
   if (whole !== undefined) return whole;

@@ -14,9 +14,8 @@ import type { FrameBatch } from "./frame-batch.ts";
 export const IN_PLACE_BYTES_MAX = 128;
 
 /**
- * What became of an update that had left when its node was taken for dead. "open" until the node is heard of again: the
- * same incarnation says in its hello which requests it has taken, with another one they are gone. "unknown" where
- * nobody can say any more.
+ * What became of an update that had left when its node was taken for dead. "open" until the node is heard of again: the same incarnation says in its hello
+ * which requests it has taken, with another one they are gone. "unknown" where nobody can say any more.
  */
 export type CallFate = { readonly outcome: "open" | "applied" | "dropped" | "unknown" };
 

@@ -8,8 +8,8 @@
 // Invariants (N1 to N4 and N7 are the frame-writer's):
 //   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or `failLost`.
 //   N6. A call that failed never leaves again, and its number is settled: the same life of the other node takes the next call.
-//   N8. What became of the updates that `failCalls` failed is known with the next hello: the same incarnation has taken
-//       those below the number that it expects, and takes no other; another incarnation has none.
+//   N8. What became of the updates that `failCalls` failed is known with the next hello: the same incarnation has taken those below the number that it
+//       expects, and takes no other; another incarnation has none.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";

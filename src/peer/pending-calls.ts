@@ -95,10 +95,7 @@ export class PendingCalls {
     return 0;
   }
 
-  /**
-   * Takes all calls out, unanswered, with their numbers. Those are not used again, so that the same life of the other
-   * node takes new calls (C1).
-   */
+  /** Takes all calls out, unanswered, with their numbers. Those are not used again, so that the same life of the other node takes new calls (C1). */
   giveUp(): Call[] {
     const calls: Call[] = [];
     if (this.#calls.length > 0) this.#givenUpFrom ||= this.#first;

@@ -134,12 +134,6 @@ export class Ownership {
     return wordsOf(other) === wordsOf(this.#view);
   }
 
-  /** The narrowest span of parts that has all of this server's in it; others may lie between them (O2). */
-  partSpan(): { readonly from: number; readonly to: number } {
-    const parts = this.#placement?.partsOf(this.#rank) ?? [];
-    return { from: parts[0] ?? 0, to: (parts.at(-1) ?? -1) + 1 };
-  }
-
   /** Throws WRONG_EPOCH for a request about parts that was cut by no placement. */
   checkEpoch(epoch: number): void {
     if (epoch === 0 && this.epoch !== 0) throw this.wrongEpoch(0);

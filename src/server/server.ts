@@ -224,10 +224,7 @@ class CallContext implements ServerContext {
   }
 }
 
-/**
- * Read buffers inside the arena: kernels work on a frame where the socket put it. On the heap when there is no room;
- * handlers copy those frames.
- */
+/** Read buffers inside the arena: kernels work on a frame where the socket put it. On the heap when there is no room; handlers copy those frames. */
 export class ArenaReadBuffers implements ReadBuffers {
   readonly #arena: Arena;
 

@@ -310,10 +310,7 @@ export class TensorStore {
     return copy;
   }
 
-  /**
-   * Where a block's next values go while its old ones may be held: where they are, a place of their own, or the
-   * gradient's, which is given away.
-   */
+  /** Where a block's next values go while its old ones may be held: where they are, a place of their own, or the gradient's, which is given away. */
   #targetOf(span: Span, gradients: number): number {
     if (!span.isHeld) return this.#arena.tryMoveBack(span.address, span.byteCount) || span.address;
     return (this.#arena.isInReserve(gradients) && this.#arena.tryAllocateState(span.byteCount)) || gradients; // T1; state does not stay in the reserve

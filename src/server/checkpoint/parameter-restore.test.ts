@@ -38,8 +38,16 @@ async function save(stage: ParameterStage): Promise<Saved> {
 }
 
 /** The parameter again, on a server that has so many workers. */
-async function load(spec: StageSpec, { record, chunks }: Saved, workers = 2): Promise<{ stage: ParameterStage; parameter: Parameter }> {
+async function load(
+  spec: StageSpec,
+  { record, chunks }: Saved,
+  workers = 2,
+  { serverCount, rank }: { readonly serverCount: number; readonly rank: number } = { serverCount: 1, rank: 0 },
+): Promise<{ stage: ParameterStage; parameter: Parameter; readCount: number }> {
   const stage = new ParameterStage({ workers });
+  const servers = Array.from({ length: serverCount }, (_, server) => server);
+  if (serverCount > 1) stage.ownership.adopt({ epoch: 9, policy: "range", servers }, rank);
+  let readCount = 0;
   const number = stage.create(spec);
   const parameter = stage.parameters.get(number);
   const source: SnapshotSource = {
@@ -48,13 +56,14 @@ async function load(spec: StageSpec, { record, chunks }: Saved, workers = 2): Pr
     chunks: () => chunks.map(({ chunk }) => chunk),
     readColumn: async (chunk, column, into) => into.set(chunks.find((one) => one.chunk === chunk)!.columns.get(column)!),
     readRows: async (chunk, take) => {
+      readCount++;
       const { columns } = chunks.find((one) => one.chunk === chunk)!;
       await take({ rowCount: chunk.rowCount, columns });
     },
     close: async () => {},
   };
   await restoreParameter(parameter, { source, record, host: stage.parameters.host, ownership: stage.ownership, number });
-  return { stage, parameter };
+  return { stage, parameter, readCount };
 }
 
 const TENSOR: StageSpec = { kind: "tensor", shape: [3, 1], optimizer: { type: "adam", learningRate: 0.1 } };
@@ -157,4 +166,30 @@ test("what each worker pulled of a table of DC-ASGD goes through a checkpoint; a
     await push(one, rank);
     return one;
   }
+});
+
+test("a table is saved in the order of its parts, and of many servers each reads the chunks that it owns parts of, and no others", async () => {
+  const spec: StageSpec = { kind: "table", width: 32 };
+  const stage = new ParameterStage();
+  const w = stage.create(spec);
+  for (let from = 0; from < 60_000; from += 4000) {
+    const keys = BigUint64Array.from({ length: 4000 }, (_, i) => BigInt(from + i));
+    const pushNumber = stage.pushes(0).next(w, 0);
+    await stage.call(0, rowsPush, { parameter: w, clock: 0, pushNumber, scale: 1, keys, gradients: new Float32Array(4000 * 32).fill(1) });
+  }
+  const saved = await save(stage);
+  const spans = saved.chunks.map(({ chunk }) => chunk.key);
+  assert.ok(spans.length >= 8, `${spans.length} chunks`);
+  for (const { from, to } of spans) assert.ok(to - from < PART_COUNT / 4, `a chunk has the parts ${from} to ${to}`);
+  let [rowCount, readCount] = [0, 0];
+  for (let rank = 0; rank < 8; rank++) {
+    const server = { serverCount: 8, rank };
+    const again = await load(spec, saved, 2, server);
+    rowCount += again.stage.parameters.table(w).store.rowCount;
+    readCount += again.readCount;
+    const own = spans.filter(({ from, to }) => again.stage.ownership.ownsAnyOf({ from, to }));
+    assert.equal(again.readCount, own.length);
+  }
+  assert.equal(rowCount, 60_000);
+  assert.ok(readCount <= spans.length + 2 * 8, `${readCount} reads of ${spans.length} chunks by 8 servers`);
 });

@@ -6,9 +6,13 @@
 //   S2. Blocks that nobody had touched are written with their initial values: a checkpoint has every row of a tensor.
 //   S3. `close` gives everything back at once, also in the middle of a write; what was being written then is of no use.
 //   S4. A parameter that is cleared or replaced after the cut is written as it was: its memory is kept until `close`.
+//   S5. A chunk of a table says which parts its rows are of, from the first to the last. A table is walked in the order
+//       of parts, so chunks of a large one have few each, and a server that restores reads those that it owns parts of.
 
+import { assert } from "../../base/assert.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { PART_COUNT, partOf } from "../../keys/part.ts";
 import type { HeldBlock } from "../../store/block-span.ts";
 import { encodeStaleness } from "../../store/consistency-json.ts";
 import { describeParameter, ROW_STEPS_COLUMN, STEP_COLUMN, slotNames } from "../../store/snapshot/describe-parameter.ts";
@@ -49,7 +53,7 @@ export function snapshotOf(name: string, parameters: Parameters, ownership: Owne
   const record = { ...described, consistency, schedule: scheduleOf(parameter), state: encodeTraining(parameter.training) };
   const snapshot =
     parameter instanceof TableParameter
-      ? new TableSnapshot(record, arena, parameter, ownership)
+      ? new TableSnapshot(record, arena, parameter)
       : new TensorSnapshot(record, parameter, number, ownership);
   return new KeptSnapshot(snapshot, parameters.keep(parameter));
 }
@@ -170,14 +174,12 @@ class TensorSnapshot implements ParameterSnapshot {
 class TableSnapshot implements ParameterSnapshot {
   readonly #record: ParameterRecord;
   readonly #arena: Arena;
-  readonly #parts: ReturnType<Ownership["partSpan"]>;
   readonly #freeze: TableFreeze;
   #rowCount = 0;
 
-  constructor(record: ParameterRecord, arena: Arena, table: TableParameter, ownership: Ownership) {
+  constructor(record: ParameterRecord, arena: Arena, table: TableParameter) {
     this.#record = record;
     this.#arena = arena;
-    this.#parts = ownership.partSpan();
     this.#freeze = table.store.freeze(); // S1
   }
 
@@ -211,7 +213,7 @@ class TableSnapshot implements ParameterSnapshot {
     try {
       const columns = stagedColumns(this.#record, stage, rowsMax);
       for (let count = this.#fill(columns, rowsMax); count > 0; count = this.#fill(columns, rowsMax)) {
-        const chunk = await sink.openParts(this.#record.name, { ...this.#parts, rowCount: count });
+        const chunk = await sink.openParts(this.#record.name, { ...this.#partsOf(columns, count), rowCount: count });
         await allOrFirstError(
           columns.map(({ name, byteCount, address }) =>
             chunk.write(name, this.#arena.bytes.subarray(address, address + count * byteCount)),
@@ -221,6 +223,20 @@ class TableSnapshot implements ParameterSnapshot {
     } finally {
       this.#arena.release(stage, rowsMax * rowBytes);
     }
+  }
+
+  /** The parts that staged rows are of (S5). */
+  #partsOf(columns: readonly StagedColumn[], count: number): { readonly from: number; readonly to: number } {
+    const keys = columns.find(({ name }) => name === KEYS_COLUMN);
+    assert(keys !== undefined, "rows of a table have keys");
+    const { words } = this.#arena;
+    let [first, last] = [PART_COUNT, 0];
+    for (let at = keys.address >>> 2, end = at + 2 * count; at < end; at += 2) {
+      const part = partOf(words[at] as number, words[at + 1] as number);
+      first = Math.min(first, part);
+      last = Math.max(last, part);
+    }
+    return { from: first, to: last + 1 };
   }
 
   /** Takes rows until the stage is full; 0 at the end. */

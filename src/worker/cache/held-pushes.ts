@@ -1,6 +1,5 @@
-// held-pushes — updates of a cache that had left for a server when it was taken for dead. Whether the server has them
-// is known when it is heard of again (peer/channel, N8); until then they are neither pending nor acknowledged. Not the
-// pushing.
+// held-pushes — updates of a cache that had left for a server when it was taken for dead. Whether the server has them is known when it is heard of again
+// (peer/channel, N8); until then they are neither pending nor acknowledged. Not the pushing.
 //
 // Invariants:
 //   D1. What the server has is never pushed again; what it has not is pending again.
@@ -36,10 +35,7 @@ export class HeldPushes {
     this.#pushes.push(push);
   }
 
-  /**
-   * Deals with what is known by now (D1); returns how many rows are pending again. Throws LINK_LOST (D2) and
-   * ARENA_FULL.
-   */
+  /** Deals with what is known by now (D1); returns how many rows are pending again. Throws LINK_LOST (D2) and ARENA_FULL. */
   settle(pending: Pick<PendingUpdates, "putBack">, memory: OperationMemory): number {
     let count = 0;
     let unknown: HeldPush | undefined;

@@ -5,8 +5,7 @@
 //
 // Invariants:
 //   P1. `add` adds all of its rows or, when the arena is full, none.
-//   P2. Gradients leave only by `remove`, which is for those that a server has acknowledged, or that are held until it
-//       is known whether it has them.
+//   P2. Gradients leave only by `remove`, which is for those that a server has acknowledged, or that are held until it is known whether it has them.
 
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
@@ -58,10 +57,7 @@ export class PendingUpdates {
     return this.#kernels.rowCount(this.#table);
   }
 
-  /**
-   * One more update for each of these keys, which differ; so many where `updates` lists how many. Throws ARENA_FULL
-   * (P1).
-   */
+  /** One more update for each of these keys, which differ; so many where `updates` lists how many. Throws ARENA_FULL (P1). */
   add(keys: number, keyCount: number, gradients: number, memory: OperationMemory, updates = 0): void {
     const list = memory.take(keyCount * WORD_BYTES);
     if (this.#kernels.findOrInsertRows(this.#table, keys, keyCount, list) !== DONE) {
@@ -73,10 +69,7 @@ export class PendingUpdates {
     this.#rowKernels.addWords(list, keyCount, this.#width * FLOAT_BYTES, updates);
   }
 
-  /**
-   * Rows that were taken out are pending again, beside what came since; returns how many. Throws ARENA_FULL, nothing
-   * changed.
-   */
+  /** Rows that were taken out are pending again, beside what came since; returns how many. Throws ARENA_FULL, nothing changed. */
   putBack({ keys, gradients, updates }: TakenUpdates, memory: OperationMemory): number {
     const [keysAt, gradientsAt, updatesAt] = [keys, gradients, updates].map(({ buffer, byteOffset, byteLength }) => {
       const address = memory.take(byteLength);

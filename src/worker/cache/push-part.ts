@@ -1,9 +1,8 @@
 // push-part — what one operation of a cache pushes: the pending updates of some keys, and what becomes of them when a server has them.
 //
 // Invariants:
-//   U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation,
-//       unless a server that lives may have applied it, or refused it for its numbers. One that had left when its
-//       server was taken for dead is held until that is known (held-pushes.ts).
+//   U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation, unless a server that lives may have
+//       applied it, or refused it for its numbers. One that had left when its server was taken for dead is held until that is known (held-pushes.ts).
 //   U2. An acknowledged update is in the row's copy (or the copy counts for nothing) and in its version, exactly once. Nothing can fail between
 //       the acknowledgement and that: the memory for it was taken before anything was sent.
 
@@ -87,10 +86,7 @@ export class PushPart {
     pending.remove(this.#plan.keysAddress + from * KEY_BYTES, to - from);
   }
 
-  /**
-   * Nobody knows yet whether a server has these: they are not pending meanwhile, and copies of their rows count for
-   * nothing.
-   */
+  /** Nobody knows yet whether a server has these: they are not pending meanwhile, and copies of their rows count for nothing. */
   hold({ pushed, fate }: Unsure): void {
     const { server, from, to } = pushed;
     const { held, width } = this.#cache;

@@ -8,11 +8,10 @@
 // Invariants:
 //   H1. A lookup misses at most `pullBound` updates of others to a row, and none of this worker's own.
 //   H2. After an update at most `pushBound` updates of a cached row are pending, and none of any other row.
-//   H3. No update is lost: it is pending until a server acknowledged it. When a server dies with a push unanswered, the
-//       push is made again once another incarnation is there, or the same one is back and has not got it; if it had
-//       come into a checkpoint before, it then counts twice. One that failed and may have been applied by a server that
-//       lives (LINK_LOST, also as the cause of NODE_DEAD) is not made again, nor one that a server refused with
-//       NOT_FINITE: the operation that pushed it rejects with that, and no later one does.
+//   H3. No update is lost: it is pending until a server acknowledged it. When a server dies with a push unanswered, the push is made again once another
+//       incarnation is there, or the same one is back and has not got it; if it had come into a checkpoint before, it then counts twice. One that failed and may have been applied by a server that lives
+//       (LINK_LOST, also as the cause of NODE_DEAD) is not made again, nor one that a server refused with NOT_FINITE:
+//       the operation that pushed it rejects with that, and no later one does.
 //   H4. Operations of one cache run one after the other, in the order of their calls.
 //   H5. A version counts at the server that gave it: when the placement changes, every copy is read anew before it counts as fresh.
 
@@ -275,10 +274,7 @@ class Operation {
     if (!optimizer.isExact) this.#pushPending(plan.keysAddress, plan.rowCount, () => true);
   }
 
-  /**
-   * What left for a server that was taken for dead is dealt with as soon as it is heard of again (H3). Rejects with
-   * LINK_LOST when nobody can say any more.
-   */
+  /** What left for a server that was taken for dead is dealt with as soon as it is heard of again (H3). Rejects with LINK_LOST when nobody can say any more. */
   async settleHeld(clock: number): Promise<void> {
     const { held, pending } = this.#state;
     if (held.rowCount === 0) return;
@@ -323,10 +319,7 @@ class Operation {
     this.#checkAllPushed(held.rowCount === 0 ? 0 : held.settle(pending, this.#memory));
   }
 
-  /**
-   * A server came back between the look at what is held and the exchange, which is as if it were away still; or it is.
-   * Throws NODE_DEAD, retryable.
-   */
+  /** A server came back between the look at what is held and the exchange, which is as if it were away still; or it is. Throws NODE_DEAD, retryable. */
   #checkAllPushed(pendingAgain: number): void {
     const { held } = this.#state;
     if (pendingAgain > 0)

@@ -8,8 +8,7 @@
 //   X2. What came back before something failed is told together with the failure: a push that was acknowledged counts as such.
 //   X3. So are the pushes that must not be made again: those that failed and may have been applied, and those that a server refused for their
 //       numbers, which it would refuse each time.
-//   X4. And those that had left when their server was taken for dead: whether they are to be made again is known when
-//       it is heard of again.
+//   X4. And those that had left when their server was taken for dead: whether they are to be made again is known when it is heard of again.
 //   X5. A question that is cut again, because the placement has changed, asks for all its rows: versions are those of the server that gave them, and mean nothing
 //       to another one.
 
