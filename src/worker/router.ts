@@ -324,7 +324,7 @@ export class Router implements KvRouter {
   kvEnded(request: KvRequest, failure: WeighbridgeError | undefined): void {
     if (request.sent !== undefined) this.#openUpdates--;
     request.owner.ended(request, failure);
-    if (this.#held !== undefined) this.#sendAgainSoon();
+    this.#sendAgainSoon();
   }
 
   kvRefused(call: KvCall, error: WeighbridgeError): boolean {
@@ -354,7 +354,7 @@ export class Router implements KvRouter {
   /** Once every update of an older epoch was answered or refused (R4). */
   #sendAgainSoon(): void {
     const isNeeded = this.#held !== undefined || this.#refused.length > 0 || this.#refusedKv.length > 0;
-    if (!isNeeded || this.#isSendingAgain || this.#openUpdates > 0) return;
+    if (!isNeeded || this.#isSendingAgain || (this.#held !== undefined && this.#openUpdates > 0)) return;
     this.#isSendingAgain = true;
     this.#held ??= new Deferred();
     this.#clock.soon(() => void this.#sendAgain());

@@ -1,0 +1,292 @@
+// router — Goal: whatever the placement does, a request goes to the owners of what it is about, counts once, keeps its order, and ends.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { Random } from "../base/random.ts";
+import { clockAdvance } from "../contracts/clocks.ts";
+import { Arena } from "../kernel/arena.ts";
+import { PART_COUNT } from "../keys/placement.ts";
+import { TensorShape } from "../store/tensor-shape.ts";
+import { RouterStage } from "../testing/router-stage.ts";
+import { SimClock } from "../testing/sim-clock.ts";
+import { FunctionId } from "../wire/function-id.ts";
+import { dtypeOf } from "../wire/kv-message.ts";
+import type { KeyList } from "./key-lists.ts";
+import { type KvFunctionId, KvRequest } from "./kv-request.ts";
+import { TableClient } from "./table-client.ts";
+import { TensorClient } from "./tensor-client.ts";
+
+/** Of all workers here. */
+const ARENA = new Arena({ shared: false, bytesMax: 2 ** 26 });
+const KEY_LAST = 2n ** 64n - 1n;
+const NO_PUSHES = { clocks: new Uint32Array(0), parameters: new Uint32Array(0), numbers: new Uint32Array(0) };
+const { KV_PUSH, KV_PULL, KV_PUSH_PULL } = FunctionId;
+
+/** Every part goes from its owner to the server behind it. */
+function turned(serverCount: number): readonly number[] {
+  return Array.from({ length: PART_COUNT }, (_, part) => [part, part % serverCount]).flat();
+}
+
+class Worker {
+  readonly stage: RouterStage;
+  readonly table: TableClient;
+  readonly tensor: TensorClient;
+  readonly #incarnations: number[];
+
+  constructor(stage: RouterStage) {
+    const { functions } = stage;
+    this.stage = stage;
+    this.table = new TableClient({ functions, planner: stage.router.planner(ARENA, 7), held: stage.held("rows", 1), width: 2 });
+    this.tensor = new TensorClient({ functions, held: stage.held("tensor", 2), shape: new TensorShape([4 * 65_536, 2]), arena: ARENA });
+    this.#incarnations = stage.router.servers.map((rank) => stage.router.incarnationOf(rank));
+  }
+
+  async push(keys: KeyList, value: number, clock = 0): Promise<void> {
+    await this.table.push(keys, new Float32Array(keys.length * 2).fill(value), { clock });
+  }
+
+  async pull(keys: KeyList): Promise<Float32Array> {
+    const into = new Float32Array(keys.length * 2);
+    await this.table.pull(keys, into, { clock: 0 });
+    return into;
+  }
+
+  async clock(clock: number): Promise<void> {
+    await this.stage.functions.callAll(clockAdvance, { clock, ...NO_PUSHES }, { priority: -1 });
+  }
+
+  async kv(functionId: KvFunctionId, keys: BigUint64Array, sent?: Float32Array, received?: Float32Array, isOwn = false): Promise<void> {
+    const values = (sent ?? received) as Float32Array;
+    const [width, elementBytes] = [values.length / keys.length, 4];
+    await new Promise<void>((resolve, reject) => {
+      const owner = {
+        ...{ app: 0, customer: 0, window: this.stage.router.window, incarnations: this.#incarnations },
+        ended: (_: KvRequest, error?: Error): void => (error === undefined ? resolve() : reject(error)),
+      };
+      const slicer = isOwn ? (all: BigUint64Array) => [0, ...this.stage.router.servers.map(() => all.length)] : undefined;
+      const arrays = { keys, sent, received, lens: undefined, dtype: dtypeOf(values), width, elementBytes };
+      this.stage.router.submit(new KvRequest(owner, functionId, arrays, { command: 0, priority: 0, callback: undefined, slicer }));
+    });
+  }
+}
+
+function started(serverCount = 3): { readonly stage: RouterStage; readonly worker: Worker } {
+  const stage = new RouterStage(serverCount, new SimClock({ settle: setImmediate }));
+  return { stage, worker: new Worker(stage) };
+}
+
+const LIST = BigUint64Array.from({ length: 300 }, (_, i) => BigInt(i % 200) * 977n);
+
+test("all servers own keys, blocks go by tensor and number, and a server that is named is itself", () => {
+  const { router } = new RouterStage(3);
+  const ownersOf = (route: (i: number) => Parameters<typeof router.serverOf>[0]): Set<number> =>
+    new Set(Array.from({ length: 200 }, (_, i) => router.serverOf(route(i))));
+  assert.deepEqual([...ownersOf((i) => ({ key: BigInt(i) }))].sort(), [0, 1, 2]);
+  assert.deepEqual([...ownersOf((block) => ({ block, parameter: 3 }))].sort(), [0, 1, 2]);
+  assert.ok([0, 1, 2].includes(router.serverOf({ key: KEY_LAST })));
+  assert.equal(router.serverOf({ server: 2 }), 2);
+});
+
+test("rows with duplicates that servers refuse are cut again by the new placement, count once, and come back to where they were named (R3)", async () => {
+  const { stage, worker } = started();
+  stage.change([0, 1, 2], turned(3));
+  const pushed = worker.push(LIST, 1);
+  const pulled = worker.pull(LIST);
+  await stage.drain();
+  await pushed;
+  const rows = await pulled;
+  for (const [i, key] of LIST.entries()) assert.equal(rows[2 * i], LIST.filter((other) => other === key).length, `key ${key}`);
+  assert.ok(stage.refusedCount > 0);
+});
+
+test("a plan gives all memory back once the calls that took its place have ended (RowPlan.R2)", async () => {
+  const stage = new RouterStage(3);
+  const planner = stage.router.planner(ARENA, 7);
+  const table = new TableClient({ functions: stage.functions, planner, held: stage.held("rows", 1), width: 2 });
+  const idleBytes = planner.arena.usedBytes;
+  stage.change([0, 1, 2], turned(3));
+  const pushed = table.push(LIST, new Float32Array(600), { clock: 0 });
+  const both = table.pushPull({ keys: LIST, gradients: new Float32Array(600) }, LIST, new Float32Array(600), { clock: 0 });
+  await stage.drain();
+  await Promise.all([pushed, both]);
+  assert.equal(planner.arena.usedBytes, idleBytes);
+});
+
+test("a push and pull of rows that is cut again reads what it has pushed (R3)", async () => {
+  const { stage, worker } = started();
+  const into = new Float32Array(600);
+  stage.change([0, 1, 2], turned(3));
+  const done = worker.table.pushPull({ keys: LIST.subarray(0, 200), gradients: new Float32Array(400).fill(5) }, LIST, into, { clock: 0 });
+  await stage.drain();
+  await done;
+  assert.ok(into.every((value) => value === 5));
+});
+
+test("blocks of a tensor go to their new owners as they are, and their values land in the caller's array (R3)", async () => {
+  const { stage, worker } = started();
+  const size = 4 * 65_536 * 2;
+  const [gradient, into] = [new Float32Array(size).fill(2), new Float32Array(size)];
+  stage.change([0, 1, 2], turned(3));
+  const pushed = worker.tensor.push(gradient, { clock: 0 });
+  const both = worker.tensor.pushPull(gradient, into, { clock: 0 });
+  await stage.drain();
+  await Promise.all([pushed, both]);
+  assert.ok(into.every((value) => value === 4));
+});
+
+test("spans of kv requests are cut at the new ranges, also long values in pieces, and a pushPull lands in the caller's array (KvRecut.K1)", async () => {
+  const { stage, worker } = started();
+  const keys = BigUint64Array.from({ length: 4 }, (_, i) => (KEY_LAST / 4n) * BigInt(i) + 3n);
+  for (const width of [1, 5000, 300_000]) {
+    const [sent, outs] = [new Float32Array(4 * width).map((_, i) => i % 1000), new Float32Array(4 * width)];
+    stage.values.clear();
+    stage.change(stage.router.servers.length === 3 ? [0, 2] : [0, 1, 2]);
+    const before = stage.refusedCount;
+    const pushed = worker.kv(KV_PUSH, keys, sent);
+    const both = worker.kv(KV_PUSH_PULL, keys, sent, outs);
+    await stage.drain();
+    await Promise.all([pushed, both]);
+    assert.deepEqual(
+      outs,
+      sent.map((value) => 2 * value),
+      `width ${width}`,
+    );
+    assert.ok(stage.refusedCount > before);
+  }
+});
+
+test("what the application cut itself has no epoch and is never cut again (R5)", async () => {
+  const { stage, worker } = started();
+  stage.change([0, 1, 2], turned(3));
+  const pushed = worker.kv(KV_PUSH, BigUint64Array.of(1n, KEY_LAST), Float32Array.of(1, 2), undefined, true);
+  assert.deepEqual(
+    stage.queueOf(0).map(({ epoch }) => epoch),
+    [0],
+  );
+  await stage.drain();
+  await pushed;
+  assert.equal(stage.refusedCount, 0);
+});
+
+test("requests that wait for room are cut by the placement that is known when they leave (R4)", async () => {
+  const { stage, worker } = started();
+  stage.queuedMax = 2;
+  const pushes = Array.from({ length: 8 }, () => worker.push(LIST, 1));
+  const read = worker.pull(LIST.subarray(0, 1));
+  await stage.clock.run();
+  stage.change([0, 1, 2], turned(3));
+  stage.tell();
+  await stage.drain();
+  await Promise.all(pushes);
+  assert.equal((await read)[0], 16, "key 0 is named twice in the list");
+});
+
+test("a read that is parked at a server holds nobody up while the placement changes, and is cut again when the server refuses it (R4)", async () => {
+  const { stage, worker } = started(2);
+  const read = worker.pull(LIST);
+  const letGo = [stage.park(0), stage.park(1)];
+  const before = worker.push(LIST, 3);
+  stage.change([0, 1], turned(2));
+  const behind = worker.push(LIST.subarray(0, 1), 1);
+  await stage.drain();
+  await Promise.all([before, behind]);
+  for (const go of letGo) await go();
+  await stage.drain();
+  assert.equal((await read)[0], 7, "key 0 is named twice in the list");
+});
+
+test("an announcement of a clock that was refused comes behind the updates that were refused before it (R4)", async () => {
+  const { stage, worker } = started();
+  const ends = [worker.push(LIST, 1, 5), worker.clock(6)];
+  stage.change([0, 1, 2], turned(3));
+  await stage.drain();
+  await Promise.all(ends);
+  const clocks = stage.applied.map(({ clock }) => clock);
+  assert.deepEqual(clocks, [...clocks].sort(), "no server heard of clock 6 before the updates of clock 5");
+  assert.ok(clocks.includes(5) && clocks.includes(6));
+});
+
+test("a caller that waits no longer, by deadline or abort, while its request is cut again: the request goes on, once", async () => {
+  const { stage, worker } = started();
+  const gradients = new Float32Array(600).fill(1);
+  const abort = new AbortController();
+  const late = worker.table.push(LIST, gradients, { clock: 0, deadlineMs: 5 });
+  const aborted = worker.table.push(LIST, gradients, { clock: 0, signal: abort.signal });
+  const told = [
+    assert.rejects(late, (error) => isWeighbridgeError(error, "DEADLINE")),
+    assert.rejects(aborted, (error) => isWeighbridgeError(error, "ABORTED")),
+  ];
+  stage.change([0, 1, 2], turned(3));
+  await stage.step(0);
+  abort.abort();
+  await stage.drain();
+  await Promise.all(told);
+  assert.equal(stage.values.get("row 0")?.[0], 4, "key 0 is named twice in each of two pushes");
+});
+
+test("a refusal without a newer placement ends the request with WRONG_EPOCH: it is not sent round in circles (R3)", async () => {
+  const { stage, worker } = started(1);
+  const pushed = worker.push(LIST, 1);
+  const refusal = assert.rejects(pushed, (error) => isWeighbridgeError(error, "WRONG_EPOCH"));
+  const [call] = stage.queueOf(0);
+  call?.failed(new WeighbridgeError("WRONG_EPOCH", "and nothing newer"));
+  await Promise.all([refusal, stage.clock.run()]);
+});
+
+/** What a worker does next, and what it must see. */
+async function act(worker: Worker, random: Random, sums: Map<bigint, number>, kvSums: Map<bigint, number>): Promise<void> {
+  const keys = [...new Set(Array.from({ length: 1 + random.below(6) }, () => BigInt(random.below(12))))];
+  const spread = BigUint64Array.from(keys, (key) => key * (KEY_LAST / 12n)).sort();
+  const noteAll = (list: Iterable<bigint>, into: Map<bigint, number>): void => {
+    for (const key of list) into.set(key, (into.get(key) ?? 0) + 1);
+  };
+  switch (random.below(4)) {
+    case 0: {
+      noteAll(keys, sums);
+      return await worker.push(BigUint64Array.from(keys), 1);
+    }
+    case 1: {
+      const expected = keys.map((key) => sums.get(key) ?? 0);
+      const rows = await worker.pull(BigUint64Array.from(keys));
+      for (const [i, least] of expected.entries())
+        assert.ok((rows[2 * i] as number) >= least, `key ${keys[i]} misses an update of its own`);
+      return;
+    }
+    case 2: {
+      noteAll(spread, kvSums);
+      return await worker.kv(KV_PUSH, spread, new Float32Array(spread.length).fill(1));
+    }
+    default: {
+      const expected = Array.from(spread, (key) => kvSums.get(key) ?? 0);
+      const outs = new Float32Array(spread.length);
+      await worker.kv(KV_PULL, spread, undefined, outs);
+      for (const [i, least] of expected.entries())
+        assert.ok((outs[i] as number) >= least, `kv key ${spread[i]} misses an update of its own`);
+    }
+  }
+}
+
+test("for 100 seeds with a placement that changes at any moment: acknowledged = applied, and every read sees the worker's own updates (R3, R4)", async () => {
+  for (let seed = 1; seed <= 100; seed++) {
+    const random = new Random(seed);
+    const { stage, worker } = started(3);
+    const [sums, kvSums] = [new Map<bigint, number>(), new Map<bigint, number>()];
+    const ends: Promise<void>[] = [];
+    for (let turn = 0; turn < 60; turn++) {
+      if (random.chance(0.4)) ends.push(act(worker, random, sums, kvSums));
+      if (random.chance(0.08)) {
+        const servers = [0, 1, 2].filter((rank) => rank === random.below(3) || random.chance(0.7));
+        stage.change(servers.length === 0 ? [1] : servers);
+        if (random.chance(0.5)) stage.tell();
+      }
+      await stage.step(random.below(3));
+    }
+    await stage.drain();
+    await Promise.all(ends);
+    for (const [key, sum] of sums) assert.equal(stage.values.get(`row ${key}`)?.[0], sum, `seed ${seed}: key ${key}`);
+    for (const [key, sum] of kvSums) assert.equal(stage.values.get(key)?.[0], sum, `seed ${seed}: kv key ${key}`);
+    assert.equal(stage.router.isHeld, false, `seed ${seed}`);
+  }
+});
