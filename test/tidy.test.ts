@@ -130,6 +130,21 @@ test("a Postoffice is ps-lite's word: beside its own face, only the root of that
   assert.ok(read("src/kv/postoffice.ts").split("\n").length <= 200);
 });
 
+test("who owns what is known to the keys, the router, the scheduler and the server's ownership check alone", () => {
+  const knows = /^src\/(keys\/|worker\/router(\.ts|\/)|scheduler\/|server\/ownership\.ts|testing\/)/;
+  const placements = /^src\/keys\/(placement|placement-of|range-placement|ring-placement)\.ts$/;
+  for (const path of sources.filter((candidate) => !isTest(candidate) && !knows.test(candidate))) {
+    for (const target of importsOf(path).filter((specifier) => specifier.startsWith("."))) {
+      const imported = normalize(join(dirname(path), target)).replaceAll("\\", "/");
+      assert.doesNotMatch(
+        imported,
+        placements,
+        `${path} imports ${target}: it says what a request is about, and the router finds the owner`,
+      );
+    }
+  }
+});
+
 test("contracts hold no handler and no state", () => {
   for (const path of sources.filter((candidate) => roomOf(candidate) === "contracts")) {
     assert.doesNotMatch(read(path), /^(export )?(let|var|class)\b/m, path);

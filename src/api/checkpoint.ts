@@ -16,7 +16,7 @@ import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.t
 import { showValue } from "../base/show-value.ts";
 import * as contracts from "../contracts/checkpoints.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { PART_COUNT } from "../keys/placement.ts";
+import { PART_COUNT } from "../keys/part.ts";
 import type { CheckpointManifest } from "../store/snapshot/checkpoint-manifest.ts";
 import type { ParameterRecord } from "../store/snapshot/parameter-record.ts";
 import { type ServerReport, serverReportShape } from "../store/snapshot/server-report.ts";

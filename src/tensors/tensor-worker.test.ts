@@ -252,7 +252,7 @@ for (const servers of [1, 2, 3]) {
       const loads = worker.getLoads();
       assert.deepEqual([...loads.keys()].sort(), ["DensePull", "SparsePush"]);
       assert.equal(loads.get("DensePull")?.receivedBytes, 64_000);
-      assert.equal(loads.get("SparsePush")?.sentBytes, 6 * 8 + 8 + 2 * 64, "six fields, two rows, their values");
+      assert.equal(loads.get("SparsePush")?.sentBytes, 7 * 8 + 8 + 2 * 64, "seven fields, two rows, their values");
       assert.equal(worker.getLoads().size, 0);
     });
   });

@@ -9,7 +9,7 @@ import type { Contract } from "../contracts/contract.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import { tensorPull, tensorPush, tensorPushPull } from "../contracts/tensors.ts";
 import { evenRanges } from "../keys/key-range.ts";
-import { partOf } from "../keys/placement.ts";
+import { type Placement, partOf } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
 import { setExtent } from "../peer/answer.ts";
 import { type Call, IN_PLACE_BYTES_MAX } from "../peer/call.ts";
@@ -59,6 +59,7 @@ export class RouterStage {
   readonly #queues: Call[][];
   readonly #waiters: (() => void)[] = [];
   #view: PlacementView;
+  #placement: Placement;
   #tell: (placement: PlacementView) => void = () => {};
 
   constructor(serverCount: number, clock: SimClock = new SimClock(), policy: PlacementView["policy"] = "ring") {
@@ -66,6 +67,7 @@ export class RouterStage {
     const servers = Array.from({ length: serverCount }, (_, rank) => rank);
     this.#queues = servers.map(() => []);
     this.#view = { epoch: 1, policy, servers };
+    this.#placement = placementOf(this.#view);
     const channels = servers.map((rank) => this.#channel(rank));
     let follow: (roster: RosterView) => void = () => {};
     this.router = new Router({
@@ -101,6 +103,7 @@ export class RouterStage {
   /** All servers have another placement from now on: these, and with parts moved as it says. The worker hears of it by the next refusal, or by `tell`. */
   change(servers: readonly number[], moved?: readonly number[]): void {
     this.#view = { epoch: this.#view.epoch + 1, policy: this.#view.policy, servers, moved };
+    this.#placement = placementOf(this.#view);
   }
 
   tell(): void {
@@ -210,7 +213,7 @@ export class RouterStage {
   }
 
   #block(rank: number, fn: Contract, { parameter, block, clock, gradients }: Request, name: string): Uint8Array {
-    const owner = placementOf(this.#view).ownerOf(partOf(block as number, parameter));
+    const owner = this.#placement.ownerOf(partOf(block as number, parameter));
     assert(owner === rank, `block ${name} is server ${owner}'s`);
     if (gradients !== undefined) {
       this.#add(name, gradients.length, gradients);
@@ -220,9 +223,8 @@ export class RouterStage {
   }
 
   #checkOwned(rank: number, keys: readonly bigint[]): void {
-    const placement = placementOf(this.#view);
     for (const key of keys) {
-      const owner = placement.ownerOf(partOf(Number(key & 0xffff_ffffn), Number(key >> 32n)));
+      const owner = this.#placement.ownerOf(partOf(Number(key & 0xffff_ffffn), Number(key >> 32n)));
       assert(owner === rank, `key ${key} is server ${owner}'s, and server ${rank} is asked`);
     }
   }
