@@ -349,9 +349,10 @@ export class Membership {
       this.#watchStart();
       return;
     }
+    if (this.#place === undefined) return; // it has given up joining, and closes
     this.#watch.back();
     this.#heartbeat?.linkUp();
-    this.#calls.linkUp(channel, this.#joined.heartbeatTimeoutMs);
+    this.#calls.linkUp(channel, this.#place.heartbeatTimeoutMs);
   }
 
   #schedulerAway(error: Error): void {

@@ -6,7 +6,7 @@
 //                       servers say.
 
 import type { Clock } from "../base/clock.ts";
-import type { WaitOptions } from "../base/deferred.ts";
+import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { CatalogueCalls, type NumberedParameter } from "../cluster/catalogue-calls.ts";
 import type { Membership } from "../cluster/membership.ts";
@@ -46,6 +46,7 @@ export class CatalogueClient implements CatalogueSource {
    * SCHEDULER_UNREACHABLE or DEADLINE for one that this worker does not know (C1).
    */
   async open(spec: ParameterSpec, wait: WaitOptions): Promise<NumberedParameter> {
+    checkWait(wait);
     const { name } = spec;
     const text = JSON.stringify(spec);
     const known = this.#known.get(name);
