@@ -202,6 +202,7 @@ export class FunctionClient {
     shareOf: (positions: readonly number[]) => Pick<FunctionRequest<Q, R>, "request" | "answered">,
     options: FunctionCallSettings & CallWait = {},
   ): Promise<void> {
+    checkWait(options);
     const requestsFor = (among?: readonly number[]): AnyRequest[] =>
       this.#router.sharesOf(keys, among).map(({ to, positions }) => {
         const cutAgain = (): Recut => ({ requests: requestsFor(positions), release: () => {} });
@@ -216,6 +217,7 @@ export class FunctionClient {
     requests: readonly FunctionRequest<Q, R>[],
     options: CallWait = {},
   ): Promise<void> {
+    checkWait(options);
     const any: AnyRequest[] = [];
     for (const asked of requests) any.push(requestOf(fn, asked));
     await this.callMixed(any, callText(fn, options.subject), options);
