@@ -20,7 +20,7 @@ export function psliteOptions(config: NodeConfig, { clock, log, loop, boundSendB
   const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, port, faults, resendTimeoutMs } = config;
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
   // A worker of ps-lite has several threads that want the core on which a server of ours would stay awake: there its long pulls became slower.
-  // So a server stays awake for long pushes only, unless all nodes are ours.
+  // So a server stays awake for long pushes only.
   const transport = new SocketTransport({
     clock,
     log,

@@ -1,10 +1,12 @@
-// frame-batch — collects frames for one write to a link. Headers and small payloads are copied side by side into a staging page, so that
-// hundreds of small frames leave as one chunk; large payloads are attached by reference and leave from where they lie.
+// frame-batch — collects frames for one write to a link. Headers and small payloads are copied side by side into a
+// staging page, so that hundreds of small frames leave as one chunk; large payloads are attached by reference and leave
+// from where they lie.
 //
 // Invariants:
 //   B1. Frames start at multiples of 8 in the page, and in the stream.
 //   B2. A page is written to again only after the write that carried it was flushed.
-//   B3. Where the reader takes runs, a small frame that is like the one right before it joins it in a run (wire/frame-run.ts).
+//   B3. Where the reader takes runs, a small frame that is like the one right before it joins it in a run
+//       (wire/frame-run.ts).
 //   B4. The bytes behind a payload are 0, whatever the page held before: nobody reads what others were sent.
 
 import { assert } from "../base/assert.ts";
@@ -70,7 +72,10 @@ export class PagePool {
 /** What must hear that its bytes have left. */
 export type Held = {
   release(): void;
-  /** Whether the bytes were made for this answer just now: the sooner they leave, the less they and their memory travel through caches. */
+  /**
+   * Whether the bytes were made for this answer just now: the sooner they leave, the less they and their memory travel
+   * through caches.
+   */
   readonly isFresh?: boolean;
 };
 
@@ -106,8 +111,8 @@ class TakenBatch implements TakenFrames {
 export type TakenFrames = { readonly chunks: readonly Uint8Array[]; readonly byteCount: number; flushed(): void };
 
 /**
- * What calls and answers are put into, one after the other. Over our own protocol they are encoded as frames (EncodedFrames); a gateway makes another
- * protocol's messages of them.
+ * What calls and answers are put into, one after the other. Over our own protocol they are encoded as frames
+ * (EncodedFrames); a gateway makes another protocol's messages of them.
  */
 export type FrameBatch = {
   readonly byteCount: number;
@@ -118,7 +123,10 @@ export type FrameBatch = {
    * That is the whole payload, or a multiple of 8 bytes and the rest is attached right away and padded.
    */
   begin(header: FrameHeader, inlineBytes: number): number;
-  /** Appends part of the payload by reference. The caller keeps the bytes unchanged until the write is flushed. A chunk that is empty later has lost its memory. */
+  /**
+   * Appends part of the payload by reference. The caller keeps the bytes unchanged until the write is flushed. A chunk
+   * that is empty later has lost its memory.
+   */
   attach(part: Uint8Array): void;
   /** Ends a payload that was attached. */
   pad(payloadBytes: number): void;

@@ -1,6 +1,7 @@
-// gateway — how a peer reaches nodes that speak another protocol than ours (src/pslite). It takes the place of transport and handshake; channels and
-// everything above them are the same: a gateway hands a channel the messages that came (`Channel.frame`), and a batch of its own takes those that leave
-// (`Channel.attach`). No byte of our own frames is written for it.
+// gateway — how a peer reaches nodes that speak another protocol than ours (src/pslite). It takes the place of
+// transport and handshake; channels and everything above them are the same: a gateway hands a channel the messages that
+// came (`Channel.frame`), and a batch of its own takes those that leave (`Channel.attach`). No byte of our own frames
+// is written for it.
 
 import type { JsonContract } from "../contracts/contract.ts";
 import type { Address, Link, LinkReader, Listener } from "../transport/transport.ts";
@@ -23,7 +24,10 @@ export type GatewayHost = {
   readonly readBuffers: ReadBuffers;
   /** Somebody that connected speaks our own protocol. Throws QUEUE_FULL when too many do. */
   acceptLink(link: Link): LinkReader;
-  /** This connection is with the node of that id and incarnation, 0 for one without an id. Returns its channel; throws to refuse the node. */
+  /**
+   * This connection is with the node of that id and incarnation, 0 for one without an id. Returns its channel; throws
+   * to refuse the node.
+   */
   adopt(connection: PeerConnection, node: number, incarnation: number): Channel;
   /** Serves a control function of our own node in the name of that channel's. Rejects with what went wrong. */
   serveControl<Q, R>(channel: Channel, fn: JsonContract<Q, R>, request: Q): Promise<R>;
@@ -36,7 +40,10 @@ export type Gateway = {
   attach(host: GatewayHost): void;
   /** Throws as Transport's `listen` does. Closing the listener closes the gateway. */
   listen(address: Address): Promise<Listener>;
-  /** Reaches the node at this address; `opened` is called before the connection is adopted. Throws NO_ROUTE when nobody answers there. */
+  /**
+   * Reaches the node at this address; `opened` is called before the connection is adopted. Throws NO_ROUTE when nobody
+   * answers there.
+   */
   connect(address: Address, opened: (connection: PeerConnection) => void): Promise<void>;
   /** This node is done, and so are the others: connections that end from now on are expected. */
   leaving(): void;

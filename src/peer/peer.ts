@@ -279,52 +279,6 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     return { channel: this.#reached(dial, hello), reply: undefined };
   }
 
-  // GatewayHost
-
-  acceptLink(link: Link): LinkReader {
-    this.#checkNobodies(link);
-    return this.#open(link);
-  }
-
-  adopt(connection: PeerConnection, node: number, incarnation: number): Channel {
-    const dial = this.#dialing.get(connection);
-    const channel = dial === undefined ? this.#acceptNode({ job: "", node, incarnation }) : this.#reached(dial, { node, incarnation });
-    this.metrics.linksOpened++;
-    this.#connections.add(connection);
-    this.#adopted.add(channel);
-    return channel;
-  }
-
-  async serveControl<Q, R>(channel: Channel, fn: JsonContract<Q, R>, request: Q): Promise<R> {
-    const served = this.#functions.find(fn);
-    if (served === undefined) throw new WeighbridgeError("UNKNOWN_FUNCTION", `this node does not serve ${fn.name}`);
-    const { body } = await served.handle(new ChannelContext(channel, new FrameHeader()), { body: request });
-    return body as R; // by the same contract
-  }
-
-  // Handshakes.
-
-  /** The node that we dialed says who it is; a gateway's node cannot say which request it expects. */
-  #reached(dial: Dial, hello: Pick<Hello, "node" | "incarnation"> & Partial<Hello>): Channel {
-    const { channel } = dial;
-    if (hello.node !== channel.id) {
-      throw new WeighbridgeError("NO_ROUTE", `${dial.address} was expected to be ${channel.name} but is ${nameOf(hello.node)}`, {
-        retryable: true,
-      });
-    }
-    if (hello.incarnation < channel.incarnation) {
-      throw new WeighbridgeError("NO_ROUTE", `${dial.address} still is an older life of ${channel.name}`, { retryable: true });
-    }
-    if (channel.link !== undefined) this.#replaceLink(channel);
-    const isRestarted = channel.incarnation !== 0 && hello.incarnation !== channel.incarnation;
-    if (isRestarted || (hello.expects !== undefined && !channel.canResumeAt(hello.expects))) this.#renew(channel, hello.incarnation);
-    else channel.resume(hello.expects);
-    channel.incarnation = hello.incarnation;
-    dial.attempt = 0;
-    this.#announceUp(channel);
-    return channel;
-  }
-
   refused(connection: Connection, error: WeighbridgeError): void {
     const dial = this.#dialing.get(connection);
     if (dial === undefined || error.retryable) return;
@@ -351,6 +305,52 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (channel === undefined) return;
     if (channel.id < 0) this.drop(channel, new WeighbridgeError("CLOSED", "the peer went away before it was registered"));
     if (channel.link === undefined) this.events.linkDown?.(channel);
+  }
+
+  // GatewayHost
+
+  acceptLink(link: Link): LinkReader {
+    this.#checkNobodies(link);
+    return this.#open(link);
+  }
+
+  adopt(connection: PeerConnection, node: number, incarnation: number): Channel {
+    const dial = this.#dialing.get(connection);
+    this.#dialing.delete(connection); // it is over if the node is refused
+    const channel = dial === undefined ? this.#acceptNode({ job: "", node, incarnation }) : this.#reached(dial, { node, incarnation });
+    if (dial !== undefined) this.#dialing.set(connection, dial);
+    this.metrics.linksOpened++;
+    this.#connections.add(connection);
+    this.#adopted.add(channel);
+    return channel;
+  }
+
+  async serveControl<Q, R>(channel: Channel, fn: JsonContract<Q, R>, request: Q): Promise<R> {
+    const served = this.#functions.find(fn);
+    if (served === undefined) throw new WeighbridgeError("UNKNOWN_FUNCTION", `this node does not serve ${fn.name}`);
+    const { body } = await served.handle(new ChannelContext(channel, new FrameHeader()), { body: request });
+    return body as R; // by the same contract
+  }
+
+  /** The node that we dialed says who it is; a gateway's node cannot say which request it expects. */
+  #reached(dial: Dial, hello: Pick<Hello, "node" | "incarnation"> & Partial<Hello>): Channel {
+    const { channel } = dial;
+    if (hello.node !== channel.id) {
+      throw new WeighbridgeError("NO_ROUTE", `${dial.address} was expected to be ${channel.name} but is ${nameOf(hello.node)}`, {
+        retryable: true,
+      });
+    }
+    if (hello.incarnation < channel.incarnation) {
+      throw new WeighbridgeError("NO_ROUTE", `${dial.address} still is an older life of ${channel.name}`, { retryable: true });
+    }
+    if (channel.link !== undefined) this.#replaceLink(channel);
+    const isRestarted = channel.incarnation !== 0 && hello.incarnation !== channel.incarnation;
+    if (isRestarted || (hello.expects !== undefined && !channel.canResumeAt(hello.expects))) this.#renew(channel, hello.incarnation);
+    else channel.resume(hello.expects);
+    channel.incarnation = hello.incarnation;
+    dial.attempt = 0;
+    this.#announceUp(channel);
+    return channel;
   }
 
   /** P5 */

@@ -1,18 +1,23 @@
-// barrier-entries — our node's entries into the barriers of a scheduler that speaks ps-lite's protocol: one message each, answered when the
-// scheduler says that the barrier is over. Who is there, and whose scheduler it is, is scheduler-client.ts's.
+// barrier-entries — our node's entries into the barriers of a scheduler that speaks ps-lite's protocol: one message
+// each, answered when the scheduler says that the barrier is over. Who is there, and whose scheduler it is, is
+// scheduler-client.ts's.
 //
 // Invariants:
-//   T1. A barrier of ps-lite's scheduler is entered with one message, however often our node asks: it counts messages. Ours counts members, and is
-//       told the round that we stand at: it hears of it again after every connection that broke, so that no answer is lost with one.
-//   T2. A worker of ours gives servers of ps-lite time when their own scheduler does not: SERVERS_FIRST_MS after the barrier of the start. A
-//       request that comes before their handle is there ends them (barrier-releases.ts, X1).
-//   T3. With PS_RESEND no barrier of ps-lite's scheduler is entered before SETTLE_MS after its list: until then it counts but does not acknowledge,
-//       so it would count the entry again when that is sent again, and end the job one member too early.
-//   T4. A scheduler in a new life knows of no entry: all of them are forgotten, and our node asks again.
-//   T5. An entry may be lost with a connection to ps-lite's scheduler, or with that itself, and nothing would tell: whoever waits longer than the
-//       start's time afterwards is told so. The entry stands (T1): who asks again waits again.
-//   T6. A server of ours hears of the end of the start's barrier before nodes of ps-lite do, workers of our scheduler among them (barrier-releases.ts, X1). What
-//       it asks of others leaves when those have heard of it, and have had time to make their applications.
+//   T1. A barrier of ps-lite's scheduler is entered with one message, however often our node asks: it counts messages.
+//       Ours counts members, and is told the round that we wait at: it hears of it again after every connection that
+//       broke, so that no answer is lost with one.
+//   T2. A worker of ours gives servers of ps-lite time when their own scheduler does not: SERVERS_FIRST_MS after the
+//       barrier of the start. A request that comes before their handle is there ends them (barrier-releases.ts, X1).
+//   T3. With PS_RESEND no barrier of ps-lite's scheduler is entered before SETTLE_MS after its list: until then it
+//       counts but does not acknowledge, so it would count the entry again when that is sent again, and end the job one
+//       member too early.
+//   T4. A scheduler in a new incarnation knows of no entry: all of them are forgotten, and our node asks again.
+//   T5. An entry may be lost with a connection to ps-lite's scheduler, or with that itself, and nothing would tell:
+//       whoever waits longer than the start's time afterwards is told so. The entry counts (T1): who asks again waits
+//       again.
+//   T6. A server of ours hears of the end of the start's barrier before nodes of ps-lite do, workers of our scheduler
+//       among them (barrier-releases.ts, X1). What it asks of others leaves when those have heard of it, and have had
+//       time to make their applications.
 
 import type { CancelTimer } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -89,7 +94,10 @@ export class BarrierEntries {
     else if (entry.isDoubtful) this.#watch(entry);
   }
 
-  /** The scheduler's word does not say which barrier it is about; ours does, with the round, and otherwise it is the oldest. */
+  /**
+   * The scheduler's word does not say which barrier it is about; ours does, with the round, and otherwise it is the
+   * oldest.
+   */
   release(group: number, round: number | undefined): void {
     if (round !== undefined && round <= (this.#rounds.get(group) ?? 0)) return; // told twice: we asked again meanwhile
     const open = this.#entries.filter(({ passedRound }) => passedRound === undefined);
@@ -112,8 +120,8 @@ export class BarrierEntries {
   }
 
   #holdRequests(): void {
-    const { clock, isAllOurs, options } = this.#gateway;
-    if (options.role !== "server" || isAllOurs) return;
+    const { clock, options } = this.#gateway;
+    if (options.role !== "server") return;
     clock.after(this.#scheduler.isOurs ? 2 * SERVERS_FIRST_MS : SERVERS_FIRST_MS, this.#hold.hold());
   }
 
@@ -166,8 +174,8 @@ export class BarrierEntries {
     const { group, customer } = entry;
     const last = this.#rounds.get(group);
     const round = last === undefined && this.#isLate ? 0 : (last ?? 0) + 1;
-    const note = this.#scheduler.isOurs ? { body: encodeBodyExtension({ round }) } : {};
-    this.#scheduler.send(PsCommand.BARRIER, { request: true, appId: 0, customerId: customer, barrierGroup: group, ...note });
+    const extension = this.#scheduler.isOurs ? { body: encodeBodyExtension({ round }) } : {};
+    this.#scheduler.send(PsCommand.BARRIER, { request: true, appId: 0, customerId: customer, barrierGroup: group, ...extension });
   }
 
   /** T5 */

@@ -1,11 +1,14 @@
-// releases — the processes that passed a barrier of our scheduler, and when each of them is told. What it is told is the registrar's.
+// barrier-releases — the processes that passed a barrier of our scheduler, and when each of them is told. What it is
+// told is the registrar's.
 //
 // Invariants:
-//   X1. Servers hear that a barrier is over before workers do: a server of ps-lite that gets a request while it still stands there, and has no
-//       application yet, waits for that one with all its ears shut, and ends after 5 seconds. So they hear it SERVERS_FIRST_MS before.
+//   X1. Servers hear that a barrier is over before workers do: a server of ps-lite that gets a request while it still
+//       waits there, and has no application yet, waits for that one and reads nothing else, and ends after 5 seconds.
+//       So they hear it SERVERS_FIRST_MS before.
 //   X2. Nobody waits for servers that are all ours, nor when everybody is leaving.
-//   X3. What our scheduler asks of a process that passed a barrier leaves after the end of that barrier: the process would wait for its application with
-//       all its ears shut, as in X1. After the first one, the start's, a process of ps-lite has SERVERS_FIRST_MS to make its application.
+//   X3. What our scheduler asks of a process that passed a barrier leaves after the end of that barrier: the process
+//       would wait for its application and read nothing else, as in X1. After the first one, the start's, a process of
+//       ps-lite has SERVERS_FIRST_MS to make its application.
 
 import type { PsliteGateway } from "./gateway.ts";
 import type { Registration } from "./registrar.ts";
@@ -14,7 +17,10 @@ import { RequestHold } from "./request-hold.ts";
 
 export type Release = { readonly registration: Registration; readonly group: number; readonly round: number };
 
-/** From the end of a barrier to an application with its handle is no wait in a server of ps-lite; on a machine with much to do it takes time. */
+/**
+ * From the end of a barrier to an application with its handle is no wait in a server of ps-lite; on a machine with much
+ * to do it takes time.
+ */
 export const SERVERS_FIRST_MS = 100;
 
 export class Releases {
@@ -56,12 +62,12 @@ export class Releases {
   }
 
   #tellOne(release: Release): void {
-    const { process, note } = release.registration;
+    const { process, extension } = release.registration;
     this.#send(release);
     const letGo = (): void => this.#letGo.get(release)?.();
     const isStart = !this.#started.has(process);
     this.#started.add(process);
-    if (isStart && note === undefined) this.#gateway.clock.after(SERVERS_FIRST_MS, letGo);
+    if (isStart && extension === undefined) this.#gateway.clock.after(SERVERS_FIRST_MS, letGo);
     else letGo();
   }
 
@@ -71,7 +77,7 @@ export class Releases {
     const [workers, servers] = [fresh.filter(isWorker), fresh.filter((each) => !isWorker(each))];
     for (const each of servers) this.#tellOne(each);
     this.#late.push(...workers);
-    if (this.#gateway.isLeaving || servers.every(({ registration }) => registration.note !== undefined))
+    if (this.#gateway.isLeaving || servers.every(({ registration }) => registration.extension !== undefined))
       this.hurry(); // X2
     else this.#gateway.clock.after(SERVERS_FIRST_MS, () => this.hurry());
   }

@@ -1,10 +1,12 @@
-// client-requests — what our node asks of a ps-lite node, and its responses. The frames of a kv request (spec/protocol.md, K7 to K9) become one
-// message, as ps-lite wants it; its response is given back as the answer to all of them (K11: GATHERED, and WHOLE for the last).
+// client-requests — what our node asks of a ps-lite node, and its responses. The frames of a kv request
+// (spec/protocol.md, K7 to K9) become one message, as ps-lite wants it; its response is given back as the answer to all
+// of them (K11: GATHERED, and WHOLE for the last).
 //
 // Invariants:
-//   A1. The keys and values of a message are sent from where they lie: in the caller's arrays, which are the request's until it ends.
-//       Only what lies in a page is copied.
-//   A2. Every request ends: answered, failed by the node, or failed because a connection or the link with the channel ended. One that left is never sent again.
+//   A1. The keys and values of a message are sent from where they lie: in the caller's arrays, which are the request's
+//       until it ends. Only what lies in a page is copied.
+//   A2. Every request ends: answered, failed by the node, or failed because a connection or the link with the channel
+//       ended. One that left is never sent again.
 //   A3. A response that fits nothing that is open is left out.
 
 import { WeighbridgeError } from "../base/errors.ts";
@@ -78,7 +80,10 @@ export class ClientRequests {
     this.#forgetAll();
   }
 
-  /** The link with the channel ended: what left fails; what had not left whole is put together again over the next one (A2). */
+  /**
+   * The link with the channel ended: what left fails; what had not left whole is put together again over the next one
+   * (A2).
+   */
   forget(): void {
     const error = this.#lostError();
     for (const requests of this.#open.values()) for (const open of requests.values()) this.#fail(open, error);
@@ -93,7 +98,10 @@ export class ClientRequests {
     this.#partialBodies.clear();
   }
 
-  /** A response broke off before any of it was handed over: what it answered fails, or, where it is sent again, waits for that. */
+  /**
+   * A response broke off before any of it was handed over: what it answered fails, or, where it is sent again, waits
+   * for that.
+   */
   interrupted(): void {
     const open = this.#reader.abandon();
     if (open === undefined) return;
@@ -153,7 +161,8 @@ export class ClientRequests {
         this.#fail(open, this.#lostError());
         return;
       }
-      conversation.served.whenFree(() => conversation.sendMessage(meta)); // a long response may be under way on the same connection
+      // A long response may be under way on the same connection.
+      conversation.served.whenFree(() => conversation.sendMessage(meta));
     });
   }
 
@@ -336,7 +345,10 @@ function requestName({ app, customer, arg3 }: FrameHeader): string {
   return `${app}/${customer}/${arg3}`;
 }
 
-/** Adds `[from, to)` of the frame's payload to the message: what lies in the page is copied, what is attached goes from where it lies. */
+/**
+ * Adds `[from, to)` of the frame's payload to the message: what lies in the page is copied, what is attached goes from
+ * where it lies.
+ */
 function addRange(batch: MessageBatch, frame: OutgoingFrame, from: number, to: number): void {
   const { page, inlineBytes } = frame;
   if (from < inlineBytes) batch.copy(page, from, Math.min(to, inlineBytes));

@@ -1,15 +1,18 @@
-// conversation — what this node and one node of ps-lite say to each other, behind that node's channel: our calls and answers leave as its messages, and its
-// messages come as requests and answers to the channel. What a message means is translated by client-requests.ts (what we ask of the node),
-// served-requests.ts (what it asks of us) and a Control (who is there).
+// conversation — what this node and one node of ps-lite say to each other, behind that node's channel: our calls and
+// answers leave as its messages, and its messages come as requests and answers to the channel. What a message means is
+// translated by client-requests.ts (what we ask of the node), served-requests.ts (what it asks of us) and a Control
+// (who is there).
 //
 //      channel ── translating batch ──► conversation ──► outgoing connection
 //      channel ◄── header, payload  ─── conversation ◄── incoming connections
 //
 // Invariants:
 //   E1. A conversation outlives its links with the channel: stamps of the node's updates rise.
-//   E2. A request of ours that left is never sent again: ps-lite's nodes would apply it twice. When the connection breaks it fails.
+//   E2. A request of ours that left is never sent again: ps-lite's nodes would apply it twice. When the connection
+//       breaks it fails.
 //   E3. One incoming connection at a time is inside a message for a conversation.
-//   E4. The channel is never called from inside a call of its own: what a call or an answer brings about at once is handed over after the current call stack.
+//   E4. The channel is never called from inside a call of its own: what a call or an answer brings about at once is
+//       handed over after the current call stack.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -105,7 +108,10 @@ export class Conversation {
 
   // The link with the channel.
 
-  /** Links the channel of this node with the conversation; `opened` is told before. Throws when our node refuses the other one. */
+  /**
+   * Links the channel of this node with the conversation; `opened` is told before. Throws when our node refuses the
+   * other one.
+   */
   open(opened: (connection: PeerConnection) => void = () => {}): void {
     const link = new ConversationLink(this);
     opened(link);
@@ -250,7 +256,10 @@ export class Conversation {
     this.#soon((channel) => channel.failCall(request, failure));
   }
 
-  /** Calls `run` after the current call stack, if the channel is still in the conversation that it is in now: numbers begin anew with the next. */
+  /**
+   * Calls `run` after the current call stack, if the channel is still in the conversation that it is in now: numbers
+   * begin anew with the next.
+   */
   #soon(run: (channel: Channel) => void): void {
     const { channel } = this;
     if (channel === undefined) return;

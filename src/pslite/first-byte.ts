@@ -1,5 +1,5 @@
-// first-byte — a connection at our scheduler of which nobody knows yet whose protocol it speaks. ZeroMQ's begins with ff, ours with "W": tools
-// like `weighbridge status` ask in our own, whatever the nodes speak.
+// first-byte — a connection at our scheduler of which nobody knows yet whose protocol it speaks. ZeroMQ's begins with
+// ff, ours with "W": tools like `weighbridge status` ask in our own, whatever the nodes speak.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { LinkReader } from "../transport/transport.ts";

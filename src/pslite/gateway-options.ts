@@ -15,7 +15,10 @@ export type PsliteGatewayOptions = {
   readonly workerCount: number;
   /** "tcp://host:port" of the scheduler, as all nodes have it. */
   readonly schedulerAddress: Address;
-  /** Of a scheduler: which start of it this is, higher than that of every one before it, for instance the time of day. 1 when left out. */
+  /**
+   * Of a scheduler: which start of it this is, higher than that of every one before it, for instance the time of day. 1
+   * when left out.
+   */
   readonly incarnation?: number;
   /** True: unix sockets at /tmp/port instead of TCP (DMLC_LOCAL, ps-lite's ipc). */
   readonly isLocal?: boolean;

@@ -375,3 +375,73 @@ test("the scheduler's status is told in our own protocol, over the same port", a
   );
   await cluster.finalize();
 });
+
+test("a node whose connections with the scheduler broke while it stood at a barrier hears that it is over, and is no round ahead", async () => {
+  const { cluster } = await started({ workerCount: 2 });
+  const [first, second] = [cluster.office("worker-0"), cluster.office("worker-1")];
+  for (let round = 1; round <= 3; round++) {
+    const waiting = first.barrier(0, Group.WORKERS);
+    await cluster.clock.advance(100);
+    for (const name of ["worker-0", "scheduler"]) for (const link of cluster.links.get(name) ?? []) link.destroy();
+    await cluster.clock.advance(round === 2 ? 0 : 300); // in the second round it is over before the node is back
+    const [order, enter] = [[] as string[], second.barrier(0, Group.WORKERS)];
+    await cluster.run(Promise.all([waiting, enter]));
+    const early = first.barrier(0, Group.WORKERS).then(() => order.push("passed"));
+    await cluster.clock.advance(3000);
+    order.push("entered");
+    await cluster.run(Promise.all([early, second.barrier(0, Group.WORKERS)]));
+    assert.deepEqual(order, ["entered", "passed"]);
+  }
+  await cluster.finalize();
+});
+
+test("no frame of ours is written or parsed for a node that speaks ps-lite's protocol", async () => {
+  const { cluster, kv } = await started();
+  const out = new Float32Array(200_000);
+  for (let i = 0; i < 3; i++) await cluster.run(kv.wait(kv.push(keysOf(1n), new Float32Array(200_000).fill(1))));
+  await cluster.run(kv.wait(kv.pull(keysOf(1n), out)));
+  assert.equal(out[199_999], 3);
+  for (const name of ["scheduler", "server-0", "worker-0"]) assert.equal(cluster.office(name).metrics.framesReceived, 0, name);
+  await cluster.finalize();
+});
+
+test("while a channel holds its input, messages that were read already wait too, and come in their order", async () => {
+  const cluster = await PsliteCluster.start();
+  const server = new KVServer(cluster.office("server-0"), 0);
+  const seen: number[] = [];
+  const { promise, resolve } = Promise.withResolvers<void>();
+  server.setRequestHandle((meta) => {
+    seen.push(meta.cmd);
+    if (meta.cmd === 1) cluster.gateways.get("server-0")?.conversationOf(9)?.channel?.holdInput(promise);
+    server.response(meta);
+  });
+  const kv = new KVWorker(cluster.office("worker-0"), 0);
+  const push = (cmd: number): number => kv.push(keysOf(1n), Float32Array.of(1), { cmd });
+  await cluster.run(kv.wait(push(0)));
+  const timestamps = [1, 2, 3, 4, 5].map((cmd) => push(cmd));
+  await cluster.clock.advance(1000);
+  assert.deepEqual(seen, [0, 1]);
+  resolve();
+  for (const timestamp of timestamps) await cluster.run(kv.wait(timestamp));
+  assert.deepEqual(seen, [0, 1, 2, 3, 4, 5]);
+  await cluster.finalize();
+});
+
+test("a scheduler that is started again is told nothing, and who waits hears that the job has to be started anew", async () => {
+  const { cluster, kv } = await started({ workerCount: 2, startTimeoutMs: 8000 });
+  const waiting = cluster.office("worker-1").barrier(0, Group.WORKERS);
+  waiting.catch(() => {}); // looked at below
+  await cluster.clock.advance(100);
+  cluster.kill("scheduler");
+  await cluster.clock.advance(1000);
+  cluster.startNode("scheduler", "scheduler-2").catch(() => {}); // it is never complete
+  await assert.rejects(
+    cluster.run(waiting),
+    (error) => isWeighbridgeError(error, "SCHEDULER_UNREACHABLE") && /started later.*start it anew/.test(error.message),
+  );
+  await cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1))));
+  assert.deepEqual(
+    cluster.logLines.filter((line) => /^scheduler-2 .*registers/.test(line)),
+    [],
+  );
+});

@@ -1,16 +1,20 @@
-// gateway — the way to nodes that speak ps-lite's protocol (docs/decisions/0038): makes and takes connections, knows which process and node is behind each, and
-// gives messages to the conversation with that node. Not the meaning of messages: conversation.ts, and for who is there registrar.ts and scheduler-client.ts.
+// gateway — the way to nodes that speak ps-lite's protocol (docs/decisions/0038): makes and takes connections, knows
+// which process and node is behind each, and gives messages to the conversation with that node. Not the meaning of
+// messages: conversation.ts, and for who is there registrar.ts and scheduler-client.ts.
 //
 //   connect(address) ──► an outgoing connection to the process there; its conversation is linked with the peer's channel
 //   listen(address)  ──► incoming connections; conversations with nodes that would have dialed us are linked when they are there
 //
 // Invariants:
-//   V1. A node is reached at the host and port that it told the scheduler, letter by letter: that is how ps-lite's nodes find themselves.
-//   V2. A message is for the conversation that its connection's identity names; one whose node is not known here may register, and nothing else.
-//   V3. At most NOBODIES_MAX connections are open that no node stands behind.
+//   V1. A node is reached at the host and port that it told the scheduler, letter by letter: that is how ps-lite's
+//       nodes find themselves.
+//   V2. A message is for the conversation that its connection's identity names; one whose node is not known here may
+//       register, and nothing else.
+//   V3. At most ANONYMOUS_MAX connections are open that no node is behind.
 //   V4. A node that cannot be reached for `deathMs` is dead, by our own roster: ps-lite's scheduler tells nobody.
-//   V5. Our peer has a link with the scheduler that gave us our place, or with a later life of it that can take the job over, and with no other.
-//   V6. A connection that stops inside a message, for STALL_MS, gives way to the next one of its node: the other end may be gone without a word.
+//   V5. Our peer has a link with the scheduler that gave us our rank, and with no other start of it.
+//   V6. A connection that stops inside a message, for STALL_MS, gives way to the next one of its node: the other end
+//       may be gone silently.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -23,7 +27,7 @@ import { SCHEDULER_ID } from "../wire/node-id.ts";
 import { Conversation, type ConversationHost } from "./conversation.ts";
 import { FirstByte } from "./first-byte.ts";
 import type { PsliteGatewayOptions } from "./gateway-options.ts";
-import { formatHostPort, type HostPort, keyOf, placeOf } from "./host-port.ts";
+import { formatHostPort, type HostPort, hostPortOf, keyOf } from "./host-port.ts";
 import { IncomingConnection, type IncomingHost } from "./incoming-connection.ts";
 import { MessagePages } from "./message-batch.ts";
 import { OutgoingConnection, type OutgoingOptions } from "./outgoing-connection.ts";
@@ -39,7 +43,7 @@ const DIAL_DEADLINE_MS = 5000;
 const HANDSHAKE_MS = 5000;
 const STALL_MS = 5000;
 const DEATH_MS_DEFAULT = 5000;
-const NOBODIES_MAX = 1024;
+const ANONYMOUS_MAX = 1024;
 const LOCAL_PORT_MIN = 10_000;
 const LOCAL_PORT_COUNT = 40_000;
 const LOCAL_BIND_TRIES = 40;
@@ -53,8 +57,6 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
   readonly resender: Resender | undefined;
   /** 0 before the scheduler has given us one. */
   selfId: number;
-  /** Whether the scheduler, one of ours, said that everybody else is, too. */
-  isAllOurs = false;
   /** We are done: connections that end now are nobody's worry. */
   isLeaving = false;
   readonly #pages = new MessagePages();
@@ -69,8 +71,8 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
   readonly #paused = new Set<Conversation>();
   readonly #registrar: Registrar | undefined;
   readonly #scheduler: SchedulerClient | undefined;
-  /** Which start of the scheduler its conversation stands for; undefined: one of ps-lite, which does not say. */
-  #schedulerLife: number | undefined;
+  /** Which start of the scheduler its conversation is with; undefined: one of ps-lite, which does not say. */
+  #schedulerIncarnation: number | undefined;
   #peer: GatewayHost | undefined;
   #timestamp = 0;
   #isClosed = false;
@@ -100,14 +102,14 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
   }
 
   async listen(address: Address): Promise<Listener> {
-    const { hostname, port } = placeOf(address);
+    const { hostname, port } = hostPortOf(address);
     const { transport } = this.options;
     const take = (link: Link): LinkReader => this.#takeLink(link);
     for (let tryCount = 1; ; tryCount++) {
       const chosen = this.options.isLocal === true && port === 0 ? LOCAL_PORT_MIN + Math.floor(freshRandom() * LOCAL_PORT_COUNT) : port;
       try {
         const listener = await transport.listen(this.physical({ hostname, port: chosen }), take);
-        const bound = this.options.isLocal === true ? chosen : placeOf(listener.address).port;
+        const bound = this.options.isLocal === true ? chosen : hostPortOf(listener.address).port;
         return { address: formatHostPort({ hostname, port: bound }), close: () => this.#close(listener) };
       } catch (thrown) {
         if (chosen === port || tryCount >= LOCAL_BIND_TRIES) throw thrown;
@@ -117,12 +119,12 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
 
   async connect(address: Address, opened: (connection: PeerConnection) => void): Promise<void> {
     const { schedulerAddress } = this.options;
-    const place = placeOf(address);
+    const hostPort = hostPortOf(address);
     const isScheduler = address === schedulerAddress;
-    if (!isScheduler && this.#scheduler?.conversationAt(place) === undefined) throw noRoute(address);
-    const process = this.processAt(place);
+    if (!isScheduler && this.#scheduler?.conversationAt(hostPort) === undefined) throw noRoute(address);
+    const process = this.processAt(hostPort);
     await process.dial();
-    const conversation = isScheduler ? this.#schedulerConversation(process) : this.#scheduler?.conversationAt(place);
+    const conversation = isScheduler ? this.#schedulerConversation(process) : this.#scheduler?.conversationAt(hostPort);
     if (conversation === undefined) throw noRoute(address);
     conversation.open(opened);
     for (const incoming of this.#incoming) if (incoming.conversation === conversation) this.clock.soon(() => incoming.goOn());
@@ -145,18 +147,18 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
     return this.#timestamp++;
   }
 
-  processAt(place: HostPort): RemoteProcess {
-    const key = keyOf(place);
+  processAt(hostPort: HostPort): RemoteProcess {
+    const key = keyOf(hostPort);
     let process = this.#processes.get(key);
     if (process === undefined) {
-      process = new RemoteProcess(this, place);
+      process = new RemoteProcess(this, hostPort);
       this.#processes.set(key, process);
     }
     return process;
   }
 
   /** The process is another process now, or none. */
-  forgetRemoteProcess(process: RemoteProcess): void {
+  forgetProcess(process: RemoteProcess): void {
     if (this.#processes.get(keyOf(process)) === process) this.#processes.delete(keyOf(process));
     process.disconnect(true);
     for (const conversation of process.conversations.values()) this.forgetConversation(conversation);
@@ -200,7 +202,7 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
 
   // IncomingHost, and RemoteProcessHost
 
-  get life(): number | undefined {
+  get incarnation(): number | undefined {
     return this.options.role === "scheduler" ? (this.options.incarnation ?? 1) : undefined;
   }
 
@@ -222,7 +224,8 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
     this.#registrar?.present(process);
     this.#scheduler?.present(process);
     const conversation = this.#conversations.get(SCHEDULER_ID);
-    const isReplaced = conversation !== undefined && conversation === process.primary && process.outgoing?.life !== this.#schedulerLife;
+    const isReplaced =
+      conversation !== undefined && conversation === process.primary && process.outgoing?.incarnation !== this.#schedulerIncarnation;
     if (isReplaced) conversation.break(undefined); // our peer dials, and finds the other one (V5)
   }
 
@@ -320,7 +323,7 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
   message(incoming: IncomingConnection, meta: PsMeta, hasParts: boolean): PartSink | undefined {
     const { conversation } = incoming;
     if (conversation === undefined) {
-      this.#takeNobody(incoming, meta);
+      this.#takeAnonymous(incoming, meta);
       return undefined;
     }
     if (hasParts) this.#busy.set(conversation, incoming);
@@ -361,15 +364,18 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
       else conversation.requests.interrupted();
       for (const other of this.#incoming) if (other.conversation === conversation) this.clock.soon(() => other.goOn());
     }
-    if (conversation === undefined) this.#registrar?.nobodyLeft(incoming);
+    if (conversation === undefined) this.#registrar?.anonymousClosed(incoming);
     else {
       this.#answersLost(conversation, cause);
-      this.#scheduler?.fellSilent(conversation);
+      this.#scheduler?.incomingBroke(conversation);
     }
     for (const process of this.#processes.values()) if (process.incoming.has(incoming)) process.closedIncoming(incoming);
   }
 
-  /** Answers of the node may have been on their way here: who waits for one must not wait for ever. With PS_RESEND they come again. */
+  /**
+   * Answers of the node may have been on their way here: who waits for one must not wait for ever. With PS_RESEND they
+   * come again.
+   */
   #answersLost(conversation: Conversation, cause: Error | undefined): void {
     if (this.resender !== undefined || this.isLeaving || this.#isClosed) return;
     for (const other of this.#incoming) if (other.conversation === conversation) return;
@@ -382,9 +388,11 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
   }
 
   #takeLink(link: Link): LinkReader {
-    let nobodies = 0;
-    for (const { conversation } of this.#incoming) if (conversation === undefined) nobodies++;
-    if (nobodies >= NOBODIES_MAX) throw new WeighbridgeError("QUEUE_FULL", `${nobodies} connections without a node are open already`); // V3
+    let anonymousCount = 0;
+    for (const { conversation } of this.#incoming) if (conversation === undefined) anonymousCount++;
+    // V3.
+    if (anonymousCount >= ANONYMOUS_MAX)
+      throw new WeighbridgeError("QUEUE_FULL", `${anonymousCount} connections without a node are open already`);
     if (this.options.role !== "scheduler") return this.#newIncoming(link);
     const readerFor = (isZmtp: boolean): LinkReader => (isZmtp ? this.#newIncoming(link) : this.peer.acceptLink(link));
     return new FirstByte(this.clock, HANDSHAKE_MS, () => link.destroy(), readerFor);
@@ -397,7 +405,7 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
   }
 
   /** V2 */
-  #takeNobody(incoming: IncomingConnection, meta: PsMeta): void {
+  #takeAnonymous(incoming: IncomingConnection, meta: PsMeta): void {
     const { node } = incoming;
     const isRegistration = meta.command === PsCommand.ADD_NODE && this.#registrar !== undefined;
     if (!isRegistration && node !== 0)
@@ -425,23 +433,25 @@ export class PsliteGateway implements Gateway, ConversationHost, IncomingHost, R
     return conversation.node !== SCHEDULER_ID && this.options.role !== "worker";
   }
 
-  /** The conversation of the scheduler that is there now, another one for another life. Throws NO_ROUTE when that one cannot take the job over (V5). */
+  /**
+   * The conversation of the scheduler that is there now, another one for another incarnation. Throws NO_ROUTE when that one
+   * cannot take the job over (V5).
+   */
   #schedulerConversation(process: RemoteProcess): Conversation {
     const known = this.#conversations.get(SCHEDULER_ID);
-    const life = process.outgoing?.life;
-    if (known !== undefined && life === this.#schedulerLife) return known;
-    const canFollow = this.selfId === 0 || (life !== undefined && this.#scheduler?.loss === undefined);
-    if (known !== undefined && !canFollow) {
+    const incarnation = process.outgoing?.incarnation;
+    if (known !== undefined && incarnation === this.#schedulerIncarnation) return known;
+    if (known !== undefined && this.selfId !== 0) {
       process.disconnect(false);
       throw new WeighbridgeError("NO_ROUTE", "the one that is there now was started later, and does not know this job", {
         retryable: true,
       });
     }
     if (known !== undefined) this.forgetConversation(known);
-    this.#schedulerLife = life;
-    const conversation = new Conversation(this, { node: SCHEDULER_ID, incarnation: life ?? 1, remote: formatHostPort(process) });
+    this.#schedulerIncarnation = incarnation;
+    const conversation = new Conversation(this, { node: SCHEDULER_ID, incarnation: incarnation ?? 1, remote: formatHostPort(process) });
     conversation.control = this.#scheduler;
-    this.#scheduler?.standsAt(conversation);
+    this.#scheduler?.useConversation(conversation);
     process.addConversation(0, conversation);
     this.addConversation(conversation);
     return conversation;

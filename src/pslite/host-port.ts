@@ -1,4 +1,4 @@
-// place — where a process of ps-lite listens: a host, letter by letter as it was told, and a port.
+// host-port — where a process of ps-lite listens: a host, letter by letter as it was told, and a port.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Address } from "../transport/transport.ts";
@@ -11,7 +11,7 @@ export function keyOf({ hostname, port }: HostPort): string {
 }
 
 /** Takes "tcp://host:port" apart; IPv6 hosts are in brackets there, and without in ps-lite's records. */
-export function placeOf(address: Address): HostPort {
+export function hostPortOf(address: Address): HostPort {
   const match = /^tcp:\/\/(?:\[([^\]]+)\]|([^:/]+)):(\d+)$/.exec(address);
   if (match === null) throw new WeighbridgeError("BAD_ARGUMENT", `"${address}" cannot be used as an address: expected "tcp://host:port"`);
   return { hostname: (match[1] ?? match[2]) as string, port: Number(match[3]) };

@@ -26,7 +26,7 @@ function message(valueBytes: number): Uint8Array {
   return Buffer.concat([frame(bytes.subarray(0, end), false), frame(new Uint8Array(8), false), frame(new Uint8Array(valueBytes), true)]);
 }
 
-function stage(isAllOurs: boolean) {
+function stage() {
   const told: boolean[] = [];
   const link: Link = {
     remote: "a node",
@@ -46,8 +46,7 @@ function stage(isAllOurs: boolean) {
   };
   const host: IncomingHost = {
     clock: new SimClock(),
-    isAllOurs,
-    life: undefined,
+    incarnation: undefined,
     opened: () => {},
     mayTake: () => true,
     longMessage: () => {},
@@ -73,7 +72,7 @@ function stage(isAllOurs: boolean) {
 }
 
 test("a link is wakeful while messages with long parts come, and only then", () => {
-  const { told, counts, receive } = stage(false);
+  const { told, counts, receive } = stage();
   for (const valueBytes of [0, 4, 0]) receive(message(valueBytes));
   assert.deepEqual(told, []);
   for (const valueBytes of [5000, 5000, 70_000]) receive(message(valueBytes));
@@ -81,10 +80,4 @@ test("a link is wakeful while messages with long parts come, and only then", () 
   for (const valueBytes of [0, 4]) receive(message(valueBytes));
   assert.deepEqual(told, [true, false]);
   assert.equal(counts.messages, 8);
-});
-
-test("among nodes of ours a link is wakeful from its first message on", () => {
-  const { told, receive } = stage(true);
-  for (const valueBytes of [0, 4, 5000, 0]) receive(message(valueBytes));
-  assert.deepEqual(told, [true]);
 });

@@ -1,14 +1,17 @@
-// incoming — one connection that another node made to us (its DEALER, our ROUTER): messages come in on it, nothing but the handshake goes back.
+// incoming-connection — one connection that another node made to us (its DEALER, our ROUTER): messages come in on it,
+// nothing but the handshake goes back.
 //
 //   accepted ── greetings, READY both ways ──► open: messages ──► closed
 //
 // Invariants:
 //   I1. Who does not say READY within `handshakeMs` is cut off.
 //   I2. Bytes that are no ZMTP or no message of ps-lite end the connection, never the process.
-//   I3. Messages for an conversation come one after the other: while another connection of the same node is inside one, this one is held. One that
-//       has stopped inside a message, and holds up another, is cut off (gateway.ts, V6).
-//   I4. A message whose body is longer than BODY_BYTES_MAX is taken without it, so that its sender is told and does not wait for an answer.
-//   I5. A long body costs memory on one connection of a node at a time, and on none of anybody else's: the newest is taken.
+//   I3. Messages for a conversation come one after the other: while another connection of the same node is inside one,
+//       this one is held. One that has stopped inside a message, and holds up another, is cut off (gateway.ts, V6).
+//   I4. A message whose body is longer than BODY_BYTES_MAX is taken without it, so that its sender is told and does not
+//       wait for an answer.
+//   I5. A long body costs memory on one connection of a node at a time, and on none of anybody else's: the newest is
+//       taken.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -31,10 +34,8 @@ const PARTS_MAX = 16;
 
 export type IncomingHost = {
   readonly clock: Clock;
-  /** Whether every node of the job is one of ours, as far as we know. */
-  readonly isAllOurs: boolean;
   /** What others are told of which start of our scheduler this is; undefined on other nodes. */
-  readonly life: number | undefined;
+  readonly incarnation: number | undefined;
   /** The other side is a node of ps-lite, with this id (0: it has none yet). */
   opened(incoming: IncomingConnection): void;
   /** Whether the next message of this incoming may be taken now; it is held otherwise, until `goOn`. */
@@ -75,7 +76,7 @@ export class IncomingConnection implements LinkReader {
   #isInside = false;
   /** Of the message that is coming in, while its first part does. */
   #longMeta: LongMeta | undefined;
-  /** Whether the message has a long part, and whether we stay awake, if the link can: while such messages come, and always among our own. */
+  /** Whether the message has a long part, and whether we stay awake, if the link can: while such messages come. */
   #isStreamed = false;
   #isWakeful = false;
   #problem: WeighbridgeError | undefined;
@@ -151,7 +152,7 @@ export class IncomingConnection implements LinkReader {
 
   #sink(): ZmtpSink {
     return {
-      greeted: () => this.link.write([encodeReady("ROUTER", "", this.#host.life)], () => {}),
+      greeted: () => this.link.write([encodeReady("ROUTER", "", this.#host.incarnation)], () => {}),
       command: (name, body) => this.#command(name, body),
       mayBegin: () => this.#mayBegin(),
       begin: (index, byteCount, isLast) => this.#begin(index, byteCount, isLast),
@@ -249,9 +250,8 @@ export class IncomingConnection implements LinkReader {
   #ended(): void {
     this.#isInside = false;
     this.#parts = undefined;
-    const isWakeful = this.#isStreamed || this.#host.isAllOurs;
-    if (this.#isWakeful !== isWakeful) {
-      this.#isWakeful = isWakeful;
+    if (this.#isWakeful !== this.#isStreamed) {
+      this.#isWakeful = this.#isStreamed;
       this.link.setWakeful?.(this.#isWakeful);
     }
     this.#isStreamed = false;

@@ -1,5 +1,6 @@
-// long-meta — the meta of a message whose SimpleApp body is longer than this node keeps: the body is left out while it comes, and the rest is read, so that the
-// request can be answered. ps-lite writes the body near the beginning, behind the head (P1 of ps-meta.ts).
+// long-meta — the meta of a message whose SimpleApp body is longer than this node keeps: the body is left out while it
+// comes, and the rest is read, so that the request can be answered. ps-lite writes the body near the beginning, behind
+// the head (P1 of ps-meta.ts).
 //
 // Invariants:
 //   M1. It costs END_BYTES of memory and VIEW_BYTES to read into, however long the body is.

@@ -1,5 +1,5 @@
-// message-batch — collects the ZMTP frames of messages for one write to a connection. Metas and short parts are copied side by side into a
-// page; long parts are attached by reference and leave from where they lie.
+// message-batch — collects the ZMTP frames of messages for one write to a connection. Metas and short parts are copied
+// side by side into a page; long parts are attached by reference and leave from where they lie.
 
 import { encodeMeta, metaBytesMax, type PsMeta } from "./wire/ps-meta.ts";
 import { FRAME_HEADER_BYTES_MAX, frameHeaderBytes, writeFrameHeader } from "./wire/zmtp.ts";
@@ -70,7 +70,8 @@ export class MessageBatch {
       return;
     }
     const page = this.#reserve(FRAME_HEADER_BYTES_MAX + bytesMax);
-    // The length is known when the meta is written: it goes where a short header leaves it, and moves if it was too long for one.
+    // The length is known when the meta is written: it goes where a short header leaves it, and moves if it was too
+    // long for one.
     const at = this.#fill + frameHeaderBytes(0);
     const end = encodeMeta(meta, page, at);
     const byteCount = end - at;

@@ -1,12 +1,14 @@
-// line — our outgoing connection to one ps-lite node (its DEALER): messages leave on it, nothing but the handshake comes back. What is sent
-// before the handshake is done waits for it.
+// outgoing-connection — our connection to one ps-lite node (its DEALER): messages leave on it, nothing but the
+// handshake comes back. What is sent before the handshake is done waits for it.
 //
 //   pending ── delayMs ──► dialing ── connected, greeted, READY both ways ──► up ──► down
 //
 // Invariants:
-//   L1. `down` is called once: when the connection broke, or could not be made. A line never comes back; its owner makes another one.
+//   L1. `down` is called once: when the connection broke, or could not be made. An outgoing connection never comes
+//       back; its owner makes another one.
 //   L2. `flushed` is called once for each `flush`: when its messages have left, or never will.
-//   L3. Who takes the connection and does not say READY within `deadlineMs` is not there: the system of a stopped process still takes connections.
+//   L3. Who takes the connection and does not say READY within `deadlineMs` is not there: the system of a stopped
+//       process still takes connections.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -27,8 +29,8 @@ export type OutgoingOptions = {
   readonly deadlineMs: number;
   /** So long it waits before it dials; what is sent meanwhile waits, too. */
   readonly delayMs: number;
-  readonly up: (line: OutgoingConnection) => void;
-  readonly down: (line: OutgoingConnection, cause: Error | undefined) => void;
+  readonly up: (outgoing: OutgoingConnection) => void;
+  readonly down: (outgoing: OutgoingConnection, cause: Error | undefined) => void;
 };
 
 type Waiting = { readonly chunks: readonly Uint8Array[]; readonly flushed: () => void };
@@ -49,7 +51,7 @@ export class OutgoingConnection implements LinkReader {
   #cancelHandshake: CancelTimer = () => {};
   #waiting: Waiting[] = [];
   #problem: WeighbridgeError | undefined;
-  #life: number | undefined;
+  #incarnation: number | undefined;
 
   constructor(options: OutgoingOptions) {
     this.#options = options;
@@ -69,8 +71,8 @@ export class OutgoingConnection implements LinkReader {
   }
 
   /** Once it was up: which start of our scheduler is at the other end; undefined for any other node. */
-  get life(): number | undefined {
-    return this.#life;
+  get incarnation(): number | undefined {
+    return this.#incarnation;
   }
 
   get isDown(): boolean {
@@ -143,7 +145,7 @@ export class OutgoingConnection implements LinkReader {
     this.#isPending = false;
     const { transport, address, deadlineMs, identity } = this.#options;
     const open = (link: Link): LinkReader => {
-      if (this.#isDown) throw new WeighbridgeError("CLOSED", "the line was closed before it was open");
+      if (this.#isDown) throw new WeighbridgeError("CLOSED", "the connection was closed before it was open");
       this.#link = link;
       link.write([encodeGreeting(identity)], () => {});
       this.#cancelHandshake = this.#options.clock.after(deadlineMs, () => this.#stayedSilent(link)); // L3
@@ -173,9 +175,9 @@ export class OutgoingConnection implements LinkReader {
   #command(name: string, body: Uint8Array): void {
     if (name === "ERROR") throw badZmtp(`the peer refused the connection: ${new TextDecoder().decode(body.subarray(1))}`);
     if (name !== "READY" || this.#isUp) return;
-    const { socketType, life } = decodeReady(body);
+    const { socketType, incarnation } = decodeReady(body);
     if (socketType !== "ROUTER") throw badZmtp(`the peer's socket is a ${socketType}, not a ROUTER: this is no node of ps-lite`);
-    this.#life = life;
+    this.#incarnation = incarnation;
     this.#cancelHandshake();
     this.#isUp = true;
     this.#wasUp = true;

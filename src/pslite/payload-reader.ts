@@ -1,10 +1,12 @@
-// payload-reader — hands the channel what a ps-lite node sent: a header, and a payload that is put together in the memory that our node names for it, or in
-// a read buffer. Long values are read there by the socket; only what lies around them is copied.
+// payload-reader — hands the channel what a ps-lite node sent: a header, and a payload that is put together in the
+// memory that our node names for it, or in a read buffer. Long values are read there by the socket; only what lies
+// around them is copied.
 //
 // Invariants:
 //   R1. The channel is asked once where a payload belongs, and gets it whole.
 //   R2. At most READ_BYTES_MAX of a payload are read at once.
-//   R3. Memory that its owner takes away while a payload is read into it costs nobody else anything: the rest is read elsewhere, and the call fails.
+//   R3. Memory that its owner takes away while a payload is read into it costs nobody else anything: the rest is read
+//       elsewhere, and the call fails.
 
 import { assert } from "../base/assert.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
@@ -75,7 +77,10 @@ export class PayloadReader {
     this.#isInside = true;
   }
 
-  /** Where the next bytes go, and up to `aheadBytes` behind the payload if there is room: nothing of those stays after `received` (ZmtpReader.Z6). */
+  /**
+   * Where the next bytes go, and up to `aheadBytes` behind the payload if there is room: nothing of those stays after
+   * `received` (ZmtpReader.Z6).
+   */
   view(aheadBytes: number): Uint8Array {
     if (!this.#isInside) return new Uint8Array(1024); // what comes is dropped
     const { payloadBytes } = this.#header;

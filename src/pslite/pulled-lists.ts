@@ -1,9 +1,10 @@
-// list-memory — the key lists that a ps-lite node pulls, and how long their values were. Such a node pulls without saying a length, and mostly
-// pulls the same lists again and again: who knows the length can be answered from where the values lie, and its keys need not be kept anew.
+// pulled-lists — the key lists that a ps-lite node pulls, and how long their values were. Such a node pulls without
+// saying a length, and mostly pulls the same lists again and again: with a known length it is answered from where the
+// values lie, and its keys need not be kept anew.
 //
 // Invariants:
-//   W1. A length is remembered only if all keys of the list had it. It is a guess: what is asked with it is refused if it is wrong, and
-//       asked again without.
+//   W1. A length is remembered only if all keys of the list had it. It is a guess: what is asked with it is refused if
+//       it is wrong, and asked again without.
 //   W2. At most LISTS_MAX lists and LIST_BYTES_MAX of keys and lens are remembered, the newest ones.
 //   W3. A list is found by all of its keys. They never change: answers are sent from them.
 
@@ -16,7 +17,7 @@ export type KnownList = {
 };
 
 /** Whose keys, and of what type their values are: one list may be pulled from several applications. */
-export type ListPlace = { readonly app: number; readonly dtype: number };
+export type ListOwner = { readonly app: number; readonly dtype: number };
 
 const LISTS_MAX = 1024;
 export const LIST_BYTES_MAX: number = 16 * 1024 * 1024;
@@ -31,18 +32,18 @@ export class PulledLists {
   #byteCount = 0;
 
   /** The list with exactly these keys, which are 8-byte aligned. */
-  find(keys: Uint8Array, place: ListPlace): KnownList | undefined {
-    const known = this.#lists.get(listNumber(keys, place));
+  find(keys: Uint8Array, owner: ListOwner): KnownList | undefined {
+    const known = this.#lists.get(listNumber(keys, owner));
     return known !== undefined && isSame(known.keys, keys) ? known : undefined; // W3
   }
 
   /** Takes the keys of a request and the lens of its answer; both are kept, and must not change (W1). */
-  learn(keys: Uint8Array, lens: Uint8Array, place: ListPlace): void {
+  learn(keys: Uint8Array, lens: Uint8Array, owner: ListOwner): void {
     const lengths = new Int32Array(lens.buffer, lens.byteOffset, lens.length >> 2);
     const width = lengths[0] ?? 0;
     if (width <= 0 || keys.length + lens.length > LIST_BYTES_MAX) return;
     for (let i = 1; i < lengths.length; i++) if (lengths[i] !== width) return;
-    const list = listNumber(keys, place);
+    const list = listNumber(keys, owner);
     this.#remove(list);
     this.#lists.set(list, { keys, width, lens });
     this.#byteCount += keys.length + lens.length;
@@ -53,8 +54,8 @@ export class PulledLists {
     }
   }
 
-  forget(keys: Uint8Array, place: ListPlace): void {
-    this.#remove(listNumber(keys, place));
+  forget(keys: Uint8Array, owner: ListOwner): void {
+    this.#remove(listNumber(keys, owner));
   }
 
   #remove(list: number): void {
@@ -73,8 +74,11 @@ function isSame(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
-/** A number for a list of keys: two 32-bit hashes in 53 bits, of some SAMPLES keys. Of two lists with one number the newer is remembered. */
-function listNumber(keys: Uint8Array, { app, dtype }: ListPlace): number {
+/**
+ * A number for a list of keys: two 32-bit hashes in 53 bits, of some SAMPLES keys. Of two lists with one number the
+ * newer is remembered.
+ */
+function listNumber(keys: Uint8Array, { app, dtype }: ListOwner): number {
   const words = wordsOf(keys);
   const step = words.length <= SAMPLES ? 1 : Math.floor(words.length / SAMPLES) | 1; // odd: both halves of keys
   let first = (0x811c9dc5 ^ app) | 0;

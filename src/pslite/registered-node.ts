@@ -1,12 +1,13 @@
-// member-control — the control messages between our scheduler and one node that speaks ps-lite's protocol: barriers, heartbeats, and news
-// of other nodes. Registration is registrar.ts.
+// registered-node — the control messages between our scheduler and one node that speaks ps-lite's protocol: barriers,
+// heartbeats, and news of other nodes. Registration is registrar.ts.
 //
 // Invariants:
-//   M1. A process is told once that a barrier is over, whichever of its customers stood there: all of them hear it.
-//   M2. A node of ps-lite cannot be told that a barrier failed: it stands there until nobody is dead any more. One of ours is told.
+//   M1. A process is told once that a barrier is over, whichever of its customers entered it: all of them hear it.
+//   M2. A node of ps-lite cannot be told that a barrier failed: it waits there until nobody is dead any more. One of
+//       ours is told.
 
 import { ABORT, BARRIER, HEARTBEAT, ROSTER } from "../contracts/control.ts";
-import type { AbortRequest, BarrierReply, BarrierRequest } from "../wire/control.ts";
+import type { AbortRequest, BarrierReply } from "../wire/control.ts";
 import type { Failure } from "../wire/failure.ts";
 import { GROUP_MAX, inGroup } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
@@ -16,7 +17,7 @@ import type { Registrar } from "./registrar.ts";
 import { bodyOf, type OutgoingFrame } from "./translating-batch.ts";
 import { PsCommand, type PsMeta } from "./wire/ps-meta.ts";
 
-/** How often a node that stands at a barrier with a dead member asks again. */
+/** How often a node that waits at a barrier with a dead member asks again. */
 const REENTER_MS = 200;
 
 export class RegisteredNode implements Control {
@@ -26,7 +27,7 @@ export class RegisteredNode implements Control {
   readonly #conversation: Conversation;
   /** The last round that was passed, by group. */
   readonly #rounds = new Map<number, number>();
-  /** The lives that the node was told of. */
+  /** The incarnations that the node was told of. */
   readonly #known = new Map<number, number>();
 
   constructor(registrar: Registrar, conversation: Conversation) {
@@ -61,7 +62,7 @@ export class RegisteredNode implements Control {
         this.#registrar.send(registration, PsCommand.HEARTBEAT, { nodes: [this.#registrar.self()] });
         break;
       case PsCommand.TERMINATE:
-        if (registration.note !== undefined) this.#registrar.leave(this.#conversation);
+        if (registration.extension !== undefined) this.#registrar.leave(this.#conversation);
         else log.warn("a TERMINATE was left out: only a node's own may end it", { node: this.#conversation.name });
         break;
       default:
@@ -69,13 +70,12 @@ export class RegisteredNode implements Control {
     }
   }
 
-  /** The process is told these lives with its list, and has passed these rounds under an earlier scheduler. */
-  knows({ nodes }: RosterView, passed: readonly BarrierRequest[] = []): void {
-    for (const entry of nodes) this.#noteLife(entry);
-    for (const { group, round } of passed) this.#rounds.set(group, round);
+  /** The process is told these incarnations with its list. */
+  knows({ nodes }: RosterView): void {
+    for (const entry of nodes) this.#noteIncarnation(entry);
   }
 
-  /** The node stands at a barrier; one of ours says at which round of it. */
+  /** The node waits at a barrier; one of ours says at which round of it. */
   enter(group: number, told: number | undefined): void {
     const registration = this.#registrar.registrationOf(this.#conversation);
     if (registration === undefined) return;
@@ -88,7 +88,8 @@ export class RegisteredNode implements Control {
     }
     const round = told ?? (this.#isLate(group) ? 0 : (this.#rounds.get(group) ?? 0) + 1);
     const passed = (reply: BarrierReply): void => {
-      const isTold = told === undefined && this.#rounds.get(group) === reply.round; // it entered twice, and both entries are answered
+      // It entered twice, and both entries are answered.
+      const isTold = told === undefined && this.#rounds.get(group) === reply.round;
       this.#rounds.set(group, reply.round);
       if (isTold || registration.process.primary !== this.#conversation) return; // M1
       this.#registrar.release({ registration, group, round: reply.round });
@@ -96,7 +97,7 @@ export class RegisteredNode implements Control {
     this.#conversation.serveControl(BARRIER, { group, customer: 0, round }, passed, (failure) => this.#failed(group, told, failure));
   }
 
-  /** A node in a later life cannot know which rounds are over. */
+  /** A node in a later incarnation cannot know which rounds are over. */
   #isLate(group: number): boolean {
     return this.#conversation.incarnation > 1 && !this.#rounds.has(group);
   }
@@ -107,7 +108,7 @@ export class RegisteredNode implements Control {
     const { code, message } = failure;
     if (code === "ABORTED") return; // it entered again meanwhile, and that is answered
     const registration = this.#registrar.registrationOf(this.#conversation);
-    if (registration?.note !== undefined)
+    if (registration?.extension !== undefined)
       this.#registrar.send(registration, PsCommand.BARRIER, {
         appId: 0,
         customerId: 0,
@@ -117,7 +118,7 @@ export class RegisteredNode implements Control {
     else if (code === "NODE_DEAD")
       gateway.clock.after(REENTER_MS, () => (this.#conversation.isLinked ? this.enter(group, told) : undefined));
     else
-      gateway.log.error("a node of ps-lite stands at a barrier that nobody will open", {
+      gateway.log.error("a node of ps-lite waits at a barrier that will not be passed", {
         node: this.#conversation.name,
         group,
         code,
@@ -125,17 +126,18 @@ export class RegisteredNode implements Control {
       });
   }
 
-  /** A node with a new life is told to the process, once it has its list: until then that will say so. */
+  /** A node with a new incarnation is told to the process, once it has its list: until then that will say so. */
   #takeRoster(roster: RosterView): void {
     const registration = this.#registrar.registrationOf(this.#conversation);
     const hasList = registration !== undefined && !this.#registrar.renewList(registration, roster);
     const isTold = hasList && this.#conversation.node > 0 && registration.process.primary === this.#conversation;
     for (const entry of roster.nodes)
-      if (this.#noteLife(entry) && isTold && entry.node !== this.#conversation.node) this.#registrar.tellOfNewLife(registration, entry);
+      if (this.#noteIncarnation(entry) && isTold && entry.node !== this.#conversation.node)
+        this.#registrar.tellOfReplacement(registration, entry);
   }
 
-  /** Returns whether this life was not known until now. */
-  #noteLife({ node, incarnation }: RosterEntry): boolean {
+  /** Returns whether this incarnation was not known until now. */
+  #noteIncarnation({ node, incarnation }: RosterEntry): boolean {
     const known = this.#known.get(node) ?? 1;
     this.#known.set(node, Math.max(known, incarnation));
     return incarnation > known;
@@ -144,7 +146,7 @@ export class RegisteredNode implements Control {
   #takeAbort(failure: AbortRequest): void {
     const registration = this.#registrar.registrationOf(this.#conversation);
     if (registration === undefined) return;
-    if (registration.note === undefined)
+    if (registration.extension === undefined)
       this.#registrar.gateway.log.error("the job is over, but a node of ps-lite cannot be told: stop it", {
         node: this.#conversation.name,
       });

@@ -1,13 +1,16 @@
-// process — a process that speaks ps-lite's protocol, at one host and port: our line to it and its incoming here. A process with several
-// customers is several nodes, each with its conversation.
+// remote-process — a process that speaks ps-lite's protocol, at one host and port: our outgoing connection to it and
+// its connections to us. A process with several customers is several nodes, each with its conversation.
 //
 // Invariants:
-//   B1. A process that is kept is dialed again every REDIAL_MS until it is there. It always has a line: what is sent while that waits leaves
-//       once it is up, so that an answer is not lost between two connections; what waits for a dial that fails is dropped.
-//   B2. `gone` is called when its line is down and none of its incoming is open, once each time.
-//   B3. It is dialed once in REDIAL_MS at most, whoever asks, and less and less often while it ends every line within SHORT_MS; `renewOutgoing` alone
-//       does not wait: it is called once in a node's life.
-//   B4. What is said to it while it is kept and cannot be reached is said once it can, the first HELD_MAX messages, as libzmq does.
+//   B1. A process that is kept is dialed again every REDIAL_MS until it is there. It always has an outgoing connection:
+//       what is sent while that waits leaves once it is up, so that an answer is not lost between two connections; what
+//       waits for a dial that fails is dropped.
+//   B2. `gone` is called when its outgoing connection is down and none of its incoming connections is open, once each
+//       time.
+//   B3. It is dialed once in REDIAL_MS at most, whoever asks, and less and less often while it ends every connection
+//       within SHORT_MS; `reconnect` alone does not wait: it is called once for a node.
+//   B4. What is said to it while it is kept and cannot be reached is said once it can, the first HELD_MAX messages, as
+//       libzmq does.
 
 import type { Clock } from "../base/clock.ts";
 import type { Conversation } from "./conversation.ts";
@@ -26,7 +29,7 @@ export type RemoteProcessHost = {
   readonly clock: Clock;
   newOutgoing(process: RemoteProcess, options: Pick<OutgoingOptions, "up" | "down" | "delayMs">): OutgoingConnection;
   connected(process: RemoteProcess): void;
-  /** A line that was up is down. */
+  /** An outgoing connection that was up is down. */
   disconnected(process: RemoteProcess, cause: Error | undefined): void;
   gone(process: RemoteProcess): void;
 };
@@ -44,11 +47,11 @@ export class RemoteProcess {
   #attempts: Attempt[] = [];
   #isKept = false;
   #isGone = false;
-  /** Said since the line was up last. */
+  /** Said since the outgoing connection was up last. */
   #held: PsMeta[] = [];
   #dialedAtMs = -Infinity;
   #upAtMs = -Infinity;
-  /** How many lines in turn were up and ended within SHORT_MS. */
+  /** How many connections in turn were up and ended within SHORT_MS. */
   #shortCount = 0;
 
   constructor(host: RemoteProcessHost, { hostname, port }: { readonly hostname: string; readonly port: number }) {
@@ -76,7 +79,7 @@ export class RemoteProcess {
     conversation.outgoing = this.#outgoing;
   }
 
-  /** Dials if there is no line, and resolves once it is up. */
+  /** Dials if there is no connection, and resolves once it is up. */
   async dial(): Promise<void> {
     if (this.#outgoing?.isUp === true) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -85,7 +88,7 @@ export class RemoteProcess {
     await promise;
   }
 
-  /** Keeps a line to it from now on (B1). */
+  /** Keeps an outgoing connection to it from now on (B1). */
   keep(): void {
     this.#isKept = true;
     if (this.#outgoing === undefined) this.#newOutgoing(this.#pauseMs());
@@ -97,14 +100,14 @@ export class RemoteProcess {
     this.primary?.sendMessage(meta);
   }
 
-  /** Makes another line, for instance with another identity; the old one ends after what was sent on it has left. */
+  /** Makes another connection, for instance with another identity; the old one ends after what was sent on it has left. */
   renewOutgoing(): void {
     const old = this.#outgoing;
     this.#newOutgoing(0);
     old?.close();
   }
 
-  /** Ends the line; it is not dialed again. */
+  /** Ends the outgoing connection; it is not dialed again. */
   disconnect(isAbrupt: boolean): void {
     this.#isKept = false;
     if (isAbrupt) this.#outgoing?.destroy();
@@ -124,18 +127,18 @@ export class RemoteProcess {
 
   #newOutgoing(delayMs: number): void {
     this.#dialedAtMs = this.#host.clock.nowMs() + delayMs;
-    const line = this.#host.newOutgoing(this, { up: (up) => this.#up(up), down: (down, cause) => this.#down(down, cause), delayMs });
-    this.#setOutgoing(line);
+    const outgoing = this.#host.newOutgoing(this, { up: (up) => this.#up(up), down: (down, cause) => this.#down(down, cause), delayMs });
+    this.#setOutgoing(outgoing);
     for (const meta of this.#held) this.primary?.sendMessage(meta);
   }
 
-  #setOutgoing(line: OutgoingConnection | undefined): void {
-    this.#outgoing = line;
-    for (const conversation of this.conversations.values()) conversation.outgoing = line;
+  #setOutgoing(outgoing: OutgoingConnection | undefined): void {
+    this.#outgoing = outgoing;
+    for (const conversation of this.conversations.values()) conversation.outgoing = outgoing;
   }
 
-  #up(line: OutgoingConnection): void {
-    if (line !== this.#outgoing) return;
+  #up(outgoing: OutgoingConnection): void {
+    if (outgoing !== this.#outgoing) return;
     this.#isGone = false;
     this.#upAtMs = this.#host.clock.nowMs();
     this.#held = [];
@@ -143,9 +146,9 @@ export class RemoteProcess {
     this.#host.connected(this);
   }
 
-  #down(line: OutgoingConnection, cause: Error | undefined): void {
-    if (line !== this.#outgoing) return;
-    const wasUp = line.wasUp;
+  #down(outgoing: OutgoingConnection, cause: Error | undefined): void {
+    if (outgoing !== this.#outgoing) return;
+    const wasUp = outgoing.wasUp;
     this.#setOutgoing(undefined);
     for (const { reject } of this.#attempts.splice(0)) reject(cause ?? new Error("the connection was closed"));
     if (wasUp) this.#shortCount = this.#host.clock.nowMs() - this.#upAtMs < SHORT_MS ? this.#shortCount + 1 : 0;

@@ -1,4 +1,5 @@
-// request-hold — requests that wait until a node can take them. They keep their order, also those that come while the first ones leave.
+// request-hold — requests that wait until a node can take them. They keep their order, also those that come while the
+// first ones leave.
 
 export class RequestHold {
   #holdCount = 0;

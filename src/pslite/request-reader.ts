@@ -1,6 +1,7 @@
-// request-intake — takes the parts of a push, pull or pushPull of a ps-lite node and makes the frames of our request out of them. Values
-// are read straight to where our node wants them; only with lens, which come after the values, they have to be kept until those are there, and
-// with PS_RESEND until the message is complete: one that broke off and comes again must not have been applied in part.
+// request-reader — takes the parts of a push, pull or pushPull of a ps-lite node and makes the requests to our node out
+// of them. Values are read straight to where our node wants them; only with lens, which come after the values, they
+// have to be kept until those are there, and with PS_RESEND until the message is complete: one that broke off and comes
+// again must not have been applied in part.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
@@ -19,7 +20,10 @@ import type { PartFate, PartSink } from "./wire/zmtp-reader.ts";
 /** So many keys of a pull fit a frame. */
 export const PULL_KEYS_MAX: number = PAYLOAD_BYTES_MAX / KEY_BYTES;
 
-/** ps-lite counts the bytes of a part in an int. What is kept in memory until it is complete is no longer than that either. */
+/**
+ * ps-lite counts the bytes of a part in an int. What is kept in memory until it is complete is no longer than that
+ * either.
+ */
 const WHOLE_BYTES_MAX = 2 ** 31 - 1;
 /** Applications and customers are 16 bits in our frames. */
 const ID_MAX = 0xffff;
@@ -117,7 +121,8 @@ export class RequestReader implements PartSink {
     if (!served.pull) return;
     const keys = this.#keys.subarray(0, byteCount);
     this.#known = this.#lists.find(keys, served);
-    served.keys = this.#known?.keys ?? keys.slice(); // arrays of this size are dear: collecting them stops the node and takes a core from others
+    // Arrays of this size are dear: collecting them stops the node and takes a core from others.
+    served.keys = this.#known?.keys ?? keys.slice();
   }
 
   /** Opens the request: so many frames are to be answered. */
@@ -144,7 +149,10 @@ export class RequestReader implements PartSink {
     else this.#pullKnown(served, known);
   }
 
-  /** With WANT_LENS, since nobody says how long the values are. A key that nobody pushed reads as one zero, as ps-lite's handle has it. */
+  /**
+   * With WANT_LENS, since nobody says how long the values are. A key that nobody pushed reads as one zero, as ps-lite's
+   * handle has it.
+   */
   pullUnknown(served: ServedRequest): void {
     const { keyCount } = served;
     this.#frameIndex = 0;

@@ -1,11 +1,14 @@
-// resender — PS_RESEND: every message is kept until the other node has acknowledged it, and sent again when that takes too long. The other
-// side of it, acknowledging and leaving out what came before, is here too. All nodes of a cluster must agree on it.
+// resender — PS_RESEND: every message is kept until the other node has acknowledged it, and sent again when that takes
+// too long. The other side of it, acknowledging and leaving out what came before, is here too. All nodes of a cluster
+// must agree on it.
 //
 // Invariants:
 //   R1. Messages are kept as copies: what they were made of may change once their request has ended.
-//   R2. After RETRIES_MAX sendings without an acknowledgement the node counts as unreachable: what is open with it fails, naming it.
+//   R2. After RETRIES_MAX sendings without an acknowledgement the node counts as unreachable: what is open with it
+//       fails, naming it.
 //   R3. A message is acknowledged once all of it is here: one that breaks off inside is sent again, and is taken then.
-//   R4. What is kept for a node and not acknowledged is bounded: above KEPT_BYTES_MAX whoever writes waits (`whenRoom`), as for a full socket.
+//   R4. What is kept for a node and not acknowledged is bounded: above KEPT_BYTES_MAX whoever writes waits
+//       (`whenRoom`), as for a full socket.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -98,7 +101,10 @@ export class Resender {
     if (unacknowledged.byteCount <= KEPT_BYTES_MAX) for (const run of unacknowledged.waiting.splice(0)) this.#clock.soon(run);
   }
 
-  /** A message begins. True when it is one to leave out: an acknowledgement itself, or one that came before, which is acknowledged again. */
+  /**
+   * A message begins. True when it is one to leave out: an acknowledgement itself, or one that came before, which is
+   * acknowledged again.
+   */
   isLeftOut(meta: PsMeta, conversation: Conversation): boolean {
     if (meta.command === PsCommand.ACK) {
       this.#drop(`${meta.signature.high}/${meta.signature.low}/${conversation.node}`);
@@ -128,7 +134,7 @@ export class Resender {
     conversation.sendMessage(ack);
   }
 
-  /** The node has a new life, or is gone: nothing of what was sent to it matters any more. */
+  /** The node has a new incarnation, or is gone: nothing of what was sent to it matters any more. */
   forget(conversation: Conversation): void {
     this.#seen.delete(conversation);
     for (const [key, entry] of this.#sent) if (entry.conversation === conversation) this.#drop(key);

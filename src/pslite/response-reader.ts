@@ -1,10 +1,12 @@
-// response-intake — takes the parts of a ps-lite node's response with values, and answers the frames of our request with them (spec/protocol.md,
-// K11: GATHERED, and WHOLE for the last). Which request it is was found by then (client-requests.ts).
+// response-reader — takes the parts of a ps-lite node's response with values, and answers the frames of our request
+// with them (spec/protocol.md, K11: GATHERED, and WHOLE for the last). Which request it is was found by then
+// (client-requests.ts).
 //
 // Invariants:
-//   I1. Long values go from the socket into the frame that our reader is in the middle of; only short ones are copied.
+//   I1. Long values go from the socket into the caller's array; only short ones are copied.
 //   I2. A response whose keys, values or lens do not fit the request fails it; what is left of it is skipped.
-//   I3. Where responses are sent again (PS_RESEND), nothing is handed over before all of one is here: it may break off, and come once more.
+//   I3. Where responses are sent again (PS_RESEND), nothing is handed over before all of one is here: it may break off,
+//       and come once more.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { BLOCK_BYTES, type FrameHeader, Kind, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";

@@ -1,19 +1,20 @@
-// scheduler-control — the control messages between our server or worker and a scheduler that speaks ps-lite's protocol: it registers there,
-// keeps the roster that the scheduler's lists tell, and stands at its barriers. Who is dead nobody tells: it is found out here.
+// scheduler-client — the control messages between our server or worker and a scheduler that speaks ps-lite's protocol:
+// it registers there, keeps the roster of the scheduler's lists, and enters its barriers. No scheduler of ps-lite says
+// who is dead: that is found out here.
 //
 //   REGISTER ──► ADD_NODE ─ list ──► answer with the roster        BARRIER ──► BARRIER ─ BARRIER ──► answer
 //   HEARTBEAT ──► HEARTBEAT ─ HEARTBEAT ──► answer                 LEAVE: answered here
 //
 // Invariants:
-//   C1. A scheduler of ours that was started again is told everything we know (`resume`), and takes us back if all nodes of the job are ours.
-//       One of ps-lite cannot; nor can ours in a job with nodes of ps-lite: they stand at barriers with one message that they never repeat, their
-//       servers at the last one from the beginning, so it would wait for them for ever. To such a scheduler nothing is said (gateway.ts, V5).
+//   C1. A scheduler that was started again cannot take the job over: nodes of ps-lite enter a barrier with one message
+//       that they never repeat, their servers the last one from the beginning, so it would wait for them for ever. One
+//       of ours is sent nothing (gateway.ts, V5).
 //   C2. A node whose connections are all gone for `deathMs` is dead in our roster; one that is heard of again is alive.
-//   C3. Who is listed again is another one, and is met anew (member-list.ts, L1).
-//   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SETTLE_MS when one has a new life. A request that comes
-//       before their handle is there ends them (replacements.ts, N4).
-//   C5. A scheduler of ours that ends the job says why and is gone, on two connections whose ends come in any order: while its own is open, the end
-//       of the other counts after LAST_WORDS_MS.
+//   C3. A node that is listed again has a new incarnation, and a conversation of its own (member-list.ts, L1).
+//   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SETTLE_MS when one has a new
+//       incarnation. A request that comes before their handle is there ends them (replacements.ts, N4).
+//   C5. A scheduler of ours that ends the job says why and is gone, on two connections whose ends come in any order:
+//       while its own is open, the end of the other counts after LAST_WORDS_MS.
 
 import type { CancelTimer } from "../base/clock.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
@@ -21,20 +22,18 @@ import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, ROSTER } from "../contracts
 import { decodeFailure, type Failure } from "../wire/failure.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { BarrierEntries } from "./barrier-entries.ts";
-import { decodeBodyExtension, encodeBodyExtension, type NodeLife } from "./body-extension.ts";
+import { decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
 import { type Control, type Conversation, unsupported } from "./conversation.ts";
 import type { PsliteGateway } from "./gateway.ts";
-import { formatHostPort, type HostPort, placeOf } from "./host-port.ts";
+import { formatHostPort, type HostPort, hostPortOf } from "./host-port.ts";
 import { type Member, MemberList } from "./member-list.ts";
 import type { RemoteProcess } from "./remote-process.ts";
 import { SETTLE_MS } from "./replacements.ts";
 import { bodyOf, type OutgoingFrame } from "./translating-batch.ts";
 import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "./wire/ps-meta.ts";
 
-/** The name of a job whose scheduler tells none. */
+/** ps-lite's jobs have no names. */
 const JOB = "ps-lite";
-/** A scheduler that is told the job answers at once. */
-const REPEAT_MS = 5000;
 const LAST_WORDS_MS = 200;
 const ANEW = "stop the nodes of the job, and start it anew";
 
@@ -46,10 +45,8 @@ export class SchedulerClient implements Control {
   /** What we told the scheduler of ourselves. */
   #own: PsNode | undefined;
   #registering: number | undefined;
-  #cancelRepeat: CancelTimer = () => {};
   #heartbeat: number | undefined;
   readonly #barriers: BarrierEntries;
-  #job = JOB;
   #cancelBreak: CancelTimer = () => {};
   /** The scheduler is one of ours. */
   #isOurs = false;
@@ -60,11 +57,13 @@ export class SchedulerClient implements Control {
     this.#barriers = new BarrierEntries(gateway, this);
   }
 
-  /** The scheduler's conversation; a new one when it has a new life, which knows nothing of what was asked of the one before. */
-  standsAt(conversation: Conversation): void {
+  /**
+   * The scheduler's conversation; a new one when it has a new incarnation, which knows nothing of what was asked of the
+   * one before.
+   */
+  useConversation(conversation: Conversation): void {
     this.#conversation = conversation;
     this.#registering = undefined;
-    this.#cancelRepeat();
     this.#heartbeat = undefined;
     this.#barriers.forget();
   }
@@ -74,17 +73,16 @@ export class SchedulerClient implements Control {
     this.#barriers.whenOthersStarted(send);
   }
 
-  /** What to do about a scheduler that is gone, once it gave us a place that no other can take over (C1). */
+  /** What to do about a scheduler that is gone, once it gave us a rank that no other can take over (C1). */
   get loss(): string | undefined {
     if (this.#gateway.selfId === 0) return undefined;
     if (!this.#isOurs) return `a scheduler of ps-lite cannot be started again under a running job: ${ANEW}`;
-    if (!this.#gateway.isAllOurs) return `under nodes of ps-lite a scheduler cannot be started again: ${ANEW}`;
-    return undefined;
+    return `under nodes of ps-lite or its protocol a scheduler cannot be started again: ${ANEW}`;
   }
 
   /** The conversation of the node at this place. */
-  conversationAt(place: HostPort): Conversation | undefined {
-    return this.#members.conversationAt(place);
+  conversationAt(hostPort: HostPort): Conversation | undefined {
+    return this.#members.conversationAt(hostPort);
   }
 
   // Control
@@ -132,9 +130,9 @@ export class SchedulerClient implements Control {
   }
 
   #takeRelease({ barrierGroup, body }: PsMeta): void {
-    const note = decodeBodyExtension(body);
-    if (note?.failure === undefined) this.#barriers.release(barrierGroup, note?.round);
-    else this.#barriers.refuse(barrierGroup, errorOf(note.failure));
+    const extension = decodeBodyExtension(body);
+    if (extension?.failure === undefined) this.#barriers.release(barrierGroup, extension?.round);
+    else this.#barriers.refuse(barrierGroup, errorOf(extension.failure));
   }
 
   // What happens to connections.
@@ -152,7 +150,7 @@ export class SchedulerClient implements Control {
     }
   }
 
-  /** A line that was up broke. */
+  /** An outgoing connection that was up broke. */
   fell(process: RemoteProcess, cause: Error | undefined): void {
     for (const conversation of process.conversations.values()) {
       if (conversation === this.#conversation) this.#barriers.broke();
@@ -160,14 +158,18 @@ export class SchedulerClient implements Control {
         this.#cancelBreak = this.#gateway.clock.after(LAST_WORDS_MS, () => this.#breakLink(cause)); // C5
         continue;
       }
-      if (conversation === this.#conversation && isWeighbridgeError(cause, "UNSUPPORTED")) this.#failRegister(cause); // dialing again would not help
+      // Dialing again would not help.
+      if (conversation === this.#conversation && isWeighbridgeError(cause, "UNSUPPORTED")) this.#failRegister(cause);
       const member = this.#members.get(conversation.node);
       if (member !== undefined && this.#isAccepted(member)) {
-        if (this.#gateway.resender === undefined && !this.#gateway.isLeaving) conversation.connectionBroke(cause); // what we asked may be lost
+        // What we asked may be lost.
+        if (this.#gateway.resender === undefined && !this.#gateway.isLeaving) conversation.connectionBroke(cause);
         continue; // it is dialed again, and answers wait
       }
       if (this.#gateway.resender !== undefined && !this.#gateway.isLeaving && conversation !== this.#conversation) {
-        process.keep(); // what was not acknowledged is sent again; for the scheduler's our peer dials, and knows how long that has been away
+        // What was not acknowledged is sent again; for the scheduler's our peer dials, and knows how long that has been
+        // away.
+        process.keep();
         continue;
       }
       conversation.connectionBroke(cause);
@@ -181,7 +183,7 @@ export class SchedulerClient implements Control {
   }
 
   /** A connection of that node to us broke: what it said last may be lost. */
-  fellSilent(conversation: Conversation): void {
+  incomingBroke(conversation: Conversation): void {
     if (conversation !== this.#conversation) return;
     this.#barriers.broke();
     if (conversation.outgoing === undefined) this.#breakLink(undefined);
@@ -215,12 +217,11 @@ export class SchedulerClient implements Control {
   unlinked(conversation: Conversation, isAbrupt: boolean): void {
     const member = this.#members.get(conversation.node);
     if (member !== undefined && this.#isAccepted(member)) return;
-    const place = conversation.node === SCHEDULER_ID ? placeOf(this.#gateway.options.schedulerAddress) : member?.place;
-    if (place !== undefined) this.#gateway.processAt(place).disconnect(isAbrupt);
+    const hostPort = conversation.node === SCHEDULER_ID ? hostPortOf(this.#gateway.options.schedulerAddress) : member?.hostPort;
+    if (hostPort !== undefined) this.#gateway.processAt(hostPort).disconnect(isAbrupt);
   }
 
   close(): void {
-    this.#cancelRepeat();
     this.#cancelBreak();
     this.#barriers.forget();
     for (const node of [...this.#deathTimers.keys()]) this.#cancelDeath(node);
@@ -246,7 +247,7 @@ export class SchedulerClient implements Control {
   /** C2 */
   #died(member: Member): void {
     member.state = "dead";
-    this.#gateway.log.warn("a node is dead", { node: nameOf(member.node), at: formatHostPort(member.place) });
+    this.#gateway.log.warn("a node is dead", { node: nameOf(member.node), at: formatHostPort(member.hostPort) });
     this.#announce();
     if (this.#isAccepted(member)) member.conversation?.break(undefined);
     this.#barriers.fail(member.role, new WeighbridgeError("NODE_DEAD", `${nameOf(member.node)} is dead`, { retryable: true }));
@@ -261,46 +262,35 @@ export class SchedulerClient implements Control {
       return;
     }
     this.#registering = frame.header.request;
-    const { rank, label, packageVersion, serverCount, workerCount, resume } = body;
-    if (this.#gateway.selfId !== 0 && resume === undefined) {
+    const { rank, label, packageVersion, serverCount, workerCount } = body;
+    if (this.#gateway.selfId !== 0) {
       this.#answerRegister();
       return;
     }
-    const { hostname, port } = placeOf(body.address);
+    const { hostname, port } = hostPortOf(body.address);
     const role = body.role === "server" ? PsRole.SERVER : PsRole.WORKER;
     this.#own = { role, id: EMPTY, hostname, port, isRecovery: false, customerId: 0 };
-    const note = encodeBodyExtension({ rank, label, packageVersion, serverCount, workerCount, resume });
-    this.send(PsCommand.ADD_NODE, { nodes: [this.#own], body: note });
-    if (resume !== undefined) this.#repeat({ nodes: [this.#own], body: note });
-  }
-
-  /** C1. A list is lost with its connection, and no start's time ends this wait: it is asked for until it comes. */
-  #repeat(registration: Pick<PsMeta, "nodes" | "body">): void {
-    this.#cancelRepeat();
-    this.#cancelRepeat = this.#gateway.clock.after(REPEAT_MS, () => {
-      if (this.#registering === undefined) return;
-      this.send(PsCommand.ADD_NODE, registration);
-      this.#repeat(registration);
+    this.send(PsCommand.ADD_NODE, {
+      nodes: [this.#own],
+      body: encodeBodyExtension({ rank, label, packageVersion, serverCount, workerCount }),
     });
   }
 
-  /** C4: of our own scheduler we hear of a new life when it can be asked. */
+  /** C4: of our own scheduler we hear of a new incarnation when it can be asked. */
   #takeNodes(meta: PsMeta): void {
     const isFirst = this.#gateway.selfId === 0;
     if (isFirst && !this.#findSelf(meta)) return;
-    const note = decodeBodyExtension(meta.body);
-    this.#gateway.isAllOurs = note?.isAllOurs === true;
-    this.#job = note?.job ?? this.#job;
     const nodes = [...meta.nodes];
     const isCalledAtOnce = isFirst || this.#isOurs || this.#gateway.options.role !== "worker";
-    if (isCalledAtOnce) this.#takeList(nodes, isFirst, note?.lives);
-    else this.#gateway.clock.after(SETTLE_MS, () => this.#takeList(nodes, false, undefined));
+    if (isCalledAtOnce) this.#takeList(nodes, isFirst);
+    else this.#gateway.clock.after(SETTLE_MS, () => this.#takeList(nodes, false));
   }
 
-  #takeList(nodes: readonly PsNode[], isFirst: boolean, lives: readonly NodeLife[] | undefined): void {
-    const changed = this.#members.take(nodes, isFirst, lives);
+  #takeList(nodes: readonly PsNode[], isFirst: boolean): void {
+    const changed = this.#members.take(nodes, isFirst);
     for (const { node } of changed) this.#cancelDeath(node);
-    if (isFirst) this.#gateway.processAt(placeOf(this.#gateway.options.schedulerAddress)).renewOutgoing(); // with our name from now on
+    // With our name from now on.
+    if (isFirst) this.#gateway.processAt(hostPortOf(this.#gateway.options.schedulerAddress)).renewOutgoing();
     if (this.#registering !== undefined) this.#answerRegister();
     else if (changed.length > 0) this.#announce();
     this.#gateway.clock.afterInput(() => {
@@ -322,10 +312,10 @@ export class SchedulerClient implements Control {
     return true;
   }
 
-  /** Nodes that would dial us have a line and a link from now on. */
+  /** Nodes that would dial us have an outgoing connection and a link from now on. */
   #meet(member: Member): void {
     if (member.conversation === undefined || !this.#isAccepted(member) || this.#members.get(member.node) !== member) return;
-    this.#gateway.processAt(member.place).keep();
+    this.#gateway.processAt(member.hostPort).keep();
     this.#gateway.accept(member.conversation);
   }
 
@@ -344,7 +334,7 @@ export class SchedulerClient implements Control {
     const own = this.#members.get(selfId);
     if (this.#registering === undefined || own === undefined) return;
     this.conversation.answer(REGISTER, this.#registering, {
-      job: this.#job,
+      job: JOB,
       node: selfId,
       incarnation: own.incarnation,
       recovery: own.isRecovery,
@@ -361,7 +351,7 @@ export class SchedulerClient implements Control {
 
   /** Anybody may send one to a node of ps-lite, and end it; here it counts only as our own scheduler's word. */
   #takeTerminate({ body }: PsMeta): void {
-    const isOurs = this.#isOurs || this.#gateway.selfId === 0; // before it gave us a place we cannot know
+    const isOurs = this.#isOurs || this.#gateway.selfId === 0; // before it gave us a rank we cannot know
     if (!isOurs || body.length === 0) {
       this.#gateway.log.warn("a TERMINATE of the scheduler was left out");
       return;

@@ -1,5 +1,6 @@
-// seen-messages — which messages of a node have come before, so that one that is sent again is taken once (PS_RESEND). Pure. ps-lite keeps
-// every signature for ever and leaves the customer out of it; here memory is bounded, and two customers are two.
+// seen-messages — which messages of a node have come before, so that one that is sent again is taken once (PS_RESEND).
+// Pure. ps-lite keeps every signature for ever and leaves the customer out of it; here memory is bounded, and two
+// customers are two.
 //
 // Invariants:
 //   W1. Within the newest WINDOW timestamps of a kind of message, a timestamp is new exactly once.

@@ -1,11 +1,15 @@
-// served-requests — what a ps-lite node asks of ours, and our answers. One message becomes the frames of one request (spec/protocol.md, K7 to K9),
-// its values read straight into them; the answers to all of them become one response.
+// served-requests — what a ps-lite node asks of ours, and our answers. One message becomes one or several requests to
+// the channel (spec/protocol.md, K7 to K9); the answers to all of them become one response.
 //
 // Invariants:
-//   S1. Every request is answered once: with a response, or, when it failed here, with one that says so (see `ServedRequest.#respondFailure`).
-//   S2. The keys of a pull's response are those of its request, byte for byte; lens are always told, nobody minds who did not ask.
-//   S3. A response whose values are long leaves while they are still being written here: until it is complete, others wait behind it.
-//   S4. A response is written to one line. When that breaks inside it, the node has not got it: it is made again, or fails where it may not be.
+//   S1. Every request is answered once: with a response, or, when it failed here, with one that says so (see
+//       `ServedRequest.#respondFailure`).
+//   S2. The keys of a pull's response are those of its request, byte for byte; lens are always told, nobody minds who
+//       did not ask.
+//   S3. A response whose values are long leaves while they are still being written here: until it is complete, others
+//       wait behind it.
+//   S4. A response is written to one connection. When that breaks inside it, the node has not got it: it is made again,
+//       or fails where it may not be.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
@@ -87,7 +91,9 @@ export class ServedRequests {
     });
   }
 
-  /** The link with our peer is gone, and with it what was not answered. A response that has begun cannot be finished. */
+  /**
+   * The link with our peer is gone, and with it what was not answered. A response that has begun cannot be finished.
+   */
   unlinked(): void {
     if (this.#current !== undefined) this.conversation.outgoing?.destroy();
     this.#current = undefined;
@@ -232,7 +238,10 @@ export class ServedRequest implements Awaiting {
     return !this.push && this.#guessedBytes < 0;
   }
 
-  /** The rest of a response that has begun will not come: the node must not wait for it, and not take what follows for it. */
+  /**
+   * The rest of a response that has begun will not come: the node must not wait for it, and not take what follows for
+   * it.
+   */
   #giveUp(failure: Uint8Array): void {
     const { host, name } = this.#owner.conversation;
     host.log.error("a response broke off", { node: name, timestamp: this.timestamp, failure: new TextDecoder().decode(failure) });
@@ -286,9 +295,9 @@ export class ServedRequest implements Awaiting {
   }
 
   /**
-   * ps-lite has no word for a failure. Our own nodes find it in the body. Its own stop: a response with `pull` and without values is what
-   * their checks refuse. A push that was not applied must not look as if it had been, and a worker that waits for ever is worse than one
-   * that ends and says where.
+   * ps-lite has no word for a failure. Our own nodes find it in the body. Its own stop: a response with `pull` and
+   * without values is what their checks refuse. A push that was not applied must not look as if it had been, and a
+   * worker that waits for ever is worse than one that ends and says where.
    */
   #respondFailure(): void {
     const { conversation } = this.#owner;
@@ -344,7 +353,8 @@ export class ServedRequest implements Awaiting {
       const lensBytes = this.#wantsLens ? this.keyCount * LEN_BYTES : 0;
       this.#valuesLeft = total - lensBytes;
       this.#lensLeft = this.#wantsLens ? lensBytes : this.lens.length;
-      if (this.#wantsLens && !isWhole) this.#seenLens = new Uint8Array(lensBytes); // a handle's lengths may change, those of the store do not
+      // A handle's lengths may change, those of the store do not.
+      if (this.#wantsLens && !isWhole) this.#seenLens = new Uint8Array(lensBytes);
       this.#beginValues(this.#valuesLeft, this.#lensLeft > 0);
       if (this.#valuesLeft === 0 && this.#lensLeft > 0) this.#batch?.part(this.#lensLeft, true);
     }
@@ -355,7 +365,9 @@ export class ServedRequest implements Awaiting {
     batch?.add(this.lens); // `#streamBytes` has announced them
   }
 
-  /** Undefined once the line of the response is not the node's any more: the rest of it is dropped (S4). */
+  /**
+   * Undefined once the outgoing connection of the response is not the node's any more: the rest of it is dropped (S4).
+   */
   get #batch(): MessageBatch | undefined {
     return this.#outgoing === this.#owner.conversation.outgoing ? this.#outgoing?.batch : undefined;
   }

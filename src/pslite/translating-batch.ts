@@ -1,9 +1,11 @@
-// translating-batch — takes the calls and answers that leave on the channel of a ps-lite node, one frame after the other, and hands each to the conversation
-// as a header and where its payload lies. Nothing of our own frames is encoded.
+// translating-batch — takes the calls and answers that leave on the channel of a ps-lite node, one frame after the
+// other, and hands each to the conversation as a header and where its payload lies. Nothing of our own frames is
+// encoded.
 //
 // Invariants:
 //   T1. A frame is handed over once its payload is there: at the beginning of the next one, or when the batch is taken.
-//   T2. Payload in the page is the next frame's after that; what is attached stays unchanged until the write is flushed, and in requests until the call ends.
+//   T2. Payload in the page is the next frame's after that; what is attached stays unchanged until the write is
+//       flushed, and in requests until the call ends.
 
 import type { JsonContract } from "../contracts/contract.ts";
 import type { FrameBatch, Held, Page, PagePool, TakenFrames } from "../peer/frame-batch.ts";

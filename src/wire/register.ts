@@ -50,7 +50,7 @@ export type ResumeClaim = {
   readonly catalogue?: CatalogueClaim | undefined;
 };
 
-export const resumeClaimShape: Check<ResumeClaim> = object({
+const resumeClaimShape: Check<ResumeClaim> = object({
   job: jobShape,
   node: count,
   incarnation: count,

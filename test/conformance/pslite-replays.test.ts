@@ -234,24 +234,6 @@ test("a server and a worker of theirs that come at one time in new lives hear of
   }
 });
 
-test("nodes of ours know whether all others are, too", async () => {
-  const ours = await PsliteCluster.start();
-  assert.deepEqual(
-    ["server-0", "worker-0"].map((name) => ours.gateways.get(name)?.isAllOurs),
-    [true, true],
-  );
-  await ours.finalize();
-  const mixed = new PsliteCluster({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0, startBarrier: false });
-  const starting = Promise.all([mixed.startNode("scheduler", "scheduler"), mixed.startNode("server", "server-0")]);
-  await RawListener.at(mixed, 9650);
-  await mixed.clock.advance(50);
-  (await dialed(mixed, 9600, "")).write(registration(workerAt(9650)));
-  const offices = await mixed.run(starting);
-  const gateway = mixed.gateways.get("server-0");
-  assert.deepEqual([gateway?.selfId, gateway?.isAllOurs], [8, false]);
-  await mixed.run(Promise.all(offices.map((office) => office.close())));
-});
-
 test("a process with two customers is two workers under the id of the first, and its barriers count both", async () => {
   const cluster = new PsliteCluster({ serverCount: 1, workerCount: 2, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
   const serverListens = await RawListener.at(cluster, 9601);

@@ -1,6 +1,9 @@
 // data-type — ps-lite's numbers for the types of values, and which of ours they are.
 
-/** ps-lite: CHAR INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT DOUBLE OTHER; position is its number, the entry ours. */
+/**
+ * ps-lite: CHAR INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT DOUBLE OTHER; position is its number, the entry
+ * ours.
+ */
 const DTYPES: readonly number[] = [2, 2, 4, 6, 8, 3, 5, 7, 9, 0, 1, 3];
 /** Position is our number (wire/kv-message.ts), the entry ps-lite's. */
 const PS_TYPES: readonly number[] = [9, 10, 1, 5, 2, 6, 3, 7, 4, 8];

@@ -1,4 +1,5 @@
-// ps-meta — ps-lite's PBMeta: the first part of every message, a protobuf (proto2) of numbers and a few nodes, by hand both ways.
+// ps-meta — ps-lite's PBMeta: the first part of every message, a protobuf (proto2) of numbers and a few nodes, by hand
+// both ways.
 //
 //   PBMeta     1 head   2 body   3 control   4 request   5 push   6 simple_app   7 app_id   8 timestamp   9 data_type (packed)
 //              10 customer_id   12 pull   13 priority
@@ -6,9 +7,10 @@
 //   PBNode     1 role   2 id   3 hostname   4 port   5 is_recovery   10 customer_id
 //
 // Invariants:
-//   P1. We write what ps-lite's own writer would: ascending field numbers, the same fields left out, EMPTY where it has not set a number.
-//   P2. We read whatever protobuf allows: any order, unknown fields, negative numbers of ten bytes. Fields that ps-lite sends uninitialised
-//       (barrier_group of a reply, customer_id of the scheduler's node) are read and mean nothing.
+//   P1. We write what ps-lite's own writer would: ascending field numbers, the same fields left out, EMPTY where it has
+//       not set a number.
+//   P2. We read whatever protobuf allows: any order, unknown fields, negative numbers of ten bytes. Fields that ps-lite
+//       sends uninitialised (barrier_group of a reply, customer_id of the scheduler's node) are read and mean nothing.
 //   P3. What cannot be read throws BAD_FRAME and costs nothing.
 
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -376,7 +378,10 @@ function unreadable(what: string): WeighbridgeError {
   return new WeighbridgeError("BAD_FRAME", `a peer sent a message that is no PBMeta: ${what}`);
 }
 
-/** How a message is named in an acknowledgement (ps-lite's Resender). Ids are cut to 8 bits there, and customers left out. */
+/**
+ * How a message is named in an acknowledgement (ps-lite's Resender). Ids are cut to 8 bits there, and customers left
+ * out.
+ */
 export function signatureOf(meta: PsMeta, sender: number, receiver: number): Signature {
   const high = (((meta.appId & 0xffff) << 16) | ((sender & 0xff) << 8) | (receiver & 0xff)) >>> 0;
   // `timestamp << 1` is an int there: its sign spreads over the upper half when the timestamp is 2^30 or more.

@@ -1,5 +1,5 @@
-// raw-meta — recognises the first part of a message of ps-lite's bytedance fork (BytePS), which is a C struct and no protobuf. We do not
-// speak it; we only say so.
+// raw-meta — recognises the first part of a message of ps-lite's bytedance fork (BytePS), which is a C struct and no
+// protobuf. We do not speak it; we only say so.
 //
 //   RawMeta 112 bytes: body_size i32 @4   node_size i32 @12   data_type_size i32 @44       then body, i32 data types, nodes of 552 bytes
 

@@ -1,25 +1,33 @@
-// zmtp-reader — cuts the bytes of one ZMTP connection into the parts of messages, without copying what can go elsewhere: the sink says for
-// each part whether it wants it whole, as a stream into memory of its own choice, or not at all.
+// zmtp-reader — cuts the bytes of one ZMTP connection into the parts of messages, without copying what can go
+// elsewhere: the sink says for each part whether it wants it whole, as a stream into memory of its own choice, or not
+// at all.
 //
 //   greeting ──► header ──► whole │ stream │ skip ──► header …
 //
 // Invariants:
 //   Z1. `view()` is never empty.
-//   Z2. For each part `begin` is called once, then `whole` once, or `streamed` until all its bytes have come. An empty part is always whole.
+//   Z2. For each part `begin` is called once, then `whole` once, or `streamed` until all its bytes have come. An empty
+//       part is always whole.
 //   Z3. While `isHeld` no message begins; bytes that come wait in the buffer, which grows if it must. `goOn` goes on.
 //   Z4. A view that was given stays where the next bytes go until they are `received`.
 //   Z5. What a peer announces costs nothing: room for a long whole part grows with what has come.
-//   Z6. Where the sink has room behind the end of a part, the beginning of what follows is read there too, and moved out before the sink hears
-//       of the part's end: it saves a read for each message.
+//   Z6. Where the sink has room behind the end of a part, the beginning of what follows is read there too, and moved
+//       out before the sink hears of the part's end: it saves a read for each message.
 
 import { assert } from "../../base/assert.ts";
 import { badZmtp, checkGreeting, decodeCommand, FRAME_HEADER_BYTES_MAX, GREETING_BYTES, readLongLength, ZmtpFlag } from "./zmtp.ts";
 
 /** Several thousand small messages, or the keys of a large one. */
 const BUFFER_BYTES = 128 * 1024;
-/** While parts are streamed, a header is read with at most this much behind it: what is over is copied, what is under costs a read. */
+/**
+ * While parts are streamed, a header is read with at most this much behind it: what is over is copied, what is under
+ * costs a read.
+ */
 const EARLY_BYTES = 32 * 1024;
-/** So much of what follows a streamed part is read with its end, if there is room: the header of the next message, and little more to be moved. */
+/**
+ * So much of what follows a streamed part is read with its end, if there is room: the header of the next message, and
+ * little more to be moved.
+ */
 const AHEAD_BYTES = 512;
 const GATHER_STEP_BYTES = 1024 * 1024;
 const COMMAND_BYTES_MAX = 4096;
@@ -34,8 +42,8 @@ export type PartSink = {
   /** The part lies at `bytes[at … at + byteCount)`, valid until this returns. */
   whole(bytes: Uint8Array, at: number, byteCount: number): void;
   /**
-   * Where the next bytes of a streamed part go. Never empty. Longer than what is left of the part by up to `aheadBytes` where that much memory
-   * behind it may be written (Z6).
+   * Where the next bytes of a streamed part go. Never empty. Longer than what is left of the part by up to `aheadBytes`
+   * where that much memory behind it may be written (Z6).
    */
   view(aheadBytes: number): Uint8Array;
   streamed(byteCount: number): void;

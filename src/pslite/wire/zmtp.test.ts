@@ -47,9 +47,9 @@ test("READY is read back, and one that ends early is refused", () => {
 });
 
 test("a scheduler's life is read from its READY, and whatever is none is left out", () => {
-  const lifeIn = (ready: Uint8Array): number | undefined => decodeReady(decodeCommand(ready.subarray(2)).body).life;
-  const life = 1_790_000_000_000;
-  assert.equal(lifeIn(encodeReady("ROUTER", "", life)), life);
+  const lifeIn = (ready: Uint8Array): number | undefined => decodeReady(decodeCommand(ready.subarray(2)).body).incarnation;
+  const incarnation = 1_790_000_000_000;
+  assert.equal(lifeIn(encodeReady("ROUTER", "", incarnation)), incarnation);
   assert.equal(lifeIn(encodeReady("ROUTER", "")), undefined);
   for (const none of [0, -1, 1.5, 2 ** 53, Infinity]) assert.equal(lifeIn(encodeReady("ROUTER", "", none)), undefined, String(none));
 });

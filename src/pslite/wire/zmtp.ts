@@ -1,13 +1,13 @@
-// zmtp — the ZeroMQ transport protocol 3.1 as far as ps-lite uses it: greeting, READY, frame headers, identities. Bytes only; the reader
-// of a whole stream is zmtp-reader.ts.
+// zmtp — the ZeroMQ transport protocol 3.1 as far as ps-lite uses it: greeting, READY, frame headers, identities. Bytes
+// only; the reader of a whole stream is zmtp-reader.ts.
 //
 //   greeting   ff, 8 bytes of no meaning, 7f │ 03 01 │ "NULL" and zeros up to 20 bytes │ as-server 0 │ 31 zeros        64 bytes
 //   frame      flags │ length: u8, or u64 big-endian with LONG │ body
 //   READY      a COMMAND frame: 05 "READY", then properties: u8 length, name, u32 big-endian length, value
 //
-// A message is the frames up to the first one without MORE. The name of the sender is the Identity of its READY: "ps" and its node id.
-// A scheduler of ours adds one property, LIFE: which start of it this is, so that nodes of ours notice that it is another one. libzmq takes any
-// property that begins with "X-", and ps-lite looks at none.
+// A message is the frames up to the first one without MORE. The name of the sender is the Identity of its READY: "ps"
+// and its node id. A scheduler of ours adds one property, LIFE: which start of it this is, so that nodes of ours notice
+// that it is another one. libzmq takes any property that begins with "X-", and ps-lite looks at none.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
@@ -63,11 +63,11 @@ export type Ready = {
   readonly socketType: string;
   readonly identity: Uint8Array;
   /** Of a scheduler of ours; undefined for everybody else. */
-  readonly life: number | undefined;
+  readonly incarnation: number | undefined;
 };
 
 /** The READY command, as a whole frame. */
-export function encodeReady(socketType: SocketType, identity: string, life?: number): Uint8Array {
+export function encodeReady(socketType: SocketType, identity: string, incarnation?: number): Uint8Array {
   const body: number[] = [];
   const property = (name: string, value: string): void => {
     body.push(name.length, ...encoder.encode(name), 0, 0, 0, value.length, ...encoder.encode(value));
@@ -75,7 +75,7 @@ export function encodeReady(socketType: SocketType, identity: string, life?: num
   body.push(5, ...encoder.encode("READY"));
   property("Socket-Type", socketType);
   property("Identity", identity);
-  if (life !== undefined) property(LIFE, String(life));
+  if (incarnation !== undefined) property(LIFE, String(incarnation));
   return Uint8Array.of(ZmtpFlag.COMMAND, body.length, ...body);
 }
 
@@ -92,7 +92,7 @@ export function decodeCommand(frame: Uint8Array): Command {
 export function decodeReady(body: Uint8Array): Ready {
   let socketType = "";
   let identity: Uint8Array = new Uint8Array(0);
-  let life: number | undefined;
+  let incarnation: number | undefined;
   for (let at = 0; at < body.length; ) {
     const nameBytes = body[at] as number;
     const lengthAt = at + 1 + nameBytes;
@@ -104,16 +104,16 @@ export function decodeReady(body: Uint8Array): Ready {
     const value = body.subarray(valueAt, valueAt + valueBytes);
     if (name === "socket-type") socketType = decoder.decode(value);
     if (name === "identity") identity = value.slice();
-    if (name === LIFE.toLowerCase()) life = lifeOf(decoder.decode(value));
+    if (name === LIFE.toLowerCase()) incarnation = incarnationOf(decoder.decode(value));
     at = valueAt + valueBytes;
   }
-  return { socketType, identity, life };
+  return { socketType, identity, incarnation };
 }
 
 /** Undefined for what no scheduler of ours says. */
-function lifeOf(digits: string): number | undefined {
-  const life = /^\d{1,16}$/.test(digits) ? Number(digits) : 0;
-  return life > 0 && Number.isSafeInteger(life) ? life : undefined;
+function incarnationOf(digits: string): number | undefined {
+  const incarnation = /^\d{1,16}$/.test(digits) ? Number(digits) : 0;
+  return incarnation > 0 && Number.isSafeInteger(incarnation) ? incarnation : undefined;
 }
 
 /** A PONG to the context of a PING, as a whole frame (ZMTP 3.1 heartbeats; ps-lite sends none, other peers may). */
