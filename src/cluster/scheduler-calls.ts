@@ -13,10 +13,10 @@ import { Deferred } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, type WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { JsonContract } from "../contracts/contract.ts";
+import { REGISTER } from "../contracts/control.ts";
 import type { Call } from "../peer/call.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { FunctionId } from "../wire/function-id.ts";
 import type { RegisterReply } from "../wire/register.ts";
 
 export type SchedulerCallsOptions = {
@@ -55,8 +55,8 @@ export class SchedulerCalls {
   /** The scheduler has a new incarnation, and `again` was open with the one before. Returns whether this node has to resume. */
   restarted(channel: Channel, again: readonly Call[], { isRegistered }: { readonly isRegistered: boolean }): boolean {
     // A registration that was open, of a new node or of one that resumes, is simply made again.
-    const registrations = again.filter((call) => call.functionId === FunctionId.REGISTER);
-    this.#heldCalls.push(...again.filter((call) => call.functionId !== FunctionId.REGISTER));
+    const registrations = again.filter((call) => call.functionId === REGISTER.id);
+    this.#heldCalls.push(...again.filter((call) => call.functionId !== REGISTER.id));
     for (const call of registrations) channel.send(call);
     if (registrations.length > 0 || !isRegistered) return false;
     this.#resuming ??= new Deferred();

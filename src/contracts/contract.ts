@@ -70,6 +70,15 @@ export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
 /** A function whose request and response are JSON of a shape. */
 export type JsonContract<Q, R> = Contract<{ readonly body: JsonField<Q> }, { readonly body: JsonField<R> }>;
 
+/** A function whose frames have a layout of their own, because the figures ask for it; `layout` says where it is described. */
+export type FrameContract<Id extends number = number> = {
+  readonly id: Id;
+  readonly name: string;
+  readonly target: Target;
+  readonly effect: Effect;
+  readonly layout: string;
+};
+
 const NAME_PATTERN = /^[A-Za-z][A-Za-z0-9._/-]{0,127}$/;
 
 /** Throws BAD_ARGUMENT for a name or a field type that cannot be. */

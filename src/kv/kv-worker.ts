@@ -15,10 +15,10 @@ import { checkOptions } from "../api/known-options.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { Deferred } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { kvPull, kvPush, kvPushPull } from "../contracts/kv.ts";
 import { firstDescent } from "../keys/ascending.ts";
 import type { Slicer } from "../keys/slicer.ts";
 import type { RequestTracker } from "../peer/request-tracker.ts";
-import { FunctionId } from "../wire/function-id.ts";
 import { dtypeConstructor, dtypeOf, FLOAT32, type Values } from "../wire/kv-message.ts";
 import { CallerArray } from "../worker/caller-array.ts";
 import {
@@ -94,20 +94,20 @@ export class KVWorker implements KvOwner {
   /** Adds (or whatever the server's handle does) `vals` to `keys`. */
   push(keys: BigUint64Array, vals: Values, options: KVPushOptions = NO_OPTIONS): number {
     if (options !== NO_OPTIONS) checkNames(options, KV_OPTIONS);
-    return this.#submit(FunctionId.KV_PUSH, keys, vals, undefined, options);
+    return this.#submit(kvPush.id, keys, vals, undefined, options);
   }
 
   /** Reads the values of `keys` into `vals`. With `lens`, keys may have different numbers of values, and `lens` is filled too. */
   pull(keys: BigUint64Array, vals: Values, options: KVPullOptions = NO_OPTIONS): number {
     if (options !== NO_OPTIONS) checkNames(options, KV_OPTIONS);
     if (options.lens !== undefined) return this.#pullInto(keys, vals, options.lens, options);
-    return this.#submit(FunctionId.KV_PULL, keys, undefined, vals, options);
+    return this.#submit(kvPull.id, keys, undefined, vals, options);
   }
 
   /** Pushes `vals`, then reads the keys into `outs`, in one round trip; on each server one after the other with nothing in between. */
   pushPull(keys: BigUint64Array, vals: Values, outs: Values, options: KVPushOptions = NO_OPTIONS): number {
     if (options !== NO_OPTIONS) checkNames(options, KV_OPTIONS);
-    return this.#submit(FunctionId.KV_PUSH_PULL, keys, vals, outs, options);
+    return this.#submit(kvPushPull.id, keys, vals, outs, options);
   }
 
   /** Reads keys whose numbers of values are not known: resolves with arrays of the right size. */
@@ -179,7 +179,7 @@ export class KVWorker implements KvOwner {
     const elementBytes = dtypeConstructor(dtype)?.BYTES_PER_ELEMENT ?? 0;
     if (elementBytes === 0) throw bad("values are typed arrays of numbers");
     const arrays: KvArrays = { keys, sent: undefined, received: undefined, lens: undefined, dtype, width: 0, elementBytes };
-    return this.#send(new KvRequest(this, FunctionId.KV_PULL, arrays, { ...this.#wordsOf(cmd, priority), callback, fill }));
+    return this.#send(new KvRequest(this, kvPull.id, arrays, { ...this.#wordsOf(cmd, priority), callback, fill }));
   }
 
   #wordsOf(cmd: number | undefined, priority: number | undefined): { command: number; priority: number; slicer: Slicer | undefined } {

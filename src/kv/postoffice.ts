@@ -48,7 +48,7 @@ export class Postoffice {
     this.numServers = serverCount;
     this.numWorkers = workerCount;
     this.#simpleApps = new SimpleApps({ clock, byCustomer: role === "worker" });
-    peer.serveFrames(simpleRequest.id, this.#simpleApps);
+    peer.serveFrames(simpleRequest, this.#simpleApps);
     node.closeWith(this.#simpleApps);
   }
 

@@ -1,7 +1,7 @@
 // answer — one frame back to the node that asked: an acknowledgement, values, or a failure. Used when it cannot be written at once,
 // and when it has to be remembered; most acknowledgements go straight into the batch and never become an object.
 
-import { FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
+import { BLOCK_BYTES, FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
 import { type FrameBatch, type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
 
 /** What an answer repeats of its request; kept when the answer is given later. */
@@ -92,6 +92,26 @@ export class Answer {
   discard(): void {
     this.#options.held?.release();
   }
+}
+
+/** An answer of any length, cut into frames of a block; `parts` follow each other. `held` is released once for each frame. */
+export function answerFrames(
+  label: RequestLabel,
+  parts: readonly Uint8Array[],
+  options: Pick<AnswerOptions, "flags" | "held"> = {},
+): Answer[] {
+  const totalBytes = parts.reduce((sum, part) => sum + part.length, 0);
+  const answers: Answer[] = [];
+  let offsetBytes = 0;
+  for (const part of parts) {
+    for (let from = 0; from < part.length; from += BLOCK_BYTES) {
+      const payload = part.subarray(from, Math.min(part.length, from + BLOCK_BYTES));
+      answers.push(new Answer(label, { ...options, payload, totalBytes, offsetBytes }));
+      offsetBytes += payload.length;
+    }
+  }
+  if (answers.length === 0) answers.push(new Answer(label, options));
+  return answers;
 }
 
 export function fillAnswerHeader(header: FrameHeader, label: RequestLabel, kind: typeof Kind.REPLY | typeof Kind.FAILURE): void {

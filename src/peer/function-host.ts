@@ -20,7 +20,7 @@ import { BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
 import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { EncodedFields, Fields, FieldValues } from "../wire/function-schema.ts";
-import { Answer, keptLabel, labelOf, type RequestLabel } from "./answer.ts";
+import { answerFrames, keptLabel, labelOf, type RequestLabel } from "./answer.ts";
 import type { Channel, FunctionHandler } from "./channel.ts";
 import { type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
 import { RequestAssembly, type RequestMemory } from "./request-assembly.ts";
@@ -248,10 +248,7 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
     if (isKept) {
       const payload = joinBytes(encoded.chunks); // H3
       context.releaseAll();
-      channel.answerRemembered(
-        label.request,
-        cutAnswer(keptLabel(label), payload, () => undefined),
-      );
+      channel.answerRemembered(label.request, answerFrames(keptLabel(label), [payload]));
       return;
     }
     const [only] = encoded.chunks;
@@ -263,19 +260,8 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
     }
     const frameCount = Math.ceil(payload.length / BLOCK_BYTES);
     const held = context.heldBy(frameCount);
-    for (const answer of cutAnswer(keptLabel(label), payload, () => held)) channel.answer(answer);
+    for (const answer of answerFrames(keptLabel(label), [payload], held === undefined ? {} : { held })) channel.answer(answer);
   }
-}
-
-function cutAnswer(label: RequestLabel, payload: Uint8Array, heldOf: () => Held | undefined): Answer[] {
-  const totalBytes = payload.length;
-  const answers: Answer[] = [];
-  for (let offsetBytes = 0; offsetBytes === 0 || offsetBytes < totalBytes; offsetBytes += BLOCK_BYTES) {
-    const part = payload.subarray(offsetBytes, Math.min(totalBytes, offsetBytes + BLOCK_BYTES));
-    const held = heldOf();
-    answers.push(new Answer(label, { payload: part, totalBytes, offsetBytes, ...(held === undefined ? {} : { held }) }));
-  }
-  return answers;
 }
 
 /** In ordinary memory: what lies in the arena is shared, and not everything can work on that. */

@@ -14,9 +14,10 @@ import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { JsonContract } from "../contracts/contract.ts";
+import type { FrameContract, JsonContract } from "../contracts/contract.ts";
 import type { Address, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import { FrameHeader } from "../wire/frame.ts";
+import { FunctionId } from "../wire/function-id.ts";
 import type { Hello } from "../wire/hello.ts";
 import { FIRST_SERVER_ID, nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Call } from "./call.ts";
@@ -169,13 +170,18 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** Serves a function. Throws BAD_ARGUMENT when it is served already. */
   serve(fn: ServedFunction<ChannelContext>): void {
     this.#functions.add(fn);
-    if (this.#handlers[fn.id] !== this.#functions) this.serveFrames(fn.id, this.#functions);
+    if (this.#handlers[fn.id] !== this.#functions) this.serveFrames(fn, this.#functions);
   }
 
-  /** Frames of this number go to a handler of the caller's own: a layout of their own, or a host of its own. */
-  serveFrames(functionId: number, handler: FunctionHandler): void {
-    assert(this.#handlers[functionId] === undefined, `function ${functionId} is served twice`);
-    this.#handlers[functionId] = handler;
+  /** Frames of this function's number go to a handler of the caller's own: they have a layout of their own, or that handler is a host. */
+  serveFrames({ id }: Pick<FrameContract, "id">, handler: FunctionHandler): void {
+    assert(this.#handlers[id] === undefined, `function ${id} is served twice`);
+    this.#handlers[id] = handler;
+  }
+
+  /** Functions that are named in their frames go to a host of the caller's own. */
+  hostFunctions(host: FunctionHandler): void {
+    this.serveFrames({ id: FunctionId.FUNCTION }, host);
   }
 
   handlerOf(functionId: number): FunctionHandler | undefined {

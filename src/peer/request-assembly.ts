@@ -62,27 +62,30 @@ export class RequestAssembly {
   /** Adds a frame; returns the request when this was its last. Throws BAD_REQUEST, QUEUE_FULL or ARENA_FULL and forgets the request (G2). */
   take(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): WholeRequest | undefined {
     const { arg2: from, arg3: totalBytes, payloadBytes } = header;
-    const isLast = (header.flags & FunctionFlag.PART) === 0;
     const name = nameOf(header);
     if (payloadBytes === 0) {
-      this.#forget(channel, name);
+      this.#unfinished.refuse(channel, name);
       throw bad("its sender withdrew the request: memory that it was to be sent from is gone");
     }
-    const request = from === 0 ? this.#begin(channel, name, totalBytes) : this.#unfinished.get(channel, name);
-    if (request === undefined) throw bad("a part of a request whose beginning was refused, or never came");
-    // G1
+    const isLast = (header.flags & FunctionFlag.PART) === 0;
     const end = from + payloadBytes;
-    const isNext = request.arrivedBytes === from && request.totalBytes === totalBytes;
-    if (!isNext || end > totalBytes || isLast !== (end === totalBytes)) {
-      this.#forget(channel, name);
-      throw bad(`${isLast ? "its last" : "a"} part has bytes ${from} to ${end} of ${totalBytes}, after ${request.arrivedBytes} bytes`);
-    }
+    const request = this.#unfinished.take(channel, name, {
+      isFirst: from === 0,
+      isLast,
+      begin: () => this.#begin(totalBytes),
+      add: (unfinished) => {
+        const { room, arrivedBytes } = unfinished;
+        const isNext = arrivedBytes === from && unfinished.totalBytes === totalBytes; // G1
+        if (!isNext || end > totalBytes || isLast !== (end === totalBytes))
+          throw bad(`${isLast ? "its last" : "a"} part has bytes ${from} to ${end} of ${totalBytes}, after ${arrivedBytes} bytes`);
+        const isThere = bytes.buffer === room.bytes.buffer && bytes.byteOffset + at === room.bytes.byteOffset + room.at + from;
+        if (!isThere) room.bytes.set(bytes.subarray(at, at + payloadBytes), room.at + from);
+        unfinished.arrivedBytes = end;
+      },
+      byteCountOf: () => totalBytes,
+    });
+    if (request === undefined) return undefined;
     const { room } = request;
-    const isThere = bytes.buffer === room.bytes.buffer && bytes.byteOffset + at === room.bytes.byteOffset + room.at + from;
-    if (!isThere) room.bytes.set(bytes.subarray(at, at + payloadBytes), room.at + from);
-    request.arrivedBytes = end;
-    if (!isLast) return undefined;
-    this.#unfinished.delete(channel, name);
     this.#completeBytes += totalBytes;
     const release = (): void => {
       this.#completeBytes -= totalBytes;
@@ -100,24 +103,14 @@ export class RequestAssembly {
     this.#unfinished.close();
   }
 
-  #begin(channel: Channel, name: string, totalBytes: number): Unfinished {
-    this.#forget(channel, name);
+  #begin(totalBytes: number): Unfinished {
     const { requestBytesMax, bytesMax } = this.#memory;
     if (totalBytes > requestBytesMax) throw bad(`a request of ${totalBytes} bytes is over the limit of ${requestBytesMax}`);
     if (this.bytes + totalBytes > bytesMax) {
       const message = `${this.bytes} bytes of unfinished requests are here already, and ${totalBytes} more do not fit`;
       throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
     }
-    const request: Unfinished = { room: this.#memory.allocate(totalBytes), totalBytes, arrivedBytes: 0 };
-    this.#unfinished.set(channel, name, request, totalBytes);
-    return request;
-  }
-
-  #forget(channel: Channel, name: string): void {
-    const request = this.#unfinished.get(channel, name);
-    if (request === undefined) return;
-    this.#unfinished.delete(channel, name);
-    request.room.release();
+    return { room: this.#memory.allocate(totalBytes), totalBytes, arrivedBytes: 0 };
   }
 }
 

@@ -2,10 +2,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isWeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { StubAsker } from "../testing/stub-asker.ts";
 import { StubLink } from "../testing/stub-link.ts";
+import type { Channel } from "./channel.ts";
 import { LINK_GRACE_MS, UnfinishedRequests } from "./unfinished-requests.ts";
 
 const MIB = 2 ** 20;
@@ -19,11 +20,23 @@ function stage() {
   return { clock, dropped, unfinished, worker };
 }
 
+const ANY = { begin: assert.fail, add: () => {}, byteCountOf: () => MIB };
+
+/** The first frame of a request in several. */
+function begin(unfinished: UnfinishedRequests<string>, channel: Channel, name: string | number, request: string, byteCount: number): void {
+  unfinished.take(channel, name, { ...ANY, isFirst: true, isLast: false, begin: () => request, byteCountOf: () => byteCount });
+}
+
+/** Its last one. */
+function end(unfinished: UnfinishedRequests<string>, channel: Channel, name: string | number): string | undefined {
+  return unfinished.take(channel, name, { ...ANY, isFirst: false, isLast: true });
+}
+
 /** Keeps requests of a MiB until one is refused; returns how many were kept. */
 function fill(unfinished: UnfinishedRequests<string>, { channel }: StubAsker): number {
   for (let count = 0; ; count++) {
     try {
-      unfinished.set(channel, count, `${count}`, MIB);
+      begin(unfinished, channel, count, `${count}`, MIB);
     } catch (thrown) {
       assert.ok(isFull(thrown), String(thrown));
       return count;
@@ -38,12 +51,12 @@ test("one worker may leave 512 MiB unfinished, all together 1 GiB, and nothing i
   assert.equal(fill(unfinished, second), 512, "one that has its fill takes nothing from the next");
   assert.equal(unfinished.bytes, 2 ** 30);
   assert.equal(fill(unfinished, third), 0);
-  unfinished.delete(first.channel, 7);
-  unfinished.set(third.channel, "a", "a", MIB);
+  end(unfinished, first.channel, 7);
+  begin(unfinished, third.channel, "a", "a", MIB);
   assert.equal(unfinished.get(third.channel, "a"), "a");
-  unfinished.set(third.channel, "a", "longer", MIB); // takes the place of the one before
+  begin(unfinished, third.channel, "a", "longer", MIB); // takes the place of the one before
   assert.equal(unfinished.get(third.channel, "a"), "longer");
-  assert.throws(() => unfinished.set(third.channel, "a", "too long", 2 * MIB), isFull);
+  assert.throws(() => begin(unfinished, third.channel, "a", "too long", 2 * MIB), isFull);
   assert.equal(unfinished.get(third.channel, "a"), undefined, "what is refused is not kept, nor what it was to replace");
   unfinished.close();
   assert.equal(unfinished.bytes, 0);
@@ -52,8 +65,8 @@ test("one worker may leave 512 MiB unfinished, all together 1 GiB, and nothing i
 test("nothing is waited for when a link ends that left nothing unfinished, nor after the end (N4)", async () => {
   const { clock, unfinished, worker } = stage();
   const [done, unfinishedOne] = [worker(0), worker(1)];
-  for (const { channel } of [done, unfinishedOne]) unfinished.set(channel, "a", "a", MIB);
-  unfinished.delete(done.channel, "a");
+  for (const { channel } of [done, unfinishedOne]) begin(unfinished, channel, "a", "a", MIB);
+  end(unfinished, done.channel, "a");
   await clock.run();
   done.channel.detach(done.link);
   assert.equal(clock.pendingCount, 0, "its requests had ended");
@@ -66,8 +79,8 @@ test("nothing is waited for when a link ends that left nothing unfinished, nor a
 test("what a worker left unfinished goes when its link is gone and does not come back, and stays when it does (N2)", async () => {
   const { clock, dropped, unfinished, worker } = stage();
   const asker = worker(0);
-  for (const name of ["a", "b"]) unfinished.set(asker.channel, name, name, MIB);
-  unfinished.set(worker(1).channel, "c", "c", MIB);
+  for (const name of ["a", "b"]) begin(unfinished, asker.channel, name, name, MIB);
+  begin(unfinished, worker(1).channel, "c", "c", MIB);
   asker.channel.detach(asker.link);
   await clock.advance(LINK_GRACE_MS - 1);
   const again = new StubLink();
@@ -84,13 +97,13 @@ test("what a worker left unfinished goes when its link is gone and does not come
 test("a worker that is dead, or has a new incarnation, has nothing unfinished, and its link is cut off (N2, N3)", () => {
   const { dropped, unfinished, worker } = stage();
   const asker = worker(0);
-  unfinished.set(asker.channel, "a", "a", MIB);
+  begin(unfinished, asker.channel, "a", "a", MIB);
   unfinished.forgetWorker(9);
   assert.deepEqual([dropped, unfinished.bytes, asker.link.isDestroyed], [["a"], 0, true]);
   const [old, next] = [worker(1, 1), worker(1, 2)];
-  unfinished.set(old.channel, "b", "b", MIB);
+  begin(unfinished, old.channel, "b", "b", MIB);
   assert.equal(unfinished.get(next.channel, "b"), undefined);
-  unfinished.set(next.channel, "c", "c", MIB);
+  begin(unfinished, next.channel, "c", "c", MIB);
   assert.deepEqual([dropped, unfinished.bytes], [["a", "b"], MIB]);
   assert.equal(next.link.isDestroyed, false);
 });
@@ -99,12 +112,35 @@ test("a worker that leaves nothing unfinished keeps its link, and watching it co
   const { clock, unfinished, worker } = stage();
   const asker = worker(0);
   for (let i = 0; i < 100; i++) {
-    unfinished.set(asker.channel, i, "a", MIB);
-    unfinished.delete(asker.channel, i);
+    begin(unfinished, asker.channel, i, "a", MIB);
+    end(unfinished, asker.channel, i);
   }
   unfinished.forgetWorker(9);
   assert.equal(asker.link.isDestroyed, false);
   asker.channel.detach(asker.link);
   await clock.run();
   assert.equal(clock.nowMs(), 0, "no look at all, however many requests there were");
+});
+
+test("a request is its owner's with the last frame; once a frame was refused the rest is refused, and what came is dropped (N5)", () => {
+  const { dropped, unfinished, worker } = stage();
+  const { channel } = worker(0);
+  begin(unfinished, channel, "a", "whole", MIB);
+  assert.equal(unfinished.take(channel, "a", { ...ANY, isFirst: false, isLast: false }), undefined);
+  assert.deepEqual([end(unfinished, channel, "a"), unfinished.bytes, dropped], ["whole", 0, []]);
+  const isBad = (error: unknown): boolean => isWeighbridgeError(error, "BAD_REQUEST");
+  assert.throws(() => end(unfinished, channel, "a"), isBad, "it has ended");
+  begin(unfinished, channel, "b", "torn", MIB);
+  const torn = {
+    ...{ ...ANY, isFirst: false, isLast: false },
+    add: () => {
+      throw new WeighbridgeError("BAD_REQUEST", "a hole");
+    },
+  };
+  assert.throws(() => unfinished.take(channel, "b", torn), /a hole/);
+  assert.deepEqual([unfinished.bytes, dropped], [0, ["torn"]]);
+  assert.throws(() => end(unfinished, channel, "b"), isBad);
+  begin(unfinished, channel, "c", "first", MIB);
+  begin(unfinished, channel, "c", "second", MIB); // its sender began anew
+  assert.deepEqual([end(unfinished, channel, "c"), dropped], ["second", ["torn", "first"]]);
 });

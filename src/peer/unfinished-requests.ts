@@ -1,5 +1,5 @@
-// unfinished-requests — what workers have sent of requests in several frames whose last one has not come. It counts and forgets; what a request is made of
-// is its owner's.
+// unfinished-requests — puts requests in several frames together: what workers have sent of those whose last frame has not come. The one place that does it; what
+// a request is made of, and how a frame is added to it, is its owner's (request-assembly.ts for typed functions, server/kv/whole-requests.ts).
 //
 // Invariants:
 //   N1. What is kept is bounded: `bytesMax` for all workers together, `workerBytesMax` for one, half of that where nothing else is said.
@@ -7,10 +7,23 @@
 //       back. A link that breaks and comes back costs nothing: the frames before were acknowledged, and are not sent again.
 //   N3. A worker whose requests are forgotten has no link afterwards: the next frame may be landing in memory that is somebody else's now.
 //   N4. A timer runs only while something unfinished could be forgotten by it: none keeps a process alive that is done.
+//   N5. A request is given to its owner whole or not at all: once a frame of it was refused, the rest is refused too.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Channel } from "./channel.ts";
+
+/** A frame of a request, as its owner sees it. */
+export type RequestFrame<T> = {
+  readonly isFirst: boolean;
+  readonly isLast: boolean;
+  /** The request without a frame. */
+  begin(): T;
+  /** Adds this frame. Throws when it does not belong there. */
+  add(request: T): void;
+  /** What the request counts for with this frame. */
+  byteCountOf(request: T): number;
+};
 
 type Entry<T> = { readonly request: T; readonly byteCount: number };
 
@@ -28,7 +41,7 @@ export type UnfinishedRequestsOptions<T> = {
   readonly clock: Clock;
   readonly bytesMax?: number;
   readonly workerBytesMax?: number;
-  /** Called with each request that is forgotten, not with those that are deleted. */
+  /** Called with each request that is forgotten or refused, not with those that its owner was given. */
   readonly dropped?: (request: T) => void;
 };
 
@@ -67,9 +80,36 @@ export class UnfinishedRequests<T> {
     return this.#of(channel)?.entries.get(name)?.request;
   }
 
-  /** Keeps a request that counts for so many bytes, in the place of one of this name. Throws QUEUE_FULL, and keeps neither (N1). */
-  set(channel: Channel, name: string | number, request: T, byteCount: number): void {
-    this.delete(channel, name);
+  /**
+   * Adds a frame to what came before it of its request; returns that when it was the last one. Throws, and forgets the request (N5), what `begin` and `add` throw, QUEUE_FULL
+   * (N1), and BAD_REQUEST for the rest of a request that was refused.
+   */
+  take(channel: Channel, name: string | number, frame: RequestFrame<T>): T | undefined {
+    if (frame.isFirst) this.refuse(channel, name);
+    const request = frame.isFirst ? frame.begin() : this.get(channel, name);
+    if (request === undefined) throw new WeighbridgeError("BAD_REQUEST", "a part of a request whose beginning was refused, or never came");
+    this.#delete(channel, name);
+    try {
+      frame.add(request);
+      if (frame.isLast) return request;
+      this.#set(channel, name, request, frame.byteCountOf(request));
+      return undefined;
+    } catch (thrown) {
+      this.#dropped?.(request);
+      throw thrown;
+    }
+  }
+
+  /** What came of this request is of no use. */
+  refuse(channel: Channel, name: string | number): void {
+    const request = this.get(channel, name);
+    if (request === undefined) return;
+    this.#delete(channel, name);
+    this.#dropped?.(request);
+  }
+
+  /** N1 */
+  #set(channel: Channel, name: string | number, request: T, byteCount: number): void {
     const worker = this.#of(channel) ?? this.#begin(channel);
     if (worker.byteCount + byteCount > this.#workerBytesMax)
       throw full(worker.byteCount, byteCount, `${channel.name} may have ${this.#workerBytesMax}`);
@@ -80,8 +120,7 @@ export class UnfinishedRequests<T> {
     if (!worker.isWatched) this.#watch(worker);
   }
 
-  /** It is complete, or refused: its owner has it. */
-  delete(channel: Channel, name: string | number): void {
+  #delete(channel: Channel, name: string | number): void {
     const worker = this.#of(channel);
     const entry = worker?.entries.get(name);
     if (worker === undefined || entry === undefined) return;

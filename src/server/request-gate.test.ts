@@ -35,7 +35,10 @@ class GateStage {
     const { clock } = this;
     this.server = new Server({ arena: new Arena({ bytesMax: 2 ** 24 }), clock, workerCount: 1, functions: [note] });
     this.asker = new StubAsker(clock);
-    this.server.serve({ serveFrames: (functionId, handler) => this.asker.serve(functionId, handler) });
+    this.server.serve({
+      serveFrames: ({ id }, handler) => this.asker.serve(id, handler),
+      hostFunctions: (host) => this.asker.serve(FunctionId.FUNCTION, host),
+    });
     this.server.apps.add(0, {
       handle: (channel, header, bytes, at, fresh) => {
         const key = new DataView(bytes.buffer, bytes.byteOffset + at).getBigUint64(0, true);

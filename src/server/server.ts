@@ -6,6 +6,7 @@ import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import type { WorkerLife } from "../consistency/worker-lives.ts";
 import type { TableRow, TensorBlock } from "../contracts/function-context.ts";
+import { KV_CONTRACTS } from "../contracts/kv.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
@@ -20,7 +21,6 @@ import { UnfinishedRequests } from "../peer/unfinished-requests.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
-import { FunctionId } from "../wire/function-id.ts";
 import { rankOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ArenaMemory } from "./arena-memory.ts";
@@ -94,12 +94,12 @@ export class Server {
   }
 
   /** Serves the functions of applications on this peer. */
-  serve(peer: Pick<Peer, "serveFrames">): void {
+  serve(peer: Pick<Peer, "serveFrames" | "hostFunctions">): void {
     const { clock, ownership, epochWait } = this;
     const gate = { clock, watch: this.#watch, ownership, epochWait };
     const handler = new RequestGate(this.apps, gate);
-    for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serveFrames(functionId, handler);
-    peer.serveFrames(FunctionId.FUNCTION, new RequestGate(this.functions, gate));
+    for (const fn of KV_CONTRACTS) peer.serveFrames(fn, handler);
+    peer.hostFunctions(new RequestGate(this.functions, gate));
   }
 
   /** Opens an application of the kv face. Throws BAD_ARGUMENT when it exists already. */

@@ -10,10 +10,10 @@
 //   DEAL        0: JSON follows, 2: a failure follows │ bytes │ 0 │ JSON
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { type ExchangeContract, rowsAsk, rowsDeal, rowsGive, rowsGradients } from "../contracts/row-exchange.ts";
 import { type Check, object, text } from "../wire/json-body.ts";
 
-const KIND = { ASK: 1, ROWS: 2, GRADIENTS: 3, DEAL: 4 } as const;
-type Kind = (typeof KIND)[keyof typeof KIND];
+const MESSAGES: readonly ExchangeContract[] = [rowsAsk, rowsGive, rowsGradients, rowsDeal];
 
 const HEADER_BYTES = 16;
 const WORD_BYTES = 4;
@@ -36,14 +36,14 @@ export type Gradients = {
 
 /** `keys`: low and high half of each. They are copied. */
 export function encodeAsk({ isKnown, keys }: Ask): Uint8Array {
-  const { bytes } = message(KIND.ASK, [isKnown ? 1 : 0, keys.length / 2, 0], keys.byteLength);
+  const { bytes } = message(rowsAsk, [isKnown ? 1 : 0, keys.length / 2, 0], keys.byteLength);
   new Uint32Array(bytes.buffer, HEADER_BYTES).set(keys);
   return bytes;
 }
 
 /** Throws BAD_REQUEST. */
 export function decodeAsk(bytes: Uint8Array): Ask {
-  const header = check(bytes, KIND.ASK);
+  const header = check(bytes, rowsAsk);
   const keyCount = header[2] as number;
   checkLength(bytes, keyCount * KEY_BYTES);
   return { isKnown: header[1] === 1, keys: new Uint32Array(bytes.buffer, bytes.byteOffset + HEADER_BYTES, keyCount * 2) };
@@ -51,21 +51,21 @@ export function decodeAsk(bytes: Uint8Array): Ask {
 
 /** Room for rows, to be filled before it is sent. */
 export function rowsMessage(rowCount: number, width: number): { readonly bytes: Uint8Array; readonly rows: Float32Array } {
-  const { bytes } = message(KIND.ROWS, [ROWS_FOLLOW, rowCount, 0], rowCount * width * WORD_BYTES);
+  const { bytes } = message(rowsGive, [ROWS_FOLLOW, rowCount, 0], rowCount * width * WORD_BYTES);
   return { bytes, rows: new Float32Array(bytes.buffer, HEADER_BYTES) };
 }
 
 export function askAgainMessage(): Uint8Array {
-  return message(KIND.ROWS, [ASK_AGAIN, 0, 0], 0).bytes;
+  return message(rowsGive, [ASK_AGAIN, 0, 0], 0).bytes;
 }
 
 export function failureMessage(error: WeighbridgeError): Uint8Array {
-  return textMessage(KIND.ROWS, FAILED, JSON.stringify({ code: error.code, message: error.message }));
+  return textMessage(rowsGive, FAILED, JSON.stringify({ code: error.code, message: error.message }));
 }
 
 /** "again" when the sender asked for the wrong rows. Throws BAD_REQUEST, and what the sender failed with. */
 export function decodeRows(bytes: Uint8Array, width: number): Float32Array | "again" {
-  const header = check(bytes, KIND.ROWS);
+  const header = check(bytes, rowsGive);
   if (header[1] === ASK_AGAIN) return "again";
   const count = header[2] as number;
   if (header[1] === FAILED) throw failureOf(bytes, count);
@@ -84,7 +84,7 @@ export function gradientsMessage(options: {
   const { clock, scale, isPush, rowCount, width } = options;
   const placesAt = HEADER_BYTES + WORD_BYTES;
   const valuesAt = placesAt + rowCount * WORD_BYTES;
-  const { bytes } = message(KIND.GRADIENTS, [clock, rowCount, 0], (1 + rowCount * (1 + width)) * WORD_BYTES);
+  const { bytes } = message(rowsGradients, [clock, rowCount, 0], (1 + rowCount * (1 + width)) * WORD_BYTES);
   new Float32Array(bytes.buffer)[3] = scale;
   new Uint32Array(bytes.buffer)[HEADER_BYTES / WORD_BYTES] = isPush ? 1 : 0;
   return {
@@ -96,7 +96,7 @@ export function gradientsMessage(options: {
 
 /** Throws BAD_REQUEST. */
 export function decodeGradients(bytes: Uint8Array, width: number): Gradients {
-  const header = check(bytes, KIND.GRADIENTS);
+  const header = check(bytes, rowsGradients);
   const rowCount = header[2] as number;
   checkLength(bytes, (1 + rowCount * (1 + width)) * WORD_BYTES);
   const isPush = bytes.byteOffset + HEADER_BYTES;
@@ -112,37 +112,37 @@ export function decodeGradients(bytes: Uint8Array, width: number): Gradients {
 
 /** Anything in JSON, or what the sender failed with. */
 export function dealMessage(deal: object | WeighbridgeError): Uint8Array {
-  if (!(deal instanceof WeighbridgeError)) return textMessage(KIND.DEAL, ROWS_FOLLOW, JSON.stringify(deal));
-  return textMessage(KIND.DEAL, FAILED, JSON.stringify({ code: deal.code, message: deal.message }));
+  if (!(deal instanceof WeighbridgeError)) return textMessage(rowsDeal, ROWS_FOLLOW, JSON.stringify(deal));
+  return textMessage(rowsDeal, FAILED, JSON.stringify({ code: deal.code, message: deal.message }));
 }
 
 /** Throws BAD_REQUEST, and what the sender failed with. */
 export function decodeDeal(bytes: Uint8Array): unknown {
-  const header = check(bytes, KIND.DEAL);
+  const header = check(bytes, rowsDeal);
   if (header[1] === FAILED) throw failureOf(bytes, header[2] as number);
   return jsonOf(bytes, header[2] as number);
 }
 
-function message(kind: Kind, fields: readonly [number, number, number], restBytes: number): { readonly bytes: Uint8Array } {
+function message(contract: ExchangeContract, fields: readonly [number, number, number], restBytes: number): { readonly bytes: Uint8Array } {
   const bytes = new Uint8Array(HEADER_BYTES + restBytes);
-  new Uint32Array(bytes.buffer, 0, 4).set([kind, ...fields]);
+  new Uint32Array(bytes.buffer, 0, 4).set([contract.kind, ...fields]);
   return { bytes };
 }
 
-function textMessage(kind: Kind, status: number, json: string): Uint8Array {
+function textMessage(contract: ExchangeContract, status: number, json: string): Uint8Array {
   const encoded = new TextEncoder().encode(json);
-  const { bytes } = message(kind, [status, encoded.length, 0], encoded.length);
+  const { bytes } = message(contract, [status, encoded.length, 0], encoded.length);
   bytes.set(encoded, HEADER_BYTES);
   return bytes;
 }
 
-function check(bytes: Uint8Array, kind: Kind): Uint32Array {
+function check(bytes: Uint8Array, contract: ExchangeContract): Uint32Array {
   const header = bytes.length < HEADER_BYTES ? new Uint32Array(4) : new Uint32Array(bytes.buffer, bytes.byteOffset, 4);
-  if (header[0] === kind) return header;
-  const name = (number: number): string => Object.entries(KIND).find(([, value]) => value === number)?.[0] ?? `${number}`;
+  if (header[0] === contract.kind) return header;
+  const got = MESSAGES.find(({ kind }) => kind === header[0])?.name ?? `${header[0]}`;
   throw new WeighbridgeError(
     "BAD_REQUEST",
-    `workers that share cached rows must take and give in the same steps: expected ${name(kind)}, got ${name(header[0] as number)}`,
+    `workers that share cached rows must take and give in the same steps: expected ${contract.name}, got ${got}`,
   );
 }
 

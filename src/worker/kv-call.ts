@@ -12,11 +12,11 @@
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { kvPush } from "../contracts/kv.ts";
 import { offsetBytesOf, totalBytesOf } from "../peer/answer.ts";
 import { type Call, IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
 import { APP_CUT, type FrameHeader } from "../wire/frame.ts";
-import { FunctionId } from "../wire/function-id.ts";
 import { dtypeBits, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { KvPart, KvSpan } from "../wire/kv-spans.ts";
 import type { KvRequest } from "./kv-request.ts";
@@ -81,7 +81,7 @@ export class KvCall implements Call, KvSpan {
   }
 
   get isRead(): boolean {
-    return this.#request.functionId !== FunctionId.KV_PUSH;
+    return this.#request.functionId !== kvPush.id;
   }
 
   get isIdempotent(): boolean {
@@ -196,7 +196,7 @@ export class KvCall implements Call, KvSpan {
 
   answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
     const request = this.#request;
-    if (request.functionId === FunctionId.KV_PUSH || (header.flags & KvFlag.GATHERED) !== 0) {
+    if (request.functionId === kvPush.id || (header.flags & KvFlag.GATHERED) !== 0) {
       if ((header.flags & KvFlag.GATHERED) !== 0) this.#part.isGathered = true;
       request.frameDone();
       return true;

@@ -4,15 +4,15 @@
 
 import type { Deferred } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
+import type { kvPull, kvPush, kvPushPull } from "../contracts/kv.ts";
 import type { Slicer } from "../keys/slicer.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
-import type { FunctionId } from "../wire/function-id.ts";
 import { KEY_BYTES, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import { addPieces, type KvPart, type KvSpan, variableSpans } from "../wire/kv-spans.ts";
 import { KvCall } from "./kv-call.ts";
 
-export type KvFunctionId = typeof FunctionId.KV_PUSH | typeof FunctionId.KV_PULL | typeof FunctionId.KV_PUSH_PULL;
+export type KvFunctionId = typeof kvPush.id | typeof kvPull.id | typeof kvPushPull.id;
 
 /** Who made the request, and hears of its end. */
 export type KvOwner = {

@@ -11,7 +11,9 @@ import { WeighbridgeError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/join-bytes.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { VectorClock } from "../../src/consistency/vector-clock.ts";
+import { simpleRequest } from "../../src/contracts/applications.ts";
 import { checkpointSave } from "../../src/contracts/checkpoints.ts";
+import { collectivePart } from "../../src/contracts/collective.ts";
 import type { JsonContract } from "../../src/contracts/contract.ts";
 import {
   ABORT,
@@ -26,6 +28,7 @@ import {
   STATUS,
   UNITS,
 } from "../../src/contracts/control.ts";
+import { KV_CONTRACTS } from "../../src/contracts/kv.ts";
 import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
 import { relayCall } from "../../src/contracts/relay.ts";
 import { Arena } from "../../src/kernel/arena.ts";
@@ -44,7 +47,6 @@ import { WorkerGroups } from "../../src/server/parameters/worker-groups.ts";
 import { serve as serveFunction } from "../../src/server/served-function.ts";
 import { ArenaReadBuffers, serverFunctions } from "../../src/server/server.ts";
 import { ValueStore } from "../../src/store/value-store.ts";
-import { FunctionId } from "../../src/wire/function-id.ts";
 import type { RosterView } from "../../src/wire/roster.ts";
 import { RecordedExchange } from "./recorded-exchange.ts";
 
@@ -134,19 +136,22 @@ export function goldenServer(): RecordedExchange {
       { rank: 1, value: "409" },
     ],
   });
-  peer.serveFrames(FunctionId.COLLECTIVE, { handle: (channel, header) => channel.acknowledge(header) });
+  peer.serveFrames(collectivePart, { handle: (channel, header) => channel.acknowledge(header) });
   serve(PLACEMENT, { placement: { epoch: 2, policy: "ring", servers: [0, 1], moved: [17, 1] } });
   serve(UNITS, { isOver: false, units: [5, 7], lost: [], repeatedCount: 2, inherited: { version: 1, done: [0, 2], suspect: [2, 3] } });
   serve(ROSTER, {});
   serve(ABORT, {});
   const simpleApps = new SimpleApps({ clock: exchange.clock, byCustomer: false });
   simpleApps.add(3, 2, async () => new TextEncoder().encode("pong"));
-  peer.serveFrames(FunctionId.SIMPLE, simpleApps);
-  peer.serveFrames(1024, {
-    handle: () => {
-      throw new WeighbridgeError("UNKNOWN_FUNCTION", "there is no function 1024 on this node");
+  peer.serveFrames(simpleRequest, simpleApps);
+  peer.serveFrames(
+    { id: 1024 },
+    {
+      handle: () => {
+        throw new WeighbridgeError("UNKNOWN_FUNCTION", "there is no function 1024 on this node");
+      },
     },
-  });
+  );
   const kernels = new SimdKernels(arena);
   const parameters = new Parameters({ arena, kernels, clock: exchange.clock, workerCount: 1, secret: 1n });
   const { clock } = exchange;
@@ -164,12 +169,12 @@ export function goldenServer(): RecordedExchange {
   functions.add(rowFunction);
   const surveyed = checkpointSave.survey.response.encode({ clockMin: 12, names: ["w"], gone: undefined });
   functions.add(serveFunction(relayCall, { handler: () => ({ response: joinBytes(surveyed.chunks) }) }));
-  peer.serveFrames(FunctionId.FUNCTION, functions);
+  peer.hostFunctions(functions);
   const apps = new AppDirectory({ clock: exchange.clock });
   apps.add(1, storeHandle(arena));
   const answer = (request: WholeRequest): void => answerWhole(request, Float32Array.of(1, 2, 3), Int32Array.of(2, 1));
   apps.add(2, new WholeRequests(new UnfinishedRequests({ clock }), answer));
-  for (const functionId of [FunctionId.KV_PUSH, FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL]) peer.serveFrames(functionId, apps);
+  for (const fn of KV_CONTRACTS) peer.serveFrames(fn, apps);
   return exchange;
 }
 

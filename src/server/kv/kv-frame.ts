@@ -1,14 +1,14 @@
 // kv-frame — whether the lengths that the header of a kv frame tells add up to its payload. Looks at no key and no value.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { kvPull } from "../../contracts/kv.ts";
 import { BLOCK_BYTES, type FrameHeader } from "../../wire/frame.ts";
-import { FunctionId } from "../../wire/function-id.ts";
 import { KEY_BYTES, KvFlag, LEN_BYTES } from "../../wire/kv-message.ts";
 
 /** Throws BAD_REQUEST; numbers are u32, so nothing here can overflow a double. */
 export function checkKvFrame(header: FrameHeader, elementBytes: number): void {
   const { arg0: keyCount, arg1: width, arg2: offset, flags, payloadBytes, functionId } = header;
-  const sends = functionId !== FunctionId.KV_PULL;
+  const sends = functionId !== kvPull.id;
   if (keyCount === 0) throw doNotAddUp("a request without keys, as one that its sender has withdrawn");
   if ((flags & KvFlag.PIECE) !== 0) {
     checkPiece(header, elementBytes, sends);

@@ -6,8 +6,9 @@
 //   H2. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
 
 import { assert } from "../../base/assert.ts";
+import { kvPull, kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
-import { Answer, labelOf } from "../../peer/answer.ts";
+import { answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import { type Held, INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";
 import { BLOCK_FLOATS } from "../../store/large-value.ts";
@@ -15,7 +16,6 @@ import { SharedSpan } from "../../store/shared-span.ts";
 import { checkLengths } from "../../store/value-batch.ts";
 import type { ValueStore } from "../../store/value-store.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
-import { FunctionId } from "../../wire/function-id.ts";
 import { dtypeOfFlags, FLOAT32, KEY_BYTES, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../../wire/kv-message.ts";
 import { checkKvFrame, doNotAddUp } from "./kv-frame.ts";
 
@@ -67,9 +67,9 @@ export class StoreHandle implements FunctionHandler {
   }
 
   #serve(channel: Channel, header: FrameHeader, keys: number, fresh: boolean): void {
-    if (header.functionId !== FunctionId.KV_PULL && fresh) this.#push(header, keys);
+    if (header.functionId !== kvPull.id && fresh) this.#push(header, keys);
     else this.#store.requireAscending(keys, header.arg0);
-    if (header.functionId === FunctionId.KV_PUSH) channel.acknowledge(header);
+    if (header.functionId === kvPush.id) channel.acknowledge(header);
     else if ((header.flags & KvFlag.WANT_LENS) !== 0) this.#pullVariable(channel, header, keys);
     else if ((header.flags & KvFlag.PIECE) !== 0) this.#pullPiece(channel, header, keys);
     else if ((header.flags & KvFlag.LENS) !== 0) this.#pullPushed(channel, header, keys);
@@ -146,11 +146,8 @@ export class StoreHandle implements FunctionHandler {
       const hold = new FreshSpan(arena, { address: out, byteCount: totalBytes, users: Math.ceil(totalBytes / BLOCK_BYTES) });
       this.#store.pullVariable({ keys, keyCount, lens, out }); // cannot fail: `lengths` found every key
       arena.bytes.copyWithin(out + floatCount * FLOAT_BYTES, lens, lens + lensBytes);
-      const label = labelOf(header);
-      for (let offset = 0; offset < totalBytes; offset += BLOCK_BYTES) {
-        const payload = arena.bytes.subarray(out + offset, out + Math.min(totalBytes, offset + BLOCK_BYTES));
-        channel.answer(new Answer(label, { payload, held: hold, totalBytes, offsetBytes: offset }));
-      }
+      const payload = arena.bytes.subarray(out, out + totalBytes);
+      for (const answer of answerFrames(labelOf(header), [payload], { held: hold })) channel.answer(answer);
     } finally {
       arena.release(lens, lensBytes);
     }

@@ -9,12 +9,12 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { joinBytes } from "../../base/join-bytes.ts";
+import { kvPull, kvPush } from "../../contracts/kv.ts";
 import { firstDescent } from "../../keys/ascending.ts";
-import { Answer, labelOf, type RequestLabel } from "../../peer/answer.ts";
+import { Answer, answerFrames, labelOf, type RequestLabel } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
-import { BLOCK_BYTES, type FrameHeader } from "../../wire/frame.ts";
-import { FunctionId } from "../../wire/function-id.ts";
+import type { FrameHeader } from "../../wire/frame.ts";
 import { dtypeConstructor, dtypeOf, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../../wire/kv-message.ts";
 import { checkKvFrame } from "./kv-frame.ts";
 
@@ -70,7 +70,7 @@ export class WholeRequests implements FunctionHandler {
     if (isLast && !fresh) throw bad("the end of a request that was served before, and whose answer is not known any more");
     if (fresh) {
       const gathering = this.#take(channel, header, ownPayload(header, bytes, at));
-      if (isLast) {
+      if (gathering !== undefined) {
         const whole = wholeOf(channel, header, gathering);
         channel.park(header.request);
         this.#serve(whole);
@@ -80,18 +80,18 @@ export class WholeRequests implements FunctionHandler {
     channel.answer(new Answer(labelOf(header), { flags: KvFlag.GATHERED }));
   }
 
-  /** Adds a frame to what came before it of its request. Throws, and forgets the request, when it does not belong there (Q4). */
-  #take(channel: Channel, header: FrameHeader, payload: Uint8Array): Gathering {
+  /** Adds a frame to what came before it of its request; returns that with its last one. Throws, and forgets the request, when it does not belong there (Q4). */
+  #take(channel: Channel, header: FrameHeader, payload: Uint8Array): Gathering | undefined {
     const isFirst = (header.flags & KvFlag.FIRST) !== 0;
     const isLast = (header.flags & KvFlag.LAST) !== 0;
     if (isFirst && isLast) return addFrame(newGathering(header), header, payload);
-    const name = `${this.#owner}/${header.app}/${header.customer}/${header.arg3}`;
-    const gathering = isFirst ? newGathering(header) : this.#unfinished.get(channel, name);
-    this.#unfinished.delete(channel, name);
-    if (gathering === undefined) throw bad("a part of a request whose beginning was refused, or never came");
-    addFrame(gathering, header, payload);
-    if (!isLast) this.#unfinished.set(channel, name, gathering, gathering.byteCount); // Q3
-    return gathering;
+    return this.#unfinished.take(channel, `${this.#owner}/${header.app}/${header.customer}/${header.arg3}`, {
+      isFirst,
+      isLast,
+      begin: () => newGathering(header),
+      add: (gathering) => addFrame(gathering, header, payload),
+      byteCountOf: ({ byteCount }) => byteCount, // Q3
+    });
   }
 }
 
@@ -138,18 +138,7 @@ export function answerWhole(request: WholeRequest, values: Values | undefined, l
   checkAnswer(request, values, lens);
   const parts = [bytesOf(values ?? new Float32Array(0))];
   if (request.wantsLens) parts.push(bytesOf(lens ?? uniformLens(request.keys.length, values?.length ?? 0)));
-  const totalBytes = parts.reduce((sum, part) => sum + part.length, 0);
-  const answers: Answer[] = [];
-  let offsetBytes = 0;
-  for (const part of parts) {
-    for (let from = 0; from < part.length; from += BLOCK_BYTES) {
-      const payload = part.subarray(from, Math.min(part.length, from + BLOCK_BYTES));
-      answers.push(new Answer(label, { flags: KvFlag.WHOLE, payload, totalBytes, offsetBytes }));
-      offsetBytes += payload.length;
-    }
-  }
-  if (answers.length === 0) answers.push(new Answer(label, { flags: KvFlag.WHOLE }));
-  channel.answerRemembered(label.request, answers);
+  channel.answerRemembered(label.request, answerFrames(label, parts, { flags: KvFlag.WHOLE }));
 }
 
 function checkAnswer(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
@@ -189,13 +178,13 @@ function wholeOf(channel: Channel, header: FrameHeader, gathering: Gathering): W
   const values = new Element(valueBytes.buffer, valueBytes.byteOffset, valueBytes.length / Element.BYTES_PER_ELEMENT);
   const hasLens = gathering.lens.length > 0;
   const lens = hasLens ? new Int32Array(lensBytes.buffer, lensBytes.byteOffset, lensBytes.length / LEN_BYTES) : undefined;
-  const isPush = header.functionId !== FunctionId.KV_PULL;
+  const isPush = header.functionId !== kvPull.id;
   checkWhole(keys, values, lens, isPush);
   return {
     channel,
     label: labelOf(header),
     isPush,
-    isPull: header.functionId !== FunctionId.KV_PUSH,
+    isPull: header.functionId !== kvPush.id,
     timestamp: header.arg3,
     keys,
     values,

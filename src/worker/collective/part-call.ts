@@ -2,11 +2,11 @@
 // leaves as the reason instead: what the caller writes there afterwards never gets out (operation.ts, O2).
 
 import type { WeighbridgeError } from "../../base/errors.ts";
+import { collectivePart } from "../../contracts/collective.ts";
 import { Call, detachedError } from "../../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";
 import { CollectiveKind } from "../../wire/collective-frame.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
-import { FunctionId } from "../../wire/function-id.ts";
 import { encodeJson } from "../../wire/json-body.ts";
 import type { PartLabel } from "./operation.ts";
 
@@ -48,7 +48,7 @@ export class PartCall extends Call {
   }
 
   get functionId(): number {
-    return FunctionId.COLLECTIVE;
+    return collectivePart.id;
   }
 
   get byteCount(): number {
