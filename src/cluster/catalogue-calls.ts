@@ -57,12 +57,22 @@ export class CatalogueCalls {
     }
   }
 
+  /** Waits for a scheduler that is away; asks it unless the caller's time is over by then. */
+  async #askLater<Q, R>(fn: JsonContract<Q, R>, body: Q, { deadlineMs = Infinity, signal }: WaitOptions): Promise<R> {
+    const untilMs = this.#clock.nowMs() + deadlineMs;
+    await this.#membership.schedulerBack();
+    if (signal?.aborted === true || this.#clock.nowMs() >= untilMs) return await new Promise<never>(() => {}); // nobody waits for it
+    return await this.#membership.ask(fn, body);
+  }
+
   /** Throws SCHEDULER_UNREACHABLE or DEADLINE, both with the scheduler's address and what it was to do, and what the scheduler throws. */
   async #ask<Q, R>(fn: JsonContract<Q, R>, body: Q, what: string, wait: WaitOptions): Promise<R> {
     const membership = this.#membership;
     const { schedulerAddress } = membership;
     try {
-      return await waitFor(membership.ask(fn, body), `the scheduler at ${schedulerAddress} to ${what}`, this.#clock, wait);
+      // Nothing is asked of a scheduler that is away: it would answer when nobody waits any more, and have made what nobody wants.
+      const asked = membership.isSchedulerAway ? this.#askLater(fn, body, wait) : membership.ask(fn, body);
+      return await waitFor(asked, `the scheduler at ${schedulerAddress} to ${what}`, this.#clock, wait);
     } catch (thrown) {
       if (!isWeighbridgeError(thrown, "DEADLINE") || !membership.isSchedulerAway) throw thrown;
       const message = `${thrown.message}, which is away; parameters that are open go on without it`;

@@ -242,6 +242,12 @@ export class Membership {
     return this.#options.schedulerAddress;
   }
 
+  /** Resolves when the scheduler can be asked. Rejects when it stays away (M1). */
+  async schedulerBack(): Promise<void> {
+    if (this.#fatal !== undefined) throw this.#fatal;
+    await this.#calls.back(this.#channel);
+  }
+
   /** Asks the scheduler; waits for one that is away, as long as all do (M1). */
   async ask<Q, R>(fn: JsonContract<Q, R>, body: Q): Promise<R> {
     if (this.#fatal !== undefined) throw this.#fatal;

@@ -36,6 +36,8 @@ export class SchedulerCalls {
   #isRegistering = false;
   #cancelTimer: CancelTimer = () => {};
   #heldCalls: Call[] = [];
+  /** While somebody waits for a scheduler that is away. */
+  #back: Deferred<void> | undefined;
 
   constructor(options: SchedulerCallsOptions) {
     this.#options = options;
@@ -52,6 +54,14 @@ export class SchedulerCalls {
     return await ask(channel, fn, body, this.#options.clock);
   }
 
+  /** Resolves when the scheduler can be asked; rejects when what waits for it fails. */
+  async back(channel: Channel | undefined): Promise<void> {
+    while (channel?.link === undefined || this.isResuming) {
+      this.#back ??= new Deferred();
+      await this.#back.promise;
+    }
+  }
+
   /** The scheduler has a new incarnation, and `again` was open with the one before. Returns whether this node has to resume. */
   restarted(channel: Channel, again: readonly Call[], { isRegistered }: { readonly isRegistered: boolean }): boolean {
     // A registration that was open, of a new node or of one that resumes, is simply made again.
@@ -66,7 +76,10 @@ export class SchedulerCalls {
 
   /** There is a link to the scheduler again; an answer within `timeoutMs` is expected of one that has not taken us back (C2). 0: whenever it comes. */
   linkUp(channel: Channel, timeoutMs: number): void {
-    if (this.#resuming === undefined) return;
+    if (this.#resuming === undefined) {
+      this.#isBack();
+      return;
+    }
     if (!this.#isRegistering) this.#resume(channel);
     const { link } = channel;
     if (timeoutMs === 0 || link === undefined) return;
@@ -81,6 +94,8 @@ export class SchedulerCalls {
   /** Fails what waits for the scheduler; `isOver`: what is asked from now on fails too. */
   fail(error: WeighbridgeError, { isOver }: { readonly isOver: boolean }): void {
     for (const call of this.#heldCalls.splice(0)) call.failed(error);
+    this.#back?.reject(error);
+    this.#back = undefined;
     if (this.#resuming === undefined) return;
     this.#resuming.reject(error);
     if (!isOver) this.#resuming = new Deferred();
@@ -110,5 +125,11 @@ export class SchedulerCalls {
     this.#resuming = undefined;
     this.#options.resumed(reply);
     for (const call of this.#heldCalls.splice(0)) channel.send(call);
+    this.#isBack();
+  }
+
+  #isBack(): void {
+    this.#back?.resolve();
+    this.#back = undefined;
   }
 }

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../base/random.ts";
+import { specText as specOf } from "../testing/told-catalogue.ts";
 import type { CatalogueEntry } from "../wire/catalogue.ts";
 import {
   applyToCatalogue,
@@ -17,11 +18,6 @@ import {
   recallEntry,
   reserveNumbers,
 } from "./catalogue.ts";
-
-function specOf(name: string, shape: readonly number[] = [4]): string {
-  const initializer = { type: "constant", value: 0 };
-  return JSON.stringify({ kind: "tensor", name, shape, initializer, optimizer: { type: "sum" }, updates: "async", reduce: "sum" });
-}
 
 /** A catalogue that carries out what is decided. */
 class Book {

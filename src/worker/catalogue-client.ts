@@ -5,6 +5,7 @@
 //   CatalogueClient.C1. A parameter that this worker has opened before opens again while the scheduler is away. Whether it was cleared meanwhile, the
 //                       servers say.
 
+import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
@@ -50,17 +51,24 @@ export class CatalogueClient implements CatalogueSource {
     const { name } = spec;
     const text = JSON.stringify(spec);
     const known = this.#known.get(name);
-    const isKnown = known?.spec !== undefined && specDifferences(decodeParameterSpec(known.spec), spec).length === 0;
-    if (isKnown && this.#membership.isSchedulerAway) return { ...numberOf(known), isNew: false };
-    const deadlineMs = isKnown ? Math.min(wait.deadlineMs ?? Infinity, KNOWN_WAIT_MS) : wait.deadlineMs;
+    const what = `make or open ${JSON.stringify(name)}`;
+    if (known !== undefined && isLike(known, spec) && (await this.#isStill(known, what, wait))) return { ...numberOf(known), isNew: false };
+    const [numbered] = await this.#calls.open([text], what, wait);
+    assert(numbered !== undefined, "each has its answer");
+    this.#remember({ name, ...numberOf(numbered), spec: text });
+    return numbered;
+  }
+
+  /** Whether what this worker knows is as the scheduler says, or the scheduler says nothing (C1). Nothing is made: a worker may give up waiting. */
+  async #isStill(known: CatalogueEntry, what: string, wait: WaitOptions): Promise<boolean> {
+    if (this.#membership.isSchedulerAway) return true;
     try {
-      const [numbered] = await this.#calls.open([text], `make or open ${JSON.stringify(name)}`, { ...wait, deadlineMs });
-      this.#remember({ name, ...numberOf(numbered as NumberedParameter), spec: text });
-      return numbered as NumberedParameter;
+      const deadlineMs = Math.min(wait.deadlineMs ?? Infinity, KNOWN_WAIT_MS);
+      const entry = await this.#calls.find(known.name, what, { ...wait, deadlineMs });
+      return entry?.spec !== undefined && entry.number === known.number && entry.edition === known.edition;
     } catch (thrown) {
-      const isAway = isWeighbridgeError(thrown, "DEADLINE") || isWeighbridgeError(thrown, "SCHEDULER_UNREACHABLE");
-      if (!(isKnown && isAway)) throw thrown;
-      return { ...numberOf(known), isNew: false };
+      if (isWeighbridgeError(thrown, "DEADLINE") || isWeighbridgeError(thrown, "SCHEDULER_UNREACHABLE")) return true;
+      throw thrown;
     }
   }
 
@@ -95,6 +103,10 @@ export class CatalogueClient implements CatalogueSource {
     this.#known.set(entry.name, entry);
     this.#highest = Math.max(this.#highest, entry.number);
   }
+}
+
+function isLike({ spec: text }: CatalogueEntry, spec: ParameterSpec): boolean {
+  return text !== undefined && specDifferences(decodeParameterSpec(text), spec).length === 0;
 }
 
 function numberOf({ number, edition }: ParameterNumber): ParameterNumber {

@@ -1,0 +1,188 @@
+// catalogue.test — Goal: the scheduler numbers parameters and is needed for nothing else. Workers that make, clear and make anew at the same time agree in the end, on every
+// server, whatever the links do; a scheduler that is away keeps nobody from training.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { Session } from "../../src/api/session.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
+import { Random } from "../../src/base/random.ts";
+import { hashText } from "../../src/keys/hash-text.ts";
+import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
+import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import type { Worker } from "../../src/worker/worker.ts";
+import { forSeeds } from "./seeds.ts";
+import { SimDisk } from "./sim-disk.ts";
+import { stormyCluster } from "./stormy-cluster.ts";
+
+const ROOT = "/checkpoints";
+const SEEDS = 12;
+const START_TIMEOUT_MS = 20_000;
+/** Names with one FNV-1a hash, which stood for the name once. */
+const COLLIDING = ["layer 1okfjyy", "layer 1on0f61"] as const;
+
+async function sessionsOf(cluster: SimCluster, workerCount: number): Promise<Session[]> {
+  const ranks = Array.from({ length: workerCount }, (_, rank) => rank);
+  return await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node))));
+}
+
+async function quietCluster({ serverCount = 2, workerCount = 2 } = {}): Promise<{ cluster: SimCluster; sessions: Session[] }> {
+  const disk = new SimDisk(new Random(1), ROOT);
+  const cluster: SimCluster = new SimCluster({
+    seed: 1,
+    serverCount,
+    workerCount,
+    startTimeoutMs: START_TIMEOUT_MS,
+    settle: () => setImmediate(),
+    optionsOf: () => ({ checkpointFiles: new ServerFiles(ROOT, disk.mount(cluster.clock, 0).layer) }),
+  });
+  await cluster.start();
+  return { cluster, sessions: await sessionsOf(cluster, workerCount) };
+}
+
+test("two names whose 32-bit hashes are the same are two parameters", async () => {
+  assert.equal(hashText(COLLIDING[0]), hashText(COLLIDING[1]));
+  const { cluster, sessions } = await quietCluster();
+  const tensors = [];
+  for (const [i, name] of COLLIDING.entries()) tensors.push(await cluster.run((sessions[i] as Session).tensor(name, { shape: [3] })));
+  for (const [i, tensor] of tensors.entries()) await cluster.run(tensor.push(new Float32Array(3).fill(i + 1)));
+  for (const [i, tensor] of tensors.entries()) assert.deepEqual(await cluster.run(tensor.pull()), new Float32Array(3).fill(i + 1));
+  await cluster.finalize();
+});
+
+test(`workers that make the same names at the same time, in different orders, push to the same parameters, for ${SEEDS} seeds`, async () => {
+  const names = ["a", "b", "c", "d"];
+  await forSeeds({ from: 1, count: SEEDS }, async (seed) => {
+    const random = new Random(seed);
+    const cluster = await stormyCluster(random, { seed, serverCount: 2, workerCount: 3 });
+    const sessions = await sessionsOf(cluster, 3);
+    const push = async (session: Session, rank: number): Promise<void> => {
+      const mine = names.map((_, i) => names[(i + rank) % names.length] as string);
+      await Promise.all(
+        mine.map(async (name) => {
+          const tensor = await session.tensor(name, { shape: [2] });
+          await tensor.push(new Float32Array(2).fill(names.indexOf(name) + 1));
+        }),
+      );
+    };
+    await cluster.run(Promise.all(sessions.map(push)));
+    for (const [i, name] of names.entries()) {
+      const tensor = await cluster.run((sessions[0] as Session).tensor(name, { shape: [2] }));
+      assert.deepEqual(await cluster.run(tensor.pull()), new Float32Array(2).fill(3 * (i + 1)), name);
+    }
+    const listed = await cluster.run((sessions[1] as Session).parameters());
+    assert.deepEqual(listed.map(({ name }) => name).sort(), names);
+  });
+});
+
+test("while the scheduler is away pushes, pulls, clocks and checkpoints go on, and what this worker has opened opens again", async () => {
+  const { cluster, sessions } = await quietCluster();
+  const [one, two] = sessions as [Session, Session];
+  const options = { shape: [3], consistency: "bsp" } as const;
+  const w = await cluster.run(one.tensor("w", options));
+  const same = await cluster.run(two.tensor("w", options));
+  const rows = await cluster.run(one.embedding("e", { dim: 2 }));
+  cluster.kill(SCHEDULER_ID);
+  for (const session of sessions) await cluster.run((session === one ? w : same).push(new Float32Array(3).fill(1)));
+  for (const session of sessions) session.clock();
+  assert.deepEqual(await cluster.run(w.pull()), new Float32Array(3).fill(2));
+  await cluster.run(rows.push([7], Float32Array.of(1, 2)));
+  const startedAtMs = cluster.clock.nowMs();
+  const again = await cluster.run(one.embedding("e", { dim: 2 }));
+  assert.deepEqual(await cluster.run(again.pull([7])), Float32Array.of(1, 2));
+  assert.ok(cluster.clock.nowMs() - startedAtMs < 1000, "nobody waits for the scheduler");
+  const { path } = await cluster.run(one.checkpoint());
+  assert.equal(path, `${ROOT}/step-000001`);
+  await cluster.run(cluster.startNode(SCHEDULER_ID));
+  await cluster.finalize();
+});
+
+test("a new name fails within its deadline while the scheduler is killed or silent, naming the scheduler; without a deadline after the start timeout", async () => {
+  for (const lose of [
+    (cluster: SimCluster): void => cluster.kill(SCHEDULER_ID),
+    (cluster: SimCluster): void => cluster.network.isolate(cluster.hostOf(SCHEDULER_ID)),
+  ]) {
+    const { cluster, sessions } = await quietCluster();
+    const [one, two] = sessions as [Session, Session];
+    const w = await cluster.run(one.tensor("w", { shape: [3] }));
+    lose(cluster);
+    const names = (error: unknown): boolean =>
+      (isWeighbridgeError(error, "SCHEDULER_UNREACHABLE") || isWeighbridgeError(error, "DEADLINE")) &&
+      error.message.includes("the scheduler at sim://scheduler:1");
+    for (const [session, name] of [
+      [one, "new"],
+      [two, "w"], // open in another process only
+    ] as const) {
+      const startedAtMs = cluster.clock.nowMs();
+      await assert.rejects(cluster.run(session.tensor(name, { shape: [3] }, { deadlineMs: 500 })), names);
+      assert.ok(cluster.clock.nowMs() - startedAtMs <= 600, `${cluster.clock.nowMs() - startedAtMs} ms`);
+    }
+    await assert.rejects(cluster.run(w.clear({ deadlineMs: 500 })), names);
+    assert.deepEqual(await cluster.run(w.pull()), new Float32Array(3), "a clear that fails clears nothing");
+    const startedAtMs = cluster.clock.nowMs();
+    await assert.rejects(cluster.run(one.tensor("other", { shape: [3] })), names);
+    assert.ok(cluster.clock.nowMs() - startedAtMs <= 2 * START_TIMEOUT_MS);
+  }
+});
+
+test("what was cleared while the scheduler was away is not opened from memory", async () => {
+  const { cluster, sessions } = await quietCluster({ serverCount: 1 });
+  const [one, two] = sessions as [Session, Session];
+  await cluster.run(one.tensor("w", { shape: [3] }));
+  const other = await cluster.run(two.tensor("w", { shape: [3] }));
+  await cluster.run(other.clear());
+  cluster.kill(SCHEDULER_ID);
+  await assert.rejects(cluster.run(one.tensor("w", { shape: [3] }, { deadlineMs: 500 })), (error) =>
+    isWeighbridgeError(error, "SCHEDULER_UNREACHABLE"),
+  );
+  await cluster.run(cluster.startNode(SCHEDULER_ID));
+  const anew = await cluster.run(one.tensor("w", { shape: [5] }));
+  await cluster.run(anew.push(new Float32Array(5).fill(1)));
+  assert.deepEqual(await cluster.run((await cluster.run(two.tensor("w", { shape: [5] }))).pull()), new Float32Array(5).fill(1));
+  await cluster.finalize();
+});
+
+test(`workers that clear a name and make it anew, differently, at the same time end with one parameter on all servers, for ${SEEDS} seeds`, async () => {
+  await forSeeds({ from: 1, count: SEEDS }, async (seed) => {
+    const random = new Random(seed);
+    const cluster = await stormyCluster(random, { seed, serverCount: 3, workerCount: 3 });
+    const sessions = await sessionsOf(cluster, 3);
+    const expected = new Set(["SPEC_MISMATCH", "UNKNOWN_PARAMETER", "VALUE_LENGTH"]); // the last: a handle of the one before
+    const churn = async (session: Session): Promise<void> => {
+      for (let turn = 0; turn < 6; turn++) {
+        try {
+          const tensor = await session.tensor("w", { shape: [1 + random.below(2)] });
+          await tensor.push(new Float32Array(tensor.size).fill(1));
+          if (random.chance(0.5)) await tensor.clear();
+        } catch (error) {
+          assert.ok(error instanceof WeighbridgeError && expected.has(error.code), String(error));
+        }
+      }
+    };
+    await cluster.run(Promise.all(sessions.map(churn)));
+    const [listed] = await cluster.run((sessions[0] as Session).parameters());
+    const shape = listed?.kind === "tensor" ? listed.shape : [2];
+    const tensors = await cluster.run(Promise.all(sessions.map((session) => session.tensor("w", { shape }))));
+    const before = (await cluster.run((tensors[0] as (typeof tensors)[0]).pull())).slice();
+    for (const tensor of tensors) await cluster.run(tensor.push(new Float32Array(tensor.size).fill(1)));
+    for (const tensor of tensors)
+      assert.deepEqual(
+        await cluster.run(tensor.pull()),
+        before.map((value) => value + 3),
+      );
+    const made = [0, 1, 2].map((rank) => cluster.server(rank).server?.parameters.specs.map((spec) => spec.kind === "tensor" && spec.shape));
+    assert.deepEqual(made, [[shape], [shape], [shape]]);
+  });
+});
+
+test("a clear that reached no server is finished by whoever makes the name anew", async () => {
+  const { cluster, sessions } = await quietCluster({ serverCount: 1 });
+  const [one, two] = sessions as [Session, Session];
+  const w = await cluster.run(one.tensor("w", { shape: [3] }));
+  await cluster.run(w.push(new Float32Array(3).fill(1)));
+  await cluster.run((cluster.worker(0).node.worker as Worker).catalogue.clear("w", {})); // and the worker that clears goes no further
+  const anew = await cluster.run(two.tensor("w", { shape: [4] }));
+  assert.deepEqual(await cluster.run(anew.pull()), new Float32Array(4));
+  await cluster.finalize();
+});
