@@ -38,6 +38,8 @@ export class SchedulerCalls {
   #heldCalls: Call[] = [];
   /** While somebody waits for a scheduler that is away. */
   #back: Deferred<void> | undefined;
+  /** Why nothing is asked any more. */
+  #over: WeighbridgeError | undefined;
 
   constructor(options: SchedulerCallsOptions) {
     this.#options = options;
@@ -57,6 +59,7 @@ export class SchedulerCalls {
   /** Resolves when the scheduler can be asked; rejects when what waits for it fails. */
   async back(channel: Channel | undefined): Promise<void> {
     while (channel?.link === undefined || this.isResuming) {
+      if (this.#over !== undefined) throw this.#over;
       this.#back ??= new Deferred();
       await this.#back.promise;
     }
@@ -94,6 +97,7 @@ export class SchedulerCalls {
   /** Fails what waits for the scheduler; `isOver`: what is asked from now on fails too. */
   fail(error: WeighbridgeError, { isOver }: { readonly isOver: boolean }): void {
     for (const call of this.#heldCalls.splice(0)) call.failed(error);
+    if (isOver) this.#over ??= error;
     this.#back?.reject(error);
     this.#back = undefined;
     if (this.#resuming === undefined) return;

@@ -5,10 +5,12 @@ import { test } from "node:test";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
 import type { Membership } from "../cluster/membership.ts";
-import { catalogueTell } from "../contracts/catalogue.ts";
-import { ControlCluster, HEARTBEAT_TIMEOUT_MS } from "../testing/control-cluster.ts";
+import { catalogueOpen, catalogueTell } from "../contracts/catalogue.ts";
+import { ask } from "../peer/call-function.ts";
+import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS } from "../testing/control-cluster.ts";
 import { specText, ToldCatalogue } from "../testing/told-catalogue.ts";
 import type { CatalogueEntry } from "../wire/catalogue.ts";
+import { SCHEDULER_ID } from "../wire/node-id.ts";
 
 const PARAMETER_COUNT = 10_000;
 
@@ -116,6 +118,19 @@ test("nodes that disagree on a parameter are logged, and its name is refused ins
     "SPEC_MISMATCH",
     /cannot be opened: server \d tells that number 1 .* two schedulers/,
   );
+});
+
+test("requests that make no sense, and those of nodes without a rank, are refused and change nothing", async () => {
+  const stage = await Stage.formed();
+  const worker = stage.workers[0] as Membership;
+  const { cluster } = stage;
+  await cluster.fails(worker.ask(catalogueOpen, { specs: ["{}"] }), "BAD_REQUEST", /kind/);
+  await cluster.fails(worker.ask(catalogueOpen, { specs: [specText("w".repeat(300))] }), "BAD_REQUEST", /at most 256 characters/);
+  await cluster.fails(worker.ask(catalogueOpen, { specs: [specText("w", new Array(40_000).fill(1))] }), "BAD_REQUEST", /at most 65536/);
+  const stranger = cluster.peer("stranger").dial(SCHEDULER_ID, SCHEDULER_ADDRESS, 0);
+  const asked = ask(stranger, catalogueOpen, { specs: [specText("w")] }, cluster.clock);
+  await cluster.fails(asked, "NO_ROUTE", /has to register first/);
+  assert.deepEqual(await stage.run(stage.open("w")), [1]);
 });
 
 test("a scheduler that was there from the start believes no node's catalogue", async () => {

@@ -1,6 +1,6 @@
 // told-catalogue — what a node of a control-plane test knows of the catalogue, as its test says it.
 
-import type { CatalogueSource } from "../cluster/membership.ts";
+import type { CatalogueSource } from "../cluster/node-memory.ts";
 import type { CatalogueEntry } from "../wire/catalogue.ts";
 
 export class ToldCatalogue implements CatalogueSource {

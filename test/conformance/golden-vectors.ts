@@ -136,7 +136,15 @@ async function controlVectors(): Promise<GoldenVector[]> {
   };
   const gathered = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
   const rendezvous = [{ name: "train.epoch", generation: 2, values: [{ rank: 0, value: "300" }] }];
-  const resume = { ...PLACE, roster: ROSTER_VIEW, passed: [{ group: 7, customer: 0, round: 1 }], units, gathered, rendezvous };
+  const resume = {
+    ...PLACE,
+    roster: ROSTER_VIEW,
+    passed: [{ group: 7, customer: 0, round: 1 }],
+    units,
+    gathered,
+    rendezvous,
+    catalogue: { highest: 12 },
+  };
   const aborted = { code: "DEADLINE", message: "the cluster was not complete after 60000 ms" };
   return [
     ...(await answered(

@@ -8,16 +8,17 @@ import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { hashText } from "../../src/keys/hash-text.ts";
+import { openCheckpoint } from "../../src/node/checkpoint/open-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
-import { SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { Worker } from "../../src/worker/worker.ts";
 import { forSeeds } from "./seeds.ts";
 import { SimDisk } from "./sim-disk.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 
 const ROOT = "/checkpoints";
-const SEEDS = 12;
+const SEEDS = 8;
 const START_TIMEOUT_MS = 20_000;
 /** Names with one FNV-1a hash, which stood for the name once. */
 const COLLIDING = ["layer 1okfjyy", "layer 1on0f61"] as const;
@@ -27,17 +28,27 @@ async function sessionsOf(cluster: SimCluster, workerCount: number): Promise<Ses
   return await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node))));
 }
 
-async function quietCluster({ serverCount = 2, workerCount = 2 } = {}): Promise<{ cluster: SimCluster; sessions: Session[] }> {
+async function quietCluster({
+  serverCount = 2,
+  workerCount = 2,
+  isRestored = false,
+} = {}): Promise<{ cluster: SimCluster; sessions: Session[] }> {
   const disk = new SimDisk(new Random(1), ROOT);
+  let isStarted = false;
   const cluster: SimCluster = new SimCluster({
     seed: 1,
     serverCount,
     workerCount,
     startTimeoutMs: START_TIMEOUT_MS,
     settle: () => setImmediate(),
-    optionsOf: () => ({ checkpointFiles: new ServerFiles(ROOT, disk.mount(cluster.clock, 0).layer) }),
+    optionsOf: () => {
+      const { layer } = disk.mount(cluster.clock, 0);
+      const restoreFrom = isStarted && isRestored ? { restoreFrom: () => openCheckpoint(ROOT, { layer }) } : {};
+      return { checkpointFiles: new ServerFiles(ROOT, layer), ...restoreFrom };
+    },
   });
   await cluster.start();
+  isStarted = true;
   return { cluster, sessions: await sessionsOf(cluster, workerCount) };
 }
 
@@ -174,6 +185,27 @@ test(`workers that clear a name and make it anew, differently, at the same time 
     const made = [0, 1, 2].map((rank) => cluster.server(rank).server?.parameters.specs.map((spec) => spec.kind === "tensor" && spec.shape));
     assert.deepEqual(made, [[shape], [shape], [shape]]);
   });
+});
+
+test("a server that is restarted from a checkpoint has its numbers again, from a scheduler that was restarted as well", async () => {
+  const { cluster, sessions } = await quietCluster({ isRestored: true });
+  const [one, two] = sessions as [Session, Session];
+  await cluster.run((await cluster.run(one.tensor("before", { shape: [1] }))).clear());
+  const w = await cluster.run(one.tensor("w", { shape: [200_000] })); // blocks on both servers
+  const same = await cluster.run(two.tensor("w", { shape: [200_000] }));
+  await cluster.run(w.push(new Float32Array(200_000).fill(1)));
+  await cluster.run(one.checkpoint());
+  cluster.kill(SCHEDULER_ID);
+  await cluster.run(cluster.startNode(SCHEDULER_ID));
+  for (const rank of [0, 1]) {
+    cluster.kill(idOf("server", rank));
+    await cluster.run(cluster.startNode(idOf("server", rank)));
+    await cluster.clock.advance(500);
+    assert.deepEqual(await cluster.run(same.pull()), new Float32Array(200_000).fill(1));
+  }
+  const late = await cluster.run(two.tensor("late", { shape: [3] }));
+  assert.deepEqual(await cluster.run(late.pull()), new Float32Array(3));
+  assert.deepEqual(await cluster.run(w.pull()), new Float32Array(200_000).fill(1));
 });
 
 test("a clear that reached no server is finished by whoever makes the name anew", async () => {
