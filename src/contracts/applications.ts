@@ -9,7 +9,7 @@ const bytes = { body: "u8[]" } as const;
 export const simpleRequest: Contract<typeof bytes, typeof bytes> = contract({
   id: FunctionId.SIMPLE,
   name: "wb/app/request",
-  target: "server",
+  target: "node",
   effect: "update",
   request: bytes,
   response: bytes,

@@ -7,6 +7,7 @@
 //             server     one server, or each of them for itself
 //             worker     a worker
 //             scheduler  the scheduler
+//             node       whichever node it is sent to
 //   effect    read             changes nothing: it may run again when its answer was lost
 //             recordingRead    a read that leaves a note behind: what a worker has seen of a block (DC-ASGD), which keys a list names. Running
 //                              it again leaves the same note
@@ -25,7 +26,7 @@ import { FunctionId } from "../wire/function-id.ts";
 import { type Fields, FunctionSchema, type JsonField, json } from "../wire/function-schema.ts";
 import type { Check } from "../wire/json-body.ts";
 
-export type Target = "part" | "block" | "server" | "worker" | "scheduler";
+export type Target = "part" | "block" | "server" | "worker" | "scheduler" | "node";
 
 export type Effect = "read" | "recordingRead" | "update" | "idempotent";
 

@@ -31,7 +31,7 @@ export const REGISTER: JsonContract<RegisterRequest, RegisterReply> = jsonContra
 export const HEARTBEAT: JsonContract<Empty, Empty> = jsonContract({
   id: FunctionId.HEARTBEAT,
   name: "wb/cluster/heartbeat",
-  target: "scheduler",
+  target: "node",
   effect: "idempotent",
   request: control.emptyShape,
   response: control.emptyShape,
@@ -68,7 +68,7 @@ export const STATUS: JsonContract<Empty, control.StatusReply> = jsonContract({
 export const ROSTER: JsonContract<RosterView, Empty> = jsonContract({
   id: FunctionId.ROSTER,
   name: "wb/cluster/roster",
-  target: "worker",
+  target: "node",
   effect: "idempotent",
   request: rosterShape,
   response: control.emptyShape,
@@ -88,7 +88,7 @@ export const PLACEMENT: JsonContract<Empty, control.PlacementReply> = jsonContra
 export const ABORT: JsonContract<control.AbortRequest, Empty> = jsonContract({
   id: FunctionId.ABORT,
   name: "wb/cluster/abort",
-  target: "worker",
+  target: "node",
   effect: "idempotent",
   request: control.abortRequestShape,
   response: control.emptyShape,

@@ -1,5 +1,5 @@
 // ps-function — a PS function of a user's own: its contract and its handler in one, so that a module which servers load and workers import says both.
-// Not the dispatch (server/function-host.ts), not the call (worker/function-call.ts).
+// Not the dispatch (peer/function-host.ts), not the call (peer/function-call.ts).
 //
 //   const count = psFunction({
 //     name: "count",

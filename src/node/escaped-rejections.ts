@@ -1,6 +1,6 @@
 // escaped-rejections — a promise that a user's function started on a server, did not await, and that rejects: nobody hears of it, and Node would end the
 // process, with all parameters in it. It is logged with the function's name and counted, and the server lives. Not what a handler throws or awaits: that
-// is the caller's answer (server/function-host, H2).
+// is the caller's answer (peer/function-host, H2).
 //
 // Invariants:
 //   E1. Only rejections of what a function of the user's started are kept from ending the process. Any other ends it as ever, unless somebody else listens.
