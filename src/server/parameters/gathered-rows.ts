@@ -9,6 +9,9 @@
 //   R1. A round is reduced in memory that was taken when its chunks came, in one piece: applying it cannot fail, however full the arena is.
 //   R2. A chunk that finds no room changes nothing.
 //   R3. A round's memory goes with its last chunk, applied or dropped.
+//   R4. What a worker pushed to one key in several pushes of a clock is joined first, in the order of the pushes, and
+//       then with what others pushed (U3). It is joined now and then while more comes, so that pushing to the same rows
+//       again and again takes the memory of a few pushes; when that was leaves no trace in the bits.
 
 import { assert } from "../../base/assert.ts";
 import type { Contribution } from "../../consistency/update-rounds.ts";
@@ -21,6 +24,8 @@ import type { GatheredUpdate } from "./server-pacer.ts";
 const FLOAT_BYTES = 4;
 const KEY_BYTES = 8;
 const INDEX_BYTES = 4;
+/** Repeated pushes are joined once there are so many keys more than twice as many as were left the last time (R4). */
+const JOINED_KEYS_MIN = 4096;
 
 /** All gradients of one clock, summed by key. */
 export type RowsRound = {
@@ -30,6 +35,9 @@ export type RowsRound = {
   /** At least what any element of the gradients is. */
   readonly magnitude: number;
 };
+
+/** How rows were pushed; `pushNumber` tells the pushes of a worker apart, undefined is none of them. */
+type PushedRows = { readonly scale: number; readonly magnitude: number; readonly pushNumber?: number | undefined };
 
 /** What gathered rows are applied to. */
 export type RoundTarget = {
@@ -175,6 +183,11 @@ export class GatheredRows implements GatheredUpdate {
   readonly #chunks: Chunk[] = [];
   /** At least what any element is; of a key that came twice, the sum of both. */
   #magnitude = 0;
+  #pushNumber: number | undefined;
+  /** Whether it has rows of several pushes, which may name the same keys (R4). */
+  #isRepeated = false;
+  /** How many keys were left when they were joined last. */
+  #joinedCount = 0;
   /** That of its round, from the first chunk on (R3). */
   #memory: RoundMemory | undefined;
 
@@ -187,7 +200,7 @@ export class GatheredRows implements GatheredUpdate {
   }
 
   /** Keeps a copy of these rows, times `scale`, whose magnitudes are up to this. Throws ARENA_FULL (R2). */
-  add(keys: BigUint64Array, gradients: Float32Array, { scale, magnitude }: { readonly scale: number; readonly magnitude: number }): void {
+  add(keys: BigUint64Array, gradients: Float32Array, { scale, magnitude, pushNumber }: PushedRows): void {
     const { arena, kernels } = this.#host;
     const keyCount = keys.length;
     const byteCount = this.#chunkBytes(keyCount);
@@ -207,20 +220,65 @@ export class GatheredRows implements GatheredUpdate {
       kernels.zero(chunk.gradients, gradients.byteLength);
       kernels.axpy(chunk.gradients, gradients.byteOffset, scale, gradients.length);
     }
+    if (this.#chunks.length > 0 && (pushNumber === undefined || pushNumber !== this.#pushNumber)) this.#isRepeated = true;
+    this.#pushNumber = pushNumber;
     this.#chunks.push(chunk);
     this.#magnitude += magnitude * Math.abs(scale);
   }
 
+  /** Joins what came in several pushes, once that is worth it (R4); returns how many bytes less there are. */
+  joinRepeated(): number {
+    if (!this.#isRepeated || this.keyCount < 2 * this.#joinedCount + JOINED_KEYS_MIN) return 0;
+    return this.#chunkBytes(this.#join());
+  }
+
+  /** Makes one row of those of one key, in the memory that they have; returns how many rows less there are. */
+  #join(): number {
+    const { arena, kernels } = this.#host;
+    const { keyCount } = this;
+    const memory = this.#memory;
+    if (memory === undefined || keyCount === 0) return 0;
+    const { keys, gradients, uniqueCount } = this.#reduce(memory, [this]);
+    this.#joinedCount = uniqueCount;
+    if (uniqueCount === keyCount) return 0;
+    const rowBytes = this.#target.spec.width * FLOAT_BYTES;
+    let at = 0;
+    for (const chunk of this.#chunks.splice(0)) {
+      chunk.keyCount = Math.min(chunk.keyCountMax, uniqueCount - at);
+      kernels.copy(chunk.keys, keys + at * KEY_BYTES, chunk.keyCount * KEY_BYTES);
+      kernels.copy(chunk.gradients, gradients + at * rowBytes, chunk.keyCount * rowBytes);
+      at += chunk.keyCount;
+      if (chunk.keyCount > 0) this.#chunks.push(chunk);
+      else arena.release(chunk.keys, this.#chunkBytes(chunk.keyCountMax));
+    }
+    memory.shrink(keyCount - uniqueCount);
+    return keyCount - uniqueCount;
+  }
+
   /** Puts all rows together in the order of the contributions, makes one of those of one key in that order, and applies them. */
   applyRound(contributions: readonly Contribution<GatheredUpdate>[]): void {
-    const { kernels, duplicates, secret } = this.#host;
-    const { width } = this.#target.spec;
     const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof GatheredRows);
-    const keyCount = gathered.reduce((count, { keyCount: more }) => count + more, 0);
+    if (gathered.length > 1) for (const one of gathered) if (one.#isRepeated) one.#join(); // R4
     const gradientScale =
       this.#target.pace.reduceAt(this.#clock) === "mean" ? 1 / Math.max(contributions.length, this.#target.pusherCount(this.#clock)) : 1;
     const memory = gathered.map((one) => one.#memory).find((known) => known !== undefined);
     if (memory === undefined) return; // all its parts were dropped
+    const { keys, gradients, uniqueCount } = this.#reduce(memory, gathered);
+    memory.releaseList();
+    const magnitude = gathered.reduce((sum, one) => sum + one.#magnitude, 0);
+    this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#clock, magnitude });
+    for (const one of gathered) one.free();
+  }
+
+  /** Puts rows together in the round's memory, in this order, and makes one of those of one key. */
+  #reduce(
+    memory: RoundMemory,
+    gathered: readonly GatheredRows[],
+  ): { readonly keys: number; readonly gradients: number; readonly uniqueCount: number } {
+    const { kernels, duplicates, secret } = this.#host;
+    const { merge, spec } = this.#target;
+    const { width } = spec;
+    const keyCount = gathered.reduce((count, { keyCount: more }) => count + more, 0);
     const { keys, gradients, indexes, scratch } = memory.layout(keyCount);
     let at = 0;
     for (const { keys: from, gradients: rows, keyCount: count } of gathered.flatMap((one) => one.#chunks)) {
@@ -229,13 +287,9 @@ export class GatheredRows implements GatheredUpdate {
       at += count;
     }
     const uniqueCount = duplicates.findDuplicates(keys, keyCount, Number(secret & 0xffff_ffffn), scratch, keys, indexes);
-    const { merge } = this.#target;
     if (uniqueCount < keyCount)
       joinDuplicates(duplicates, merge, { rows: gradients, keyCount, width, indexes, places: 0, known: 0, out: gradients });
-    memory.releaseList();
-    const magnitude = gathered.reduce((sum, one) => sum + one.#magnitude, 0);
-    this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#clock, magnitude });
-    for (const one of gathered) one.free();
+    return { keys, gradients, uniqueCount };
   }
 
   /** What it has of a part, copied; undefined where that is nothing. */

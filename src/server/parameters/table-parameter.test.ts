@@ -112,6 +112,40 @@ test("what one worker pushes at one clock is one contribution, however many fram
   assert.deepEqual(await pull(stage, t, [1n, 2n], { clock: 1 }), [11 / 2, 5 / 2]);
 });
 
+test("rows that are pushed to again and again within one clock take the memory of a few pushes", async () => {
+  const stage = new ParameterStage({ workers: 2 });
+  const t = stage.create({ kind: "table", width: 4, ...SYNC });
+  const [keys, ones] = [[...keysFrom(0, 2000)], new Float32Array(8000).fill(1)];
+  let usedMax = 0;
+  for (let i = 1; i <= 100; i++) {
+    await push(stage, t, keys, ones);
+    if (i === 10) usedMax = stage.arena.usedBytes;
+    assert.ok(i < 10 || stage.arena.usedBytes <= usedMax, `after ${i} pushes ${stage.arena.usedBytes}, after 10 ${usedMax}`);
+  }
+  await push(stage, t, keys, ones, { rank: 1 });
+  stage.advance(0, 1);
+  stage.advance(1, 1);
+  assert.ok((await pull(stage, t, keys, { clock: 1 })).every((value) => value === 101));
+});
+
+test("what a worker pushed to a row within one clock is added up first, whenever that is done, and then to what others pushed (U3)", async () => {
+  const bitsOf = async (filler: number): Promise<number[]> => {
+    const stage = new ParameterStage({ workers: 2 });
+    const t = stage.create({ kind: "table", width: 1, ...SYNC });
+    await push(stage, t, [7n], [2 ** 24]);
+    for (let i = 0; i < 5; i++) {
+      await push(stage, t, [7n], [1], { rank: 1 });
+      if (filler > 0) await push(stage, t, keysFrom(1000, filler), new Float32Array(filler), { rank: 1 }); // makes it worth joining
+    }
+    stage.advance(0, 1);
+    stage.advance(1, 1);
+    return await pull(stage, t, [7n], { clock: 1 });
+  };
+  const expected = [Math.fround(2 ** 24 + 5)]; // one after the other they would all be rounded away
+  assert.deepEqual(await bitsOf(0), expected);
+  assert.deepEqual(await bitsOf(3000), expected);
+});
+
 test("rounds of several clocks wait side by side and apply in their order", async () => {
   const stage = new ParameterStage();
   const t = stage.create({ kind: "table", width: 1, ...SYNC, optimizer: { type: "assign" } });

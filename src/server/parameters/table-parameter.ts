@@ -143,7 +143,7 @@ export class TableParameter {
     if (magnitude === undefined) return;
     const rise = this.#host.pacer.risePushes(life, this.#number, pushNumber);
     if (this.pace.isSyncAt(clock)) {
-      this.#rounds.gather({ life, clock, keys, gradients, scale, magnitude }); // T3
+      this.#rounds.gather({ life, clock, keys, gradients, scale, magnitude, pushNumber }); // T3
       return;
     }
     this.#step += rise; // also where it is refused for its outcome: the other servers count it

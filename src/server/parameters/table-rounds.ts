@@ -22,6 +22,8 @@ type GatheredPush = GatheredBy & {
   readonly gradients: Float32Array;
   readonly scale: number;
   readonly magnitude: number;
+  /** Left out for what comes from another server. */
+  readonly pushNumber?: number | undefined;
 };
 
 export class TableRounds {
@@ -49,6 +51,8 @@ export class TableRounds {
     if (known instanceof GatheredRows) {
       pacer.grow(stamp, byteCount);
       known.add(keys, gradients, push);
+      const joinedBytes = known.joinRepeated();
+      if (joinedBytes > 0) pacer.shrink(stamp, joinedBytes);
       return;
     }
     pacer.gather(stamp, this.#first(push), byteCount);
