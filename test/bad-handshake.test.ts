@@ -21,7 +21,7 @@ type Case = {
   readonly says: RegExp;
 };
 
-const HELLO = { job: "", node: 0, incarnation: 0, expects: 1 };
+const HELLO = { job: "", kind: "worker", node: 0, incarnation: 0, expects: 1 };
 /** Of a node that has a place in the job. */
 const NAMED = { ...HELLO, job: "job" };
 
@@ -90,7 +90,24 @@ const CASES: readonly Case[] = [
     says: /must be an object, but is a list/,
   },
   { name: "a hello of another job", bytes: helloBytes({ ...HELLO, job: "another" }), counts: "badHellos", says: /another/ },
-  { name: "a hello of the scheduler", bytes: helloBytes({ ...NAMED, node: SCHEDULER_ID }), counts: "badHellos", says: /the scheduler/ },
+  {
+    name: "a hello of the scheduler",
+    bytes: helloBytes({ ...NAMED, kind: "scheduler", node: SCHEDULER_ID }),
+    counts: "badHellos",
+    says: /the scheduler/,
+  },
+  {
+    name: "a hello of a worker that says it is a server",
+    bytes: helloBytes({ ...NAMED, kind: "server", node: 9 }),
+    counts: "badHellos",
+    says: /node 9 says that it is a server/,
+  },
+  {
+    name: "a hello of no kind",
+    bytes: helloBytes({ ...HELLO, kind: "browser" }),
+    counts: "badHellos",
+    says: /kind must be one of worker, server/,
+  },
   { name: "a hello of no node's number", bytes: helloBytes({ ...NAMED, node: 5 }), counts: "badHellos", says: /no node 5/ },
   { name: "a hello of rank 1,000,000", bytes: helloBytes({ ...NAMED, node: 2_000_009 }), counts: "badHellos", says: /no node 2000009/ },
   {
@@ -220,8 +237,8 @@ test("a refused hello is answered with a failure that says why", async () => {
   const client = await cluster.stranger();
   client.hello({ job: "another" });
   const { code, message } = failureOf(await cluster.world.run(client.next()));
-  assert.equal(code, "FENCED");
-  assert.match(message, /job another is not job job/);
+  assert.equal(code, "WRONG_JOB");
+  assert.match(message, /a worker of job "another" has come to a node of job "job"/);
   await cluster.close();
 });
 

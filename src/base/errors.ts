@@ -49,6 +49,7 @@ export type ErrorCode =
   | "VALUE_LENGTH" // a key's value has another length
   | "VERSION_MISMATCH" // two nodes speak different versions of the protocol
   | "WRONG_EPOCH" // a request was cut by another placement than the server has; nothing was applied, and the error carries the newer one
+  | "WRONG_JOB" // a node of another job; the message names both
   | "WRONG_OWNER"; // a request asks a server for what is not its own: a client's bug
 
 export type WeighbridgeErrorOptions = {

@@ -56,7 +56,8 @@ export abstract class ClusterNode {
     this.requestTimeoutMs = options.requestTimeoutMs;
     this.startTimeoutMs = options.startTimeoutMs ?? START_TIMEOUT_MS;
     this.#options = options;
-    this.peer = new Peer({ transport, gateway, clock, log, faults, resendTimeoutMs, packageVersion, ...peer });
+    this.peer = new Peer({ transport, gateway, clock, log, faults, resendTimeoutMs, packageVersion, kind: role, ...peer });
+    this.peer.job = options.job ?? "";
   }
 
   abstract get roster(): RosterView;

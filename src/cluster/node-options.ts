@@ -11,6 +11,8 @@ import type { RosterView } from "../wire/roster.ts";
 export type NodeOptions = {
   readonly serverCount: number;
   readonly workerCount: number;
+  /** The job's name; left out by a node that takes its scheduler's, whichever that is. */
+  readonly job?: string | undefined;
   /** Where the scheduler listens. */
   readonly schedulerAddress: Address;
   /** Of the package this node runs, for others to see. */

@@ -56,7 +56,7 @@ async function tellCannotStart(config: NodeConfig, thrown: unknown): Promise<voi
   const clock = realClock();
   const log = SILENT_LOG; // the error itself is told
   const transport = new SocketTransport({ clock });
-  const peer = new Peer({ transport, clock, log, readBuffers: new PlainReadBuffers(), packageVersion: packageJson.version });
+  const peer = new Peer({ transport, clock, log, readBuffers: new PlainReadBuffers(), packageVersion: packageJson.version, kind: role });
   const address = schedulerAddress(config);
   peer.events = {
     unreachable: (channel, problem) => {

@@ -14,6 +14,7 @@ import { SchedulerNode } from "../scheduler/scheduler-node.ts";
 import { ServerNode } from "../server/server-node.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
+import { jobId } from "../wire/job-id.ts";
 import { WorkerNode } from "../worker/worker-node.ts";
 import type { PlacementName } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
@@ -98,7 +99,7 @@ export class EmbeddedCluster {
       signal: giveUp.signal,
     });
     const range = (count: number): number[] => Array.from({ length: count }, (_, rank) => rank);
-    const scheduler = new SchedulerNode({ ...common(), placement, jobId: randomUUID(), incarnation: Date.now() });
+    const scheduler = new SchedulerNode({ ...common(), placement, jobId: jobId("embedded", randomUUID()), incarnation: Date.now() });
     const serverNodes = range(servers).map((rank) => {
       const listenAddress = `memory://server-${rank}`;
       return new ServerNode({ ...common(), rank, listenAddress, compression, functions, arenaBytesMax, ...checkpoints });

@@ -78,6 +78,7 @@ async function startComposed<N extends ClusterNode>(
   const boundSendBuffer = role === "scheduler" ? undefined : await boundSendBuffers({ log });
   const surroundings = { clock, log, loop, boundSendBuffer };
   const common = {
+    job: config.job,
     serverCount,
     workerCount,
     packageVersion: packageJson.version,

@@ -1,8 +1,10 @@
 // scheduler-root — a process as the scheduler of a cluster. A composition root.
 
 import { randomUUID } from "node:crypto";
+import { basename } from "node:path";
 import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import type { StatusReply } from "../wire/control.ts";
+import { jobId } from "../wire/job-id.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { publishDeadNodes, publishRoster } from "./launcher/dead-nodes.ts";
 import { type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
@@ -11,7 +13,7 @@ export type SchedulerRootOptions = ProcessNodeOptions & Pick<SchedulerNodeOption
 
 /** Starts the scheduler of a configuration. Throws what starting a node throws. */
 export async function startScheduler(config: NodeConfig, options: SchedulerRootOptions = {}): Promise<SchedulerNode> {
-  const { heartbeatIntervalMs, heartbeatTimeoutMs, managePort, placement } = config;
+  const { heartbeatIntervalMs, heartbeatTimeoutMs, managePort, placement, job } = config;
   const onRoster: ProcessNodeOptions["onRoster"] = (roster) => {
     options.onRoster?.(roster);
     publishRoster(roster);
@@ -23,7 +25,7 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
       heartbeatTimeoutMs,
       ...(managePort === 0 ? {} : { manage }),
       placement,
-      jobId: randomUUID(),
+      jobId: jobId(job ?? directoryName(), randomUUID()),
       incarnation: Date.now(),
       onOnlyDead: (names, dismiss) => publishDeadNodes({ names, dismiss }),
       ...common,
@@ -35,4 +37,9 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
 async function serveHttp(port: number, status: () => StatusReply): Promise<{ close(): Promise<void> }> {
   const { serveManagement } = await import("./manage-server.ts");
   return await serveManagement(port, status);
+}
+
+/** What a job is called that nobody has named. */
+function directoryName(): string {
+  return basename(process.cwd()) || "weighbridge";
 }

@@ -44,7 +44,7 @@ class ConnectionStage {
       ended: () => {},
     };
     this.#connection = new Connection(host, this.inner);
-    this.read([frame(Kind.HELLO, 0, encodeJson({ job: "job", node: 9, incarnation: 1, expects: 1 }))]);
+    this.read([frame(Kind.HELLO, 0, encodeJson({ job: "job", kind: "worker", node: 9, incarnation: 1, expects: 1 }))]);
     assert.equal(this.#connection.channel, channel);
   }
 

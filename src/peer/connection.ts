@@ -28,7 +28,7 @@ import {
   strangeOpening,
 } from "../wire/frame.ts";
 import { FrameReader, type FrameSink } from "../wire/frame-reader.ts";
-import { type Hello, helloShape } from "../wire/hello.ts";
+import { type Hello, helloShape, READS_RUNS } from "../wire/hello.ts";
 import { decodeJson, encodeJson } from "../wire/json-body.ts";
 import { OPENING_BYTES, quoteOpening, readOpening } from "../wire/opening.ts";
 import { IN_PLACE_BYTES_MAX } from "./call.ts";
@@ -223,7 +223,7 @@ export class Connection implements LinkReader, FrameSink {
       this.#buffer = this.#host.readBuffers.take();
       this.#reader.moveTo(this.#buffer); // H3
       if (reply !== undefined) this.sendHello(reply);
-      channel.attach(this.link, hello.takesRuns === true);
+      channel.attach(this.link, hello.capabilities?.includes(READS_RUNS) === true);
     } catch (thrown) {
       this.#host.metrics.badHellos++;
       this.#problem = thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });

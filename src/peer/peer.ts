@@ -18,8 +18,9 @@ import type { FrameContract, JsonContract } from "../contracts/contract.ts";
 import type { Address, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import { FrameHeader } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import type { Hello } from "../wire/hello.ts";
-import { FIRST_SERVER_ID, nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { type Hello, type MemberKind, READS_RUNS } from "../wire/hello.ts";
+import { jobConflict, jobNameOf } from "../wire/job-id.ts";
+import { FIRST_SERVER_ID, nameOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Call } from "./call.ts";
 import { Channel, type ChannelHost, type FunctionHandler } from "./channel.ts";
 import { ChannelContext } from "./channel-context.ts";
@@ -49,6 +50,8 @@ export type PeerOptions = {
   readonly connectDeadlineMs?: number;
   /** Whether nodes without an id may talk to this one: they may register with the scheduler, and ask it for its status. */
   readonly acceptsAnonymous?: boolean;
+  /** What this node is, before it has a number that says so. Defaults to "tool". */
+  readonly kind?: MemberKind | undefined;
   /** Of the package, for messages. */
   readonly packageVersion?: string | undefined;
 };
@@ -104,6 +107,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly #redialDelayMs: number;
   readonly #connectDeadlineMs: number;
   readonly #acceptsAnonymous: boolean;
+  readonly #kind: MemberKind;
   /** By the numbers in frames. */
   readonly #handlers: (FunctionHandler | undefined)[] = [];
   readonly #functions: FunctionHost<ChannelContext>;
@@ -134,6 +138,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.#redialDelayMs = options.redialDelayMs ?? 20;
     this.#connectDeadlineMs = options.connectDeadlineMs ?? 5000;
     this.#acceptsAnonymous = options.acceptsAnonymous ?? false;
+    this.#kind = options.kind ?? "tool";
     this.#functions = new FunctionHost({
       clock: options.clock,
       memory: new PlainMemory(),
@@ -271,12 +276,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   // ConnectionHost
 
   greeted(connection: Connection, hello: Hello): { channel: Channel; reply: Hello | undefined } {
-    if (hello.job !== "" && this.job !== "" && hello.job !== this.job) {
-      throw new WeighbridgeError(
-        "FENCED",
-        `job ${hello.job} is not job ${this.job}: a node of another job dialed this one, or this address was reused`,
-      );
-    }
+    checkJob(this.job, hello);
     const dial = this.#dialing.get(connection);
     if (dial === undefined) {
       const channel = this.#acceptHello(hello);
@@ -386,7 +386,10 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   }
 
   #hello(channel: Channel): Hello {
-    return { job: this.job, node: this.id, incarnation: this.incarnation, expects: channel.expects, takesRuns: true };
+    const { job, id: node, incarnation, packageVersion } = this;
+    const kind = node === 0 ? this.#kind : roleOf(node);
+    const version = packageVersion === "" ? {} : { packageVersion };
+    return { job, kind, node, incarnation, expects: channel.expects, ...version, capabilities: [READS_RUNS] };
   }
 
   /** What only the node we dial may know: whoever dials us and is refused must not learn our token. */
@@ -397,6 +400,8 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
 
   /** The channel for whoever dialed us in our own protocol. A node with a number names its job (P6). */
   #acceptHello(hello: Hello): Channel {
+    const isKind = hello.node === 0 ? hello.kind !== "scheduler" : hello.kind === roleOf(hello.node);
+    if (!isKind) throw new WeighbridgeError("BAD_REQUEST", `node ${hello.node} says that it is a ${hello.kind}, which it cannot be`);
     if (hello.node !== 0 && hello.job === "")
       throw new WeighbridgeError(
         "BAD_REQUEST",
@@ -515,4 +520,21 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
 function restartedError({ name }: Channel): WeighbridgeError {
   const message = `${name} was restarted; whether what it had not answered was applied is lost with it`;
   return new WeighbridgeError("NODE_DEAD", message, { retryable: true });
+}
+
+/** Nodes of two jobs do not talk, nor do those of two runs of one. Throws WRONG_JOB, and FENCED. */
+function checkJob(own: string, { job, kind, node }: Hello): void {
+  const conflict = jobConflict(own, job);
+  if (conflict === undefined) return;
+  const [theirs, ours] = [jobNameOf(job), jobNameOf(own)];
+  if (conflict === "name") {
+    const fix =
+      "give each job a scheduler of its own, and its nodes the right address (--scheduler-host, --scheduler-port) or name (--job)";
+    const message = `a ${kind} of job "${theirs}" has come to a node of job "${ours}"; ${fix}`;
+    throw new WeighbridgeError("WRONG_JOB", message, { retryable: node !== 0 }); // who has a place goes on, and waits for the right scheduler
+  }
+  throw new WeighbridgeError(
+    "FENCED",
+    `job ${job} is not job ${own}: a node of an earlier run of "${ours}" dialed this one, or this address was reused`,
+  );
 }

@@ -3,9 +3,9 @@
 // nothing of it.
 
 import { type Failure, failureShape } from "../wire/failure.ts";
+import { packageVersionShape } from "../wire/hello.ts";
 import type { Check } from "../wire/json-body.ts";
 import { count, decodeJson, encodeJson, object, optional, shortText } from "../wire/json-body.ts";
-import { packageVersionShape } from "../wire/roster.ts";
 
 export type BodyExtension = {
   readonly weighbridge: number;

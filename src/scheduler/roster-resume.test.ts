@@ -11,7 +11,7 @@ const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(e
 test("the first node that resumes brings the job and everybody's place; all are answered at once", () => {
   const book = new RosterBook();
   assert.deepEqual(book.resume("w0", { node: 9 }), ["run", "admit w0 as 9/1", "announce"]);
-  assert.deepEqual([book.roster.job, book.roster.isResumed], ["old-job", true]);
+  assert.deepEqual([book.roster.job, book.roster.isResumed], ["job/old", true]);
   assert.ok(book.roster.view().version > OLD_ROSTER.version);
   assert.equal(book.roster.view().nodes.find(({ node }) => node === 10)?.address, "memory://old-10");
   assert.deepEqual(book.resume("s1", { node: 10 }, { address: "memory://old-10", label: "old-10" }), ["admit s1 as 10/1"]);
@@ -63,10 +63,12 @@ test("a newcomer gets the place of one that was dead before the restart as soon 
   assert.deepEqual(book.resume("s0", { node: 8, roster }).slice(0, 2), ["admit s0 as 8/1", "admit s2 as 10/2 recovery"]);
 });
 
-test("a node of another job is fenced", () => {
+test("a node of an earlier run of the job is fenced, and one of another job is told both names, also while the cluster forms", () => {
   const book = new RosterBook();
   book.resume("w0", { node: 9 });
-  assert.deepEqual(book.resume("w1", { node: 11, job: "another" }), ["refuse w1 FENCED"]);
+  assert.deepEqual(book.resume("w1", { node: 11, job: "job/older" }), ["refuse w1 FENCED"]);
+  for (const other of [book, new RosterBook()])
+    assert.deepEqual(other.resume("w1", { node: 11, job: "another/old" }), ["refuse w1 WRONG_JOB"]);
   assert.deepEqual(new RosterBook().formed().resume("w1", { node: 11 }), ["refuse w1 FENCED"]);
 });
 
@@ -102,7 +104,7 @@ test("the newest memory wins for nodes that have not resumed, and the version ri
 test("a scheduler restarted with other counts fails alone: the nodes may wait for a better one", () => {
   const book = new RosterBook({ workerCount: 3 });
   const [fail, refuse] = book.roster.register(
-    requestOf("w0", { resume: { job: "old-job", node: 9, incarnation: 1, roster: OLD_ROSTER, passed: [] } }),
+    requestOf("w0", { resume: { job: "job/old", node: 9, incarnation: 1, roster: OLD_ROSTER, passed: [] } }),
     "w0",
     0,
   );

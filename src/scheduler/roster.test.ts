@@ -16,7 +16,7 @@ test("nobody is answered before everybody has registered, then all are", () => {
   for (const name of ["w0", "s0", "s1"]) assert.deepEqual(book.register(name), []);
   assert.deepEqual(book.register("w1"), ["run", "admit s0 as 8/1", "admit s1 as 10/1", "admit w0 as 9/1", "admit w1 as 11/1"]);
   assert.deepEqual(book.states(), ["9 alive 1", "11 alive 1", "8 alive 1", "10 alive 1"]);
-  assert.deepEqual([book.roster.view().version, book.roster.phase, book.roster.job], [1, "running", "new-job"]);
+  assert.deepEqual([book.roster.view().version, book.roster.phase, book.roster.job], [1, "running", "job/new"]);
 });
 
 test("who asks for a rank gets it, however late; the others get what is free, in the order they came", () => {

@@ -16,6 +16,7 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
+import { jobConflict, jobNameOf } from "../wire/job-id.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
@@ -309,6 +310,7 @@ export class Roster<T> {
 
   #resume(request: RegisterRequest, claim: ResumeClaim, ticket: T, nowMs: number): Decision<T>[] {
     const decisions: Decision<T>[] = [];
+    if (jobConflict(claim.job, this.job) === "name") return [{ kind: "refuse", ticket, error: this.#otherJob(request, claim) }];
     if (this.#phase === "forming") {
       const error = contradiction(request, this.#rules, this.#applicants);
       // The wrong one is this scheduler: the node waits for one that was started rightly.
@@ -334,6 +336,17 @@ export class Roster<T> {
     this.#places.seat(place, request, incarnation, nowMs);
     decisions.push({ kind: "admit", ticket, node, incarnation, recovery: false });
     return this.#conclude(decisions, nowMs);
+  }
+
+  #otherJob({ label }: RegisterRequest, { job, node }: ResumeClaim): WeighbridgeError {
+    const [theirs, ours] = [jobNameOf(job), jobNameOf(this.job)];
+    return new WeighbridgeError(
+      "WRONG_JOB",
+      `${nameOf(node)} ("${label}") belongs to job "${theirs}", but this scheduler runs job "${ours}"`,
+      {
+        retryable: true,
+      },
+    );
   }
 
   // Common to all.

@@ -15,7 +15,7 @@ test("a scheduler may be restarted: nodes go on, keep their places and learn of 
     for (const membership of [...servers, ...workers]) assert.deepEqual([membership.deadNodes(), membership.fatal], [[], undefined]);
     const scheduler = await cluster.scheduler();
     await cluster.clock.advance(20_000);
-    assert.equal(scheduler.job, "job-1");
+    assert.equal(scheduler.job, "job/1");
     assert.deepEqual(scheduler.deadNodes(), []);
     assert.ok(scheduler.status().nodes.every(({ linked, incarnation }) => linked && incarnation === 1));
   }
@@ -122,7 +122,7 @@ test("a scheduler that is restarted on a machine whose clock is behind goes on w
     await cluster.clock.advance(2000);
     const scheduler = await cluster.scheduler({ incarnation });
     await cluster.clock.advance(HEARTBEAT_TIMEOUT_MS + 1000);
-    assert.deepEqual([scheduler.job, scheduler.isResumed, scheduler.deadNodes()], ["job-1", true, []]);
+    assert.deepEqual([scheduler.job, scheduler.isResumed, scheduler.deadNodes()], ["job/1", true, []]);
     assert.ok(scheduler.status().nodes.every(({ linked }) => linked));
     const barrier = [...servers, ...workers].map((membership) => membership.barrier(Group.WORKERS | Group.SERVERS, 0));
     await cluster.clock.runUntil(Promise.all(barrier), { untilMs: cluster.clock.nowMs() + 1000 });

@@ -27,7 +27,7 @@ test("a cluster forms once everybody has registered, and everybody knows everybo
   for (const { membership } of [...early, last]) {
     assert.deepEqual(groupMembers(membership.roster, Group.ALL), [9, 11, 8, 10, 1]);
     assert.equal(membership.entry(8)?.address, "sim://s-first:9000");
-    assert.equal(membership.job, "job-1");
+    assert.equal(membership.job, "job/1");
     assert.equal(membership.recovery, false);
     assert.deepEqual(membership.deadNodes(), []);
   }
@@ -190,4 +190,35 @@ test("a node whose own start timeout is shorter than the scheduler's names the r
   const { joined } = cluster.node("worker", "w0", { startTimeoutMs: 2000 });
   await cluster.fails(joined, "DEADLINE", /gave this node no place within 2000 ms: .*; missing: server 0, worker 1$/);
   assert.ok(cluster.clock.nowMs() < 4000);
+});
+
+test("a node that was told another job's name is refused with an error that names both, and the job goes on without it", async () => {
+  const cluster = new ControlCluster({ serverCount: 1, workerCount: 1 });
+  const scheduler = await cluster.scheduler({ jobId: "mnist/1" });
+  const stranger = cluster.node("worker", "w9", { job: "ctr" });
+  await cluster.fails(stranger.joined, "WRONG_JOB", /a worker of job "ctr" has come to a node of job "mnist"/);
+  const server = cluster.node("server", "s0", { job: "mnist" });
+  const worker = cluster.node("worker", "w0");
+  await cluster.clock.runUntil(Promise.all([server.joined, worker.joined]));
+  assert.deepEqual([server.membership.job, worker.membership.job], ["mnist/1", "mnist/1"], "who was told no name takes the scheduler's");
+  assert.equal(scheduler.status().job, "mnist");
+});
+
+test("the job's name outlives its scheduler, and a scheduler of another job is not taken for the next one", async () => {
+  const cluster = new ControlCluster({ serverCount: 1, workerCount: 1 });
+  await cluster.scheduler({ jobId: "mnist/1" });
+  const nodes = [cluster.node("server", "s0"), cluster.node("worker", "w0")];
+  await cluster.clock.runUntil(Promise.all(nodes.map(({ joined }) => joined)));
+  cluster.network.crash("scheduler");
+  const next = await cluster.scheduler({ jobId: "mnist/2" });
+  await cluster.clock.advance(5000);
+  assert.deepEqual([next.job, next.isResumed], ["mnist/1", true], "the same run goes on");
+  cluster.network.crash("scheduler");
+  await cluster.scheduler({ jobId: "ctr/1" });
+  await cluster.clock.advance(5000);
+  for (const { membership } of nodes) assert.equal(membership.fatal, undefined, "the job goes on, and waits for the right one");
+  cluster.network.crash("scheduler");
+  const right = await cluster.scheduler({ jobId: "mnist/3" });
+  await cluster.clock.advance(5000);
+  assert.deepEqual([right.job, right.isResumed, right.deadNodes()], ["mnist/1", true, []]);
 });

@@ -240,7 +240,7 @@ test("status is answered to anybody, also while the cluster forms", async () => 
   await cluster.clock.runUntil(Promise.all([waiting, ...rest].map(({ joined }) => joined)));
   await cluster.clock.advance(2500);
   const running = await cluster.clock.runUntil(ask(channel, STATUS, {}, cluster.clock));
-  assert.deepEqual([running.phase, running.job, running.waiting.length], ["running", "job-1", 0]);
+  assert.deepEqual([running.phase, running.job, running.waiting.length], ["running", "job", 0]);
   assert.deepEqual(
     running.nodes.map(({ node, state, linked }) => `${node} ${state} ${linked}`),
     ["9 alive true", "11 alive true", "8 alive true", "10 alive true"],

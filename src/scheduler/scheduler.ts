@@ -2,7 +2,7 @@
 // parameters and no decisions of its own. While it is away, training goes on; a new one learns the job from the nodes (roster.ts, R3).
 //
 // Invariants:
-//   D1. The peer has no job before the cluster runs: only so can nodes of a job that lived through a restart be heard.
+//   D1. Before the cluster runs the peer says the job's name alone, and no run of it: only so can nodes of a run that lived through a restart be heard.
 //   D2. The time is judged after the input that has arrived: a scheduler that was held up finds no node dead whose heartbeat waits to be read.
 //   D3. Answers leave before the end is known here: whoever closes the scheduler on `ready`, `finished` or `failed` cuts nobody off. On a
 //       failure that includes nodes that come a little later: all of the cluster is waited for, `lingerMs` at most.
@@ -25,6 +25,7 @@ import type { Address } from "../transport/transport.ts";
 import type { CataloguePage } from "../wire/catalogue.ts";
 import type { Empty, StatusReply } from "../wire/control.ts";
 import type { GatherReply, GatherRequest } from "../wire/gather.ts";
+import { jobNameOf } from "../wire/job-id.ts";
 import { missingText } from "../wire/missing-nodes.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
@@ -55,7 +56,7 @@ export type SchedulerOptions = {
   readonly startTimeoutMs: number;
   /** Which start of a scheduler this is, for instance the time of day. Raised when nodes know a higher one (D4). */
   readonly incarnation: number;
-  /** The job's name if it begins here; a job that is going on keeps its own. */
+  /** The job, by its name and the run that begins here (wire/job-id.ts); a run that is going on keeps its own. */
   readonly jobId: string;
   /** How parts are dealt out, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
@@ -133,6 +134,7 @@ export class Scheduler {
   async start(address: Address): Promise<Address> {
     const peer = this.#peer;
     peer.id = SCHEDULER_ID;
+    peer.job = jobNameOf(this.#journal.state.job); // D1
     peer.incarnation = this.#journal.state.term;
     peer.events = {
       linkUp: (channel) => this.#linkUp(channel),
@@ -172,7 +174,7 @@ export class Scheduler {
     const { serverCount, workerCount } = this.#options;
     const nowMs = this.#clock.nowMs();
     return {
-      job: this.#roster.job,
+      job: jobNameOf(this.#roster.job),
       phase: this.#roster.phase,
       serverCount,
       workerCount,

@@ -8,6 +8,7 @@ import { Membership, type MembershipOptions } from "../cluster/membership.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import { Scheduler, type SchedulerOptions } from "../scheduler/scheduler.ts";
+import type { MemberKind } from "../wire/hello.ts";
 import type { Role } from "../wire/node-id.ts";
 import { SimClock } from "./sim-clock.ts";
 import { SimNetwork } from "./sim-network.ts";
@@ -16,7 +17,7 @@ export const SCHEDULER_ADDRESS = "sim://scheduler:9000";
 /** A node is dead after this long. */
 export const HEARTBEAT_TIMEOUT_MS = 5000;
 
-type NodeOptions = { readonly packageVersion?: string } & Partial<
+type NodeOptions = { readonly packageVersion?: string; readonly job?: string } & Partial<
   Pick<MembershipOptions, "log" | "rank" | "serverCount" | "workerCount" | "startTimeoutMs" | "schedulerAddress">
 >;
 
@@ -37,9 +38,10 @@ export class ControlCluster {
     this.workerCount = workerCount;
   }
 
-  peer(host: string, packageVersion = ""): Peer {
+  peer(host: string, packageVersion = "", kind: MemberKind = "tool"): Peer {
     return new Peer({
       packageVersion,
+      kind,
       transport: this.network.host(host),
       clock: this.clock,
       log: SILENT_LOG,
@@ -61,7 +63,7 @@ export class ControlCluster {
       heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS,
       startTimeoutMs: 60_000,
       incarnation: start,
-      jobId: `job-${start}`,
+      jobId: `job/${start}`,
       ...options,
     });
     await scheduler.start(SCHEDULER_ADDRESS);
@@ -69,9 +71,11 @@ export class ControlCluster {
   }
 
   /** A node on a host of its own, and its join on the way. */
-  node(role: Role, host: string, { packageVersion, ...options }: NodeOptions = {}): Joining {
+  node(role: Role, host: string, { packageVersion, job = "", ...options }: NodeOptions = {}): Joining {
+    const peer = this.peer(host, packageVersion, role);
+    peer.job = job;
     const membership = new Membership({
-      peer: this.peer(host, packageVersion),
+      peer,
       clock: this.clock,
       log: SILENT_LOG,
       role,

@@ -20,7 +20,7 @@ export class RosterBook {
 
   constructor(rules: Partial<RosterRules> = {}) {
     const journal = new StateJournal();
-    journal.write({ kind: "start", job: "new-job", term: 1, serverCount: 2, workerCount: 2 });
+    journal.write({ kind: "start", job: "job/new", term: 1, serverCount: 2, workerCount: 2 });
     this.roster = new Roster({ rules: { ...RULES, ...rules }, journal, nowMs: 0 });
   }
 
@@ -30,7 +30,7 @@ export class RosterBook {
 
   /** What a node of the old job says to a scheduler that was restarted. */
   resume(name: string, claim: Partial<ResumeClaim> & Pick<ResumeClaim, "node">, request: Partial<RegisterRequest> = {}): string[] {
-    const resume: ResumeClaim = { job: "old-job", incarnation: 1, roster: OLD_ROSTER, passed: [], ...claim };
+    const resume: ResumeClaim = { job: "job/old", incarnation: 1, roster: OLD_ROSTER, passed: [], ...claim };
     return this.register(name, { ...request, resume });
   }
 

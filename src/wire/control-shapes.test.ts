@@ -67,8 +67,18 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   {
     name: "a hello",
     shape: helloShape,
-    body: { job: "j", node: 9, incarnation: 1, expects: 1, takesRuns: true, token: "t", knows: 3 },
-    optional: ["takesRuns", "token", "knows"],
+    body: {
+      job: "j",
+      kind: "worker",
+      node: 9,
+      incarnation: 1,
+      expects: 1,
+      packageVersion: "0.1.0",
+      capabilities: ["runs"],
+      token: "t",
+      knows: 3,
+    },
+    optional: ["packageVersion", "capabilities", "token", "knows"],
   },
   {
     name: "REGISTER",

@@ -1,16 +1,9 @@
 // control — the small control messages that need no file of their own: barrier, abort, status, and the empty body.
 
+import { packageVersionShape } from "./hello.ts";
 import { type Check, count, flag, list, object, oneOf, optional, text } from "./json-body.ts";
 import { roleShape } from "./node-id.ts";
-import {
-  addressShape,
-  labelShape,
-  type PlacementView,
-  packageVersionShape,
-  placementShape,
-  type RosterEntry,
-  rosterEntryShape,
-} from "./roster.ts";
+import { addressShape, labelShape, type PlacementView, placementShape, type RosterEntry, rosterEntryShape } from "./roster.ts";
 
 /** BARRIER: the sender stands at the barrier of this group and customer; answered when every member does. */
 export type BarrierRequest = {

@@ -1,21 +1,34 @@
 // hello — the first frame on every link, both ways: who speaks, in which life, and where the conversation stood.
 
-import { type Check, count, flag, object, optional, shortText, text } from "./json-body.ts";
+import { jobShape } from "./job-id.ts";
+import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
 
 /** Short enough for a hello and for a roster of many nodes. */
 export const tokenShape: Check<string> = shortText(256);
 
+/** Of the package that a node runs, such as 0.1.0. */
+export const packageVersionShape: Check<string> = shortText(64);
+
+/** What a node is in the job: one of its roles, a guest that comes and goes without being counted, or a tool that only asks the scheduler. */
+export type MemberKind = "worker" | "server" | "scheduler" | "guest" | "tool";
+
+/** The capability to read runs of frames (frame-run.ts). */
+export const READS_RUNS = "runs";
+
 export type Hello = {
-  /** The job both belong to; empty before the scheduler has said. */
+  /** The job both belong to (job-id.ts). */
   readonly job: string;
+  readonly kind: MemberKind;
   /** The sender's node id; 0 before the scheduler has given one. */
   readonly node: number;
   /** Which life of that node this is: a restarted node comes back with a higher one. */
   readonly incarnation: number;
   /** The next request number the sender expects from the receiver: 1 when it has never heard of it. */
   readonly expects: number;
-  /** Whether the sender reads runs of frames; left out: it does not. */
-  readonly takesRuns?: boolean | undefined;
+  /** Of the package that the sender runs; left out: it does not say. */
+  readonly packageVersion?: string | undefined;
+  /** What the sender can do beside what every node of this version can; unknown ones are ignored. */
+  readonly capabilities?: readonly string[] | undefined;
   /** From a dialer that has a place: the token it registered with. It shows that the sender is that node, not one that only knows its number. */
   readonly token?: string | undefined;
   /** From a dialer: the newest incarnation of the receiver that it has talked with; left out: none. */
@@ -23,11 +36,13 @@ export type Hello = {
 };
 
 export const helloShape: Check<Hello> = object({
-  job: text,
+  job: jobShape,
+  kind: oneOf("worker", "server", "scheduler", "guest", "tool"),
   node: count,
   incarnation: count,
   expects: count,
-  takesRuns: optional(flag),
+  packageVersion: optional(packageVersionShape),
+  capabilities: optional(list(shortText(64))),
   token: optional(tokenShape),
   knows: optional(count),
 });

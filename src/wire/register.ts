@@ -4,11 +4,12 @@
 import { type CatalogueClaim, catalogueClaimShape } from "./catalogue.ts";
 import { type AbortRequest, abortRequestShape, type BarrierRequest, barrierRequestShape } from "./control.ts";
 import { type Generation, generationShape } from "./gather.ts";
-import { tokenShape } from "./hello.ts";
+import { packageVersionShape, tokenShape } from "./hello.ts";
+import { jobShape } from "./job-id.ts";
 import { type Check, count, flag, list, object, optional } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
 import { type RendezvousHeld, rendezvousHeldShape } from "./rendezvous.ts";
-import { addressShape, jobShape, labelShape, packageVersionShape, type RosterView, rosterShape } from "./roster.ts";
+import { addressShape, labelShape, type RosterView, rosterShape } from "./roster.ts";
 import { type UnitsClaim, unitsClaimShape } from "./units.ts";
 
 export type RegisterRequest = {

@@ -1,16 +1,12 @@
 // roster — who is there, as the scheduler tells it. Every change has a higher version; a node ignores what is older than what it has.
 
-import { tokenShape } from "./hello.ts";
+import { packageVersionShape, tokenShape } from "./hello.ts";
 import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
 import { inGroup, type Role, roleShape, SCHEDULER_ID } from "./node-id.ts";
 
 /** How long names may be that everybody keeps. With room to spare, and short enough for a roster of a thousand nodes to fit a frame. */
 export const addressShape: Check<string> = shortText(512);
 export const labelShape: Check<string> = shortText(256);
-export const jobShape: Check<string> = shortText(256);
-
-/** Of the package that a node runs, such as 0.1.0. */
-export const packageVersionShape: Check<string> = shortText(64);
 
 export type NodeState = "alive" | "dead" | "left";
 

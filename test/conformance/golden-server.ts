@@ -53,7 +53,7 @@ import { RecordedExchange } from "./recorded-exchange.ts";
 export const KEYS: readonly bigint[] = [1n, 2n ** 64n - 1n];
 export const VALUES: readonly number[] = [1, -2, 0.5, 65_536];
 
-export const PLACE = { job: "job-1", node: 9, incarnation: 1 } as const;
+export const PLACE = { job: "job/1", node: 9, incarnation: 1 } as const;
 
 export const ROSTER_VIEW: RosterView = {
   version: 1,
@@ -120,7 +120,7 @@ export function goldenServer(): RecordedExchange {
   serve(BARRIER, { round: 1 });
   serve(LEAVE, {});
   serve(STATUS, {
-    job: "job-1",
+    job: "job",
     phase: "running",
     serverCount: 1,
     workerCount: 1,

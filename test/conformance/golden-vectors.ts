@@ -31,6 +31,7 @@ import { CollectiveKind } from "../../src/wire/collective-frame.ts";
 import { Kind } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import type { Fields, FieldValues } from "../../src/wire/function-schema.ts";
+import { READS_RUNS } from "../../src/wire/hello.ts";
 import { encodeJson } from "../../src/wire/json-body.ts";
 import { dtypeOf, KvFlag, type Values } from "../../src/wire/kv-message.ts";
 import type { PartLabel } from "../../src/worker/collective/operation.ts";
@@ -94,9 +95,10 @@ function helloVectors(): GoldenVector[] {
     },
     link,
   );
-  connection.sendHello({ job: "", node: 0, incarnation: 0, expects: 1 });
+  connection.sendHello({ job: "job", kind: "worker", node: 0, incarnation: 0, expects: 1 });
   const first = link.takeFrames();
-  connection.sendHello({ ...PLACE, expects: 7, takesRuns: true, token: "t-1", knows: 3 });
+  const said = { packageVersion: "0.1.0", capabilities: [READS_RUNS] };
+  connection.sendHello({ ...PLACE, kind: "worker", expects: 7, ...said, token: "t-1", knows: 3 });
   const second = link.takeFrames();
   const bytes = joinBytes(second);
   connection.view().set(bytes);

@@ -45,7 +45,14 @@ export class FrameFuzzer {
 
   /** A hello, more or less. */
   hello(identity: object): Uint8Array {
-    const fields: Record<string, unknown> = { job: "", node: 0, incarnation: 0, expects: 1, ...(this.#random.chance(0.5) ? identity : {}) };
+    const fields: Record<string, unknown> = {
+      job: "",
+      kind: "worker",
+      node: 0,
+      incarnation: 0,
+      expects: 1,
+      ...(this.#random.chance(0.5) ? identity : {}),
+    };
     if (this.#random.chance(0.7)) fields[this.#pick(Object.keys(fields))] = this.#jsonValue(2);
     return this.#mutatedSometimes(frameBytes(Kind.HELLO, {}, encodeJson(fields)));
   }

@@ -4,8 +4,9 @@ import type { Address, Link, Transport } from "../../src/transport/transport.ts"
 import { type Failure, failureShape } from "../../src/wire/failure.ts";
 import { FrameHeader, Kind } from "../../src/wire/frame.ts";
 import { FrameReader, READ_BUFFER_BYTES } from "../../src/wire/frame-reader.ts";
-import { type Hello, helloShape } from "../../src/wire/hello.ts";
+import { type Hello, helloShape, type MemberKind } from "../../src/wire/hello.ts";
 import { decodeJson } from "../../src/wire/json-body.ts";
+import { roleOf } from "../../src/wire/node-id.ts";
 import { frameBytes, type HeaderFields, jsonFrameBytes, type RawFrame } from "./raw-frame.ts";
 
 const CONNECT_DEADLINE_MS = 5000;
@@ -70,7 +71,7 @@ export class RawClient {
   }
 
   hello(hello: Partial<Hello> = {}): void {
-    this.send(jsonFrameBytes(Kind.HELLO, {}, { job: "", node: 0, incarnation: 0, expects: 1, ...hello }));
+    this.send(jsonFrameBytes(Kind.HELLO, {}, { job: "", kind: kindOf(hello.node), node: 0, incarnation: 0, expects: 1, ...hello }));
   }
 
   /** The other side's hello; throws what came in its place. */
@@ -153,4 +154,9 @@ export function failureOf(frame: RawFrame | undefined): Failure {
 
 export function describe({ header, payload }: RawFrame): string {
   return header.kind === Kind.FAILURE ? `${header.toString()} ${new TextDecoder().decode(payload)}` : String(header);
+}
+
+/** What a node of this number says that it is. */
+export function kindOf(node = 0): MemberKind {
+  return node === 0 ? "worker" : roleOf(node);
 }

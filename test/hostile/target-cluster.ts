@@ -153,7 +153,7 @@ export class TargetCluster {
 
   get identity(): Hello {
     const { job, node, incarnation } = this.place;
-    return { job, node, incarnation, expects: 1, token: this.#token };
+    return { job, kind: "worker", node, incarnation, expects: 1, token: this.#token };
   }
 
   get addresses(): readonly Address[] {

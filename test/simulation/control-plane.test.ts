@@ -59,7 +59,7 @@ class Storm {
       heartbeatTimeoutMs: TIMEOUT_MS,
       startTimeoutMs: 60_000,
       incarnation,
-      jobId: `job-${incarnation}`,
+      jobId: `job/${incarnation}`,
     });
     await this.scheduler.start("sim://scheduler:1");
   }

@@ -25,6 +25,7 @@ import { nearPath, TrainingScreen } from "./training-screen.ts";
 const LOOPBACK = "127.0.0.1";
 /** What a training hears of the environment's configuration: how nodes work. Which nodes there are, and where, is for its own flags to say. */
 const READ_KEYS: readonly KeyName[] = [
+  "job",
   "transport",
   "socketDir",
   "placement",

@@ -12,6 +12,7 @@ import {
   byteSize,
   DURATION_MS_MAX,
   hostName,
+  jobName,
   label,
   milliseconds,
   oneOf,
@@ -34,6 +35,7 @@ const ARENA_BYTES_MIN = 8 * MIB;
 /** As much as a small message. */
 const BYTES_MIN = 64 * 1024;
 const LABEL_CHARS_MAX = 128;
+const JOB_CHARS_MAX = 128;
 const PATH_CHARS_MAX = 4096;
 const LOOPBACK = "127.0.0.1";
 const HEARTBEAT_INTERVAL_MS = 1000;
@@ -90,6 +92,12 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     fallback: REQUIRED,
     dmlc: [{ name: "DMLC_NUM_WORKER" }],
     mindspore: [{ name: "MS_WORKER_NUM" }],
+  },
+  job: {
+    kind: optional(jobName(JOB_CHARS_MAX)),
+    description:
+      "The job's name. A node that is given one is refused by nodes of another job. One that is not takes its scheduler's, and a scheduler its working directory's.",
+    fallback: ABSENT,
   },
   schedulerHost: {
     kind: hostName(),

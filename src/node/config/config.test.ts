@@ -45,6 +45,7 @@ test("fills in every default when only the required keys are given", () => {
     role: "worker",
     serverCount: 2,
     workerCount: 3,
+    job: undefined,
     schedulerHost: "127.0.0.1",
     schedulerPort: 9700,
     host: "127.0.0.1",

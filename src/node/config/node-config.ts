@@ -21,6 +21,8 @@ export type NodeConfig = {
   readonly role: Role;
   readonly serverCount: number;
   readonly workerCount: number;
+  /** The job's name; undefined: the scheduler's. */
+  readonly job: string | undefined;
   readonly schedulerHost: string;
   readonly schedulerPort: number;
   /** The address this node listens on. */

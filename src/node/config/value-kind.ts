@@ -101,6 +101,13 @@ export function label(charsMax: number, placeholder: string): ValueKind<string> 
   return { read, expected: `a text of 1 to ${charsMax} characters`, placeholder };
 }
 
+/** Without a slash: that parts the name from the run (wire/job-id.ts). */
+export function jobName(charsMax: number): ValueKind<string> {
+  const read = (given: unknown): ReadValue<string> | undefined =>
+    textOf(given, (text) => text.length >= 1 && text.length <= charsMax && !text.includes("/"));
+  return { read, expected: `a text of 1 to ${charsMax} characters without a slash`, placeholder: "name" };
+}
+
 /** The same kind, or the word `none`. */
 export function optional<T>(kind: ValueKind<T>): ValueKind<T | undefined> {
   const read = (given: unknown): ReadValue<T | undefined> | undefined => (given === NONE ? { value: undefined } : kind.read(given));
