@@ -1,4 +1,5 @@
-// parameter-control — what a parameter's handle needs of its session: the worker's clock, the clipping of gradients, and changes for everybody.
+// parameter-control — what a parameter's handle needs of its session: the worker's clock, the clipping of gradients,
+// and changes for everybody.
 
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
@@ -99,7 +100,10 @@ export class ParameterControl {
     return { ...options, clock: this.clock };
   }
 
-  /** The same for a read that is to be as of the clock that this worker will have after so many more. Throws BAD_ARGUMENT. */
+  /**
+   * The same for a read that is to be as of the clock that this worker will have after so many more. Throws
+   * BAD_ARGUMENT.
+   */
   readAhead<T extends WaitOptions & { readonly clocksAhead?: number }>(options: T): Omit<T, "clocksAhead"> & { readonly clock: number } {
     this.checkCall(options, READ_OPTIONS);
     const { clocksAhead = 0, ...call } = options;
@@ -112,9 +116,9 @@ export class ParameterControl {
   }
 
   /**
-   * How a gradient is pushed. One of up to WHOLE_CHECK_FLOATS that is not finite is refused or skipped here, before anything of it is sent, where the
-   * optimizer asks for that: whole, however many servers and frames it would go to. Of longer ones the servers refuse or skip the blocks it concerns.
-   * Throws NOT_FINITE.
+   * How a gradient is pushed. One of up to WHOLE_CHECK_FLOATS that is not finite is refused or skipped here, before
+   * anything of it is sent, where the optimizer asks for that: whole, however many servers and frames it would go to.
+   * Of longer ones the servers refuse or skip the blocks it concerns. Throws NOT_FINITE.
    */
   readonly admit: Admit = (gradients, given) => {
     const { scale } = this.admitCached(gradients, given);
@@ -124,9 +128,9 @@ export class ParameterControl {
   };
 
   /**
-   * What a gradient is multiplied with so that its norm, that of what is applied, is at most what the optimizer allows. What is not finite does not count
-   * there: whoever takes it sees to it. Throws NOT_FINITE where it is to be refused, nothing of it sent. As `admit` but for what is skipped: a cache skips
-   * and counts that itself.
+   * What a gradient is multiplied with so that its norm, that of what is applied, is at most what the optimizer
+   * allows. What is not finite does not count there: whoever takes it sees to it. Throws NOT_FINITE where it is to be
+   * refused, nothing of it sent. As `admit` but for what is skipped: a cache skips and counts that itself.
    */
   readonly admitCached: Admit = (gradients, given) => {
     const { name, optimizer } = this.#options.spec;
@@ -152,8 +156,8 @@ export class ParameterControl {
   }
 
   /**
-   * Makes or opens the parameter: the scheduler gives it its number and says who of two workers that differ has it, then the servers make it. Throws
-   * SPEC_MISMATCH, and what catalogue-client.ts throws without the scheduler.
+   * Makes or opens the parameter: the scheduler gives it its number and says who of two workers that differ has it,
+   * then the servers make it. Throws SPEC_MISMATCH, and what catalogue-client.ts throws without the scheduler.
    */
   static async open(options: Omit<ParameterControlOptions, "parameter">, wait: WaitOptions): Promise<ParameterControl> {
     const { catalogue, spec } = options;
@@ -186,8 +190,9 @@ export class ParameterControl {
   }
 
   /**
-   * Returns the clock from which on everything holds on every server: this worker's, or for a consistency one that is still to come. When it rejects, some
-   * servers may have changed and others not. Throws BAD_ARGUMENT and UNSUPPORTED, nothing changed.
+   * Returns the clock from which on everything holds on every server: this worker's, or for a consistency one that is
+   * still to come. When it rejects, some servers may have changed and others not. Throws BAD_ARGUMENT and
+   * UNSUPPORTED, nothing changed.
    */
   async configure(settings: ParameterSettings, wait: WaitOptions): Promise<number> {
     const { spec } = this.#options;
@@ -245,8 +250,8 @@ export class ParameterControl {
   }
 
   /**
-   * The catalogue comes before the servers: a clear that does not reach all of them is finished by whoever makes the name anew. Before both, the servers say
-   * whether they have what this handle knows.
+   * The catalogue comes before the servers: a clear that does not reach all of them is finished by whoever makes the
+   * name anew. Before both, the servers say whether they have what this handle knows.
    */
   async clear(wait: WaitOptions): Promise<void> {
     const { functions, catalogue, parameter } = this.#options;

@@ -1,5 +1,5 @@
-// catalogue-calls — asks the scheduler's catalogue, from a worker or a server. Long lists are cut into requests that fit a message. What is remembered of the
-// answers is the asker's own business (worker/catalogue-client.ts).
+// catalogue-calls — asks the scheduler's catalogue, from a worker or a server. Long lists are cut into requests that
+// fit a message. What is remembered of the answers is the asker's own business (worker/catalogue-client.ts).
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -65,12 +65,16 @@ export class CatalogueCalls {
     return await this.#membership.ask(fn, body);
   }
 
-  /** Throws SCHEDULER_UNREACHABLE or DEADLINE, both with the scheduler's address and what it was to do, and what the scheduler throws. */
+  /**
+   * Throws SCHEDULER_UNREACHABLE or DEADLINE, both with the scheduler's address and what it was to do, and what the
+   * scheduler throws.
+   */
   async #ask<Q, R>(fn: JsonContract<Q, R>, body: Q, what: string, wait: WaitOptions): Promise<R> {
     const membership = this.#membership;
     const { schedulerAddress } = membership;
     try {
-      // Nothing is asked of a scheduler that is away: it would answer when nobody waits any more, and have made what nobody wants.
+      // Nothing is asked of a scheduler that is away: it would answer when nobody waits any more, and have made what
+      // nobody wants.
       const asked = membership.isSchedulerAway ? this.#askLater(fn, body, wait) : membership.ask(fn, body);
       return await waitFor(asked, `the scheduler at ${schedulerAddress} to ${what}`, this.#clock, wait);
     } catch (thrown) {

@@ -1,11 +1,14 @@
-// catalogue — the scheduler's catalogue of parameters: which number stands for a name, and who described it how (scheduler/catalogue.ts). JSON both ways, as
-// the control plane; the shapes are in src/wire/catalogue.ts.
+// catalogue — the scheduler's catalogue of parameters: which number stands for a name, and who described it how
+// (scheduler/catalogue.ts). JSON both ways, as the control plane; the shapes are in src/wire/catalogue.ts.
 
 import * as catalogue from "../wire/catalogue.ts";
 import { type Empty, emptyShape } from "../wire/control.ts";
 import { type JsonContract, jsonContract } from "./contract.ts";
 
-/** Makes parameters, or opens those that are described alike: all or none. Throws SPEC_MISMATCH with the differences, CATALOGUE_FULL. */
+/**
+ * Makes parameters, or opens those that are described alike: all or none. Throws SPEC_MISMATCH with the differences,
+ * CATALOGUE_FULL.
+ */
 export const catalogueOpen: JsonContract<catalogue.CatalogueOpenRequest, catalogue.CatalogueNumbers> = jsonContract({
   name: "wb/catalogue/open",
   target: "scheduler",

@@ -1,9 +1,9 @@
-// parameters — makes, changes and clears parameters on a server, and changes their consistency while the job runs. Specs and settings travel as
-// JSON: rare, small, and easy to compare (Hetu: ParamInit, ParamClear). Which number stands for a name, and which edition of it is to be made or cleared, the
-// scheduler's catalogue says (catalogue.ts).
+// parameters — makes, changes and clears parameters on a server, and changes their consistency while the job runs.
+// Specs and settings travel as JSON: rare, small, and easy to compare (Hetu: ParamInit, ParamClear). Which number
+// stands for a name, and which edition of it is to be made or cleared, the scheduler's catalogue says (catalogue.ts).
 //
-// Whoever changes a consistency asks every server first how far its workers are, and then names a clock that is beyond all of them: the change begins
-// there, on every server (spec/consistency.md, M4).
+// Whoever changes a consistency asks every server first how far its workers are, and then names a clock that is
+// beyond all of them: the change begins there, on every server (spec/consistency.md, M4).
 
 import { type Contract, contract } from "./contract.ts";
 
@@ -20,8 +20,8 @@ const changed = { clock: "u32" } as const;
 const nothing = {} as const;
 
 /**
- * Makes the parameter, or does nothing if it is there and described alike. Throws SPEC_MISMATCH otherwise, with the differences, and UNKNOWN_PARAMETER for an edition
- * that was cleared.
+ * Makes the parameter, or does nothing if it is there and described alike. Throws SPEC_MISMATCH otherwise, with the
+ * differences, and UNKNOWN_PARAMETER for an edition that was cleared.
  */
 export const parameterCreate: Contract<typeof createRequest, typeof nothing> = contract({
   name: "wb/parameter/create",
@@ -32,8 +32,9 @@ export const parameterCreate: Contract<typeof createRequest, typeof nothing> = c
 });
 
 /**
- * Whether this server has the parameter from a checkpoint, or from what was saved of it; otherwise somebody has made it here. The name is for a server that was
- * restarted, and has never heard of it: its errors and its log then name what is missing.
+ * Whether this server has the parameter from a checkpoint, or from what was saved of it; otherwise somebody has made
+ * it here. The name is for a server that was restarted, and has never heard of it: its errors and its log then name
+ * what is missing.
  */
 export const parameterOrigin: Contract<typeof originRequest, typeof origin> = contract({
   name: "wb/parameter/origin",
@@ -44,8 +45,8 @@ export const parameterOrigin: Contract<typeof originRequest, typeof origin> = co
 });
 
 /**
- * Clears this edition of the parameter, or an earlier one; a later one stays. `pushNumber` is that of the worker's last push to it: one that is made anew under
- * this name does not count what was pushed to this one.
+ * Clears this edition of the parameter, or an earlier one; a later one stays. `pushNumber` is that of the worker's
+ * last push to it: one that is made anew under this name does not count what was pushed to this one.
  */
 export const parameterClear: Contract<typeof clearRequest, typeof nothing> = contract({
   name: "wb/parameter/clear",

@@ -1,4 +1,5 @@
-// catalogue-restart.test — Goal: a restarted scheduler has the catalogue that its nodes know, whole, before it gives anybody a number.
+// catalogue-restart.test — Goal: a restarted scheduler has the catalogue that its nodes know, whole, before it gives
+// anybody a number.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

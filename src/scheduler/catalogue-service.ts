@@ -1,10 +1,11 @@
-// catalogue-service — answers nodes that make, open, clear or list parameters, and hears what nodes tell after a restart of the scheduler. What may be is
-// catalogue.ts's.
+// catalogue-service — answers nodes that make, open, clear or list parameters, and hears what nodes tell after a
+// restart of the scheduler. What may be is catalogue.ts's.
 //
 // Invariants:
-//   CatalogueService.S1. After a restart nothing is answered before every node that lives has told what it knows: no number is given twice.
-//   CatalogueService.S2. What two nodes tell and cannot both be true is logged, and the name that lost is refused from then on. Nothing is guessed: a name
-//                        with a wrong number would read another's values.
+//   CatalogueService.S1. After a restart nothing is answered before every node that lives has told what it knows:
+//       no number is given twice.
+//   CatalogueService.S2. What two nodes tell and cannot both be true is logged, and the name that lost is refused
+//       from then on. Nothing is guessed: a name with a wrong number would read another's values.
 
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";

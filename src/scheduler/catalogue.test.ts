@@ -1,4 +1,5 @@
-// catalogue.test — Goal: names and numbers stay one to one through clears, restarts and full catalogues, and nobody is refused without the reason.
+// catalogue.test — Goal: names and numbers stay one to one through clears, restarts and full catalogues, and nobody
+// is refused without the reason.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

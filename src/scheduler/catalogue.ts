@@ -1,14 +1,20 @@
-// catalogue — the parameters of a job as the scheduler knows them: name → number, edition, spec. Pure: decisions are records, which scheduler-state.ts
-// applies. Not the parameters themselves: the servers hold those, and a parameter that is made is used without the scheduler.
+// catalogue — the parameters of a job as the scheduler knows them: name → number, edition, spec. Pure: decisions are
+// records, which scheduler-state.ts applies. Not the parameters themselves: the servers hold those, and a parameter
+// that is made is used without the scheduler.
 //
 //   unknown ── open ──► made (edition 1) ── clear ──► cleared ── open ──► made (edition 2) ── …
-//      └── reserve ──► reserved ── open ──► made           a name keeps its number through all of them, so handles of a cleared parameter go on with the next
+//      └── reserve ──► reserved ── open ──► made (edition 1)
+//
+// A name keeps its number through all of them, so handles of a cleared parameter go on with the next.
 //
 // Invariants:
-//   Catalogue.C1. No two names have one number, and a number that was given to one name is never given to another, not even after a restart.
-//   Catalogue.C2. A name that is made has one spec. A request that describes it differently is refused with the differences, and changes nothing.
+//   Catalogue.C1. No two names have one number, and a number that was given to one name is never given to
+//       another, not even after a restart.
+//   Catalogue.C2. A name that is made has one spec. A request that describes it differently is refused with the
+//       differences, and changes nothing.
 //   Catalogue.C3. An edition of a name never falls. A clear ends the edition that it names, never a later one.
-//   Catalogue.C4. Names and bytes are bounded. Names that are cleared or reserved make room, the oldest first, before anybody is refused.
+//   Catalogue.C4. Names and bytes are bounded. Names that are cleared or reserved make room, the oldest first,
+//       before anybody is refused.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { decodeParameterSpec, specDifferences } from "../store/parameter-spec.ts";
@@ -46,7 +52,10 @@ export function emptyCatalogue(): Catalogue {
   return { entries: new Map(), names: new Map(), highest: 0, length: 0 };
 }
 
-/** Takes the catalogue over: its maps change in place, since copying them for each of thousands of parameters would take seconds. */
+/**
+ * Takes the catalogue over: its maps change in place, since copying them for each of thousands of parameters would
+ * take seconds.
+ */
 export function applyToCatalogue(catalogue: Catalogue, record: CatalogueRecord): Catalogue {
   const entries = catalogue.entries as Map<string, CatalogueEntry>;
   const names = catalogue.names as Map<number, string>;
@@ -63,7 +72,10 @@ export function applyToCatalogue(catalogue: Catalogue, record: CatalogueRecord):
   return { entries, names, length, highest: Math.max(catalogue.highest, entry.number) };
 }
 
-/** Makes or opens all of these parameters, or none. Throws SPEC_MISMATCH (C2), CATALOGUE_FULL (C4), BAD_REQUEST, BAD_ARGUMENT. */
+/**
+ * Makes or opens all of these parameters, or none. Throws SPEC_MISMATCH (C2), CATALOGUE_FULL (C4), BAD_REQUEST,
+ * BAD_ARGUMENT.
+ */
 export function openParameters(catalogue: Catalogue, specs: readonly string[], bounds: CatalogueBounds): CatalogueDecision {
   const named = specs.map((spec) => ({ name: decodeParameterSpec(spec).name, spec }));
   for (const { name, spec } of named) requireSameSpec(catalogue.entries.get(name), spec);
@@ -86,7 +98,10 @@ export function clearParameter(catalogue: Catalogue, name: string, edition: numb
   return [{ kind: "parameter", name, number: entry.number, edition: edition + 1 }];
 }
 
-/** What a node tells of a name that it knows from an earlier scheduler, beside what others have told; `conflict` if both cannot be true (C1, C2). */
+/**
+ * What a node tells of a name that it knows from an earlier scheduler, beside what others have told; `conflict` if
+ * both cannot be true (C1, C2).
+ */
 export function recallEntry(catalogue: Catalogue, told: CatalogueEntry): { readonly record?: CatalogueRecord; readonly conflict?: string } {
   const known = catalogue.entries.get(told.name);
   const other = catalogue.names.get(told.number);

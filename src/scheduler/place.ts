@@ -1,5 +1,6 @@
-// place — one rank of a running job: which node holds it, in which incarnation, and when it was last heard of. Kept by roster.ts. The incarnation is the
-// scheduler's state (scheduler-state.ts), and read from there; the rest is heard again after a restart.
+// place — one rank of a running job: which node holds it, in which incarnation, and when it was last heard of. Kept
+// by roster.ts. The incarnation is the scheduler's state (scheduler-state.ts), and read from there; the rest is heard
+// again after a restart.
 
 import { idOf, nameOf, type Role } from "../wire/node-id.ts";
 import type { NodeState, RosterEntry } from "../wire/roster.ts";

@@ -1,6 +1,7 @@
-// scheduler-state — what a scheduler must not forget: the job, its own term, the incarnations of the ranks, the counts, the placement, the catalogue of parameters. One value
-// that is changed by applying records and by nothing else, so that records can be written down before anybody is told, and read back. Barriers, rendezvous,
-// units and heartbeats are not part of it: the nodes ask again. Who is alive is not either: a restarted scheduler hears it.
+// scheduler-state — what a scheduler must not forget: the job, its own term, the incarnations of the ranks, the
+// counts, the placement, the catalogue of parameters. One value that is changed by applying records and by nothing
+// else, so that records can be written down before anybody is told, and read back. Barriers, rendezvous, units and
+// heartbeats are not part of it: the nodes ask again. Who is alive is not either: a restarted scheduler hears it.
 //
 // Invariants:
 //   SchedulerState.S1. The same records, in the same order, give the same state; a record survives JSON unchanged.
@@ -50,7 +51,10 @@ export function emptyState(): SchedulerState {
   return { job: "", term: 0, serverCount: 0, workerCount: 0, incarnations: new Map(), catalogue: emptyCatalogue() };
 }
 
-/** The state after this record. Takes `state` over: its catalogue changes in place. Throws VERSION_MISMATCH for a record of a later version. */
+/**
+ * The state after this record. Takes `state` over: its catalogue changes in place. Throws VERSION_MISMATCH for a
+ * record of a later version.
+ */
 export function applyRecord(state: SchedulerState, { version, ...record }: StateRecord): SchedulerState {
   if (version !== RECORD_VERSION)
     throw new WeighbridgeError(

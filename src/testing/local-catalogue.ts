@@ -1,4 +1,5 @@
-// local-catalogue — numbers parameters for a server without a scheduler, in unit tests: 1, 2, 3 … as they are named. It believes every spec.
+// local-catalogue — numbers parameters for a server without a scheduler, in unit tests: 1, 2, 3 … as they are named.
+// It believes every spec.
 
 import type { ParameterNumber } from "../wire/catalogue.ts";
 

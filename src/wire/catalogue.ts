@@ -1,5 +1,6 @@
-// catalogue — the messages by which nodes ask the scheduler for the numbers of parameters, and tell a restarted one what they know (scheduler/catalogue.ts).
-// A spec travels as its JSON text (store/parameter-spec.ts); nothing here looks into it.
+// catalogue — the messages by which nodes ask the scheduler for the numbers of parameters, and tell a restarted one
+// what they know (scheduler/catalogue.ts). A spec travels as its JSON text (store/parameter-spec.ts); nothing here
+// looks into it.
 
 import { type Check, count, flag, list, object, optional, shortText } from "./json-body.ts";
 

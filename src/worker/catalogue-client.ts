@@ -1,9 +1,9 @@
-// catalogue-client — a worker's side of the catalogue of parameters: asks the scheduler for numbers, and remembers what it was told, for the time in which the
-// scheduler is away and for a scheduler that is restarted.
+// catalogue-client — a worker's side of the catalogue of parameters: asks the scheduler for numbers, and remembers
+// what it was told, for the time in which the scheduler is away and for a scheduler that is restarted.
 //
 // Invariants:
-//   CatalogueClient.C1. A parameter that this worker has opened before opens again while the scheduler is away. Whether it was cleared meanwhile, the
-//                       servers say.
+//   CatalogueClient.C1. A parameter that this worker has opened before opens again while the scheduler is away.
+//       Whether it was cleared meanwhile, the servers say.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -15,7 +15,10 @@ import type { CatalogueSource } from "../cluster/node-memory.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../store/parameter-spec.ts";
 import type { CatalogueEntry, ParameterNumber } from "../wire/catalogue.ts";
 
-/** How long a scheduler that is linked but does not answer is waited for, when this worker knows the parameter already. */
+/**
+ * How long a scheduler that is linked but does not answer is waited for, when this worker knows the parameter
+ * already.
+ */
 const KNOWN_WAIT_MS = 1000;
 /** Parameters may come and go without end. */
 const CLEARED_MAX = 1024;
@@ -43,8 +46,8 @@ export class CatalogueClient implements CatalogueSource {
   }
 
   /**
-   * The number of this parameter, which is made if nobody has made it. Throws SPEC_MISMATCH when somebody described it differently, CATALOGUE_FULL,
-   * SCHEDULER_UNREACHABLE or DEADLINE for one that this worker does not know (C1).
+   * The number of this parameter, which is made if nobody has made it. Throws SPEC_MISMATCH when somebody described
+   * it differently, CATALOGUE_FULL, SCHEDULER_UNREACHABLE or DEADLINE for one that this worker does not know (C1).
    */
   async open(spec: ParameterSpec, wait: WaitOptions): Promise<NumberedParameter> {
     checkWait(wait);
@@ -59,7 +62,10 @@ export class CatalogueClient implements CatalogueSource {
     return numbered;
   }
 
-  /** Whether what this worker knows is as the scheduler says, or the scheduler says nothing (C1). Nothing is made: a worker may give up waiting. */
+  /**
+   * Whether what this worker knows is as the scheduler says, or the scheduler says nothing (C1). Nothing is made: a
+   * worker may give up waiting.
+   */
   async #isStill(known: CatalogueEntry, what: string, wait: WaitOptions): Promise<boolean> {
     if (this.#membership.isSchedulerAway) return true;
     try {
@@ -72,7 +78,10 @@ export class CatalogueClient implements CatalogueSource {
     }
   }
 
-  /** Ends the edition that is made now, so that the name can be described anew. Returns that edition: the servers are still to be told. */
+  /**
+   * Ends the edition that is made now, so that the name can be described anew. Returns that edition: the servers are
+   * still to be told.
+   */
   async clear(name: string, wait: WaitOptions): Promise<number> {
     const what = `clear ${JSON.stringify(name)}`;
     const entry = await this.#calls.find(name, what, wait);

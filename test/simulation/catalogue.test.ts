@@ -1,5 +1,6 @@
-// catalogue.test — Goal: the scheduler numbers parameters and is needed for nothing else. Workers that make, clear and make anew at the same time agree in the end, on every
-// server, whatever the links do; a scheduler that is away keeps nobody from training.
+// catalogue.test — Goal: the scheduler numbers parameters and is needed for nothing else. Workers that make, clear
+// and make anew at the same time agree in the end, on every server, whatever the links do; a scheduler that is away
+// keeps nobody from training.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -206,6 +207,26 @@ test("a server that is restarted from a checkpoint has its numbers again, from a
   const late = await cluster.run(two.tensor("late", { shape: [3] }));
   assert.deepEqual(await cluster.run(late.pull()), new Float32Array(3));
   assert.deepEqual(await cluster.run(w.pull()), new Float32Array(200_000).fill(1));
+});
+
+test("initial values go by name and seed: the order in which parameters are made, and so their numbers, do not matter", async () => {
+  const values: (readonly Float32Array[])[] = [];
+  for (const names of [
+    ["a", "b", "c"],
+    ["c", "b", "a"],
+  ]) {
+    const { cluster, sessions } = await quietCluster();
+    const init = { type: "normal", std: 1, seed: 7 } as const;
+    const drawn = new Map<string, readonly Float32Array[]>();
+    for (const name of names) {
+      const tensor = await cluster.run((sessions[0] as Session).tensor(name, { shape: [300], init }));
+      const table = await cluster.run((sessions[0] as Session).embedding(`rows of ${name}`, { dim: 2, init }));
+      drawn.set(name, [await cluster.run(tensor.pull()), await cluster.run(table.pull([1, 2 ** 40]))]);
+    }
+    values.push(names.toSorted().flatMap((name) => drawn.get(name) ?? []));
+  }
+  assert.deepEqual(values[0], values[1]);
+  assert.notDeepEqual(values[0]?.[0], values[0]?.[2], "each name has its own");
 });
 
 test("a clear that reached no server is finished by whoever makes the name anew", async () => {

@@ -1,5 +1,5 @@
-// scheduler-records.test — Goal: a scheduler's state is what its records say, in every run: replayed, also from JSON, they give the same state, whatever nodes, links and
-// schedulers did; and a name has one number in all of them.
+// scheduler-records.test — Goal: a scheduler's state is what its records say, in every run: replayed, also from JSON,
+// they give the same state, whatever nodes, links and schedulers did; and a name has one number in all of them.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// restored-numbers.test — Goal: checkpoints know names, not numbers: they come back in a job that numbers its parameters otherwise, and a restore that fails leaves no name taken.
+// restored-numbers.test — Goal: checkpoints know names, not numbers: they come back in a job that numbers its
+// parameters otherwise, and a restore that fails leaves no name taken.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// parameters.test — Goal: a server's names and numbers are those of one catalogue, through clears that come late, twice or not at all.
+// parameters.test — Goal: a server's names and numbers are those of one catalogue, through clears that come late,
+// twice or not at all.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,13 +1,16 @@
-// parameters — the parameters of a server, by the numbers that the scheduler's catalogue gave their names (scheduler/catalogue.ts).
+// parameters — the parameters of a server, by the numbers that the scheduler's catalogue gave their names
+// (scheduler/catalogue.ts).
 //
 // Invariants:
 //   P1. A name has one spec: whoever describes it differently is told in what, and changes nothing.
-//   P2. A name has one number, and a number one name. A request that says otherwise is refused: it was numbered by another scheduler.
-//   P5. An edition of a name that was cleared is not made again. A later edition takes the place of an earlier one: its clear did not reach this server.
-//   P3. While a checkpoint is being restored nobody finds, makes or clears a parameter: who asks is told to ask again. A worker that joins waits: at which clock
-//       it stands here, the checkpoint says.
-//   P4. A parameter that is being saved keeps its memory until that is over, also when it is cleared or replaced meanwhile. Nobody finds it from then on, and its name
-//       is free.
+//   P2. A name has one number, and a number one name. A request that says otherwise is refused: it was numbered
+//       by another scheduler.
+//   P3. While a checkpoint is being restored nobody finds, makes or clears a parameter: who asks is told to ask
+//       again. A worker that joins waits: at which clock it stands here, the checkpoint says.
+//   P4. A parameter that is being saved keeps its memory until that is over, also when it is cleared or replaced
+//       meanwhile. Nobody finds it from then on, and its name is free.
+//   P5. An edition of a name that was cleared is not made again. A later edition takes the place of an earlier
+//       one: its clear did not reach this server.
 
 import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -95,8 +98,8 @@ export class Parameters {
   }
 
   /**
-   * Makes the parameter that a spec in JSON describes, unless it is there. Throws BAD_REQUEST, SPEC_MISMATCH (P1, P2), UNKNOWN_PARAMETER for an edition that was
-   * cleared (P5), ARENA_FULL.
+   * Makes the parameter that a spec in JSON describes, unless it is there. Throws BAD_REQUEST, SPEC_MISMATCH (P1,
+   * P2), UNKNOWN_PARAMETER for an edition that was cleared (P5), ARENA_FULL.
    */
   create(json: string, numbered: ParameterNumber): void {
     this.#checkOpen();
@@ -146,12 +149,18 @@ export class Parameters {
     throw new WeighbridgeError("SPEC_MISMATCH", `${name} is ${what}: it was numbered by another scheduler`);
   }
 
-  /** Makes a parameter that nobody finds, to `replace` the one of its name, or to be closed. Throws UNKNOWN_PARAMETER, ARENA_FULL. */
+  /**
+   * Makes a parameter that nobody finds, to `replace` the one of its name, or to be closed. Throws UNKNOWN_PARAMETER,
+   * ARENA_FULL.
+   */
   beside(spec: ParameterSpec): Parameter {
     return this.#make({ id: this.#host.nextUnit(), number: this.numberOf(spec.name) }, spec); // the pace of the other's reads is none of its business
   }
 
-  /** Puts one that was made beside in the place of the one of its name. Throws UNKNOWN_PARAMETER, or SPEC_MISMATCH when that was made anew (P1). */
+  /**
+   * Puts one that was made beside in the place of the one of its name. Throws UNKNOWN_PARAMETER, or SPEC_MISMATCH
+   * when that was made anew (P1).
+   */
   replace(made: Parameter): void {
     const { name } = made.spec;
     const number = this.numberOf(name);
