@@ -1,5 +1,5 @@
 // barrier-client — a node's own side of barriers: which round it stands at, and the entry it has open. The decisions are the scheduler's
-// (consistency/barrier.ts).
+// (cluster/barrier.ts).
 //
 // Invariants:
 //   W1. A node has at most one entry open per (group, customer): who asks while one is open waits for that one.
@@ -32,9 +32,10 @@ export class BarrierClient {
     return [...this.#passed.values()];
   }
 
-  async pass(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
+  /** `outlivesDeaths`: whether the entry stays when a member dies, if it is made now (W1). */
+  async pass(group: number, customer: number, wait: WaitOptions = {}, outlivesDeaths = false): Promise<void> {
     const name = `${group}/${customer}`;
-    const standing = this.#standings.get(name) ?? this.#stand(name, group, customer);
+    const standing = this.#standings.get(name) ?? this.#stand(name, { group, customer, ...(outlivesDeaths ? { outlivesDeaths } : {}) });
     standing.waiterCount++;
     try {
       await waitFor(standing.passed, `the barrier of group ${group}`, this.#clock, wait);
@@ -44,13 +45,14 @@ export class BarrierClient {
     }
   }
 
-  #stand(name: string, group: number, customer: number): Standing {
+  #stand(name: string, barrier: Omit<BarrierRequest, "round">): Standing {
+    const { group, customer } = barrier;
     const lastRound = this.#passed.get(name)?.round;
     const round = lastRound === undefined ? (this.#isLate ? 0 : 1) : lastRound + 1;
     const standing: Standing = {
       isPassed: false,
       waiterCount: 0,
-      passed: this.#enter({ group, customer, round }).then(
+      passed: this.#enter({ ...barrier, round }).then(
         (reply) => {
           standing.isPassed = true;
           this.#passed.set(name, { group, customer, round: reply.round });

@@ -12,8 +12,8 @@ import { Barriers, type SettledEntry } from "./barrier.ts";
 function cluster(nodes: readonly number[] = [1, 8, 10, 9, 11]) {
   const states = new Map<number, NodeState>(nodes.map((node) => [node, "alive"]));
   const barriers = new Barriers<string>(() => [...states].map(([node, state]) => ({ node, role: roleOf(node), state })));
-  const enter = (node: number, { group = 4, customer = 0, round = 0, ticket = `${node}` } = {}): string[] =>
-    texts(barriers.enter({ group, customer, node, round, ticket }));
+  const enter = (node: number, { group = 4, customer = 0, round = 0, ticket = `${node}`, outlivesDeaths = false } = {}): string[] =>
+    texts(barriers.enter({ group, customer, node, round, ticket, outlivesDeaths }));
   return { states, barriers, enter };
 }
 
@@ -113,6 +113,39 @@ test("whoever enters while a member is dead fails at once (B3)", () => {
   states.set(11, "dead");
   assert.deepEqual(enter(9), ["9:NODE_DEAD"]);
   assert.deepEqual(enter(9), ["9:NODE_DEAD"]);
+});
+
+test("an entry that outlives deaths waits on when a member dies, and passes once that one has come back and entered (B3)", () => {
+  const { states, barriers, enter } = cluster([1, 9, 11, 13]);
+  assert.deepEqual(enter(9, { outlivesDeaths: true }), []);
+  assert.deepEqual(enter(11), []);
+  states.set(13, "dead");
+  assert.deepEqual(texts(barriers.died(13)), ["11:NODE_DEAD"], "the other kind fails");
+  assert.deepEqual(texts(barriers.review()), []);
+  assert.deepEqual(enter(11, { outlivesDeaths: true }), [], "nobody passes without the dead");
+  assert.deepEqual([...barriers.lasting({ group: 4, customer: 0 })], [9, 11]);
+  states.set(13, "alive");
+  assert.deepEqual(enter(13), ["9:1", "11:1", "13:1"]);
+  assert.deepEqual([...barriers.lasting({ group: 4, customer: 0 })], []);
+});
+
+test("entries that outlive deaths pass when the dead count as having left (B3)", () => {
+  const { states, barriers, enter } = cluster();
+  assert.deepEqual(enter(9, { outlivesDeaths: true }), []);
+  states.set(11, "dead");
+  assert.deepEqual(texts(barriers.died(11)), []);
+  states.set(11, "left");
+  assert.deepEqual(texts(barriers.review()), ["9:1"]);
+});
+
+test("the entry of a node that died is gone, even one that outlives deaths: whoever takes its place enters by itself (B3)", () => {
+  const { states, barriers, enter } = cluster();
+  assert.deepEqual(enter(9, { outlivesDeaths: true }), []);
+  states.set(9, "dead");
+  assert.deepEqual(texts(barriers.died(9)), ["9:NODE_DEAD"]);
+  states.set(9, "alive");
+  assert.deepEqual(enter(11), []);
+  assert.deepEqual(enter(9), ["11:1", "9:1"]);
 });
 
 test("the death of a node outside the group changes nothing", () => {

@@ -2,7 +2,7 @@
 // scheduler answers them. A barrier is named by (group, customer) and is used again and again, round after round.
 //
 //   enter ──► waits ──► every member entered: passed (round r)
-//                  └──► a member is dead: failed with NODE_DEAD, and may enter again (still round r)
+//                  └──► a member is dead: failed with NODE_DEAD, and may enter again (still round r); an entry that outlives deaths waits on
 //
 // A member says which round it stands at. That is how an answer can get lost, even with the whole scheduler, and nobody is a round
 // off afterwards: whoever asks for a round that is over passes at once; one that asks for round r proves that r−1 is over, and so does one
@@ -12,7 +12,8 @@
 //   B1. Members are counted by node id: one that enters twice counts once, and both of its entries are answered when the round ends. Only of more than
 //       REPEATS_MAX the oldest is given up, so that what a node can make us keep is bounded.
 //   B2. A round ends exactly when each member that has not left has entered it. Who has left does not count.
-//   B3. Nobody waits while a member of the group is dead: all entries fail at once, naming the dead, and none of them stays counted.
+//   B3. Nobody waits while a member of the group is dead: all entries fail at once, naming the dead, and none of them stays counted. Entries that outlive
+//       deaths are the exception: they wait until the dead have come back and entered, or count as having left. The dead's own entries are gone.
 //   B4. The number of the last round that ended never decreases.
 
 import { WeighbridgeError } from "../base/errors.ts";
@@ -28,6 +29,8 @@ export type BarrierEntry<T> = {
   readonly node: number;
   /** The round it wants to pass; 0: whichever is next. */
   readonly round: number;
+  /** See B3. */
+  readonly outlivesDeaths?: boolean | undefined;
   readonly ticket: T;
 };
 
@@ -41,7 +44,7 @@ const CUSTOMER_MAX = 0xffff;
 const REPEATS_MAX = 16;
 
 /** Where a node stands, and everybody on it that waits for the answer, the latest last. */
-type Standing<T> = { readonly round: number; readonly tickets: readonly T[] };
+type Standing<T> = { readonly round: number; readonly outlivesDeaths: boolean; readonly tickets: readonly T[] };
 
 type Gathering<T> = {
   readonly group: number;
@@ -69,9 +72,15 @@ export class Barriers<T> {
     if (entry.round > gathering.lastRound + 1) settled.push(...this.#catchUp(gathering, entry.round - 1));
     const tickets = [...(gathering.entries.get(entry.node)?.tickets ?? []), entry.ticket];
     for (const ticket of tickets.splice(0, tickets.length - REPEATS_MAX)) settled.push({ ticket, outcome: superseded(entry) }); // B1
-    gathering.entries.set(entry.node, { round: entry.round, tickets });
+    gathering.entries.set(entry.node, { round: entry.round, outlivesDeaths: entry.outlivesDeaths === true, tickets });
     settled.push(...this.#review(gathering));
     return settled;
+  }
+
+  /** The nodes that stand at this barrier with entries that outlive deaths. */
+  lasting({ group, customer }: { readonly group: number; readonly customer: number }): ReadonlySet<number> {
+    const entries = [...(this.#gatherings.get(`${group}/${customer}`)?.entries ?? [])];
+    return new Set(entries.filter(([, { outlivesDeaths }]) => outlivesDeaths).map(([node]) => node));
   }
 
   /** A node says that it passed this round: it is over for everybody, whether we knew of it or not. Ignores what cannot be. */
@@ -149,7 +158,7 @@ export class Barriers<T> {
     }
     const counted = members.filter(({ state }) => state !== "left");
     const dead = counted.filter(({ state }) => state === "dead").map(({ node }) => node);
-    if (dead.length > 0) return [...settled, ...failAll(gathering, dead)];
+    if (dead.length > 0) settled.push(...failAll(gathering, dead));
     if (entries.size === 0 || counted.some(({ node }) => !entries.has(node))) return settled;
     const outcome = ++gathering.lastRound;
     for (const { tickets } of entries.values()) settled.push(...settledAlike(tickets, outcome));
@@ -165,8 +174,12 @@ function failAll<T>({ group, entries }: Gathering<T>, dead: readonly number[]): 
     `${names} died, so the barrier of group ${group} cannot be passed; enter again once it was restarted`,
     { retryable: true },
   );
-  const settled = [...entries.values()].flatMap(({ tickets }) => settledAlike(tickets, outcome));
-  entries.clear();
+  const settled: SettledEntry<T>[] = [];
+  for (const [node, { outlivesDeaths, tickets }] of entries) {
+    if (outlivesDeaths && !dead.includes(node)) continue;
+    entries.delete(node);
+    settled.push(...settledAlike(tickets, outcome));
+  }
   return settled;
 }
 

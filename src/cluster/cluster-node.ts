@@ -16,7 +16,7 @@ import type { PeerMetrics } from "../peer/metrics.ts";
 import { Peer, type PeerOptions } from "../peer/peer.ts";
 import { GROUP_MAX, Group, inGroup, type Role, rankOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
-import { LastBarrier, type LastBarrierOptions } from "./last-barrier.ts";
+import { LastBarrier } from "./last-barrier.ts";
 import { incompleteError } from "./missing-nodes.ts";
 import { type NodeOptions, START_TIMEOUT_MS } from "./node-options.ts";
 
@@ -103,7 +103,7 @@ export abstract class ClusterNode {
     if (!Number.isInteger(group) || group < 1 || group > GROUP_MAX)
       throw new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group}; groups are 1 to 7`);
     if (!inGroup(this.role, group)) throw new WeighbridgeError("BAD_ARGUMENT", `a ${this.role} is no member of group ${group}`);
-    await this.enterBarrier(group, customer, wait);
+    await this.enterBarrier(group, customer, wait ?? {}, false);
   }
 
   /** Called once, when this node is finalized, after the others are done and before the links close. */
@@ -157,10 +157,10 @@ export abstract class ClusterNode {
   /** The nodes that a cluster which starts waits for; "" when that is not known. */
   protected abstract missing(): string | Promise<string>;
 
-  protected abstract enterBarrier(group: number, customer: number, wait?: WaitOptions): Promise<void>;
+  protected abstract enterBarrier(group: number, customer: number, wait: WaitOptions, outlivesDeaths: boolean): Promise<void>;
 
-  /** What the role knows of the barrier at which all nodes leave. */
-  protected abstract get lastBarrierRules(): Partial<LastBarrierOptions>;
+  /** On a server: whether workers are connected with it. */
+  protected hasWorkers?(): boolean;
 
   /** Leaves for good; `isTogether`: all nodes have passed the last barrier. */
   protected abstract depart(wait: WaitOptions & { readonly isTogether: boolean }): Promise<void>;
@@ -221,10 +221,12 @@ export abstract class ClusterNode {
   async #passLastBarrier(wait: WaitOptions): Promise<void> {
     this.#lastBarrier = new LastBarrier({
       clock: this.clock,
-      startTimeoutMs: this.startTimeoutMs,
-      enter: (entry) => this.barrier(Group.ALL, 0, entry),
+      enter: async (entry) => {
+        this.checkAlive();
+        await this.enterBarrier(Group.ALL, 0, entry, true);
+      },
       checkAlive: () => this.checkAlive(),
-      ...this.lastBarrierRules,
+      hasWorkers: this.hasWorkers?.bind(this),
     });
     await this.#lastBarrier.pass(wait);
   }

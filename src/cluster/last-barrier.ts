@@ -1,47 +1,26 @@
-// last-barrier — where all nodes meet before they leave, so that servers stay until the last worker is done. Unlike other barriers it outlives deaths: who
-// died may be restarted and come to it yet.
+// last-barrier — a node's wait for all others before it leaves, so that servers stay until the last worker is done. It is one entry into the barrier of all nodes
+// that outlives deaths: a node that died may be started again and come to it yet. When to give up on the dead is the scheduler's to decide (scheduler/dead-wait.ts).
 //
 // Invariants:
-//   L1. Only the scheduler gives up on the dead, for everybody: when all who live have been done for `startTimeoutMs`. As long as one still works, the dead
-//       may come back.
-//       Somebody who knows that they will not may say so earlier: they count as having left then.
-//   L2. Whoever else finds somebody dead comes to the barrier again and again: so the scheduler knows that it is done.
-//   L3. A server whose scheduler is away stays as long as workers are connected with it: they may train on, and the scheduler may come back.
+//   LastBarrier.L1. A node that was taken for dead while it waited, or whose scheduler knows no entries that outlive deaths (ps-lite's), enters again.
+//   LastBarrier.L2. A server whose scheduler is away stays as long as workers are connected with it: they may train on, and the scheduler may come back.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { nameOf } from "../wire/node-id.ts";
-
-/** What only the scheduler's own node knows of the others. */
-export type LastBarrierScheduler = {
-  /** Whether a node that lives has not stood at the last barrier for so long: it still has work to do. */
-  isSomebodyAtWork(withinMs: number): boolean;
-  deadNodes(): readonly number[];
-  /** The dead will not come back: they count as having left. */
-  dismissDead(): void;
-  abort(error: WeighbridgeError): void;
-};
 
 export type LastBarrierOptions = {
   readonly clock: Clock;
-  readonly startTimeoutMs: number;
-  /** On the scheduler's own node. */
-  readonly scheduler?: LastBarrierScheduler | undefined;
-  /** Stands at the barrier of all nodes once. Rejects with NODE_DEAD while a member is dead. */
+  /** Enters the barrier of all nodes. */
   readonly enter: (wait: WaitOptions) => Promise<void>;
   /** Throws why the job is over, if it is. */
   readonly checkAlive: () => void;
-  /** On a server: whether workers are connected with it (L3). */
+  /** On a server: whether workers are connected with it (L2). */
   readonly hasWorkers?: (() => boolean) | undefined;
-  /** L1: called, on the scheduler's own node, while all who live are done and wait for the dead alone. */
-  readonly onOnlyDead?: ((names: readonly string[], dismiss: () => void) => void) | undefined;
 };
 
-/** How often a node that waits asks whether the dead have come back. */
-const REVIVAL_CHECK_MS = 200;
-/** Who waits has come to the barrier again within this time. */
-const LEAVING_MS = 10 * REVIVAL_CHECK_MS;
+/** How soon a node enters again whose entry failed (L1). */
+const REENTER_MS = 200;
 
 export class LastBarrier {
   readonly #options: LastBarrierOptions;
@@ -56,52 +35,35 @@ export class LastBarrier {
     return this.#isWaiting;
   }
 
-  /** Waits until all nodes are done. Throws NODE_DEAD with the names of the dead that nobody started again. */
+  /** Waits until all nodes are done. Throws why they will not be. */
   async pass(wait: WaitOptions): Promise<void> {
+    const { clock } = this.#options;
+    const deadlineAtMs = clock.nowMs() + (wait.deadlineMs ?? Infinity);
+    const rest = (): WaitOptions =>
+      wait.deadlineMs === undefined ? wait : { ...wait, deadlineMs: Math.max(0, deadlineAtMs - clock.nowMs()) };
     this.#isWaiting = true;
     try {
-      await this.#pass(wait);
+      while (!(await this.#enter(rest()))) {
+        const again = new Promise<void>((resolve) => clock.after(REENTER_MS, resolve));
+        await waitFor(again, "dead nodes to come back", clock, rest()); // L1
+        this.#options.checkAlive();
+      }
     } finally {
       this.#isWaiting = false;
     }
   }
 
-  async #pass(wait: WaitOptions): Promise<void> {
-    const { clock, enter, hasWorkers } = this.#options;
-    const deadlineAtMs = clock.nowMs() + (wait.deadlineMs ?? Infinity);
-    for (;;) {
-      const deadlineMs = wait.deadlineMs === undefined ? undefined : Math.max(0, deadlineAtMs - clock.nowMs());
-      try {
-        await enter({ ...wait, deadlineMs });
-        return;
-      } catch (thrown) {
-        if (isWeighbridgeError(thrown, "SCHEDULER_UNREACHABLE") && hasWorkers !== undefined) {
-          if (hasWorkers()) continue; // L3
-          throw new WeighbridgeError(thrown.code, `${thrown.message}; no worker is connected either`, { retryable: true, cause: thrown });
-        }
-        if (!isWeighbridgeError(thrown, "NODE_DEAD")) throw thrown;
-        await this.#revival(thrown, { ...wait, deadlineMs });
-      }
+  /** Returns whether all nodes were there; false: to be entered again. */
+  async #enter(wait: WaitOptions): Promise<boolean> {
+    const { enter, hasWorkers } = this.#options;
+    try {
+      await enter(wait);
+      return true;
+    } catch (thrown) {
+      if (isWeighbridgeError(thrown, "NODE_DEAD")) return false;
+      if (!isWeighbridgeError(thrown, "SCHEDULER_UNREACHABLE") || hasWorkers === undefined) throw thrown;
+      if (hasWorkers()) return false; // L2
+      throw new WeighbridgeError(thrown.code, `${thrown.message}; no worker is connected either`, { retryable: true, cause: thrown });
     }
-  }
-
-  /** Waits a while, the scheduler until nobody is dead any more (L1, L2). */
-  async #revival(error: WeighbridgeError, wait: WaitOptions): Promise<void> {
-    const { clock, scheduler, startTimeoutMs, checkAlive, onOnlyDead } = this.#options;
-    let giveUpAtMs = clock.nowMs() + startTimeoutMs;
-    do {
-      const check = new Promise<void>((resolve) => clock.after(REVIVAL_CHECK_MS, resolve));
-      await waitFor(check, "dead nodes to come back", clock, wait);
-      checkAlive();
-      if (scheduler === undefined) return; // L2
-      if (scheduler.isSomebodyAtWork(LEAVING_MS)) giveUpAtMs = clock.nowMs() + startTimeoutMs;
-      else onOnlyDead?.(scheduler.deadNodes().map(nameOf), () => scheduler.dismissDead());
-      if (clock.nowMs() < giveUpAtMs) continue;
-      const dead = scheduler.deadNodes().map(nameOf).join(", ");
-      const text = `${dead} died and did not come back within ${startTimeoutMs} ms after everybody else was done`;
-      const failure = new WeighbridgeError("NODE_DEAD", text, { retryable: true, cause: error });
-      scheduler.abort(failure);
-      throw failure;
-    } while (scheduler.deadNodes().length > 0);
   }
 }

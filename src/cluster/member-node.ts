@@ -7,7 +7,6 @@ import type { Address } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ClusterNode } from "./cluster-node.ts";
-import type { LastBarrierOptions } from "./last-barrier.ts";
 import { Membership } from "./membership.ts";
 import { tellMissingOut } from "./missing-out.ts";
 import type { MemberOptions } from "./node-options.ts";
@@ -46,16 +45,12 @@ export abstract class MemberNode extends ClusterNode {
   /** The node has its rank. When this throws, the cluster that starts with the node ends with that reason. */
   protected abstract registered(membership: Membership): Promise<void>;
 
-  protected get lastBarrierRules(): Partial<LastBarrierOptions> {
-    return {};
-  }
-
   protected missing(): string | Promise<string> {
     return this.#membership?.missing() ?? "";
   }
 
-  protected async enterBarrier(group: number, customer: number, wait?: WaitOptions): Promise<void> {
-    await this.#membership?.barrier(group, customer, wait);
+  protected async enterBarrier(group: number, customer: number, wait: WaitOptions, outlivesDeaths: boolean): Promise<void> {
+    await this.#membership?.barrier(group, customer, wait, outlivesDeaths);
   }
 
   protected async depart(): Promise<void> {

@@ -227,10 +227,10 @@ export class Membership {
    * Waits until every member of the group stands at this barrier. Throws NODE_DEAD when one of them died; the caller may enter again.
    * A caller that stops waiting leaves its entry standing, and comes back to the same barrier with the next call.
    */
-  async barrier(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
+  async barrier(group: number, customer: number, wait: WaitOptions = {}, outlivesDeaths = false): Promise<void> {
     if (this.#fatal !== undefined) throw this.#fatal;
     assert(this.#barriers !== undefined, "join comes first");
-    await this.#barriers.pass(group, customer, wait);
+    await this.#barriers.pass(group, customer, wait, outlivesDeaths);
   }
 
   /** Whether the scheduler cannot be asked now: there is no link to it, or it has not taken this node back. */

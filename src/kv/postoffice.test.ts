@@ -329,6 +329,22 @@ test("who waits to leave fails by the name of a dead node that nobody starts aga
   assert.ok(cluster.clock.nowMs() < 20_000);
 });
 
+test("who waits to leave asks once: the entry outlives the death of another node and its return", async () => {
+  const cluster = new SimCluster({ seed: 14, serverCount: 1, workerCount: 2, heartbeatIntervalMs: 1000, heartbeatTimeoutMs: 3000 });
+  await cluster.start();
+  const leaving = [SCHEDULER_ID, 8, 9].map((node) => cluster.office(node).finalize());
+  await cluster.clock.advance(100);
+  cluster.kill(idOf("worker", 1));
+  await cluster.clock.advance(5000);
+  assert.deepEqual(cluster.scheduler.deadNodes(), [11]);
+  const { metrics } = cluster.office(9);
+  const before = metrics.framesSent;
+  await cluster.clock.advance(10_000);
+  assert.ok(metrics.framesSent - before <= 12, `${metrics.framesSent - before} frames in 10 s are more than the heartbeats`);
+  const back = await cluster.run(cluster.startNode(idOf("worker", 1)));
+  await cluster.run(Promise.all([...leaving, back.finalize()]));
+});
+
 test("a dead worker that nobody starts again does not end the job of those who still work", async () => {
   const cluster = new SimCluster({ seed: 13, serverCount: 1, workerCount: 2, startTimeoutMs: 10_000 });
   await cluster.start();

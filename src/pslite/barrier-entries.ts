@@ -41,7 +41,9 @@ export type BarrierScheduler = {
 };
 
 /** An entry that has not been answered. */
-type Entry = BarrierRequest & {
+type Entry = Pick<BarrierRequest, "group" | "customer" | "round"> & {
+  /** It stays when a member dies: its node waits for that one to come back. */
+  outlivesDeaths: boolean;
   request: number | undefined;
   passedRound: number | undefined;
   /** It may be lost (T5). */
@@ -76,19 +78,21 @@ export class BarrierEntries {
     this.#listedAtMs = this.#gateway.clock.nowMs();
   }
 
-  enter(request: number, { group, customer, round }: BarrierRequest): void {
+  enter(request: number, { group, customer, round, outlivesDeaths = false }: BarrierRequest): void {
     if (this.#sizeOf(group) <= 1) {
       this.#scheduler.conversation.answer(BARRIER, request, { round: Math.max(1, round) });
       return;
     }
     const entry = this.#entries.find((other) => other.group === group && other.customer === customer);
     if (entry === undefined) {
-      const fresh: Entry = { group, customer, round, request, passedRound: undefined, isDoubtful: false, cancelTimer: () => {} };
+      const barrier = { group, customer, round, outlivesDeaths };
+      const fresh: Entry = { ...barrier, request, passedRound: undefined, isDoubtful: false, cancelTimer: () => {} };
       this.#entries.push(fresh);
       this.#sendInTime(fresh);
       return;
     }
     entry.request = request;
+    entry.outlivesDeaths = outlivesDeaths;
     if (entry.passedRound !== undefined) this.#pass(entry);
     else if (this.#scheduler.isOurs) this.#send(entry);
     else if (entry.isDoubtful) this.#watch(entry);
@@ -132,10 +136,10 @@ export class BarrierEntries {
     for (const { request } of refused) if (request !== undefined) this.#scheduler.conversation.fail(request, error);
   }
 
-  /** A member of that role is dead: whoever waits is told; the entries stand (T1). */
+  /** A member of that role is dead: a node that does not wait for its return is told; the entries stand (T1). */
   fail(role: Role, error: WeighbridgeError): void {
     for (const entry of this.#entries) {
-      if (entry.request === undefined || !inGroup(role, entry.group)) continue;
+      if (entry.request === undefined || entry.outlivesDeaths || !inGroup(role, entry.group)) continue;
       this.#scheduler.conversation.fail(entry.request, error);
       entry.request = undefined;
     }
@@ -171,10 +175,10 @@ export class BarrierEntries {
 
   #send(entry: Entry): void {
     if (!this.#entries.includes(entry)) return;
-    const { group, customer } = entry;
+    const { group, customer, outlivesDeaths } = entry;
     const last = this.#rounds.get(group);
     const round = last === undefined && this.#isLate ? 0 : (last ?? 0) + 1;
-    const extension = this.#scheduler.isOurs ? { body: encodeBodyExtension({ round }) } : {};
+    const extension = this.#scheduler.isOurs ? { body: encodeBodyExtension({ round, ...(outlivesDeaths ? { outlivesDeaths } : {}) }) } : {};
     this.#scheduler.send(PsCommand.BARRIER, { request: true, appId: 0, customerId: customer, barrierGroup: group, ...extension });
   }
 

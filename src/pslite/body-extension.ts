@@ -5,7 +5,7 @@
 import { type Failure, failureShape } from "../wire/failure.ts";
 import { packageVersionShape } from "../wire/hello.ts";
 import type { Check } from "../wire/json-body.ts";
-import { count, decodeJson, encodeJson, object, optional, shortText } from "../wire/json-body.ts";
+import { count, decodeJson, encodeJson, flag, object, optional, shortText } from "../wire/json-body.ts";
 
 export type BodyExtension = {
   readonly weighbridge: number;
@@ -19,6 +19,8 @@ export type BodyExtension = {
   readonly round: number | undefined;
   /** From the scheduler: why the barrier failed. The entry no longer counts. */
   readonly failure: Failure | undefined;
+  /** With an entry into a barrier: whether it stays when a member dies. */
+  readonly outlivesDeaths: boolean | undefined;
 };
 
 const bodyExtensionShape: Check<BodyExtension> = object({
@@ -29,6 +31,7 @@ const bodyExtensionShape: Check<BodyExtension> = object({
   serverCount: optional(count),
   workerCount: optional(count),
   round: optional(count),
+  outlivesDeaths: optional(flag),
   failure: optional(failureShape),
 });
 

@@ -11,13 +11,13 @@ import type { AbortRequest, BarrierReply } from "../wire/control.ts";
 import type { Failure } from "../wire/failure.ts";
 import { GROUP_MAX, inGroup } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
-import { decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
+import { type BodyExtension, decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
 import { type Control, type Conversation, unsupported } from "./conversation.ts";
 import type { Registrar } from "./registrar.ts";
 import { bodyOf, type OutgoingFrame } from "./translating-batch.ts";
 import { PsCommand, type PsMeta } from "./wire/ps-meta.ts";
 
-/** How often a node that waits at a barrier with a dead member asks again. */
+/** When a node enters again that was taken for dead while it stood at a barrier. */
 const REENTER_MS = 200;
 
 export class RegisteredNode implements Control {
@@ -54,7 +54,7 @@ export class RegisteredNode implements Control {
     switch (meta.command) {
       case PsCommand.BARRIER:
         if (meta.request && customer.control instanceof RegisteredNode)
-          customer.control.enter(meta.barrierGroup, decodeBodyExtension(meta.body)?.round);
+          customer.control.enter(meta.barrierGroup, decodeBodyExtension(meta.body));
         break;
       case PsCommand.HEARTBEAT:
         this.beats = true;
@@ -75,8 +75,10 @@ export class RegisteredNode implements Control {
     for (const entry of nodes) this.#noteIncarnation(entry);
   }
 
-  /** The node waits at a barrier; one of ours says at which round of it. */
-  enter(group: number, told: number | undefined): void {
+  /** The node waits at a barrier; one of ours says at which round of it, and whether it waits for the dead. One of ps-lite always does (M2). */
+  enter(group: number, extension: BodyExtension | undefined): void {
+    const told = extension?.round;
+    const outlivesDeaths = extension === undefined || extension.outlivesDeaths === true;
     const registration = this.#registrar.registrationOf(this.#conversation);
     if (registration === undefined) return;
     if (group < 1 || group > GROUP_MAX || !inGroup(registration.role, group)) {
@@ -94,7 +96,8 @@ export class RegisteredNode implements Control {
       if (isTold || registration.process.primary !== this.#conversation) return; // M1
       this.#registrar.release({ registration, group, round: reply.round });
     };
-    this.#conversation.serveControl(BARRIER, { group, customer: 0, round }, passed, (failure) => this.#failed(group, told, failure));
+    const failed = (failure: Failure): void => this.#failed(group, extension, failure);
+    this.#conversation.serveControl(BARRIER, { group, customer: 0, round, outlivesDeaths }, passed, failed);
   }
 
   /** A node in a later incarnation cannot know which rounds are over. */
@@ -103,7 +106,7 @@ export class RegisteredNode implements Control {
   }
 
   /** M2 */
-  #failed(group: number, told: number | undefined, failure: Failure): void {
+  #failed(group: number, extension: BodyExtension | undefined, failure: Failure): void {
     const { gateway } = this.#registrar;
     const { code, message } = failure;
     if (code === "ABORTED") return; // it entered again meanwhile, and that is answered
@@ -116,7 +119,7 @@ export class RegisteredNode implements Control {
         body: encodeBodyExtension({ failure }),
       });
     else if (code === "NODE_DEAD")
-      gateway.clock.after(REENTER_MS, () => (this.#conversation.isLinked ? this.enter(group, told) : undefined));
+      gateway.clock.after(REENTER_MS, () => (this.#conversation.isLinked ? this.enter(group, extension) : undefined));
     else
       gateway.log.error("a node of ps-lite waits at a barrier that will not be passed", {
         node: this.#conversation.name,

@@ -1,34 +1,30 @@
-// barrier-desk — answers nodes that stand at barriers, and knows who stands at the last one. Who may pass is consistency/barrier.ts's.
+// barrier-desk — answers nodes that stand at barriers. Who may pass is cluster/barrier.ts's.
 
-import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type BarrierMember, Barriers, type SettledEntry } from "../cluster/barrier.ts";
 import type { BarrierReply, BarrierRequest } from "../wire/control.ts";
 import { Group } from "../wire/node-id.ts";
 
-export type BarrierDeskOptions = {
-  readonly clock: Clock;
-  /** Everybody who has a place in the job, the scheduler included. */
-  readonly members: () => readonly BarrierMember[];
-};
-
 export class BarrierDesk {
-  readonly #clock: Clock;
   readonly #barriers: Barriers<Deferred<BarrierReply>>;
-  /** When a node came last to the barrier at which all leave. */
-  readonly #leavingAtMs = new Map<number, number>();
+  #closed: WeighbridgeError | undefined;
 
-  constructor({ clock, members }: BarrierDeskOptions) {
-    this.#clock = clock;
+  /** `members` tells everybody who has a place in the job, the scheduler included. */
+  constructor(members: () => readonly BarrierMember[]) {
     this.#barriers = new Barriers(members);
   }
 
-  /** A node stands at a barrier; answered when it may go. Throws when it has no business there. */
-  enter(node: number, { group, customer, round }: BarrierRequest): Promise<BarrierReply> {
+  /** The nodes that are done, and wait at the barrier of all nodes to leave. */
+  get leaving(): ReadonlySet<number> {
+    return this.#barriers.lasting({ group: Group.ALL, customer: 0 });
+  }
+
+  /** A node stands at a barrier; answered when it may go. Throws when it has no business there, and once the job is over. */
+  enter(node: number, request: BarrierRequest): Promise<BarrierReply> {
+    if (this.#closed !== undefined) throw this.#closed;
     const ticket = new Deferred<BarrierReply>();
-    if (group === Group.ALL && customer === 0) this.#noteLeaving(node, ticket);
-    this.#settle(this.#barriers.enter({ group, customer, node, round, ticket }));
+    this.#settle(this.#barriers.enter({ ...request, node, ticket }));
     return ticket.promise;
   }
 
@@ -46,21 +42,10 @@ export class BarrierDesk {
     this.#settle(this.#barriers.review());
   }
 
-  /** Everybody who waits is told that it was in vain. */
+  /** Everybody who waits, or comes later, is told that they cannot pass. */
   close(error: WeighbridgeError): void {
+    this.#closed ??= error;
     this.#settle(this.#barriers.failAll(error));
-  }
-
-  /** Whether this node has not stood at the last barrier (all nodes, customer 0) for so long: it still has work to do. */
-  isAtWork(node: number, withinMs: number): boolean {
-    return (this.#leavingAtMs.get(node) ?? -Infinity) < this.#clock.nowMs() - withinMs;
-  }
-
-  /** The start, and users, have barriers of all nodes too: who passes one was not leaving, or has left. */
-  #noteLeaving(node: number, { promise }: Deferred<BarrierReply>): void {
-    this.#leavingAtMs.set(node, this.#clock.nowMs());
-    const passed = (): void => void this.#leavingAtMs.delete(node);
-    promise.then(passed, () => {}); // a barrier that failed is come to again
   }
 
   #settle(settled: readonly SettledEntry<Deferred<BarrierReply>>[]): void {

@@ -3,7 +3,6 @@
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { ClusterNode } from "../cluster/cluster-node.ts";
-import type { LastBarrierOptions } from "../cluster/last-barrier.ts";
 import type { NodeOptions } from "../cluster/node-options.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import type { StatusReply } from "../wire/control.ts";
@@ -37,7 +36,17 @@ export class SchedulerNode extends ClusterNode {
     const counts = { serverCount, workerCount };
     const times = { heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs };
     this.#options = options;
-    this.scheduler = new Scheduler({ peer, clock, log, ...counts, ...times, placement, jobId, incarnation });
+    this.scheduler = new Scheduler({
+      peer,
+      clock,
+      log,
+      ...counts,
+      ...times,
+      placement,
+      jobId,
+      incarnation,
+      onOnlyDead: options.onOnlyDead,
+    });
   }
 
   get roster(): RosterView {
@@ -46,10 +55,6 @@ export class SchedulerNode extends ClusterNode {
 
   get isRecovery(): boolean {
     return this.scheduler.isResumed;
-  }
-
-  protected get lastBarrierRules(): Partial<LastBarrierOptions> {
-    return { scheduler: this.scheduler, onOnlyDead: this.#options.onOnlyDead };
   }
 
   protected async join(): Promise<void> {
@@ -72,8 +77,8 @@ export class SchedulerNode extends ClusterNode {
     return this.scheduler.missing();
   }
 
-  protected async enterBarrier(group: number, customer: number, wait?: WaitOptions): Promise<void> {
-    await this.scheduler.barrier(group, customer, wait);
+  protected async enterBarrier(group: number, customer: number, wait: WaitOptions, outlivesDeaths: boolean): Promise<void> {
+    await this.scheduler.barrier(group, customer, wait, outlivesDeaths);
   }
 
   protected async depart({ isTogether, ...wait }: WaitOptions & { readonly isTogether: boolean }): Promise<void> {

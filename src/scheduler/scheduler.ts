@@ -14,35 +14,27 @@ import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log, LogFields } from "../base/log.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
-import { catalogueClear, catalogueFind, catalogueList, catalogueOpen, catalogueReserve, catalogueTell } from "../contracts/catalogue.ts";
 import type { JsonContract } from "../contracts/contract.ts";
-import { BARRIER, GATHER, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, RENDEZVOUS, STATUS, UNITS } from "../contracts/control.ts";
+import { HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkGreeting } from "../peer/greeting.ts";
 import type { AcceptedNode, Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
-import type { CataloguePage } from "../wire/catalogue.ts";
-import type { Empty, StatusReply } from "../wire/control.ts";
-import type { GatherReply, GatherRequest } from "../wire/gather.ts";
+import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/job-id.ts";
 import { missingText } from "../wire/missing-nodes.ts";
-import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import type { RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
+import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, type PlacementView, type RosterView } from "../wire/roster.ts";
-import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
-import { BarrierDesk } from "./barrier-desk.ts";
-import { CatalogueService } from "./catalogue-service.ts";
+import type { DeadWaitOptions } from "./dead-wait.ts";
 import { drained, Farewell } from "./farewell.ts";
 import { FunctionRelay } from "./function-relay.ts";
-import { checkGather, GatherDesk } from "./gather-desk.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
-import { RendezvousService } from "./rendezvous-service.ts";
 import { type Decision, Roster } from "./roster.ts";
 import { RosterPush } from "./roster-push.ts";
+import { SchedulerServices } from "./scheduler-services.ts";
 import { type SchedulerState, StateJournal, type StateRecord } from "./scheduler-state.ts";
 import { type Ticket, Tickets } from "./ticket.ts";
-import { UnitDesk } from "./unit-desk.ts";
 
 export type SchedulerOptions = {
   /** Ours alone: its id, job and events are set here. */
@@ -61,41 +53,36 @@ export type SchedulerOptions = {
   /** How parts are dealt out, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
   readonly lingerMs?: number;
+  readonly onOnlyDead?: DeadWaitOptions["onOnlyDead"];
   /** Sees every record that changes the scheduler's state, in order. */
   readonly onRecord?: (record: StateRecord) => void;
 };
-
-type ServeControl = <Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>) => void;
 
 const LINGER_MS = 2000;
 /** More than any clock says: what a stranger tells must leave room for schedulers to come. */
 const INCARNATION_KNOWN_MAX = 2 ** 52;
 
 export class Scheduler {
+  readonly #ready = new Deferred<void>();
+  readonly #finished = new Deferred<void>();
+  readonly #failed = new Deferred<WeighbridgeError>();
   /** The cluster is complete. Rejects if it never will be. */
-  readonly ready: Promise<void>;
+  readonly ready: Promise<void> = this.#ready.promise;
   /** Everybody left. Rejects when the job ended with an error. */
-  readonly finished: Promise<void>;
+  readonly finished: Promise<void> = this.#finished.promise;
   /** Fulfilled with the error that ended the job, if one did. */
-  readonly failed: Promise<WeighbridgeError>;
+  readonly failed: Promise<WeighbridgeError> = this.#failed.promise;
   readonly #options: SchedulerOptions;
   readonly #peer: Peer;
   readonly #clock: Clock;
   readonly #startedAtMs: number;
   readonly #journal = new StateJournal();
   readonly #roster: Roster<Ticket>;
-  readonly #catalogue: CatalogueService;
-  readonly #barriers: BarrierDesk;
-  readonly #gathering = new GatherDesk();
+  readonly #services: SchedulerServices;
   readonly #push: RosterPush;
-  readonly #units: UnitDesk;
-  readonly #rendezvous: RendezvousService;
   readonly #relay: FunctionRelay;
   readonly #ownBarriers: BarrierClient;
   readonly #tickets = new Tickets();
-  readonly #ready = new Deferred<void>();
-  readonly #finished = new Deferred<void>();
-  readonly #failed = new Deferred<WeighbridgeError>();
   readonly #rosterListeners = new Set<(roster: RosterView) => void>();
   readonly #failedListeners = new Set<(error: WeighbridgeError) => void>();
   /** Once the job failed: why, and who knows. */
@@ -105,7 +92,7 @@ export class Scheduler {
   #closed = false;
 
   constructor(options: SchedulerOptions) {
-    const { peer, clock, log, jobId: job, incarnation: term, serverCount, workerCount } = options;
+    const { peer, clock, jobId: job, incarnation: term, serverCount, workerCount } = options;
     const journal = this.#journal;
     journal.onRecord = options.onRecord ?? journal.onRecord;
     journal.write({ kind: "start", job, term, serverCount, workerCount });
@@ -114,20 +101,19 @@ export class Scheduler {
     this.#clock = clock;
     this.#startedAtMs = clock.nowMs();
     this.#roster = new Roster({ rules: options, journal, nowMs: this.#startedAtMs });
-    this.#catalogue = new CatalogueService({ journal, log });
-    this.#barriers = new BarrierDesk({
-      clock,
-      members: () => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes],
+    this.#services = new SchedulerServices({
+      ...options,
+      journal,
+      roster: this.#roster,
+      heard: (channel) => this.#heard(channel),
+      carryOut: (decisions, how) => this.#carryOut(decisions, how),
+      dismiss: () => this.#dismissDead(),
+      giveUp: (error) => this.abort(error),
     });
-    this.#units = new UnitDesk(options);
-    this.#rendezvous = new RendezvousService(options);
     this.#relay = new FunctionRelay(options);
     this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
     // Late, because an earlier scheduler may have passed barriers of this job.
-    this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#barriers.enter(SCHEDULER_ID, request) });
-    this.ready = this.#ready.promise;
-    this.finished = this.#finished.promise;
-    this.failed = this.#failed.promise;
+    this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#services.enterBarrier(SCHEDULER_ID, request) });
   }
 
   /** Listens and waits for the nodes. Returns the address with the real port. */
@@ -191,9 +177,9 @@ export class Scheduler {
   }
 
   /** The scheduler's own entry into a barrier of a group it belongs to. */
-  async barrier(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
+  async barrier(group: number, customer: number, wait: WaitOptions = {}, outlivesDeaths = false): Promise<void> {
     await waitFor(this.ready, "the cluster to be complete", this.#clock, wait);
-    await this.#ownBarriers.pass(group, customer, wait);
+    await this.#ownBarriers.pass(group, customer, wait, outlivesDeaths);
   }
 
   /** Calls `listener` with every newer roster. Returns what ends that. */
@@ -221,13 +207,6 @@ export class Scheduler {
     this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
   }
 
-  /** The dead will not come back: they count as having left. */
-  dismissDead(): void {
-    for (const { node, incarnation, state } of this.roster.nodes) {
-      if (state === "dead") this.#carryOut(this.#roster.leave(node, incarnation, this.#clock.nowMs()));
-    }
-  }
-
   /** Ends the job: every node is told the reason. */
   abort(error: WeighbridgeError): void {
     this.#carryOut(this.#roster.fail(error));
@@ -241,10 +220,7 @@ export class Scheduler {
     await this.#failure?.farewell.over();
     await drained(this.#clock);
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
-    this.#barriers.close(error);
-    this.#units.close(error);
-    this.#rendezvous.close(error);
-    this.#catalogue.close(error);
+    this.#services.close(error);
     this.#ready.reject(error);
     this.#finished.reject(error);
     await this.#peer.close();
@@ -255,18 +231,14 @@ export class Scheduler {
   }
 
   #serve(): void {
-    const serve: ServeControl = (fn, answer) => this.#peer.serve(serveJson(fn, answer));
+    const serve = <Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void =>
+      this.#peer.serve(serveJson(fn, answer));
     serve(REGISTER, (channel, request) => {
       const ticket = this.#tickets.open(channel, request, this.#peer.joinRefusal(channel));
       this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
       return ticket.reply.promise;
     });
     serve(HEARTBEAT, (channel) => this.#heard(channel));
-    serve(BARRIER, (channel, request) => {
-      this.#heard(channel);
-      return this.#barriers.enter(channel.id, request);
-    });
-    serve(GATHER, (channel, request) => this.#gather(channel, request));
     serve(LEAVE, (channel, { failure }) => {
       const { id, incarnation } = channel;
       this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs(), failure));
@@ -279,63 +251,7 @@ export class Scheduler {
       this.#heard(channel);
       return { placement: this.roster.placement };
     });
-    serve(UNITS, (channel, request) => this.#lend(channel, request));
-    serve(RENDEZVOUS, (channel, request) => this.#meet(channel, request));
-    this.#serveCatalogue(serve);
-  }
-
-  #serveCatalogue(serve: ServeControl): void {
-    const ofMember =
-      <Q, R>(answer: (request: Q, node: number, incarnation: number) => R | Promise<R>) =>
-      (channel: Channel, request: Q): R | Promise<R> => {
-        this.#heard(channel);
-        return answer(request, channel.id, channel.incarnation);
-      };
-    const catalogue = this.#catalogue;
-    serve(
-      catalogueOpen,
-      ofMember((request) => catalogue.open(request)),
-    );
-    serve(
-      catalogueReserve,
-      ofMember((request) => catalogue.reserve(request)),
-    );
-    serve(
-      catalogueFind,
-      ofMember((request) => catalogue.find(request)),
-    );
-    serve(
-      catalogueClear,
-      ofMember((request) => catalogue.clear(request)),
-    );
-    serve(
-      catalogueList,
-      ofMember((request) => catalogue.list(request)),
-    );
-    serve(
-      catalogueTell,
-      ofMember((page, node, incarnation) => this.#recallCatalogue(page, node, incarnation)),
-    );
-  }
-
-  /** A scheduler that was there from the start knows better than any node. */
-  #recallCatalogue(page: CataloguePage, node: number, incarnation: number): Empty {
-    if (this.isResumed) this.#catalogue.tell(node, incarnation, page);
-    this.#catalogue.follow(this.#roster.view(), this.#roster.hasHeardEverybody);
-    return {};
-  }
-
-  #lend(channel: Channel, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
-    this.#heard(channel);
-    if (roleOf(channel.id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `units are lent to workers, not to ${channel.name}`);
-    return this.#units.ask(rankOf(channel.id), request);
-  }
-
-  #meet(channel: Channel, request: RendezvousRequest): RendezvousReply | Promise<RendezvousReply> {
-    this.#heard(channel);
-    const { id, incarnation, name } = channel;
-    if (roleOf(id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `workers meet each other, and ${name} is none`);
-    return this.#rendezvous.come({ rank: rankOf(id), incarnation }, request);
+    this.#services.serve();
   }
 
   #heard({ id, incarnation }: Channel): Record<never, never> {
@@ -343,32 +259,11 @@ export class Scheduler {
     return {};
   }
 
-  /** Whether a node that lives has not stood at the last barrier for so long: it still has work to do. */
-  isSomebodyAtWork(withinMs: number): boolean {
-    return this.#roster.view().nodes.some(({ node, state }) => state === "alive" && this.#barriers.isAtWork(node, withinMs));
-  }
-
-  async #gather(channel: Channel, request: GatherRequest): Promise<GatherReply> {
-    checkGather(channel, request);
-    const { id: node, incarnation } = channel;
-    const { step, address, generation } = request;
-    if (step === "look") this.#carryOut(this.#roster.heard(node, incarnation, this.#clock.nowMs()));
-    else this.#carryOut(this.#roster.listens(node, incarnation, step === "enter" ? address : "", this.#clock.nowMs()));
-    const desk = this.#gathering;
-    if (step !== "enter") {
-      if (step === "leave") {
-        desk.leave(node, this.roster.nodes);
-        this.#endGenerations();
-      }
-      return { ...desk.standing, roster: this.roster };
+  /** The dead will not come back: they count as having left. */
+  #dismissDead(): void {
+    for (const { node, incarnation, state } of this.roster.nodes) {
+      if (state === "dead") this.#carryOut(this.#roster.leave(node, incarnation, this.#clock.nowMs()));
     }
-    const entered = desk.enter({ node, incarnation, generation }, this.roster.nodes);
-    this.#endGenerations();
-    return { ...(await entered), roster: this.roster };
-  }
-
-  #endGenerations(): void {
-    for (const decision of this.#roster.endGeneration(this.#gathering.ended)) this.#carryOutOne(decision);
   }
 
   #greeting(hello: AcceptedNode): void {
@@ -377,9 +272,7 @@ export class Scheduler {
     this.#outnumber(hello);
   }
 
-  /**
-   * A node has talked with a scheduler of a higher incarnation, and would refuse ours: the clock of this machine is behind that of the one before (D4).
-   */
+  /** A node has talked with a scheduler of a higher incarnation, and would refuse ours: the clock of this machine is behind that of the one before (D4). */
   #outnumber({ node, knows = 0 }: AcceptedNode): void {
     const peer = this.#peer;
     const mayLearn = this.#roster.phase === "forming" || (this.isResumed && node !== 0);
@@ -405,16 +298,10 @@ export class Scheduler {
     this.#carryOut(this.#roster.linkDown(channel.id, channel.incarnation, this.#clock.nowMs()));
   }
 
-  #carryOut(decisions: readonly Decision<Ticket>[]): void {
+  #carryOut(decisions: readonly Decision<Ticket>[], { isReviewed }: { readonly isReviewed: boolean } = { isReviewed: false }): void {
     for (const decision of decisions) this.#carryOutOne(decision);
-    if (decisions.length > 0) {
-      this.#barriers.review();
-      this.#units.follow(this.#roster.view(), { isSettled: this.#roster.hasHeardWorkers });
-      this.#rendezvous.follow(this.#roster.view());
-      this.#catalogue.follow(this.#roster.view(), this.#roster.hasHeardEverybody);
-      this.#gathering.review(this.roster.nodes);
-      this.#endGenerations();
-    }
+    if (isReviewed) return;
+    if (decisions.length > 0) this.#services.review();
     this.#arm();
   }
 
@@ -435,9 +322,7 @@ export class Scheduler {
         break;
       case "died":
         log.warn("a node is dead", { node: nameOf(decision.node) });
-        this.#barriers.died(decision.node);
-        if (roleOf(decision.node) === "worker") this.#units.died(rankOf(decision.node));
-        this.#gathering.died(decision.node);
+        this.#services.died(decision.node);
         break;
       case "announce":
         this.#push.announce();
@@ -457,12 +342,7 @@ export class Scheduler {
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = this.#options;
     const { channel } = ticket;
     this.#tickets.close(ticket);
-    this.#barriers.recall(node, ticket.passed);
-    // A scheduler that was there from the start knows better than any worker.
-    if (this.isResumed && ticket.role === "worker") this.#units.recall(rankOf(node), ticket.units);
-    if (this.isResumed) this.#rendezvous.recall(ticket.rendezvous);
-    if (this.isResumed) this.#catalogue.resumed(node, incarnation, ticket.catalogue);
-    this.#gathering.recall(ticket.gathered, this.#roster.view().endedGeneration);
+    this.#services.recall(node, incarnation, ticket);
     this.#peer.identify(channel, node, incarnation);
     this.#tellAdmission(ticket, { node: nameOf(node), incarnation, recovery });
     const { job } = this.#roster;
@@ -490,10 +370,7 @@ export class Scheduler {
     const farewell = new Farewell({ clock: this.#clock, serverCount, workerCount, lingerMs });
     this.#failure = { error, farewell };
     farewell.tell(this.#peer, this.#roster.view(), error);
-    this.#barriers.close(error);
-    this.#units.close(error);
-    this.#rendezvous.close(error);
-    this.#catalogue.close(error);
+    this.#services.close(error);
     farewell.over().then(() => {
       this.#ready.reject(error);
       this.#finished.reject(error);

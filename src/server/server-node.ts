@@ -1,7 +1,6 @@
 // server-node — a server of the cluster: its arena, its engine, and the checkpoint that it begins with before anybody can ask it for anything.
 
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
-import type { LastBarrierOptions } from "../cluster/last-barrier.ts";
 import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { MemberOptions } from "../cluster/node-options.ts";
@@ -43,10 +42,6 @@ export class ServerNode extends MemberNode {
     this.server.serve(this.peer);
   }
 
-  protected override get lastBarrierRules(): Partial<LastBarrierOptions> {
-    return { hasWorkers: () => this.#hasWorkers() };
-  }
-
   protected override async prepare(): Promise<void> {
     await (await this.#restoreFrom?.())?.close(); // Only to see that it can be opened: which one is the newest may change until this node has its rank.
   }
@@ -78,7 +73,7 @@ export class ServerNode extends MemberNode {
     this.server.close();
   }
 
-  #hasWorkers(): boolean {
+  protected override hasWorkers(): boolean {
     for (const { id, link } of this.peer.channels()) if (link !== undefined && roleOf(id) === "worker") return true;
     return false;
   }

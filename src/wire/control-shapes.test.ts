@@ -36,7 +36,7 @@ const ROSTER = { version: 3, nodes: [ENTRY], placement: PLACEMENT, endedGenerati
 const HELD = { name: "end", generation: 1, values: [{ rank: 0, value: "7" }] };
 const GENERATION = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
 const WAITING = { role: "worker", rank: 1, address: "", label: "b:2", packageVersion: "0.1.0" };
-const BARRIER = { group: 7, customer: 0, round: 1 };
+const BARRIER = { group: 7, customer: 0, round: 1, outlivesDeaths: true };
 const REGISTER = {
   role: "worker",
   rank: 1,
@@ -94,7 +94,7 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["placement", "endedGeneration"] },
   { name: "a placement", shape: placementShape, body: PLACEMENT, optional: ["moved"] },
   { name: "the answer to PLACEMENT", shape: placementReplyShape, body: { placement: PLACEMENT }, optional: ["placement"] },
-  { name: "BARRIER", shape: barrierRequestShape, body: BARRIER },
+  { name: "BARRIER", shape: barrierRequestShape, body: BARRIER, optional: ["outlivesDeaths"] },
   { name: "the answer to BARRIER", shape: barrierReplyShape, body: { round: 1 } },
   { name: "ABORT", shape: abortRequestShape, body: { code: "DEADLINE", message: "too late" } },
   {

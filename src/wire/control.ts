@@ -11,8 +11,15 @@ export type BarrierRequest = {
   readonly customer: number;
   /** Which one of this group's and customer's barriers it is, counted from 1; 0 from a node that came later and cannot know. */
   readonly round: number;
+  /** True: the entry stays when a member dies, which may be started again and come to the barrier yet. Otherwise it fails with NODE_DEAD. */
+  readonly outlivesDeaths?: boolean | undefined;
 };
-export const barrierRequestShape: Check<BarrierRequest> = object({ group: count, customer: count, round: count });
+export const barrierRequestShape: Check<BarrierRequest> = object({
+  group: count,
+  customer: count,
+  round: count,
+  outlivesDeaths: optional(flag),
+});
 
 /** The round that is over for everybody. */
 export type BarrierReply = { readonly round: number };

@@ -165,6 +165,9 @@ async function controlVectors(): Promise<GoldenVector[]> {
       "barrier-reply",
       "everybody does",
     )),
+    await control("barrier-last-request", "a node that is done stands at the barrier of everybody, whoever dies", BARRIER, {
+      ...{ group: 7, customer: 0, round: 2, outlivesDeaths: true },
+    }),
     ...(await answered(await control("leave-request", "a node is done", LEAVE, {}), "leave-reply", "it no longer counts")),
     await control("leave-failure-request", "a server that has its place cannot begin", LEAVE, {
       failure: { code: "CHECKPOINT_TORN", message: "shard-0.safetensors is too short" },

@@ -1,0 +1,84 @@
+// dead-wait.test — Goal: nodes that are done wait for the dead as long as a node may take to start, and no shorter or longer.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { WeighbridgeError } from "../base/errors.ts";
+import { SimClock } from "../testing/sim-clock.ts";
+import { rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { NodeState, RosterView } from "../wire/roster.ts";
+import { DeadWait } from "./dead-wait.ts";
+
+const [SERVER, WORKER_0, WORKER_1] = [8, 9, 11] as const;
+
+function rosterOf(states: Readonly<Record<number, NodeState>>): RosterView {
+  const nodes = Object.entries(states).map(([id, state]) => {
+    const node = Number(id);
+    return { node, role: roleOf(node), rank: rankOf(node), state, address: "", label: "", incarnation: 1 };
+  });
+  return { version: 1, nodes } as RosterView;
+}
+
+function stage() {
+  const clock = new SimClock();
+  const errors: WeighbridgeError[] = [];
+  const told: string[] = [];
+  const wait = new DeadWait({
+    clock,
+    startTimeoutMs: 1000,
+    onOnlyDead: (names) => told.push(names.join()),
+    dismiss: () => {},
+    giveUp: (error) => errors.push(error),
+  });
+  return { clock, errors, told, wait };
+}
+
+const ONE_DEAD = rosterOf({ [SERVER]: "alive", [WORKER_0]: "alive", [WORKER_1]: "dead" });
+const ALL_DONE = new Set([SCHEDULER_ID, SERVER, WORKER_0]);
+
+test("ends the job, naming the dead, when all others have been done for the time of a start", async () => {
+  const { clock, errors, told, wait } = stage();
+  wait.review(ONE_DEAD, ALL_DONE);
+  await clock.advance(999);
+  assert.equal(errors.length, 0);
+  await clock.advance(1);
+  const [error] = errors as [WeighbridgeError];
+  assert.match(error.message, /worker 1 died and did not come back within 1000 ms after everybody else was done/);
+  assert.equal(error.code, "NODE_DEAD");
+  assert.deepEqual(told, ["worker 1"]);
+});
+
+test("the time begins when the last of the living is done, the scheduler among them (W1)", async () => {
+  const { clock, errors, told, wait } = stage();
+  for (const missing of [SCHEDULER_ID, SERVER, WORKER_0]) {
+    wait.review(ONE_DEAD, new Set([...ALL_DONE].filter((node) => node !== missing)));
+    await clock.advance(5000);
+  }
+  assert.deepEqual([errors.length, told.length], [0, 0]);
+  wait.review(ONE_DEAD, ALL_DONE);
+  wait.review(ONE_DEAD, ALL_DONE);
+  await clock.advance(1000);
+  assert.equal(errors.length, 1, "further news do not begin it anew");
+});
+
+test("nobody gives up on a node that came back in time, and the next death has its whole time again", async () => {
+  const { clock, errors, wait } = stage();
+  wait.review(ONE_DEAD, ALL_DONE);
+  await clock.advance(900);
+  wait.review(rosterOf({ [SERVER]: "alive", [WORKER_0]: "alive", [WORKER_1]: "alive" }), ALL_DONE);
+  await clock.advance(5000);
+  wait.review(ONE_DEAD, ALL_DONE);
+  await clock.advance(900);
+  assert.equal(errors.length, 0);
+  await clock.advance(100);
+  assert.equal(errors.length, 1);
+});
+
+test("without dead nodes, and once closed, nothing ends", async () => {
+  const { clock, errors, told, wait } = stage();
+  wait.review(rosterOf({ [SERVER]: "alive", [WORKER_0]: "left" }), ALL_DONE);
+  await clock.advance(5000);
+  wait.review(ONE_DEAD, ALL_DONE);
+  wait.close();
+  await clock.advance(5000);
+  assert.deepEqual([errors.length, told], [0, ["worker 1"]]);
+});

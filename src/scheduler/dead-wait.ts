@@ -1,0 +1,58 @@
+// dead-wait — how long nodes that are done wait for dead ones, which may be started again and come to the last barrier yet.
+//
+//   somebody works ──► all who live are done, and some are dead ──► for `startTimeoutMs`: the job ends with NODE_DEAD
+//          ▲                     │ one came back, or is not done after all
+//          └─────────────────────┘
+//
+// Invariants:
+//   DeadWait.W1. As long as a node that lives is not done, the dead may come back: the time begins when the last of the living is done.
+//   DeadWait.W2. A caller that knows the dead will not come back may say so earlier: they count as having left then.
+
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { deadNodes, type RosterView } from "../wire/roster.ts";
+
+export type DeadWaitOptions = {
+  readonly clock: Clock;
+  readonly startTimeoutMs: number;
+  /** Hears, with every change, which nodes are dead while the others wait for these alone, and how to say that they will not come back (W2). */
+  readonly onOnlyDead?: ((names: readonly string[], dismiss: () => void) => void) | undefined;
+  readonly dismiss: () => void;
+  readonly giveUp: (error: WeighbridgeError) => void;
+};
+
+export class DeadWait {
+  readonly #options: DeadWaitOptions;
+  #cancelTimer: CancelTimer | undefined;
+  /** The dead that are waited for now. */
+  #names: readonly string[] = [];
+
+  constructor(options: DeadWaitOptions) {
+    this.#options = options;
+  }
+
+  /** Nodes have come, died, or are done: `leaving` are those that wait at the last barrier, the scheduler among them. */
+  review(roster: RosterView, leaving: ReadonlySet<number>): void {
+    const { clock, startTimeoutMs, onOnlyDead, dismiss } = this.#options;
+    this.#names = deadNodes(roster).map(nameOf);
+    const isDone = leaving.has(SCHEDULER_ID) && roster.nodes.every(({ node, state }) => state !== "alive" || leaving.has(node));
+    if (this.#names.length === 0 || !isDone) {
+      this.close();
+      return;
+    }
+    this.#cancelTimer ??= clock.after(startTimeoutMs, () => this.#giveUp()); // W1
+    onOnlyDead?.(this.#names, dismiss);
+  }
+
+  close(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+  }
+
+  #giveUp(): void {
+    const { startTimeoutMs, giveUp } = this.#options;
+    const text = `${this.#names.join(", ")} died and did not come back within ${startTimeoutMs} ms after everybody else was done`;
+    giveUp(new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
+  }
+}

@@ -1,0 +1,167 @@
+// scheduler-services — what nodes of a running job ask the scheduler for beside their registration: barriers, rendezvous, units of an epoch, generations of workers,
+// the catalogue. Each is decided in a file of its own; here they are served, and hear who is there. Who is there is the roster's (scheduler.ts).
+
+import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { catalogueClear, catalogueFind, catalogueList, catalogueOpen, catalogueReserve, catalogueTell } from "../contracts/catalogue.ts";
+import type { JsonContract } from "../contracts/contract.ts";
+import { BARRIER, GATHER, RENDEZVOUS, UNITS } from "../contracts/control.ts";
+import { serveJson } from "../peer/call-function.ts";
+import type { Channel } from "../peer/channel.ts";
+import type { Peer } from "../peer/peer.ts";
+import type { CataloguePage } from "../wire/catalogue.ts";
+import type { BarrierReply, BarrierRequest, Empty } from "../wire/control.ts";
+import type { GatherReply, GatherRequest } from "../wire/gather.ts";
+import { rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
+import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
+import { BarrierDesk } from "./barrier-desk.ts";
+import { CatalogueService } from "./catalogue-service.ts";
+import { DeadWait, type DeadWaitOptions } from "./dead-wait.ts";
+import { checkGather, GatherDesk } from "./gather-desk.ts";
+import { RendezvousService } from "./rendezvous-service.ts";
+import type { Decision, Roster } from "./roster.ts";
+import type { StateJournal } from "./scheduler-state.ts";
+import type { Ticket } from "./ticket.ts";
+import { UnitDesk } from "./unit-desk.ts";
+
+export type SchedulerServicesOptions = DeadWaitOptions & {
+  readonly peer: Peer;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly workerCount: number;
+  readonly journal: StateJournal;
+  readonly roster: Roster<Ticket>;
+  /** A member was heard of. */
+  readonly heard: (channel: Channel) => void;
+  /** Carries out what the roster decides; services hear of it again (`review`), unless told otherwise. */
+  readonly carryOut: (decisions: readonly Decision<Ticket>[], options?: { readonly isReviewed: boolean }) => void;
+};
+
+export class SchedulerServices {
+  readonly #options: SchedulerServicesOptions;
+  readonly #roster: Roster<Ticket>;
+  readonly #barriers: BarrierDesk;
+  readonly #deadWait: DeadWait;
+  readonly #gathering = new GatherDesk();
+  readonly #units: UnitDesk;
+  readonly #rendezvous: RendezvousService;
+  readonly #catalogue: CatalogueService;
+
+  constructor(options: SchedulerServicesOptions) {
+    this.#options = options;
+    this.#roster = options.roster;
+    this.#barriers = new BarrierDesk(() => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes]);
+    this.#deadWait = new DeadWait(options);
+    this.#units = new UnitDesk(options);
+    this.#rendezvous = new RendezvousService(options);
+    this.#catalogue = new CatalogueService(options);
+  }
+
+  serve(): void {
+    const catalogue = this.#catalogue;
+    this.#serve(BARRIER, ({ id }, request) => this.enterBarrier(id, request));
+    this.#serve(UNITS, (channel, request) => this.#lend(channel, request));
+    this.#serve(RENDEZVOUS, (channel, request) => this.#meet(channel, request));
+    this.#serve(catalogueOpen, (_, request) => catalogue.open(request));
+    this.#serve(catalogueReserve, (_, request) => catalogue.reserve(request));
+    this.#serve(catalogueFind, (_, request) => catalogue.find(request));
+    this.#serve(catalogueClear, (_, request) => catalogue.clear(request));
+    this.#serve(catalogueList, (_, request) => catalogue.list(request));
+    this.#serve(catalogueTell, (channel, page) => this.#recallCatalogue(channel, page));
+    this.#options.peer.serve(serveJson(GATHER, (channel, request) => this.#gather(channel, request)));
+  }
+
+  /** A node, or the scheduler itself, stands at a barrier. */
+  async enterBarrier(node: number, request: BarrierRequest): Promise<BarrierReply> {
+    const entered = this.#barriers.enter(node, request);
+    this.#reviewDead();
+    return await entered;
+  }
+
+  /** The roster has changed. */
+  review(): void {
+    const roster = this.#roster;
+    this.#barriers.review();
+    this.#units.follow(roster.view(), { isSettled: roster.hasHeardWorkers });
+    this.#rendezvous.follow(roster.view());
+    this.#catalogue.follow(roster.view(), roster.hasHeardEverybody);
+    this.#gathering.review(roster.view().nodes);
+    this.#endGenerations();
+    this.#reviewDead();
+  }
+
+  died(node: number): void {
+    this.#barriers.died(node);
+    if (roleOf(node) === "worker") this.#units.died(rankOf(node));
+    this.#gathering.died(node);
+  }
+
+  /** What a node says that lived through a restart of the scheduler. A scheduler that was there from the start knows better. */
+  recall(node: number, incarnation: number, { role, passed, units, rendezvous, catalogue, gathered }: Ticket): void {
+    this.#barriers.recall(node, passed);
+    this.#gathering.recall(gathered, this.#roster.view().endedGeneration);
+    if (!this.#roster.isResumed) return;
+    if (role === "worker") this.#units.recall(rankOf(node), units);
+    this.#rendezvous.recall(rendezvous);
+    this.#catalogue.resumed(node, incarnation, catalogue);
+  }
+
+  /** Nobody waits any more. */
+  close(error: WeighbridgeError): void {
+    this.#deadWait.close();
+    this.#barriers.close(error);
+    this.#units.close(error);
+    this.#rendezvous.close(error);
+    this.#catalogue.close(error);
+  }
+
+  #serve<Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void {
+    const { peer, heard } = this.#options;
+    const serve = (channel: Channel, request: Q): R | Promise<R> => {
+      heard(channel);
+      return answer(channel, request);
+    };
+    peer.serve(serveJson(fn, serve));
+  }
+
+  #lend({ id, name }: Channel, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
+    if (roleOf(id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `units are lent to workers, not to ${name}`);
+    return this.#units.ask(rankOf(id), request);
+  }
+
+  #meet({ id, incarnation, name }: Channel, request: RendezvousRequest): RendezvousReply | Promise<RendezvousReply> {
+    if (roleOf(id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `workers meet each other, and ${name} is none`);
+    return this.#rendezvous.come({ rank: rankOf(id), incarnation }, request);
+  }
+
+  #recallCatalogue({ id, incarnation }: Channel, page: CataloguePage): Empty {
+    if (this.#roster.isResumed) this.#catalogue.tell(id, incarnation, page);
+    this.#catalogue.follow(this.#roster.view(), this.#roster.hasHeardEverybody);
+    return {};
+  }
+
+  async #gather(channel: Channel, request: GatherRequest): Promise<GatherReply> {
+    const { clock, carryOut, heard } = this.#options;
+    checkGather(channel, request);
+    const { id: node, incarnation } = channel;
+    const { step, address, generation } = request;
+    if (step === "look") heard(channel);
+    else carryOut(this.#roster.listens(node, incarnation, step === "enter" ? address : "", clock.nowMs()));
+    const desk = this.#gathering;
+    if (step === "look") return { ...desk.standing, roster: this.#roster.view() };
+    const entered = step === "enter" ? desk.enter({ node, incarnation, generation }, this.#roster.view().nodes) : undefined;
+    if (entered === undefined) desk.leave(node, this.#roster.view().nodes);
+    this.#endGenerations();
+    return { ...(entered === undefined ? desk.standing : await entered), roster: this.#roster.view() };
+  }
+
+  #endGenerations(): void {
+    this.#options.carryOut(this.#roster.endGeneration(this.#gathering.ended), { isReviewed: true });
+  }
+
+  #reviewDead(): void {
+    this.#deadWait.review(this.#roster.view(), this.#barriers.leaving);
+  }
+}
