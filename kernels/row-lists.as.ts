@@ -5,15 +5,21 @@
 //   column     `byteCount` bytes of every row, `offset` bytes from there (a multiple of 4; the key is at -KEY_BYTES)
 //
 // Row lists keep the invariants R1 and R2 of rows.as.ts.
+//
+// L1. Where `owned` is given, a byte for each part that is 1 if the part is owned, a call that meets a key of another
+// part
+//     ends with FOREIGN_COUNT, and takes back the rows that it made.
 
 import { copyFloats } from "./floats.as";
 import { BATCH, BATCH_ROWS } from "./layout.as";
-import { probe } from "./rows.as";
+import { isOwnBatch, probe } from "./rows.as";
 import { KEY_BYTES, find, insert, remove } from "./table.as";
 import { Table, hashOf } from "./table-shape.as";
 
 /** What insertValues returns when the arena is full. */
 const NO_ROOM_COUNT: i32 = -1;
+/** What a call returns for a key of a part that is not owned (L1). */
+const FOREIGN_COUNT: i32 = -2;
 const TOUCHED_BYTES: usize = 320;
 
 @inline function listed(rows: usize, index: usize): usize {
@@ -52,21 +58,31 @@ function touchWide(t: Table, n: u32, bytes: usize): void {
   t.touched += touched;
 }
 
-export function findValues(t: Table, keys: usize, n: u32, touchBytes: u32, rowsOut: usize): u32 {
+/** Takes back the rows that a call made (R1). */
+function removeFresh(t: Table, freshOut: usize, fresh: u32): void {
+  while (fresh != 0) remove(t, load<u64>(listed(freshOut, --fresh) - KEY_BYTES));
+}
+
+export function findValues(t: Table, keys: usize, n: u32, touchBytes: u32, rowsOut: usize, owned: usize): i32 {
   let missing: u32 = 0;
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3, rowsOut += BATCH << 2) {
     const count = min(BATCH, n - from);
     missing += probe(t, keys, count, KEY_BYTES + touchBytes);
+    if (owned != 0 && !isOwnBatch(owned, count)) return FOREIGN_COUNT; // L1
     touchWide(t, count, KEY_BYTES + touchBytes);
     listBatch(rowsOut, count);
   }
-  return missing;
+  return <i32>missing;
 }
 
-export function locateValues(t: Table, keys: usize, n: u32, touchBytes: u32, rowsOut: usize, freshOut: usize): u32 {
+export function locateValues(t: Table, keys: usize, n: u32, touchBytes: u32, rowsOut: usize, freshOut: usize, owned: usize): i32 {
   let fresh: u32 = 0;
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3, rowsOut += BATCH << 2) {
     const count = min(BATCH, n - from), missing = probe(t, keys, count, KEY_BYTES + touchBytes);
+    if (owned != 0 && !isOwnBatch(owned, count)) {
+      removeFresh(t, freshOut, fresh); // L1
+      return FOREIGN_COUNT;
+    }
     touchWide(t, count, KEY_BYTES + touchBytes);
     listBatch(rowsOut, count);
     if (missing == 0) continue;
@@ -82,20 +98,25 @@ export function locateValues(t: Table, keys: usize, n: u32, touchBytes: u32, row
       list(rowsOut, i, <usize>row + KEY_BYTES);
     }
   }
-  return fresh;
+  return <i32>fresh;
 }
 
-export function insertValues(t: Table, keys: usize, n: u32, freshOut: usize): i32 {
+export function insertValues(t: Table, keys: usize, n: u32, freshOut: usize, owned: usize): i32 {
   let fresh: u32 = 0;
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3) {
     const count = min(BATCH, n - from);
-    if (probe(t, keys, count, KEY_BYTES) == 0) continue;
+    const missing = probe(t, keys, count, KEY_BYTES);
+    if (owned != 0 && !isOwnBatch(owned, count)) {
+      removeFresh(t, freshOut, fresh); // L1
+      return FOREIGN_COUNT;
+    }
+    if (missing == 0) continue;
     for (let i: usize = 0; i < count; i++) {
       const key = load<u64>(keys + (i << 3)), hash = hashOf(t, key);
       if (listed(BATCH_ROWS, i) != 0 || find(t, key, hash) != 0) continue;
       const row = insert(t, key, hash);
       if (row == 0) {
-        while (fresh != 0) remove(t, load<u64>(listed(freshOut, --fresh) - KEY_BYTES)); // R1
+        removeFresh(t, freshOut, fresh);
         return NO_ROOM_COUNT;
       }
       list(freshOut, fresh++, <usize>row + KEY_BYTES);

@@ -42,6 +42,16 @@ export function probe(t: Table, keys: usize, n: u32, touchBytes: usize): u32 {
   return settle(t, keys, n, touchBytes);
 }
 
+/**
+ * Whether all keys of the probed batch are of parts that are owned. The hashes have the parts: no key is looked at
+ * again.
+ */
+export function isOwnBatch(owned: usize, n: u32): bool {
+  let all: u32 = 1;
+  for (let i: usize = 0; i < n; i++) all &= load<u8>(owned + <usize>(batchHash(i) >> (64 - <u64>PART_BITS)));
+  return all != 0;
+}
+
 /** BATCH_ROWS[i] = the first row that may be that of keys[i], 0 for none. Which it is, only its key tells: `settle`, once it was touched. */
 export function seek(t: Table, keys: usize, n: u32): void {
   let touched: u32 = 0;

@@ -254,7 +254,7 @@ export class PlainKernels implements Kernels {
 }
 
 /** The top 12 bits of the fixed mix, as src/keys has it. */
-function partOfKey(key: bigint): number {
+export function partOfKey(key: bigint): number {
   const factor = 0xd6e8_feb8_6659_fd93n;
   let mixed = BigInt.asUintN(64, (key ^ (key >> 32n)) * factor);
   mixed = BigInt.asUintN(64, (mixed ^ (mixed >> 32n)) * factor);

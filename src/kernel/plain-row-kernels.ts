@@ -2,7 +2,8 @@
 
 import type { Arena } from "./arena.ts";
 import { DONE, type Kernels, ROW_KEY_BYTES } from "./kernels.ts";
-import { NO_ROOM_COUNT, type RowKernels, VERSION_NONE } from "./row-kernels.ts";
+import { partOfKey } from "./plain-kernels.ts";
+import { FOREIGN_COUNT, NO_ROOM_COUNT, type RowKernels, VERSION_NONE } from "./row-kernels.ts";
 
 const KEY_BYTES = 8;
 
@@ -20,7 +21,17 @@ export class PlainRowKernels implements RowKernels {
     return false;
   }
 
-  findValues(table: number, keys: number, keyCount: number, _touchBytes: number, rowsOut: number): number {
+  #isOwn(keys: number, keyCount: number, owned: number): boolean {
+    const { words, bytes } = this.#arena;
+    for (let i = 0; i < keyCount && owned !== 0; i++) {
+      const at = keys / 4 + 2 * i;
+      if (bytes[owned + partOfKey((BigInt(words[at + 1]!) << 32n) | BigInt(words[at]!))] !== 1) return false;
+    }
+    return true;
+  }
+
+  findValues(table: number, keys: number, keyCount: number, _touchBytes: number, rowsOut: number, owned: number): number {
+    if (!this.#isOwn(keys, keyCount, owned)) return FOREIGN_COUNT;
     let missing = 0;
     for (let i = 0; i < keyCount; i++) {
       const row = this.#kernels.findRow(table, keys + i * KEY_BYTES);
@@ -30,13 +41,22 @@ export class PlainRowKernels implements RowKernels {
     return missing;
   }
 
-  locateValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, freshOut: number): number {
-    const fresh = this.insertValues(table, keys, keyCount, freshOut);
-    this.findValues(table, keys, keyCount, touchBytes, rowsOut);
+  locateValues(
+    table: number,
+    keys: number,
+    keyCount: number,
+    touchBytes: number,
+    rowsOut: number,
+    freshOut: number,
+    owned: number,
+  ): number {
+    const fresh = this.insertValues(table, keys, keyCount, freshOut, owned);
+    if (fresh !== FOREIGN_COUNT) this.findValues(table, keys, keyCount, touchBytes, rowsOut, 0);
     return fresh;
   }
 
-  insertValues(table: number, keys: number, keyCount: number, freshOut: number): number {
+  insertValues(table: number, keys: number, keyCount: number, freshOut: number, owned: number): number {
+    if (!this.#isOwn(keys, keyCount, owned)) return FOREIGN_COUNT;
     const missing: number[] = [];
     for (let i = 0; i < keyCount; i++) if (this.#kernels.findRow(table, keys + i * KEY_BYTES) === 0) missing.push(keys + i * KEY_BYTES);
     if (this.#kernels.insertRows(table, keys, keyCount) !== DONE) return NO_ROOM_COUNT;

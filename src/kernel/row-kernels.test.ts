@@ -7,9 +7,9 @@ import { Random } from "../base/random.ts";
 import { Arena } from "./arena.ts";
 import { putKeys, putWords, readKey, readWords } from "./arena-lists.ts";
 import { CURSOR_BYTES, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "./kernels.ts";
-import { PlainKernels } from "./plain-kernels.ts";
+import { PlainKernels, partOfKey } from "./plain-kernels.ts";
 import { PlainRowKernels } from "./plain-row-kernels.ts";
-import { NO_ROOM_COUNT, type RowKernels, simdRowKernels, VERSION_NONE } from "./row-kernels.ts";
+import { FOREIGN_COUNT, NO_ROOM_COUNT, type RowKernels, simdRowKernels, VERSION_NONE } from "./row-kernels.ts";
 import { SimdKernels } from "./simd-kernels.ts";
 
 const KEY_MAX = 2n ** 64n - 1n;
@@ -51,13 +51,13 @@ for (const name of Object.keys(IMPLEMENTATIONS)) {
           const present = new Set<bigint>();
           for (const keys of [first, second]) {
             const list = putKeys(arena, keys);
-            assert.equal(rowKernels.findValues(table, list, keys.length, 20, rows), keys.filter((key) => !present.has(key)).length);
+            assert.equal(rowKernels.findValues(table, list, keys.length, 20, rows, 0), keys.filter((key) => !present.has(key)).length);
             for (const [i, row] of readWords(arena, rows, keys.length).entries()) {
               if (present.has(keys[i]!)) assert.equal(readKey(arena, row - ROW_KEY_BYTES), keys[i]);
               else assert.equal(row, 0);
             }
             const expected = [...new Set(keys.filter((key) => !present.has(key)))];
-            assert.equal(rowKernels.locateValues(table, list, keys.length, 20, rows, fresh), expected.length);
+            assert.equal(rowKernels.locateValues(table, list, keys.length, 20, rows, fresh, 0), expected.length);
             assert.deepEqual(
               [...readWords(arena, fresh, expected.length)].map((row) => readKey(arena, row - ROW_KEY_BYTES)),
               expected,
@@ -71,6 +71,26 @@ for (const name of Object.keys(IMPLEMENTATIONS)) {
       );
     });
 
+    test("a key of a part that is not owned ends a call, in whichever batch it stands, and no row is made (R3)", () => {
+      const { arena, kernels, rowKernels, table } = open(name, 8);
+      const keys = Array.from({ length: 700 }, (_, i) => BigInt(i));
+      const list = putKeys(arena, keys);
+      const [rows, fresh, owned] = [arena.allocate(2_800), arena.allocate(2_800), arena.allocate(4096)];
+      rowKernels.insertValues(table, list, 10, fresh, 0);
+      for (const foreign of [0, 127, 128, 400, 699]) {
+        arena.bytes.fill(1, owned, owned + 4096);
+        arena.bytes[owned + partOfKey(BigInt(foreign))] = 0;
+        const first = keys.findIndex((key) => partOfKey(key) === partOfKey(BigInt(foreign)));
+        assert.equal(rowKernels.findValues(table, list, 700, 8, rows, owned), FOREIGN_COUNT);
+        assert.equal(rowKernels.locateValues(table, list, 700, 8, rows, fresh, owned), FOREIGN_COUNT);
+        assert.equal(rowKernels.insertValues(table, list, 700, fresh, owned), FOREIGN_COUNT);
+        assert.equal(kernels.rowCount(table), 10);
+        assert.equal(rowKernels.findValues(table, list, first, 8, rows, owned), Math.max(0, first - 10));
+      }
+      arena.bytes.fill(1, owned, owned + 4096);
+      assert.equal(rowKernels.locateValues(table, list, 700, 8, rows, fresh, owned), 690);
+    });
+
     test("a full arena takes back what a call inserted (R1)", () => {
       const { arena, kernels, rowKernels, table } = open(name, 40, MIB);
       const keys = putKeys(
@@ -79,12 +99,12 @@ for (const name of Object.keys(IMPLEMENTATIONS)) {
       );
       const fresh = arena.allocate(4_000);
       let kept = 0;
-      while (rowKernels.insertValues(table, keys + kept * 8, 1_000, fresh) === 1_000) kept += 1_000;
+      while (rowKernels.insertValues(table, keys + kept * 8, 1_000, fresh, 0) === 1_000) kept += 1_000;
       assert.ok(kept >= 4_000 && kept < 30_000, `${kept} rows`);
-      assert.equal(rowKernels.insertValues(table, keys + kept * 8, 1_000, fresh), NO_ROOM_COUNT);
+      assert.equal(rowKernels.insertValues(table, keys + kept * 8, 1_000, fresh, 0), NO_ROOM_COUNT);
       assert.equal(kernels.rowCount(table), kept);
       assert.equal(kernels.findKnown(table, keys + kept * 8, 1_000), -1);
-      assert.equal(rowKernels.insertValues(table, keys, 1_000, fresh), 0, "known keys need no room");
+      assert.equal(rowKernels.insertValues(table, keys, 1_000, fresh, 0), 0, "known keys need no room");
     });
 
     test("columns of every width and offset are written and read back, and leave their neighbours alone", () => {
@@ -99,7 +119,7 @@ for (const name of Object.keys(IMPLEMENTATIONS)) {
         const { arena, rowKernels, table } = open(name, 160);
         const list = putKeys(arena, [5n, 0n, KEY_MAX]);
         const [rows, fresh, all, out] = [12, 12, 480, 480].map((bytes) => arena.allocate(bytes)) as [number, number, number, number];
-        rowKernels.locateValues(table, list, 3, 160, rows, fresh);
+        rowKernels.locateValues(table, list, 3, 160, rows, fresh, 0);
         rowKernels.writeRows(rows, 3, 0, 160, putWords(arena, new Uint32Array(120).fill(7)));
         const values = numbers(3 * floats);
         rowKernels.writeRows(rows, 3, offset, floats * 4, putWords(arena, values));
@@ -124,7 +144,7 @@ for (const name of Object.keys(IMPLEMENTATIONS)) {
     test("words add up by one or by amounts, modulo 2^32", () => {
       const { arena, rowKernels, table } = open(name, 8);
       const [rows, out] = [arena.allocate(12), arena.allocate(12)];
-      rowKernels.locateValues(table, putKeys(arena, [1n, 2n, 1n]), 3, 8, rows, arena.allocate(12));
+      rowKernels.locateValues(table, putKeys(arena, [1n, 2n, 1n]), 3, 8, rows, arena.allocate(12), 0);
       rowKernels.addWords(rows, 3, 4, 0);
       rowKernels.addWords(rows, 3, 4, putWords(arena, [10, 0xffff_ffff, 100]));
       rowKernels.readRows(rows, 3, 4, 4, out);
@@ -137,7 +157,7 @@ for (const name of Object.keys(IMPLEMENTATIONS)) {
       const { arena, rowKernels, table } = open(name, 4);
       const rows = arena.allocate(32);
       const versions = [5, 5, 5, 5, 3, 0xffff_fffe, 5];
-      rowKernels.locateValues(table, putKeys(arena, [0n, 1n, 2n, 3n, 4n, 5n, 6n]), 7, 4, rows, arena.allocate(32));
+      rowKernels.locateValues(table, putKeys(arena, [0n, 1n, 2n, 3n, 4n, 5n, 6n]), 7, 4, rows, arena.allocate(32), 0);
       rowKernels.writeRows(rows, 7, 0, 4, putWords(arena, versions));
       arena.words[rows / 4 + 6] = 0; // a key without a row: version 0
       const before = readWords(arena, rows, 7);
@@ -184,7 +204,7 @@ test("where there is room for certain no insertion fails, whatever the order of 
       if (!rowKernels.hasCertainRoom(table, count)) break;
       for (let i = 0; i < count; i++) arena.words[keys / 4 + i * 2] = inHashOrder[(at + i) % keyCount]!;
       at += seed % 10 === 0 ? random.below(keyCount) : count;
-      inserted += rowKernels.locateValues(table, keys, count, 4, rows, fresh);
+      inserted += rowKernels.locateValues(table, keys, count, 4, rows, fresh, 0);
       assert.equal(kernels.rowCount(table), inserted, `seed ${seed}`);
     }
   }

@@ -7,11 +7,17 @@
 // Invariants:
 //   R1. `locateValues` is called only where there is room for certain, and `insertValues` takes back what it inserted when the room ends.
 //   R2. A list names rows for as long as they are not removed; insertions do not move rows.
+//   R3. Where `owned` is given, the address of a byte for each part that is 1 if the part is owned, the part of each
+//       key is looked at, which its hash has anyway: a call that meets another's key ends with FOREIGN_COUNT, with no
+//       row made.
 
 import type { Arena } from "./arena.ts";
 
 /** What `insertValues` gives when the arena is full; nothing was changed. */
 export const NO_ROOM_COUNT = -1;
+
+/** What a call gives that met a key of a part that is not owned; nothing was changed. */
+export const FOREIGN_COUNT = -2;
 
 /** A caller's version of a row that it does not have. */
 export const VERSION_NONE = 0xffff_ffff;
@@ -21,14 +27,14 @@ export interface RowKernels {
   /** Whether so many keys can be inserted for certain. False says nothing: `insertValues` may still find room. */
   hasCertainRoom(table: number, keyCount: number): boolean;
   /** Lists the rows of `keys`; brings `touchBytes` of each payload into the cache. Returns how many keys have none. */
-  findValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number): number;
+  findValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, owned: number): number;
   /**
    * As `findValues`, but gives keys without a row one, whose payload is zero, and lists those rows at `freshOut` as well, each once.
    * Returns how many. Only after `hasCertainRoom` for as many keys, or when all keys are known to have rows (R1).
    */
-  locateValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, freshOut: number): number;
+  locateValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, freshOut: number, owned: number): number;
   /** Gives keys without a row one, and lists those at `freshOut`; returns how many, or NO_ROOM_COUNT. */
-  insertValues(table: number, keys: number, keyCount: number, freshOut: number): number;
+  insertValues(table: number, keys: number, keyCount: number, freshOut: number, owned: number): number;
   /** out = the column of every listed row, one after the other; zeros for a 0 in the list. */
   readRows(rows: number, rowCount: number, offset: number, byteCount: number, out: number): void;
   /** The column of every listed row = what lies at `from`, one after the other. No 0 in the list. */

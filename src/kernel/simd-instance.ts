@@ -128,9 +128,9 @@ export type SimdExports = {
   scatterByIndex(rows: number, indexes: number, rowCount: number, width: number, out: number): void;
 
   hasCertainRoom(table: number, keyCount: number): number;
-  findValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number): number;
-  locateValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, freshOut: number): number;
-  insertValues(table: number, keys: number, keyCount: number, freshOut: number): number;
+  findValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, owned: number): number;
+  locateValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, freshOut: number, owned: number): number;
+  insertValues(table: number, keys: number, keyCount: number, freshOut: number, owned: number): number;
   readRows(rows: number, rowCount: number, offset: number, byteCount: number, out: number): void;
   writeRows(rows: number, rowCount: number, offset: number, byteCount: number, from: number): void;
   addWords(rows: number, rowCount: number, offset: number, amounts: number): void;

@@ -195,7 +195,7 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
   #run(fn: ServedFunction<C>, channel: Channel, header: FrameHeader, { bytes, at, byteCount, isWhole, isAgain }: Payload): void {
     const source = fn.isInPlace ? bytes : ownCopy(bytes, at, byteCount);
     const request = fn.request.decode(source, fn.isInPlace ? at : 0, byteCount);
-    if (fn.isPlaced && !isAgain) this.#options.ownership?.checkRequest(fn.target, request);
+    if (fn.isPlaced && fn.checksOwners !== true && !isAgain) this.#options.ownership?.checkRequest(fn.target, request);
     const context = this.#options.contextOf(channel, header);
     const answering = { fn, context, isKept: fn.keepsAnswers || !isWhole };
     let response: FieldValues<Fields> | Promise<FieldValues<Fields>>;

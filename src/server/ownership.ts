@@ -159,6 +159,14 @@ export class Ownership {
     throw this.#wrongOwner(`block ${block} of parameter ${parameter}`, partOf(block, parameter));
   }
 
+  /**
+   * Where the probe of a table finds which parts are owned: a byte for each; 0 where all are, or nobody asks
+   * (store/table-requests.ts).
+   */
+  get owned(): number {
+    return this.#ownsAll || this.#placement === undefined ? 0 : this.#owned;
+  }
+
   /** Keys of a table, in the arena. Throws WRONG_OWNER. */
   checkKeys(keys: BigUint64Array): void {
     if (this.#ownsAll || this.#placement === undefined) return;

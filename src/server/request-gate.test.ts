@@ -10,6 +10,8 @@ import { rowsPull, rowsPush } from "../contracts/rows.ts";
 import { Arena } from "../kernel/arena.ts";
 import { partOf } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
+import { resolveInitializer } from "../store/initializers/initializer-spec.ts";
+import { resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { StubAsker, type StubRequest } from "../testing/stub-asker.ts";
 import { APP_CUT, Kind } from "../wire/frame.ts";
@@ -21,6 +23,10 @@ import { Server } from "./server.ts";
 
 const POLICIES = ["ring", "range"] as const;
 const KEY_LAST = 2n ** 64n - 1n;
+const TABLE = {
+  ...{ kind: "table", name: "t", width: 1, versions: false, updates: "async", reduce: "sum" },
+  ...{ initializer: resolveInitializer({ type: "constant" }), optimizer: resolveOptimizer({ type: "sum" }) },
+};
 const note = psFunction({ name: "note", request: { n: "u32" }, response: {}, handler: () => ({}) });
 
 class GateStage {
@@ -122,9 +128,12 @@ for (const policy of POLICIES) {
     const placement = placementOf({ epoch: 2, policy, servers: [0, 1] });
     const keysOf = (rank: number): BigUint64Array =>
       BigUint64Array.from([...Array(100).keys()].filter((key) => placement.ownerOf(partOf(key, 0)) === rank).map(BigInt));
+    const { parameters } = stage.server;
+    parameters.create(JSON.stringify(TABLE), { number: 7, edition: 1 });
+    parameters.pacer.join({ worker: 9, incarnation: 1 });
     const pull = (rank: number, epoch: number): Promise<string[]> =>
       stage.call(rowsPull, { parameter: 7, clock: 0, keys: keysOf(rank) }, { epoch });
-    assert.deepEqual(await pull(0, 2), ["FAILURE 1 UNKNOWN_PARAMETER"], "it came through to the handler");
+    assert.deepEqual(await pull(0, 2), ["REPLY 1"]);
     assert.deepEqual(await pull(1, 2), ["FAILURE 2 WRONG_OWNER"]);
     assert.deepEqual(await pull(0, 1), ["FAILURE 3 WRONG_EPOCH"]);
     assert.deepEqual(await pull(0, 0), ["FAILURE 4 WRONG_EPOCH"], "a request about parts names a placement");
@@ -132,6 +141,7 @@ for (const policy of POLICIES) {
     assert.deepEqual(await stage.call(note, { n: 1 }, { epoch: 1, stamp: 2 }), ["FAILURE 6 WRONG_EPOCH"]);
     const push = { parameter: 7, clock: 0, scale: 1, pushNumber: 1, keys: keysOf(1), gradients: new Float32Array(keysOf(1).length) };
     assert.deepEqual(await stage.call(rowsPush, push, { epoch: 2, stamp: 3 }), ["FAILURE 7 WRONG_OWNER"]);
+    assert.equal(parameters.table(7).store.rowCount, 0);
   });
 }
 

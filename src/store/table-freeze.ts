@@ -148,14 +148,14 @@ export class TableFreeze {
   #preserveChunk(keys: number, keyCount: number): void {
     const { arena, kernels, rowKernels, table, payloadBytes } = this.#options;
     const ahead = kernels.keysAhead(table, this.#turn, keys, keyCount, this.#keys); // F2
-    const fresh = ahead === 0 ? 0 : rowKernels.insertValues(this.#aside, this.#keys, ahead, this.#asideRows);
+    const fresh = ahead === 0 ? 0 : rowKernels.insertValues(this.#aside, this.#keys, ahead, this.#asideRows, 0);
     if (fresh === NO_ROOM_COUNT) {
       this.lose(new WeighbridgeError("ARENA_FULL", "no room to keep rows of a table as they were at the cut", { retryable: true })); // F3
       return;
     }
     if (fresh === 0) return;
     rowKernels.readRows(this.#asideRows, fresh, -ROW_KEY_BYTES, KEY_BYTES, this.#keys);
-    rowKernels.findValues(table, this.#keys, fresh, payloadBytes, this.#rows);
+    rowKernels.findValues(table, this.#keys, fresh, payloadBytes, this.#rows, 0);
     rowKernels.readRows(this.#rows, fresh, 0, payloadBytes, this.#payloads);
     rowKernels.writeRows(this.#asideRows, fresh, 0, payloadBytes, this.#payloads);
     const { words } = arena;
@@ -189,12 +189,12 @@ export class TableFreeze {
   #findRows(count: number): number {
     const { arena, kernels, rowKernels, table, payloadBytes } = this.#options;
     const keys = this.#pageKeys + this.#pageAt * KEY_BYTES;
-    const missing = rowKernels.findValues(table, keys, count, payloadBytes, this.#rows);
+    const missing = rowKernels.findValues(table, keys, count, payloadBytes, this.#rows, 0);
     if (kernels.rowCount(this.#aside) === 0) {
       assert(missing === 0, "a row that is gone was set aside");
       return count;
     }
-    rowKernels.findValues(this.#aside, keys, count, payloadBytes + WORD_BYTES, this.#asideRows);
+    rowKernels.findValues(this.#aside, keys, count, payloadBytes + WORD_BYTES, this.#asideRows, 0);
     const { words } = arena;
     let taken = 0;
     for (let i = 0; i < count; i++) {

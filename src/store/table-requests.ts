@@ -1,16 +1,27 @@
 // table-requests — what a TableStore is asked, all as addresses in the arena. Keys are u64, values f32 and `width` to a key, all side by side.
 
-export type TableUpdate = {
+/** Who owns which keys. */
+export type KeyOwners = {
+  /** The address of a byte for each part, 1 if it is owned here; 0: nobody has to look. */
+  readonly owned: number;
+  /** Keys in the arena. Throws when one is not owned here, and names it. */
+  checkKeys(keys: BigUint64Array): void;
+};
+
+export type KeyList = {
   readonly keys: number;
   readonly keyCount: number;
+  /** A call with another's key is refused before it changes anything; left out, it is not looked at. */
+  readonly owners?: KeyOwners | undefined;
+};
+
+export type TableUpdate = KeyList & {
   readonly gradients: number;
   /** How many updates of the caller each gradient sums up (u32 each): what a row's version grows by. One each when left out. */
   readonly updateCounts?: number | undefined;
 };
 
-export type TablePull = {
-  readonly keys: number;
-  readonly keyCount: number;
+export type TablePull = KeyList & {
   readonly out: number;
   /** Where the rows' versions go, u32 each. */
   readonly versionsOut?: number | undefined;

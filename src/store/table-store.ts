@@ -16,12 +16,12 @@ import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull, stateFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
-import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
+import { FOREIGN_COUNT, NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
 import { chunkRowsFor, columnsOf } from "./row-layout.ts";
 import type { RowInitializer, RowUpdater } from "./row-updater.ts";
 import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
 import { TableParts } from "./table-parts.ts";
-import type { RowColumns, RowImages, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
+import type { KeyList, RowColumns, RowImages, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
 import { type Trial, triedRow } from "./updaters/trial.ts";
 
 const KEY_BYTES = 8;
@@ -122,9 +122,10 @@ export class TableStore {
    */
   update(update: TableUpdate): boolean {
     const { keys, keyCount } = update;
+    this.#checkFurther(update);
     this.#frozen?.preserve(keys, keyCount);
-    const missing = this.#updater.isTried ? this.#missing(keys, keyCount) : [];
-    this.#makeRoom(keys, keyCount);
+    const missing = this.#updater.isTried ? this.#missing(update) : [];
+    this.#makeRoom(update);
     if (!this.#updater.isTried) {
       this.#apply(update);
       return true;
@@ -138,11 +139,12 @@ export class TableStore {
   }
 
   /** Where those of the keys lie that have no row. */
-  #missing(keys: number, keyCount: number): readonly number[] {
+  #missing({ keys, keyCount, owners }: KeyList): readonly number[] {
     const missing: number[] = [];
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
-      if (this.#rowKernels.findValues(this.#table, keys + from * KEY_BYTES, count, WORD_BYTES, this.#scratch) === 0) continue;
+      const chunk = { keys: keys + from * KEY_BYTES, keyCount: count, owners };
+      if (this.#find(chunk, WORD_BYTES) === 0) continue;
       for (let i = 0; i < count; i++) {
         if (this.#arena.words[(this.#scratch >>> 2) + i] === 0) missing.push(keys + (from + i) * KEY_BYTES);
       }
@@ -150,11 +152,11 @@ export class TableStore {
     return missing;
   }
 
-  #apply({ keys, keyCount, gradients, updateCounts = 0 }: TableUpdate, trial?: Trial): void {
+  #apply({ keys, keyCount, owners, gradients, updateCounts = 0 }: TableUpdate, trial?: Trial): void {
     const { version } = this.columns;
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
-      this.#locate(keys + from * KEY_BYTES, count);
+      this.#locate({ keys: keys + from * KEY_BYTES, keyCount: count, owners });
       if (trial !== undefined) this.#save(trial, count, gradients + from * this.#valueBytes);
       this.#updater.updateRows(this.#scratch, count, gradients + from * this.#valueBytes);
       if (version === undefined) continue;
@@ -174,14 +176,15 @@ export class TableStore {
   }
 
   /** A worker gets the rows of these keys now: some optimizers want to know. */
-  notePull(keys: number, keyCount: number, workerRank: number): void {
+  notePull({ keys, keyCount, owners }: KeyList, workerRank: number): void {
     if (!this.#updater.notesPulls) return;
+    this.#checkFurther({ keys, keyCount, owners });
     this.#frozen?.preserve(keys, keyCount);
     const { words } = this.#arena;
     const list = this.#scratch >>> 2;
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
-      this.#rowKernels.findValues(this.#table, keys + from * KEY_BYTES, count, this.columns.payload.byteCount, this.#scratch);
+      this.#find({ keys: keys + from * KEY_BYTES, keyCount: count, owners }, this.columns.payload.byteCount);
       let found = 0;
       for (let i = 0; i < count; i++) if (words[list + i] !== 0) words[list + found++] = words[list + i] as number;
       this.#updater.noteRowsPull(this.#scratch, found, workerRank); // of a key without a row it is what the row begins with
@@ -189,23 +192,25 @@ export class TableStore {
   }
 
   /** Makes the rows that are missing, with what they begin with. Throws ARENA_FULL, none made. */
-  touch(keys: number, keyCount: number): void {
+  touch(list: KeyList): void {
+    const { keys, keyCount, owners } = list;
+    this.#checkFurther(list);
     this.#frozen?.preserve(keys, keyCount);
-    this.#makeRoom(keys, keyCount);
+    this.#makeRoom(list);
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
-      this.#locate(keys + from * KEY_BYTES, Math.min(this.#chunkRows, keyCount - from));
+      this.#locate({ keys: keys + from * KEY_BYTES, keyCount: Math.min(this.#chunkRows, keyCount - from), owners });
     }
   }
 
   /** out = the values of each key in turn; initial values where there is no row (T2). Versions as well where `versionsOut` is given. */
   pull(pull: TablePull): void {
-    const { keys, keyCount, out, versionsOut } = pull;
+    const { keys, keyCount, owners, out, versionsOut } = pull;
     const { version } = this.columns;
     assert(versionsOut === undefined || version !== undefined, "this table counts no versions");
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
       const chunk = keys + from * KEY_BYTES;
-      const missing = this.#rowKernels.findValues(this.#table, chunk, count, this.#valueBytes, this.#scratch);
+      const missing = this.#find({ keys: chunk, keyCount: count, owners }, this.#valueBytes);
       if (versionsOut !== undefined && version !== undefined) {
         this.#rowKernels.readRows(this.#scratch, count, version.offset, WORD_BYTES, versionsOut + from * WORD_BYTES);
       }
@@ -226,7 +231,7 @@ export class TableStore {
     let total = 0;
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
-      this.#rowKernels.findValues(this.#table, keys + from * KEY_BYTES, count, WORD_BYTES, this.#scratch);
+      this.#find({ keys: keys + from * KEY_BYTES, keyCount: count }, WORD_BYTES);
       const [indexes, versions] = [indexesOut + total * WORD_BYTES, versionsOut + total * WORD_BYTES];
       const theirs = known + from * WORD_BYTES;
       const stale = this.#rowKernels.staleRows(this.#scratch, count, version.offset, theirs, bound, from, indexes, versions);
@@ -294,7 +299,7 @@ export class TableStore {
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
       const chunk = keys + from * KEY_BYTES;
-      const missing = this.#rowKernels.findValues(this.#table, chunk, count, byteCount, this.#scratch);
+      const missing = this.#find({ keys: chunk, keyCount: count }, byteCount);
       const target = out + from * byteCount;
       if (missing === 0) this.#rowKernels.readRows(this.#scratch, count, 0, byteCount, target);
       else this.#readWithNew(chunk, { count, missing }, target);
@@ -309,12 +314,12 @@ export class TableStore {
   /** As `restore`, column by column: they have to be all of the payload. */
   restoreColumns(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
     this.#frozen?.preserve(keys, keyCount);
-    this.#makeRoom(keys, keyCount);
+    this.#makeRoom({ keys, keyCount });
     this.#generation = randomWord(); // T5
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
       const { byteCount: payloadBytes } = this.columns.payload;
-      this.#rowKernels.locateValues(this.#table, keys + from * KEY_BYTES, count, payloadBytes, this.#scratch, this.#fresh);
+      this.#rowKernels.locateValues(this.#table, keys + from * KEY_BYTES, count, payloadBytes, this.#scratch, this.#fresh, 0);
       for (const { offset, byteCount, address } of columns) {
         this.#rowKernels.writeRows(this.#scratch, count, offset, byteCount, address + from * byteCount);
       }
@@ -360,15 +365,17 @@ export class TableStore {
   }
 
   /** Afterwards `locateValues` cannot fail for these keys: there is room for certain, or all of them have rows (T1). */
-  #makeRoom(keys: number, keyCount: number): void {
+  #makeRoom(made: KeyList): void {
+    const { keys, keyCount, owners } = made;
     if (keyCount === 0 || this.#rowKernels.hasCertainRoom(this.#table, keyCount)) return;
     const list = this.#arena.tryAllocate(keyCount * WORD_BYTES);
-    const fresh = list === 0 ? NO_ROOM_COUNT : this.#rowKernels.insertValues(this.#table, keys, keyCount, list);
+    const fresh = list === 0 ? NO_ROOM_COUNT : this.#rowKernels.insertValues(this.#table, keys, keyCount, list, owners?.owned ?? 0);
     if (fresh > 0) this.#start(list, fresh);
     if (list !== 0) this.#arena.release(list, keyCount * WORD_BYTES);
+    if (fresh === FOREIGN_COUNT) throw this.#foreignKey(made);
     if (fresh !== NO_ROOM_COUNT) return;
     if (this.#arena.onFull(list === 0 ? "work" : "state", keyCount * WORD_BYTES)) {
-      this.#makeRoom(keys, keyCount);
+      this.#makeRoom(made);
       return;
     }
     if (list === 0) throw arenaFull(this.#arena, `a list of ${keyCount} rows`);
@@ -389,10 +396,41 @@ export class TableStore {
   }
 
   /** Lists the rows of one chunk of keys in the scratch, new ones started. */
-  #locate(keys: number, keyCount: number): void {
+  #locate(list: KeyList): void {
+    const { keys, keyCount, owners } = list;
     const { byteCount } = this.columns.payload;
-    const fresh = this.#rowKernels.locateValues(this.#table, keys, keyCount, byteCount, this.#scratch, this.#fresh);
+    const fresh = this.#rowKernels.locateValues(this.#table, keys, keyCount, byteCount, this.#scratch, this.#fresh, owners?.owned ?? 0);
+    if (fresh === FOREIGN_COUNT) throw this.#foreignKey(list);
     if (fresh > 0) this.#start(this.#fresh, fresh);
+  }
+
+  /**
+   * Lists the rows of one chunk of keys in the scratch; returns how many have none. Throws what the owners say of
+   * another's key.
+   */
+  #find(list: KeyList, touchBytes: number): number {
+    const { keys, keyCount, owners } = list;
+    const missing = this.#rowKernels.findValues(this.#table, keys, keyCount, touchBytes, this.#scratch, owners?.owned ?? 0);
+    if (missing === FOREIGN_COUNT) throw this.#foreignKey(list);
+    return missing;
+  }
+
+  /**
+   * Of a call of several chunks only the first is looked at before anything changes: looks at the keys of the others.
+   */
+  #checkFurther({ keys, keyCount, owners }: KeyList): void {
+    const further = keyCount - this.#chunkRows;
+    if (owners === undefined || owners.owned === 0 || further <= 0) return;
+    owners.checkKeys(this.#keysAt(keys + this.#chunkRows * KEY_BYTES, further));
+  }
+
+  #foreignKey({ keys, keyCount, owners }: KeyList): Error {
+    owners?.checkKeys(this.#keysAt(keys, keyCount));
+    return new Error("the owners say of a key that its part is not owned, and then that it is");
+  }
+
+  #keysAt(keys: number, keyCount: number): BigUint64Array {
+    return new BigUint64Array(this.#arena.memory.buffer, keys, keyCount);
   }
 
   #start(rows: number, rowCount: number): void {

@@ -15,12 +15,13 @@ type EncodedValues = { readonly values: Uint8Array };
 export const ROW_HANDLERS: readonly ServedFunction[] = [
   serve(rowsPush, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, clock, scale, pushNumber, keys, gradients }) => {
-      parameters.table(parameter).push({ life, clock, scale, pushNumber, keys, gradients });
+    checksOwners: true,
+    handler: ({ parameters, ownership, life }, { parameter, clock, scale, pushNumber, keys, gradients }) => {
+      parameters.table(parameter).push({ life, clock, scale, pushNumber, keys, gradients, owners: ownership });
       return {};
     },
   }),
-  serve(rowsPull, { inPlace: true, handler: readRows }),
+  serve(rowsPull, { inPlace: true, checksOwners: true, handler: readOwnRows }),
   serve(rowsPushPull, {
     inPlace: true,
     handler: (context, { parameter, clock, scale, pushNumber, pushKeys, gradients, pullKeys }) => {
@@ -49,6 +50,18 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(rowsPullEncoded, { inPlace: true, handler: readEncodedRows }),
 ];
+
+/** As `readRows`, of keys whose owners nobody has asked for yet: found out with the rows, or before a wait. */
+function readOwnRows(context: ServerContext, request: Pull): Values | Promise<Values> {
+  const { parameter, clock, keys } = request;
+  const { ownership } = context;
+  const table = context.parameters.table(parameter);
+  if (!table.isFresh(clock)) {
+    ownership.checkKeys(keys);
+    return readRows(context, request);
+  }
+  return table.pull(keys, { out: table.roomFor(keys, context), worker: context.worker, owners: ownership });
+}
 
 /** Rows of a table, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read (R1). */
 function readRows(context: ServerContext, { parameter, clock, keys }: Pull, push?: () => void): Values | Promise<Values> {

@@ -322,3 +322,28 @@ test("what a clock message tells of pushes in columns of different lengths is re
     [0, 0],
   );
 });
+
+test("a key of another owner is refused with its push or pull, before anything changes, wherever it stands in the list", async () => {
+  for (const mode of [{}, SYNC, { optimizer: { type: "dcAsgd" } } as const]) {
+    const stage = new ParameterStage();
+    const t = stage.create({ kind: "table", width: 64, ...mode });
+    stage.ownership.adopt({ epoch: 2, policy: "range", servers: [0, 1] }, 0);
+    const all = [...keysFrom(0, 12_000)];
+    const owned = all.filter((key) => stage.ownership.ownsKey(Number(key), 0));
+    const foreign = all.find((key) => !stage.ownership.ownsKey(Number(key), 0)) as bigint;
+    for (const [count, at] of [
+      [1, 0],
+      [300, 299],
+      [5000, 4999],
+      [5000, 0],
+    ] as const) {
+      const keys = owned.slice(0, count).with(at, foreign);
+      await assert.rejects(push(stage, t, keys, new Float32Array(count * 64).fill(1)), rejectsCode("WRONG_OWNER"));
+      await assert.rejects(pull(stage, t, keys), rejectsCode("WRONG_OWNER"));
+      assert.equal(stage.parameters.table(t).store.rowCount, 0);
+      assert.equal(stage.parameters.pacer.gatheredCount, 0);
+    }
+    await push(stage, t, owned.slice(0, 5000), new Float32Array(5000 * 64).fill(1));
+    assert.equal(stage.parameters.table(t).store.rowCount, 5000);
+  }
+});

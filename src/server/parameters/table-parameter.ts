@@ -17,6 +17,7 @@ import { firstKeyFrom } from "../../keys/key-bound.ts";
 import { checkChange } from "../../store/consistency-json.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
+import type { KeyList, KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import type { TrainingState } from "../../store/training-state.ts";
 import { mergeOf, takesValues } from "../../store/updaters/optimizer-spec.ts";
@@ -58,6 +59,8 @@ export type RowsPush = {
   readonly pushNumber: number;
   /** In the arena, as the gradients. */
   readonly keys: BigUint64Array;
+  /** Who owns them, where that was not looked at before. */
+  readonly owners?: KeyOwners | undefined;
   readonly gradients: Float32Array;
   /** How many updates of the worker each gradient sums up, for tables that count versions. One each when left out or empty. */
   readonly updates?: Uint32Array | undefined;
@@ -127,7 +130,7 @@ export class TableParameter {
 
   /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: RowsPush): void {
-    const { life, clock, scale, pushNumber, keys, gradients, updates } = push;
+    const { life, clock, scale, pushNumber, keys, gradients, updates, owners } = push;
     this.#check(keys);
     if (updates !== undefined) this.#checkCached();
     const updateCounts = updates === undefined || updates.length === 0 ? undefined : updates;
@@ -143,13 +146,13 @@ export class TableParameter {
     if (magnitude === undefined) return;
     const rise = this.#host.pacer.risePushes(life, this.#number, pushNumber);
     if (this.pace.isSyncAt(clock)) {
-      this.#rounds.gather({ life, clock, keys, gradients, scale, magnitude, pushNumber }); // T3
+      this.#rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
       return;
     }
     this.#step += rise; // also where it is refused for its outcome: the other servers count it
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
     const update = { ...at, step: this.#step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
-    this.#apply(keys.byteOffset, keys.length, update);
+    this.#apply({ keys: keys.byteOffset, keyCount: keys.length, owners }, update);
   }
 
   /** How values are put together; undefined for gradients, which add up. */
@@ -186,11 +189,15 @@ export class TableParameter {
   }
 
   /** The rows one after the other, for the worker of this rank, in `out`: what `roomFor` gave for them. */
-  pull(keys: BigUint64Array, { out, worker }: { readonly out: number; readonly worker: number }): { readonly values: Float32Array } {
+  pull(
+    keys: BigUint64Array,
+    { out, worker, owners }: { readonly out: number; readonly worker: number; readonly owners?: KeyOwners | undefined },
+  ): { readonly values: Float32Array } {
     const { arena } = this.#host;
     const byteCount = keys.length * this.spec.width * FLOAT_BYTES;
-    this.store.notePull(keys.byteOffset, keys.length, worker);
-    this.store.pull({ keys: keys.byteOffset, keyCount: keys.length, out });
+    const list = { keys: keys.byteOffset, keyCount: keys.length, owners };
+    this.store.notePull(list, worker);
+    this.store.pull({ ...list, out });
     return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
   }
 
@@ -389,14 +396,14 @@ export class TableParameter {
     this.countRound(clock);
     if (magnitude === undefined) return;
     const at = { step: this.#step, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
-    unlessNotFinite(() => this.#apply(keys, keyCount, { ...at, gradients })); // it is counted; nobody is there to be told
+    unlessNotFinite(() => this.#apply({ keys, keyCount }, { ...at, gradients })); // it is counted; nobody is there to be told
   }
 
-  #apply(keys: number, keyCount: number, { gradients, updateCounts, ...at }: RowsUpdate): void {
-    if (keyCount === 0) return;
+  #apply(list: KeyList, { gradients, updateCounts, ...at }: RowsUpdate): void {
+    if (list.keyCount === 0) return;
     this.#updater.begin({ ...at, step: Math.max(1, at.step) });
     const rowCount = this.store.rowCount;
-    this.store.update({ keys, keyCount, gradients, updateCounts });
+    this.store.update({ ...list, gradients, updateCounts });
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
   }
 
@@ -409,9 +416,9 @@ export class TableParameter {
   #readFresh(sync: RowsSync, room: FreshRoom, worker: number): FreshRows {
     const fresh = readFresh(this.#host.arena, this.store, sync, room);
     if (this.#updater.notesPulls) {
-      for (const index of fresh.indexes) this.store.notePull(sync.keys.byteOffset + index * KEY_BYTES, 1, worker);
+      for (const index of fresh.indexes) this.store.notePull({ keys: sync.keys.byteOffset + index * KEY_BYTES, keyCount: 1 }, worker);
       const unknown = sync.versions.length;
-      this.store.notePull(sync.keys.byteOffset + unknown * KEY_BYTES, sync.keys.length - unknown, worker);
+      this.store.notePull({ keys: sync.keys.byteOffset + unknown * KEY_BYTES, keyCount: sync.keys.length - unknown }, worker);
     }
     return { rate: this.rateAt(sync.clock), ...fresh };
   }

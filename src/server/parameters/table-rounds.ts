@@ -11,6 +11,7 @@
 //   TableRounds.R2. A part's share of a contribution is in it once, however often it is loaded.
 
 import type { WeighbridgeError } from "../../base/errors.ts";
+import type { KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import { GatheredRows, RoundMemories, type RoundTarget } from "./gathered-rows.ts";
 import { keepBytes, type ParameterHost } from "./parameter-host.ts";
@@ -19,6 +20,7 @@ import type { GatheredBy, GatheredRowsPage } from "./part-page.ts";
 /** Gradients for rows in the arena, and at least what any element of them is. */
 type GatheredPush = GatheredBy & {
   readonly keys: BigUint64Array;
+  readonly owners?: KeyOwners | undefined;
   readonly gradients: Float32Array;
   readonly scale: number;
   readonly magnitude: number;
@@ -42,12 +44,12 @@ export class TableRounds {
   /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
   gather(push: GatheredPush): void {
     const { pacer } = this.#host;
-    const { life, clock, keys, gradients } = push;
+    const { life, clock, keys, owners, gradients } = push;
     const stamp = { ...life, parameter: this.#unit, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
     const known = pacer.gathered(stamp);
     if (known === undefined) pacer.checkRoom(stamp, byteCount);
-    this.#target.store.touch(keys.byteOffset, keys.length); // R1
+    this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length, owners }); // R1
     if (known instanceof GatheredRows) {
       pacer.grow(stamp, byteCount);
       known.add(keys, gradients, push);
@@ -100,7 +102,7 @@ export class TableRounds {
     const stamp = { ...life, parameter: this.#unit, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
     const known = pacer.adopted(stamp);
-    this.#target.store.touch(keys.byteOffset, keys.length); // R1
+    this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length }); // R1
     if (!(known instanceof GatheredRows)) {
       pacer.adopt(stamp, this.#first(push), byteCount);
       return;

@@ -18,7 +18,7 @@ export type SlotSearch = {
 };
 
 export function findSlots({ words }: Arena, rowKernels: RowKernels, { index, keys, keyCount, slots }: SlotSearch): void {
-  rowKernels.findValues(index, keys, keyCount, SLOT_BYTES, slots);
+  rowKernels.findValues(index, keys, keyCount, SLOT_BYTES, slots, 0);
   for (let at = slots >>> 2, end = at + keyCount; at < end; at++) {
     const row = words[at] as number;
     words[at] = row === 0 ? NO_SLOT : (words[row >>> 2] as number);

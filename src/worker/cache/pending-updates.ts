@@ -82,7 +82,7 @@ export class PendingUpdates {
 
   /** Lists where the gradients of each key lie, 0 for none; returns how many have none. The list holds until the next `add` or `remove`. */
   find(keys: number, keyCount: number, list: number): number {
-    return this.#rowKernels.findValues(this.#table, keys, keyCount, this.#width * FLOAT_BYTES, list);
+    return this.#rowKernels.findValues(this.#table, keys, keyCount, this.#width * FLOAT_BYTES, list, 0);
   }
 
   /** How many updates the gradients at this address, from a list, sum up. */
