@@ -54,14 +54,21 @@ export class PayloadReader {
     this.#channel?.frame(header, NOTHING, 0);
   }
 
-  /** Hands over a copy of `prefix`, and of `bytes[at … at + byteCount)` behind it. */
-  deliverCopy(header: FrameHeader, prefix: Uint8Array, bytes: Uint8Array = NOTHING, at = 0, byteCount: number = bytes.length): void {
+  /** Hands over a copy of the first `prefixBytes` of `prefix`, and of `bytes[at … at + byteCount)` behind it. */
+  deliverCopy(
+    header: FrameHeader,
+    prefix: Uint8Array,
+    bytes: Uint8Array = NOTHING,
+    at = 0,
+    byteCount: number = bytes.length,
+    prefixBytes: number = prefix.length,
+  ): void {
     const channel = this.#channel;
     if (channel === undefined) return;
-    header.payloadBytes = prefix.length + byteCount;
+    header.payloadBytes = prefixBytes + byteCount;
     const target = this.#targetOf(header, channel);
-    copyBytes(prefix, 0, prefix.length, target, 0);
-    copyBytes(bytes, at, byteCount, target, prefix.length);
+    copyBytes(prefix, 0, prefixBytes, target, 0);
+    copyBytes(bytes, at, byteCount, target, prefixBytes);
     channel.frame(header, target, 0);
   }
 

@@ -209,7 +209,7 @@ export class RequestReader implements PartSink {
     const header = this.#requestHeader(served, 0, true);
     header.arg0 = this.#keyCount;
     header.arg1 = this.#width;
-    this.#conversation.payload.deliverCopy(header, this.#keys.subarray(0, this.#keyCount * KEY_BYTES), bytes, at, byteCount);
+    this.#conversation.payload.deliverCopy(header, this.#keys, bytes, at, byteCount, this.#keyCount * KEY_BYTES);
   }
 
   /** All values are here: hands over the frames with copies of them. */
