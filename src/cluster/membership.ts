@@ -10,7 +10,6 @@
 //   M2. `onFatal` is told at most once: the job was aborted, or this node was replaced.
 
 import { assert } from "../base/assert.ts";
-import type { Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -67,9 +66,6 @@ export class Membership {
   /** What this node tells a scheduler that was restarted. */
   readonly memory: NodeMemory = new NodeMemory();
   readonly #options: MembershipOptions;
-  readonly #peer: Peer;
-  readonly #clock: Clock;
-  readonly #log: Log;
   readonly #roster = new RosterCopy();
   /** Came before the answer to our registration: nobody is told of it, and so nobody is dialed, before we know who we are. */
   #earlyRoster: RosterView | undefined;
@@ -92,16 +88,13 @@ export class Membership {
     assert(options.role !== "scheduler", "the scheduler keeps the roster, it does not join");
     this.#options = options;
     this.address = options.address;
-    this.#peer = peer;
     peer.token = options.token ?? randomToken();
-    this.#clock = options.clock;
-    this.#log = options.log;
     this.#calls = new SchedulerCalls({
       ...options,
       registerAgain: (channel) => this.#resume(channel),
       resumed: (reply) => {
         this.#settleIn(reply);
-        this.memory.tellCatalogue(this, this.#log);
+        this.memory.tellCatalogue(this, this.#options.log);
       },
       refused: (error) => this.#end(error),
     });
@@ -113,13 +106,7 @@ export class Membership {
       isAlive: (node) => this.entry(node)?.state === "alive",
     });
     peer.events = this.#peerEvents();
-    serveSchedulerNews(peer, {
-      roster: (roster) => {
-        if (this.#place === undefined) this.#earlyRoster = roster;
-        else this.#roster.adopt(roster);
-      },
-      aborted: (error) => this.#end(error),
-    });
+    serveSchedulerNews(peer, { roster: (roster) => this.#hear(roster), aborted: (error) => this.#end(error) });
   }
 
   /** This node's id. */
@@ -188,34 +175,35 @@ export class Membership {
   onFatal(listener: FatalListener): () => void {
     this.#fatalListeners.add(listener);
     const error = this.#fatal;
-    if (error !== undefined) this.#clock.soon(() => listener(error));
+    if (error !== undefined) this.#options.clock.soon(() => listener(error));
     return () => this.#fatalListeners.delete(listener);
   }
 
   /** Registers and waits until the whole cluster has. Throws SCHEDULER_UNREACHABLE, or the scheduler's own error. */
   async join(): Promise<void> {
     assert(this.#channel === undefined, "a node joins once");
+    const { peer, clock, log, schedulerAddress } = this.#options;
     this.#joining = new Deferred();
-    const channel = this.#peer.dial(SCHEDULER_ID, this.#options.schedulerAddress, 0);
+    const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0);
     this.#channel = channel;
     this.#watchStart();
     this.#watch.noticeAbsence(channel);
     try {
       const reply = await Promise.race([this.#register(channel, undefined), this.#joining.promise]);
       this.#place = reply;
-      this.#peer.id = reply.node;
-      this.#peer.incarnation = reply.incarnation;
-      this.#peer.job = reply.job;
+      peer.id = reply.node;
+      peer.incarnation = reply.incarnation;
+      peer.job = reply.job;
       const failed = (error: unknown): void => {
         if (isWeighbridgeError(error, "FENCED")) this.#end(error);
       };
-      this.#heartbeat = new Heartbeat({ channel, clock: this.#clock, log: this.#log, failed });
+      this.#heartbeat = new Heartbeat({ channel, clock, log, failed });
       this.#roster.listen(() => this.#checkReplaced());
-      this.#barriers = new BarrierClient({ clock: this.#clock, isLate: reply.recovery, enter: (request) => this.ask(BARRIER, request) });
+      this.#barriers = new BarrierClient({ clock, isLate: reply.recovery, enter: (request) => this.ask(BARRIER, request) });
       this.#settleIn(reply);
     } catch (thrown) {
       const error = thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_REQUEST", reasonOf(thrown), { cause: thrown });
-      this.#peer.drop(channel, error);
+      peer.drop(channel, error);
       throw error;
     } finally {
       this.#joining = undefined;
@@ -266,11 +254,11 @@ export class Membership {
       await waitFor(
         Promise.race([this.ask(LEAVE, failure === undefined ? {} : { failure }), this.#leaving.promise]),
         "the scheduler to let this node go",
-        this.#clock,
+        this.#options.clock,
         wait,
       );
     } catch (thrown) {
-      this.#log.warn("the scheduler does not know that this node left", { reason: reasonOf(thrown) });
+      this.#options.log.warn("the scheduler does not know that this node left", { reason: reasonOf(thrown) });
     }
   }
 
@@ -322,9 +310,9 @@ export class Membership {
 
   #register(channel: Channel, resume: ResumeClaim | undefined): Promise<RegisterReply> {
     const { role, rank, serverCount, workerCount, label } = this.#options;
-    const { token, packageVersion: version } = this.#peer;
+    const { token, packageVersion: version } = this.#options.peer;
     const node = { role, rank, address: this.address, serverCount, workerCount, label, token, packageVersion: version || undefined };
-    return ask(channel, REGISTER, { ...node, resume }, this.#clock);
+    return ask(channel, REGISTER, { ...node, resume }, this.#options.clock);
   }
 
   #watchStart(): void {
@@ -343,7 +331,8 @@ export class Membership {
   /** Whoever waits for a scheduler that does not come back is told so; everything else goes on without it (M1). */
   #watchAway(channel: Channel): void {
     if (this.#closed) return;
-    const isExpected = this.#place === undefined || this.#leaving !== undefined || this.#fatal !== undefined || this.#peer.isLeaving;
+    const { isLeaving } = this.#options.peer;
+    const isExpected = this.#place === undefined || this.#leaving !== undefined || this.#fatal !== undefined || isLeaving;
     this.#watch.away(channel, { isExpected }, (error) => {
       channel.failCalls(error);
       this.#calls.fail(error, { isOver: false });
@@ -369,6 +358,11 @@ export class Membership {
     this.#leaving?.resolve(); // It needs no farewell: it waited for the last of us and ended, or will learn of us by our silence.
   }
 
+  #hear(roster: RosterView): void {
+    if (this.#place === undefined) this.#earlyRoster = roster;
+    else this.#roster.adopt(roster);
+  }
+
   /** The scheduler knows us now. */
   #settleIn(reply: RegisterReply): void {
     this.#roster.adopt(reply.roster);
@@ -388,7 +382,7 @@ export class Membership {
 
   #resume(channel: Channel): Promise<RegisterReply> {
     const { job, node, incarnation } = this.#joined;
-    this.#log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
+    this.#options.log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
     const known = { roster: this.#roster.view, passed: this.#barriers?.passed() ?? [], ...this.memory.claim() };
     return this.#register(channel, { job, node, incarnation, ...known });
   }

@@ -159,11 +159,9 @@ export class Scheduler {
   status(): StatusReply {
     const { serverCount, workerCount } = this.#options;
     const nowMs = this.#clock.nowMs();
+    const { job, phase } = this.#roster;
     return {
-      job: jobNameOf(this.#roster.job),
-      phase: this.#roster.phase,
-      serverCount,
-      workerCount,
+      ...{ job: jobNameOf(job), phase, serverCount, workerCount },
       uptimeMs: Math.round(nowMs - this.#startedAtMs),
       ...(this.#peer.packageVersion === "" ? {} : { packageVersion: this.#peer.packageVersion }),
       nodes: this.#roster.status(nowMs),
