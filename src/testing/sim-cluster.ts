@@ -15,6 +15,8 @@ export type SimClusterOptions = {
   readonly seed: number;
   readonly serverCount: number;
   readonly workerCount: number;
+  /** How parts are dealt out to the servers. Left out, the seed decides: odd ones have a ring, even ones ranges. */
+  readonly placement?: "ring" | "range";
   /** Frames lost, doubled and swapped on every channel; its seed is the cluster's. */
   readonly faults?: Omit<FaultOptions, "seed">;
   readonly network?: Omit<SimNetworkOptions, "clock" | "seed">;
@@ -112,6 +114,7 @@ export class SimCluster {
       faults: faults === undefined ? undefined : { ...faults, seed },
       arenaBytesMax: ARENA_BYTES,
       jobId: `sim-${seed}`,
+      placement: this.#options.placement ?? (seed % 2 === 1 ? "ring" : "range"),
       incarnation: ++this.#lives,
       ...this.#options.optionsOf?.(node),
     });

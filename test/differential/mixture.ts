@@ -18,6 +18,7 @@ const PARAMETERS = 4;
 const LIVES = 2;
 const CLOCKS = 4;
 const CALLS_MAX = 14;
+const PLACEMENTS = ["ring", "range"] as const;
 /** Some of every server. */
 const PACE_KEYS: readonly number[] = Array.from({ length: 64 }, (_, key) => key);
 
@@ -30,7 +31,7 @@ export async function runMixture(seed: number): Promise<void> {
   const subjects = drawn.map((parameter) => new Subject(parameter, random, `seed ${seed}`));
   try {
     for (const subject of subjects) await subject.learn(reference.session);
-    for (let life = 0; life < LIVES; life++) await liveOn(subjects, random, { directory, isFirst: life === 0 });
+    for (let life = 0; life < LIVES; life++) await liveOn(subjects, random, { directory, life });
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
@@ -40,13 +41,14 @@ export async function runMixture(seed: number): Promise<void> {
 async function liveOn(
   subjects: readonly Subject[],
   random: Random,
-  job: { readonly directory: string; readonly isFirst: boolean },
+  job: { readonly directory: string; readonly life: number },
 ): Promise<void> {
-  const { directory, isFirst } = job;
+  const { directory, life } = job;
+  const placement = PLACEMENTS[life % PLACEMENTS.length]!; // what a ring has left is restored in ranges, and the other way round
   const servers = pick(random, SERVER_COUNTS);
   const workers = 1 + random.below(WORKERS_MAX);
-  const place = { checkpointDir: directory, ...(isFirst ? {} : { restore: directory }) };
-  await using cluster = await EmbeddedCluster.start({ servers, workers, ...place });
+  const place = { checkpointDir: directory, ...(life === 0 ? {} : { restore: directory }) };
+  await using cluster = await EmbeddedCluster.start({ servers, workers, placement, ...place });
   const { sessions } = cluster;
   const stage: Stage = { sessions, servers };
   const pace = await cluster.session.embedding("pace", { dim: 1, consistency: "bsp" });

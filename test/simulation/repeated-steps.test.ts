@@ -64,6 +64,7 @@ test(`under BSP a step that is repeated after NODE_DEAD counts once where the pa
       seed,
       serverCount: 2,
       workerCount: WORKERS,
+      placement: "ring", // as numberOn has it
       heartbeatTimeoutMs: 500,
       heartbeatIntervalMs: 100,
       network: { latencyMsMin: 0, latencyMsMax: 5 },
