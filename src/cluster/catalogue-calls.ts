@@ -2,7 +2,7 @@
 // fit a message. What is remembered of the answers is the asker's own business (worker/catalogue-client.ts).
 
 import type { Clock } from "../base/clock.ts";
-import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { catalogueClear, catalogueFind, catalogueList, catalogueOpen, catalogueReserve } from "../contracts/catalogue.ts";
 import type { JsonContract } from "../contracts/contract.ts";
@@ -70,6 +70,7 @@ export class CatalogueCalls {
    * scheduler throws.
    */
   async #ask<Q, R>(fn: JsonContract<Q, R>, body: Q, what: string, wait: WaitOptions): Promise<R> {
+    checkWait(wait);
     const membership = this.#membership;
     const { schedulerAddress } = membership;
     try {

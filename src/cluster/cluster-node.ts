@@ -8,7 +8,7 @@
 //   ClusterNode.N2. After a failure of the whole job every later call fails with the job's reason.
 
 import type { Clock } from "../base/clock.ts";
-import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { goneError } from "../peer/gone-error.ts";
@@ -98,12 +98,13 @@ export abstract class ClusterNode {
   }
 
   /** Waits until every member of the group stands at the barrier of this customer. Rejects with NODE_DEAD when one dies meanwhile. */
-  async barrier(group: number, customer: number, wait?: WaitOptions): Promise<void> {
+  async barrier(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
+    checkWait(wait);
     this.checkAlive();
     if (!Number.isInteger(group) || group < 1 || group > GROUP_MAX)
       throw new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group}; groups are 1 to 7`);
     if (!inGroup(this.role, group)) throw new WeighbridgeError("BAD_ARGUMENT", `a ${this.role} is no member of group ${group}`);
-    await this.enterBarrier(group, customer, wait ?? {}, false);
+    await this.enterBarrier(group, customer, wait, false);
   }
 
   /** Called once, when this node is finalized, after the others are done and before the links close. */
