@@ -123,7 +123,7 @@ export class Resender {
       seen = new SeenMessages();
       this.#seen.set(conversation, seen);
     }
-    seen.hasSeen(meta);
+    seen.add(meta);
     this.#acknowledge(meta, conversation);
   }
 
