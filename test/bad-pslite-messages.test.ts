@@ -9,7 +9,8 @@ import { KVWorker } from "../src/kv/kv-worker.ts";
 import { encodeMeta, metaBytesMax, PsCommand, PsMeta, PsRole } from "../src/pslite/wire/ps-meta.ts";
 import { encodeGreeting, encodeReady, writeFrameHeader } from "../src/pslite/wire/zmtp.ts";
 import { PSLITE_SCHEDULER, PsliteCluster } from "../src/testing/pslite-cluster.ts";
-import { Keeper, RawDialer } from "./conformance/pslite-recording.ts";
+import { dialed, serverAt, workerAt } from "./conformance/pslite-nodes.ts";
+import { Keeper, RawDialer, RawListener } from "./conformance/pslite-recording.ts";
 
 const SCHEDULER_PORT = 9600;
 
@@ -201,15 +202,82 @@ function registrationOf(hostname: string, port: number, customerId = 0): Uint8Ar
   return frame(metaBytes({ command: PsCommand.ADD_NODE, nodes: [node] }));
 }
 
-test("a connection that stops inside a message does not hold up the next one of its node for more than 5 seconds (V5)", async () => {
+test("a node that is not in the job waits until the list is here, and then loses its connection (Y1)", async () => {
+  const cluster = new PsliteCluster({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
+  await RawListener.at(cluster, SCHEDULER_PORT);
+  const starting = cluster.startNode("server", "server-0");
+  await cluster.clock.advance(100);
+  const stranger = await dialed(cluster, 9601, "ps77");
+  stranger.write(frame(metaBytes({ request: true, push: true }, [8, 9])));
+  await cluster.clock.advance(1000);
+  assert.equal(stranger.keeper.isClosed, false);
+  const scheduler = await dialed(cluster, 9601, "ps1");
+  const nodes = [serverAt(9601, { id: 8 }), workerAt(9650, { id: 9 }), { ...serverAt(SCHEDULER_PORT, { id: 1 }), role: PsRole.SCHEDULER }];
+  scheduler.write(frame(metaBytes({ command: PsCommand.ADD_NODE, nodes })));
+  await cluster.clock.advance(1000);
+  assert.equal(stranger.keeper.isClosed, true);
+  scheduler.write(frame(metaBytes({ command: PsCommand.BARRIER, timestamp: 1 })));
+  const office = await cluster.run(starting);
+  await cluster.run(office.close());
+});
+
+test("the scheduler has at most 1024 connections that no node is behind, silent ones too, and takes others when those are cut off (Y2)", async () => {
+  const { cluster, stillWorks } = await started();
+  const dialers: RawDialer[] = [];
+  for (let i = 0; i < 1024; i++) {
+    dialers.push(await RawDialer.to(cluster, SCHEDULER_PORT));
+    if (i % 2 === 0) dialers[i]?.write(encodeGreeting(""));
+  }
+  const refused = async (): Promise<boolean> => {
+    const dialer = await RawDialer.to(cluster, SCHEDULER_PORT);
+    dialer.write(encodeGreeting(""));
+    await cluster.clock.advance(10);
+    return dialer.keeper.isClosed;
+  };
+  assert.equal(await refused(), true);
+  dialers[1]?.destroy();
+  await cluster.clock.advance(10);
+  assert.equal(await refused(), false);
+  await stillWorks();
+  await cluster.clock.advance(6000);
+  assert.ok(dialers.every(({ keeper }) => keeper.isClosed));
+  assert.equal(await refused(), false);
+  await cluster.finalize();
+});
+
+/** A push of so many values to one key, as it is sent. */
+function pushOf(values: Float32Array): Uint8Array {
+  const parts = [metaBytes({ request: true, push: true, timestamp: 900 }, [8, 9]), BigUint64Array.of(5n), values];
+  return Buffer.concat(
+    parts.map(({ buffer, byteOffset, byteLength }, i) => frame(new Uint8Array(buffer, byteOffset, byteLength), i === 2)),
+  );
+}
+
+test("a connection inside a message is ended when its node has a new incarnation: its memory is another's by then (Y4)", async () => {
+  const { cluster, serverPort } = await started();
+  const dialer = await RawDialer.to(cluster, serverPort);
+  dialer.write(...handshake("ps9"), pushOf(new Float32Array(100_000)).subarray(0, 1000));
+  await cluster.clock.advance(10);
+  cluster.kill("worker-0");
+  await cluster.clock.advance(8000);
+  assert.equal(dialer.keeper.isClosed, false);
+  const office = await cluster.run(cluster.startNode("worker", "worker-0-again"));
+  await cluster.clock.advance(1000);
+  assert.equal(dialer.keeper.isClosed, true);
+  const kv = new KVWorker(office, 0);
+  const out = new Float32Array(1);
+  await cluster.run(kv.wait(kv.push(BigUint64Array.of(5n), Float32Array.of(1))));
+  await cluster.run(kv.wait(kv.pull(BigUint64Array.of(5n), out)));
+  assert.equal(out[0], 1);
+  await cluster.finalize();
+});
+
+test("a connection that stops inside a message does not hold up the next one of its node for more than 5 seconds (Y3)", async () => {
   const { cluster, serverPort, stillWorks } = await started();
   const dialers = [await RawDialer.to(cluster, serverPort), await RawDialer.to(cluster, serverPort)];
   for (const dialer of dialers) dialer.write(...handshake("ps9"));
   const values = new Float32Array(100_000).fill(1);
-  const parts = [metaBytes({ request: true, push: true, timestamp: 900 }, [8, 9]), BigUint64Array.of(5n), values];
-  const push = Buffer.concat(
-    parts.map(({ buffer, byteOffset, byteLength }, i) => frame(new Uint8Array(buffer, byteOffset, byteLength), i === 2)),
-  );
+  const push = pushOf(values);
   const [first, second] = dialers as [RawDialer, RawDialer];
   first.write(push.subarray(0, 1000));
   await cluster.clock.advance(10);

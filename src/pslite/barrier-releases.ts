@@ -11,7 +11,7 @@
 //       ps-lite has SERVERS_FIRST_MS to make its application.
 
 import type { PsliteGateway } from "./gateway.ts";
-import type { Registration } from "./registrar.ts";
+import type { Registration } from "./registration.ts";
 import type { RemoteProcess } from "./remote-process.ts";
 import { RequestHold } from "./request-hold.ts";
 

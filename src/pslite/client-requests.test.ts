@@ -77,6 +77,15 @@ test("a request that left fails when the link with the channel ends, and a respo
   assert.deepEqual(stage.sent, [1, 2], "the next one is sent");
 });
 
+test("an answer that says it failed, but cannot be read, fails its request (A2)", () => {
+  const stage = new Stage();
+  stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 1 });
+  const answer = Object.assign(new PsMeta(), { appId: 0, customerId: 0, timestamp: 1, push: true, pull: true });
+  answer.body = new TextEncoder().encode("no failure of ours");
+  stage.requests.response(answer, false);
+  assert.deepEqual([stage.answered, stage.failed], [[], [5]]);
+});
+
 test("a request that was answered before the link ended does not fail", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 1 });

@@ -11,7 +11,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
-import { decodeFailure } from "../wire/failure.ts";
+import { decodeFailure, type Failure } from "../wire/failure.ts";
 import { type FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeConstructor, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
@@ -294,14 +294,24 @@ export class ClientRequests {
     if (requests === undefined || open === undefined) return undefined; // A3
     requests.delete(meta.timestamp);
     const isFailure = meta.push && meta.pull && meta.body.length > 0 && (meta.simpleApp || !hasParts);
-    if (isFailure) {
-      const failure = decodeFailure(meta.body);
-      for (const request of open.requests) this.#conversation.channel?.failCall(request, failure);
-    } else if (meta.simpleApp) this.#answerSimple(open, meta);
+    if (isFailure) this.#answerFailure(open, meta.body);
+    else if (meta.simpleApp) this.#answerSimple(open, meta);
     else if (open.functionId === FunctionId.KV_PUSH) for (const request of open.requests) this.#acknowledge(open.functionId, request);
     else if (hasParts) return this.#reader.begun(open, meta);
     else this.#reader.begun(open, meta).endWithout();
     return undefined;
+  }
+
+  #answerFailure(open: OpenRequest, body: Uint8Array): void {
+    const { name, channel } = this.#conversation;
+    let failure: Failure;
+    try {
+      failure = decodeFailure(body);
+    } catch (thrown) {
+      this.#fail(open, new WeighbridgeError("BAD_FRAME", `${name} answered with a failure that cannot be read`, { cause: thrown }));
+      return;
+    }
+    for (const request of open.requests) channel?.failCall(request, failure);
   }
 
   #answerSimple(open: OpenRequest, { body, skippedBytes }: PsMeta): void {

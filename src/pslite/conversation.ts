@@ -29,6 +29,7 @@ import { nameOf } from "../wire/node-id.ts";
 import { ClientRequests } from "./client-requests.ts";
 import type { OutgoingConnection } from "./outgoing-connection.ts";
 import { deliver, PayloadReader } from "./payload-reader.ts";
+import type { PulledLists } from "./pulled-lists.ts";
 import type { Resender } from "./resender.ts";
 import { ServedRequests } from "./served-requests.ts";
 import { type OutgoingFrame, TranslatingBatch } from "./translating-batch.ts";
@@ -44,8 +45,11 @@ export type ConversationHost = {
   readonly resender: Resender | undefined;
   /** Our own node id; 0 before we have one. */
   readonly selfId: number;
+  readonly lists: PulledLists;
+  /** The link of this conversation ended, whoever ended it. */
+  unlinked(conversation: Conversation): void;
   /** The channel closed, or broke, its link with this conversation. */
-  unlinked(conversation: Conversation, isAbrupt: boolean): void;
+  closedByChannel(conversation: Conversation, isAbrupt: boolean): void;
   pauseIncoming(conversation: Conversation, isPaused: boolean): void;
   /** Calls `send` now, or once that node takes requests of ours. */
   whenReady(conversation: Conversation, send: () => void): void;
@@ -128,17 +132,22 @@ export class Conversation {
   break(cause: Error | undefined): void {
     const link = this.#link;
     if (link === undefined) return;
+    this.host.clock.soon(() => link.ended(cause)); // before the next link, which `unlinked` may bring about
     this.#forgetLink();
-    this.host.clock.soon(() => link.ended(cause));
   }
 
   /** For the link: the channel closed it. */
   closed(link: ConversationLink, isAbrupt: boolean): void {
     if (this.#link !== link) return;
     const isInside = this.payload.isInside;
-    this.#forgetLink();
-    this.host.unlinked(this, isAbrupt || isInside);
     this.host.clock.soon(() => link.ended(undefined));
+    this.#forgetLink();
+    this.host.closedByChannel(this, isAbrupt || isInside);
+  }
+
+  /** For the link: the channel takes no more from it for now, or does again. */
+  pause(link: ConversationLink, isPaused: boolean): void {
+    if (this.#link === link) this.host.pauseIncoming(this, isPaused);
   }
 
   #forgetLink(): void {
@@ -147,6 +156,7 @@ export class Conversation {
     this.payload.close();
     this.#link = undefined;
     this.#awaiting.clear();
+    this.host.unlinked(this);
   }
 
   /** For the link: what the batch made of frames is to leave. */
@@ -306,11 +316,11 @@ class ConversationLink implements Link, PeerConnection {
   }
 
   pause(): void {
-    this.#conversation.host.pauseIncoming(this.#conversation, true);
+    this.#conversation.pause(this, true);
   }
 
   resume(): void {
-    this.#conversation.host.pauseIncoming(this.#conversation, false);
+    this.#conversation.pause(this, false);
   }
 
   close(): void {

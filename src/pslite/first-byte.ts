@@ -7,16 +7,24 @@ import { looksLikeZmtp } from "./wire/zmtp.ts";
 
 const FIRST_BYTES = 64;
 
+export type FirstByteHost = {
+  /** Who takes what comes from now on, the first byte included. */
+  readerFor(isZmtp: boolean): LinkReader;
+  /** Nothing has come after `deadlineMs`. */
+  silent(): void;
+  /** It ended before anything came. */
+  closed(): void;
+};
+
 export class FirstByte implements LinkReader {
-  readonly #readerFor: (isZmtp: boolean) => LinkReader;
+  readonly #host: FirstByteHost;
   readonly #buffer = new Uint8Array(FIRST_BYTES);
   readonly #cancelTimer: CancelTimer;
   #reader: LinkReader | undefined;
 
-  /** `silent` is called when nothing has come after `deadlineMs`. */
-  constructor(clock: Clock, deadlineMs: number, silent: () => void, readerFor: (isZmtp: boolean) => LinkReader) {
-    this.#readerFor = readerFor;
-    this.#cancelTimer = clock.after(deadlineMs, silent);
+  constructor(clock: Clock, deadlineMs: number, host: FirstByteHost) {
+    this.#host = host;
+    this.#cancelTimer = clock.after(deadlineMs, () => host.silent());
   }
 
   view(): Uint8Array {
@@ -29,7 +37,7 @@ export class FirstByte implements LinkReader {
       return;
     }
     this.#cancelTimer();
-    const reader = this.#readerFor(looksLikeZmtp(this.#buffer[0] as number));
+    const reader = this.#host.readerFor(looksLikeZmtp(this.#buffer[0] as number));
     this.#reader = reader;
     for (let at = 0; at < byteCount; ) {
       const view = reader.view();
@@ -42,6 +50,7 @@ export class FirstByte implements LinkReader {
 
   closed(cause: Error | undefined): void {
     this.#cancelTimer();
-    this.#reader?.closed(cause);
+    if (this.#reader === undefined) this.#host.closed();
+    else this.#reader.closed(cause);
   }
 }

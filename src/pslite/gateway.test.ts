@@ -299,6 +299,25 @@ test("a server is replaced under its old id, a second time too, and is used agai
   await cluster.finalize();
 });
 
+test("a process whose node has a new incarnation is dialed no more (G9)", async () => {
+  const { cluster } = await started({ heartbeatIntervalMs: 500, heartbeatTimeoutMs: 2000 });
+  const address = cluster.office("server-0").roster.nodes.find(({ role }) => role === "server")?.address ?? assert.fail();
+  cluster.kill("server-0");
+  await cluster.clock.advance(4000);
+  const office = await cluster.run(cluster.startNode("server", "server-0-again"));
+  await cluster.clock.advance(1000);
+  let dialCount = 0;
+  const listener = await cluster.transport("a stranger").listen(address, () => {
+    dialCount++;
+    throw new Error("nobody lives here");
+  });
+  await cluster.clock.advance(5000);
+  assert.equal(dialCount, 0);
+  await listener.close();
+  assert.equal(office.nodeId, 8);
+  await cluster.finalize();
+});
+
 test("several applications and customers of one node are kept apart", async () => {
   const { cluster, kv } = await started({ serverCount: 2 });
   for (const rank of [0, 1]) new KVServer(cluster.office(`server-${rank}`), 3);
@@ -424,6 +443,24 @@ test("while a channel holds its input, messages that were read already wait too,
   resolve();
   for (const timestamp of timestamps) await cluster.run(kv.wait(timestamp));
   assert.deepEqual(seen, [0, 1, 2, 3, 4, 5]);
+  await cluster.finalize();
+});
+
+test("what a channel holds back comes over its next link, also when nothing ended the hold (Y5)", async () => {
+  const cluster = await PsliteCluster.start();
+  const server = new KVServer(cluster.office("server-0"), 0);
+  const conversation = cluster.gateways.get("server-0")?.conversationOf(9);
+  server.setRequestHandle((meta) => {
+    if (meta.cmd === 1) conversation?.channel?.holdInput(new Promise(() => {}));
+    server.response(meta);
+  });
+  const kv = new KVWorker(cluster.office("worker-0"), 0);
+  const push = (cmd: number): number => kv.push(keysOf(1n), Float32Array.of(1), { cmd });
+  await cluster.run(kv.wait(push(1)));
+  const held = push(2);
+  await cluster.clock.advance(1000);
+  conversation?.break(undefined);
+  await cluster.run(kv.wait(held, { deadlineMs: 1000 }));
   await cluster.finalize();
 });
 

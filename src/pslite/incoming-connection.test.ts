@@ -1,4 +1,4 @@
-// What an incoming tells its link about the messages that come.
+// What an incoming connection tells its link about the messages that come, and what becomes of those that wait.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -26,7 +26,7 @@ function message(valueBytes: number): Uint8Array {
   return Buffer.concat([frame(bytes.subarray(0, end), false), frame(new Uint8Array(8), false), frame(new Uint8Array(valueBytes), true)]);
 }
 
-function stage() {
+function stage(mayTake: () => boolean = () => true) {
   const told: boolean[] = [];
   const link: Link = {
     remote: "a node",
@@ -48,7 +48,7 @@ function stage() {
     clock: new SimClock(),
     incarnation: undefined,
     opened: () => {},
-    mayTake: () => true,
+    mayTake,
     longMessage: () => {},
     message: () => parts,
     messageArrived: () => {},
@@ -68,7 +68,7 @@ function stage() {
     }
   };
   receive(Buffer.concat([encodeGreeting("ps9"), encodeReady("DEALER", "ps9")]));
-  return { told, counts, receive };
+  return { told, counts, receive, incoming };
 }
 
 test("a link is wakeful while messages with long parts come, and only then", () => {
@@ -80,4 +80,16 @@ test("a link is wakeful while messages with long parts come, and only then", () 
   for (const valueBytes of [0, 4]) receive(message(valueBytes));
   assert.deepEqual(told, [true, false]);
   assert.equal(counts.messages, 8);
+});
+
+test("messages that wait are taken once they may be, and not after their connection has ended", () => {
+  for (const isEnded of [false, true]) {
+    let isHeld = true;
+    const { counts, receive, incoming } = stage(() => !isHeld);
+    receive(message(4));
+    isHeld = false;
+    if (isEnded) incoming.closed(undefined);
+    incoming.goOn();
+    assert.equal(counts.messages, isEnded ? 0 : 1);
+  }
 });

@@ -7,7 +7,8 @@
 //   I1. Who does not say READY within `handshakeMs` is cut off.
 //   I2. Bytes that are no ZMTP or no message of ps-lite end the connection, never the process.
 //   I3. Messages for a conversation come one after the other: while another connection of the same node is inside one,
-//       this one is held. One that has stopped inside a message, and holds up another, is cut off (gateway.ts, V6).
+//       this one is held. One that has stopped inside a message, and holds up another, is cut off
+//       (IncomingConnections.Y3).
 //   I4. A message whose body is longer than BODY_BYTES_MAX is taken without it, so that its sender is told and does not
 //       wait for an answer.
 //   I5. A long body costs memory on one connection of a node at a time, and on none of anybody else's: the newest is
@@ -80,6 +81,7 @@ export class IncomingConnection implements LinkReader {
   #isStreamed = false;
   #isWakeful = false;
   #problem: WeighbridgeError | undefined;
+  #isClosed = false;
 
   constructor(host: IncomingHost, link: Link, handshakeMs: number) {
     this.link = link;
@@ -109,9 +111,9 @@ export class IncomingConnection implements LinkReader {
     else this.link.resume();
   }
 
-  /** Handles what waited. */
+  /** Handles what waited. What came on a connection that has ended since is nobody's: its end was told. */
   goOn(): void {
-    if (!this.#reader.isHeld) return;
+    if (!this.#reader.isHeld || this.#isClosed) return;
     const channel = this.conversation?.channel;
     try {
       channel?.beginInput();
@@ -146,6 +148,7 @@ export class IncomingConnection implements LinkReader {
   }
 
   closed(cause: Error | undefined): void {
+    this.#isClosed = true;
     this.#cancelTimer();
     this.#host.closedIncoming(this, this.#problem ?? cause);
   }

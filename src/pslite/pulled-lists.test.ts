@@ -2,9 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LIST_BYTES_MAX, PulledLists } from "./pulled-lists.ts";
+import { PulledLists } from "./pulled-lists.ts";
 
 const PLACE = { app: 0, dtype: 0 };
+const BYTES_MAX = 3 * 1024 * 1024;
 const ascending = (count: number, first = 0n): Uint8Array =>
   new Uint8Array(BigUint64Array.from({ length: count }, (_, i) => first + BigInt(i)).buffer);
 const lensOf = (count: number, width: number): Uint8Array => new Uint8Array(new Int32Array(count).fill(width).buffer);
@@ -39,16 +40,16 @@ test("values of different lengths, or of none, are not remembered (W1)", () => {
 });
 
 test("the newest lists are remembered, 1024 of them at most, and no more bytes than the bound (W2)", () => {
-  const memory = new PulledLists();
+  const memory = new PulledLists({ bytesMax: BYTES_MAX });
   for (let i = 0; i < 1100; i++) memory.learn(ascending(1, BigInt(i)), lensOf(1, 1), PLACE);
   assert.equal(memory.find(ascending(1, 75n), PLACE), undefined);
   assert.ok(memory.find(ascending(1, 76n), PLACE) !== undefined);
-  const count = LIST_BYTES_MAX / 12 / 4;
+  const count = BYTES_MAX / 12 / 4;
   const list = (i: number): Uint8Array => ascending(count, BigInt(i) << 32n);
   for (let i = 1; i <= 5; i++) memory.learn(list(i), lensOf(count, 1), PLACE);
   const isKnown = Array.from({ length: 6 }, (_, i) => memory.find(list(i), PLACE) !== undefined);
   assert.equal(isKnown.filter(Boolean).length <= 4, true);
   assert.equal(isKnown[5], true, "the newest");
-  memory.learn(ascending(LIST_BYTES_MAX / 8, 5n), lensOf(LIST_BYTES_MAX / 8, 1), PLACE);
+  memory.learn(ascending(BYTES_MAX / 8, 5n), lensOf(BYTES_MAX / 8, 1), PLACE);
   assert.equal(memory.find(list(5), PLACE) !== undefined, true, "one that is too long drives nobody out");
 });

@@ -1,6 +1,6 @@
-// pulled-lists — the key lists that a ps-lite node pulls, and how long their values were. Such a node pulls without
+// pulled-lists — the key lists that ps-lite's nodes pull, and how long their values were. Such a node pulls without
 // saying a length, and mostly pulls the same lists again and again: with a known length it is answered from where the
-// values lie, and its keys need not be kept anew.
+// values lie, and its keys need not be kept anew. All nodes share them: a hundred workers cost no more than one.
 //
 // Invariants:
 //   W1. A length is remembered only if all keys of the list had it. It is a guess: what is asked with it is refused if
@@ -20,7 +20,7 @@ export type KnownList = {
 export type ListOwner = { readonly app: number; readonly dtype: number };
 
 const LISTS_MAX = 1024;
-export const LIST_BYTES_MAX: number = 16 * 1024 * 1024;
+const LIST_BYTES_MAX = 64 * 1024 * 1024;
 const KEY_WORDS = 2;
 /** Below this a further view costs more than it saves. */
 const SHORT_BYTES = 64;
@@ -29,7 +29,12 @@ const TWO_21 = 2 ** 21;
 
 export class PulledLists {
   readonly #lists = new Map<number, KnownList>();
+  readonly #bytesMax: number;
   #byteCount = 0;
+
+  constructor({ bytesMax = LIST_BYTES_MAX }: { readonly bytesMax?: number } = {}) {
+    this.#bytesMax = bytesMax;
+  }
 
   /** The list with exactly these keys, which are 8-byte aligned. */
   find(keys: Uint8Array, owner: ListOwner): KnownList | undefined {
@@ -41,13 +46,13 @@ export class PulledLists {
   learn(keys: Uint8Array, lens: Uint8Array, owner: ListOwner): void {
     const lengths = new Int32Array(lens.buffer, lens.byteOffset, lens.length >> 2);
     const width = lengths[0] ?? 0;
-    if (width <= 0 || keys.length + lens.length > LIST_BYTES_MAX) return;
+    if (width <= 0 || keys.length + lens.length > this.#bytesMax) return;
     for (let i = 1; i < lengths.length; i++) if (lengths[i] !== width) return;
     const list = listNumber(keys, owner);
     this.#remove(list);
     this.#lists.set(list, { keys, width, lens });
     this.#byteCount += keys.length + lens.length;
-    while (this.#lists.size > LISTS_MAX || this.#byteCount > LIST_BYTES_MAX) {
+    while (this.#lists.size > LISTS_MAX || this.#byteCount > this.#bytesMax) {
       const [oldest] = this.#lists.keys();
       if (oldest === undefined) return;
       this.#remove(oldest); // W2

@@ -75,7 +75,10 @@ export class RegisteredNode implements Control {
     for (const entry of nodes) this.#noteIncarnation(entry);
   }
 
-  /** The node waits at a barrier; one of ours says at which round of it, and whether it waits for the dead. One of ps-lite always does (M2). */
+  /**
+   * The node waits at a barrier; one of ours says at which round of it, and whether it waits for the dead. One of ps-lite
+   * always does (M2).
+   */
   enter(group: number, extension: BodyExtension | undefined): void {
     const told = extension?.round;
     const outlivesDeaths = extension === undefined || extension.outlivesDeaths === true;

@@ -15,6 +15,7 @@
 //   G7. A node of ours that comes late has a connection from us while it waits for a rank: when the job is over before,
 //       the reason leaves at once, and there is no time to make one.
 //   G8. At most WAITING_MAX more than the job has ranks wait for one.
+//   G9. A process whose node has a new incarnation is forgotten: it costs nothing, and is dialed no more.
 
 import type { CancelTimer } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -25,34 +26,17 @@ import { nameOf, type Role, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply } from "../wire/register.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { type Release, Releases } from "./barrier-releases.ts";
-import { type BodyExtension, decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
+import { decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
 import { Conversation } from "./conversation.ts";
 import type { PsliteGateway } from "./gateway.ts";
 import { formatHostPort, type HostPort, hostPortOf, keyOf } from "./host-port.ts";
 import type { IncomingConnection } from "./incoming-connection.ts";
 import { RegisteredNode } from "./registered-node.ts";
+import { byHostPort, checkedNode, type Registration } from "./registration.ts";
 import type { RemoteProcess } from "./remote-process.ts";
 import { Replacements } from "./replacements.ts";
 import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "./wire/ps-meta.ts";
 
-/** A node that registered, and perhaps has its rank. */
-export type Registration = {
-  readonly role: Role;
-  readonly hostPort: HostPort;
-  readonly customerId: number;
-  readonly process: RemoteProcess;
-  /** What it says beyond ps-lite's words; undefined when it is none of ours. */
-  readonly extension: BodyExtension | undefined;
-  readonly token: string;
-  readonly incoming: IncomingConnection;
-  conversation: Conversation | undefined;
-  isAdmitted: boolean;
-};
-
-const PORT_MAX = 65_535;
-const HOSTNAME_CHARS_MAX = 255;
-/** What can stand between "tcp://" and a port. */
-const HOSTNAME = /^[^\s/[\]\p{Cc}]+$/u;
 /** So many may wait for a rank beyond those that there are: a restart that goes round and round, but no flood. */
 const WAITING_MAX = 256;
 
@@ -134,7 +118,7 @@ export class Registrar {
   /** G3 */
   gone(process: RemoteProcess): void {
     for (const conversation of process.conversations.values()) {
-      if (conversation.node === 0) continue;
+      if (conversation.node === 0 || this.registrationOf(conversation) === undefined) continue;
       if (this.gateway.isLeaving) this.leave(conversation);
       else conversation.break(undefined);
     }
@@ -228,8 +212,7 @@ export class Registrar {
   /** An entry of our roster as ps-lite writes it: all customers of a process have the id of its first. */
   #psNodeOf(entry: RosterEntry): PsNode {
     const hostPort = hostPortOf(entry.address);
-    // Those of earlier incarnations are still listed.
-    const registration = this.#registrations.findLast(({ conversation }) => conversation?.node === entry.node);
+    const registration = this.#registrations.find(({ conversation }) => conversation?.node === entry.node);
     const id = registration?.process.primary?.node ?? entry.node;
     const role = entry.role === "server" ? PsRole.SERVER : PsRole.WORKER;
     return { role, id, ...hostPort, isRecovery: entry.incarnation > 1, customerId: registration?.customerId ?? 0 };
@@ -312,6 +295,8 @@ export class Registrar {
 
   #admitted(registration: Registration, conversation: Conversation, { node, incarnation, roster }: RegisterReply): void {
     const { process } = registration;
+    const replaced = this.#registrations.find((other) => other.process !== process && other.conversation?.node === node);
+    if (replaced !== undefined) this.#forget(replaced.process); // G9
     registration.isAdmitted = true;
     conversation.node = node;
     conversation.incarnation = incarnation;
@@ -379,23 +364,4 @@ function isDeadServer({ role, state }: RosterEntry): boolean {
 
 function isNewServer({ role, incarnation, state }: RosterEntry): boolean {
   return role === "server" && incarnation > 1 && state === "alive";
-}
-
-/** ps-lite's order of ranks. */
-function byHostPort(a: { readonly hostPort: HostPort }, b: { readonly hostPort: HostPort }): number {
-  if (a.hostPort.hostname !== b.hostPort.hostname) return a.hostPort.hostname > b.hostPort.hostname ? -1 : 1;
-  return a.hostPort.port - b.hostPort.port;
-}
-
-function checkedNode({ nodes }: PsMeta): PsNode {
-  const [node] = nodes;
-  if (nodes.length !== 1 || node === undefined || node.role === PsRole.SCHEDULER)
-    throw new WeighbridgeError("BAD_REQUEST", `a registration that names no server or worker at a host and port: ${nodes.length} nodes`);
-  const { hostname, port } = node;
-  if (hostname.length > HOSTNAME_CHARS_MAX || !HOSTNAME.test(hostname) || port <= 0 || port > PORT_MAX)
-    throw new WeighbridgeError(
-      "BAD_REQUEST",
-      `a node cannot be reached at the host ${JSON.stringify(hostname.slice(0, HOSTNAME_CHARS_MAX))}, port ${port}, that it registers with (DMLC_NODE_HOST, PORT)`,
-    );
-  return node;
 }

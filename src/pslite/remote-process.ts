@@ -8,7 +8,7 @@
 //   B2. `gone` is called when its outgoing connection is down and none of its incoming connections is open, once each
 //       time.
 //   B3. It is dialed once in REDIAL_MS at most, whoever asks, and less and less often while it ends every connection
-//       within SHORT_MS; `reconnect` alone does not wait: it is called once for a node.
+//       within SHORT_MS; `renewOutgoing` alone does not wait: it is called once for a node.
 //   B4. What is said to it while it is kept and cannot be reached is said once it can, the first HELD_MAX messages, as
 //       libzmq does.
 

@@ -12,7 +12,7 @@ import { BODY_BYTES_MAX, bodyTooLong } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
 import { COPY_BYTES_MAX } from "./message-batch.ts";
 import type { KnownList, PulledLists } from "./pulled-lists.ts";
-import type { ServedRequest } from "./served-requests.ts";
+import type { ServedRequest } from "./served-request.ts";
 import { dtypeOfPsType, PsType } from "./wire/data-type.ts";
 import type { PsMeta } from "./wire/ps-meta.ts";
 import type { PartFate, PartSink } from "./wire/zmtp-reader.ts";

@@ -8,7 +8,7 @@
 // Invariants:
 //   C1. A scheduler that was started again cannot take the job over: nodes of ps-lite enter a barrier with one message
 //       that they never repeat, their servers the last one from the beginning, so it would wait for them for ever. One
-//       of ours is sent nothing (gateway.ts, V5).
+//       of ours is sent nothing (gateway.ts, V3).
 //   C2. A node whose connections are all gone for `deathMs` is dead in our roster; one that is heard of again is alive.
 //   C3. A node that is listed again has a new incarnation, and a conversation of its own (member-list.ts, L1).
 //   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SETTLE_MS when one has a new
@@ -214,7 +214,8 @@ export class SchedulerClient implements Control {
     }
   }
 
-  unlinked(conversation: Conversation, isAbrupt: boolean): void {
+  /** The channel closed its link with this conversation. */
+  closedByChannel(conversation: Conversation, isAbrupt: boolean): void {
     const member = this.#members.get(conversation.node);
     if (member !== undefined && this.#isAccepted(member)) return;
     const hostPort = conversation.node === SCHEDULER_ID ? hostPortOf(this.#gateway.options.schedulerAddress) : member?.hostPort;
@@ -289,8 +290,10 @@ export class SchedulerClient implements Control {
   #takeList(nodes: readonly PsNode[], isFirst: boolean): void {
     const changed = this.#members.take(nodes, isFirst);
     for (const { node } of changed) this.#cancelDeath(node);
-    // With our name from now on.
-    if (isFirst) this.#gateway.processAt(hostPortOf(this.#gateway.options.schedulerAddress)).renewOutgoing();
+    if (isFirst) {
+      this.#gateway.listed();
+      this.#gateway.processAt(hostPortOf(this.#gateway.options.schedulerAddress)).renewOutgoing(); // with our name from now on
+    }
     if (this.#registering !== undefined) this.#answerRegister();
     else if (changed.length > 0) this.#announce();
     this.#gateway.clock.afterInput(() => {

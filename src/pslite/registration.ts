@@ -1,0 +1,49 @@
+// registration — what a process says of itself when it registers with our scheduler, and whether it can be one.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Role } from "../wire/node-id.ts";
+import type { BodyExtension } from "./body-extension.ts";
+import type { Conversation } from "./conversation.ts";
+import type { HostPort } from "./host-port.ts";
+import type { IncomingConnection } from "./incoming-connection.ts";
+import type { RemoteProcess } from "./remote-process.ts";
+import { type PsMeta, type PsNode, PsRole } from "./wire/ps-meta.ts";
+
+/** A node that registered, and perhaps has its rank. */
+export type Registration = {
+  readonly role: Role;
+  readonly hostPort: HostPort;
+  readonly customerId: number;
+  readonly process: RemoteProcess;
+  /** What it says beyond ps-lite's words; undefined when it is none of ours. */
+  readonly extension: BodyExtension | undefined;
+  readonly token: string;
+  readonly incoming: IncomingConnection;
+  conversation: Conversation | undefined;
+  isAdmitted: boolean;
+};
+
+const PORT_MAX = 65_535;
+const HOSTNAME_CHARS_MAX = 255;
+/** What can stand between "tcp://" and a port. */
+const HOSTNAME = /^[^\s/[\]\p{Cc}]+$/u;
+
+/** ps-lite's order of ranks. */
+export function byHostPort(a: { readonly hostPort: HostPort }, b: { readonly hostPort: HostPort }): number {
+  if (a.hostPort.hostname !== b.hostPort.hostname) return a.hostPort.hostname > b.hostPort.hostname ? -1 : 1;
+  return a.hostPort.port - b.hostPort.port;
+}
+
+/** The node that registers. Throws BAD_REQUEST when it is none that could be reached. */
+export function checkedNode({ nodes }: PsMeta): PsNode {
+  const [node] = nodes;
+  if (nodes.length !== 1 || node === undefined || node.role === PsRole.SCHEDULER)
+    throw new WeighbridgeError("BAD_REQUEST", `a registration that names no server or worker at a host and port: ${nodes.length} nodes`);
+  const { hostname, port } = node;
+  if (hostname.length > HOSTNAME_CHARS_MAX || !HOSTNAME.test(hostname) || port <= 0 || port > PORT_MAX)
+    throw new WeighbridgeError(
+      "BAD_REQUEST",
+      `a node cannot be reached at the host ${JSON.stringify(hostname.slice(0, HOSTNAME_CHARS_MAX))}, port ${port}, that it registers with (DMLC_NODE_HOST, PORT)`,
+    );
+  return node;
+}
