@@ -28,6 +28,7 @@ import {
   type KvFunctionId,
   type KvOwner,
   KvRequest,
+  type KvRequestOptions,
   type Landing,
 } from "../worker/kv-request.ts";
 import type { Router } from "../worker/router.ts";
@@ -70,7 +71,8 @@ export class KVWorker implements KvOwner {
   readonly window: FloatWindow;
   /** By rank (U4). */
   readonly incarnations: number[];
-  readonly #router: Router;
+  /** For the requests themselves, as are those above: what sends them. */
+  readonly router: Router;
   readonly #tracker: RequestTracker;
   /** The application's own; undefined: requests are cut at the servers' ranges. */
   #slicer: Slicer | undefined;
@@ -86,27 +88,27 @@ export class KVWorker implements KvOwner {
     this.customer = customerId;
     const { router } = worker;
     this.window = router.window;
-    this.#router = router;
+    this.router = router;
     this.#tracker = this.simple.customer.tracker;
     this.incarnations = Array.from({ length: office.numServers }, (_, rank) => router.incarnationOf(rank));
   }
 
   /** Adds (or whatever the server's handle does) `vals` to `keys`. */
   push(keys: BigUint64Array, vals: Values, options: KVPushOptions = NO_OPTIONS): number {
-    if (options !== NO_OPTIONS) checkNames(options, KV_OPTIONS);
+    if (options !== NO_OPTIONS) checkRequestOptions(options);
     return this.#submit(kvPush.id, keys, vals, undefined, options);
   }
 
   /** Reads the values of `keys` into `vals`. With `lens`, keys may have different numbers of values, and `lens` is filled too. */
   pull(keys: BigUint64Array, vals: Values, options: KVPullOptions = NO_OPTIONS): number {
-    if (options !== NO_OPTIONS) checkNames(options, KV_OPTIONS);
+    if (options !== NO_OPTIONS) checkRequestOptions(options);
     if (options.lens !== undefined) return this.#pullInto(keys, vals, options.lens, options);
     return this.#submit(kvPull.id, keys, undefined, vals, options);
   }
 
   /** Pushes `vals`, then reads the keys into `outs`, in one round trip; on each server one after the other with nothing in between. */
   pushPull(keys: BigUint64Array, vals: Values, outs: Values, options: KVPushOptions = NO_OPTIONS): number {
-    if (options !== NO_OPTIONS) checkNames(options, KV_OPTIONS);
+    if (options !== NO_OPTIONS) checkRequestOptions(options);
     return this.#submit(kvPushPull.id, keys, vals, outs, options);
   }
 
@@ -133,7 +135,7 @@ export class KVWorker implements KvOwner {
   /** Resolves when calls are taken on again after a QUEUE_FULL. Rejects with DEADLINE or ABORTED. */
   async room(options?: WaitOptions): Promise<void> {
     if (options !== undefined) checkNames(options, WAIT_OPTIONS);
-    await this.#router.room(options);
+    await this.router.room(options);
   }
 
   /** Cuts requests with `slicer` instead of at the servers' key ranges. */
@@ -152,13 +154,12 @@ export class KVWorker implements KvOwner {
     const values = (sent ?? received) as Values;
     checkKeys(keys);
     const dtype = dtypeOf(values);
-    if (dtype < 0) throw bad(`values are typed arrays of numbers, not ${Object.prototype.toString.call(values)}`);
+    if (dtype < 0) throw badValues(values);
     const width = lens === undefined ? widthOf(keys, values) : checkLens(keys, values, lens);
-    if (sent !== undefined && received !== undefined && (received.length !== sent.length || dtypeOf(received) !== dtype)) {
-      throw bad(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be alike`);
-    }
+    if (sent !== undefined && received !== undefined && (received.length !== sent.length || dtypeOf(received) !== dtype))
+      throw badRoom(sent, received);
     const arrays: KvArrays = { keys, sent, received, lens, dtype, width, elementBytes: values.BYTES_PER_ELEMENT };
-    return this.#send(new KvRequest(this, functionId, arrays, { ...this.#wordsOf(cmd, priority), callback }));
+    return this.#send(new KvRequest(this, functionId, arrays, this.#optionsOf(cmd, priority, callback, undefined)));
   }
 
   #pullInto(keys: BigUint64Array, vals: Values, lens: Int32Array, options: KVPullOptions): number {
@@ -179,16 +180,22 @@ export class KVWorker implements KvOwner {
     const elementBytes = dtypeConstructor(dtype)?.BYTES_PER_ELEMENT ?? 0;
     if (elementBytes === 0) throw bad("values are typed arrays of numbers");
     const arrays: KvArrays = { keys, sent: undefined, received: undefined, lens: undefined, dtype, width: 0, elementBytes };
-    return this.#send(new KvRequest(this, kvPull.id, arrays, { ...this.#wordsOf(cmd, priority), callback, fill }));
+    return this.#send(new KvRequest(this, kvPull.id, arrays, this.#optionsOf(cmd, priority, callback, fill)));
   }
 
-  #wordsOf(cmd: number | undefined, priority: number | undefined): { command: number; priority: number; slicer: Slicer | undefined } {
-    return { command: checkWord(cmd, "cmd"), priority: checkWord(priority, "priority"), slicer: this.#slicer };
+  /** Written out: spreading an object here took as long as all checks of a small request. */
+  #optionsOf(
+    cmd: number | undefined,
+    priority: number | undefined,
+    callback: KvCallback | undefined,
+    fill: KvRequestOptions["fill"],
+  ): KvRequestOptions {
+    return { command: checkWord(cmd, "cmd"), priority: checkWord(priority, "priority"), callback, fill, slicer: this.#slicer };
   }
 
   #send(request: KvRequest): number {
     request.timestamp = this.#tracker.nextTimestamp;
-    this.#router.submit(request);
+    this.router.submit(request);
     return this.#tracker.open(request);
   }
 
@@ -201,8 +208,12 @@ export class KVWorker implements KvOwner {
     try {
       callback(failure);
     } catch (thrown) {
-      this.office.log.error("a callback failed", { app: this.app, timestamp: request.timestamp, reason: reasonOf(thrown) });
+      this.#tellOf(thrown, request.timestamp);
     }
+  }
+
+  #tellOf(thrown: unknown, timestamp: number): void {
+    this.office.log.error("a callback failed", { app: this.app, timestamp, reason: reasonOf(thrown) });
   }
 }
 
@@ -216,21 +227,38 @@ function attempt(run: () => void): WeighbridgeError | undefined {
   }
 }
 
+// What is wrong is told by functions of their own: the engine takes only short ones into the path of a small request.
+
 function checkKeys(keys: BigUint64Array): void {
-  if (!(keys instanceof BigUint64Array)) throw bad("keys are a BigUint64Array");
-  if (keys.length === 0) throw bad("a request needs at least one key");
+  if (!(keys instanceof BigUint64Array) || keys.length === 0 || firstDescent(keys) >= 0) throw badKeys(keys);
+}
+
+function badKeys(keys: BigUint64Array): WeighbridgeError {
+  if (!(keys instanceof BigUint64Array)) return bad("keys are a BigUint64Array");
+  if (keys.length === 0) return bad("a request needs at least one key");
   const at = firstDescent(keys);
-  if (at >= 0)
-    throw new WeighbridgeError(
-      "KEYS_NOT_ASCENDING",
-      `keys must be ascending and unique, but key ${at} (${keys[at]}) follows ${keys[at - 1]}`,
-    );
+  return new WeighbridgeError(
+    "KEYS_NOT_ASCENDING",
+    `keys must be ascending and unique, but key ${at} (${keys[at]}) follows ${keys[at - 1]}`,
+  );
+}
+
+function badValues(values: unknown): WeighbridgeError {
+  return bad(`values are typed arrays of numbers, not ${Object.prototype.toString.call(values)}`);
+}
+
+function badRoom(sent: Values, received: Values): WeighbridgeError {
+  return bad(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be alike`);
 }
 
 function widthOf(keys: BigUint64Array, values: Values): number {
   const width = values.length / keys.length;
-  if (width === 0 || !Number.isInteger(width)) throw bad(`${values.length} values for ${keys.length} keys: not the same number for each`);
+  if (width === 0 || !Number.isInteger(width)) throw badWidth(keys, values);
   return width;
+}
+
+function badWidth(keys: BigUint64Array, values: Values): WeighbridgeError {
+  return bad(`${values.length} values for ${keys.length} keys: not the same number for each`);
 }
 
 /** Returns the width to send: none, the lens say it. */
@@ -246,6 +274,14 @@ function checkLens(keys: BigUint64Array, values: Values, lens: Int32Array): numb
   return 0;
 }
 
+/** U1, without a list to search: it is asked with every request that has options. */
+function checkRequestOptions(options: object): void {
+  if (typeof options !== "object" || options === null) checkOptions(options, KV_OPTIONS, "the options of a request");
+  for (const name in options)
+    if (name !== "callback" && name !== "lens" && name !== "cmd" && name !== "priority")
+      checkOptions(options, KV_OPTIONS, "the options of a request");
+}
+
 /** U1: a misspelt option would be taken for its default. Looked at only where options are given. */
 function checkNames(options: object, known: readonly string[]): void {
   if (typeof options !== "object" || options === null) checkOptions(options, known, "the options of a request");
@@ -253,8 +289,12 @@ function checkNames(options: object, known: readonly string[]): void {
 }
 
 function checkWord(value = 0, name: string): number {
-  if ((value | 0) !== value) throw bad(`${name} is a 32-bit whole number, not ${value}`);
+  if ((value | 0) !== value) throw badWord(value, name);
   return value;
+}
+
+function badWord(value: number, name: string): WeighbridgeError {
+  return bad(`${name} is a 32-bit whole number, not ${value}`);
 }
 
 function bad(what: string): WeighbridgeError {

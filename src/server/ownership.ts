@@ -27,6 +27,7 @@ const TWO_32 = 2n ** 32n;
 export class Ownership {
   readonly #arena: Arena;
   readonly #kernels: OwnershipKernels;
+  #epoch = 0;
   #rank = 0;
   #view: PlacementView | undefined;
   #placement: Placement | undefined;
@@ -48,9 +49,9 @@ export class Ownership {
     this.#kernels = simdOwnershipKernels(arena);
   }
 
-  /** Of the placement; 0 while there is none (O1). */
+  /** Of the placement; 0 while there is none (O1). A field: every request reads it. */
   get epoch(): number {
-    return this.#view?.epoch ?? 0;
+    return this.#epoch;
   }
 
   get rank(): number {
@@ -96,6 +97,7 @@ export class Ownership {
     }
     this.#rank = rank;
     this.#view = view;
+    this.#epoch = view.epoch;
     this.#placement = placement;
     this.#ownsAll = ownedCount === PART_COUNT;
     this.#adoptRange(placement);

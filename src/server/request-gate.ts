@@ -60,9 +60,9 @@ export class RequestGate implements FunctionHandler {
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    if (header.epoch > this.#ownership.epoch || this.#epochWait.has(channel)) {
+    if (header.epoch > this.#ownership.epoch || this.#epochWait.has(channel))
       this.#epochWait.add(this, channel, header, bytes, at, fresh); // G2
-    } else this.pass(channel, header, bytes, at, fresh);
+    else this.pass(channel, header, bytes, at, fresh);
   }
 
   /** For a request that need not wait, or has waited. */

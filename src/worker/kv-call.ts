@@ -218,7 +218,7 @@ export class KvCall implements Call, KvSpan {
   }
 
   failed(error: WeighbridgeError): void {
-    if (this.#request.router?.kvRefused(this, error) !== true) this.#request.frameFailed(error);
+    if (this.#request.owner.router?.kvRefused(this, error) !== true) this.#request.frameFailed(error);
   }
 
   get kvRequest(): KvRequest {

@@ -21,6 +21,8 @@ export type KvOwner = {
   readonly window: FloatWindow;
   /** By rank, the incarnation of each server that its requests leave for; 0 before it was known. */
   readonly incarnations: number[];
+  /** Who sends the calls of its requests, and hears of their ends first; undefined where nobody cuts them again. */
+  readonly router?: KvRouter | undefined;
   ended(request: KvRequest, error: WeighbridgeError | undefined): void;
 };
 
@@ -73,7 +75,7 @@ export type KvRequestOptions = {
   readonly priority: number;
   readonly callback: KvCallback | undefined;
   /** What to do with answers of unknown length, before the request ends; left out for all other requests. */
-  readonly fill?: (landings: readonly Landing[]) => void;
+  readonly fill?: ((landings: readonly Landing[]) => void) | undefined;
   /** The application's own, in the place of the servers' ranges. */
   readonly slicer?: Slicer | undefined;
 };
@@ -94,8 +96,7 @@ export class KvRequest implements KvArrays, TrackedRequest {
   readonly fill: ((landings: readonly Landing[]) => void) | undefined;
   readonly landings: Landing[] | undefined;
   readonly slicer: Slicer | undefined;
-  /** The router that sends it, and its number there. */
-  router: KvRouter | undefined;
+  /** Its number at the router. */
   order = 0;
   /** Its number within its customer, given when it is tracked. */
   timestamp = 0;
@@ -104,9 +105,8 @@ export class KvRequest implements KvArrays, TrackedRequest {
   waiting: Deferred<void> | undefined;
   /** How long the arrays were when the request was made: one that is transferred away, or shrinks, has another length from then on. */
   readonly #keyCount: number;
-  readonly #sentCount: number;
-  readonly #receivedCount: number;
-  readonly #lensCount: number;
+  /** Of those that are sent, and of those that are received: where both are, they are as many. */
+  readonly #valueCount: number;
   #openFrames = 0;
   #refusedFrames = 0;
   #failure: WeighbridgeError | undefined;
@@ -128,9 +128,7 @@ export class KvRequest implements KvArrays, TrackedRequest {
     this.landings = options.fill === undefined ? undefined : [];
     this.slicer = options.slicer;
     this.#keyCount = arrays.keys.length;
-    this.#sentCount = arrays.sent?.length ?? 0;
-    this.#receivedCount = arrays.received?.length ?? 0;
-    this.#lensCount = arrays.lens?.length ?? 0;
+    this.#valueCount = (arrays.sent ?? arrays.received)?.length ?? 0;
   }
 
   /** Whether all its arrays are still there. */
@@ -138,9 +136,9 @@ export class KvRequest implements KvArrays, TrackedRequest {
     const { keys, sent, received, lens } = this;
     return (
       keys.length >= this.#keyCount &&
-      (sent === undefined || sent.length >= this.#sentCount) &&
-      (received === undefined || received.length >= this.#receivedCount) &&
-      (lens === undefined || lens.length >= this.#lensCount)
+      (sent === undefined || sent.length >= this.#valueCount) &&
+      (received === undefined || received.length >= this.#valueCount) &&
+      (lens === undefined || lens.length >= this.#keyCount)
     );
   }
 
@@ -185,12 +183,11 @@ export class KvRequest implements KvArrays, TrackedRequest {
   }
 
   frameDone(): void {
+    const { owner } = this;
     if (--this.#openFrames > 0) {
-      if (this.#refusedFrames === this.#openFrames) this.router?.kvAllRefused(this);
-      return;
-    }
-    if (this.router === undefined) this.owner.ended(this, this.#failure);
-    else this.router.kvEnded(this, this.#failure);
+      if (this.#refusedFrames === this.#openFrames) owner.router?.kvAllRefused(this);
+    } else if (owner.router === undefined) owner.ended(this, this.#failure);
+    else owner.router.kvEnded(this, this.#failure);
   }
 
   frameFailed(error: WeighbridgeError): void {

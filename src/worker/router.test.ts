@@ -62,7 +62,7 @@ class Worker {
     const [width, elementBytes] = [values.length / keys.length, 4];
     await new Promise<void>((resolve, reject) => {
       const owner = {
-        ...{ app: 0, customer: 0, window: this.stage.router.window, incarnations: this.#incarnations },
+        ...{ app: 0, customer: 0, window: this.stage.router.window, incarnations: this.#incarnations, router: this.stage.router },
         ended: (_: KvRequest, error?: Error): void => (error === undefined ? resolve() : reject(error)),
       };
       const slicer = isOwn ? (all: BigUint64Array) => [0, ...this.stage.router.servers.map(() => all.length)] : undefined;

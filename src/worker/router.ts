@@ -76,6 +76,9 @@ export class Router implements KvRouter {
   readonly #peer: Pick<Peer, "dial">;
   readonly #clock: Clock;
   #placement: Placement | undefined;
+  /** Of the placement, where every request finds them at once. */
+  #servers: readonly number[] = [];
+  #epoch = 0;
   #ranges: readonly Range[] = [];
   /** By rank; undefined until the roster names the server. */
   readonly #channels: (Channel | undefined)[] = [];
@@ -103,12 +106,12 @@ export class Router implements KvRouter {
 
   /** The ranks of all servers, ascending. */
   get servers(): readonly number[] {
-    return this.#placement?.servers ?? [];
+    return this.#servers;
   }
 
   /** Of the placement by which requests are cut now. */
   get epoch(): number {
-    return this.#placement?.epoch ?? 0;
+    return this.#epoch;
   }
 
   get #placed(): Placement {
@@ -166,6 +169,8 @@ export class Router implements KvRouter {
 
   #place(placement: Placement): void {
     this.#placement = placement;
+    this.#servers = placement.servers;
+    this.#epoch = placement.epoch;
     this.#ranges = evenRanges(placement.servers.length);
   }
 
@@ -246,24 +251,23 @@ export class Router implements KvRouter {
    * the slicer), nothing sent.
    */
   submit(request: KvRequest): void {
-    const { keys } = request;
-    request.router = this;
     request.order = ++this.#order;
-    if (request.slicer !== undefined) {
-      this.#submitCut(request, this.#ownCuts(request.slicer, keys));
-      return;
+    if (this.#held === undefined && request.slicer === undefined) {
+      const owner = soleOwner(request.keys, this.#ranges);
+      if (owner >= 0 && this.#submitWhole(request, this.#servers[owner] as number)) return;
     }
-    if (this.#held !== undefined) {
-      if (this.#waitingKv.length >= WAITING_MAX)
-        throw new WeighbridgeError("QUEUE_FULL", `${WAITING_MAX} requests wait for a change of the placement: await room() first`, {
-          retryable: true,
-        });
-      this.#waitingKv.push(request);
-      return;
+    this.#submitParts(request);
+  }
+
+  #submitParts(request: KvRequest): void {
+    const { keys, slicer } = request;
+    if (slicer !== undefined) this.#submitCut(request, this.#ownCuts(slicer, keys));
+    else if (this.#held === undefined) this.#submitCut(request, sliceByRange(keys, this.#ranges));
+    else if (this.#waitingKv.length < WAITING_MAX) this.#waitingKv.push(request);
+    else {
+      const message = `${WAITING_MAX} requests wait for a change of the placement: await room() first`;
+      throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
     }
-    const owner = soleOwner(keys, this.#ranges);
-    if (owner >= 0 && this.#submitWhole(request, this.servers[owner] as number)) return;
-    this.#submitCut(request, sliceByRange(keys, this.#ranges));
   }
 
   #ownCuts(slicer: Slicer, keys: BigUint64Array): Cuts {
@@ -273,15 +277,16 @@ export class Router implements KvRouter {
     throw new WeighbridgeError("BAD_ARGUMENT", `the slicer gave ${problem}`);
   }
 
-  /** In one frame to one server, if it fits one. */
+  /** In one frame to one server, if it fits one and may leave now; the long way tells what is in its way. */
   #submitWhole(request: KvRequest, rank: number): boolean {
-    if (request.owner.incarnations[rank] !== this.incarnationOf(rank)) return false;
-    const whole = wholeCall(request, this.epoch);
+    const channel = this.#channels[rank];
+    if (channel === undefined || this.#gone[rank] !== undefined || !channel.admits(1)) return false;
+    if (request.owner.incarnations[rank] !== channel.incarnation) return false;
+    const whole = wholeCall(request, this.#epoch);
     if (whole === undefined) return false;
-    this.#checkRoom(rank, 1);
     request.open(1);
     if (request.sent !== undefined) this.#openUpdates++;
-    this.#send(rank, whole);
+    channel.send(whole, true);
     return true;
   }
 

@@ -52,7 +52,7 @@ export class RawServer {
   #hello(): Uint8Array {
     if (this.#place === undefined) throw new Error("a worker came before the server was registered");
     const { job, node, incarnation } = this.#place;
-    return jsonFrameBytes(Kind.HELLO, {}, { job, node, incarnation, expects: this.#expects });
+    return jsonFrameBytes(Kind.HELLO, {}, { job, kind: "server", node, incarnation, expects: this.#expects });
   }
 
   #take(frame: RawFrame, reply: Reply): void {
