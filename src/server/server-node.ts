@@ -13,6 +13,9 @@ import { rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
+/** Of a server that is told no size: a GiB of addresses stays for updates and checkpoints of a full one (kernel/arena.ts, A5). */
+const ARENA_BYTES = 3 * 2 ** 30;
+
 export type ServerNodeOptions = MemberOptions & {
   readonly arenaBytesMax?: number | undefined;
   /** Hears of the memory that parameters will lie in, before anything does. */
@@ -32,7 +35,7 @@ export class ServerNode extends MemberNode {
   readonly #restoreFrom: (() => Promise<SnapshotSource>) | undefined;
 
   constructor(options: ServerNodeOptions) {
-    const arena = new Arena({ bytesMax: options.arenaBytesMax, reserve: true });
+    const arena = new Arena({ bytesMax: options.arenaBytesMax ?? ARENA_BYTES, reserve: true });
     options.onMemory?.(arena.memory);
     const { workerCount, functions = [], compression, checkpointFiles, limits = {} } = options;
     super("server", options, { readBuffers: new ArenaReadBuffers(arena), limits: serverLimits(arena, workerCount, limits) });

@@ -29,7 +29,9 @@ const U32_MAX = 2 ** 32 - 1;
 const MIB = 2 ** 20;
 const OUTBOX_BYTES = 2 * MIB;
 /** What WebAssembly can address. */
-const ARENA_BYTES = 4096 * MIB;
+const ARENA_BYTES_MAX = 4096 * MIB;
+/** The rest of it is for updates and checkpoints of a server that is full (kernel/arena.ts, A5). */
+const ARENA_BYTES = 3072 * MIB;
 /** Links read into it: with less than this a server could not even talk with its scheduler and a worker. */
 const ARENA_BYTES_MIN = 8 * MIB;
 /** As much as a small message. */
@@ -279,10 +281,10 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     fallback: derived("2MiB", () => OUTBOX_BYTES),
   },
   arenaBytesMax: {
-    kind: byteSize({ min: ARENA_BYTES_MIN, max: ARENA_BYTES }),
+    kind: byteSize({ min: ARENA_BYTES_MIN, max: ARENA_BYTES_MAX }),
     description:
       "Memory for parameters, for each server node; an eighth is kept for reads and checkpoints. Updates that wait for those of other workers come on top.",
-    fallback: derived("4GiB", () => ARENA_BYTES),
+    fallback: derived("3GiB", () => ARENA_BYTES),
   },
   wakefulLoop: {
     kind: oneOf(["on", "off"], "switch"),

@@ -65,7 +65,7 @@ test("fills in every default when only the required keys are given", () => {
     faults: { dropPercent: 0, duplicatePercent: 0, reorderPercent: 0, delayMs: 0, seed: 1 },
     outboxMessagesMax: 65_536,
     outboxBytesMax: 2 * 2 ** 20,
-    arenaBytesMax: 4 * 2 ** 30,
+    arenaBytesMax: 3 * 2 ** 30,
     wakefulLoop: "on",
     functions: undefined,
     checkpointDir: undefined,
