@@ -35,7 +35,7 @@ export class Customer {
     this.office = office;
     this.appId = appId;
     this.customerId = customerId;
-    this.tracker = new RequestTracker(office.clock);
+    this.tracker = new RequestTracker(office.clock, office.requestTimeoutMs);
   }
 
   /** Opens a request that ends after `expectedCount` responses. Returns its timestamp. */
@@ -63,8 +63,8 @@ export class Customer {
   }
 
   /** Waits for the end of a request; see RequestTracker. */
-  async wait(timestamp: number, options: WaitOptions = {}): Promise<void> {
-    await this.tracker.wait(timestamp, { ...options, deadlineMs: options.deadlineMs ?? this.office.requestTimeoutMs });
+  async wait(timestamp: number, options?: WaitOptions): Promise<void> {
+    await this.tracker.wait(timestamp, options);
   }
 
   #end(timestamp: number, request: CountedRequest): void {

@@ -129,7 +129,7 @@ export class KVWorker implements KvOwner {
   /** Waits for the end of a request. Rejects with its failure; with DEADLINE or ABORTED the request itself goes on. */
   async wait(timestamp: number, options?: WaitOptions): Promise<void> {
     if (options !== undefined) checkNames(options, WAIT_OPTIONS);
-    await this.simple.customer.wait(timestamp, options);
+    await this.#tracker.wait(timestamp, options);
   }
 
   /** Resolves when calls are taken on again after a QUEUE_FULL. Rejects with DEADLINE or ABORTED. */

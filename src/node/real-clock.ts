@@ -20,11 +20,6 @@ const REAL_CLOCK: Clock = {
     return () => clearTimeout(timer);
   },
 
-  soon(run: () => void): void {
-    process.nextTick(run);
-  },
-
-  afterInput(run: () => void): void {
-    setImmediate(run);
-  },
+  soon: process.nextTick,
+  afterInput: setImmediate,
 };

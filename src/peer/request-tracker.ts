@@ -9,7 +9,7 @@
 //   T4. At most ENDED_MAX ended requests are kept behind an open one: beyond that the open one is set aside as a straggler.
 
 import type { Clock } from "../base/clock.ts";
-import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { RingQueue } from "../base/ring-queue.ts";
 
@@ -22,11 +22,13 @@ export class TrackedRequest {
   isSettled = false;
   error: WeighbridgeError | undefined;
   /** Made when somebody waits before the end. */
-  waiting: Deferred<void> | undefined;
+  waiting: PromiseWithResolvers<void> | undefined;
 }
 
 export class RequestTracker {
   readonly #clock: Clock;
+  /** How long a wait lasts whose caller sets no deadline; undefined: until the end. */
+  readonly #timeoutMs: number | undefined;
   readonly #queue = new RingQueue<TrackedRequest>();
   /** The number of the queue's first. */
   #oldest = 0;
@@ -39,8 +41,9 @@ export class RequestTracker {
   /** The highest number whose failure was dropped (T3). */
   #forgottenThrough = -1;
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, timeoutMs?: number) {
     this.#clock = clock;
+    this.#timeoutMs = timeoutMs;
   }
 
   /** The number the next request will get. */
@@ -80,8 +83,11 @@ export class RequestTracker {
     }
     const request = this.#find(timestamp);
     if (request !== undefined && !request.isSettled) {
-      request.waiting ??= new Deferred();
-      await waitFor(request.waiting.promise, `request ${timestamp}`, this.#clock, options);
+      request.waiting ??= Promise.withResolvers();
+      const { promise } = request.waiting;
+      const { deadlineMs = this.#timeoutMs, signal } = options;
+      if (deadlineMs === undefined && signal === undefined) await promise;
+      else await waitFor(promise, `request ${timestamp}`, this.#clock, { deadlineMs, signal });
       return;
     }
     const failure = request === undefined ? this.#failureOf(timestamp) : request.error; // T2

@@ -2,7 +2,6 @@
 // server is asked for (spec/protocol.md, the kv functions). Ends once, when every call ended: well, or with the first error. Not which server that is:
 // the router decides it.
 
-import type { Deferred } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { kvPull, kvPush, kvPushPull } from "../contracts/kv.ts";
 import type { Slicer } from "../keys/slicer.ts";
@@ -102,7 +101,7 @@ export class KvRequest implements KvArrays, TrackedRequest {
   timestamp = 0;
   isSettled = false;
   error: WeighbridgeError | undefined;
-  waiting: Deferred<void> | undefined;
+  waiting: PromiseWithResolvers<void> | undefined;
   /** How long the arrays were when the request was made: one that is transferred away, or shrinks, has another length from then on. */
   readonly #keyCount: number;
   /** Of those that are sent, and of those that are received: where both are, they are as many. */
