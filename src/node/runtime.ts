@@ -1,4 +1,4 @@
-// runtime — which runtime this is. Nodes read and write sockets in ways that Node alone has (transport/socket-link, transport/handle-writer): under Bun
+// runtime — which runtime this is. Nodes read and write sockets in ways that Node alone has (transport/socket-link): under Bun
 // nothing would ever arrive, under Deno the first write would end the process. So they are refused there. A cluster inside the process has no sockets and
 // works under both.
 

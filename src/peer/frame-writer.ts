@@ -274,12 +274,13 @@ export class FrameWriter {
       const costBytes = Math.max(taken.byteCount, WRITE_COST_BYTES);
       this.#inFlightBytes += costBytes;
       const writing = link;
-      if (hasEmptyChunk(taken.chunks)) {
+      const { chunks } = taken;
+      if (chunks[0]?.length === 0 || (chunks.length > 1 && hasEmptyChunk(chunks))) {
         taken.flushed();
         link.destroy(); // what was encoded cannot leave any more; on the next link everything is encoded anew (Call.K3)
         return;
       }
-      link.write(taken.chunks, () => {
+      link.write(chunks, () => {
         taken.flushed();
         if (this.#link !== writing) return;
         this.#inFlightBytes -= costBytes;

@@ -1,11 +1,11 @@
-// Goal: what is written past the stream arrives as if the stream had written it: all of it, in order, and every end is told.
+// Goal (HandleWriter): what is written past the stream arrives as if the stream had written it: all of it, in order, and every end is told.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { HandleWriter } from "./handle-writer.ts";
+import { HandleWriter } from "./socket-link.ts";
 
 const BYTE = Buffer.alloc(1);
 
@@ -43,7 +43,7 @@ async function allOf(socket: net.Socket): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-test("small writes are taken at once, and arrive in order behind and before the stream's own (W1)", async (context) => {
+test("small writes are taken at once, and arrive in order behind and before the stream's own (SocketLink.S4)", async (context) => {
   const { near, far } = await connectedPair(context);
   const writer = writerOf(near, () => assert.fail("nothing had to wait"));
   assert.equal(writer.isFree, true);
@@ -52,7 +52,7 @@ test("small writes are taken at once, and arrive in order behind and before the 
   assert.equal((await allOf(far)).toString(), "first a b c last");
 });
 
-test("what the system does not take at once is kept, told when it is done, and waited for by the end of the stream (W2)", async (context) => {
+test("what the system does not take at once is kept, told when it is done, and waited for by the end of the stream (SocketLink.S5)", async (context) => {
   const { near, far } = await connectedPair(context);
   let doneCount = 0;
   const writer = writerOf(near, () => doneCount++);
@@ -75,7 +75,7 @@ test("what the system does not take at once is kept, told when it is done, and w
   assert.equal(doneCount, 3);
 });
 
-test("while the stream holds bytes back nothing may pass them (W1)", async (context) => {
+test("while the stream holds bytes back nothing may pass them (SocketLink.S4)", async (context) => {
   const { near, far } = await connectedPair(context);
   const writer = writerOf(near, () => {});
   while (near.writableLength === 0) near.write(Buffer.alloc(1 << 20));
@@ -102,7 +102,7 @@ test("a write that the system refuses destroys the socket with its error", async
   assert.match((await closed)?.message ?? "", /EPIPE|ECONNRESET/);
 });
 
-test("a write that the system took in a second try is told by `done`, and its request not used for another (W3)", () => {
+test("a write that the system took in a second try is told by `done`, and its request not used for another (SocketLink.S6)", () => {
   class Request {
     oncomplete: (status: number) => void = () => {};
     isUnderWay = false;
