@@ -62,7 +62,7 @@ test("what nodes of a running cluster answer to is what contracts list", async (
   await cluster.start();
   const numbers = new Set((await listed()).map(({ id }) => id));
   for (const { node } of [cluster.worker(0), cluster.server(0), cluster.scheduler]) {
-    for (let id = 0; id < 1024; id++) if (node.peer.handlerOf(id) !== undefined) assert.ok(numbers.has(id), `${id} is served`);
+    for (let id = 0; id < 1024; id++) if (node.peer.handlers[id] !== undefined) assert.ok(numbers.has(id), `${id} is served`);
   }
   await cluster.finalize();
 });

@@ -43,7 +43,8 @@ export type FunctionHandler = {
 /** What a channel shares with the others of its node. */
 export type ChannelHost = WriterHost & {
   readonly complaints: Complaints;
-  handlerOf(functionId: number): FunctionHandler | undefined;
+  /** By the numbers in frames. */
+  readonly handlers: readonly (FunctionHandler | undefined)[];
 };
 
 export class Channel {
@@ -276,7 +277,7 @@ export class Channel {
   /** Where the payload of this frame belongs; see FrameSink. */
   destination(header: FrameHeader): Uint8Array | undefined {
     if (header.kind === Kind.REPLY) return this.#pending.at(header.request)?.destination(header);
-    if (header.kind === Kind.REQUEST) return this.#host.handlerOf(header.functionId)?.destination?.(this, header);
+    if (header.kind === Kind.REQUEST) return this.#host.handlers[header.functionId]?.destination?.(this, header);
     return undefined;
   }
 
@@ -360,7 +361,7 @@ export class Channel {
         return;
       }
     }
-    const handler = this.#host.handlerOf(header.functionId);
+    const handler = this.#host.handlers[header.functionId];
     try {
       if (handler === undefined) {
         throw new WeighbridgeError("UNKNOWN_FUNCTION", `there is no function ${header.functionId} on this node`);
@@ -417,7 +418,7 @@ export class Channel {
     this.#host.metrics.requestsFailed++;
     const failure = toFailure(thrown);
     const { code, message: reason, retryable } = failure;
-    const called = this.#host.handlerOf(label.functionId)?.nameOf?.(label) ?? label.functionId;
+    const called = this.#host.handlers[label.functionId]?.nameOf?.(label) ?? label.functionId;
     const fields = { node: this.name, function: called, request: label.request, code, reason };
     if (code === "UNKNOWN_PARAMETER") this.#host.complaints.tellSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
     else if (code === "UNKNOWN_FUNCTION")

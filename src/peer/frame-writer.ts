@@ -29,7 +29,8 @@ export type WriterHost = {
   readonly limits: ChannelLimits;
   /** 0: only reconnects make calls leave again. */
   readonly resendTimeoutMs: number;
-  nextStamp(): number;
+  /** The last number in this node's sequence of updates. */
+  readonly stamps: { last: number };
 };
 
 const SMALL_COPY_BYTES = 64;
@@ -299,7 +300,7 @@ export class FrameWriter {
         continue;
       }
       if (this.#pending.length >= pendingMax) break; // the next settled call makes room, and flushes
-      const frame = this.#outbox.shift();
+      const frame = this.#outbox.length === 0 ? undefined : this.#outbox.shift();
       if (frame === undefined) break;
       if (frame.isCall) this.#depart(frame);
       else this.#write(frame);
@@ -310,7 +311,7 @@ export class FrameWriter {
   /** N1 */
   #depart(call: Call): void {
     this.#pending.add(call);
-    if (call.isUpdate && call.stamp === 0) call.stamp = this.#host.nextStamp();
+    if (call.isUpdate && call.stamp === 0) call.stamp = ++this.#host.stamps.last;
     this.#write(call);
   }
 

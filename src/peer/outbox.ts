@@ -20,15 +20,12 @@ type Lane = { readonly priority: number; readonly frames: RingQueue<Outbound> };
 export class Outbox {
   /** Highest priority first. The lane of priority 0 stays even when it is empty. */
   readonly #lanes: Lane[] = [{ priority: 0, frames: new RingQueue() }];
-  #length = 0;
-
-  get length(): number {
-    return this.#length;
-  }
+  /** Frames that wait. Nobody else writes it. */
+  length = 0;
 
   push(frame: Outbound): void {
     this.#laneOf(this.#placeOf(frame)).frames.push(frame);
-    this.#length++;
+    this.length++;
   }
 
   shift(): Outbound | undefined {
@@ -37,7 +34,7 @@ export class Outbox {
       const lane = lanes[i] as Lane;
       const frame = lane.frames.shift();
       if (frame !== undefined) {
-        this.#length--;
+        this.length--;
         return frame;
       }
       if (lane.priority !== 0) lanes.splice(i--, 1);
@@ -55,7 +52,7 @@ export class Outbox {
   /** The priority at which a new frame queues: its own, or the lowest of the writes it must not overtake (O3). */
   #placeOf(frame: Outbound): number {
     const { priority } = frame;
-    if (this.#length === 0 || !frame.isCall || !frame.isRead) return priority;
+    if (this.length === 0 || !frame.isCall || !frame.isRead) return priority;
     for (let i = this.#lanes.length - 1; i >= 0; i--) {
       const lane = this.#lanes[i] as Lane;
       if (lane.priority >= priority) return priority;

@@ -89,6 +89,9 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly metrics: PeerMetrics = new PeerMetrics();
   readonly complaints: Complaints;
   readonly pages: PagePool = new PagePool();
+  readonly stamps: { last: number } = { last: 0 };
+  /** By the numbers in frames; `serve` and `serveFrames` add to it. */
+  readonly handlers: (FunctionHandler | undefined)[] = [];
   readonly limits: ChannelLimits;
   readonly resendTimeoutMs: number;
   readonly helloTimeoutMs: number;
@@ -108,8 +111,6 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly #connectDeadlineMs: number;
   readonly #acceptsAnonymous: boolean;
   readonly #kind: MemberKind;
-  /** By the numbers in frames. */
-  readonly #handlers: (FunctionHandler | undefined)[] = [];
   readonly #functions: FunctionHost<ChannelContext>;
   readonly #channels = new Map<number, Channel>();
   readonly #connections = new Set<PeerConnection>();
@@ -119,7 +120,6 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly #adopted = new WeakSet<Channel>();
   readonly #listeners: Listener[] = [];
   #anonymousCount = 0;
-  #stamp = 0;
   #isLeaving = false;
   #closed = false;
 
@@ -175,26 +175,18 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** Serves a function. Throws BAD_ARGUMENT when it is served already. */
   serve(fn: ServedFunction<ChannelContext>): void {
     this.#functions.add(fn);
-    if (this.#handlers[fn.id] !== this.#functions) this.serveFrames(fn, this.#functions);
+    if (this.handlers[fn.id] !== this.#functions) this.serveFrames(fn, this.#functions);
   }
 
   /** Frames of this function's number go to a handler of the caller's own: they have a layout of their own, or that handler is a host. */
   serveFrames({ id }: Pick<FrameContract, "id">, handler: FunctionHandler): void {
-    assert(this.#handlers[id] === undefined, `function ${id} is served twice`);
-    this.#handlers[id] = handler;
+    assert(this.handlers[id] === undefined, `function ${id} is served twice`);
+    this.handlers[id] = handler;
   }
 
   /** Functions that are named in their frames go to a host of the caller's own. */
   hostFunctions(host: FunctionHandler): void {
     this.serveFrames({ id: FunctionId.FUNCTION }, host);
-  }
-
-  handlerOf(functionId: number): FunctionHandler | undefined {
-    return this.#handlers[functionId];
-  }
-
-  nextStamp(): number {
-    return ++this.#stamp;
   }
 
   channel(id: number): Channel | undefined {

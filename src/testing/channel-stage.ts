@@ -113,7 +113,6 @@ export class ChannelStage {
   readonly metrics: PeerMetrics = new PeerMetrics();
   readonly channel: Channel;
   link: StubLink = new StubLink();
-  #stamp = 0;
 
   constructor({ limits = {}, faults, handler }: StageOptions = {}) {
     const none = { dropPercent: 0, duplicatePercent: 0, reorderPercent: 0, delayMs: 1, seed: 1 };
@@ -125,8 +124,8 @@ export class ChannelStage {
         complaints: new Complaints(SILENT_LOG, this.clock),
         limits: { ...CHANNEL_LIMITS, ...limits },
         resendTimeoutMs: 0,
-        nextStamp: () => ++this.#stamp,
-        handlerOf: (functionId) => (functionId === STAGE_FUNCTION ? handler : undefined),
+        stamps: { last: 0 },
+        handlers: Array.from({ length: STAGE_FUNCTION + 1 }, (_, id) => (id === STAGE_FUNCTION ? handler : undefined)),
       },
       8,
       1,

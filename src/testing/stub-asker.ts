@@ -29,7 +29,7 @@ export class StubAsker {
   readonly clock: SimClock;
   readonly link: StubLink = new StubLink();
   readonly channel: Channel;
-  readonly #handlers = new Map<number, FunctionHandler>();
+  readonly #handlers: FunctionHandler[] = [];
   #defaultFunction = 0;
   #nextRequest = 1;
 
@@ -44,8 +44,8 @@ export class StubAsker {
         complaints: new Complaints(SILENT_LOG, clock),
         limits: CHANNEL_LIMITS,
         resendTimeoutMs: 0,
-        nextStamp: () => 0,
-        handlerOf: (functionId) => this.#handlers.get(functionId),
+        stamps: { last: 0 },
+        handlers: this.#handlers,
       },
       id,
       incarnation,
@@ -55,7 +55,7 @@ export class StubAsker {
 
   /** The function served last is the one requests are for unless they say otherwise. */
   serve(functionId: number, handler: FunctionHandler): void {
-    this.#handlers.set(functionId, handler);
+    this.#handlers[functionId] = handler;
     this.#defaultFunction = functionId;
   }
 
