@@ -15,7 +15,7 @@
 //   A5. Work for which the reserve is too small (a round of sync updates to all rows, what a checkpoint keeps of rows that change) lies beyond `bytesMax`, in
 //       address space up to 4 GiB that costs nothing until it is touched. So what is there can always be updated and saved; state never goes there to stay.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { KernelMemory } from "./kernel-memory.ts";
 import { instantiateSimdModule, type SimdExports } from "./simd-instance.ts";
@@ -119,13 +119,13 @@ export class Arena {
 
   /** As `allocate`, but gives 0 when there is no room. */
   tryAllocate(byteCount: number): number {
-    assert(byteCount >= 1, `a span has at least 1 byte, not ${byteCount}`);
+    if (!(byteCount >= 1)) throw new AssertionError(`a span has at least 1 byte, not ${byteCount}`);
     return byteCount <= this.bytes.byteLength ? this.module.allocateWork(byteCount) >>> 0 : 0;
   }
 
   /** Room beyond `bytesMax` (A5), for work that may come to as much as the state itself and should take no room from new rows. 0 when there is none. */
   tryAllocateBeyond(byteCount: number): number {
-    assert(byteCount >= 1, `a span has at least 1 byte, not ${byteCount}`);
+    if (!(byteCount >= 1)) throw new AssertionError(`a span has at least 1 byte, not ${byteCount}`);
     const fits = this.module.reserveUsedBytes() + byteCount <= this.#beyondBytes;
     return fits ? this.module.allocateReserve(byteCount) >>> 0 : 0;
   }
@@ -140,7 +140,7 @@ export class Arena {
 
   /** As `allocateState`, but gives 0 when there is no room. */
   tryAllocateState(byteCount: number): number {
-    assert(byteCount >= 1, `a span has at least 1 byte, not ${byteCount}`);
+    if (!(byteCount >= 1)) throw new AssertionError(`a span has at least 1 byte, not ${byteCount}`);
     return byteCount <= this.bytesMax ? this.module.allocate(byteCount) >>> 0 : 0;
   }
 
@@ -188,7 +188,7 @@ export class Arena {
 
   /** Gives a span back; `byteCount` is what was asked for. */
   release(address: number, byteCount: number): void {
-    assert(address >= SPAN_ALIGNMENT && address % SPAN_ALIGNMENT === 0, `A1: ${address} is no address of a span`);
+    if (address < SPAN_ALIGNMENT || address % SPAN_ALIGNMENT !== 0) throw new AssertionError(`A1: ${address} is no address of a span`);
     this.module.release(address, byteCount);
   }
 

@@ -5,7 +5,7 @@
 //   D3. A list without duplicates costs one pass and writes nothing: whoever called may go on with the arrays as they are.
 //   D4. Results may be written over what they are made from, as each member says.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError } from "../base/assert.ts";
 import type { Arena } from "./arena.ts";
 import type { OPTIMIZER } from "./optimizer-kernels.ts";
 
@@ -69,7 +69,7 @@ type DuplicateRows = {
 
 /** How many bytes of scratch `findDuplicates` wants for so many keys. */
 export function duplicateScratchBytes(keyCount: number): number {
-  assert(keyCount <= DUPLICATE_KEYS_MAX, `${keyCount} keys in one list`);
+  if (keyCount > DUPLICATE_KEYS_MAX) throw new AssertionError(`${keyCount} keys in one list`);
   return SLOT_BYTES * 2 ** Math.max(SLOT_BITS_MIN, Math.ceil(Math.log2(Math.max(keyCount, 2))) + 1);
 }
 

@@ -9,7 +9,7 @@
 // Invariants:
 //   P1. Stable: the keys of one owner keep their order, so sources rise within a span.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError } from "../base/assert.ts";
 import type { Arena } from "./arena.ts";
 
 const COUNTER_BYTES = 4;
@@ -40,7 +40,7 @@ export type PartitionSize = { readonly keyCount: number; readonly ownerCount: nu
 
 /** How many bytes of scratch `partitionKeys` wants. */
 export function partitionScratchBytes({ keyCount, ownerCount }: PartitionSize): number {
-  assert(ownerCount >= 1 && ownerCount <= 65_535, `${ownerCount} owners`);
+  if (ownerCount < 1 || ownerCount > 65_535) throw new AssertionError(`${ownerCount} owners`);
   return ownerCount * 2 * COUNTER_BYTES + keyCount * OWNER_BYTES;
 }
 

@@ -9,7 +9,7 @@
 //       (wire/frame-run.ts).
 //   B4. The bytes behind a payload are 0, whatever the page held before: nobody reads what others were sent.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError } from "../base/assert.ts";
 import {
   encodeHeader,
   FrameHeader,
@@ -173,7 +173,7 @@ export class EncodedFrames implements FrameBatch {
       this.#taken.byteCount += padded;
       return joined;
     }
-    assert(HEADER_BYTES + padded <= PAGE_BYTES, "what is inline fits a page");
+    if (HEADER_BYTES + padded > PAGE_BYTES) throw new AssertionError("what is inline fits a page");
     if (this.#fill + HEADER_BYTES + padded > this.#page.bytes.length) this.#turnPage();
     const at = this.#fill;
     encodeHeader(header, this.#page.words, at >> 2);

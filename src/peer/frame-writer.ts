@@ -8,7 +8,7 @@
 //   N4. While more than `answerBytesMax` of answers wait, no further request is read from that link.
 //   N7. While somebody holds the input back (`holdInput`), no further request is read from that link either.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError, assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { hasEmptyChunk, type Link } from "../transport/transport.ts";
 import { FrameHeader, Kind } from "../wire/frame.ts";
@@ -151,7 +151,7 @@ export class FrameWriter {
   }
 
   answerCopy(label: RequestLabel, source: Uint8Array, from: number, byteCount: number): void {
-    assert(byteCount <= INLINE_BYTES_MAX, "larger answers go by reference");
+    if (byteCount > INLINE_BYTES_MAX) throw new AssertionError("larger answers go by reference");
     if (!this.#canWriteNow()) {
       this.push(new Answer(keptLabel(label), { payload: source.slice(from, from + byteCount) }));
       return;

@@ -12,7 +12,7 @@
 //   T4. A row's version counts its updates, modulo 2^32.
 //   T5. Versions compare only within a generation: what sets rows back (a restore, a removal) begins a new one.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError, assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull, stateFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
@@ -206,7 +206,7 @@ export class TableStore {
   pull(pull: TablePull): void {
     const { keys, keyCount, owners, out, versionsOut } = pull;
     const { version } = this.columns;
-    assert(versionsOut === undefined || version !== undefined, "this table counts no versions");
+    if (versionsOut !== undefined && version === undefined) throw new AssertionError("this table counts no versions");
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
       const chunk = keys + from * KEY_BYTES;

@@ -20,7 +20,7 @@
 //   R9. A destination whose memory goes while it is being filled is of no use to its owner, and costs nobody else anything: the frame is read to its end into
 //       memory of the reader's own, and handed over from there.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError, assert } from "../base/assert.ts";
 import { decodeHeader, encodeHeader, FRAME_ALIGN, FrameHeader, HEADER_BYTES, malformed, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
 import { stepRun } from "./frame-run.ts";
 
@@ -147,7 +147,7 @@ export class FrameReader {
           if (!this.#land(destination, at, end)) return;
           continue;
         }
-        assert(destination === undefined || destination.length === header.payloadBytes, "a destination is exactly as long as the payload");
+        if (destination !== undefined && destination.length !== header.payloadBytes) throw new AssertionError("a destination is exactly as long as the payload");
         this.#copyTo = destination;
       }
       if (this.#fill < end) {

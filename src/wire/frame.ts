@@ -23,7 +23,7 @@
 //   F1. Numbers of requests and updates stay below 2^53, so that they are exact as JavaScript numbers. A run that reaches beyond breaks the protocol.
 //   F2. Only requests and replies come in runs, and only those of at most RUN_PAYLOAD_BYTES_MAX: whole runs fit every read buffer.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 
 export const HEADER_BYTES = 64;
@@ -139,7 +139,7 @@ export function paddedBytes(payloadBytes: number): number {
 
 /** Writes `header` at word index `at`. */
 export function encodeHeader(header: FrameHeader, words: Uint32Array, at: number): void {
-  assert(header.payloadBytes <= PAYLOAD_BYTES_MAX, "senders cut what is larger");
+  if (header.payloadBytes > PAYLOAD_BYTES_MAX) throw new AssertionError("senders cut what is larger");
   words[at] = MAGIC | (PROTOCOL_VERSION << 16) | (header.kind << 24);
   words[at + 1] = header.functionId | (header.flags << 16);
   words[at + 2] = header.payloadBytes;

@@ -9,7 +9,7 @@
 //   S1. Arrays are not copied: encoding refers to them, decoding gives views of the payload.
 //   S2. Bytes that do not add up are refused before a handler sees any of them.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { paddedBytes } from "./frame.ts";
@@ -149,7 +149,7 @@ export class FunctionSchema<F extends Fields> {
       values[this.#only.name] = this.#read(this.#only, bytes, at, byteCount);
       return values as FieldValues<F>;
     }
-    assert((bytes.byteOffset + at) % FIELD_BYTES === 0, "payloads are aligned to 8 bytes");
+    if ((bytes.byteOffset + at) % FIELD_BYTES !== 0) throw new AssertionError("payloads are aligned to 8 bytes");
     const fixedBytes = this.#fields.length * FIELD_BYTES;
     if (byteCount < fixedBytes) throw this.#bad(`${byteCount} bytes, fewer than the ${fixedBytes} of its ${this.#fields.length} fields`);
     const fixed = new DataView(bytes.buffer, bytes.byteOffset + at, fixedBytes);
@@ -223,7 +223,7 @@ export class FunctionSchema<F extends Fields> {
   }
 
   #view({ name, Elements }: Field, bytes: Uint8Array, at: number, length: number): ArrayBufferView {
-    assert(Elements !== undefined, `${name} is an array`);
+    if (Elements === undefined) throw new AssertionError(`${name} is an array`);
     if (length % Elements.BYTES_PER_ELEMENT !== 0) throw this.#bad(`${length} bytes of ${name}, which is no whole ${Elements.name}`);
     return new Elements(bytes.buffer, bytes.byteOffset + at, length / Elements.BYTES_PER_ELEMENT);
   }

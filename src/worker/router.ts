@@ -18,7 +18,7 @@
 //   Router.R6. A kv request leaves for incarnations of servers that its KVWorker knows, or for none: the first one to a server that was started again fails with
 //              NODE_DEAD, nothing sent.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -115,7 +115,7 @@ export class Router implements KvRouter {
   }
 
   get #placed(): Placement {
-    assert(this.#placement !== undefined, "a request is made where there are servers");
+    if (this.#placement === undefined) throw new AssertionError("a request is made where there are servers");
     return this.#placement;
   }
 
