@@ -16,9 +16,9 @@ export class ArenaWatch {
   readonly #bounds: readonly number[];
   /** How many levels were told of. */
   #told = 0;
-  /** Between these uses there is nothing to tell. */
-  #low = 0;
-  #high = 0;
+  /** Between these uses there is nothing to tell. Nobody else writes them. */
+  low = 0;
+  high = 0;
 
   constructor(arena: Arena, log: Log) {
     this.#arena = arena;
@@ -27,13 +27,8 @@ export class ArenaWatch {
     this.#aim();
   }
 
-  /** To be called after whatever may have taken memory: two comparisons where there is nothing to tell. */
-  check(): void {
-    const used = this.#arena.stateUsedBytes;
-    if (used >= this.#high || used < this.#low) this.#change(used);
-  }
-
-  #change(used: number): void {
+  /** The arena's use, after whatever may have taken memory, is `high` or above, or below `low`. */
+  passed(used: number): void {
     const reached = this.#bounds.filter((bound) => used >= bound).length;
     if (reached > this.#told) this.#warn(used);
     const left = LEFT_BELOW * this.#arena.stateBytesMax;
@@ -42,8 +37,8 @@ export class ArenaWatch {
   }
 
   #aim(): void {
-    this.#high = this.#bounds[this.#told] ?? Number.POSITIVE_INFINITY;
-    this.#low = this.#told === 0 ? 0 : (this.#bounds[this.#told - 1] ?? 0) - LEFT_BELOW * this.#arena.stateBytesMax;
+    this.high = this.#bounds[this.#told] ?? Number.POSITIVE_INFINITY;
+    this.low = this.#told === 0 ? 0 : (this.#bounds[this.#told - 1] ?? 0) - LEFT_BELOW * this.#arena.stateBytesMax;
   }
 
   #warn(used: number): void {

@@ -36,6 +36,8 @@ export class EpochWait {
   readonly #ownership: Ownership;
   readonly #clock: Clock;
   readonly #queues = new Map<Channel, Queue>();
+  /** The channels whose requests wait. */
+  readonly channels: ReadonlyMap<Channel, unknown> = this.#queues;
   #isAsking = false;
   #closed = false;
 
@@ -43,11 +45,6 @@ export class EpochWait {
     this.#ownership = ownership;
     this.#clock = clock;
     ownership.onChange(() => this.#handleAll());
-  }
-
-  /** Whether requests of this channel wait. */
-  has(channel: Channel): boolean {
-    return this.#queues.size > 0 && this.#queues.has(channel);
   }
 
   /** Keeps a request until its placement is there. Nothing more of its link is read until then. */

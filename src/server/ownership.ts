@@ -25,9 +25,10 @@ const KEY_BYTES = 8;
 const TWO_32 = 2n ** 32n;
 
 export class Ownership {
+  /** Of the placement; 0 while there is none (O1). Nobody else writes it. */
+  epoch = 0;
   readonly #arena: Arena;
   readonly #kernels: OwnershipKernels;
-  #epoch = 0;
   #rank = 0;
   #view: PlacementView | undefined;
   #placement: Placement | undefined;
@@ -47,11 +48,6 @@ export class Ownership {
   constructor(arena: Arena) {
     this.#arena = arena;
     this.#kernels = simdOwnershipKernels(arena);
-  }
-
-  /** Of the placement; 0 while there is none (O1). A field: every request reads it. */
-  get epoch(): number {
-    return this.#epoch;
   }
 
   get rank(): number {
@@ -97,7 +93,7 @@ export class Ownership {
     }
     this.#rank = rank;
     this.#view = view;
-    this.#epoch = view.epoch;
+    this.epoch = view.epoch;
     this.#placement = placement;
     this.#ownsAll = ownedCount === PART_COUNT;
     this.#adoptRange(placement);

@@ -13,6 +13,7 @@
 //   RequestGate.G2. Of a run of frames that arrive in order none is handled before one that came earlier on its channel.
 
 import type { VectorClock } from "../consistency/vector-clock.ts";
+import type { Arena } from "../kernel/arena.ts";
 import type { RequestLabel } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
@@ -25,6 +26,7 @@ import type { Ownership } from "./ownership.ts";
 
 /** What all requests of a server pass. */
 export type GateState = {
+  readonly arena: Arena;
   readonly clock: VectorClock;
   readonly watch: ArenaWatch;
   readonly ownership: Ownership;
@@ -33,6 +35,7 @@ export type GateState = {
 
 export class RequestGate implements FunctionHandler {
   readonly #inner: FunctionHandler;
+  readonly #arena: Arena;
   readonly #clock: VectorClock;
   readonly #watch: ArenaWatch;
   readonly #ownership: Ownership;
@@ -41,8 +44,9 @@ export class RequestGate implements FunctionHandler {
   #buffer: Uint8Array | undefined;
   #words: Uint32Array = new Uint32Array(0);
 
-  constructor(inner: FunctionHandler, { clock, watch, ownership, epochWait }: GateState) {
+  constructor(inner: FunctionHandler, { arena, clock, watch, ownership, epochWait }: GateState) {
     this.#inner = inner;
+    this.#arena = arena;
     this.#clock = clock;
     this.#watch = watch;
     this.#ownership = ownership;
@@ -60,7 +64,8 @@ export class RequestGate implements FunctionHandler {
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    if (header.epoch > this.#ownership.epoch || this.#epochWait.has(channel))
+    const { channels } = this.#epochWait;
+    if (header.epoch > this.#ownership.epoch || (channels.size > 0 && channels.has(channel)))
       this.#epochWait.add(this, channel, header, bytes, at, fresh); // G2
     else this.pass(channel, header, bytes, at, fresh);
   }
@@ -71,7 +76,8 @@ export class RequestGate implements FunctionHandler {
     else if (header.epoch !== this.#ownership.epoch && header.epoch !== 0) this.#checkApplied(channel, header);
     const isNew = header.stamp === 0 ? fresh : this.#clock.advance(channel.id, channel.incarnation, header.stamp);
     this.#inner.handle(channel, header, bytes, at, isNew);
-    this.#watch.check();
+    const used = this.#arena.stateUsedBytes;
+    if (used >= this.#watch.high || used < this.#watch.low) this.#watch.passed(used);
   }
 
   #checkKv(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {

@@ -95,8 +95,8 @@ export class Server {
 
   /** Serves the functions of applications on this peer. */
   serve(peer: Pick<Peer, "serveFrames" | "hostFunctions">): void {
-    const { clock, ownership, epochWait } = this;
-    const gate = { clock, watch: this.#watch, ownership, epochWait };
+    const { arena, clock, ownership, epochWait } = this;
+    const gate = { arena, clock, watch: this.#watch, ownership, epochWait };
     const handler = new RequestGate(this.apps, gate);
     for (const fn of KV_CONTRACTS) peer.serveFrames(fn, handler);
     peer.hostFunctions(new RequestGate(this.functions, gate));

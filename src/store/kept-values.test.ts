@@ -22,17 +22,22 @@ function put(arena: Arena, address: number, keys: readonly bigint[]): number {
 function stage(bytesMax: number) {
   const arena = new Arena({ bytesMax });
   const kept = new KeptValues(arena);
+  let changes = 0;
+  const change = (): void => {
+    changes++;
+    kept.drop();
+  };
   /** Whether a pull of the list was answered from what is kept. */
   const pull = (list: KeyList): boolean => {
-    const hold = kept.hold(list, () => {});
+    const hold = kept.hold(list, changes, () => {});
     hold.release();
     return !hold.isFresh;
   };
-  return { arena, kept, pull };
+  return { arena, kept, pull, change };
 }
 
 test("a list is kept from its second pull without a change in between on, and found by all of its keys and its width (K2, K3)", () => {
-  const { arena, kept, pull } = stage(8 * MIB);
+  const { arena, kept, pull, change } = stage(8 * MIB);
   const keys = put(
     arena,
     arena.allocate(100 * 8),
@@ -40,10 +45,10 @@ test("a list is kept from its second pull without a change in between on, and fo
   );
   const list = { keys, keyCount: 100, width: 4 };
   assert.deepEqual([pull(list), pull(list), pull(list)], [false, false, true]);
-  kept.changed();
+  change();
   assert.deepEqual([pull(list), pull(list), pull(list)], [false, false, true]);
   for (let i = 0; i < 5; i++) {
-    kept.changed();
+    change();
     assert.equal(pull(list), false);
     assert.equal(kept.usedBytes, 0, "with a push before every pull nothing is kept");
   }

@@ -2,7 +2,7 @@
 // all workers pull the same lists, and while a model is only used nothing changes at all.
 //
 // Invariants:
-//   K1. What is kept is what the store holds: it calls `changed` before it changes anything, and nothing is kept past that.
+//   K1. What is kept is what the store holds: it counts its changes, and calls `drop` before it changes anything while `usedBytes` is above 0.
 //   K2. A list is kept when it comes the second time without a change in between. Where a push comes before every pull nothing is.
 //   K3. A list is found by its width and all of its keys.
 //   K4. At most LISTS lists of together `bytesMax` are kept, and `drop` gives all of it back but what somebody holds still: that stays as it is
@@ -44,43 +44,35 @@ export class KeptValues {
   readonly #arena: Arena;
   readonly #bytesMax: number;
   readonly #entries: (Entry | undefined)[] = new Array<Entry | undefined>(LISTS).fill(undefined);
-  #changes = 0;
-  #usedBytes = 0;
+  /** Arena bytes of all that is kept. Nobody else writes it. */
+  usedBytes = 0;
 
   constructor(arena: Arena) {
     this.#arena = arena;
     this.#bytesMax = Math.min(KEPT_BYTES_MAX, Math.floor(arena.bytesMax * ARENA_SHARE));
   }
 
-  /** Arena bytes of all that is kept. */
-  get usedBytes(): number {
-    return this.#usedBytes;
-  }
-
-  /** K1 */
-  changed(): void {
-    this.#changes++;
-    if (this.#usedBytes > 0) this.drop();
-  }
-
-  /** The list's values, kept or written by `gather` where it is told. Throws what `gather` throws, or ARENA_FULL. */
-  hold(list: KeyList, gather: (out: number) => void): RowsHold {
+  /**
+   * The list's values, kept or written by `gather` where it is told. `changes`: how many the store has had (K1). Throws what `gather` throws, or
+   * ARENA_FULL.
+   */
+  hold(list: KeyList, changes: number, gather: (out: number) => void): RowsHold {
     const kept = this.#find(list);
     if (kept !== undefined) return { address: kept.address, isFresh: false, release: () => kept.release() };
-    const span = this.#spanFor(list);
+    const span = this.#spanFor(list, changes);
     try {
       gather(span.address);
     } catch (thrown) {
       span.release();
       throw thrown;
     }
-    this.#gathered(list, span);
+    this.#gathered(list, changes, span);
     return { address: span.address, isFresh: true, release: () => span.release() };
   }
 
   /** K4 */
   drop(): void {
-    if (this.#usedBytes > 0) for (let slot = 0; slot < LISTS; slot++) this.#remove(slot);
+    if (this.usedBytes > 0) for (let slot = 0; slot < LISTS; slot++) this.#remove(slot);
   }
 
   #find(list: KeyList): SharedSpan | undefined {
@@ -91,10 +83,10 @@ export class KeptValues {
   }
 
   /** Memory for the list's values: with room behind them for the keys if they are going to be kept (K2). What is kept makes room if it must. */
-  #spanFor(list: KeyList): SharedSpan {
+  #spanFor(list: KeyList, changes: number): SharedSpan {
     const valueBytes = valueBytesOf(list);
     const keptBytes = valueBytes + list.keyCount * KEY_BYTES;
-    const isKept = this.#isRepeated(list) && this.#usedBytes + keptBytes <= this.#bytesMax;
+    const isKept = this.#isRepeated(list, changes) && this.usedBytes + keptBytes <= this.#bytesMax;
     const kept = isKept ? this.#arena.tryAllocateState(keptBytes) : 0;
     if (kept !== 0) return new SharedSpan(this.#arena, { address: kept, byteCount: keptBytes });
     let address = this.#arena.tryAllocate(valueBytes);
@@ -106,7 +98,7 @@ export class KeptValues {
   }
 
   /** The list's values are in the span: keeps it as well, if it has room for the keys, or notes that the list was pulled. */
-  #gathered(list: KeyList, span: SharedSpan): void {
+  #gathered(list: KeyList, changes: number, span: SharedSpan): void {
     const { keys, keyCount, width } = list;
     const slot = this.#slotOf(list);
     const valueBytes = valueBytesOf(list);
@@ -114,15 +106,15 @@ export class KeptValues {
     this.#remove(slot);
     if (isKept) {
       this.#arena.bytes.copyWithin(span.address + valueBytes, keys, keys + keyCount * KEY_BYTES);
-      this.#usedBytes += span.byteCount;
+      this.usedBytes += span.byteCount;
     }
     const firstKey = this.#arena.words[keys >>> 2] as number;
-    this.#entries[slot] = { keyCount, width, firstKey, seenAt: this.#changes, span: isKept ? span.share() : undefined };
+    this.#entries[slot] = { keyCount, width, firstKey, seenAt: changes, span: isKept ? span.share() : undefined };
   }
 
-  #isRepeated(list: KeyList): boolean {
+  #isRepeated(list: KeyList, changes: number): boolean {
     const entry = this.#entries[this.#slotOf(list)];
-    if (entry === undefined || entry.seenAt !== this.#changes) return false;
+    if (entry === undefined || entry.seenAt !== changes) return false;
     return entry.keyCount === list.keyCount && entry.width === list.width && entry.firstKey === this.#arena.words[list.keys >>> 2];
   }
 
@@ -137,7 +129,7 @@ export class KeptValues {
     const span = this.#entries[slot]?.span;
     this.#entries[slot] = undefined;
     if (span === undefined) return;
-    this.#usedBytes -= span.byteCount;
+    this.usedBytes -= span.byteCount;
     span.release();
   }
 }

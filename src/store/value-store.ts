@@ -33,6 +33,8 @@ export class ValueStore {
   readonly #tables: ValueTables;
   readonly #rows: RowMemory;
   readonly #kept: KeptValues;
+  /** How many pushes there were (V4). */
+  #changes = 0;
 
   constructor({ arena, kernels, secret = crypto.getRandomValues(new BigUint64Array(1))[0]! }: ValueStoreOptions) {
     this.#arena = arena;
@@ -55,9 +57,10 @@ export class ValueStore {
   push(push: Push): void {
     const { keys, keyCount, width, values } = push;
     this.requireAscending(keys, keyCount);
-    this.#kept.changed(); // V4
-    if (width === this.#tables.soleWidth) {
-      this.#addToSole(keys, keyCount, values);
+    this.#willChange();
+    const { sole } = this.#tables;
+    if (width === sole.width) {
+      this.#addToSole(sole.table, keys, keyCount, values);
       return;
     }
     if (!(width >= 1)) throw new WeighbridgeError("BAD_REQUEST", `values are at least 1 float wide, not ${width}`);
@@ -72,7 +75,7 @@ export class ValueStore {
     const { keys, keyCount, lens, values, valueCount } = push;
     const zeroCount = checkLengths(this.#arena, lens, keyCount, valueCount);
     this.requireAscending(keys, keyCount);
-    this.#kept.changed();
+    this.#willChange();
     if (keyCount === 0) return;
     const batch = { keys, keyCount, lens, width: 0, values };
     if (zeroCount !== 0) withoutZeroLengths(this.#arena, batch, keyCount - zeroCount, (kept) => this.#pushBatch(kept));
@@ -88,7 +91,7 @@ export class ValueStore {
     if (floatCount !== floatCountDue) {
       throw new WeighbridgeError("BAD_REQUEST", `block ${blockIndex} of ${width} floats has ${floatCountDue} floats, not ${floatCount}`);
     }
-    this.#kept.changed();
+    this.#willChange();
     const value = this.#tables.large(key, width) ?? this.#tables.createLarge(key, width, blockIndex);
     if (!value.reserve(blockIndex)) throw noRoomFor(this.#arena, 1);
     value.add(blockIndex, values);
@@ -98,7 +101,8 @@ export class ValueStore {
   pull(pull: Pull): void {
     const { keys, keyCount, width, out } = pull;
     if (keyCount >= LISTED_KEYS_MIN && this.#pullListed(pull)) return;
-    if (width === this.#tables.soleWidth) this.#kernels.gatherRows(this.#tables.soleTable, keys, keyCount, out);
+    const { sole } = this.#tables;
+    if (width === sole.width) this.#kernels.gatherRows(sole.table, keys, keyCount, out);
     else this.#pullRun(keys, keyCount, width, out);
   }
 
@@ -107,7 +111,7 @@ export class ValueStore {
    * Throws VALUE_LENGTH, or ARENA_FULL.
    */
   holdRows(list: KeyList): RowsHold {
-    return this.#kept.hold(list, (out) => this.pull({ ...list, out }));
+    return this.#kept.hold(list, this.#changes, (out) => this.pull({ ...list, out }));
   }
 
   /** lensOut[i] (i32) = the width of key i, 0 when it is unknown. Returns their sum. */
@@ -156,15 +160,22 @@ export class ValueStore {
     this.#tables.close();
   }
 
+  /** V4 */
+  #willChange(): void {
+    this.#changes++;
+    if (this.#kept.usedBytes > 0) this.#kept.drop();
+  }
+
   /** All ways but the hot one: several widths, new ones, large values. */
   #pushBatch(batch: ValueBatch): void {
     this.#tables.prepare(batch);
-    if (this.#tables.soleTable !== 0) this.#addToSole(batch.keys, batch.keyCount, batch.values);
+    const { table } = this.#tables.sole;
+    if (table !== 0) this.#addToSole(table, batch.keys, batch.keyCount, batch.values);
     else this.#apply(batch);
   }
 
-  #addToSole(keys: number, keyCount: number, values: number): void {
-    if (this.#kernels.addRows(this.#tables.soleTable, keys, keyCount, values) === NO_ROOM) throw noRoomFor(this.#arena, keyCount);
+  #addToSole(table: number, keys: number, keyCount: number, values: number): void {
+    if (this.#kernels.addRows(table, keys, keyCount, values) === NO_ROOM) throw noRoomFor(this.#arena, keyCount);
   }
 
   /** Adds the values; all keys and blocks are there. */

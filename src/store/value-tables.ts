@@ -40,8 +40,9 @@ export class ValueTables {
   #secret: bigint;
   /** Width -> table of narrow values. */
   readonly #tables = new Map<number, number>();
-  #soleWidth = NO_WIDTH;
-  #soleTable = 0;
+  readonly #sole = { width: NO_WIDTH, table: 0 };
+  /** While all keys have one narrow width: that width, and their table (W3); otherwise -1 and 0. */
+  readonly sole: Readonly<{ width: number; table: number }> = this.#sole;
   #widths = 0;
   #large: LargeValues | undefined;
   #closed = false;
@@ -51,16 +52,6 @@ export class ValueTables {
     this.#kernels = kernels;
     this.#secret = secret;
     this.#removing = removing;
-  }
-
-  /** The width of all keys, while they have one; -1 otherwise. */
-  get soleWidth(): number {
-    return this.#soleWidth;
-  }
-
-  /** The table of all keys, while they have one width (W3); 0 otherwise. */
-  get soleTable(): number {
-    return this.#soleTable;
   }
 
   /** The table of the narrow values of this width. */
@@ -75,7 +66,7 @@ export class ValueTables {
 
   get keyCount(): number {
     if (this.#widths !== 0) return this.#kernels.rowCount(this.#widths);
-    return this.#soleTable === 0 ? 0 : this.#kernels.rowCount(this.#soleTable);
+    return this.#sole.table === 0 ? 0 : this.#kernels.rowCount(this.#sole.table);
   }
 
   /** Arena bytes of all keys, values and indexes. */
@@ -89,11 +80,11 @@ export class ValueTables {
   lengths(keys: number, keyCount: number, lensOut: number): number {
     const { words } = this.#arena;
     if (this.#widths !== 0) this.#kernels.gatherRows(this.#widths, keys, keyCount, lensOut);
-    else if (this.#soleTable !== 0) this.#kernels.findRows(this.#soleTable, keys, keyCount, lensOut);
+    else if (this.#sole.table !== 0) this.#kernels.findRows(this.#sole.table, keys, keyCount, lensOut);
     else this.#kernels.zero(lensOut, keyCount * WIDTH_BYTES);
     let sum = 0;
     for (let at = lensOut >>> 2, end = at + keyCount; at < end; at++) {
-      if (this.#widths === 0 && words[at] !== 0) words[at] = this.#soleWidth; // it was a row's address
+      if (this.#widths === 0 && words[at] !== 0) words[at] = this.#sole.width; // it was a row's address
       sum += words[at]!;
     }
     return sum;
@@ -143,9 +134,9 @@ export class ValueTables {
       const row = this.#kernels.findRow(this.#widths, keys + index * KEY_BYTES);
       throw this.#otherWidth(keys, index, this.#arena.words[(row + ROW_KEY_BYTES) >>> 2]!, width);
     }
-    if (this.#soleTable === 0 || width === this.#soleWidth) return;
-    const index = this.#kernels.findKnown(this.#soleTable, keys, keyCount);
-    if (index >= 0) throw this.#otherWidth(keys, index, this.#soleWidth, width);
+    if (this.#sole.table === 0 || width === this.#sole.width) return;
+    const index = this.#kernels.findKnown(this.#sole.table, keys, keyCount);
+    if (index >= 0) throw this.#otherWidth(keys, index, this.#sole.width, width);
   }
 
   /** Frees everything; blocks that are held stay readable until their release. No keys are taken afterwards. */
@@ -155,8 +146,8 @@ export class ValueTables {
     this.#large?.close();
     this.#tables.clear();
     this.#widths = 0;
-    this.#soleTable = 0;
-    this.#soleWidth = NO_WIDTH;
+    this.#sole.table = 0;
+    this.#sole.width = NO_WIDTH;
     this.#large = undefined;
     this.#closed = true;
   }
@@ -193,12 +184,12 @@ export class ValueTables {
       const width = widthAt(this.#arena, batch, from);
       if (width * FLOAT_BYTES > this.#arena.bytesMax) throw noRoomFor(this.#arena, 1);
       if (this.#tables.has(width) || (width >= LARGE_WIDTH_MIN && this.#large !== undefined)) continue;
-      if (this.#widths === 0 && (this.#soleTable !== 0 || width >= LARGE_WIDTH_MIN)) this.#openWidths();
+      if (this.#widths === 0 && (this.#sole.table !== 0 || width >= LARGE_WIDTH_MIN)) this.#openWidths();
       if (width >= LARGE_WIDTH_MIN) this.#large = new LargeValues(this.#arena, this.#kernels, this.#nextSecret());
       else this.#tables.set(width, this.#kernels.createTable({ payloadBytes: width * FLOAT_BYTES, secret: this.#nextSecret() }));
       if (this.#widths !== 0) continue;
-      this.#soleWidth = width;
-      this.#soleTable = this.#tables.get(width)!;
+      this.#sole.width = width;
+      this.#sole.table = this.#tables.get(width)!;
     }
   }
 
@@ -206,15 +197,15 @@ export class ValueTables {
   #openWidths(): void {
     const widths = this.#kernels.createTable({ payloadBytes: WIDTH_BYTES, secret: this.#nextSecret() });
     if (
-      this.#soleTable !== 0 &&
-      !copyKeys(this.#arena, this.#kernels, { source: this.#soleTable, target: widths, word: this.#soleWidth })
+      this.#sole.table !== 0 &&
+      !copyKeys(this.#arena, this.#kernels, { source: this.#sole.table, target: widths, word: this.#sole.width })
     ) {
       this.#kernels.destroyTable(widths);
       throw noRoomFor(this.#arena, this.keyCount);
     }
     this.#widths = widths;
-    this.#soleTable = 0;
-    this.#soleWidth = NO_WIDTH;
+    this.#sole.table = 0;
+    this.#sole.width = NO_WIDTH;
   }
 
   /** Gives every key a row in `widths`, with width 0 until the push is certain, and a value of zeros; false when the arena is full. */
