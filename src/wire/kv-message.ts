@@ -9,7 +9,8 @@
 // with its key, block by block (PIECE): offset is then a multiple of the block. The first frame of a request has FIRST, the last one LAST.
 // A server whose handle wants whole requests answers the others with GATHERED and no values, and LAST with WHOLE and all of them.
 
-import { APP_CUT, BLOCK_BYTES } from "./frame.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { APP_CUT, BLOCK_BYTES, type FrameHeader } from "./frame.ts";
 
 export const KvFlag = {
   LENS: 1,
@@ -89,4 +90,40 @@ export const LARGE_VALUE_BYTES: number = 16 * 1024;
 /** How many keys with values of this size are sent in one frame. */
 export function keysPerFrame(valueBytes: number): number {
   return Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + LEN_BYTES + valueBytes)));
+}
+
+/**
+ * Throws BAD_REQUEST when the lengths that a header tells do not add up to its payload; `sends`: values come with the keys. Looks at no key and no value.
+ * Numbers are u32, so nothing here can overflow a double.
+ */
+export function checkKvFrame(header: FrameHeader, elementBytes: number, sends: boolean): void {
+  const { arg0: keyCount, arg1: width, arg2: offset, flags, payloadBytes } = header;
+  if (keyCount === 0) throw doNotAddUp("a request without keys, as one that its sender has withdrawn");
+  if ((flags & KvFlag.PIECE) !== 0) {
+    checkPiece(header, elementBytes, sends);
+    return;
+  }
+  if (offset !== 0) throw doNotAddUp(`offset ${offset} outside a piece`);
+  if ((flags & KvFlag.LENS) !== 0) {
+    const valueBytes = payloadBytes - keyCount * (KEY_BYTES + LEN_BYTES);
+    if (!sends) throw doNotAddUp("lengths where none belong");
+    if (valueBytes < 0 || valueBytes % elementBytes !== 0) throw doNotAddUp(`${payloadBytes} bytes for ${keyCount} keys and lengths`);
+    return;
+  }
+  if (width === 0 && (sends || (flags & KvFlag.WANT_LENS) === 0)) throw doNotAddUp("no width and no lengths");
+  const expected = keyCount * (KEY_BYTES + (sends ? width * elementBytes : 0));
+  if (payloadBytes !== expected) throw doNotAddUp(`${payloadBytes} bytes for ${keyCount} keys of ${width} values, which take ${expected}`);
+}
+
+function checkPiece({ arg0, arg1: width, arg2: offset, flags, payloadBytes }: FrameHeader, elementBytes: number, sends: boolean): void {
+  const blockValues = BLOCK_BYTES / elementBytes;
+  if ((flags & KvFlag.LENS) !== 0) throw doNotAddUp("lengths where none belong");
+  if (arg0 !== 1 || offset >= width || offset % blockValues !== 0)
+    throw doNotAddUp(`a piece of ${arg0} keys at value ${offset} of ${width}`);
+  const expected = KEY_BYTES + (sends ? Math.min(blockValues, width - offset) * elementBytes : 0);
+  if (payloadBytes !== expected) throw doNotAddUp(`a piece with ${payloadBytes} bytes instead of ${expected}`);
+}
+
+export function doNotAddUp(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_REQUEST", `lengths do not add up: ${what}`);
 }

@@ -1,13 +1,19 @@
-// kv-application — an application of the kv face on a server: serves pushes and pulls of its keys, by sums or by a handle of the user's own.
+// kv-application — an application of the kv face on a server: serves pushes and pulls of its keys, by a handle of the user's own, or by sums of whatever type is
+// pushed (ps-lite: KVServerDefaultHandle<Val>): floats frame by frame where they lie (store-handle.ts), other types by whole requests (typed-sums.ts).
+//
+// Invariants:
+//   KvApplication.A1. Sums are of one type; requests of another one are refused with UNSUPPORTED, and change nothing.
 
 import type { Arena } from "../../kernel/arena.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import type { AppDirectory } from "../../peer/app-directory.ts";
-import type { FunctionHandler } from "../../peer/channel.ts";
+import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import { ValueStore } from "../../store/value-store.ts";
-import type { Values } from "../../wire/kv-message.ts";
-import { SumHandle } from "./sum-handle.ts";
+import type { FrameHeader } from "../../wire/frame.ts";
+import { dtypeOf, dtypeOfFlags, FLOAT32, type Values } from "../../wire/kv-message.ts";
+import { StoreHandle } from "./store-handle.ts";
+import { otherType, TypedSums } from "./typed-sums.ts";
 import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "./whole-requests.ts";
 
 export type KvApplicationOptions = {
@@ -18,29 +24,54 @@ export type KvApplicationOptions = {
   readonly unfinishedRequests: UnfinishedRequests<Gathering>;
 };
 
-export class KvApplication {
+export class KvApplication implements FunctionHandler {
   readonly #unfinished: UnfinishedRequests<Gathering>;
-  readonly #sums: SumHandle;
-  #handler: FunctionHandler;
+  readonly #store: ValueStore;
+  readonly #floats: StoreHandle;
+  readonly #others: TypedSums;
+  /** Sums of types other than floats. */
+  readonly #typed: WholeRequests;
+  /** The user's own handle. */
+  #whole: WholeRequests | undefined;
 
   /** Sums what is pushed from the start. Throws BAD_ARGUMENT when the application exists already. */
   constructor({ arena, kernels, apps, unfinishedRequests }: KvApplicationOptions, appId: number) {
     this.#unfinished = unfinishedRequests;
-    this.#sums = new SumHandle(arena, new ValueStore({ arena, kernels }), unfinishedRequests);
-    this.#handler = this.#sums;
-    apps.add(appId, {
-      destination: (channel, header) => this.#handler.destination?.(channel, header),
-      handle: (channel, header, bytes, at, fresh) => this.#handler.handle(channel, header, bytes, at, fresh),
-    });
+    this.#store = new ValueStore({ arena, kernels });
+    this.#floats = new StoreHandle(arena, this.#store);
+    this.#others = new TypedSums(arena.bytesMax);
+    this.#typed = new WholeRequests(unfinishedRequests, (request) => this.#sum(request));
+    apps.add(appId, this);
   }
 
   /** Serves whole requests with `serve` from now on; `undefined` goes back to summing. */
   serveWhole(serve: ((request: WholeRequest) => void) | undefined): void {
-    this.#handler = serve === undefined ? this.#sums : new WholeRequests(this.#unfinished, serve);
+    this.#whole = serve === undefined ? undefined : new WholeRequests(this.#unfinished, serve);
   }
 
   /** Answers a request that `serve` was given. The arrays must not change any more. */
   answer(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
     answerWhole(request, values, lens);
+  }
+
+  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
+    if (this.#whole !== undefined) return this.#whole.destination(channel, header);
+    return dtypeOfFlags(header.flags) === FLOAT32 ? undefined : this.#typed.destination(channel, header);
+  }
+
+  handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    if (this.#whole !== undefined) this.#whole.handle(channel, header, bytes, at, fresh);
+    else if (dtypeOfFlags(header.flags) !== FLOAT32) this.#typed.handle(channel, header, bytes, at, fresh);
+    else if (this.#others.dtype !== undefined) throw otherType(this.#others.dtype, FLOAT32); // A1
+    else this.#floats.handle(channel, header, bytes, at, fresh);
+  }
+
+  #sum(request: WholeRequest): void {
+    try {
+      if (this.#store.keyCount > 0) throw otherType(FLOAT32, dtypeOf(request.values)); // A1
+      this.#others.serve(request);
+    } catch (thrown) {
+      request.channel.fail(request.label, thrown);
+    }
   }
 }

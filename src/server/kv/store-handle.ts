@@ -5,7 +5,7 @@
 //   H1. A request that makes no sense changes nothing, and its asker is told why.
 //   H2. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
 
-import { assert } from "../../base/assert.ts";
+import { AssertionError, assert } from "../../base/assert.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { answerFrames, labelOf } from "../../peer/answer.ts";
@@ -16,8 +16,7 @@ import { SharedSpan } from "../../store/shared-span.ts";
 import { checkLengths } from "../../store/value-batch.ts";
 import type { ValueStore } from "../../store/value-store.ts";
 import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
-import { dtypeOfFlags, FLOAT32, KEY_BYTES, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../../wire/kv-message.ts";
-import { checkKvFrame, doNotAddUp } from "./kv-frame.ts";
+import { checkKvFrame, doNotAddUp, dtypeOfFlags, FLOAT32, KEY_BYTES, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../../wire/kv-message.ts";
 
 const FLOAT_BYTES = 4;
 const ZEROS = new Uint8Array(BLOCK_BYTES);
@@ -180,8 +179,8 @@ class FreshSpan extends SharedSpan implements Held {
 /** Lengths that do not add up are refused before anything is touched (H1). */
 function checkFrame(header: FrameHeader): void {
   const { arg0: keyCount, arg1: width, flags } = header;
-  assert(dtypeOfFlags(flags) === FLOAT32, "the caller serves other types elsewhere");
-  checkKvFrame(header, FLOAT_BYTES);
+  if (dtypeOfFlags(flags) !== FLOAT32) throw new AssertionError("the caller serves other types elsewhere");
+  checkKvFrame(header, FLOAT_BYTES, header.functionId !== kvPull.id);
   const isPiece = (flags & KvFlag.PIECE) !== 0;
   const isLarge = width * FLOAT_BYTES >= LARGE_VALUE_BYTES;
   if (isPiece && !isLarge) throw doNotAddUp(`pieces of a value of only ${width} floats`);

@@ -18,29 +18,25 @@ const ROW_COST_BYTES = 256;
 const ROWS_MAX = 2 ** 24;
 
 export class TypedSums {
+  /** Number of the type that is held, from the first push on. Nobody else writes it. */
+  dtype: number | undefined;
   readonly #bytesMax: number;
   readonly #rows = new Map<bigint, Values>();
   #usedBytes = 0;
-  #dtype: number | undefined;
 
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax;
-  }
-
-  /** Number of the type that is held, from the first push on. */
-  get dtype(): number | undefined {
-    return this.#dtype;
   }
 
   /** Throws UNSUPPORTED, VALUE_LENGTH or ARENA_FULL with nothing applied and nothing answered. */
   serve(request: WholeRequest): void {
     const { isPush, isPull, values } = request;
     const dtype = dtypeOf(values);
-    if (this.#dtype !== undefined && dtype !== this.#dtype) throw otherType(this.#dtype, dtype); // Y1
+    if (this.dtype !== undefined && dtype !== this.dtype) throw otherType(this.dtype, dtype); // Y1
     if (isPush) {
       this.#check(request);
       this.#add(request);
-      this.#dtype = dtype;
+      this.dtype = dtype;
     }
     if (!isPull) answerWhole(request, undefined, undefined);
     else {

@@ -15,8 +15,7 @@ import { Answer, answerFrames, labelOf, type RequestLabel } from "../../peer/ans
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
-import { dtypeConstructor, dtypeOf, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../../wire/kv-message.ts";
-import { checkKvFrame } from "./kv-frame.ts";
+import { checkKvFrame, dtypeConstructor, dtypeOf, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../../wire/kv-message.ts";
 
 export type WholeRequest = {
   readonly channel: Channel;
@@ -111,7 +110,7 @@ function addFrame(gathering: Gathering, header: FrameHeader, payload: Uint8Array
   const element = dtypeConstructor(dtypeOfFlags(flags));
   if (element === undefined) throw bad(`there is no value type ${dtypeOfFlags(flags)}`);
   if (gathering.dtype !== dtypeOfFlags(flags) || gathering.functionId !== functionId) throw bad("two requests under one number");
-  checkKvFrame(header, element.BYTES_PER_ELEMENT);
+  checkKvFrame(header, element.BYTES_PER_ELEMENT, functionId !== kvPull.id);
   const keyBytes = keyCount * KEY_BYTES;
   const lensBytes = (flags & KvFlag.LENS) === 0 ? 0 : keyCount * LEN_BYTES;
   const valueBytes = payload.length - keyBytes - lensBytes;

@@ -80,7 +80,7 @@ test("what does not fit is refused by its code, and nothing of it is applied (Y2
   await cluster.finalize();
 });
 
-test("an application with floats takes no other type, and another application does (U1)", async () => {
+test("an application with floats takes no other type, and another application does (KvApplication.A1)", async () => {
   const { cluster, kv, pulled } = await stage();
   await cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1))));
   await assert.rejects(cluster.run(kv.wait(kv.push(keysOf(2n), Float64Array.of(1)))), hasCode("UNSUPPORTED", /Float32Array.*Float64Array/));
