@@ -3,9 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
-import { FrameHeader, Kind } from "../wire/frame.ts";
+import { FrameHeader, Kind, setExtent } from "../wire/frame.ts";
 import { COPY_BYTES_MAX } from "../wire/frame-reader.ts";
-import { setExtent } from "./answer.ts";
 import { AnswerLanding } from "./answer-landing.ts";
 
 const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);

@@ -8,9 +8,8 @@
 //   L4. A passing answer of one frame, small enough to be read with its neighbours, does not land: it is handed on where it was read.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import type { FrameHeader } from "../wire/frame.ts";
+import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
 import { COPY_BYTES_MAX } from "../wire/frame-reader.ts";
-import { offsetBytesOf, totalBytesOf } from "./answer.ts";
 import { IN_PLACE_BYTES_MAX } from "./call.ts";
 
 /** Up to here the room for an answer of unknown length is made at once. */

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { StubLink } from "../testing/stub-link.ts";
-import { FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
-import { Answer, labelOf, offsetBytesOf, type RequestLabel, setExtent, totalBytesOf } from "./answer.ts";
+import { FrameHeader, HEADER_BYTES, Kind, offsetBytesOf, type RequestLabel, setExtent, totalBytesOf } from "../wire/frame.ts";
+import { Answer, labelOf } from "./answer.ts";
 import { EncodedFrames, INLINE_BYTES_MAX, PagePool } from "./frame-batch.ts";
 
 const LABEL: RequestLabel = { functionId: 33, priority: -4, request: 2 ** 40, app: 7, customer: 65_535, command: -2 };

@@ -1,18 +1,8 @@
 // answer — one frame back to the node that asked: an acknowledgement, values, or a failure. Used when it cannot be written at once,
 // and when it has to be remembered; most acknowledgements go straight into the batch and never become an object.
 
-import { BLOCK_BYTES, FrameHeader, HEADER_BYTES, Kind } from "../wire/frame.ts";
+import { BLOCK_BYTES, fillAnswerHeader, FrameHeader, HEADER_BYTES, Kind, type RequestLabel, setExtent } from "../wire/frame.ts";
 import { type FrameBatch, type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
-
-/** What an answer repeats of its request; kept when the answer is given later. */
-export type RequestLabel = {
-  readonly functionId: number;
-  readonly priority: number;
-  readonly request: number;
-  readonly app: number;
-  readonly customer: number;
-  readonly command: number;
-};
 
 /** The label of a request whose header is about to be overwritten. */
 export function labelOf(header: FrameHeader): RequestLabel {
@@ -35,8 +25,6 @@ export type AnswerOptions = {
   readonly totalBytes?: number;
   readonly offsetBytes?: number;
 };
-
-const TWO_32 = 2 ** 32;
 
 export class Answer {
   readonly priority: number;
@@ -112,39 +100,4 @@ export function answerFrames(
   }
   if (answers.length === 0) answers.push(new Answer(label, options));
   return answers;
-}
-
-export function fillAnswerHeader(header: FrameHeader, label: RequestLabel, kind: typeof Kind.REPLY | typeof Kind.FAILURE): void {
-  header.kind = kind;
-  header.functionId = label.functionId;
-  header.flags = 0;
-  header.payloadBytes = 0;
-  header.priority = label.priority;
-  header.request = label.request;
-  header.app = label.app;
-  header.customer = label.customer;
-  header.command = label.command;
-  header.stamp = 0;
-  header.settled = 0;
-  header.epoch = 0;
-  header.arg0 = 0;
-  header.arg1 = 0;
-  header.arg2 = 0;
-  header.arg3 = 0;
-}
-
-/** An answer's args: bytes of the whole answer, and where this frame's payload begins in it. */
-export function setExtent(header: FrameHeader, totalBytes: number, offsetBytes: number): void {
-  header.arg0 = totalBytes >>> 0;
-  header.arg1 = totalBytes < TWO_32 ? 0 : (totalBytes / TWO_32) | 0;
-  header.arg2 = offsetBytes >>> 0;
-  header.arg3 = offsetBytes < TWO_32 ? 0 : (offsetBytes / TWO_32) | 0;
-}
-
-export function totalBytesOf(header: FrameHeader): number {
-  return header.arg1 === 0 ? header.arg0 : header.arg1 * TWO_32 + header.arg0;
-}
-
-export function offsetBytesOf(header: FrameHeader): number {
-  return header.arg3 === 0 ? header.arg2 : header.arg3 * TWO_32 + header.arg2;
 }

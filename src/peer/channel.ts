@@ -14,10 +14,10 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
 import { decodeFailure, type Failure, fromFailure, toFailure } from "../wire/failure.ts";
-import { type FrameHeader, Kind, REQUESTS_OPEN_MAX } from "../wire/frame.ts";
+import { type FrameHeader, Kind, type RequestLabel, REQUESTS_OPEN_MAX } from "../wire/frame.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { Answer, keptLabel, labelOf, type RequestLabel } from "./answer.ts";
+import { Answer, keptLabel, labelOf } from "./answer.ts";
 import { type Call, type CallFate, detachedError } from "./call.ts";
 import type { Complaints } from "./complaints.ts";
 import type { Faults } from "./faults.ts";

@@ -11,8 +11,8 @@
 import { AssertionError, assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { hasEmptyChunk, type Link } from "../transport/transport.ts";
-import { FrameHeader, Kind } from "../wire/frame.ts";
-import { Answer, fillAnswerHeader, keptLabel, type RequestLabel, setExtent } from "./answer.ts";
+import { fillAnswerHeader, FrameHeader, Kind, type RequestLabel, setExtent } from "../wire/frame.ts";
+import { Answer, keptLabel } from "./answer.ts";
 import { type Call, detachedError, WithdrawnCall } from "./call.ts";
 import type { ChannelLimits } from "./channel-limits.ts";
 import type { Faults } from "./faults.ts";

@@ -14,10 +14,9 @@
 
 import type { VectorClock } from "../consistency/vector-clock.ts";
 import type { Arena } from "../kernel/arena.ts";
-import type { RequestLabel } from "../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
-import { APP_CUT, type FrameHeader } from "../wire/frame.ts";
+import { APP_CUT, type FrameHeader, type RequestLabel } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { KEY_BYTES } from "../wire/kv-message.ts";
 import type { ArenaWatch } from "./arena-watch.ts";

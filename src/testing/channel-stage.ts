@@ -3,7 +3,6 @@
 import { assert } from "../base/assert.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
-import { setExtent } from "../peer/answer.ts";
 import { Call, type CallFate } from "../peer/call.ts";
 import { Channel, type FunctionHandler } from "../peer/channel.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-limits.ts";
@@ -11,7 +10,7 @@ import { Complaints } from "../peer/complaints.ts";
 import { type FaultOptions, Faults } from "../peer/faults.ts";
 import { type FrameBatch, PagePool } from "../peer/frame-batch.ts";
 import { PeerMetrics } from "../peer/metrics.ts";
-import { FrameHeader, Kind } from "../wire/frame.ts";
+import { FrameHeader, Kind, setExtent } from "../wire/frame.ts";
 import { SimClock } from "./sim-clock.ts";
 import { type StubFrame, StubLink } from "./stub-link.ts";
 

@@ -11,11 +11,10 @@ import { tensorPull, tensorPush, tensorPushPull } from "../contracts/tensors.ts"
 import { evenRanges } from "../keys/key-range.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
-import { setExtent } from "../peer/answer.ts";
 import { type Call, IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import type { Channel } from "../peer/channel.ts";
 import { EncodedFrames, PagePool } from "../peer/frame-batch.ts";
-import { FrameHeader, Kind } from "../wire/frame.ts";
+import { FrameHeader, Kind, setExtent } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { KvFlag } from "../wire/kv-message.ts";
 import { idOf } from "../wire/node-id.ts";

@@ -132,6 +132,52 @@ export class FrameHeader {
   }
 }
 
+/** What an answer repeats of its request; kept when the answer is given later. */
+export type RequestLabel = {
+  readonly functionId: number;
+  readonly priority: number;
+  readonly request: number;
+  readonly app: number;
+  readonly customer: number;
+  readonly command: number;
+};
+
+/** Makes `header` that of an answer to the request that `label` is of; without a payload so far. */
+export function fillAnswerHeader(header: FrameHeader, label: RequestLabel, kind: typeof Kind.REPLY | typeof Kind.FAILURE): void {
+  header.kind = kind;
+  header.functionId = label.functionId;
+  header.flags = 0;
+  header.payloadBytes = 0;
+  header.priority = label.priority;
+  header.request = label.request;
+  header.app = label.app;
+  header.customer = label.customer;
+  header.command = label.command;
+  header.stamp = 0;
+  header.settled = 0;
+  header.epoch = 0;
+  header.arg0 = 0;
+  header.arg1 = 0;
+  header.arg2 = 0;
+  header.arg3 = 0;
+}
+
+/** An answer's args: bytes of the whole answer, and where this frame's payload begins in it. */
+export function setExtent(header: FrameHeader, totalBytes: number, offsetBytes: number): void {
+  header.arg0 = totalBytes >>> 0;
+  header.arg1 = totalBytes < TWO_32 ? 0 : (totalBytes / TWO_32) | 0;
+  header.arg2 = offsetBytes >>> 0;
+  header.arg3 = offsetBytes < TWO_32 ? 0 : (offsetBytes / TWO_32) | 0;
+}
+
+export function totalBytesOf(header: FrameHeader): number {
+  return header.arg1 === 0 ? header.arg0 : header.arg1 * TWO_32 + header.arg0;
+}
+
+export function offsetBytesOf(header: FrameHeader): number {
+  return header.arg3 === 0 ? header.arg2 : header.arg3 * TWO_32 + header.arg2;
+}
+
 /** How many bytes a payload takes on the wire. */
 export function paddedBytes(payloadBytes: number): number {
   return (payloadBytes + (FRAME_ALIGN - 1)) & ~(FRAME_ALIGN - 1);

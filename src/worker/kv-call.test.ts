@@ -3,8 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
-import { setExtent } from "../peer/answer.ts";
-import { FrameHeader, Kind } from "../wire/frame.ts";
+import { FrameHeader, Kind, setExtent } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { FLOAT32, KvFlag } from "../wire/kv-message.ts";
 import type { KvCall } from "./kv-call.ts";

@@ -13,10 +13,9 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
-import { offsetBytesOf, totalBytesOf } from "../peer/answer.ts";
 import { type Call, IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
-import { APP_CUT, type FrameHeader } from "../wire/frame.ts";
+import { APP_CUT, type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
 import { dtypeBits, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { KvPart, KvSpan } from "../wire/kv-spans.ts";
 import type { KvRequest } from "./kv-request.ts";

@@ -3,10 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
-import { offsetBytesOf, totalBytesOf } from "../../peer/answer.ts";
 import { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import { StubAsker } from "../../testing/stub-asker.ts";
-import { BLOCK_BYTES } from "../../wire/frame.ts";
+import { BLOCK_BYTES, offsetBytesOf, totalBytesOf } from "../../wire/frame.ts";
 import { FunctionId } from "../../wire/function-id.ts";
 import { dtypeBits, KvFlag } from "../../wire/kv-message.ts";
 import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "./whole-requests.ts";

@@ -11,10 +11,10 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { joinBytes } from "../../base/join-bytes.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import { firstDescent } from "../../keys/ascending.ts";
-import { Answer, answerFrames, labelOf, type RequestLabel } from "../../peer/answer.ts";
+import { Answer, answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
-import type { FrameHeader } from "../../wire/frame.ts";
+import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
 import { checkKvFrame, dtypeConstructor, dtypeOf, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../../wire/kv-message.ts";
 
 export type WholeRequest = {

@@ -5,10 +5,10 @@
 //   E1. Of one sender at most PARTS_OPEN_MAX parts of an operation are kept, of operations not far ahead, and of one generation that is to come.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { labelOf, type RequestLabel } from "../../peer/answer.ts";
+import { labelOf } from "../../peer/answer.ts";
 import type { Channel } from "../../peer/channel.ts";
 import { OPERATIONS_OPEN_MAX, PARTS_OPEN_MAX } from "../../wire/collective-frame.ts";
-import type { FrameHeader } from "../../wire/frame.ts";
+import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
 import type { PartLabel } from "./operation.ts";
 
 export type EarlyPart = {
