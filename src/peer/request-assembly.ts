@@ -1,7 +1,7 @@
 // request-assembly — puts the frames of large requests together, each frame read straight to where it belongs.
 //
 // Invariants:
-//   G1. Frames of one request come in order (the session sees to that); those of different requests may interleave.
+//   G1. Frames of one request come in order (the channel sees to that); those of different requests may interleave.
 //   G2. What is put together is bounded, for one request and for all of a node; a request beyond that is refused, and so are the frames that follow it.
 //   G3. What a node left unfinished goes when that node is gone, or its link (unfinished-requests.ts, N2, N3).
 

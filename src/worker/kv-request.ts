@@ -4,7 +4,7 @@
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { kvPull, kvPush, kvPushPull } from "../contracts/kv.ts";
-import type { Slicer } from "../keys/slicer.ts";
+import type { Slicer } from "../keys/key-list.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { KEY_BYTES, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";

@@ -29,7 +29,7 @@ import { evenRanges, type Range } from "../keys/key-range.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
 import { rangePlacement } from "../keys/range-placement.ts";
-import { type Cuts, problemWithCuts, type Slicer, sliceByRange, soleOwner } from "../keys/slicer.ts";
+import { type Cuts, problemWithCuts, type Slicer, sliceByRange, soleOwner } from "../keys/key-list.ts";
 import { type Call, detachedError } from "../peer/call.ts";
 import type { Channel } from "../peer/channel.ts";
 import { goneError } from "../peer/gone-error.ts";

@@ -20,7 +20,7 @@ import {
   UNITS,
 } from "../../src/contracts/control.ts";
 import { relayCall } from "../../src/contracts/relay.ts";
-import { sliceByRange } from "../../src/keys/slicer.ts";
+import { sliceByRange } from "../../src/keys/key-list.ts";
 import { ask } from "../../src/peer/call-function.ts";
 import { Connection } from "../../src/peer/connection.ts";
 import { functionCalls } from "../../src/peer/function-call.ts";

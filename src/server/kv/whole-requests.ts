@@ -2,7 +2,7 @@
 //
 // Invariants:
 //   Q1. `serve` is called once per request, after its last frame, with arrays that are the handle's to keep.
-//   Q2. Frames of one request come in order (the session sees to that); those of different requests may interleave.
+//   Q2. Frames of one request come in order (the channel sees to that); those of different requests may interleave.
 //   Q3. What is put together is bounded, per node and per worker, and goes when its worker is gone (unfinished-requests.ts); beyond it requests are refused.
 //   Q4. A request is served whole or not at all: once a frame was refused, here or before it came here, the rest is refused too.
 //   Q5. What is served makes sense: keys ascend, and there are as many values as widths or lens say.
@@ -10,7 +10,7 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { joinBytes } from "../../base/join-bytes.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
-import { firstDescent } from "../../keys/ascending.ts";
+import { firstDescent } from "../../keys/key-list.ts";
 import { Answer, answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";

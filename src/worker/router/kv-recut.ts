@@ -5,7 +5,7 @@
 //   KvRecut.K2. Of a part that its server gathers as a whole (K11 of spec/protocol.md) everything travels again: what it took before the refusal, it dropped.
 
 import type { Range } from "../../keys/key-range.ts";
-import { type Cuts, sliceByRange, soleOwner } from "../../keys/slicer.ts";
+import { type Cuts, sliceByRange, soleOwner } from "../../keys/key-list.ts";
 import type { KvPart } from "../../wire/kv-spans.ts";
 import { KvCall } from "../kv-call.ts";
 import { cutPart, type KvRequest } from "../kv-request.ts";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { firstDescent, halvesOf, lowerBound } from "./ascending.ts";
+import { firstDescent, halvesOf, lowerBound } from "./key-list.ts";
 
 const key = fc.oneof(
   fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
