@@ -2,8 +2,8 @@
 // It outlives links: what was not answered is sent again on the next one. Not the writing (frame-writer.ts), not the dialing (peer.ts), not
 // the meaning of functions.
 //
-//   call:     send → frame-writer: outbox, number, stamp → pending-calls … → answered or failed
-//   request:  frame → session (order, duplicates) → served function → answer, now or later
+//   call:     send → frame-writer: outbox, number, stamp → open-requests … → answered or failed
+//   request:  frame → open-requests (order, duplicates) → served function → answer, now or later
 //
 // Invariants (N1 to N4 and N7 are the frame-writer's):
 //   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or `failLost`.
@@ -24,8 +24,7 @@ import type { Faults } from "./faults.ts";
 import type { FrameBatch, Held } from "./frame-batch.ts";
 import { FrameWriter, type WriterHost } from "./frame-writer.ts";
 import { GapNotice } from "./gap-notice.ts";
-import { PendingCalls } from "./pending-calls.ts";
-import { Session } from "./session.ts";
+import { PendingCalls, ReceivedRequests } from "./open-requests.ts";
 
 /** Serves one function. Both are called with a header and bytes that are valid until they return. */
 export type FunctionHandler = {
@@ -59,7 +58,7 @@ export class Channel {
   readonly #host: ChannelHost;
   readonly #pending = new PendingCalls();
   readonly #writer: FrameWriter;
-  #session = new Session();
+  #received = new ReceivedRequests();
   #gapNoticed = 0;
   #isHeard = false;
   #ended: WeighbridgeError | undefined;
@@ -89,7 +88,7 @@ export class Channel {
 
   /** The request number expected next from the other side, for the hello. */
   get expects(): number {
-    return this.#session.expected;
+    return this.#received.expected;
   }
 
   /** Calls that have not ended yet. */
@@ -204,7 +203,7 @@ export class Channel {
     this.#decideFates(() => (incarnation === this.incarnation ? "unknown" : "dropped")); // the same one has forgotten what it took
     this.incarnation = incarnation;
     this.conversation++;
-    this.#session = new Session();
+    this.#received = new ReceivedRequests();
     this.#gapNoticed = 0;
     const calls = [...this.#pending.giveUp(), ...this.#writer.takeWaiting()];
     this.#pending.restart();
@@ -346,7 +345,7 @@ export class Channel {
     if (header.request - header.settled > REQUESTS_OPEN_MAX || header.request === 0) {
       throw new WeighbridgeError("BAD_FRAME", `${this.name} sent request ${header.request} with those before ${header.settled} settled`);
     }
-    const admission = this.#session.admit(header.request, header.settled);
+    const admission = this.#received.admit(header.request, header.settled);
     if (admission !== "fresh") {
       const { metrics } = this.#host;
       if (admission === "gap") {
@@ -357,7 +356,7 @@ export class Channel {
       metrics.duplicates++;
       if (admission === "ignore") return;
       if (admission === "remembered") {
-        for (const answer of this.#session.remembered(header.request)) this.#writer.push(answer);
+        for (const answer of this.#received.remembered(header.request)) this.#writer.push(answer);
         return;
       }
     }
@@ -374,7 +373,7 @@ export class Channel {
 
   /** Asks for the first missing request; once per gap, the resend timer is the net below. */
   #noticeGap(): void {
-    const missing = this.#session.expected;
+    const missing = this.#received.expected;
     if (this.#gapNoticed === missing) return;
     this.#gapNoticed = missing;
     this.#writer.push(new GapNotice(missing));
@@ -409,8 +408,8 @@ export class Channel {
 
   /** Sends an answer of one or several frames that is kept until the asker has it, because it cannot be made again. */
   answerRemembered(request: number, answers: readonly Answer[]): void {
-    this.#session.unpark(request);
-    this.#session.remember(request, answers);
+    this.#received.unpark(request);
+    this.#received.remember(request, answers);
     for (const answer of answers) this.#writer.push(answer);
   }
 
@@ -430,15 +429,15 @@ export class Channel {
 
   /** The answer to this request comes later, through `answerRemembered` or `fail`. */
   park(request: number): void {
-    this.#session.park(request);
+    this.#received.park(request);
   }
 
   /** The answer comes now after all, through any of the ways to answer. */
   unpark(request: number): void {
-    this.#session.unpark(request);
+    this.#received.unpark(request);
   }
 
   get parkedCount(): number {
-    return this.#session.parkedCount;
+    return this.#received.parkedCount;
   }
 }

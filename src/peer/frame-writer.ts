@@ -18,8 +18,8 @@ import type { ChannelLimits } from "./channel-limits.ts";
 import type { Faults } from "./faults.ts";
 import { EncodedFrames, type FrameBatch, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
 import type { PeerMetrics } from "./metrics.ts";
+import type { PendingCalls } from "./open-requests.ts";
 import { type Notice, type Outbound, Outbox } from "./outbox.ts";
-import type { PendingCalls } from "./pending-calls.ts";
 
 /** What a writer shares with the others of its node. */
 export type WriterHost = {

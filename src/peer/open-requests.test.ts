@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { simpleRequest } from "../contracts/applications.ts";
 import type { Call } from "./call.ts";
 import { functionCalls } from "./function-call.ts";
-import { PendingCalls } from "./pending-calls.ts";
+import { PendingCalls } from "./open-requests.ts";
 
 function call(): Call {
   const nothing = { fn: simpleRequest, request: { body: new Uint8Array(0) }, number: 0, priority: 0, scope: 0 };
