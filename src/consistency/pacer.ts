@@ -40,6 +40,8 @@ export type PacerOptions<H> = {
 export class Pacer<H> {
   readonly #options: PacerOptions<H>;
   readonly #clocks: StalenessController;
+  /** The clock of the slowest, for what every read looks at. */
+  readonly slowest: { readonly clockMin: number };
   readonly #lot: ParkingLot;
   readonly #rounds: UpdateRounds<H>;
   /** By worker: what was dropped of a life that was taken for dead, until it joins again. */
@@ -53,6 +55,7 @@ export class Pacer<H> {
   constructor(options: PacerOptions<H>) {
     this.#options = options;
     this.#clocks = new StalenessController({ expectedCount: options.expectedCount ?? 0 });
+    this.slowest = this.#clocks;
     this.#lot = new ParkingLot({
       clock: options.clock,
       readsMax: options.parkedReadsMax,

@@ -37,7 +37,8 @@ export class StalenessController {
   readonly #members = new Map<number, Member>();
   readonly #lives = new WorkerLives();
   #isFormed: boolean;
-  #clockMin = 0;
+  /** The clock of the slowest (W1). Nobody else writes it. */
+  clockMin = 0;
   /** The highest clock anybody finished or stands at, those who are gone included (W1). */
   #clockMax = 0;
   /** Members that stand at `clockMin`: only when it falls to 0 can the minimum move. */
@@ -46,10 +47,6 @@ export class StalenessController {
   constructor({ expectedCount = 0 }: StalenessControllerOptions = {}) {
     this.#expectedCount = expectedCount;
     this.#isFormed = expectedCount === 0;
-  }
-
-  get clockMin(): number {
-    return this.#clockMin;
   }
 
   get isFormed(): boolean {
@@ -80,7 +77,7 @@ export class StalenessController {
     const member = this.#members.get(worker);
     if (member?.incarnation === incarnation) return member.clock;
     if (member !== undefined) this.died({ worker, incarnation: member.incarnation });
-    const clock = this.#clockMin;
+    const clock = this.clockMin;
     this.#members.set(worker, { incarnation, clock });
     this.#slowestCount++;
     this.#lives.began(life);
@@ -95,9 +92,9 @@ export class StalenessController {
 
   /** What lies before `clock` is done, by whoever did it: a checkpoint was restored. Members that stand before it stand there from now on. */
   startAt(clock: number): void {
-    assert(clock >= this.#clockMin, `the minimum would fall from ${this.#clockMin} to ${clock}`); // W1
+    assert(clock >= this.clockMin, `the minimum would fall from ${this.clockMin} to ${clock}`); // W1
     for (const member of this.#members.values()) member.clock = Math.max(member.clock, clock);
-    this.#clockMin = clock;
+    this.clockMin = clock;
     this.#clockMax = Math.max(this.#clockMax, clock);
     this.#slowestCount = [...this.#members.values()].filter((member) => member.clock === clock).length;
     this.#findMinimum();
@@ -114,7 +111,7 @@ export class StalenessController {
     const member = this.#memberOf(life);
     checkClock(life.worker, clock);
     if (clock <= member.clock) return;
-    const wasSlowest = member.clock === this.#clockMin;
+    const wasSlowest = member.clock === this.clockMin;
     member.clock = clock;
     this.#clockMax = Math.max(this.#clockMax, clock);
     if (wasSlowest && --this.#slowestCount === 0) this.#findMinimum();
@@ -153,7 +150,7 @@ export class StalenessController {
 
   /** W2. Whether the reader is a member does not matter here: what it would see is the same. */
   admits(clock: number, staleness: number): boolean {
-    return this.#clockMin >= clock - staleness;
+    return this.clockMin >= clock - staleness;
   }
 
   /**
@@ -179,11 +176,11 @@ export class StalenessController {
   /** Who holds the minimum, as an error tells it. */
   describeSlowest(): string {
     if (!this.#isFormed) return `${this.missingCount} of ${this.#expectedCount} workers have not joined`;
-    const slowest = [...this.#members].filter(([, { clock }]) => clock === this.#clockMin).map(([worker]) => worker);
-    if (slowest.length === 0) return `nobody is there, and the clock stands at ${this.#clockMin}`;
+    const slowest = [...this.#members].filter(([, { clock }]) => clock === this.clockMin).map(([worker]) => worker);
+    if (slowest.length === 0) return `nobody is there, and the clock stands at ${this.clockMin}`;
     const names = slowest.slice(0, NAMED_MAX).sort((a, b) => a - b);
     const others = slowest.length > NAMED_MAX ? ` and ${slowest.length - NAMED_MAX} more` : "";
-    return `${names.map(nameOf).join(", ")}${others} at clock ${this.#clockMin}`;
+    return `${names.map(nameOf).join(", ")}${others} at clock ${this.clockMin}`;
   }
 
   #remove({ worker, incarnation }: WorkerLife, finishedCount: number): number | undefined {
@@ -192,7 +189,7 @@ export class StalenessController {
     if (clock !== undefined) {
       this.#members.delete(worker);
       this.#clockMax = Math.max(this.#clockMax, clock + finishedCount);
-      if (clock === this.#clockMin) this.#slowestCount--;
+      if (clock === this.clockMin) this.#slowestCount--;
       if (this.#slowestCount === 0) this.#findMinimum();
     }
     this.#formIfComplete();
@@ -220,8 +217,8 @@ export class StalenessController {
       clockMin = clock;
     }
     if (this.#members.size === 0) clockMin = this.#clockMax;
-    assert(clockMin >= this.#clockMin, `the minimum would fall from ${this.#clockMin} to ${clockMin}`); // W1
-    this.#clockMin = clockMin;
+    assert(clockMin >= this.clockMin, `the minimum would fall from ${this.clockMin} to ${clockMin}`); // W1
+    this.clockMin = clockMin;
     this.#slowestCount = count;
   }
 }

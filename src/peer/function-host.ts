@@ -117,7 +117,7 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const fn = this.#find(header);
-    if (fn.isPlaced) this.#options.ownership?.checkEpoch(header.epoch);
+    if (fn.isPlaced && header.epoch === 0) this.#options.ownership?.checkEpoch(0);
     if ((header.flags & FunctionFlag.PART) !== 0) {
       if (fresh) this.#assembly.take(channel, header, bytes, at);
       channel.acknowledge(header);

@@ -27,13 +27,17 @@ const TWO_32 = 2n ** 32n;
 export class Ownership {
   /** Of the placement; 0 while there is none (O1). Nobody else writes it. */
   epoch = 0;
+  /**
+   * Where the probe of a table finds which parts are owned: a byte for each; 0 where all are, or nobody asks (store/table-requests.ts). Nobody else writes it.
+   */
+  owned = 0;
   readonly #arena: Arena;
   readonly #kernels: OwnershipKernels;
   #rank = 0;
   #view: PlacementView | undefined;
   #placement: Placement | undefined;
   /** One byte for each part, in the arena: 1 if it is ours. 0: there is no room made for it yet. */
-  #owned = 0;
+  #ownedParts = 0;
   #ownsAll = false;
   #lossEpoch = 0;
   /** Of the raw keys: the halves of the first one that is ours, and of the first one behind it that is not. */
@@ -82,13 +86,13 @@ export class Ownership {
     if (view.epoch <= this.epoch) return; // O1
     const placement = placementOf(view);
     const before = this.#placement;
-    if (this.#owned === 0) this.#owned = this.#arena.allocate(PART_COUNT);
+    if (this.#ownedParts === 0) this.#ownedParts = this.#arena.allocate(PART_COUNT);
     const { bytes } = this.#arena;
     let ownedCount = 0;
     for (let part = 0; part < PART_COUNT; part++) {
       const isOwned = placement.ownerOf(part) === rank;
       if (!isOwned && before?.ownerOf(part) === rank) this.#lossEpoch = view.epoch;
-      bytes[this.#owned + part] = isOwned ? 1 : 0;
+      bytes[this.#ownedParts + part] = isOwned ? 1 : 0;
       if (isOwned) ownedCount++;
     }
     this.#rank = rank;
@@ -96,6 +100,7 @@ export class Ownership {
     this.epoch = view.epoch;
     this.#placement = placement;
     this.#ownsAll = ownedCount === PART_COUNT;
+    this.owned = this.#ownsAll ? 0 : this.#ownedParts;
     this.#adoptRange(placement);
     for (const listener of this.#listeners) listener();
   }
@@ -157,18 +162,10 @@ export class Ownership {
     throw this.#wrongOwner(`block ${block} of parameter ${parameter}`, partOf(block, parameter));
   }
 
-  /**
-   * Where the probe of a table finds which parts are owned: a byte for each; 0 where all are, or nobody asks
-   * (store/table-requests.ts).
-   */
-  get owned(): number {
-    return this.#ownsAll || this.#placement === undefined ? 0 : this.#owned;
-  }
-
   /** Keys of a table, in the arena. Throws WRONG_OWNER. */
   checkKeys(keys: BigUint64Array): void {
     if (this.#ownsAll || this.#placement === undefined) return;
-    const index = this.#kernels.firstForeignKey(keys.byteOffset, keys.length, this.#owned, PART_BITS);
+    const index = this.#kernels.firstForeignKey(keys.byteOffset, keys.length, this.#ownedParts, PART_BITS);
     if (index === keys.length) return;
     const key = keys[index]!;
     throw this.#wrongOwner(`key ${key}`, partOf(Number(key % TWO_32), Number(key / TWO_32)));

@@ -102,7 +102,7 @@ export class ParameterPace {
   }
 
   admits(clock: number): boolean {
-    return this.#pacer.clockMin >= clock - this.#phases.at(clock).staleness;
+    return this.#pacer.slowest.clockMin >= clock - this.#phases.at(clock).staleness;
   }
 
   /**

@@ -59,6 +59,8 @@ export class Updater {
   readonly layout: SlotLayout;
   readonly width: number;
   readonly number: OptimizerNumber;
+  /** Whether `notePull` and `noteRowsPull` do anything. */
+  readonly notesPulls: boolean;
   /** The address of the hyper-parameters of the step in hand (P1). */
   readonly hyper: number;
   readonly counts: NonFiniteCounts = { refusedPushes: 0, skippedPushes: 0, zeroedElements: 0 };
@@ -81,6 +83,7 @@ export class Updater {
     this.width = owner.width;
     this.layout = slotLayoutOf(spec, owner);
     this.number = numberOf(spec);
+    this.notesPulls = spec.type === "dcAsgd";
     this.hyper = arena.allocateState(HYPER_BYTES);
     this.#arena = arena;
     this.#kernels = kernels;
@@ -327,11 +330,6 @@ export class Updater {
       if (start === "values") this.#arena.module.copy(slots + k * stride, values, stride);
       else this.#kernels.fillFloats(slots + k * stride, stride / FLOAT_BYTES, start);
     }
-  }
-
-  /** Whether `notePull` and `noteRowsPull` do anything. */
-  get notesPulls(): boolean {
-    return this.spec.type === "dcAsgd";
   }
 
   /** DC-ASGD: remembers that a worker saw these table rows, listed by the addresses of their first values. */
