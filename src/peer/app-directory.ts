@@ -43,9 +43,12 @@ export class AppDirectory implements FunctionHandler {
   readonly #waitingBytesMax: number;
   readonly #byCustomer: boolean;
   readonly #apps = new Map<number, FunctionHandler>();
-  /** The one asked for last: a node asks for the same one again and again. */
-  #lastPlace = -1;
-  #lastApp: FunctionHandler | undefined;
+  readonly #served = new Map<number, FunctionHandler>();
+  /**
+   * The applications for which nothing waits, by their numbers (on workers by application and customer): who finds one here may hand requests to it, and need
+   * not pass the directory.
+   */
+  readonly served: ReadonlyMap<number, FunctionHandler> = this.#served;
   readonly #waiting = new Map<number, Waiting[]>();
   #waitingCount = 0;
   #waitingBytes = 0;
@@ -68,10 +71,19 @@ export class AppDirectory implements FunctionHandler {
       );
     }
     this.#apps.set(place, handler);
-    this.#clock.soon(() => this.#handOver(place, handler));
+    if (this.#waiting.has(place)) this.#clock.soon(() => this.#handOver(place));
+    else this.#served.set(place, handler);
   }
 
-  #handOver(place: number, handler: FunctionHandler): void {
+  /** Another handler serves an application that is there. */
+  replace(app: number, handler: FunctionHandler, customer = 0): void {
+    const place = this.#placeOf(app, customer);
+    this.#apps.set(place, handler);
+    if (this.#served.has(place)) this.#served.set(place, handler);
+  }
+
+  #handOver(place: number): void {
+    const handler = this.#apps.get(place) as FunctionHandler;
     const waiting = this.#waiting.get(place) ?? [];
     this.#waiting.delete(place);
     for (const entry of waiting) {
@@ -84,6 +96,7 @@ export class AppDirectory implements FunctionHandler {
         channel.fail(labelOf(header), thrown);
       }
     }
+    this.#served.set(place, handler);
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
@@ -92,8 +105,8 @@ export class AppDirectory implements FunctionHandler {
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const place = this.#placeOf(header.app, header.customer);
-    const handler = place === this.#lastPlace ? this.#lastApp : this.#find(place);
-    if (handler !== undefined && (this.#waitingCount === 0 || !this.#waiting.has(place))) handler.handle(channel, header, bytes, at, fresh);
+    const handler = this.#served.get(place);
+    if (handler !== undefined) handler.handle(channel, header, bytes, at, fresh);
     else {
       const payload = bytes.slice(at, at + header.payloadBytes);
       this.#wait(place, { channel, header: copyOf(header), payload, fresh, cancelTimer: () => {} });
@@ -104,14 +117,6 @@ export class AppDirectory implements FunctionHandler {
   close(): void {
     for (const list of this.#waiting.values()) for (const entry of list) this.#uncount(entry);
     this.#waiting.clear();
-  }
-
-  #find(place: number): FunctionHandler | undefined {
-    const handler = this.#apps.get(place);
-    if (handler === undefined) return undefined;
-    this.#lastPlace = place;
-    this.#lastApp = handler;
-    return handler;
   }
 
   #wait(place: number, entry: Waiting): void {

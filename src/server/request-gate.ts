@@ -34,6 +34,8 @@ export type GateState = {
 
 export class RequestGate implements FunctionHandler {
   readonly #inner: FunctionHandler;
+  /** Applications by their numbers, which need not be looked for behind `#inner`. */
+  readonly #served: ReadonlyMap<number, FunctionHandler> | undefined;
   readonly #arena: Arena;
   readonly #clock: VectorClock;
   readonly #watch: ArenaWatch;
@@ -43,8 +45,10 @@ export class RequestGate implements FunctionHandler {
   #buffer: Uint8Array | undefined;
   #words: Uint32Array = new Uint32Array(0);
 
-  constructor(inner: FunctionHandler, { arena, clock, watch, ownership, epochWait }: GateState) {
+  /** `served`: of kv, the applications that are ready. */
+  constructor(inner: FunctionHandler, { arena, clock, watch, ownership, epochWait }: GateState, served?: ReadonlyMap<number, FunctionHandler>) {
     this.#inner = inner;
+    this.#served = served;
     this.#arena = arena;
     this.#clock = clock;
     this.#watch = watch;
@@ -74,7 +78,8 @@ export class RequestGate implements FunctionHandler {
     if (header.functionId !== FunctionId.FUNCTION) this.#checkKv(channel, header, bytes, at);
     else if (header.epoch !== this.#ownership.epoch && header.epoch !== 0) this.#checkApplied(channel, header);
     const isNew = header.stamp === 0 ? fresh : this.#clock.advance(channel.id, channel.incarnation, header.stamp);
-    this.#inner.handle(channel, header, bytes, at, isNew);
+    const handler = this.#served?.get(header.app) ?? this.#inner;
+    handler.handle(channel, header, bytes, at, isNew);
     const used = this.#arena.stateUsedBytes;
     if (used >= this.#watch.high || used < this.#watch.low) this.#watch.passed(used);
   }

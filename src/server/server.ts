@@ -97,7 +97,7 @@ export class Server {
   serve(peer: Pick<Peer, "serveFrames" | "hostFunctions">): void {
     const { arena, clock, ownership, epochWait } = this;
     const gate = { arena, clock, watch: this.#watch, ownership, epochWait };
-    const handler = new RequestGate(this.apps, gate);
+    const handler = new RequestGate(this.apps, gate, this.apps.served);
     for (const fn of KV_CONTRACTS) peer.serveFrames(fn, handler);
     peer.hostFunctions(new RequestGate(this.functions, gate));
   }

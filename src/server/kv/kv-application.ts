@@ -7,12 +7,12 @@
 import type { Arena } from "../../kernel/arena.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import type { AppDirectory } from "../../peer/app-directory.ts";
-import type { Channel, FunctionHandler } from "../../peer/channel.ts";
+import type { Channel } from "../../peer/channel.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import { ValueStore } from "../../store/value-store.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import { dtypeOf, dtypeOfFlags, FLOAT32, type Values } from "../../wire/kv-message.ts";
-import { StoreHandle } from "./store-handle.ts";
+import { type OtherTypes, StoreHandle } from "./store-handle.ts";
 import { otherType, TypedSums } from "./typed-sums.ts";
 import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "./whole-requests.ts";
 
@@ -24,29 +24,31 @@ export type KvApplicationOptions = {
   readonly unfinishedRequests: UnfinishedRequests<Gathering>;
 };
 
-export class KvApplication implements FunctionHandler {
+export class KvApplication implements OtherTypes {
+  readonly sums: TypedSums;
+  readonly #appId: number;
+  readonly #apps: AppDirectory;
   readonly #unfinished: UnfinishedRequests<Gathering>;
   readonly #store: ValueStore;
   readonly #floats: StoreHandle;
-  readonly #others: TypedSums;
-  /** Sums of types other than floats. */
+  /** Requests of other types. */
   readonly #typed: WholeRequests;
-  /** The user's own handle. */
-  #whole: WholeRequests | undefined;
 
   /** Sums what is pushed from the start. Throws BAD_ARGUMENT when the application exists already. */
   constructor({ arena, kernels, apps, unfinishedRequests }: KvApplicationOptions, appId: number) {
+    this.#appId = appId;
+    this.#apps = apps;
     this.#unfinished = unfinishedRequests;
     this.#store = new ValueStore({ arena, kernels });
-    this.#floats = new StoreHandle(arena, this.#store);
-    this.#others = new TypedSums(arena.bytesMax);
+    this.#floats = new StoreHandle(arena, this.#store, this);
+    this.sums = new TypedSums(arena.bytesMax);
     this.#typed = new WholeRequests(unfinishedRequests, (request) => this.#sum(request));
-    apps.add(appId, this);
+    apps.add(appId, this.#floats);
   }
 
   /** Serves whole requests with `serve` from now on; `undefined` goes back to summing. */
   serveWhole(serve: ((request: WholeRequest) => void) | undefined): void {
-    this.#whole = serve === undefined ? undefined : new WholeRequests(this.#unfinished, serve);
+    this.#apps.replace(this.#appId, serve === undefined ? this.#floats : new WholeRequests(this.#unfinished, serve));
   }
 
   /** Answers a request that `serve` was given. The arrays must not change any more. */
@@ -55,21 +57,19 @@ export class KvApplication implements FunctionHandler {
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
-    if (this.#whole !== undefined) return this.#whole.destination(channel, header);
-    return dtypeOfFlags(header.flags) === FLOAT32 ? undefined : this.#typed.destination(channel, header);
+    return this.#typed.destination(channel, header);
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    if (this.#whole !== undefined) this.#whole.handle(channel, header, bytes, at, fresh);
-    else if (dtypeOfFlags(header.flags) !== FLOAT32) this.#typed.handle(channel, header, bytes, at, fresh);
-    else if (this.#others.dtype !== undefined) throw otherType(this.#others.dtype, FLOAT32); // A1
-    else this.#floats.handle(channel, header, bytes, at, fresh);
+    const { dtype } = this.sums;
+    if (dtype !== undefined && dtypeOfFlags(header.flags) === FLOAT32) throw otherType(dtype, FLOAT32); // A1
+    this.#typed.handle(channel, header, bytes, at, fresh);
   }
 
   #sum(request: WholeRequest): void {
     try {
       if (this.#store.keyCount > 0) throw otherType(FLOAT32, dtypeOf(request.values)); // A1
-      this.#others.serve(request);
+      this.sums.serve(request);
     } catch (thrown) {
       request.channel.fail(request.label, thrown);
     }

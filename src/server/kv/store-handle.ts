@@ -1,5 +1,5 @@
 // store-handle — KV_PUSH, KV_PULL and KV_PUSH_PULL on a ValueStore: pushes are summed, pulls read. What ps-lite's default handle does for
-// one value per key, for any number of them. Works where the frame lies in the arena; never waits.
+// one value per key, for any number of them. Works where the frame lies in the arena; never waits. Values that are no floats are handed on.
 //
 // Invariants:
 //   H1. A request that makes no sense changes nothing, and its asker is told why.
@@ -21,22 +21,36 @@ import { checkKvFrame, doNotAddUp, dtypeOfFlags, FLOAT32, KEY_BYTES, KvFlag, LAR
 const FLOAT_BYTES = 4;
 const ZEROS = new Uint8Array(BLOCK_BYTES);
 
+/** Who serves values of other types, and refuses floats once it holds some. */
+export type OtherTypes = FunctionHandler & { readonly sums: { readonly dtype: number | undefined } };
+
 export class StoreHandle implements FunctionHandler {
   readonly #arena: Arena;
   readonly #store: ValueStore;
+  readonly #others: OtherTypes | undefined;
   /** Where small answers are put together. */
   readonly #scratch: number;
   /** The read buffer that was last found to lie in the arena. */
   #readBuffer: Uint8Array | undefined;
 
-  constructor(arena: Arena, store: ValueStore) {
+  constructor(arena: Arena, store: ValueStore, others?: OtherTypes) {
     assert(BLOCK_FLOATS * FLOAT_BYTES === BLOCK_BYTES, "the store and the wire cut long values alike");
     this.#arena = arena;
     this.#store = store;
+    this.#others = others;
     this.#scratch = arena.allocateState(INLINE_BYTES_MAX);
   }
 
+  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
+    return dtypeOfFlags(header.flags) === FLOAT32 ? undefined : this.#others?.destination?.(channel, header);
+  }
+
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    const others = this.#others;
+    if (others !== undefined && (dtypeOfFlags(header.flags) !== FLOAT32 || others.sums.dtype !== undefined)) {
+      others.handle(channel, header, bytes, at, fresh);
+      return;
+    }
     checkFrame(header);
     if (bytes === this.#readBuffer || this.#isInArena(bytes)) {
       this.#serve(channel, header, bytes.byteOffset + at, fresh);
