@@ -17,7 +17,7 @@
 // t - τ are finished says clockMin >= t - τ, which is W2 for a read at clock t with staleness τ. τ = 0 is sequential, τ = Infinity
 // eventual, as there. A task that reads nothing waits with a read of nothing.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { type WorkerLife, WorkerLives } from "./worker-lives.ts";
@@ -92,7 +92,7 @@ export class StalenessController {
 
   /** What lies before `clock` is done, by whoever did it: a checkpoint was restored. Members that stand before it stand there from now on. */
   startAt(clock: number): void {
-    assert(clock >= this.clockMin, `the minimum would fall from ${this.clockMin} to ${clock}`); // W1
+    if (clock < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clock}`); // W1
     for (const member of this.#members.values()) member.clock = Math.max(member.clock, clock);
     this.clockMin = clock;
     this.#clockMax = Math.max(this.#clockMax, clock);
@@ -217,7 +217,7 @@ export class StalenessController {
       clockMin = clock;
     }
     if (this.#members.size === 0) clockMin = this.#clockMax;
-    assert(clockMin >= this.clockMin, `the minimum would fall from ${this.clockMin} to ${clockMin}`); // W1
+    if (clockMin < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clockMin}`); // W1
     this.clockMin = clockMin;
     this.#slowestCount = count;
   }

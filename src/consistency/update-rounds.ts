@@ -13,7 +13,7 @@
 //       and one server could count in this round what another counts in the next; dropping it silently would lose an update.
 //   U6. Bounded: `contributionsMax` and `bytesMax`, QUEUE_FULL beyond. The oldest open round is exempt: somebody must be able to finish it.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 import type { WorkerLife } from "./worker-lives.ts";
@@ -60,7 +60,7 @@ export class UpdateRounds<H> {
   /** What this life has pushed at this clock takes so many bytes more. Throws QUEUE_FULL (U6) or STALE_UPDATE: ask before memory is made for it. */
   grow(stamp: UpdateStamp, bytes: number): void {
     const kept = this.#find(stamp);
-    assert(kept !== undefined, "a first contribution is put");
+    if (kept === undefined) throw new AssertionError("a first contribution is put");
     if (stamp.clock !== this.#clockMin && this.#gatheredBytes + bytes > this.#options.bytesMax) throw this.#full(stamp);
     kept.bytes += bytes;
     this.#gatheredBytes += bytes;
@@ -78,7 +78,7 @@ export class UpdateRounds<H> {
   /** Keeps the handle until its round is complete or its life has died. Throws as `checkRoom`. */
   put(stamp: UpdateStamp, handle: H, bytes: number): void {
     this.checkRoom(stamp, bytes);
-    assert(this.find(stamp) === undefined, "one life has one contribution to a round (U3)");
+    if (this.find(stamp) !== undefined) throw new AssertionError("one life has one contribution to a round (U3)");
     const { worker, incarnation, parameter, clock } = stamp;
     const gathering = this.#gatherings.get(clock) ?? new Map<number, Kept<H>[]>();
     const contributions = gathering.get(parameter) ?? [];
@@ -91,7 +91,7 @@ export class UpdateRounds<H> {
 
   /** The minimum is `clockMin` now: the rounds that this completes, by clock and then by parameter. They are the caller's from here on. */
   complete(clockMin: number): CompleteRound<H>[] {
-    assert(clockMin >= this.#clockMin, "the minimum never falls (W1)");
+    if (clockMin < this.#clockMin) throw new AssertionError("the minimum never falls (W1)");
     this.#clockMin = clockMin;
     const rounds: CompleteRound<H>[] = [];
     const clocks = [...this.#gatherings.keys()].filter((clock) => clock < clockMin).sort((a, b) => a - b);
@@ -135,7 +135,7 @@ export class UpdateRounds<H> {
   /** Of what this life has pushed at this clock so many bytes are gone. */
   shrink(stamp: UpdateStamp, bytes: number): void {
     const kept = this.#find(stamp);
-    assert(kept !== undefined && kept.bytes >= bytes, "what is gone was there");
+    if (kept === undefined || kept.bytes < bytes) throw new AssertionError("what is gone was there");
     kept.bytes -= bytes;
     this.#gatheredBytes -= bytes;
   }

@@ -9,7 +9,7 @@
 //   P4. No update leaves a value or a slot that is not finite: one that could, for its numbers are very large, is tried (trial.ts), and undone where
 //       it does. Then the spec's policy says whether it is refused, skipped, or its elements in question count as 0; it is counted either way.
 
-import { assert } from "../../base/assert.ts";
+import { AssertionError, assert } from "../../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { BETA_POWERS_BYTES, writeBetaPowers } from "../../kernel/beta-powers.ts";
@@ -141,12 +141,12 @@ export class Updater {
 
   /** The learning rate at a step of the schedule; 0 for optimizers without one. */
   learningRateAt(scheduleStep: number): number {
-    return this.#learningRate * rateShare(this.#schedule, scheduleStep);
+    return this.#schedule.type === "constant" ? this.#learningRate : this.#learningRate * rateShare(this.#schedule, scheduleStep);
   }
 
   /** Sets the hyper-parameters for the updates that follow (P1). */
   begin(at: UpdateStep): void {
-    assert(at.step >= 1 || at.rowSteps?.counts === true, `updates count from 1, not ${at.step}`);
+    if (!(at.step >= 1) && at.rowSteps?.counts !== true) throw new AssertionError(`updates count from 1, not ${at.step}`);
     const numbers = this.#numbers;
     const { type, beta1 = 0, beta2 = 0, epsilon = 0, lambda = 0 } = this.spec;
     const rate = this.learningRateAt(at.scheduleStep);
