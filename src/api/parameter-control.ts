@@ -61,8 +61,8 @@ export type ParameterControlOptions = {
   readonly parameter: number;
   readonly spec: ParameterSpec;
   readonly scan: FiniteScan;
-  /** The worker's clock. */
-  readonly clock: () => number;
+  /** The worker's clock; asking for that of a call may throw. */
+  readonly clock: { readonly forCall: number };
   /** Numbers the pushes of all handles of the session. */
   readonly pushes: PushNumbers;
 };
@@ -84,7 +84,7 @@ export class ParameterControl {
   }
 
   get clock(): number {
-    return this.#options.clock();
+    return this.#options.clock.forCall;
   }
 
   /** Throws BAD_ARGUMENT for options that a call cannot have. */

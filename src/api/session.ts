@@ -400,8 +400,7 @@ export class Session {
   async #create(spec: ParameterSpec, wait: WaitOptions): Promise<ParameterControl> {
     const checked = decodeParameterSpec(JSON.stringify(spec));
     this.#links.check(checked);
-    const clock = (): number => this.#clock.forCall;
-    const common = { functions: this.#functions, catalogue: this.#catalogue, scan: this.#scan, clock, pushes: this.#pushes };
+    const common = { functions: this.#functions, catalogue: this.#catalogue, scan: this.#scan, clock: this.#clock, pushes: this.#pushes };
     return await ParameterControl.open({ ...common, spec: checked }, wait);
   }
 }

@@ -176,7 +176,7 @@ export class TableStore {
   }
 
   /** A worker gets the rows of these keys now: some optimizers want to know. */
-  notePull({ keys, keyCount, owners }: KeyList, workerRank: number): void {
+  notePull({ keys, keyCount, owners }: KeyList, reader: { readonly worker: number }): void {
     if (!this.#updater.notesPulls) return;
     this.#checkFurther({ keys, keyCount, owners });
     this.#frozen?.preserve(keys, keyCount);
@@ -187,7 +187,7 @@ export class TableStore {
       this.#find({ keys: keys + from * KEY_BYTES, keyCount: count, owners }, this.columns.payload.byteCount);
       let found = 0;
       for (let i = 0; i < count; i++) if (words[list + i] !== 0) words[list + found++] = words[list + i] as number;
-      this.#updater.noteRowsPull(this.#scratch, found, workerRank); // of a key without a row it is what the row begins with
+      this.#updater.noteRowsPull(this.#scratch, found, reader.worker); // of a key without a row it is what the row begins with
     }
   }
 

@@ -267,15 +267,15 @@ export class TensorStore {
   }
 
   /** A worker is about to get this block's values, or those of some of its rows: some optimizers want to know. */
-  notePull(index: number, workerRank: number, rows?: Uint32Array): void {
+  notePull(index: number, reader: { readonly worker: number }, rows?: Uint32Array): void {
     if (!this.#updater.notesPulls) return;
     const block = this.#blockIfRoom(index);
     if (block === undefined) return; // it begins with the values that are read
     this.#ownSlots(block);
     const { span, slots, rowCount } = block;
     const noted = { values: span.address, slots: slots?.address ?? 0, rowCount };
-    if (rows === undefined) this.#updater.notePull(noted, workerRank, { from: 0, to: rowCount });
-    else for (const row of rows) this.#updater.notePull(noted, workerRank, { from: row, to: row + 1 });
+    if (rows === undefined) this.#updater.notePull(noted, reader.worker, { from: 0, to: rowCount });
+    else for (const row of rows) this.#updater.notePull(noted, reader.worker, { from: row, to: row + 1 });
   }
 
   /** Frees everything; what is held goes with its last hold. */

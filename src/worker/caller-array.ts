@@ -20,7 +20,11 @@ export class CallerArray {
 
   /** Throws BUFFER_DETACHED. `isUpdate`: whether the call has changed something by now. */
   check(name: string, isUpdate: boolean): void {
-    if (this.isIntact) return;
-    throw new WeighbridgeError("BUFFER_DETACHED", `${name}: ${detachedError({ isUpdate, sendCount: 1 }).message}`);
+    if (!this.isIntact) throw lostArray(name, isUpdate);
   }
+}
+
+/** BUFFER_DETACHED: an array of a call is shorter than it was. `isUpdate`: whether the call has changed something by now. */
+export function lostArray(name: string, isUpdate: boolean): WeighbridgeError {
+  return new WeighbridgeError("BUFFER_DETACHED", `${name}: ${detachedError({ isUpdate, sendCount: 1 }).message}`);
 }

@@ -13,7 +13,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
-import { CallerArray } from "./caller-array.ts";
+import { lostArray } from "./caller-array.ts";
 import type { EncodedTable } from "./encoded-table.ts";
 import { type AnyRequest, allEnded, type FunctionClient, type Recut, requestOf } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
@@ -89,16 +89,12 @@ export class TableClient {
     this.#keys.checkRows(into, { keyCount: list.length, width: this.width }, "the array to pull into");
     const encoded = this.#encoded?.encodesPull ? this.#encoded : undefined;
     await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
-      const given = new CallerArray(into);
+      const intoLength = into.length;
       const landed = plan.landing(into, this.width);
       if (encoded !== undefined) {
         await encoded.pull(this.#frames(plan), landed, { clock, priority, subject: this.#subject });
-        given.check(this.#name, false);
-        plan.deliver(landed, into, this.width);
-        return;
-      }
-      await this.#send(this.#pulls(this.#frames(plan), landed, { clock, priority }), "pull");
-      given.check(this.#name, false);
+      } else await this.#send(this.#pulls(this.#frames(plan), landed, { clock, priority }), "pull");
+      if (into.length < intoLength) throw lostArray(this.#name, false);
       plan.deliver(landed, into, this.width);
     });
   }
@@ -119,12 +115,12 @@ export class TableClient {
       const { scale, skips } = admit?.(rows, push.gradients) ?? AS_IT_IS;
       if (skips) return await this.pull(pullList, into, { clock, priority });
       await this.#withPlan({ keys: pullList }, {}, async (pullPlan) => {
-        const given = new CallerArray(into);
+        const intoLength = into.length;
         const landed = pullPlan.landing(into, this.width);
         const pairs = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
         const pushNumber = this.#subject.numberPush(clock);
         await this.#send(this.#pushPulls(pairs, { rows, landed }, { clock, priority, pushNumber, scale }), "push-pull");
-        given.check(this.#name, true);
+        if (into.length < intoLength) throw lostArray(this.#name, true);
         pullPlan.deliver(landed, into, this.width);
       });
     });

@@ -60,13 +60,13 @@ function readOwnRows(context: ServerContext, request: Pull): Values | Promise<Va
     ownership.checkKeys(keys);
     return readRows(context, request);
   }
-  return table.pull(keys, { out: table.roomFor(keys, context), worker: context.worker, owners: ownership });
+  return table.pull(keys, { out: table.roomFor(keys, context), reader: context, owners: ownership });
 }
 
 /** Rows of a table, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read (R1). */
 function readRows(context: ServerContext, { parameter, clock, keys }: Pull, push?: () => void): Values | Promise<Values> {
   const table = context.parameters.table(parameter);
-  const reading = { out: table.roomFor(keys, context), worker: context.worker };
+  const reading = { out: table.roomFor(keys, context), reader: context };
   if (table.isFresh(clock)) {
     push?.();
     return table.pull(keys, reading);
@@ -88,7 +88,7 @@ function readEncodedRows(context: ServerContext, { parameter, clock, keys }: Enc
     const source = table.roomFor(named.list, context);
     const room = table.link.isPlainPull ? 0 : table.link.roomFor(shape, context);
     const read = (list: BigUint64Array): EncodedValues => {
-      const { values } = table.pull(list, { out: source, worker: context.worker });
+      const { values } = table.pull(list, { out: source, reader: context });
       return table.link.isPlainPull ? { values: bytesOf(values) } : table.link.encoded(values, shape, room);
     };
     if (table.isFresh(clock)) return read(named.list);

@@ -112,7 +112,7 @@ export const TENSOR_HANDLERS: readonly ServedFunction[] = [...PLAIN_HANDLERS, ..
 function readBlock(context: ServerContext, { parameter, block, clock }: BlockRequest): Values | Promise<Values> {
   const tensor = context.parameters.tensor(parameter);
   return tensor.whenFresh({ life: context.life, clock, bytes: 0 }, () => {
-    tensor.store.notePull(block, context.worker);
+    tensor.store.notePull(block, context);
     const held = tensor.store.hold(block);
     context.hold(held);
     return { values: held.values as Float32Array };
@@ -122,7 +122,7 @@ function readBlock(context: ServerContext, { parameter, block, clock }: BlockReq
 /** Rows of a block, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read (R1). */
 function readRows(context: ServerContext, { parameter, block, clock, rows }: RowsRequest, push?: () => void): Values | Promise<Values> {
   const tensor = context.parameters.tensor(parameter);
-  const reading = { out: tensor.roomFor(block, rows, context), worker: context.worker };
+  const reading = { out: tensor.roomFor(block, rows, context), reader: context };
   if (tensor.isFresh(clock)) {
     push?.();
     return tensor.pullRows(block, rows, reading);
@@ -154,7 +154,7 @@ function readEncodedBlock(
   const room = tensor.link.isPlainPull ? 0 : tensor.link.roomFor(shape, context);
   push?.();
   return tensor.whenFresh({ life: context.life, clock, bytes: 0 }, () => {
-    tensor.store.notePull(block, context.worker);
+    tensor.store.notePull(block, context);
     return tensor.link.isPlainPull ? heldBytes(context, tensor, block) : encodedBlock(tensor, block, room);
   });
 }
@@ -165,7 +165,7 @@ function readEncodedRows(context: ServerContext, { parameter, block, clock, rows
   const source = tensor.roomFor(block, rows, context);
   const room = tensor.link.roomFor(shape, context);
   const read = (list: Uint32Array): EncodedValues =>
-    tensor.link.encoded(tensor.pullRows(block, list, { out: source, worker: context.worker }).values, shape, room);
+    tensor.link.encoded(tensor.pullRows(block, list, { out: source, reader: context }).values, shape, room);
   if (tensor.isFresh(clock)) return read(rows);
   const kept = tensor.keep(rows); // the frame is gone when the wait is over
   context.hold(kept);

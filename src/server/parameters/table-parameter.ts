@@ -188,15 +188,15 @@ export class TableParameter {
     return roomFor(this.#host.arena, keys.length * this.spec.width * FLOAT_BYTES, holder);
   }
 
-  /** The rows one after the other, for the worker of this rank, in `out`: what `roomFor` gave for them. */
+  /** The rows one after the other, for this reader, in `out`: what `roomFor` gave for them. */
   pull(
     keys: BigUint64Array,
-    { out, worker, owners }: { readonly out: number; readonly worker: number; readonly owners?: KeyOwners | undefined },
+    { out, reader, owners }: { readonly out: number; readonly reader: Pick<Reader, "worker">; readonly owners?: KeyOwners | undefined },
   ): { readonly values: Float32Array } {
     const { arena } = this.#host;
     const byteCount = keys.length * this.spec.width * FLOAT_BYTES;
     const list = { keys: keys.byteOffset, keyCount: keys.length, owners };
-    this.store.notePull(list, worker);
+    this.store.notePull(list, reader);
     this.store.pull({ ...list, out });
     return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
   }
@@ -416,9 +416,9 @@ export class TableParameter {
   #readFresh(sync: RowsSync, room: FreshRoom, worker: number): FreshRows {
     const fresh = readFresh(this.#host.arena, this.store, sync, room);
     if (this.#updater.notesPulls) {
-      for (const index of fresh.indexes) this.store.notePull({ keys: sync.keys.byteOffset + index * KEY_BYTES, keyCount: 1 }, worker);
+      for (const index of fresh.indexes) this.store.notePull({ keys: sync.keys.byteOffset + index * KEY_BYTES, keyCount: 1 }, { worker });
       const unknown = sync.versions.length;
-      this.store.notePull({ keys: sync.keys.byteOffset + unknown * KEY_BYTES, keyCount: sync.keys.length - unknown }, worker);
+      this.store.notePull({ keys: sync.keys.byteOffset + unknown * KEY_BYTES, keyCount: sync.keys.length - unknown }, { worker });
     }
     return { rate: this.rateAt(sync.clock), ...fresh };
   }

@@ -201,14 +201,14 @@ export class TensorParameter {
     return roomFor(this.#host.arena, rows.length * this.store.shape.width * FLOAT_BYTES, holder);
   }
 
-  /** The rows one after the other, for the worker of this rank, in `out`: what `roomFor` gave for them. */
+  /** The rows one after the other, for this reader, in `out`: what `roomFor` gave for them. */
   pullRows(
     block: number,
     rows: Uint32Array,
-    { out, worker }: { readonly out: number; readonly worker: number },
+    { out, reader }: { readonly out: number; readonly reader: { readonly worker: number } },
   ): { readonly values: Float32Array } {
     const { arena, indexes } = this.#host;
-    this.store.notePull(block, worker, rows);
+    this.store.notePull(block, reader, rows);
     const { width } = this.store.shape;
     const byteCount = rows.length * width * FLOAT_BYTES;
     const held = this.store.hold(block);
