@@ -20,16 +20,9 @@ import { firstDescent, type Slicer } from "../keys/key-list.ts";
 import type { RequestTracker } from "../peer/request-tracker.ts";
 import { dtypeConstructor, dtypeOf, FLOAT32, type Values } from "../wire/kv-message.ts";
 import { CallerArray } from "../worker/caller-array.ts";
-import {
-  type FloatWindow,
-  type KvArrays,
-  type KvCallback,
-  type KvFunctionId,
-  type KvOwner,
-  KvRequest,
-  type KvRequestOptions,
-  type Landing,
-} from "../worker/kv-request.ts";
+import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions } from "../worker/kv-arrays.ts";
+import type { FloatWindow, Landing } from "../worker/kv-landing.ts";
+import { KvRequest } from "../worker/kv-request.ts";
 import type { Router } from "../worker/router.ts";
 import type { KVPairs } from "./kv-pairs.ts";
 import type { Postoffice } from "./postoffice.ts";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
-import type { Landing } from "../worker/kv-request.ts";
+import type { Landing } from "../worker/kv-landing.ts";
 import { fillFromLandings } from "./variable-pull.ts";
 
 /** What a server sends for these keys: values, then lens. */

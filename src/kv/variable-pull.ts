@@ -2,7 +2,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { LEN_BYTES, type Values } from "../wire/kv-message.ts";
-import type { Landing } from "../worker/kv-request.ts";
+import type { Landing } from "../worker/kv-landing.ts";
 
 /**
  * Fills `lens`, asks `room` for an array for all values together, fills that from its beginning, and returns it.

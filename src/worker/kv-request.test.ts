@@ -8,8 +8,9 @@ import { type StubFrame, StubLink } from "../testing/stub-link.ts";
 import { BLOCK_BYTES, FrameHeader, Kind, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeOf, KvFlag, LARGE_VALUE_BYTES, type Values } from "../wire/kv-message.ts";
-import type { KvCall } from "./kv-call.ts";
-import { cutPart, FloatWindow, type KvArrays, KvRequest, wholeCall } from "./kv-request.ts";
+import type { KvArrays } from "./kv-arrays.ts";
+import { FloatWindow } from "./kv-landing.ts";
+import { cutPart, type KvCall, KvRequest, wholeCall } from "./kv-request.ts";
 
 const OWNER = { app: 1, customer: 2, window: new FloatWindow(), incarnations: [], ended: (): void => {} };
 

@@ -14,7 +14,8 @@ import { SimClock } from "../testing/sim-clock.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeOf } from "../wire/kv-message.ts";
 import type { KeyList } from "./key-lists.ts";
-import { type KvFunctionId, KvRequest } from "./kv-request.ts";
+import type { KvFunctionId } from "./kv-arrays.ts";
+import { KvRequest } from "./kv-request.ts";
 import { TableClient } from "./table-client.ts";
 import { TensorClient } from "./tensor-client.ts";
 

@@ -37,8 +37,9 @@ import type { Peer } from "../peer/peer.ts";
 import { placementOfError } from "../wire/failure.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
-import type { KvCall } from "./kv-call.ts";
-import { cutPart, FloatWindow, type KvRequest, type KvRouter, wholeCall } from "./kv-request.ts";
+import type { KvRouter } from "./kv-arrays.ts";
+import { FloatWindow } from "./kv-landing.ts";
+import { cutPart, type KvCall, type KvRequest, wholeCall } from "./kv-request.ts";
 import { cutKvAgain } from "./router/kv-recut.ts";
 import { RowPlanner } from "./router/row-plan.ts";
 

@@ -7,8 +7,7 @@
 import type { Range } from "../../keys/key-range.ts";
 import { type Cuts, sliceByRange, soleOwner } from "../../keys/key-list.ts";
 import type { KvPart } from "../../wire/kv-spans.ts";
-import { KvCall } from "../kv-call.ts";
-import { cutPart, type KvRequest } from "../kv-request.ts";
+import { cutPart, KvCall, type KvRequest } from "../kv-request.ts";
 
 /** A run of keys, or of pieces of one key's value. */
 type Run = { readonly part: KvPart; readonly pieces: readonly KvCall[] };

@@ -6,8 +6,9 @@ import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
 import { FrameHeader, Kind, setExtent } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { FLOAT32, KvFlag } from "../wire/kv-message.ts";
-import type { KvCall } from "./kv-call.ts";
-import { cutPart, FloatWindow, type KvArrays, type KvFunctionId, KvRequest, type Landing } from "./kv-request.ts";
+import type { KvArrays, KvFunctionId } from "./kv-arrays.ts";
+import { FloatWindow, type Landing } from "./kv-landing.ts";
+import { cutPart, type KvCall, KvRequest } from "./kv-request.ts";
 
 type Made = {
   readonly calls: KvCall[];
