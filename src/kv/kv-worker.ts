@@ -145,7 +145,7 @@ export class KVWorker implements KvOwner {
     const { lens, cmd, priority, callback } = options;
     const values = (sent ?? received) as Values;
     checkKeys(keys);
-    const dtype = dtypeOf(values);
+    const dtype = values instanceof Float32Array ? FLOAT32 : dtypeOf(values);
     if (dtype < 0) throw badValues(values);
     const width = lens === undefined ? widthOf(keys, values) : checkLens(keys, values, lens);
     if (sent !== undefined && received !== undefined && (received.length !== sent.length || dtypeOf(received) !== dtype))

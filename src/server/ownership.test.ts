@@ -10,6 +10,7 @@ import { placementOf } from "../keys/placement-of.ts";
 import { placementOfError } from "../wire/failure.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import { Ownership } from "./ownership.ts";
+import { checkRange } from "./request-gate.ts";
 
 const POLICIES = ["ring", "range"] as const;
 const SERVERS = [1, 4, 9];
@@ -66,7 +67,7 @@ test("raw keys are owned by even ranges over the servers of the placement, in th
     const { begin, end } = ranges[index]!;
     const check = (...keys: bigint[]): void => {
       const words = new Uint32Array(BigUint64Array.from(keys).buffer);
-      ownership.checkRange(words, 0, keys.length);
+      checkRange(ownership, words, 0, keys.length);
     };
     check(begin);
     check(begin, begin + 1n, end - 1n);
@@ -79,10 +80,10 @@ test("a server that takes no part in the placement owns nothing, and one that is
   const { arena, ownership } = owning({ epoch: 1, policy: "ring", servers: [0, 1] }, 2);
   assert.equal(ownership.ownsAnyOf({ from: 0, to: PART_COUNT }), false);
   assert.throws(() => ownership.checkKeys(keysIn(arena, [1n])), isWrongOwner(/not server 2's/));
-  assert.throws(() => ownership.checkRange(new Uint32Array([0, 0]), 0, 1), isWrongOwner(/not all server 2's/));
+  assert.throws(() => checkRange(ownership, new Uint32Array([0, 0]), 0, 1), isWrongOwner(/not all server 2's/));
   const alone = owning({ epoch: 1, policy: "ring", servers: [2] }, 2);
   alone.ownership.checkKeys(keysIn(alone.arena, [0n, 1n, 2n ** 64n - 1n]));
-  alone.ownership.checkRange(new Uint32Array([0, 0, 0xffffffff, 0xffffffff]), 0, 2);
+  checkRange(alone.ownership, new Uint32Array([0, 0, 0xffffffff, 0xffffffff]), 0, 2);
   alone.ownership.checkBlock(3, 4);
 });
 

@@ -21,8 +21,16 @@ import type { PlacementView } from "../wire/roster.ts";
 
 /** Where requests about parts have their keys. */
 const KEY_FIELDS = ["keys", "pushKeys", "pullKeys"] as const;
-const KEY_BYTES = 8;
 const TWO_32 = 2n ** 32n;
+
+/** As the halves of keys; without an end it reaches to the last key there is. */
+export type OwnedRange = {
+  readonly firstLow: number;
+  readonly firstHigh: number;
+  readonly endLow: number;
+  readonly endHigh: number;
+  readonly hasEnd: boolean;
+};
 
 export class Ownership {
   /** Of the placement; 0 while there is none (O1). Nobody else writes it. */
@@ -40,12 +48,9 @@ export class Ownership {
   #ownedParts = 0;
   #ownsAll = false;
   #lossEpoch = 0;
+  readonly #range = { firstLow: 0, firstHigh: 0, endLow: 0, endHigh: 0, hasEnd: false };
   /** Of the raw keys: the halves of the first one that is ours, and of the first one behind it that is not. */
-  #firstLow = 0;
-  #firstHigh = 0;
-  #endLow = 0;
-  #endHigh = 0;
-  #hasEnd = false;
+  readonly range: OwnedRange = this.#range;
   #hasAppCut = false;
   #listeners: (() => void)[] = [];
 
@@ -171,12 +176,10 @@ export class Ownership {
     throw this.#wrongOwner(`key ${key}`, partOf(Number(key % TWO_32), Number(key / TWO_32)));
   }
 
-  /** Raw keys, ascending, at word index `at`. Throws WRONG_OWNER. */
-  checkRange(words: Uint32Array, at: number, keyCount: number): void {
-    if (this.#isBefore(words, at) || (this.#hasEnd && !this.#isBeforeEnd(words, at + (keyCount - 1) * (KEY_BYTES / 4)))) {
-      const message = `the keys of a request from ${keyAt(words, at)} to ${keyAt(words, at + 2 * (keyCount - 1))} are not all server ${this.#rank}'s`;
-      throw new WeighbridgeError("WRONG_OWNER", `${message} in epoch ${this.epoch}`);
-    }
+  /** The error for raw keys, ascending, at word index `at`, that are not all in `range`. */
+  wrongRange(words: Uint32Array, at: number, keyCount: number): WeighbridgeError {
+    const message = `the keys of a request from ${keyAt(words, at)} to ${keyAt(words, at + 2 * (keyCount - 1))} are not all server ${this.#rank}'s`;
+    return new WeighbridgeError("WRONG_OWNER", `${message} in epoch ${this.epoch}`);
   }
 
   /** The error for a request that was cut by another placement than this server has (O3). */
@@ -191,21 +194,11 @@ export class Ownership {
     const ranges = evenRanges(servers.length);
     const { begin } = ranges[Math.max(0, index)]!;
     const end = index < 0 ? begin : ranges[index + 1]?.begin; // a server that takes no part owns nothing
-    this.#firstLow = Number(begin % TWO_32);
-    this.#firstHigh = Number(begin / TWO_32);
-    this.#hasEnd = end !== undefined;
-    this.#endLow = Number((end ?? 0n) % TWO_32);
-    this.#endHigh = Number((end ?? 0n) / TWO_32);
-  }
-
-  #isBefore(words: Uint32Array, at: number): boolean {
-    const high = words[at + 1]!;
-    return high < this.#firstHigh || (high === this.#firstHigh && words[at]! < this.#firstLow);
-  }
-
-  #isBeforeEnd(words: Uint32Array, at: number): boolean {
-    const high = words[at + 1]!;
-    return high < this.#endHigh || (high === this.#endHigh && words[at]! < this.#endLow);
+    this.#range.firstLow = Number(begin % TWO_32);
+    this.#range.firstHigh = Number(begin / TWO_32);
+    this.#range.hasEnd = end !== undefined;
+    this.#range.endLow = Number((end ?? 0n) % TWO_32);
+    this.#range.endHigh = Number((end ?? 0n) / TWO_32);
   }
 
   #wrongOwner(what: string, part: number): WeighbridgeError {

@@ -23,6 +23,8 @@ import type { ArenaWatch } from "./arena-watch.ts";
 import type { EpochWait } from "./epoch-wait.ts";
 import type { Ownership } from "./ownership.ts";
 
+const KEY_WORDS = KEY_BYTES / 4;
+
 /** What all requests of a server pass. */
 export type GateState = {
   readonly arena: Arena;
@@ -91,7 +93,7 @@ export class RequestGate implements FunctionHandler {
     else if (header.epoch !== ownership.epoch) this.#checkApplied(channel, header);
     else if (ownership.epoch !== 0 && keyCount > 0 && keyCount * KEY_BYTES <= header.payloadBytes) {
       if (bytes !== this.#buffer) this.#lookAt(bytes);
-      ownership.checkRange(this.#words, at >> 2, keyCount);
+      checkRange(ownership, this.#words, at >> 2, keyCount);
     } // else the application refuses what makes no sense
   }
 
@@ -104,4 +106,16 @@ export class RequestGate implements FunctionHandler {
     this.#buffer = bytes;
     this.#words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >> 2);
   }
+}
+
+/** Of raw keys, ascending, at word index `at`. Throws WRONG_OWNER unless all are this server's. */
+export function checkRange(ownership: Ownership, words: Uint32Array, at: number, keyCount: number): void {
+  const { firstLow, firstHigh, endLow, endHigh, hasEnd } = ownership.range;
+  const isAbove = hasEnd && !isBelow(words, at + (keyCount - 1) * KEY_WORDS, endLow, endHigh);
+  if (isAbove || isBelow(words, at, firstLow, firstHigh)) throw ownership.wrongRange(words, at, keyCount);
+}
+
+function isBelow(words: Uint32Array, at: number, low: number, high: number): boolean {
+  const keyHigh = words[at + 1]!;
+  return keyHigh < high || (keyHigh === high && words[at]! < low);
 }

@@ -26,7 +26,9 @@ export const KvFlag = {
   FIRST: 128,
 } as const;
 
-const DTYPE_SHIFT = 8;
+/** Where the number of the values' type is in the flags. */
+export const DTYPE_SHIFT = 8;
+export const DTYPE_MASK: number = 0xff00 & ~APP_CUT;
 
 /** The types a value can have. */
 export type Values =

@@ -17,7 +17,7 @@ import { type Call, IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
-import { dtypeBits, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { DTYPE_SHIFT, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import { addPieces, type KvPart, type KvSpan, variableSpans } from "../wire/kv-spans.ts";
 import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions } from "./kv-arrays.ts";
 import { KvLanding, type Landing } from "./kv-landing.ts";
@@ -214,7 +214,7 @@ export class KvCall implements Call, KvSpan {
     header.app = owner.app;
     header.customer = owner.customer;
     header.command = command;
-    header.flags = dtypeBits(dtype) | this.#sharedFlags;
+    header.flags = (dtype << DTYPE_SHIFT) | this.#sharedFlags;
     header.payloadBytes = 0;
     header.arg3 = timestamp;
     batch.begin(header, 0);
@@ -236,7 +236,7 @@ export class KvCall implements Call, KvSpan {
     header.customer = owner.customer;
     header.command = request.command;
     header.flags =
-      dtypeBits(request.dtype) |
+      (request.dtype << DTYPE_SHIFT) |
       (lensBytes > 0 ? KvFlag.LENS : 0) |
       (lens === undefined ? 0 : KvFlag.VARIABLE) |
       (request.wantsLens ? KvFlag.WANT_LENS : 0) |
@@ -418,7 +418,8 @@ function cutUniform(request: KvRequest, { keyFrom, keyTo, valueFrom }: KvPart): 
       addPieces(spans, { key, valueFrom: valueFrom + (key - keyFrom) * width, width, elementBytes });
     return spans;
   }
-  const frameKeys = keysPerFrame(width * elementBytes);
+  const isOneFrame = (keyTo - keyFrom) * (KEY_BYTES + LEN_BYTES + width * elementBytes) <= BLOCK_BYTES;
+  const frameKeys = isOneFrame ? keyTo - keyFrom : keysPerFrame(width * elementBytes);
   for (let from = keyFrom; from < keyTo; from += frameKeys) {
     const to = Math.min(keyTo, from + frameKeys);
     const first = valueFrom + (from - keyFrom) * width;
