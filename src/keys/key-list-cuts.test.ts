@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { evenRanges } from "./key-range.ts";
 import { problemWithCuts, sliceByRange, soleOwner } from "./key-list.ts";
+import { evenRanges } from "./key-range.ts";
 
 test("every key is cut to the range that holds it", () => {
   const keyList = fc.uniqueArray(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), { maxLength: 30 });

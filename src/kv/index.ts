@@ -2,8 +2,8 @@
 
 export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-export type { Range } from "../keys/key-range.ts";
 export { type Cuts, type Slicer, sliceByRange } from "../keys/key-list.ts";
+export type { Range } from "../keys/key-range.ts";
 export type { Values } from "../wire/kv-message.ts";
 export { Group, type Role, SCHEDULER_ID } from "../wire/node-id.ts";
 export { Customer } from "./customer.ts";

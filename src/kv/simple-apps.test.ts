@@ -60,7 +60,7 @@ test("what is sent says app, customer and head", async () => {
   await asker.clock.run();
   const [frame] = asker.frames();
   const { functionId, app, customer, command, stamp, arg1, arg3 } = frame?.header ?? assert.fail("nothing was sent");
-  assert.deepEqual([functionId, app, customer, command, stamp, arg1, arg3], [FunctionId.SIMPLE, 3, 4, -5, 0, 0, 0]);
+  assert.deepEqual([functionId, app, customer, command, stamp, arg1, arg3], [FunctionId.SIMPLE, 3, 4, -5, 1, 0, 0]);
   assert.deepEqual(frame?.payload, Uint8Array.of(9));
 });
 

@@ -11,9 +11,7 @@ export function realClock(): Clock {
 }
 
 const REAL_CLOCK: Clock = {
-  nowMs(): number {
-    return performance.now();
-  },
+  nowMs: performance.now.bind(performance),
 
   after(delayMs: number, fire: () => void): CancelTimer {
     const timer = setTimeout(fire, Math.min(delayMs, DELAY_MS_MAX));

@@ -1,7 +1,7 @@
 // answer — one frame back to the node that asked: an acknowledgement, values, or a failure. Used when it cannot be written at once,
 // and when it has to be remembered; most acknowledgements go straight into the batch and never become an object.
 
-import { BLOCK_BYTES, fillAnswerHeader, FrameHeader, HEADER_BYTES, Kind, type RequestLabel, setExtent } from "../wire/frame.ts";
+import { BLOCK_BYTES, FrameHeader, fillAnswerHeader, HEADER_BYTES, Kind, type RequestLabel, setExtent } from "../wire/frame.ts";
 import { type FrameBatch, type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
 
 /** The label of a request whose header is about to be overwritten. */

@@ -1,9 +1,9 @@
 // channel-context — what a handler of a node without parameters knows beside its request: who asks, and for which application. Servers' handlers know more
 // (server/server-context.ts).
 
+import type { RequestLabel } from "../wire/frame.ts";
 import type { Channel } from "./channel.ts";
 import type { Held } from "./frame-batch.ts";
-import type { RequestLabel } from "../wire/frame.ts";
 
 export class ChannelContext {
   readonly channel: Channel;

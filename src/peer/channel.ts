@@ -14,7 +14,7 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
 import { decodeFailure, type Failure, fromFailure, toFailure } from "../wire/failure.ts";
-import { type FrameHeader, Kind, type RequestLabel, REQUESTS_OPEN_MAX } from "../wire/frame.ts";
+import { type FrameHeader, Kind, REQUESTS_OPEN_MAX, type RequestLabel } from "../wire/frame.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { Answer, keptLabel, labelOf } from "./answer.ts";

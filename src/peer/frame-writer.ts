@@ -11,7 +11,7 @@
 import { AssertionError, assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { hasEmptyChunk, type Link } from "../transport/transport.ts";
-import { fillAnswerHeader, FrameHeader, Kind, type RequestLabel, setExtent } from "../wire/frame.ts";
+import { FrameHeader, fillAnswerHeader, Kind, type RequestLabel, setExtent } from "../wire/frame.ts";
 import { Answer, keptLabel } from "./answer.ts";
 import { type Call, detachedError, WithdrawnCall } from "./call.ts";
 import type { ChannelLimits } from "./channel-limits.ts";

@@ -48,7 +48,11 @@ export class RequestGate implements FunctionHandler {
   #words: Uint32Array = new Uint32Array(0);
 
   /** `served`: of kv, the applications that are ready. */
-  constructor(inner: FunctionHandler, { arena, clock, watch, ownership, epochWait }: GateState, served?: ReadonlyMap<number, FunctionHandler>) {
+  constructor(
+    inner: FunctionHandler,
+    { arena, clock, watch, ownership, epochWait }: GateState,
+    served?: ReadonlyMap<number, FunctionHandler>,
+  ) {
     this.#inner = inner;
     this.#served = served;
     this.#arena = arena;

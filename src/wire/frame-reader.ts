@@ -147,7 +147,8 @@ export class FrameReader {
           if (!this.#land(destination, at, end)) return;
           continue;
         }
-        if (destination !== undefined && destination.length !== header.payloadBytes) throw new AssertionError("a destination is exactly as long as the payload");
+        if (destination !== undefined && destination.length !== header.payloadBytes)
+          throw new AssertionError("a destination is exactly as long as the payload");
         this.#copyTo = destination;
       }
       if (this.#fill < end) {

@@ -16,7 +16,17 @@ import { SharedSpan } from "../../store/shared-span.ts";
 import { checkLengths } from "../../store/value-batch.ts";
 import type { ValueStore } from "../../store/value-store.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
-import { checkKvFrame, DTYPE_MASK, DTYPE_SHIFT, doNotAddUp, FLOAT32, KEY_BYTES, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../../wire/kv-message.ts";
+import {
+  checkKvFrame,
+  DTYPE_MASK,
+  DTYPE_SHIFT,
+  doNotAddUp,
+  FLOAT32,
+  KEY_BYTES,
+  KvFlag,
+  LARGE_VALUE_BYTES,
+  LEN_BYTES,
+} from "../../wire/kv-message.ts";
 
 const FLOAT_BYTES = 4;
 const FLOATS = FLOAT32 << DTYPE_SHIFT;

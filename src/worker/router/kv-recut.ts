@@ -4,8 +4,8 @@
 //   KvRecut.K1. Every key and value of the refused calls is carried once, and nothing else; pieces of a long value stay the pieces they were, and in order.
 //   KvRecut.K2. Of a part that its server gathers as a whole (K11 of spec/protocol.md) everything travels again: what it took before the refusal, it dropped.
 
-import type { Range } from "../../keys/key-range.ts";
 import { type Cuts, sliceByRange, soleOwner } from "../../keys/key-list.ts";
+import type { Range } from "../../keys/key-range.ts";
 import type { KvPart } from "../../wire/kv-spans.ts";
 import { cutPart, KvCall, type KvRequest } from "../kv-request.ts";
 
