@@ -30,7 +30,7 @@ export function serveSchedulerNews(peer: Peer, listener: NewsListener): void {
   );
 }
 
-/** N1 */
-function checkSender(channel: Channel, what: string): void {
+/** N1. Throws BAD_REQUEST. */
+export function checkSender(channel: Channel, what: string): void {
   if (channel.id !== SCHEDULER_ID) throw new WeighbridgeError("BAD_REQUEST", `${what} comes from the scheduler, not from ${channel.name}`);
 }

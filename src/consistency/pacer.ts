@@ -228,7 +228,7 @@ export class Pacer<H> {
     this.#rounds.put(stamp, handle, bytes);
   }
 
-  /** What is gathered for a parameter, by clock, rank and life: it moves with its part. */
+  /** What is gathered for a parameter, by clock, rank and life: it moves with its part (W10). */
   openRounds(parameter: number): readonly (WorkerLife & { readonly clock: number; readonly handle: H })[] {
     return this.#rounds.openOf(parameter);
   }

@@ -60,6 +60,7 @@ export const cachePush: Contract<typeof pushRequest, typeof appliedRate> = contr
   target: "part",
   effect: "update",
   answersAgain: true,
+  answersParts: false,
   request: pushRequest,
   response: appliedRate,
 });

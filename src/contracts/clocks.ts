@@ -28,6 +28,7 @@ export const clockJoin: Contract<typeof numbers, typeof joined> = contract({
   name: "wb/clock/join",
   target: "server",
   effect: "update",
+  followsUpdates: true,
   request: numbers,
   response: joined,
 });

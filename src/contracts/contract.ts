@@ -39,6 +39,8 @@ export type ContractOptions<Q extends Fields, R extends Fields> = {
   readonly response: R;
   /** An update whose answer can be made anew without applying it again: its answers need not be kept, and leave without a copy. */
   readonly answersAgain?: boolean;
+  /** False: its answer tells nothing of the parts or the block that it is about, and is right when they have another owner. */
+  readonly answersParts?: boolean;
   /**
    * Says to one server that everything which its worker sent before has been sent. It carries the epoch of the placement although it names its server: where
    * updates before it are refused it is refused too, and follows them when they are cut again.
@@ -61,6 +63,8 @@ export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
   readonly isPlaced: boolean;
   /** Whether its answers must be kept until the caller has them. */
   readonly keepsAnswers: boolean;
+  /** Whether its answer tells of parts or a block: only their owner can give it. */
+  readonly answersParts: boolean;
   readonly followsUpdates: boolean;
   /** What its frames carry in the place of its name, and of its schemas (C1). */
   readonly nameHash: number;
@@ -84,7 +88,7 @@ const NAME_PATTERN = /^[A-Za-z][A-Za-z0-9._/-]{0,127}$/;
 
 /** Throws BAD_ARGUMENT for a name or a field type that cannot be. */
 export function contract<const Q extends Fields, const R extends Fields>(options: ContractOptions<Q, R>): Contract<Q, R> {
-  const { name, target, effect, answersAgain = false, followsUpdates = false, id = FunctionId.FUNCTION } = options;
+  const { name, target, effect, answersAgain = false, answersParts = true, followsUpdates = false, id = FunctionId.FUNCTION } = options;
   if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
     throw new WeighbridgeError(
       "BAD_ARGUMENT",
@@ -95,6 +99,7 @@ export function contract<const Q extends Fields, const R extends Fields>(options
   const response = new FunctionSchema(options.response, `the response of ${name}`);
   const signature = `${name}${request.signature} → ${response.signature}`;
   const isUpdate = effect === "update";
+  const isOfParts = target === "part" || target === "block";
   return {
     name,
     id,
@@ -103,8 +108,9 @@ export function contract<const Q extends Fields, const R extends Fields>(options
     request,
     response,
     isUpdate,
-    isPlaced: followsUpdates || target === "part" || target === "block",
+    isPlaced: followsUpdates || isOfParts,
     keepsAnswers: effect === "idempotent" || (isUpdate && !answersAgain && !response.isEmpty),
+    answersParts: isOfParts && answersParts,
     followsUpdates,
     nameHash: hashText(name) | 0,
     signatureHash: hashText(signature),

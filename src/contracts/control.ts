@@ -3,7 +3,7 @@
 // do that of cluster/membership.ts.
 //
 //   to the scheduler     REGISTER HEARTBEAT BARRIER LEAVE STATUS UNITS PLACEMENT GATHER RENDEZVOUS
-//   from the scheduler   ROSTER ABORT
+//   from the scheduler   ROSTER ABORT PREPARE
 //   between any nodes    HEARTBEAT
 
 import * as control from "../wire/control.ts";
@@ -82,6 +82,19 @@ export const PLACEMENT: JsonContract<Empty, control.PlacementReply> = jsonContra
   effect: "idempotent",
   request: control.emptyShape,
   response: control.placementReplyShape,
+});
+
+/**
+ * The placement is about to change. Answered once the servers have answered every clock announcement that the worker has sent; it sends no other one until it has
+ * the placement, or hears that it does not come.
+ */
+export const PREPARE: JsonContract<control.PrepareRequest, Empty> = jsonContract({
+  id: FunctionId.PREPARE,
+  name: "wb/cluster/prepare",
+  target: "worker",
+  effect: "idempotent",
+  request: control.prepareRequestShape,
+  response: control.emptyShape,
 });
 
 /** The scheduler ends the job. */

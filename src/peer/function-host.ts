@@ -9,7 +9,8 @@
 //   H4. The answer to a request of several frames is kept, whatever its function: only the last frame comes again when it was lost, and the
 //       request cannot be put together a second time.
 //   H5. An answer that comes later belongs to the conversation in which it was asked for: in another one its number is another request's.
-//   H6. A request is answered by the owner of what it is about: one that waited is refused when its part has gone meanwhile.
+//   H6. A request is answered by the owner of what it is about: one that waited, or is
+//       answered again, is refused when its part has gone meanwhile.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -131,6 +132,8 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
     }
     if (isAgain && (fn.keepsAnswers || !isWhole))
       throw new WeighbridgeError("ANSWER_LOST", `${fn.name} was applied before, and its answer is not known any more`); // H1, H4
+    const late = isAgain && fn.answersParts ? this.#options.ownership?.lateError(fn, header.epoch) : undefined;
+    if (late !== undefined) throw late; // H6
     if (isWhole) {
       const payload = { bytes, at, byteCount: header.payloadBytes, isWhole, isAgain };
       if (fn.isInPlace && bytes !== this.#readBuffer && !this.#isReadable(bytes)) this.#runCopied(fn, channel, header, payload);
@@ -221,7 +224,7 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
           context.releaseAll(); // H5
           return;
         }
-        const late = fn.isPlaced ? this.#options.ownership?.lateError(fn, epoch) : undefined;
+        const late = fn.answersParts ? this.#options.ownership?.lateError(fn, epoch) : undefined;
         if (late !== undefined) throw late; // H6
         channel.unpark(label.request);
         this.#answer(answering, channel, label, given);

@@ -31,8 +31,8 @@ test("every node hears of the next placement, which has the next epoch", async (
     heard.push(epochs);
     node.onPlacement(({ epoch }) => epochs.push(epoch));
   }
-  scheduler.publishPlacement();
-  scheduler.publishPlacement({ policy: "range", servers: [1], moved: [] });
+  const changes = [scheduler.publishPlacement(), scheduler.publishPlacement({ policy: "range", servers: [1], moved: [] })];
+  await cluster.clock.runUntil(Promise.all(changes));
   await cluster.clock.advance(100);
   for (const node of [...servers, ...workers])
     assert.deepEqual(node.placement, { epoch: 3, policy: "range", servers: [1], moved: undefined });
@@ -76,7 +76,7 @@ test("a scheduler that was restarted takes the highest epoch that its nodes know
 test("nodes keep the placement that they have while a restarted scheduler knows an older one, and it learns theirs", async () => {
   const cluster = new ControlCluster();
   const { scheduler, servers, workers } = await cluster.formed();
-  scheduler.publishPlacement({ policy: "range" });
+  await cluster.clock.runUntil(scheduler.publishPlacement({ policy: "range" }));
   await cluster.clock.advance(100);
   cluster.network.crash("scheduler");
   const next = await cluster.scheduler();
@@ -88,7 +88,7 @@ test("nodes keep the placement that they have while a restarted scheduler knows 
 test("a node that asks is told the placement at once", async () => {
   const cluster = new ControlCluster();
   const { scheduler, servers } = await cluster.formed();
-  scheduler.publishPlacement();
+  await cluster.clock.runUntil(scheduler.publishPlacement());
   await cluster.clock.runUntil(servers[0]!.askPlacement());
   assert.equal(servers[0]!.placement?.epoch, 2);
 });

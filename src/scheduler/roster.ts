@@ -183,9 +183,14 @@ export class Roster<T> {
     return this.#phase === "running" && this.#places.publish() ? [{ kind: "announce" }] : [];
   }
 
+  /** What `publishPlacement` would publish. Throws as it does. */
+  nextPlacement(change: PlacementChange): PlacementView {
+    return nextPlacement(this.#places, change);
+  }
+
   /** Everybody is told of this placement from now on; it has the next epoch. Throws BAD_ARGUMENT, and NO_ROUTE before every node was heard of. */
   publishPlacement(change: PlacementChange): Decision<T>[] {
-    this.#places.setPlacement(nextPlacement(this.#places, change));
+    this.#places.setPlacement(this.nextPlacement(change));
     return this.#places.publish() ? [{ kind: "announce" }] : [];
   }
 

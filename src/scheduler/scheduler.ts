@@ -29,6 +29,7 @@ import { deadNodes, type PlacementView, type RosterView } from "../wire/roster.t
 import type { DeadWaitOptions } from "./dead-wait.ts";
 import { drained, Farewell } from "./farewell.ts";
 import { FunctionRelay } from "./function-relay.ts";
+import { type PartsMove, PlacementChanges } from "./placement-changes.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
 import { type Decision, Roster } from "./roster.ts";
 import { RosterPush } from "./roster-push.ts";
@@ -80,6 +81,7 @@ export class Scheduler {
   readonly #roster: Roster<Ticket>;
   readonly #services: SchedulerServices;
   readonly #push: RosterPush;
+  readonly #changes: PlacementChanges;
   readonly #relay: FunctionRelay;
   readonly #ownBarriers: BarrierClient;
   readonly #tickets = new Tickets();
@@ -112,6 +114,11 @@ export class Scheduler {
     });
     this.#relay = new FunctionRelay(options);
     this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
+    this.#changes = new PlacementChanges({
+      ...{ peer, clock, view: () => this.#roster.view() },
+      next: (change) => this.#roster.nextPlacement(change),
+      tell: (change) => this.#carryOut(this.#roster.publishPlacement(change)),
+    });
     // Late, because an earlier scheduler may have passed barriers of this job.
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#services.enterBarrier(SCHEDULER_ID, request) });
   }
@@ -193,11 +200,12 @@ export class Scheduler {
   }
 
   /**
-   * Tells everybody a placement that differs in what `change` says, and has the next epoch. The state of parts that get another owner is the caller's to move.
-   * Throws BAD_ARGUMENT, nothing told, and NO_ROUTE before every node of the job was heard of: one of them may know a newer placement.
+   * Tells everybody a placement that differs in what `change` says, and has the next epoch, once all workers are prepared. `move` then moves the state of
+   * the parts that get another owner; what it throws abandons the change. Throws BAD_ARGUMENT, DEADLINE, and NO_ROUTE before every node of the job was
+   * heard of, since one of them may know a newer placement; nothing told.
    */
-  publishPlacement(change: PlacementChange = {}): void {
-    this.#carryOut(this.#roster.publishPlacement(change));
+  async publishPlacement(change: PlacementChange = {}, move: PartsMove = () => {}): Promise<void> {
+    await this.#changes.publish(change, move);
   }
 
   /** Everybody has passed the last barrier: nobody comes any more, and all are leaving. */
@@ -218,6 +226,7 @@ export class Scheduler {
     await this.#failure?.farewell.over();
     await drained(this.#clock);
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
+    this.#changes.close(error);
     this.#services.close(error);
     this.#ready.reject(error);
     this.#finished.reject(error);
@@ -324,6 +333,7 @@ export class Scheduler {
         break;
       case "announce":
         this.#push.announce();
+        this.#changes.review();
         this.#announceRoster();
         break;
       case "fail":
@@ -368,6 +378,7 @@ export class Scheduler {
     const farewell = new Farewell({ clock: this.#clock, serverCount, workerCount, lingerMs });
     this.#failure = { error, farewell };
     farewell.tell(this.#peer, this.#roster.view(), error);
+    this.#changes.close(error);
     this.#services.close(error);
     farewell.over().then(() => {
       this.#ready.reject(error);

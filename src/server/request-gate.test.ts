@@ -191,6 +191,24 @@ test("a request that makes no sense is the application's to refuse, not the gate
   assert.deepEqual(await stage.kv([KEY_LAST], { epoch: 1, stamp: 1, args: [2 ** 32 - 1] }), ["REPLY 1"], "this application takes anything");
 });
 
+test("an update that was applied and is asked again after a part has left is not answered from what is there now, unless its answer tells of no part (H6)", async () => {
+  for (const answersParts of [true, false]) {
+    const stage = new GateStage({ policy: "range" });
+    const shape = { request: { keys: "u64[]" }, response: { n: "u32" }, answersAgain: true, answersParts } as const;
+    const about = contract({ name: "about", target: "part", effect: "update", ...shape });
+    const handler = (): { n: number } => ({ n: 1 });
+    stage.server.functions.add(serve(about, { handler, again: handler }));
+    const keys = new BigUint64Array(0);
+    assert.deepEqual(await stage.call(about, { keys }, { epoch: 1, stamp: 1 }), ["REPLY 1"]);
+    const { channel, link } = stage.asker;
+    channel.detach(link);
+    stage.adopt({ epoch: 2, policy: "range", servers: [1] });
+    channel.attach(link);
+    const [answer] = await stage.call(about, { keys }, { epoch: 1, stamp: 1, request: 1 });
+    assert.equal(answer, answersParts ? "FAILURE 1 ANSWER_LOST" : "REPLY 1");
+  }
+});
+
 test("a read that waited is refused when a part has left meanwhile, an update's answer is lost, and both are answered when none has (H6)", async () => {
   for (const loses of [true, false])
     for (const effect of ["read", "update"] as const) {

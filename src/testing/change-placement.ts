@@ -1,35 +1,115 @@
-// change-placement — gives a simulated cluster another placement in one moment: the scheduler publishes it, what the servers hold of the parts that get another
-// owner goes there, and every server has it from then on. Workers hear of it as they would: by the roster, or by a refusal. Not how a running cluster does it:
-// there a part is copied and fenced while training goes on.
+// change-placement — gives a cluster whose nodes all live in this process another placement: the scheduler prepares the
+// workers, then in one moment what the servers hold of the parts that get another owner goes there, every server has the
+// placement, and the scheduler publishes it. Workers hear of it as they would: by the roster, or by a refusal. Not how
+// servers of several processes do it: there a part is copied and fenced while training goes on.
+//
+// Invariants:
+//   ChangePlacement.P1. A part moves only between servers that are alike in what is a server's own and not a part's
+//       (PartState): parameters, clocks of workers, phases. They are alike once the workers are prepared, unless nodes
+//       come, die or change a consistency meanwhile: then the change is abandoned, and nothing has happened.
 
 import { assert } from "../base/assert.ts";
-import { movedParts } from "../keys/placement.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import { movedParts, PART_COUNT } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
 import type { PlacementChange } from "../scheduler/placement-epochs.ts";
+import type { Scheduler } from "../scheduler/scheduler.ts";
 import { PartState } from "../server/parameters/part-state.ts";
 import type { Server } from "../server/server.ts";
+import { idOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { PlacementView } from "../wire/roster.ts";
 import type { SimCluster } from "./sim-cluster.ts";
 
-/** Raw keys of kv are not moved: the servers stay the same. */
-export function changePlacement(cluster: SimCluster, change: PlacementChange): void {
-  const { scheduler } = cluster.scheduler;
-  assert(scheduler !== undefined, "the scheduler runs");
-  const before = scheduler.roster.placement;
-  scheduler.publishPlacement(change);
-  const after = scheduler.roster.placement;
-  assert(before !== undefined && after !== undefined, "a job with servers has a placement");
-  const [old, next] = [placementOf(before), placementOf(after)];
-  const states = new Map(old.servers.map((rank) => [rank, new PartState(serverOf(cluster, rank).parameters)]));
-  for (const part of movedParts(old, next)) {
-    const source = states.get(old.ownerOf(part));
-    states.get(next.ownerOf(part))?.loadPart([...(source?.savePart(part) ?? [])]);
-    source?.dropPart(part);
-  }
-  for (const rank of next.servers) serverOf(cluster, rank).ownership.adopt(after, rank);
+/** The nodes that a change of the placement needs; undefined: not running now. */
+export type PlacedNodes = { readonly scheduler: Scheduler | undefined; serverOf(rank: number): Server | undefined };
+
+/** How often parts have moved. */
+export type Changes = { count: number };
+
+/** So many parts get an owner by chance; the others have that of the policy. */
+const MOVED = 500;
+/** Of the phases of a parameter so many clocks are compared. */
+const CLOCKS_AHEAD = 16;
+/** Why a change is abandoned by a cluster whose nodes come and go. */
+const MISHAPS = ["NO_ROUTE", "DEADLINE", "CLOSED"] as const;
+
+export function nodesOf(cluster: SimCluster): PlacedNodes {
+  return {
+    get scheduler() {
+      return cluster.running(SCHEDULER_ID)?.scheduler;
+    },
+    serverOf: (rank) => cluster.running(idOf("server", rank))?.server,
+  };
 }
 
-function serverOf(cluster: SimCluster, rank: number): Server {
-  const { server } = cluster.server(rank);
-  assert(server !== undefined, `server ${rank} runs`);
-  return server;
+/**
+ * Raw keys of kv are not moved: the servers stay the same. Throws NO_ROUTE (P1), and what the scheduler throws; then
+ * nothing has happened.
+ */
+export async function changePlacement(nodes: PlacedNodes, change: PlacementChange): Promise<void> {
+  const { scheduler } = nodes;
+  if (scheduler === undefined) throw new WeighbridgeError("NO_ROUTE", "there is no scheduler now", { retryable: true });
+  await scheduler.publishPlacement(change, (next) => {
+    const before = scheduler.roster.placement;
+    assert(before !== undefined, "a job with servers has a placement");
+    const ranks = [...new Set([...before.servers, ...next.servers])];
+    moveParts(before, next, new Map(ranks.map((rank) => [rank, serverOf(nodes, rank)])));
+  });
+}
+
+/** A change by chance: parts go anywhere, or all are dealt out anew. */
+export function drawChange(random: Random, serverCount: number): PlacementChange {
+  const kind = random.below(10);
+  if (kind < 2) return { policy: kind === 0 ? "ring" : "range", moved: [] };
+  const parts = new Set(Array.from({ length: MOVED }, () => random.below(PART_COUNT)));
+  return { moved: [...parts].flatMap((part) => [part, random.below(serverCount)]) };
+}
+
+/** From now on parts move again and again, at moments that `random` draws; `changes` counts how often. */
+export function keepChanging(cluster: SimCluster, random: Random, pauseMsMax: number, changes: Changes): void {
+  const serverCount = cluster.nodes().filter((node) => roleOf(node) === "server").length;
+  const next = (): void => void cluster.clock.after(random.below(pauseMsMax), () => void changeOnce());
+  const changeOnce = async (): Promise<void> => {
+    try {
+      await changePlacement(nodesOf(cluster), drawChange(random, serverCount));
+      changes.count++;
+    } catch (thrown) {
+      if (!MISHAPS.some((code) => isWeighbridgeError(thrown, code))) throw thrown;
+    }
+    next();
+  };
+  next();
+}
+
+function serverOf(nodes: PlacedNodes, rank: number): Server {
+  const server = nodes.serverOf(rank);
+  if (server !== undefined) return server;
+  throw new WeighbridgeError("NO_ROUTE", `server ${rank} does not run now`, { retryable: true });
+}
+
+function moveParts(before: PlacementView, next: PlacementView, servers: ReadonlyMap<number, Server>): void {
+  const own = new Set([...servers.values()].map(ownState));
+  if (own.size > 1) throw new WeighbridgeError("NO_ROUTE", "servers differ in parameters or clocks", { retryable: true }); // P1
+  const [from, to] = [placementOf(before), placementOf(next)];
+  const states = new Map([...servers].map(([rank, { parameters }]) => [rank, new PartState(parameters)]));
+  for (const part of movedParts(from, to)) {
+    const source = states.get(from.ownerOf(part));
+    states.get(to.ownerOf(part))?.loadPart([...(source?.savePart(part) ?? [])]);
+    source?.dropPart(part);
+  }
+  for (const [rank, { ownership }] of servers) ownership.adopt(next, rank);
+}
+
+/** What is a server's and not a part's, as far as a part that moves needs it (P1). */
+function ownState({ parameters, ownership }: Server): string {
+  const { pacer } = parameters;
+  const members = pacer.members().map(({ worker, incarnation, clock }) => [worker, incarnation, clock]);
+  const known = [...parameters.entries()].map(({ name, number, edition, spec }) => [name, number, edition, spec]);
+  const clocks = Array.from({ length: CLOCKS_AHEAD }, (_, i) => pacer.clockMin + i);
+  const phases = parameters.all.map(({ spec, pace }) => [
+    ...[spec.name, pace.survey.turn, pace.training.staleness],
+    ...clocks.map((clock) => [pace.isSyncAt(clock), pace.reduceAt(clock)]),
+  ]);
+  return JSON.stringify([ownership.epoch, parameters.isRestoring, pacer.clockMin, members.sort(), known.sort(), phases.sort()]);
 }

@@ -5,9 +5,12 @@ import { assert } from "../base/assert.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { Membership, type MembershipOptions } from "../cluster/membership.ts";
+import { PREPARE } from "../contracts/control.ts";
+import { serveJson } from "../peer/call-function.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import { Scheduler, type SchedulerOptions } from "../scheduler/scheduler.ts";
+import type { PrepareRequest } from "../wire/control.ts";
 import type { MemberKind } from "../wire/hello.ts";
 import type { Role } from "../wire/node-id.ts";
 import { SimClock } from "./sim-clock.ts";
@@ -29,6 +32,8 @@ export class ControlCluster {
   readonly network: SimNetwork;
   readonly serverCount: number;
   readonly workerCount: number;
+  /** What the worker on this host does about PREPARE. */
+  prepare: (host: string, request: PrepareRequest) => Promise<void> = async () => {};
   readonly #readBuffers = new PlainReadBuffers();
   #starts = 0;
 
@@ -74,6 +79,13 @@ export class ControlCluster {
   node(role: Role, host: string, { packageVersion, job = "", ...options }: NodeOptions = {}): Joining {
     const peer = this.peer(host, packageVersion, role);
     peer.job = job;
+    if (role === "worker")
+      peer.serve(
+        serveJson(PREPARE, async (_, request) => {
+          await this.prepare(host, request);
+          return {};
+        }),
+      );
     const membership = new Membership({
       peer,
       clock: this.clock,

@@ -122,7 +122,7 @@ export class RouterStage {
     const call = this.#queues[rank]?.shift();
     if (call !== undefined) this.#serve(rank, call);
     if (this.#queues.every((queue) => queue.length <= this.queuedMax / 2)) for (const ready of this.#waiters.splice(0)) ready();
-    await this.clock.run();
+    await this.clock.advance(0);
   }
 
   /** The next call to this server waits there; what is returned lets it happen. */
@@ -130,13 +130,13 @@ export class RouterStage {
     const call = this.#queues[rank]?.shift();
     return async () => {
       if (call !== undefined) this.#serve(rank, call);
-      await this.clock.run();
+      await this.clock.advance(0);
     };
   }
 
   /** Everything happens, in the order of the servers. */
   async drain(): Promise<void> {
-    await this.clock.run();
+    await this.clock.advance(0);
     for (let turn = 0; this.queuedCount > 0; turn++) {
       assert(turn < 10_000, "requests go round in circles");
       for (const rank of this.#queues.keys()) await this.step(rank);

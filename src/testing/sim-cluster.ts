@@ -76,6 +76,11 @@ export class SimCluster {
     return office;
   }
 
+  /** The node's Postoffice, if it runs. */
+  running(node: number): Postoffice | undefined {
+    return this.#offices.get(node);
+  }
+
   server(rank: number): Postoffice {
     return this.office(idOf("server", rank));
   }

@@ -80,6 +80,10 @@ export const statusReplyShape: Check<StatusReply> = object({
 export type PlacementReply = { readonly placement?: PlacementView | undefined };
 export const placementReplyShape: Check<PlacementReply> = object({ placement: optional(placementShape) });
 
+/** PREPARE: the placement of this epoch comes within `holdMs` after this message arrived; 0: it does not come. */
+export type PrepareRequest = { readonly epoch: number; readonly holdMs: number };
+export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count, holdMs: count });
+
 /** A body without fields: HEARTBEAT, STATUS, PLACEMENT, and the replies that only say yes. */
 export type Empty = Readonly<Record<never, never>>;
 export const emptyShape: Check<Empty> = object({});

@@ -16,6 +16,8 @@ export const FunctionId = {
   PLACEMENT: 10,
   GATHER: 12,
   RENDEZVOUS: 13,
+  // control plane, served by workers
+  PREPARE: 14,
   // applications
   SIMPLE: 16,
   KV_PUSH: 32,

@@ -1,6 +1,7 @@
 // function-client — calls PS functions of the servers. Calls return promises; the router finds the servers, and the frames leave through its channels. Calls of
 // a parameter that a handle holds leave only for lives of servers that it knows (held-parameter.ts, L1 to L4). A call that a server refused because the
-// placement has changed is made again, and its caller does not notice (router.ts, R3 and R4).
+// placement has changed is made again, and its caller does not notice (router.ts, R3 and R4). Announcements of clocks, and what is called after them, wait while
+// the placement is about to change (R7).
 
 import type { Clock } from "../base/clock.ts";
 import { checkWait, Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -37,6 +38,8 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
   readonly failed?: (error: WeighbridgeError, fate?: CallFate) => void;
   /** For rows, whose owners may not be one any more: what it carries, cut by the placement as it is now. Left out, it goes to the owner as it is. May throw. */
   readonly cutAgain?: (() => Recut) | undefined;
+  /** For an update that was applied and whose answer was lost: what asks for it. Left out, it fails with ANSWER_LOST. May throw. */
+  readonly answerLost?: (() => Recut) | undefined;
 };
 
 /** A request of some function: the types of its fields were checked where it was made. */
@@ -74,7 +77,7 @@ type Prepared = {
 type Entry = AnyRequest & {
   readonly subject: HeldParameter | undefined;
   /** It has its answer, or has failed for good. */
-  readonly ended: (error?: WeighbridgeError, fate?: CallFate) => void;
+  ended: (error?: WeighbridgeError, fate?: CallFate) => void;
   readonly crossed: (request: AnyRequest) => void;
   server: number;
   /** 0: it does not depend on the placement. */
@@ -258,6 +261,11 @@ export class FunctionClient {
     const { priority = 0 } = asked;
     if (!Number.isFinite(priority)) throw new WeighbridgeError("BAD_ARGUMENT", `a priority is a number, not ${showValue(priority)}`);
     const entry: Entry = { fn, asked, subject, ended, crossed, server: 0, epoch: 0, order: 0, calls: [] };
+    if (fn.followsUpdates)
+      entry.ended = (...outcome) => {
+        if (entry.order > 0) this.#router.announcementEnded();
+        ended(...outcome);
+      };
     this.#cut(entry);
     return entry;
   }
@@ -288,6 +296,10 @@ export class FunctionClient {
       },
       failed: (error, fate) => {
         if (epoch > 0 && this.#router.refused(this.#routed(entry), epoch, fn.isUpdate, error)) return;
+        if (error.code === "ANSWER_LOST" && asked.answerLost !== undefined) {
+          this.#askAnew(entry, asked.answerLost);
+          return;
+        }
         this.onFailure(error);
         asked.failed?.(error, fate);
         if (fn.isUpdate) this.#router.updateEnded();
@@ -310,33 +322,41 @@ export class FunctionClient {
     };
   }
 
+  /** It was applied, and its answer is not known: what asks for the answer takes its place. */
+  #askAnew(entry: Entry, answerLost: () => Recut): void {
+    this.#router.updateEnded();
+    const entries = this.#cutAgain(entry, answerLost, true);
+    this.#sendInTurn(entries, true).catch((thrown: unknown) => failEntries(entries, thrown));
+  }
+
   /** The entries that take the place of one, as the placement is now; none when it has failed. */
-  #cutAgain(entry: Entry): Entry[] {
+  #cutAgain(entry: Entry, cutAgain: (() => Recut) | undefined = entry.asked.cutAgain, isApplied = false): Entry[] {
     const { asked, fn, subject } = entry;
     let recut: Recut | undefined;
     try {
       if (entry.calls.some(({ isIntact }) => !isIntact)) throw detachedError({ isUpdate: fn.isUpdate, sendCount: 0 });
-      if (asked.cutAgain === undefined) {
+      if (cutAgain === undefined) {
         this.#cut(entry);
         return [entry];
       }
-      recut = asked.cutAgain();
-      return this.#recutEntries(entry, recut);
+      recut = cutAgain();
+      return this.#recutEntries(entry, recut, isApplied);
     } catch (thrown) {
       recut?.release();
-      const error = asError(thrown);
+      const error = isApplied ? partlyApplied(asError(thrown)) : asError(thrown);
       asked.failed?.(error);
       entry.ended(namedFailure(error, fn, subject));
       return [];
     }
   }
 
-  #recutEntries(entry: Entry, recut: Recut): Entry[] {
+  /** `wasApplied`: it counts already, whatever becomes of what takes its place. */
+  #recutEntries(entry: Entry, recut: Recut, wasApplied: boolean): Entry[] {
     const { asked, fn, subject } = entry;
     const { requests, release } = recut;
     let open = requests.length;
     let failure: WeighbridgeError | undefined;
-    let isApplied = false; // some of it, or perhaps
+    let isApplied = wasApplied; // some of it, or perhaps
     const ended = (error?: WeighbridgeError, fate?: CallFate): void => {
       if (error === undefined || fate !== undefined) isApplied = true;
       failure ??= error;
@@ -363,7 +383,7 @@ export class FunctionClient {
 
   /** Waits for room, for a change of the placement, or for what a restarted server says of the parameter, instead of failing. Those who wait keep their order (L4). */
   async #send({ entries }: Prepared, wait: WaitOptions): Promise<void> {
-    if (this.#queue === undefined && !this.#router.isHeld && this.#mayLeave(entries) && this.#trySend(entries)) return;
+    if (this.#queue === undefined && !this.#isHeld(entries) && this.#mayLeave(entries) && this.#trySend(entries)) return;
     const turn = (this.#queue ?? Promise.resolve()).then(() => this.#sendInTurn(entries));
     const queue: Promise<void> = turn
       .catch(() => {}) // its caller is told; those behind it go on
@@ -378,8 +398,8 @@ export class FunctionClient {
   async #sendInTurn(given: Entry[], isForced = false): Promise<void> {
     let entries = given;
     for (;;) {
-      if (!isForced && this.#router.isHeld) {
-        await this.#router.released();
+      if (!isForced && this.#isHeld(entries)) {
+        await (this.#router.isHeld ? this.#router.released() : this.#router.announcementsReleased());
         continue;
       }
       entries = entries.flatMap((entry) => (this.#router.isCurrent(entry.epoch) ? [entry] : this.#cutAgain(entry)));
@@ -406,6 +426,11 @@ export class FunctionClient {
       throw isWeighbridgeError(thrown) ? namedFailure(thrown, parameterOrigin, held) : thrown;
     });
     if (lost !== undefined) throw lost;
+  }
+
+  /** Whether these wait for a placement (R4, R7). */
+  #isHeld(entries: readonly Entry[]): boolean {
+    return this.#router.isHeld || (this.#router.holdsAnnouncements && entries.some(({ fn }) => fn.followsUpdates));
   }
 
   /** Whether all were cut by the placement as it is, and are for lives of servers that the handle knows. */
@@ -436,7 +461,10 @@ export class FunctionClient {
     }
     if (!this.#router.hasRoom(callsOf, isForced)) return false;
     for (const entry of entries) {
-      if (entry.order === 0) entry.order = this.#router.nextOrder();
+      if (entry.order === 0) {
+        entry.order = this.#router.nextOrder();
+        if (entry.fn.followsUpdates) this.#router.announcementOpened();
+      }
       if (entry.fn.isUpdate) this.#router.updateOpened();
     }
     this.#router.send(callsOf);

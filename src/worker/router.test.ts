@@ -219,6 +219,72 @@ test("an announcement of a clock that was refused comes behind the updates that 
   assert.ok(clocks.includes(5) && clocks.includes(6));
 });
 
+/** Whether it has settled by now. */
+async function isDone(promise: Promise<unknown>): Promise<boolean> {
+  return await Promise.race([promise.then(() => true), setImmediate().then(() => false)]);
+}
+
+test("a worker that is prepared announces no clock until it has the placement; what it called before goes on, what it calls afterwards waits (R7)", async () => {
+  const { stage, worker } = started();
+  await stage.router.prepare({ epoch: 2, holdMs: 1000 });
+  const before = worker.push(LIST, 1, 5);
+  const announced = worker.clock(6);
+  const behind = worker.push(LIST, 1, 6);
+  await stage.drain();
+  assert.ok(await isDone(before));
+  assert.deepEqual([await isDone(announced), await isDone(behind)], [false, false]);
+  assert.ok(stage.applied.every(({ clock }) => clock === 5));
+  stage.change([0, 1, 2], turned(3));
+  stage.tell();
+  await stage.drain();
+  await Promise.all([announced, behind]);
+  assert.equal(stage.refusedCount, 0);
+  assert.equal(stage.applied.at(-1)?.clock, 6);
+});
+
+test("PREPARE is answered when every announcement that has left is answered, also one that was refused and is sent again (AnnouncementHold.A1)", async () => {
+  const { stage, worker } = started();
+  const announced = worker.clock(6);
+  const prepared = stage.router.prepare({ epoch: 3, holdMs: 1000 });
+  stage.change([0, 1, 2], turned(3));
+  await stage.step(0);
+  await stage.step(1);
+  assert.equal(await isDone(prepared), false);
+  await stage.drain();
+  assert.ok(stage.refusedCount > 0);
+  await Promise.all([announced, prepared]);
+  const next = worker.clock(7);
+  await stage.drain();
+  assert.equal(await isDone(next), false, "the placement of epoch 3 is waited for");
+  stage.change([0, 1, 2]);
+  stage.tell();
+  await stage.drain();
+  await next;
+});
+
+test("announcements wait no longer than they were told to, nor for a change that is abandoned or was adopted before (AnnouncementHold.A2)", async () => {
+  const { stage, worker } = started();
+  await stage.router.prepare({ epoch: 2, holdMs: 1000 });
+  const late = worker.clock(1);
+  await stage.clock.advance(999);
+  assert.equal(stage.queuedCount, 0);
+  await stage.clock.advance(1);
+  assert.equal(stage.queuedCount, 3);
+  await stage.drain();
+  await late;
+  await stage.router.prepare({ epoch: 2, holdMs: 1000 });
+  const abandoned = worker.clock(2);
+  await stage.drain();
+  assert.equal(await isDone(abandoned), false);
+  await stage.router.prepare({ epoch: 2, holdMs: 0 });
+  await stage.drain();
+  await abandoned;
+  await stage.router.prepare({ epoch: 1, holdMs: 1000 });
+  const atOnce = worker.clock(3);
+  await stage.drain();
+  await atOnce;
+});
+
 test("a caller that waits no longer, by deadline or abort, while its request is cut again: the request goes on, once", async () => {
   const { stage, worker } = started();
   const gradients = new Float32Array(600).fill(1);
@@ -231,6 +297,7 @@ test("a caller that waits no longer, by deadline or abort, while its request is 
   ];
   stage.change([0, 1, 2], turned(3));
   await stage.step(0);
+  await stage.clock.advance(5);
   abort.abort();
   await stage.drain();
   await Promise.all(told);

@@ -17,6 +17,9 @@
 //   Router.R5. What the application cut itself, and what names one server, is never cut again.
 //   Router.R6. A kv request leaves for incarnations of servers that its KVWorker knows, or for none: the first one to a server that was started again fails with
 //              NODE_DEAD, nothing sent.
+//   Router.R7. From PREPARE until its placement is adopted no clock announcement leaves, and each that had left is
+//              answered (router/announcement-hold.ts): no server has closed a clock of which an update of this worker
+//              may still be refused.
 
 import { AssertionError } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -34,12 +37,14 @@ import { type Call, detachedError } from "../peer/call.ts";
 import type { Channel } from "../peer/channel.ts";
 import { goneError } from "../peer/gone-error.ts";
 import type { Peer } from "../peer/peer.ts";
+import type { PrepareRequest } from "../wire/control.ts";
 import { placementOfError } from "../wire/failure.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
 import type { KvRouter } from "./kv-arrays.ts";
 import { FloatWindow } from "./kv-landing.ts";
 import { cutPart, type KvCall, type KvRequest, wholeCall } from "./kv-request.ts";
+import { AnnouncementHold } from "./router/announcement-hold.ts";
 import { cutKvAgain } from "./router/kv-recut.ts";
 import { RowPlanner } from "./router/row-plan.ts";
 
@@ -89,6 +94,10 @@ export class Router implements KvRouter {
   #order = 0;
   /** Updates that are neither answered nor refused. */
   #openUpdates = 0;
+  /** Announcements of clocks that have left and have not ended; also those that were refused. */
+  #openAnnouncements = 0;
+  /** R7; undefined while no placement is about to come. */
+  #hold: AnnouncementHold | undefined;
   /** Settles when what was refused has left again; undefined while nothing is held back (R4). */
   #held: Deferred<void> | undefined;
   #isSendingAgain = false;
@@ -166,6 +175,23 @@ export class Router implements KvRouter {
     if (published.epoch <= this.epoch) return;
     this.#place(placementOf(published));
     if (this.#openUpdates > 0) this.#held ??= new Deferred(); // R4
+    if (this.#hold !== undefined && published.epoch >= this.#hold.epoch) this.#hold.end();
+  }
+
+  /** R7. Resolves when this worker is prepared for the placement of that epoch, or has it, or hears that it does not come. */
+  async prepare(request: PrepareRequest): Promise<void> {
+    const { epoch, holdMs } = request;
+    if (epoch <= this.epoch) return;
+    if (holdMs === 0) {
+      if (this.#hold?.epoch === epoch) this.#hold.end();
+      return;
+    }
+    this.#hold ??= new AnnouncementHold(this.#clock, () => {
+      this.#hold = undefined;
+    });
+    this.#hold.renew(request);
+    if (this.#openAnnouncements === 0) this.#hold.allAnswered();
+    await this.#hold.prepared;
   }
 
   #place(placement: Placement): void {
@@ -191,6 +217,25 @@ export class Router implements KvRouter {
 
   async released(): Promise<void> {
     await this.#held?.promise;
+  }
+
+  /** Whether announcements of clocks have to wait (`announcementsReleased`) because the placement is about to change (R7). */
+  get holdsAnnouncements(): boolean {
+    return this.#hold !== undefined;
+  }
+
+  async announcementsReleased(): Promise<void> {
+    await this.#hold?.released;
+  }
+
+  /** An announcement leaves, for the first time. */
+  announcementOpened(): void {
+    this.#openAnnouncements++;
+  }
+
+  /** It was answered, or failed for good. */
+  announcementEnded(): void {
+    if (--this.#openAnnouncements === 0) this.#hold?.allAnswered();
   }
 
   /** The number of a request that is sent now, for `Routed.order`. */

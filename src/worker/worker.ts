@@ -2,6 +2,9 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { Membership } from "../cluster/membership.ts";
+import { checkSender } from "../cluster/scheduler-news.ts";
+import { PREPARE } from "../contracts/control.ts";
+import { serveJson } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
 import { CatalogueClient } from "./catalogue-client.ts";
 import { RendezvousClient } from "./rendezvous-client.ts";
@@ -28,5 +31,12 @@ export class Worker {
     this.rendezvous = new RendezvousClient(options);
     this.catalogue = new CatalogueClient(options);
     this.router = new Router(options);
+    options.peer.serve(
+      serveJson(PREPARE, async (channel, request) => {
+        checkSender(channel, "PREPARE");
+        await this.router.prepare(request);
+        return {};
+      }),
+    );
   }
 }

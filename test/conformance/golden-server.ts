@@ -22,6 +22,7 @@ import {
   HEARTBEAT,
   LEAVE,
   PLACEMENT,
+  PREPARE,
   REGISTER,
   RENDEZVOUS,
   ROSTER,
@@ -139,6 +140,7 @@ export function goldenServer(): RecordedExchange {
   peer.serveFrames(collectivePart, { handle: (channel, header) => channel.acknowledge(header) });
   serve(PLACEMENT, { placement: { epoch: 2, policy: "ring", servers: [0, 1], moved: [17, 1] } });
   serve(UNITS, { isOver: false, units: [5, 7], lost: [], repeatedCount: 2, inherited: { version: 1, done: [0, 2], suspect: [2, 3] } });
+  serve(PREPARE, {});
   serve(ROSTER, {});
   serve(ABORT, {});
   const simpleApps = new SimpleApps({ clock: exchange.clock, byCustomer: false });

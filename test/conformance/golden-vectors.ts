@@ -13,6 +13,7 @@ import {
   HEARTBEAT,
   LEAVE,
   PLACEMENT,
+  PREPARE,
   REGISTER,
   RENDEZVOUS,
   ROSTER,
@@ -211,6 +212,14 @@ async function controlVectors(): Promise<GoldenVector[]> {
       await control("roster-request", "the scheduler tells a node of a change", ROSTER, { ...ROSTER_VIEW, version: 2 }),
       "roster-reply",
       "the node knows it",
+    )),
+    ...(await answered(
+      await control("prepare-request", "the scheduler prepares a worker for the placement of epoch 2", PREPARE, {
+        epoch: 2,
+        holdMs: 30_000,
+      }),
+      "prepare-reply",
+      "every clock that the worker has announced is known to all servers",
     )),
     ...(await answered(await control("abort-request", "the scheduler ends the job", ABORT, aborted), "abort-reply", "the node knows it")),
   ];

@@ -18,6 +18,7 @@ const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   10: "PLACEMENT",
   12: "GATHER",
   13: "RENDEZVOUS",
+  14: "PREPARE",
   16: "SIMPLE",
   32: "KV_PUSH",
   33: "KV_PULL",

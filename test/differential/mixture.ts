@@ -1,5 +1,5 @@
 // Goal: whatever optimizer, consistency, link, cache, number of servers and order of calls meet, every read is what a plain model makes of the same calls; and so it
-// stays through changes of rates and consistencies, parameters that are cleared, saved and loaded, and checkpoints that other numbers of servers take up.
+// stays while parts move from server to server, through changes of rates and consistencies, parameters that are cleared, saved and loaded, and checkpoints that other numbers of servers take up.
 //
 // Calls are made one after the other, so that the model knows their order. All chance comes from the seed, which is in every failure.
 
@@ -7,9 +7,12 @@ import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
+import { changePlacement, drawChange } from "../../src/testing/change-placement.ts";
 import { drawParameter, pick } from "./drawn-parameter.ts";
+import { OpenCluster } from "./open-cluster.ts";
 import { type Stage, Subject } from "./subject.ts";
 
 const SERVER_COUNTS = [1, 2, 3, 5] as const;
@@ -23,7 +26,7 @@ const PLACEMENTS = ["ring", "range"] as const;
 const PACE_KEYS: readonly number[] = Array.from({ length: 64 }, (_, key) => key);
 
 /** One job, from a seed. Throws what differs. */
-export async function runMixture(seed: number): Promise<void> {
+export async function runMixture(seed: number, { isChanging }: { readonly isChanging: boolean }): Promise<void> {
   const random = new Random(seed);
   const directory = await mkdtemp(join(tmpdir(), "weighbridge-mixture-"));
   await using reference = await EmbeddedCluster.start();
@@ -31,7 +34,7 @@ export async function runMixture(seed: number): Promise<void> {
   const subjects = drawn.map((parameter) => new Subject(parameter, random, `seed ${seed}`));
   try {
     for (const subject of subjects) await subject.learn(reference.session);
-    for (let life = 0; life < LIVES; life++) await liveOn(subjects, random, { directory, life });
+    for (let life = 0; life < LIVES; life++) await liveOn(subjects, random, { directory, life, isChanging });
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
@@ -41,27 +44,31 @@ export async function runMixture(seed: number): Promise<void> {
 async function liveOn(
   subjects: readonly Subject[],
   random: Random,
-  job: { readonly directory: string; readonly life: number },
+  job: { readonly directory: string; readonly life: number; readonly isChanging: boolean },
 ): Promise<void> {
-  const { directory, life } = job;
+  const { directory, life, isChanging } = job;
   const placement = PLACEMENTS[life % PLACEMENTS.length]!; // what a ring has left is restored in ranges, and the other way round
   const servers = pick(random, SERVER_COUNTS);
   const workers = 1 + random.below(WORKERS_MAX);
   const place = { checkpointDir: directory, ...(life === 0 ? {} : { restore: directory }) };
-  await using cluster = await EmbeddedCluster.start({ servers, workers, placement, ...place });
+  await using cluster = await OpenCluster.start({ servers, workers, placement, ...place });
   const { sessions } = cluster;
+  const [session] = sessions as [Session, ...Session[]];
   const stage: Stage = { sessions, servers };
-  const pace = await cluster.session.embedding("pace", { dim: 1, consistency: "bsp" });
+  const pace = await session.embedding("pace", { dim: 1, consistency: "bsp" });
   for (const subject of subjects) await subject.enter(stage);
   for (let i = 0; i < CLOCKS; i++) {
-    for (let calls = random.below(CALLS_MAX); calls > 0; calls--) await pick(random, subjects).act(pick(random, sessions).rank);
+    for (let calls = random.below(CALLS_MAX); calls > 0; calls--) {
+      if (isChanging && random.chance(0.5)) await changePlacement(cluster, drawChange(random, servers)); // workers hear of it with the next call
+      await pick(random, subjects).act(pick(random, sessions).rank);
+    }
     for (const subject of subjects) await subject.settle();
-    const { clocks } = cluster.session;
-    for (const session of sessions) session.clock();
+    const { clocks } = session;
+    for (const each of sessions) each.clock();
     await pace.pull(PACE_KEYS); // every server has heard of it from all workers, so that its rounds are over
     for (const subject of subjects) subject.endClock(clocks);
   }
   for (const subject of subjects) await subject.compareAll();
-  const taken = await cluster.session.checkpoint();
-  assert.equal(taken.clock, cluster.session.clocks);
+  const taken = await session.checkpoint();
+  assert.equal(taken.clock, session.clocks);
 }

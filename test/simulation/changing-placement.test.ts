@@ -1,34 +1,45 @@
-// Goal: while workers push, pull and lose links, and parts go from server to server, every acknowledged update counts once, and every worker reads its own writes.
+// Goal: while workers push, pull, end clocks and lose links, and parts go from server to server, every acknowledged update counts once, every worker reads its own
+// writes, no read is staler than its bound, and BSP gives the bits of a run in which nothing moves.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
-import { PART_COUNT } from "../../src/keys/part.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
 import { KVWorker } from "../../src/kv/kv-worker.ts";
-import { changePlacement } from "../../src/testing/change-placement.ts";
+import { type Changes, changePlacement, keepChanging, nodesOf } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { forSeeds } from "./seeds.ts";
 
 const SERVERS = 3;
 const WORKERS = 2;
 const ROUNDS = 8;
-/** So many parts go to another server at once. */
-const MOVED = 300;
+/** Between two changes. */
+const PAUSE_MS_MAX = 20;
 const SIZE = 3000;
 const KEYS = BigUint64Array.from({ length: 100 }, (_, i) => BigInt(i) * 7919n);
 const RAW_KEYS = BigUint64Array.from({ length: 6 }, (_, i) => (2n ** 64n / 6n) * BigInt(i));
 
-/** All parts dealt out anew: on the ring, in ranges, or by chance. */
-function change(cluster: SimCluster, random: Random): void {
-  const kind = random.below(10);
-  if (kind < 2) changePlacement(cluster, { policy: kind === 0 ? "ring" : "range", moved: [] });
-  else {
-    const parts = new Set(Array.from({ length: MOVED }, () => random.below(PART_COUNT)));
-    changePlacement(cluster, { moved: [...parts].flatMap((part) => [part, random.below(SERVERS)]) });
-  }
+/** A ring takes longer to make. */
+const optionsOf = (): { readonly placement: "range" } => ({ placement: "range" });
+
+/** Runs what each worker does; returns how often parts moved meanwhile. */
+async function runAll<T>(
+  seed: number,
+  isChanging: boolean,
+  job: (cluster: SimCluster, rank: number) => Promise<T>,
+): Promise<{ readonly outcomes: readonly T[]; readonly changes: Changes; readonly refusedCount: number }> {
+  const cluster = new SimCluster({ seed, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  await cluster.start();
+  for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
+  const changes: Changes = { count: 0 };
+  if (isChanging) keepChanging(cluster, new Random(seed), PAUSE_MS_MAX, changes);
+  const outcomes = await cluster.run(Promise.all(Array.from({ length: WORKERS }, (_, rank) => job(cluster, rank))));
+  const refusedCount = Array.from({ length: SERVERS }, (_, rank) => cluster.server(rank).metrics.requestsFailed).reduce((a, b) => a + b);
+  return { outcomes, changes: { ...changes }, refusedCount };
 }
 
 async function work(cluster: SimCluster, rank: number, seed: number): Promise<void> {
@@ -47,7 +58,6 @@ async function work(cluster: SimCluster, rank: number, seed: number): Promise<vo
   for (let round = 1; round <= ROUNDS; round++) {
     const pushes = [own.push(KEYS, ones), shared.push(KEYS, ones), encoded.push(KEYS, ones), tensor.push(new Float32Array(SIZE).fill(1))];
     const kvPush = kv.push(RAW_KEYS, new Float32Array(RAW_KEYS.length).fill(1));
-    if (random.chance(0.3)) change(cluster, random);
     if (random.chance(0.2)) cluster.network.breakLinks(`worker-${rank}`, `server-${random.below(SERVERS)}`);
     const seen = await own.pull(KEYS);
     assert.ok(
@@ -71,16 +81,133 @@ async function work(cluster: SimCluster, rank: number, seed: number): Promise<vo
   await session.barrier();
 }
 
-/** A ring takes longer to make. */
-const optionsOf = (): { readonly placement: "range" } => ({ placement: "range" });
-
 test("for 4 seeds with parts that move between servers at any moment: acknowledged = applied, for rows, encoded rows, cached rows, tensors and kv", async () => {
   await forSeeds({ from: 1, count: 4 }, async (seed) => {
-    const cluster = new SimCluster({ seed, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
-    await cluster.start();
-    for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
-    await cluster.run(Promise.all(Array.from({ length: WORKERS }, (_, rank) => work(cluster, rank, seed))));
-    const refusedCount = Array.from({ length: SERVERS }, (_, rank) => cluster.server(rank).metrics.requestsFailed).reduce((a, b) => a + b);
+    const { refusedCount } = await runAll(seed, true, (cluster, rank) => work(cluster, rank, seed));
     assert.ok(refusedCount > 0, "the placement has changed while requests were under way");
   });
+});
+
+const STALENESS = 2;
+
+async function keepPace(cluster: SimCluster, rank: number): Promise<void> {
+  const session = await Session.open(cluster.worker(rank).node);
+  const table = await session.embedding("counts", { dim: WORKERS, optimizer: { type: "sum" }, consistency: { ssp: STALENESS } });
+  const tensor = await session.tensor("tensor", { shape: [WORKERS], optimizer: { type: "sum" }, consistency: { ssp: STALENESS } });
+  const one = Float32Array.from({ length: WORKERS }, (_, i) => (i === rank ? 1 : 0));
+  const rows = Float32Array.from({ length: WORKERS * KEYS.length }, (_, i) => one[i % WORKERS] as number);
+  for (let clock = 1; clock <= 2 * ROUNDS; clock++) {
+    const pushes = [table.push(KEYS, rows), tensor.push(one)];
+    session.clock();
+    for (const values of [await table.pull(KEYS), await tensor.pull()]) {
+      for (const [i, count] of values.entries()) {
+        if (i % WORKERS === rank) assert.equal(count, clock, `worker ${rank} reads its own ${clock} pushes`);
+        else assert.ok(count >= clock - STALENESS, `worker ${rank} reads ${count} pushes at clock ${clock}`);
+      }
+    }
+    await Promise.all(pushes);
+  }
+  await session.barrier();
+}
+
+test("for 4 seeds with parts that move between servers at any moment: no read under SSP misses a push that its bound promises", async () => {
+  let changeCount = 0;
+  await forSeeds({ from: 1, count: 4 }, async (seed) => {
+    changeCount += (await runAll(seed, true, keepPace)).changes.count;
+  });
+  assert.ok(changeCount > 4, `${changeCount} changes`);
+});
+
+const OPTIMIZERS = [
+  "sum",
+  "sgd",
+  "momentum",
+  "nesterov",
+  "adagrad",
+  "rowWiseAdagrad",
+  "adam",
+  "adamW",
+  "lazyAdam",
+  "rmsprop",
+  "ftrl",
+] as const;
+
+/** Steps whose gradients depend on what was read. Pushes are not waited for before the clock ends. Returns all that was read. */
+async function train(cluster: SimCluster, rank: number): Promise<readonly Float32Array[]> {
+  const session = await Session.open(cluster.worker(rank).node);
+  const tables = await Promise.all(
+    OPTIMIZERS.map((type, i) =>
+      session.embedding(type, { dim: 2, optimizer: { type }, consistency: { bsp: true, reduce: i % 2 === 0 ? "sum" : "mean" } }),
+    ),
+  );
+  const tensors = await Promise.all(
+    (["adam", "momentum"] as const).map((type) =>
+      session.tensor(`dense ${type}`, { shape: [7], optimizer: { type }, consistency: { bsp: true, reduce: "mean" } }),
+    ),
+  );
+  const reads: Float32Array[] = [];
+  let pushes: Promise<void>[] = [];
+  for (let clock = 0; clock < ROUNDS; clock++) {
+    const rows = await Promise.all(tables.map((table) => table.pull(KEYS)));
+    const blocks = await Promise.all(tensors.map((tensor) => tensor.pull()));
+    reads.push(...rows, ...blocks);
+    await Promise.all(pushes);
+    const gradientOf = (values: Float32Array, turn: number): Float32Array =>
+      values.map((value, i) => Math.sin(i + 3 * rank + 7 * clock + turn) + value / 100);
+    // Each worker leaves out some of the rows, and pushes some twice in a clock.
+    const some = KEYS.filter((_, i) => i % 5 !== (clock + rank) % 5);
+    pushes = [0, 1].flatMap((turn) => [
+      ...tables.map((table, i) => table.push(some, gradientOf((rows[i] as Float32Array).subarray(0, 2 * some.length), turn))),
+      ...tensors.map((tensor, i) => tensor.push(gradientOf(blocks[i] as Float32Array, turn))),
+    ]);
+    session.clock();
+  }
+  await Promise.all(pushes);
+  for (const table of tables) reads.push(await table.pull(KEYS));
+  await session.barrier();
+  return reads;
+}
+
+test("for 4 seeds with parts that move between servers at any moment: BSP reads the bits of a run in which nothing moves, for every optimizer", async () => {
+  const { outcomes: expected } = await runAll(1, false, train);
+  let changeCount = 0;
+  await forSeeds({ from: 1, count: 4 }, async (seed) => {
+    const { outcomes, changes } = await runAll(seed, true, train);
+    changeCount += changes.count;
+    for (const [rank, reads] of outcomes.entries())
+      for (const [i, values] of reads.entries()) {
+        const name = [...OPTIMIZERS, "dense adam", "dense momentum"][i % (OPTIMIZERS.length + 2)];
+        assert.deepEqual(values, expected[rank]?.[i], `worker ${rank}: ${name} at clock ${Math.floor(i / (OPTIMIZERS.length + 2))}`);
+      }
+  });
+  assert.ok(changeCount > 4, `${changeCount} changes`);
+});
+
+test("a scheduler that dies once the workers are prepared holds nobody up for ever, and the next one moves parts again", async () => {
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  await cluster.start();
+  const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
+  const tensors = await cluster.run(Promise.all(sessions.map((session) => session.tensor("w", { shape: [4], consistency: "bsp" }))));
+  const step = async (): Promise<void> => {
+    await Promise.all(tensors.map((tensor) => tensor.push(new Float32Array(4).fill(1))));
+    for (const session of sessions) session.clock();
+    const [clock] = sessions.map(({ clocks }) => clocks);
+    for (const tensor of tensors) assert.deepEqual(await tensor.pull(), new Float32Array(4).fill(WORKERS * (clock ?? 0)));
+  };
+  await cluster.run(step());
+  const dies = (): never => {
+    cluster.kill(SCHEDULER_ID);
+    throw new WeighbridgeError("CLOSED", "the scheduler died");
+  };
+  const change = cluster.scheduler.scheduler?.publishPlacement({ policy: "ring" }, dies) ?? Promise.resolve();
+  await assert.rejects(cluster.run(change), (error) => isWeighbridgeError(error, "CLOSED"));
+  const beganMs = cluster.clock.nowMs();
+  await cluster.run(step());
+  const tookMs = cluster.clock.nowMs() - beganMs;
+  assert.ok(tookMs > 20_000 && tookMs < 40_000, `the clock ended ${tookMs} ms after the scheduler died`);
+  await cluster.run(cluster.startNode(SCHEDULER_ID));
+  await cluster.clock.advance(5000);
+  await cluster.run(changePlacement(nodesOf(cluster), { policy: "ring" }));
+  await cluster.run(step());
+  assert.equal(cluster.worker(0).node.worker?.router.epoch, 2);
 });

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/kv/kv-server.ts";
 import { KVWorker } from "../../src/kv/kv-worker.ts";
+import type { Changes } from "../../src/testing/change-placement.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 
 const SERVERS = 2;
@@ -53,9 +54,9 @@ async function work(kv: KVWorker, rank: number, random: Random, seed: number): P
 }
 
 /** Throws when something was lost, counted twice, or read too early. */
-export async function runExactlyOnce(seed: number): Promise<void> {
+export async function runExactlyOnce(seed: number, changes?: Changes): Promise<void> {
   const random = new Random(seed);
-  const cluster = await stormyCluster(random, { seed, serverCount: SERVERS, workerCount: WORKERS });
+  const cluster = await stormyCluster(random, { seed, serverCount: SERVERS, workerCount: WORKERS, changes });
   for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
   const workers = Array.from({ length: WORKERS }, (_, rank) => new KVWorker(cluster.worker(rank), 0));
   if (random.chance(0.5)) {

@@ -4,15 +4,25 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
+import type { Changes } from "../../src/testing/change-placement.ts";
 import { idOf } from "../../src/wire/node-id.ts";
 import { keyList, quietCluster, runLinks } from "./links.ts";
 import { forSeeds } from "./seeds.ts";
 
 const SEEDS = 30;
+const CHANGING_SEEDS = 2;
 const OPTIONS = { dim: 1, link: { keyCache: true } } as const;
 
 test(`encoded pushes count once, and named key lists are those that were meant, for ${SEEDS} seeds`, async () => {
   await forSeeds({ from: 1, count: SEEDS }, async (seed) => void (await runLinks(seed)));
+});
+
+test(`so they do while parts move from server to server, for ${CHANGING_SEEDS} seeds, and BSP gives the same bits as if none did`, async () => {
+  const changes: Changes = { count: 0 };
+  await forSeeds({ from: 1, count: CHANGING_SEEDS }, async (seed) => {
+    assert.deepEqual(await runLinks(seed, 2000 + seed, changes), await runLinks(seed));
+  });
+  assert.ok(changes.count > CHANGING_SEEDS, `${changes.count} changes`);
 });
 
 test("BSP over an encoded link gives the same bits whatever the network does", async () => {

@@ -5,7 +5,9 @@ import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
+import type { Changes } from "../../src/testing/change-placement.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
+import { stormyCluster } from "./stormy-cluster.ts";
 
 const SERVERS = 2;
 const WORKERS = 3;
@@ -60,17 +62,9 @@ async function work(session: Session, random: Random, seed: number): Promise<{ p
 }
 
 /** Returns what the BSP tensor came to. Throws when something was lost, counted twice, or read too early. */
-export async function runLinks(seed: number, networkSeed: number = seed): Promise<Float32Array> {
+export async function runLinks(seed: number, networkSeed: number = seed, changes?: Changes): Promise<Float32Array> {
   const random = new Random(networkSeed);
-  const cluster = quietCluster({
-    seed: networkSeed,
-    serverCount: SERVERS,
-    workerCount: WORKERS,
-    faults: { dropPercent: random.below(3) * 4, duplicatePercent: random.below(3) * 4, reorderPercent: random.below(3) * 4, delayMs: 20 },
-    network: { latencyMsMin: 0, latencyMsMax: 1 + random.below(20), breakChance: random.below(3) * 0.01 },
-    heartbeatTimeoutMs: 20_000,
-  });
-  await cluster.start();
+  const cluster = await stormyCluster(random, { seed: networkSeed, serverCount: SERVERS, workerCount: WORKERS, changes });
   const ranks = Array.from({ length: WORKERS }, (_, rank) => rank);
   const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
   const reports = await cluster.run(Promise.all(sessions.map((session, rank) => work(session, new Random(seed * 31 + rank), seed))));

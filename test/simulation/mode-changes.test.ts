@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Changes } from "../../src/testing/change-placement.ts";
 import { runModeChanges, runNamedChanges } from "./mode-changes.ts";
 import { forSeeds } from "./seeds.ts";
 
@@ -20,4 +21,12 @@ test("changes at named clocks begin there on every server, and BSP clocks give t
     const one = await runNamedChanges(seed, seed, 1);
     assert.deepEqual(await runNamedChanges(seed, 1000 + seed, 3), one, `seed ${seed}`);
   }
+});
+
+test("so it is while parts move from server to server", async () => {
+  const moves: Changes = { count: 0 };
+  await forSeeds({ from: 101, count: 2 }, async (seed) => void (await runModeChanges(seed, moves)));
+  for (let seed = 1; seed <= 1; seed++)
+    assert.deepEqual(await runNamedChanges(seed, 2000 + seed, 3, moves), await runNamedChanges(seed, seed, 1), `seed ${seed}`);
+  assert.ok(moves.count > 3, `${moves.count} changes of the placement`);
 });

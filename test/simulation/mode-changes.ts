@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import type { Consistency } from "../../src/api/consistency.ts";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
+import type { Changes } from "../../src/testing/change-placement.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 
 const SERVERS = 3;
@@ -51,8 +52,13 @@ async function work(session: Session, random: Random, { beginnings, seed }: Mode
 }
 
 /** Runs what each worker does, in a cluster whose network depends on the seed alone. */
-async function runAll<T>(seed: number, serverCount: number, job: (session: Session) => Promise<T>): Promise<readonly T[]> {
-  const cluster = await stormyCluster(new Random(seed), { seed, serverCount, workerCount: WORKERS });
+async function runAll<T>(
+  seed: number,
+  serverCount: number,
+  job: (session: Session) => Promise<T>,
+  changes?: Changes,
+): Promise<readonly T[]> {
+  const cluster = await stormyCluster(new Random(seed), { seed, serverCount, workerCount: WORKERS, changes });
   const ranks = Array.from({ length: WORKERS }, (_, rank) => rank);
   const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
   const outcomes = await cluster.run(Promise.all(sessions.map(job)));
@@ -61,16 +67,21 @@ async function runAll<T>(seed: number, serverCount: number, job: (session: Sessi
 }
 
 /** Returns how many changes there were. Throws when a push was lost or counted twice. */
-export async function runModeChanges(seed: number): Promise<number> {
+export async function runModeChanges(seed: number, moves?: Changes): Promise<number> {
   const random = new Random(seed);
   const models: Models = { beginnings: [anyMode(random), anyMode(random)], seed };
-  const counts = await runAll(seed, SERVERS, (session) => work(session, new Random(seed * 31 + session.rank), models));
+  const counts = await runAll(seed, SERVERS, (session) => work(session, new Random(seed * 31 + session.rank), models), moves);
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
 /** BSP, from clock 4 on ASP, from clock 7 on BSP with the mean: what is read at its clocks. All workers say so, as one program does. */
-export async function runNamedChanges(seed: number, networkSeed: number, serverCount: number): Promise<readonly (readonly number[])[]> {
-  const outcomes = await runAll(networkSeed, serverCount, async (session) => {
+export async function runNamedChanges(
+  seed: number,
+  networkSeed: number,
+  serverCount: number,
+  moves?: Changes,
+): Promise<readonly (readonly number[])[]> {
+  const job = async (session: Session): Promise<number[][]> => {
     const rows = await session.embedding("rows", { dim: 1, consistency: "bsp", optimizer: { type: "adagrad" } }, DEADLINE);
     await session.barrier(DEADLINE);
     const from = [
@@ -91,7 +102,8 @@ export async function runNamedChanges(seed: number, networkSeed: number, serverC
     }
     reads.push([...(await rows.pull(KEYS, undefined, DEADLINE))]);
     return reads;
-  });
+  };
+  const outcomes = await runAll(networkSeed, serverCount, job, moves);
   for (const reads of outcomes) assert.deepEqual(reads, outcomes[0], `seed ${seed}: workers read the same rounds`);
   return outcomes[0] as readonly (readonly number[])[];
 }

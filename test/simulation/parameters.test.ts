@@ -5,15 +5,25 @@ import { test } from "node:test";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
+import type { Changes } from "../../src/testing/change-placement.ts";
 import { runParameters } from "./parameters.ts";
 import { forSeeds } from "./seeds.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 
 const SEEDS = 60;
+const CHANGING_SEEDS = 2;
 const DIFFERENT_SEEDS = 30;
 
 test(`pushes to parameters count once, reads keep their bounds and see their own writes, for ${SEEDS} seeds`, async () => {
   await forSeeds({ from: 1, count: SEEDS }, async (seed) => void (await runParameters(seed)));
+});
+
+test(`so they do while parts move from server to server, for ${CHANGING_SEEDS} seeds, and BSP gives the same bits as if none did`, async () => {
+  const changes: Changes = { count: 0 };
+  await forSeeds({ from: 1, count: CHANGING_SEEDS }, async (seed) => {
+    assert.deepEqual(await runParameters(seed, 2000 + seed, changes), await runParameters(seed));
+  });
+  assert.ok(changes.count > CHANGING_SEEDS, `${changes.count} changes`);
 });
 
 test("BSP gives the same bits whatever the network does", async () => {

@@ -55,7 +55,7 @@ class Storm {
     const chance = random.fraction();
     if (chance < 0.1) await this.#restartScheduler();
     else if (chance < 0.2) await this.#restartNode(HOSTS[random.below(HOSTS.length)] as string);
-    else if (chance < 0.25) this.#newPlacement();
+    else if (chance < 0.25) await this.#newPlacement();
     else await this.#ask();
     await cluster.clock.advance(random.below(3000));
   }
@@ -75,9 +75,10 @@ class Storm {
       for (const entry of this.known.get(host === "s0" ? "s1" : "s0")?.entries() ?? []) this.known.get(host)?.add(entry);
   }
 
-  #newPlacement(): void {
+  async #newPlacement(): Promise<void> {
+    const policy = this.random.chance(0.5) ? "ring" : "range";
     try {
-      this.scheduler?.publishPlacement({ policy: this.random.chance(0.5) ? "ring" : "range" });
+      await this.cluster.clock.runUntil(this.scheduler?.publishPlacement({ policy }) ?? Promise.resolve());
     } catch (error) {
       assert.ok(isWeighbridgeError(error, "NO_ROUTE"), String(error)); // not all nodes were heard of
     }

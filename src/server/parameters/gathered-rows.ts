@@ -220,7 +220,8 @@ export class GatheredRows implements GatheredUpdate {
       kernels.zero(chunk.gradients, gradients.byteLength);
       kernels.axpy(chunk.gradients, gradients.byteOffset, scale, gradients.length);
     }
-    if (this.#chunks.length > 0 && (pushNumber === undefined || pushNumber !== this.#pushNumber)) this.#isRepeated = true;
+    const isOther = this.#chunks.length > 0 && pushNumber !== this.#pushNumber;
+    if (isOther || pushNumber === undefined) this.#isRepeated = true; // what another server gathered may be of several pushes
     this.#pushNumber = pushNumber;
     this.#chunks.push(chunk);
     this.#magnitude += magnitude * Math.abs(scale);

@@ -136,6 +136,30 @@ test("open rounds move with their part, each contribution once, and are applied 
   }
 });
 
+test("what a worker pushed twice to a row at a clock is added up first, also on the server to which its part alone moved (U3)", async () => {
+  const [stays, source, target] = [
+    new Subject({ type: "sum" }, SYNC),
+    new Subject({ type: "sum" }, SYNC),
+    new Subject({ type: "sum" }, SYNC),
+  ];
+  const keys = KEYS.slice(0, 1);
+  const push = async ({ stage, table }: Subject, rank: number, value: number): Promise<void> => {
+    const pushNumber = stage.pushes(rank).next(table, 0);
+    const gradients = new Float32Array(WIDTH).fill(value);
+    await stage.call(rank, rowsPush, { parameter: table, clock: 0, scale: 1, pushNumber, keys, gradients });
+  };
+  for (const subject of [stays, source]) {
+    await push(subject, 0, 1);
+    for (let i = 0; i < 2; i++) await push(subject, 1, 2 ** -24); // one of them is lost when it is added to 1, both together are not
+  }
+  target.state.loadPart(source.state.savePart(partOfKey(keys[0] as bigint)));
+  const read = async ({ stage, table }: Subject): Promise<number[]> => {
+    for (const rank of [0, 1]) stage.advance(rank, 1);
+    return [...(await stage.call(0, rowsPull, { parameter: table, clock: 1, keys })).values];
+  };
+  assert.deepEqual(await read(target), await read(stays));
+});
+
 test("a part is moved alone: those of its rows and blocks, and what waits for them, and no others", async () => {
   const [source, target] = [new Subject({ type: "sgd" }, SYNC), new Subject({ type: "sgd" }, SYNC)];
   await source.push(1, 0);

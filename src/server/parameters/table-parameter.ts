@@ -311,6 +311,7 @@ export class TableParameter {
   loadPage(page: TablePage): void {
     if (page.kind === "gatheredRows") {
       this.#rounds.load(page);
+      this.pace.noteUpdate(page.clock);
       return;
     }
     this.store.loadRows(page.images);

@@ -278,6 +278,7 @@ export class TensorParameter {
     if (page.kind === "gatheredBlock") {
       this.#checkLength(page.block, page.image.gradients.length);
       this.#rounds.load(page);
+      this.pace.noteUpdate(page.clock);
       return;
     }
     const { image } = page;

@@ -10,7 +10,7 @@
 //       numbers, which it would refuse each time.
 //   X4. And those that had left when their server was taken for dead: whether they are to be made again is known when it is heard of again.
 //   X5. A question that is cut again, because the placement has changed, asks for all its rows: versions are those of the server that gave them, and mean nothing
-//       to another one.
+//       to another one. So does one whose answer was lost with the part that it is about, after its push was applied.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync, type FreshRows } from "../../contracts/cached-rows.ts";
@@ -239,6 +239,15 @@ class Calls {
           },
           { others: ask.keys },
         ),
+      answerLost: () =>
+        this.#options.planner.again(ask.keys, (plan) => {
+          const { requests, answered } = this.#askAgain(plan, asked);
+          const both = (): void => {
+            answered?.();
+            this.#acknowledge(pushed, this.answers.at(-1)?.fresh.rate ?? 0);
+          };
+          return { requests, answered: both };
+        }),
     });
   }
 
@@ -337,7 +346,7 @@ class Calls {
 
   /** X3, X4 */
   #noteFailed(pushed: Span, error: WeighbridgeError, fate: CallFate | undefined): void {
-    if (mayBeApplied(error) || error.code === "NOT_FINITE") this.lost.push(pushed);
+    if (mayBeApplied(error) || error.code === "NOT_FINITE" || error.code === "ANSWER_LOST") this.lost.push(pushed);
     else if (fate !== undefined) this.unsure.push({ pushed, fate });
   }
 

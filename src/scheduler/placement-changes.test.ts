@@ -1,0 +1,105 @@
+// placement-changes — Goal: nobody is told of a placement before every worker that lives is prepared for it, and no worker holds a change up for ever.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Deferred } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { ControlCluster } from "../testing/control-cluster.ts";
+
+/** Workers answer PREPARE once they are let go. */
+class Workers {
+  readonly asked: string[] = [];
+  readonly #waits = new Map<string, Deferred<void>>();
+
+  constructor(cluster: ControlCluster, ...slow: readonly string[]) {
+    for (const host of slow) this.#waits.set(host, new Deferred());
+    cluster.prepare = async (host, { epoch, holdMs }) => {
+      this.asked.push(holdMs === 0 ? `${host}: not ${epoch}` : `${host}: ${epoch}`);
+      if (holdMs > 0) await this.#waits.get(host)?.promise;
+    };
+  }
+
+  letGo(host: string): void {
+    this.#waits.get(host)?.resolve();
+    this.#waits.delete(host);
+  }
+}
+
+test("a placement is moved to and told once every worker is prepared for its epoch (PlacementChanges.C1)", async () => {
+  const cluster = new ControlCluster();
+  const { scheduler, servers } = await cluster.formed();
+  const workers = new Workers(cluster, "w1");
+  const moved: number[] = [];
+  const change = scheduler.publishPlacement({ policy: "range" }, ({ epoch }) => moved.push(epoch));
+  await cluster.clock.advance(1000);
+  assert.deepEqual(workers.asked.sort(), ["w0: 2", "w1: 2"]);
+  assert.deepEqual([moved, servers[0]?.placement?.epoch], [[], 1]);
+  workers.letGo("w1");
+  await cluster.clock.runUntil(change);
+  await cluster.clock.advance(100);
+  assert.deepEqual([moved, servers[0]?.placement?.epoch], [[2], 2]);
+});
+
+test("a worker that is dead, or dies while it is waited for, holds no change up (PlacementChanges.C2)", async () => {
+  const cluster = new ControlCluster();
+  const { scheduler, servers } = await cluster.formed();
+  const workers = new Workers(cluster, "w1");
+  const change = scheduler.publishPlacement();
+  await cluster.clock.advance(100);
+  cluster.network.crash("w1");
+  await cluster.clock.runUntil(change);
+  await cluster.clock.runUntil(scheduler.publishPlacement());
+  await cluster.clock.advance(100);
+  assert.equal(servers[0]?.placement?.epoch, 3);
+  assert.deepEqual(workers.asked.sort(), ["w0: 2", "w0: 3", "w1: 2"]);
+});
+
+test("a worker that leaves while it is waited for holds no change up (PlacementChanges.C2)", async () => {
+  const cluster = new ControlCluster();
+  const { scheduler, workers: memberships } = await cluster.formed();
+  new Workers(cluster, "w1");
+  const change = scheduler.publishPlacement();
+  await cluster.clock.advance(100);
+  await cluster.clock.runUntil(Promise.all([memberships[1]?.leave(), change]));
+  assert.equal(scheduler.roster.placement?.epoch, 2);
+});
+
+test("a worker that joins while others are waited for is prepared too (PlacementChanges.C1)", async () => {
+  const cluster = new ControlCluster();
+  const { scheduler } = await cluster.formed();
+  cluster.network.crash("w1");
+  await cluster.clock.advance(6000);
+  const workers = new Workers(cluster, "w0");
+  const change = scheduler.publishPlacement();
+  await cluster.clock.advance(100);
+  await cluster.restarted("worker", "w1", { rank: 1 });
+  workers.letGo("w0");
+  await cluster.clock.runUntil(change);
+  assert.deepEqual(workers.asked.sort(), ["w0: 2", "w1: 2"]);
+});
+
+test("a worker that lives and is not prepared in time ends the change with DEADLINE, which names it; the others hear that it does not come, and the next one does", async () => {
+  const cluster = new ControlCluster();
+  const { scheduler, servers } = await cluster.formed();
+  const workers = new Workers(cluster, "w1");
+  await cluster.fails(scheduler.publishPlacement(), "DEADLINE", /worker 1 to prepare for the placement of epoch 2/);
+  await cluster.clock.advance(100);
+  assert.equal(servers[0]?.placement?.epoch, 1);
+  assert.ok(workers.asked.includes("w0: not 2") && workers.asked.includes("w1: not 2"), workers.asked.join());
+  workers.letGo("w1");
+  await cluster.clock.runUntil(scheduler.publishPlacement());
+  assert.equal(scheduler.roster.placement?.epoch, 2);
+});
+
+test("a change whose parts cannot be moved is told nobody, and workers hear that it does not come", async () => {
+  const cluster = new ControlCluster();
+  const { scheduler, servers } = await cluster.formed();
+  const workers = new Workers(cluster);
+  const move = (): never => {
+    throw new WeighbridgeError("ARENA_FULL", "no room for part 7");
+  };
+  await cluster.fails(scheduler.publishPlacement({}, move), "ARENA_FULL", /part 7/);
+  await cluster.clock.advance(100);
+  assert.deepEqual(workers.asked.sort(), ["w0: 2", "w0: not 2", "w1: 2", "w1: not 2"]);
+  assert.equal(servers[0]?.placement?.epoch, 1);
+});

@@ -1,0 +1,136 @@
+// placement-changes — how the placement of a running job changes: one change at a time; all workers that live are
+// prepared for it, then everybody is told. Not what a placement is (placement-epochs.ts), nor how the state of a part
+// comes to its new owner: that is `move`'s.
+//
+//   publish ──► PREPARE to every live worker ──► all prepared ──► move ──► told with the roster
+//                       │                                          └── throws: PREPARE with holdMs 0, nothing told
+//                       └── not all within PREPARE_MS: PREPARE with holdMs 0, nothing told, DEADLINE
+//
+// Invariants:
+//   PlacementChanges.C1. When `move` is called every worker of the roster that lives is prepared, also one that joined
+//       meanwhile: every clock announcement that was sent is answered, and no other one leaves before the placement is
+//       adopted. So all servers know the same clocks, and have closed the same rounds.
+//   PlacementChanges.C2. Nobody waits for a worker that is dead or has left.
+//   PlacementChanges.C3. Workers stay prepared for longer (HOLD_MS) than it may take to prepare all of them and to tell
+//       all servers that live.
+
+import type { Clock } from "../base/clock.ts";
+import { Deferred, waitFor } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { PREPARE } from "../contracts/control.ts";
+import { ask } from "../peer/call-function.ts";
+import type { Peer } from "../peer/peer.ts";
+import { nameOf } from "../wire/node-id.ts";
+import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
+import type { PlacementChange } from "./placement-epochs.ts";
+
+/** How long all workers together may take. */
+const PREPARE_MS = 10_000;
+/** How long a worker stays prepared when it hears nothing more (C3). */
+const HOLD_MS = 30_000;
+/** After a failure a worker is asked again. */
+const ASK_AGAIN_MS = 200;
+
+/** Moves the state of the parts that get another owner. What it throws abandons the change. */
+export type PartsMove = (next: PlacementView) => void;
+
+export type PlacementChangesOptions = {
+  readonly peer: Pick<Peer, "channel">;
+  readonly clock: Clock;
+  readonly view: () => RosterView;
+  /** Throws BAD_ARGUMENT, NO_ROUTE. */
+  readonly next: (change: PlacementChange) => PlacementView;
+  readonly tell: (change: PlacementChange) => void;
+};
+
+export class PlacementChanges {
+  readonly #options: PlacementChangesOptions;
+  /** The last change that was asked for; the next one comes behind it. */
+  #last: Promise<void> = Promise.resolve();
+  /** Resolves when a worker has answered, or the roster has changed. */
+  #news = new Deferred<void>();
+  #closed: WeighbridgeError | undefined;
+
+  constructor(options: PlacementChangesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Throws BAD_ARGUMENT and NO_ROUTE as the roster does, DEADLINE naming the workers that are not prepared, and what
+   * `move` throws; then nothing was told.
+   */
+  async publish(change: PlacementChange, move: PartsMove): Promise<void> {
+    this.#options.next(change);
+    const turn = this.#last.then(() => this.#publish(change, move));
+    this.#last = turn.catch(() => {}); // its caller is told
+    await turn;
+  }
+
+  /** The roster has changed (C2). */
+  review(): void {
+    this.#news.resolve();
+    this.#news = new Deferred();
+  }
+
+  close(error: WeighbridgeError): void {
+    this.#closed = error;
+    this.review();
+  }
+
+  async #publish(change: PlacementChange, move: PartsMove): Promise<void> {
+    const { clock, next, tell } = this.#options;
+    const { epoch } = next(change);
+    const untilMs = clock.nowMs() + PREPARE_MS;
+    const asked = new Set<string>();
+    const prepared = new Set<string>();
+    try {
+      for (;;) {
+        if (this.#closed !== undefined) throw this.#closed;
+        const waiting = this.#liveWorkers().filter((worker) => !prepared.has(lifeOf(worker)));
+        if (waiting.length === 0) break; // and nothing happens before everybody is told (C1)
+        for (const worker of waiting) if (!asked.has(lifeOf(worker))) this.#prepare(worker, epoch, { asked, prepared });
+        const names = waiting.map(({ node }) => nameOf(node)).join(", ");
+        await waitFor(this.#news.promise, `${names} to prepare for the placement of epoch ${epoch}`, clock, {
+          deadlineMs: Math.max(0, untilMs - clock.nowMs()),
+        });
+      }
+      move(next(change));
+      tell(change);
+    } catch (thrown) {
+      for (const worker of this.#liveWorkers()) if (asked.has(lifeOf(worker))) this.#ask(worker, epoch, 0).catch(() => {}); // then its hold ends by itself
+      throw thrown;
+    }
+  }
+
+  #prepare(worker: RosterEntry, epoch: number, { asked, prepared }: { readonly asked: Set<string>; readonly prepared: Set<string> }): void {
+    const life = lifeOf(worker);
+    asked.add(life);
+    this.#ask(worker, epoch, HOLD_MS).then(
+      () => {
+        prepared.add(life);
+        this.review();
+      },
+      () => {
+        this.#options.clock.after(ASK_AGAIN_MS, () => {
+          asked.delete(life);
+          this.review();
+        });
+      },
+    );
+  }
+
+  async #ask({ node, incarnation }: RosterEntry, epoch: number, holdMs: number): Promise<void> {
+    const { peer, clock } = this.#options;
+    const channel = peer.channel(node);
+    if (channel?.incarnation !== incarnation) throw new WeighbridgeError("NO_ROUTE", `there is no channel to ${nameOf(node)}`);
+    await ask(channel, PREPARE, { epoch, holdMs }, clock);
+  }
+
+  #liveWorkers(): readonly RosterEntry[] {
+    return this.#options.view().nodes.filter(({ role, state }) => role === "worker" && state === "alive");
+  }
+}
+
+function lifeOf({ node, incarnation }: RosterEntry): string {
+  return `${node}/${incarnation}`;
+}
