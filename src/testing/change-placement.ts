@@ -5,8 +5,9 @@
 //
 // Invariants:
 //   ChangePlacement.P1. A part moves only between servers that are alike in what is a server's own and not a part's
-//       (PartState): parameters, clocks of workers, phases. They are alike once the workers are prepared, unless nodes
-//       come, die or change a consistency meanwhile: then the change is abandoned, and nothing has happened.
+//       (PartState). Parameters and phases differ while somebody makes or changes one: then the change is abandoned, and
+//       nothing has happened. Clocks of workers do not differ once the workers are prepared (PlacementChanges.C1),
+//       unless one of them is dead.
 
 import { assert } from "../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
@@ -89,8 +90,9 @@ function serverOf(nodes: PlacedNodes, rank: number): Server {
 }
 
 function moveParts(before: PlacementView, next: PlacementView, servers: ReadonlyMap<number, Server>): void {
-  const own = new Set([...servers.values()].map(ownState));
-  if (own.size > 1) throw new WeighbridgeError("NO_ROUTE", "servers differ in parameters or clocks", { retryable: true }); // P1
+  const isOne = (stateOf: (server: Server) => string): boolean => new Set([...servers.values()].map(stateOf)).size === 1;
+  if (!isOne(parametersOf)) throw new WeighbridgeError("NO_ROUTE", "servers differ in their parameters", { retryable: true }); // P1
+  assert(isOne(clocksOf), "servers differ in the clocks of workers that are prepared");
   const [from, to] = [placementOf(before), placementOf(next)];
   const states = new Map([...servers].map(([rank, { parameters }]) => [rank, new PartState(parameters)]));
   for (const part of movedParts(from, to)) {
@@ -101,15 +103,18 @@ function moveParts(before: PlacementView, next: PlacementView, servers: Readonly
   for (const [rank, { ownership }] of servers) ownership.adopt(next, rank);
 }
 
-/** What is a server's and not a part's, as far as a part that moves needs it (P1). */
-function ownState({ parameters, ownership }: Server): string {
-  const { pacer } = parameters;
-  const members = pacer.members().map(({ worker, incarnation, clock }) => [worker, incarnation, clock]);
-  const known = [...parameters.entries()].map(({ name, number, edition, spec }) => [name, number, edition, spec]);
-  const clocks = Array.from({ length: CLOCKS_AHEAD }, (_, i) => pacer.clockMin + i);
-  const phases = parameters.all.map(({ spec, pace }) => [
-    ...[spec.name, pace.survey.turn, pace.training.staleness],
-    ...clocks.map((clock) => [pace.isSyncAt(clock), pace.reduceAt(clock)]),
-  ]);
-  return JSON.stringify([ownership.epoch, parameters.isRestoring, pacer.clockMin, members.sort(), known.sort(), phases.sort()]);
+function clocksOf({ parameters: { pacer } }: Server): string {
+  const members = pacer.members().map(({ worker, incarnation, clock }) => `${worker}/${incarnation} ${clock}`);
+  return JSON.stringify([pacer.clockMin, members.sort()]);
+}
+
+/** Which parameters there are, and how updates of the next clocks are taken. */
+function parametersOf({ parameters, ownership }: Server): string {
+  const known = [...parameters.entries()].map((entry) => JSON.stringify(entry));
+  const clocks = Array.from({ length: CLOCKS_AHEAD }, (_, i) => parameters.pacer.clockMin + i);
+  const phases = parameters.all.map(({ spec, pace }) => {
+    const modes = clocks.map((clock) => [pace.isSyncAt(clock), pace.reduceAt(clock)]);
+    return JSON.stringify([spec.name, pace.survey.turn, pace.training.staleness, modes]);
+  });
+  return JSON.stringify([ownership.epoch, parameters.isRestoring, known.sort(), phases.sort()]);
 }
