@@ -4,6 +4,7 @@
 // Invariants:
 //   A1. The requests of one node to one application are handed over in the order they came, those that waited first.
 //   A2. What waits is bounded in number, bytes and time; beyond any of them the asker gets UNKNOWN_APP.
+//   A4. A request that waited is checked again when it is handed over: the placement may have changed meanwhile.
 //   A3. Whoever is refused for room loses all it has waiting for that application: a request in several frames never comes with a hole.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -32,6 +33,8 @@ export type AppDirectoryOptions = {
   readonly waitMs?: number;
   readonly waitingMax?: number;
   readonly waitingBytesMax?: number;
+  /** Throws for a request that must not be handed over any more, after it has waited. */
+  readonly checkAgain?: (header: FrameHeader) => void;
   /** True on workers: one application may have several customers there, each with its own requests. */
   readonly byCustomer?: boolean;
 };
@@ -42,6 +45,7 @@ export class AppDirectory implements FunctionHandler {
   readonly #waitingMax: number;
   readonly #waitingBytesMax: number;
   readonly #byCustomer: boolean;
+  readonly #checkAgain: (header: FrameHeader) => void;
   readonly #apps = new Map<number, FunctionHandler>();
   readonly #served = new Map<number, FunctionHandler>();
   /**
@@ -59,6 +63,7 @@ export class AppDirectory implements FunctionHandler {
     this.#waitingMax = options.waitingMax ?? 1024;
     this.#waitingBytesMax = options.waitingBytesMax ?? WAITING_BYTES_MAX;
     this.#byCustomer = options.byCustomer ?? false;
+    this.#checkAgain = options.checkAgain ?? (() => {});
   }
 
   /** Registers an application; what waited is handed to it right after the caller is done. Throws BAD_ARGUMENT when the id is taken. */
@@ -91,6 +96,7 @@ export class AppDirectory implements FunctionHandler {
       this.#uncount(entry);
       channel.unpark(header.request);
       try {
+        if (fresh) this.#checkAgain(header); // A4
         handler.handle(channel, header, payload, 0, fresh);
       } catch (thrown) {
         channel.fail(labelOf(header), thrown);
@@ -111,6 +117,11 @@ export class AppDirectory implements FunctionHandler {
       const payload = bytes.slice(at, at + header.payloadBytes);
       this.#wait(place, { channel, header: copyOf(header), payload, fresh, cancelTimer: () => {} });
     }
+  }
+
+  abandon(channel: Channel, header: FrameHeader): void {
+    const place = this.#placeOf(header.app, header.customer);
+    this.#apps.get(place)?.abandon?.(channel, header);
   }
 
   /** Nothing waits any more. Nobody is answered: the links are closing. */

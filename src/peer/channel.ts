@@ -35,6 +35,8 @@ export type FunctionHandler = {
    * What it throws goes back to the caller as a failure.
    */
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void;
+  /** A frame of this request was refused before it came here: what came of it earlier is of no use. */
+  abandon?(channel: Channel, header: FrameHeader): void;
   /** What the request asks for, for log lines, where its number does not tell. */
   nameOf?(label: RequestLabel): string | undefined;
 };

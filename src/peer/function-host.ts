@@ -150,6 +150,10 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
     }
   }
 
+  abandon(channel: Channel, header: FrameHeader): void {
+    if (header.arg3 > header.payloadBytes) this.#assembly.abandon(channel, header);
+  }
+
   nameOf({ functionId, command }: RequestLabel): string | undefined {
     return (functionId === FunctionId.FUNCTION ? this.#functions.get(command) : this.#numbered.get(functionId))?.name;
   }

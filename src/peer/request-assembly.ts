@@ -94,6 +94,11 @@ export class RequestAssembly {
     return { bytes: room.bytes, at: room.at, byteCount: totalBytes, release };
   }
 
+  /** A frame of this request was refused elsewhere. */
+  abandon(channel: Channel, header: FrameHeader): void {
+    this.#unfinished.refuse(channel, nameOf(header));
+  }
+
   /** G3 */
   forgetNode(id: number): void {
     this.#unfinished.forgetWorker(id);

@@ -17,7 +17,11 @@ const WAIT_MS = 10_000;
 const ASK_AGAIN_MS = 200;
 
 /** Takes a request that has waited. */
-type Gate = { pass(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, isFresh: boolean): void };
+type Gate = {
+  pass(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, isFresh: boolean): void;
+  /** Instead of it: the request is refused. */
+  abandon(channel: Channel, header: FrameHeader): void;
+};
 
 type Waiting = {
   readonly gate: Gate;
@@ -101,7 +105,10 @@ export class EpochWait {
     if (channel.conversation !== conversation || channel.ended !== undefined) return; // who asked is gone
     channel.unpark(header.request);
     try {
-      if (isLate && header.epoch > this.#ownership.epoch) throw this.#ownership.wrongEpoch(header.epoch);
+      if (isLate && header.epoch > this.#ownership.epoch) {
+        gate.abandon(channel, header);
+        throw this.#ownership.wrongEpoch(header.epoch);
+      }
       gate.pass(channel, header, payload, 0, isFresh);
     } catch (thrown) {
       channel.fail(labelOf(header), thrown);

@@ -16,6 +16,7 @@ import { type OwnershipKernels, simdOwnershipKernels } from "../kernel/ownership
 import { evenRanges } from "../keys/key-range.ts";
 import { PART_BITS, PART_COUNT, type Placement, partOf } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
+import { APP_CUT } from "../wire/frame.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { PlacementView } from "../wire/roster.ts";
 
@@ -152,6 +153,11 @@ export class Ownership {
     if (target === "block") this.checkBlock(request.parameter as number, request.block as number);
     else if (target === "part")
       for (const field of KEY_FIELDS) if (request[field] instanceof BigUint64Array) this.checkKeys(request[field]);
+  }
+
+  /** For a kv request that was kept a while. Throws WRONG_EPOCH when the placement has changed meanwhile. */
+  checkKept(epoch: number, flags: number): void {
+    if ((flags & APP_CUT) === 0 && epoch !== this.epoch) throw this.wrongEpoch(epoch);
   }
 
   /** The error for an answer that had to wait while a part, perhaps the one that it is about, went to another server. */

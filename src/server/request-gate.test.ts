@@ -15,8 +15,10 @@ import { resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { StubAsker, type StubRequest } from "../testing/stub-asker.ts";
 import { APP_CUT, Kind } from "../wire/frame.ts";
+import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import { KvFlag } from "../wire/kv-message.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import { serve } from "./served-function.ts";
 import { Server } from "./server.ts";
@@ -234,4 +236,50 @@ test("a read that waited is refused when a part has left meanwhile, an update's 
       const refusal = effect === "update" ? "FAILURE 1 ANSWER_LOST" : "FAILURE 1 WRONG_EPOCH";
       assert.deepEqual(stage.asker.answers(), [loses ? refusal : "REPLY 1"]);
     }
+});
+
+test("what came of a request in several frames goes when its last one is refused: of a function, and of a kv request that is served whole (G3)", async () => {
+  const stage = new GateStage();
+  const { server, asker } = stage;
+  const frame = async (from: number, flags: number): Promise<string[]> => {
+    const args = [note.signatureHash, 1, from, 2 * 65_536];
+    const at = { functionId: FunctionId.FUNCTION, command: note.nameHash, args, flags, epoch: 1 };
+    await asker.request({ ...at, payload: new Uint8Array(65_536) });
+    return asker.answers();
+  };
+  server.openKv(1).serveWhole(() => assert.fail("it never comes whole"));
+  const before = server.arena.usedBytes;
+  assert.deepEqual(await frame(0, FunctionFlag.PART), ["REPLY 1"]);
+  assert.ok(server.arena.usedBytes >= before + 2 * 65_536);
+  const pull = (flags: number): Promise<string[]> =>
+    stage.kv([0n], { functionId: FunctionId.KV_PULL, app: 1, epoch: 1, flags, args: [1, 1, 0, 7] });
+  assert.deepEqual(await pull(KvFlag.FIRST), ["REPLY 2"]);
+  assert.ok(server.unfinishedRequests.bytes > 0);
+  stage.adopt({ epoch: 2 });
+  assert.deepEqual(await frame(65_536, 0), ["FAILURE 3 WRONG_EPOCH"]);
+  assert.equal(server.arena.usedBytes, before);
+  assert.deepEqual(await pull(KvFlag.LAST), ["FAILURE 4 WRONG_EPOCH"]);
+  assert.equal(server.unfinishedRequests.bytes, 0);
+});
+
+test("a kv push that waited for its application is refused when the placement has changed meanwhile, unless the application cut it", async () => {
+  const stage = new GateStage();
+  const { server, asker, clock } = stage;
+  const applied: number[] = [];
+  const app = (request: StubRequest): Promise<string[]> => stage.kv([0n], { app: 3, ...request });
+  assert.deepEqual(await app({ epoch: 1, stamp: 1 }), []);
+  assert.deepEqual(await app({ epoch: 0, flags: APP_CUT, stamp: 2 }), []);
+  stage.adopt({ epoch: 2 });
+  assert.deepEqual(await app({ epoch: 2, stamp: 3 }), []);
+  server.apps.add(3, {
+    handle: (channel, header) => {
+      applied.push(header.stamp);
+      channel.acknowledge(header);
+    },
+  });
+  await clock.run();
+  assert.deepEqual(asker.answers(), ["FAILURE 1 WRONG_EPOCH", "REPLY 2", "REPLY 3"]);
+  assert.deepEqual(applied, [2, 3]);
+  assert.deepEqual(await app({ epoch: 1, stamp: 1, request: 1 }), ["FAILURE 1 WRONG_EPOCH"], "asked again, it is refused again");
+  assert.deepEqual(applied, [2, 3]);
 });

@@ -10,6 +10,7 @@
 //
 // Invariants:
 //   RequestGate.G1. What is refused here was not applied, and its stamp not counted: the caller may cut it again.
+//   RequestGate.G3. Of a request of several frames nothing is kept once one of them was refused for its epoch.
 //   RequestGate.G2. Of a run of frames that arrive in order none is handled before one that came earlier on its channel.
 
 import type { VectorClock } from "../consistency/vector-clock.ts";
@@ -90,6 +91,10 @@ export class RequestGate implements FunctionHandler {
     if (used >= this.#watch.high || used < this.#watch.low) this.#watch.passed(used);
   }
 
+  abandon(channel: Channel, header: FrameHeader): void {
+    this.#inner.abandon?.(channel, header);
+  }
+
   #checkKv(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
     const ownership = this.#ownership;
     const keyCount = header.arg0;
@@ -102,8 +107,11 @@ export class RequestGate implements FunctionHandler {
   }
 
   /** Of another epoch only what was applied before goes on (G1). */
-  #checkApplied({ id, incarnation }: Channel, { stamp, epoch }: FrameHeader): void {
-    if (stamp === 0 || !this.#clock.hasApplied(id, incarnation, stamp)) throw this.#ownership.wrongEpoch(epoch);
+  #checkApplied(channel: Channel, header: FrameHeader): void {
+    const { stamp, epoch } = header;
+    if (stamp !== 0 && this.#clock.hasApplied(channel.id, channel.incarnation, stamp)) return;
+    this.abandon(channel, header); // G3
+    throw this.#ownership.wrongEpoch(epoch);
   }
 
   #lookAt(bytes: Uint8Array): void {

@@ -79,7 +79,7 @@ export class Server {
     this.#watch = new ArenaWatch(options.arena, options.log ?? SILENT_LOG);
     this.ownership = new Ownership(options.arena);
     this.epochWait = new EpochWait(this.ownership, options.clock);
-    this.apps = new AppDirectory({ clock: options.clock });
+    this.apps = new AppDirectory({ clock: options.clock, checkAgain: ({ epoch, flags }) => this.ownership.checkKept(epoch, flags) });
     this.unfinishedRequests = new UnfinishedRequests({ clock: options.clock });
     const { arena, kernels } = this;
     const { clock, workerCount, functions = [], compression, checkpointFiles: files, log = SILENT_LOG } = options;

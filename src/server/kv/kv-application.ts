@@ -66,6 +66,10 @@ export class KvApplication implements OtherTypes {
     this.#typed.handle(channel, header, bytes, at, fresh);
   }
 
+  abandon(channel: Channel, header: FrameHeader): void {
+    this.#typed.abandon(channel, header);
+  }
+
   #sum(request: WholeRequest): void {
     try {
       if (this.#store.keyCount > 0) throw otherType(FLOAT32, dtypeOf(request.values)); // A1

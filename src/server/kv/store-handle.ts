@@ -58,6 +58,10 @@ export class StoreHandle implements FunctionHandler {
     return (header.flags & DTYPE_MASK) === FLOATS ? undefined : this.#others?.destination?.(channel, header);
   }
 
+  abandon(channel: Channel, header: FrameHeader): void {
+    this.#others?.abandon?.(channel, header);
+  }
+
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const others = this.#others;
     if (others !== undefined && ((header.flags & DTYPE_MASK) !== FLOATS || others.sums.dtype !== undefined)) {

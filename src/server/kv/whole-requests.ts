@@ -79,12 +79,20 @@ export class WholeRequests implements FunctionHandler {
     channel.answer(new Answer(labelOf(header), { flags: KvFlag.GATHERED }));
   }
 
+  abandon(channel: Channel, header: FrameHeader): void {
+    this.#unfinished.refuse(channel, this.#nameOf(header));
+  }
+
+  #nameOf({ app, customer, arg3: timestamp }: FrameHeader): string {
+    return `${this.#owner}/${app}/${customer}/${timestamp}`;
+  }
+
   /** Adds a frame to what came before it of its request; returns that with its last one. Throws, and forgets the request, when it does not belong there (Q4). */
   #take(channel: Channel, header: FrameHeader, payload: Uint8Array): Gathering | undefined {
     const isFirst = (header.flags & KvFlag.FIRST) !== 0;
     const isLast = (header.flags & KvFlag.LAST) !== 0;
     if (isFirst && isLast) return addFrame(newGathering(header), header, payload);
-    return this.#unfinished.take(channel, `${this.#owner}/${header.app}/${header.customer}/${header.arg3}`, {
+    return this.#unfinished.take(channel, this.#nameOf(header), {
       isFirst,
       isLast,
       begin: () => newGathering(header),
