@@ -6,6 +6,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
 import { clockAdvance, clockWait } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
+import { parameterOrigin } from "../contracts/parameters.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import { tensorPull, tensorPush, tensorPushPull } from "../contracts/tensors.ts";
 import { evenRanges } from "../keys/key-range.ts";
@@ -35,6 +36,7 @@ const CONTRACTS: readonly Contract[] = [
   tensorPushPull,
   clockAdvance,
   clockWait,
+  parameterOrigin,
 ].map((fn) => fn as unknown as Contract);
 const INCARNATION = 1;
 /** Of rows of tables. */
@@ -53,6 +55,8 @@ export class RouterStage {
   readonly applied: Applied[] = [];
   /** How many calls were refused because they were cut by an older placement. */
   refusedCount = 0;
+  /** Whether a server that is asked has its parameters from a checkpoint. */
+  isRestored: (rank: number) => boolean = () => true;
   /** How many calls may wait for a server. */
   queuedMax = 1_000_000;
   readonly #queues: Call[][];
@@ -198,6 +202,7 @@ export class RouterStage {
     const request = fn.request.decode(payload.slice(), 0, payload.length) as unknown as Request;
     const { parameter, block, clock = 0 } = request;
     if (fn.name === clockWait.name) return joinBytes(clockWait.response.encode({ waits: "" }).chunks);
+    if (fn.name === parameterOrigin.name) return joinBytes(parameterOrigin.response.encode({ isRestored: this.isRestored(rank) }).chunks);
     if (block !== undefined) return this.#block(rank, fn, request, `${parameter}/${block}`);
     const pushed = request.pushKeys ?? (request.gradients === undefined ? undefined : request.keys);
     const pulled = request.pullKeys ?? (request.gradients === undefined ? request.keys : undefined);

@@ -254,6 +254,7 @@ export class FunctionClient {
     const crossed: AnyRequest[] = [];
     const noteCrossed = (request: AnyRequest): void => void crossed.push(request);
     const entries = requests.map((request) => this.#entry(request, { subject, ended, crossed: noteCrossed }));
+    done.promise.catch(() => {}); // nobody waits for it where sending fails
     return { entries, done: done.promise, crossed };
   }
 
@@ -317,7 +318,7 @@ export class FunctionClient {
       sendAgain: () => {
         const entries = this.#cutAgain(entry);
         if (this.#strangerAmong(entries) < 0) return void this.#trySend(entries, true);
-        return this.#sendInTurn(entries, true).catch((thrown: unknown) => failEntries(entries, thrown));
+        return this.#sendInTurn(entries, true).catch(() => {}); // each was told
       },
     };
   }
@@ -394,20 +395,28 @@ export class FunctionClient {
     await waitFor(turn, "room in the queues to the servers", this.#clock, wait);
   }
 
-  /** L1: whom it asks is looked at and asked in one step. What was cut by an older placement is cut again before it leaves. */
+  /**
+   * L1: whom it asks is looked at and asked in one step. What was cut by an older placement is cut again before it leaves. When it throws, entries that were sent
+   * before or took the place of others have failed with that; those that never left are their caller's to fail.
+   */
   async #sendInTurn(given: Entry[], isForced = false): Promise<void> {
     let entries = given;
-    for (;;) {
-      if (!isForced && this.#isHeld(entries)) {
-        await (this.#router.isHeld ? this.#router.released() : this.#router.announcementsReleased());
-        continue;
+    try {
+      for (;;) {
+        if (!isForced && this.#isHeld(entries)) {
+          await (this.#router.isHeld ? this.#router.released() : this.#router.announcementsReleased());
+          continue;
+        }
+        entries = entries.flatMap((entry) => (this.#router.isCurrent(entry.epoch) ? [entry] : this.#cutAgain(entry)));
+        const stranger = this.#strangerAmong(entries);
+        const subject = entries[0]?.subject;
+        if (subject !== undefined && stranger >= 0) await this.#meet(subject, stranger, isForced);
+        else if (this.#trySend(entries, isForced)) return;
+        else await this.#router.room();
       }
-      entries = entries.flatMap((entry) => (this.#router.isCurrent(entry.epoch) ? [entry] : this.#cutAgain(entry)));
-      const stranger = this.#strangerAmong(entries);
-      const subject = entries[0]?.subject;
-      if (subject !== undefined && stranger >= 0) await this.#meet(subject, stranger, isForced);
-      else if (this.#trySend(entries, isForced)) return;
-      else await this.#router.room();
+    } catch (thrown) {
+      failEntries(isForced ? entries : entries.filter((entry) => !given.includes(entry)), thrown);
+      throw thrown;
     }
   }
 

@@ -6,6 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { clockAdvance } from "../contracts/clocks.ts";
+import { rowsPush } from "../contracts/rows.ts";
 import { Arena } from "../kernel/arena.ts";
 import { PART_COUNT } from "../keys/placement.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
@@ -13,6 +14,8 @@ import { RouterStage } from "../testing/router-stage.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeOf } from "../wire/kv-message.ts";
+import { type AnyRequest, type Recut, requestOf } from "./function-client.ts";
+import { HeldParameter } from "./held-parameter.ts";
 import type { KeyList } from "./key-lists.ts";
 import type { KvFunctionId } from "./kv-arrays.ts";
 import { KvRequest } from "./kv-request.ts";
@@ -283,6 +286,53 @@ test("announcements wait no longer than they were told to, nor for a change that
   const atOnce = worker.clock(3);
   await stage.drain();
   await atOnce;
+});
+
+test("a call that is cut again while a restarted server is asked about its parameter ends once, and so does each of its parts", async () => {
+  const stage = new RouterStage(3, new SimClock({ settle: setImmediate }));
+  const subject = new HeldParameter({ name: "rows", maker: "embedding", parameter: 1 }, stage.pushes);
+  subject.found(0, stage.router.incarnationOf(0));
+  stage.isRestored = (rank) => rank === 1;
+  const heard: string[] = [];
+  const keyOf = (server: number): bigint => LIST.find((key) => stage.router.serverOf({ key }) === server)!;
+  const push = (name: string, key: bigint, cutAgain: () => Recut): AnyRequest => {
+    const keys = BigUint64Array.of(key);
+    const { to } = stage.router.sharesOf(keys)[0]!;
+    const request = { parameter: 1, clock: 0, pushNumber: 1, scale: 1, keys, gradients: new Float32Array(2) };
+    return requestOf(rowsPush, { to, request, cutAgain, failed: ({ code }) => void heard.push(`${name} ${code}`) });
+  };
+  const cannot = (): Recut => {
+    throw new WeighbridgeError("ARENA_FULL", "no room to cut it again");
+  };
+  const whole = push("whole", keyOf(0), () => {
+    const again = (): Recut => ({ requests: [push("second anew", keyOf(2), cannot)], release: () => void heard.push("second released") });
+    return {
+      requests: [push("first", keyOf(1), cannot), push("second", keyOf(2), again)],
+      release: () => void heard.push("whole released"),
+    };
+  });
+  const called = stage.functions.callMixed([whole], "a push", { subject });
+  const outcome = called.then(
+    () => "",
+    (error: WeighbridgeError) => error.code,
+  );
+  await stage.clock.run();
+  stage.change([1, 2]);
+  await stage.step(0); // refused, cut in two; server 1 is asked about the parameter
+  stage.change([1, 2]);
+  stage.tell();
+  await stage.step(1); // it has it restored; the first part cannot be cut again, and for the second server 2 is asked
+  await stage.step(2); // it has lost it
+  assert.equal(await outcome, "ARENA_FULL");
+  assert.deepEqual(heard, [
+    "first ARENA_FULL",
+    "second anew UNKNOWN_PARAMETER",
+    "second released",
+    "second UNKNOWN_PARAMETER",
+    "whole released",
+    "whole ARENA_FULL",
+  ]);
+  assert.equal(stage.queuedCount, 0);
 });
 
 test("a caller that waits no longer, by deadline or abort, while its request is cut again: the request goes on, once", async () => {
