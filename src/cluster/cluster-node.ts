@@ -90,7 +90,7 @@ export abstract class ClusterNode {
     try {
       await waitFor(this.#start(), `the start of the cluster of ${schedulerAddress}`, this.clock, { signal, deadlineMs });
     } catch (late) {
-      const thrown = await this.#explained(late);
+      const thrown = await this.#explained(late, () => this.missing());
       if (signal?.aborted === true) await this.leave(); // so that nobody waits for a node that is registered already
       await this.#closeAll();
       throw this.#failure ?? thrown;
@@ -158,6 +158,9 @@ export abstract class ClusterNode {
   /** The nodes that a cluster which starts waits for; "" when that is not known. */
   protected abstract missing(): string | Promise<string>;
 
+  /** The nodes that have not come to the last barrier; "" when that is not known. */
+  protected abstract missingAtEnd(): string | Promise<string>;
+
   protected abstract enterBarrier(group: number, customer: number, wait: WaitOptions, outlivesDeaths: boolean): Promise<void>;
 
   /** On a server: whether workers are connected with it. */
@@ -193,10 +196,10 @@ export abstract class ClusterNode {
     if (this.#options.startBarrier !== false && !this.isRecovery) await this.barrier(Group.ALL, 0);
   }
 
-  /** A DEADLINE of the start names the nodes that are missing, as far as the scheduler tells. */
-  async #explained(thrown: unknown): Promise<unknown> {
+  /** A DEADLINE of the start or the end names the nodes that are missing, as far as the scheduler tells. */
+  async #explained(thrown: unknown, missing: () => string | Promise<string>): Promise<unknown> {
     if (!isWeighbridgeError(thrown, "DEADLINE")) return thrown;
-    return incompleteError(thrown, await this.missing());
+    return incompleteError(thrown, await missing());
   }
 
   async #finalize({ barrier = true, deadlineMs, signal }: FinalizeOptions): Promise<void> {
@@ -205,7 +208,8 @@ export abstract class ClusterNode {
     try {
       if (barrier) await this.#passLastBarrier(wait);
     } catch (thrown) {
-      failure = this.#failure ?? thrown; // the barrier's failure is the one to tell, whatever leaving comes to
+      const explained = await this.#explained(thrown, () => this.missingAtEnd());
+      failure = this.#failure ?? explained; // the barrier's failure is the one to tell, whatever leaving comes to
     }
     try {
       if (failure === undefined) this.peer.isLeaving = true;

@@ -49,6 +49,10 @@ export abstract class MemberNode extends ClusterNode {
     return this.#membership?.missing() ?? "";
   }
 
+  protected missingAtEnd(): string | Promise<string> {
+    return this.#membership?.missingAtEnd() ?? "";
+  }
+
   protected async enterBarrier(group: number, customer: number, wait: WaitOptions, outlivesDeaths: boolean): Promise<void> {
     await this.#membership?.barrier(group, customer, wait, outlivesDeaths);
   }

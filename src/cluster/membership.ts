@@ -328,6 +328,11 @@ export class Membership {
     return this.#place === undefined ? await missingNodes(this.#channel, this.#options) : "";
   }
 
+  /** Which nodes have not come to the last barrier; "" when that is not known. Never throws. */
+  async missingAtEnd(): Promise<string> {
+    return await missingNodes(this.#channel, this.#options, "end");
+  }
+
   /** Whoever waits for a scheduler that does not come back is told so; everything else goes on without it (M1). */
   #watchAway(channel: Channel): void {
     if (this.#closed) return;

@@ -1,4 +1,4 @@
-// missing-nodes — which nodes a cluster that starts waits for, for errors of those who wait.
+// missing-nodes — which nodes a cluster that starts or ends waits for, for errors of those who wait.
 
 import type { Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
@@ -6,7 +6,7 @@ import type { Log } from "../base/log.ts";
 import { STATUS } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { missingText } from "../wire/missing-nodes.ts";
+import { missingAtEnd, missingText } from "../wire/missing-nodes.ts";
 
 /** How much later a deadline may be told, to name the nodes that are missing: a round trip where the scheduler answers. */
 const STATUS_DEADLINE_MS = 500;
@@ -15,10 +15,12 @@ const STATUS_DEADLINE_MS = 500;
 export async function missingNodes(
   scheduler: Channel | undefined,
   { clock, log }: { readonly clock: Clock; readonly log: Log },
+  at: "start" | "end" = "start",
 ): Promise<string> {
   if (scheduler?.link === undefined || scheduler.ended !== undefined) return "";
   try {
-    const { phase, waiting, ...counts } = await ask(scheduler, STATUS, {}, clock, { deadlineMs: STATUS_DEADLINE_MS });
+    const { phase, waiting, nodes, leaving, ...counts } = await ask(scheduler, STATUS, {}, clock, { deadlineMs: STATUS_DEADLINE_MS });
+    if (at === "end") return leaving === undefined ? "" : missingAtEnd(nodes, leaving);
     return phase === "forming" ? missingText(counts, waiting) : "";
   } catch (thrown) {
     log.debug("the scheduler does not tell who is missing", { reason: reasonOf(thrown) });

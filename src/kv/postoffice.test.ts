@@ -217,8 +217,18 @@ test("finalize lets nobody leave before all are done, and then nothing is left r
 
 test("a wait for the others at the end has a deadline as any other, and the node is closed when it passes", async () => {
   const cluster = await MemoryCluster.start();
-  await assert.rejects(cluster.run(cluster.worker().finalize({ deadlineMs: 700 })), hasCode("DEADLINE"));
+  const missing = /missing: the scheduler, server 0$/;
+  await assert.rejects(cluster.run(cluster.worker().finalize({ deadlineMs: 700 })), hasCode("DEADLINE", missing));
   await assert.rejects(cluster.run(cluster.worker().barrier(0, Group.WORKERS)), (error) => isWeighbridgeError(error));
+});
+
+test("a deadline of the last barrier names the nodes that have not come to it, on every role", async () => {
+  const cluster = await MemoryCluster.start({ serverCount: 2, workerCount: 2 });
+  const early = [cluster.scheduler, cluster.server(1), cluster.worker(0)].map((office) => office.finalize({ deadlineMs: 700 }));
+  for (const outcome of await cluster.run(Promise.allSettled(early))) {
+    assert.ok(outcome.status === "rejected");
+    assert.ok(hasCode("DEADLINE", /missing: server 0, worker 1$/)(outcome.reason), String(outcome.reason));
+  }
 });
 
 test("exit callbacks are called once, in order, after the barrier, whatever one of them throws", async () => {

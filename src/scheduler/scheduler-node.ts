@@ -77,6 +77,10 @@ export class SchedulerNode extends ClusterNode {
     return this.scheduler.missing();
   }
 
+  protected missingAtEnd(): string {
+    return this.scheduler.missingAtEnd();
+  }
+
   protected async enterBarrier(group: number, customer: number, wait: WaitOptions, outlivesDeaths: boolean): Promise<void> {
     await this.scheduler.barrier(group, customer, wait, outlivesDeaths);
   }

@@ -73,6 +73,11 @@ export class SchedulerServices {
     this.#options.peer.serve(serveJson(GATHER, (channel, request) => this.#gather(channel, request)));
   }
 
+  /** The nodes that stand at the last barrier. */
+  get leaving(): ReadonlySet<number> {
+    return this.#barriers.leaving;
+  }
+
   /** A node, or the scheduler itself, stands at a barrier. */
   async enterBarrier(node: number, request: BarrierRequest): Promise<BarrierReply> {
     const entered = this.#barriers.enter(node, request);

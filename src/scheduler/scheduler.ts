@@ -23,7 +23,7 @@ import type { AcceptedNode, Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/job-id.ts";
-import { missingText } from "../wire/missing-nodes.ts";
+import { missingAtEnd, missingText } from "../wire/missing-nodes.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, type PlacementView, type RosterView } from "../wire/roster.ts";
 import type { DeadWaitOptions } from "./dead-wait.ts";
@@ -173,7 +173,13 @@ export class Scheduler {
       ...(this.#peer.packageVersion === "" ? {} : { packageVersion: this.#peer.packageVersion }),
       nodes: this.#roster.status(nowMs),
       waiting: this.#roster.waiting(),
+      ...(this.#services.leaving.size === 0 ? {} : { leaving: [...this.#services.leaving] }),
     };
+  }
+
+  /** Which nodes have not come to the last barrier. */
+  missingAtEnd(): string {
+    return missingAtEnd(this.roster.nodes, this.#services.leaving);
   }
 
   /** Which nodes a cluster that forms waits for; "" when none is missing. */

@@ -111,8 +111,9 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
       packageVersion: "0.1.0",
       nodes: [{ ...ENTRY, heartbeatAgeMs: 3, linked: true }],
       waiting: [WAITING],
+      leaving: [1, 8],
     },
-    optional: ["packageVersion"],
+    optional: ["packageVersion", "leaving"],
   },
   { name: "UNITS", shape: unitsRequestShape, body: UNITS },
   {

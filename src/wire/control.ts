@@ -64,6 +64,8 @@ export type StatusReply = {
   readonly packageVersion?: string | undefined;
   readonly nodes: readonly StatusEntry[];
   readonly waiting: readonly WaitingEntry[];
+  /** Nodes that are done and stand at the last barrier, by id. */
+  readonly leaving?: readonly number[] | undefined;
 };
 export const statusReplyShape: Check<StatusReply> = object({
   job: text,
@@ -74,6 +76,7 @@ export const statusReplyShape: Check<StatusReply> = object({
   packageVersion: optional(packageVersionShape),
   nodes: list(statusEntryShape),
   waiting: list(waitingEntryShape),
+  leaving: optional(list(count)),
 });
 
 /** The placement as the scheduler knows it; left out: it knows none. */
