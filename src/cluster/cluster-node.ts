@@ -11,11 +11,15 @@ import type { Clock } from "../base/clock.ts";
 import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
+import type { Contract } from "../contracts/contract.ts";
+import { callFunction } from "../peer/call-function.ts";
+import type { Channel } from "../peer/channel.ts";
 import { goneError } from "../peer/gone-error.ts";
 import type { PeerMetrics } from "../peer/metrics.ts";
 import { Peer, type PeerOptions } from "../peer/peer.ts";
-import { GROUP_MAX, Group, inGroup, type Role, rankOf } from "../wire/node-id.ts";
-import type { RosterView } from "../wire/roster.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import { GROUP_MAX, Group, inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { LastBarrier } from "./last-barrier.ts";
 import { incompleteError } from "./missing-nodes.ts";
 import { type NodeOptions, START_TIMEOUT_MS } from "./node-options.ts";
@@ -147,6 +151,41 @@ export abstract class ClusterNode {
     await this.close();
   }
 
+  /**
+   * The way to another node of the roster; one of the same role is dialed if there is no connection yet. Throws NO_ROUTE for a node that does not exist or does not
+   * listen, NODE_DEAD, and UNSUPPORTED where nodes of a role cannot be connected with each other.
+   */
+  channelTo(node: number): Channel {
+    this.checkAlive();
+    const { peer, role } = this;
+    const entry = this.roster.nodes.find((candidate) => candidate.node === node);
+    if (node === this.id) throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} is this node itself`);
+    if (entry === undefined && node !== SCHEDULER_ID) throw new WeighbridgeError("NO_ROUTE", `there is no node ${node}`);
+    if (entry !== undefined && entry.state !== "alive") throw goneError(node, entry.state);
+    if (entry?.role !== role) return peer.channel(node) ?? peer.expect(node, entry?.incarnation ?? 0);
+    if (this.#options.gateway !== undefined)
+      throw new WeighbridgeError("UNSUPPORTED", `${nameOf(node)} is a ${role} too: those are not connected over ps-lite's protocol`);
+    const known = peer.channel(node);
+    if (known !== undefined && known.ended === undefined && known.incarnation === entry.incarnation) {
+      if (known.link !== undefined || entry.address === "") return known;
+    } else if (entry.address === "") {
+      const hint =
+        "workers do so from the first time on that they reduce among themselves, where they have an address for it (meshAddress)";
+      throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} does not listen for other nodes; ${hint}`, { retryable: true });
+    }
+    return peer.dial(node, entry.address, entry.incarnation);
+  }
+
+  /** Calls a function that another node serves. Rejects with what its handler threw, as `channelTo` throws, and DEADLINE or ABORTED (the call then goes on). */
+  async call<Q extends Fields, R extends Fields>(
+    node: number,
+    fn: Contract<Q, R>,
+    request: FieldValues<Q>,
+    wait: WaitOptions = {},
+  ): Promise<FieldValues<R>> {
+    return await callFunction(this.channelTo(node), fn, request, { clock: this.clock, priority: 0, ...wait });
+  }
+
   /** Throws why the job is over, if it is (N2). */
   checkAlive(): void {
     if (this.#failure !== undefined) throw this.#failure;
@@ -176,6 +215,15 @@ export abstract class ClusterNode {
   protected follow(roster: RosterView): void {
     this.#options.onRoster?.(roster);
     for (const { node, state } of roster.nodes) if (state !== "alive") this.peer.channel(node)?.failCalls(goneError(node, state));
+    for (const entry of roster.nodes) if (entry.role === this.role) this.#followOwn(entry);
+  }
+
+  /** A connection with a node of this one's role goes on with its newest incarnation. */
+  #followOwn({ node, address, incarnation, state }: RosterEntry): void {
+    const channel = this.peer.channel(node);
+    if (channel === undefined || channel.ended !== undefined || channel.incarnation >= incarnation) return;
+    if (state === "alive" && address !== "" && this.peer.addressOf(channel) !== undefined) this.peer.dial(node, address, incarnation);
+    else this.peer.drop(channel, goneError(node, "dead"));
   }
 
   /** N2 */

@@ -9,7 +9,6 @@ import type { ClusterNode, FinalizeOptions } from "../cluster/cluster-node.ts";
 import { simpleRequest } from "../contracts/applications.ts";
 import { evenRanges, type Range } from "../keys/key-range.ts";
 import type { Channel } from "../peer/channel.ts";
-import { goneError } from "../peer/gone-error.ts";
 import type { PeerMetrics } from "../peer/metrics.ts";
 import type { Scheduler } from "../scheduler/scheduler.ts";
 import type { Server } from "../server/server.ts";
@@ -181,16 +180,10 @@ export class Postoffice {
     this.#simpleApps.add(appId, customerId, serve);
   }
 
-  /** For the applications of this room: the way to a node. Throws NO_ROUTE or NODE_DEAD. */
+  /** For the applications of this room: the way to a node of another role. Throws NO_ROUTE or NODE_DEAD. */
   channelTo(node: number): Channel {
-    this.node.checkAlive();
-    const { peer } = this.node;
-    const entry = this.roster.nodes.find((candidate) => candidate.node === node);
-    const isScheduler = node === SCHEDULER_ID;
-    if (!isScheduler && entry === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no node ${node}`);
-    if (roleOf(node) === this.role)
-      throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} is of this node's own role; those are not connected`);
-    if (entry !== undefined && entry.state !== "alive") throw goneError(node, entry.state);
-    return peer.channel(node) ?? peer.expect(node, entry?.incarnation ?? 0);
+    if (node !== SCHEDULER_ID && roleOf(node) === this.role && this.roster.nodes.some((entry) => entry.node === node))
+      throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} is of this node's own role; requests of applications go to other roles`);
+    return this.node.channelTo(node);
   }
 }

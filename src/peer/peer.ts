@@ -5,7 +5,8 @@
 //   P1. At most one link per channel is in use: a newer one from the same node takes over, the old one is destroyed.
 //   P2. An older life of a node never takes over from a newer one (FENCED).
 //   P3. A dialed channel is redialed until it ends or gets another address.
-//   P4. Who dials us gets no channel of a node that we dial, nor one that `events.greeting` refuses: what a stranger can make us keep is bounded.
+//   P4. Who dials us gets no channel of a node that we dial (but see P7), nor one that `events.greeting` refuses: what a stranger can make us keep is bounded.
+//   P7. Two nodes of one role have one connection, whichever dialed. When both do at once, that of the lower id wins: the other gives up its own.
 //   P6. A dialer that has a number names its job, and shows the token that its node registered with where the roster tells it: knowing a number is not
 //       enough to break another's link, reset its conversation or speak for it.
 //   P5. At most NOBODIES_MAX links are open that have no node behind them.
@@ -92,7 +93,8 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly stamps: { last: number } = { last: 0 };
   /** By the numbers in frames; `serve` and `serveFrames` add to it. */
   readonly handlers: (FunctionHandler | undefined)[] = [];
-  readonly limits: ChannelLimits;
+  /** Of each channel; who shares them among more nodes sets others. */
+  limits: ChannelLimits;
   readonly resendTimeoutMs: number;
   readonly helloTimeoutMs: number;
   readonly readBuffers: ReadBuffers;
@@ -212,12 +214,13 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** A channel to a node at this address. A channel that was known under another address or life moves there. */
   dial(id: number, address: Address, incarnation: number): Channel {
     let channel = this.#channels.get(id);
-    if (channel === undefined || channel.ended !== undefined) {
-      channel = this.#newChannel(id, incarnation);
-      this.#dials.set(channel, { channel, address, attempt: 0, connecting: false });
-    }
+    if (channel !== undefined && channel.incarnation < incarnation && !this.#dials.has(channel))
+      this.drop(channel, restartedError(channel));
+    if (channel === undefined || channel.ended !== undefined) channel = this.#newChannel(id, incarnation);
+    else if (channel.link !== undefined && !this.#dials.has(channel)) return channel; // P7
+    if (!this.#dials.has(channel)) this.#dials.set(channel, { channel, address, attempt: 0, connecting: false });
     const dial = this.#dials.get(channel);
-    assert(dial !== undefined, "a node is either dialed or accepted");
+    assert(dial !== undefined, "it was made above");
     if (channel.incarnation < incarnation && channel.incarnation !== 0) {
       this.#replaceLink(channel); // answers of the old life may be under way on it, with numbers that are given again now
       this.#renew(channel, incarnation);
@@ -333,6 +336,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** The node that we dialed says who it is; a gateway's node cannot say which request it expects. */
   #reached(dial: Dial, hello: Pick<Hello, "node" | "incarnation"> & Partial<Hello>): Channel {
     const { channel } = dial;
+    if (this.#isDropped(dial)) throw dialsItself(channel.id, this.id); // P7
     if (hello.node !== channel.id) {
       throw new WeighbridgeError("NO_ROUTE", `${dial.address} was expected to be ${channel.name} but is ${nameOf(hello.node)}`, {
         retryable: true,
@@ -410,11 +414,14 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       return this.#newChannel(-++this.#anonymousCount, 0);
     }
     const known = this.#channels.get(hello.node);
-    if (hello.node < FIRST_SERVER_ID || hello.node === this.id || (known !== undefined && this.#dials.has(known))) {
+    const isDialed = known !== undefined && this.#dials.has(known);
+    if (hello.node < FIRST_SERVER_ID || hello.node === this.id || (isDialed && roleOf(hello.node) !== roleOf(this.id))) {
       const name = hello.node === SCHEDULER_ID ? "the scheduler" : `node ${hello.node}`;
       throw new WeighbridgeError("BAD_REQUEST", `there is no node ${hello.node} that dials this one: ${name} does not`); // P4
     }
     this.events.greeting?.(hello);
+    if (isDialed && hello.node > this.id) throw dialsItself(this.id, hello.node); // P7
+    if (isDialed) this.#dials.delete(known); // P7
     if (known === undefined || known.ended !== undefined) {
       const channel = this.#newChannel(hello.node, hello.incarnation);
       this.#announceUp(channel);
@@ -507,6 +514,11 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       this.#watchOverdue();
     });
   }
+}
+
+/** Of two links the other one counts; its dialer tries again, and finds that it has been reached meanwhile. */
+function dialsItself(dialer: number, dialed: number): WeighbridgeError {
+  return new WeighbridgeError("NO_ROUTE", `${nameOf(dialer)} dials ${nameOf(dialed)} itself`, { retryable: true });
 }
 
 function restartedError({ name }: Channel): WeighbridgeError {

@@ -2,7 +2,8 @@
 // one channel, and requests go both ways. Who takes part is decided by the scheduler; what is sent is the collective's business.
 //
 // Invariants:
-//   W1. Of two workers the one with the lower rank is dialed by the other. Nobody else may dial a worker.
+//   W1. Of two workers the one with the lower rank is dialed by the other, once both listen. Only workers may dial a worker; where two dial each other, one
+//       connection is left (Peer.P7).
 //   W2. A channel belongs to one life of the other worker: when the roster knows a newer one, the old channel ends, and what was open on it fails.
 
 import type { Clock } from "../base/clock.ts";
@@ -156,8 +157,8 @@ export class WorkerMesh implements FunctionHandler {
 
   /** W1 */
   #checkDialer(node: number): void {
-    if (roleOf(node) === "worker" && !this.#isDialed(node)) return;
-    throw new WeighbridgeError("BAD_REQUEST", `${nameOf(node)} does not dial ${nameOf(this.#peer.id)}: workers of higher ranks do`);
+    if (roleOf(node) === "worker") return;
+    throw new WeighbridgeError("BAD_REQUEST", `${nameOf(node)} does not dial ${nameOf(this.#peer.id)}: only workers do`);
   }
 
   #follow(roster: RosterView): void {
