@@ -55,14 +55,14 @@ function filled(floatCount: number, value: number): number {
 }
 
 function blockCase({ spec, floatsTouched }: (typeof SPECS)[number]): Case {
-  const updater = new Updater(arena, kernels, resolveOptimizer(spec), { kind: "tensor", width: WIDTH, workerCount: 1 });
+  const updater = new Updater(arena, kernels, resolveOptimizer(spec), { kind: "tensor", width: WIDTH });
   const block = { target: values, source: values, slots, rowCount: FLOATS / WIDTH };
   const name = `block ${spec.type}${"momentum" in spec && spec.type === "rmsprop" ? " with momentum" : ""}`;
   return { name, amount: FLOATS * floatsTouched * 4, unit: "GB/s", run: () => updater.updateBlock(block, gradients) };
 }
 
 function rowsCase(spec: OptimizerSpec, width: number): Case {
-  const updater = new Updater(arena, kernels, resolveOptimizer(spec), { kind: "table", width, workerCount: 1 });
+  const updater = new Updater(arena, kernels, resolveOptimizer(spec), { kind: "table", width });
   const rowBytes = 8 + width * 4 + updater.rowExtraBytes();
   const table = filled((TABLE_ROWS * rowBytes) / 4, 0.25);
   const random = new Random(1);

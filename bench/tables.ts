@@ -59,7 +59,7 @@ class Stage {
   constructor(width: number) {
     const { arena } = this;
     this.#width = width;
-    const owner = { kind: "table", width, workerCount: 1 } as const;
+    const owner = { kind: "table", width } as const;
     const target = { name: "embedding", shape: [width] };
     const spec = resolveInitializer({ type: "uniform", low: -0.05, high: 0.05, seed: 1 });
     this.store = new TableStore({

@@ -7,6 +7,7 @@ import type { MemberOptions } from "../cluster/node-options.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import type { KernelMemory } from "../kernel/kernel-memory.ts";
+import type { ChannelLimits } from "../peer/channel-limits.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { rankOf, roleOf } from "../wire/node-id.ts";
@@ -33,6 +34,9 @@ export type ServerNodeOptions = MemberOptions & {
 export class ServerNode extends MemberNode {
   readonly server: Server;
   readonly #restoreFrom: (() => Promise<SnapshotSource>) | undefined;
+  readonly #limits: Partial<ChannelLimits>;
+  /** How many workers share what links may take of the arena. */
+  #sharerCount: number;
 
   constructor(options: ServerNodeOptions) {
     const arena = new Arena({ bytesMax: options.arenaBytesMax ?? ARENA_BYTES, reserve: true });
@@ -41,6 +45,8 @@ export class ServerNode extends MemberNode {
     super("server", options, { readBuffers: new ArenaReadBuffers(arena), limits: serverLimits(arena, workerCount, limits) });
     const { clock, log } = this;
     this.#restoreFrom = options.restoreFrom;
+    this.#limits = limits;
+    this.#sharerCount = workerCount;
     this.server = new Server({ arena, clock, workerCount, functions, compression, checkpointFiles, log });
     this.server.serve(this.peer);
   }
@@ -69,6 +75,10 @@ export class ServerNode extends MemberNode {
   protected override follow(roster: RosterView): void {
     super.follow(roster);
     this.server.follow(roster);
+    const workers = roster.nodes.filter(({ role }) => role === "worker").length;
+    if (workers <= this.#sharerCount) return;
+    this.#sharerCount = workers;
+    this.peer.limits = { ...this.peer.limits, ...serverLimits(this.server.arena, workers, this.#limits) };
   }
 
   protected override async release(): Promise<void> {

@@ -46,6 +46,7 @@ const LINK_BYTES_MIN = 64 * 1024;
 export type ServerOptions = {
   readonly arena: Arena;
   readonly clock: Clock;
+  /** How many workers there are in the beginning; more may come. */
   readonly workerCount: number;
   /** PS functions of the user's own, beside the built-in ones. */
   readonly functions?: readonly PsFunction[];
@@ -72,6 +73,8 @@ export class Server {
   readonly checkpoints: CheckpointService;
   readonly functions: ServerFunctions;
   readonly #watch: ArenaWatch;
+  /** The incarnation of each worker that the roster told last. */
+  readonly #incarnations = new Map<number, number>();
 
   constructor(options: ServerOptions) {
     this.arena = options.arena;
@@ -113,6 +116,8 @@ export class Server {
     for (const { node, role, state, incarnation } of nodes) {
       if (role !== "worker") continue;
       const life = { worker: node, incarnation };
+      if ((this.#incarnations.get(node) ?? incarnation) !== incarnation) this.parameters.forgetPulls(node);
+      this.#incarnations.set(node, incarnation);
       this.groups.follow(life, state === "alive");
       if (state === "alive") pacer.revived(life);
       else if (state === "dead") pacer.died(life);

@@ -2,6 +2,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { Arena } from "../kernel/arena.ts";
+import type { PulledBlock } from "./pulled-block.ts";
 
 /** A block's values at rest, until `release`. */
 export type HeldValues = {
@@ -28,6 +29,8 @@ export type BlockImage = {
   readonly step: number;
   readonly rowSteps: Uint32Array | undefined;
   readonly isStarted: boolean;
+  /** What workers pulled last, by rank. */
+  readonly pulled: ReadonlyMap<number, Float32Array>;
 };
 
 /** Where a checkpoint's bytes of a block go. */
@@ -104,6 +107,8 @@ export type Block = {
   readonly rowCount: number;
   /** Updates of all rows that were applied; of some rows too, where those are not counted elsewhere. */
   step: number;
+  /** What workers pulled last of it. */
+  readonly pulled: PulledBlock;
   /** Its values were given, by `start` or by a checkpoint, or it has learned. */
   isStarted: boolean;
 };

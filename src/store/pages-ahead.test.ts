@@ -43,7 +43,6 @@ class GrowingTable {
       updater: new Updater(arena, new SimdOptimizerKernels(arena), resolveOptimizer({ type: optimizer }), {
         kind: "table",
         width,
-        workerCount: 1,
       }),
       initializer: { fillRows: () => {} }, // zeros, as rows are made
       secret: 1n,

@@ -60,10 +60,11 @@ export class PartBlocks {
 }
 
 /** Its memory goes with the last hold (TensorStore T2). */
-export function retire({ span, slots, rowSteps }: Block): void {
+export function retire({ span, slots, rowSteps, pulled }: Block): void {
   span.retire();
   slots?.retire();
   rowSteps?.retire();
+  pulled.forgetAll();
 }
 
 function ascending(indexes: Iterable<number>): readonly number[] {

@@ -15,9 +15,11 @@ export interface RowUpdater {
   readonly isTried: boolean;
   readonly layout: SlotLayout;
   attempt(apply: (trial: Trial) => void, undone?: () => void): boolean;
-  /** Whether it wants to know of pulls, and how it is told of one. */
+  /** Whether it compares with what workers pulled: with what this one did, in the step in hand. */
   readonly notesPulls: boolean;
-  noteRowsPull(rows: number, rowCount: number, workerRank: number): void;
+  readonly comparedRank: number | undefined;
+  /** As `updateRows`, compared with the rows that `pulled` lists (Updater). */
+  updatePulledRows(rows: number, pulled: number, rowCount: number, gradients: number, justPulled: boolean): void;
   /** Values and slots came from elsewhere, with magnitudes up to this. */
   noteMagnitude(magnitude: number): void;
 }

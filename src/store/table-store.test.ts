@@ -70,7 +70,7 @@ class Stage {
       kernels,
       rowKernels: plain ? new PlainRowKernels(this.arena, kernels) : simdRowKernels(this.arena),
       width,
-      updater: new Updater(this.arena, optimizers, resolveOptimizer(optimizer), { kind: "table", width, workerCount: 1 }),
+      updater: new Updater(this.arena, optimizers, resolveOptimizer(optimizer), { kind: "table", width }),
       initializer: new KeyInitializer(this.arena),
       versions,
       secret: SECRET,
@@ -195,7 +195,7 @@ test("what a pull gives for missing keys is what their rows begin with, for ever
     const arena = new Arena({ bytesMax: 2 * MIB });
     const kernels = new SimdKernels(arena);
     const width = [1, 7, 16, 40][i]!;
-    const owner = { kind: "table", width, workerCount: 1 } as const;
+    const owner = { kind: "table", width } as const;
     const target = { name: "embedding", shape: [width] };
     const resolved = resolveInitializer(spec);
     const store = new TableStore({

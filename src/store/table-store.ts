@@ -17,6 +17,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull, stateFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { FOREIGN_COUNT, NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
+import { type PulledImages, PulledRows } from "./pulled-rows.ts";
 import { chunkRowsFor, columnsOf } from "./row-layout.ts";
 import type { RowInitializer, RowUpdater } from "./row-updater.ts";
 import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
@@ -57,6 +58,8 @@ export class TableStore {
   readonly #updater: RowUpdater;
   readonly #initializer: RowInitializer;
   readonly #table: number;
+  /** What workers pulled last, for an optimizer that compares with it. */
+  readonly #pulled: PulledRows | undefined;
   readonly #valueBytes: number;
   readonly #chunkRows: number;
   /** Two lists of chunkRows rows, as many keys, and as many spare rows that stand in for missing ones. */
@@ -99,6 +102,8 @@ export class TableStore {
       throw thrown;
     }
     const { rowKernels } = options;
+    const pulled = { arena, kernels, rowKernels, valueBytes: this.#valueBytes, secret: randomSecret };
+    this.#pulled = updater.notesPulls ? new PulledRows(pulled) : undefined;
     this.parts = new TableParts({ arena, kernels, rowKernels, table: this.#table, payloadBytes: this.columns.payload.byteCount });
   }
 
@@ -111,9 +116,9 @@ export class TableStore {
     return this.#generation;
   }
 
-  /** Arena bytes of rows, slots and index. */
+  /** Arena bytes of rows, slots and index, and of what workers pulled. */
   get usedBytes(): number {
-    return this.#kernels.tableBytes(this.#table);
+    return this.#kernels.tableBytes(this.#table) + (this.#pulled?.usedBytes ?? 0);
   }
 
   /**
@@ -158,9 +163,21 @@ export class TableStore {
       const count = Math.min(this.#chunkRows, keyCount - from);
       this.#locate({ keys: keys + from * KEY_BYTES, keyCount: count, owners });
       if (trial !== undefined) this.#save(trial, count, gradients + from * this.#valueBytes);
-      this.#updater.updateRows(this.#scratch, count, gradients + from * this.#valueBytes);
+      this.#updateRows(keys + from * KEY_BYTES, count, gradients + from * this.#valueBytes);
       if (version === undefined) continue;
       this.#rowKernels.addWords(this.#scratch, count, version.offset, updateCounts === 0 ? 0 : updateCounts + from * WORD_BYTES);
+    }
+  }
+
+  /** Updates the rows that the scratch lists, which are those of `keys`. */
+  #updateRows(keys: number, count: number, gradients: number): void {
+    const { comparedRank } = this.#updater;
+    const pulled = this.#fresh;
+    if (this.#pulled === undefined || comparedRank === undefined) this.#updater.updateRows(this.#scratch, count, gradients);
+    else {
+      const isKnown = this.#pulled.find(comparedRank, { keys, keyCount: count, out: pulled });
+      if (!isKnown) this.#kernels.zero(pulled, count * WORD_BYTES);
+      this.#updater.updatePulledRows(this.#scratch, pulled, count, gradients, this.#pulled.isLossy(comparedRank));
     }
   }
 
@@ -175,20 +192,35 @@ export class TableStore {
     }
   }
 
-  /** A worker gets the rows of these keys now: some optimizers want to know. */
+  /** A worker gets the rows of these keys now: some optimizers compare with them. Of a key without a row that is what it begins with. */
   notePull({ keys, keyCount, owners }: KeyList, reader: { readonly worker: number }): void {
-    if (!this.#updater.notesPulls) return;
+    if (this.#pulled === undefined) return;
     this.#checkFurther({ keys, keyCount, owners });
-    this.#frozen?.preserve(keys, keyCount);
     const { words } = this.#arena;
     const list = this.#scratch >>> 2;
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
-      this.#find({ keys: keys + from * KEY_BYTES, keyCount: count, owners }, this.columns.payload.byteCount);
+      this.#find({ keys: keys + from * KEY_BYTES, keyCount: count, owners }, this.#valueBytes);
       let found = 0;
       for (let i = 0; i < count; i++) if (words[list + i] !== 0) words[list + found++] = words[list + i] as number;
-      this.#updater.noteRowsPull(this.#scratch, found, reader.worker); // of a key without a row it is what the row begins with
+      this.#rowKernels.readRows(this.#scratch, found, -ROW_KEY_BYTES, KEY_BYTES, this.#freshKeys);
+      this.#pulled.note(reader.worker, { keys: this.#freshKeys, keyCount: found, rows: this.#scratch });
     }
+  }
+
+  /** What a worker pulled is of no use any more. */
+  forgetPulls(workerRank: number): void {
+    this.#pulled?.forget(workerRank);
+  }
+
+  /** What workers pulled of a part, for `loadPulled`. Throws ARENA_FULL. */
+  savePulled(part: number): Iterable<PulledImages> {
+    return this.#pulled?.savePart(part) ?? [];
+  }
+
+  /** Throws ARENA_FULL. */
+  loadPulled(pulled: PulledImages): void {
+    this.#pulled?.load(pulled);
   }
 
   /** Makes the rows that are missing, with what they begin with. Throws ARENA_FULL, none made. */
@@ -246,6 +278,7 @@ export class TableStore {
   remove(keys: number, keyCount: number): number {
     this.#generation = randomWord(); // T5
     this.#frozen?.preserve(keys, keyCount);
+    this.#pulled?.remove(keys, keyCount);
     return this.#kernels.removeRows(this.#table, keys, keyCount);
   }
 
@@ -268,6 +301,7 @@ export class TableStore {
   dropPart(part: number): number {
     if (this.#frozen !== undefined) this.parts.eachKeys(part, (keys, keyCount) => this.#frozen?.preserve(keys, keyCount));
     this.#generation = randomWord(); // T5
+    this.#pulled?.dropPart(part);
     return this.parts.drop(part);
   }
 
@@ -361,6 +395,7 @@ export class TableStore {
     this.#closed = true;
     this.#frozen?.lose(new WeighbridgeError("UNKNOWN_PARAMETER", "the table was cleared while it was saved"));
     this.#kernels.destroyTable(this.#table);
+    this.#pulled?.close();
     this.#arena.release(this.#scratch, this.#scratchBytes);
   }
 

@@ -5,6 +5,7 @@
 //   slots of a block    a span of their own, slot k after slot k - 1; never leave the server but in a checkpoint, which holds them
 //   steps of its rows   where rows count their updates (adam, adamW) and some were updated without the others: a u32 for each row, to which the block's
 //                       own count of updates of all rows is added
+//   what workers pulled where the optimizer compares with it (pulled-block.ts)
 //
 // Invariants:
 //   T1. What is held of a block never changes: an update writes a fresh span, which takes its place (copy on write).
@@ -22,6 +23,7 @@ import { type Block, type BlockImage, type HeldBlock, type HeldValues, type Open
 import { countsAll, countsSome, stepOfAll, stepOfSome } from "./block-steps.ts";
 import type { Initializer } from "./initializers/initializer.ts";
 import { PartBlocks, retire } from "./part-blocks.ts";
+import { PulledBlock } from "./pulled-block.ts";
 import { type RowMarks, runsOf } from "./row-marks.ts";
 import type { TensorShape } from "./tensor-shape.ts";
 import { type Trial, triedRun } from "./updaters/trial.ts";
@@ -73,8 +75,8 @@ export class TensorStore {
 
   get usedBytes(): number {
     let bytes = 0;
-    for (const { span, slots, rowSteps } of this.#blocks.values())
-      bytes += span.byteCount + (slots?.byteCount ?? 0) + (rowSteps?.byteCount ?? 0);
+    for (const { span, slots, rowSteps, pulled } of this.#blocks.values())
+      bytes += span.byteCount + (slots?.byteCount ?? 0) + (rowSteps?.byteCount ?? 0) + pulled.usedBytes;
     return bytes;
   }
 
@@ -145,14 +147,14 @@ export class TensorStore {
   /** The blocks of a part as they are, copied, for `loadBlock`. */
   *savePart(part: number): Iterable<BlockImage> {
     for (const index of this.blocksOfPart(part)) {
-      const { span, slots, step, rowSteps, isStarted } = this.#block(index);
+      const { span, slots, step, rowSteps, isStarted, pulled } = this.#block(index);
       const copies = { values: new Float32Array(span.floats), slots: new Float32Array(slots?.floats ?? []) };
-      yield { index, ...copies, step, rowSteps: rowSteps && new Uint32Array(rowSteps.words), isStarted };
+      yield { index, ...copies, step, rowSteps: rowSteps && new Uint32Array(rowSteps.words), isStarted, pulled: pulled.save() };
     }
   }
 
   /** Puts a block in the place of the one that is there; twice is as once. Throws ARENA_FULL, nothing changed. */
-  loadBlock({ index, values, slots, step, rowSteps, isStarted }: BlockImage): void {
+  loadBlock({ index, values, slots, step, rowSteps, isStarted, pulled }: BlockImage): void {
     const block = this.#makeBlock(index, "state");
     assert(values.length === block.span.floats.length, "a block is one of a tensor of this shape");
     assert(slots.length === (block.slots?.floats.length ?? 0), "a block has the slots of this optimizer");
@@ -167,6 +169,7 @@ export class TensorStore {
     if (rowSteps !== undefined) block.rowSteps?.words.set(rowSteps);
     block.step = step;
     block.isStarted = isStarted;
+    block.pulled.load(pulled, this.#seenOf(block));
     this.#blocks.put(index, block);
   }
 
@@ -194,6 +197,7 @@ export class TensorStore {
     const { span, slots, rowCount } = block;
     this.#kernels.copy(span.address, values, span.byteCount);
     if (slots !== undefined) this.#updater.startBlock(span.address, slots.address, rowCount);
+    block.pulled.forgetAll();
     block.isStarted = true;
     return true;
   }
@@ -254,7 +258,8 @@ export class TensorStore {
     this.#updater.begin({ ...push, ...stepOfSome(this.#updater, block, push.pushCount) });
     const { span, slots, rowCount } = block;
     const [values, slotsAt] = [span.address, slots?.address ?? 0];
-    const apply = (): void => this.#updater.updateBlockRows({ values, slots: slotsAt, rowCount }, rows, listed, push.gradients);
+    const whole = { values, slots: slotsAt, rowCount, pulled: this.#compared(block) };
+    const apply = (): void => this.#updater.updateBlockRows(whole, rows, listed, push.gradients);
     const isApplied = this.#attempt(apply, (trial) => {
       const rowBytes = this.#updater.width * FLOAT_BYTES;
       const target = { target: values, slots: slotsAt, rowCount };
@@ -266,16 +271,17 @@ export class TensorStore {
     if (isApplied) this.#count(block, countsSome(this.#updater));
   }
 
-  /** A worker is about to get this block's values, or those of some of its rows: some optimizers want to know. */
+  /** A worker is about to get this block's values, or those of some of its rows: some optimizers compare with them. */
   notePull(index: number, reader: { readonly worker: number }, rows?: Uint32Array): void {
     if (!this.#updater.notesPulls) return;
     const block = this.#blockIfRoom(index);
     if (block === undefined) return; // it begins with the values that are read
-    this.#ownSlots(block);
-    const { span, slots, rowCount } = block;
-    const noted = { values: span.address, slots: slots?.address ?? 0, rowCount };
-    if (rows === undefined) this.#updater.notePull(noted, reader.worker, { from: 0, to: rowCount });
-    else for (const row of rows) this.#updater.notePull(noted, reader.worker, { from: row, to: row + 1 });
+    block.pulled.note(reader.worker, this.#seenOf(block), rows && { indexes: rows, width: this.#updater.width });
+  }
+
+  /** What a worker pulled is of no use any more. */
+  forgetPulls(workerRank: number): void {
+    for (const { pulled } of this.#blocks.values()) pulled.forget(workerRank);
   }
 
   /** Frees everything; what is held goes with its last hold. */
@@ -329,7 +335,7 @@ export class TensorStore {
   #apply(block: Block, push: BlockUpdate, target: number): boolean {
     const { span, slots, rowCount } = block;
     this.#updater.begin({ ...push, ...stepOfAll(this.#updater, block, push.pushCount) });
-    const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
+    const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount, pulled: this.#compared(block) };
     const isApplied = this.#attempt(
       () => this.#updater.updateBlock(whole, push.gradients),
       (trial) => trial.save(triedRun(this.#updater, whole, { from: 0, to: rowCount, gradient: push.gradients })),
@@ -372,6 +378,16 @@ export class TensorStore {
       save(trial);
       apply();
     });
+  }
+
+  /** Where what the pushing worker pulled lies, for an optimizer that compares with it. */
+  #compared({ pulled, span }: Block): number | undefined {
+    return pulled.find(this.#updater.comparedRank, span.address);
+  }
+
+  #seenOf({ span, slots, rowCount }: Block): { readonly values: number; readonly began: number; readonly byteCount: number } {
+    const began = (slots?.address ?? 0) + this.#updater.slotStride(rowCount); // the slot behind the optimizer's own
+    return { values: span.address, began, byteCount: span.byteCount };
   }
 
   #count(block: Block, isCounted: boolean): void {
@@ -435,7 +451,16 @@ export class TensorStore {
       throw thrown; // T3
     }
     const extra = slots === 0 ? undefined : new Span(this.#arena, slots, slotBytes);
-    return { span: new Span(this.#arena, address, byteCount), slots: extra, rowSteps: undefined, rowCount, step: 0, isStarted: false };
+    const pulled = new PulledBlock(this.#arena, this.#kernels);
+    return {
+      span: new Span(this.#arena, address, byteCount),
+      slots: extra,
+      rowSteps: undefined,
+      pulled,
+      rowCount,
+      step: 0,
+      isStarted: false,
+    };
   }
 
   /** T4 */

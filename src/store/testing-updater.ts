@@ -7,6 +7,7 @@ export const NEVER_TRIED: Omit<RowUpdater, "rowExtraBytes" | "startRows" | "upda
   layout: { starts: [], slotFloats: 0, wordsPerRow: 0 },
   attempt: () => true,
   notesPulls: false,
-  noteRowsPull: () => undefined,
+  comparedRank: undefined,
+  updatePulledRows: () => undefined,
   noteMagnitude: () => undefined,
 };

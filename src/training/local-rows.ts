@@ -66,7 +66,7 @@ export class LocalRows implements RowSource {
     this.#keys = workspace.doubles(idCountMax).address;
     const keys = new BigUint64Array(arena.memory.buffer, this.#keys, idCountMax);
     this.#batch = new BatchSlots({ idCountMax, vocabSize, keys });
-    const owner = { kind: "table", width, workerCount: 1 } as const;
+    const owner = { kind: "table", width } as const;
     this.#updater = new Updater(arena, new SimdOptimizerKernels(arena), resolveOptimizer(table.optimizer), owner);
     const [kernels, spec] = [new SimdInitializerKernels(arena), resolveInitializer(table.initializer)];
     this.#initializer = new Initializer(arena, kernels, workspace.quantiles, spec, { name, shape: [width] });

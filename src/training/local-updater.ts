@@ -29,7 +29,7 @@ export class LocalUpdater {
     this.#arena = workspace.arena;
     this.#parameter = parameter;
     this.#rowCount = shape.floatCount / width;
-    const owner = { kind: "tensor", width, workerCount: 1 } as const;
+    const owner = { kind: "tensor", width } as const;
     this.#updater = new Updater(workspace.arena, new SimdOptimizerKernels(workspace.arena), optimizer, owner);
     const byteCount = this.#updater.blockSlotBytes(this.#rowCount);
     this.#slotsAt = byteCount === 0 ? 0 : workspace.arena.allocate(byteCount);

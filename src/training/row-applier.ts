@@ -50,7 +50,7 @@ export class RowApplier {
     this.#tools = tools;
     this.#raw = raw;
     this.#joiner = RowPlanner.among(tools.arena, [0], raw.planner.secret);
-    this.#updater = new Updater(tools.arena, new SimdOptimizerKernels(tools.arena), optimizer, { kind: "table", width, workerCount: 1 });
+    this.#updater = new Updater(tools.arena, new SimdOptimizerKernels(tools.arena), optimizer, { kind: "table", width });
     this.#updater.noteMagnitude(greatestDrawn(raw.spec.initializer));
   }
 

@@ -54,7 +54,7 @@ export class RawRows {
     this.#options = options;
     this.spec = spec;
     this.planner = planner.inArena(arena);
-    this.rowFloats = spec.width + extraFloats(slotLayoutOf(spec.optimizer, { kind: "table", width: spec.width, workerCount: 1 }));
+    this.rowFloats = spec.width + extraFloats(slotLayoutOf(spec.optimizer, { kind: "table", width: spec.width }));
     this.#subject = held;
     this.#parameter = held.parameter;
     this.#lives = functions.servers.map((server) => functions.lifeOf(server));

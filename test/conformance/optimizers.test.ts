@@ -100,7 +100,7 @@ for (const [index, spec] of SPECS.entries()) {
   test(`1,000 updates of a block equal float64 within 3e-6 of max(1, |value|): ${title}`, () => {
     const random = new Random(100 + index);
     const arena = new Arena({ bytesMax: 2 ** 20 });
-    const updater = new Updater(arena, new SimdOptimizerKernels(arena), resolved, { kind: "tensor", width: WIDTH, workerCount: WORKERS });
+    const updater = new Updater(arena, new SimdOptimizerKernels(arena), resolved, { kind: "tensor", width: WIDTH });
     const initial = initialValues(random);
     const rows = rows64(initial);
     const values = putFloats(arena, initial);
@@ -108,20 +108,22 @@ for (const [index, spec] of SPECS.entries()) {
     const block = { target: values, source: values, slots, rowCount: ROW_COUNT };
     updater.startBlock(values, slots, ROW_COUNT);
     const gradients = arena.allocate(ROW_COUNT * WIDTH * 4);
+    const pulled = new Map<number, number>();
     for (let step = 1; step <= STEPS; step++) {
       const pushed = gradientsOf(random, ROW_COUNT * WIDTH);
       const gradientScale = random.chance(0.2) ? 0.75 : 1;
       const workerRank = random.below(WORKERS);
       arena.floats.set(pushed, gradients / 4);
       updater.begin({ step, scheduleStep: step - 1, gradientScale, workerRank });
-      updater.updateBlock(block, gradients);
+      updater.updateBlock({ ...block, pulled: updater.notesPulls ? pulled.get(workerRank) : undefined }, gradients);
       for (const [r, row] of rows.entries()) {
         const gradient = Float64Array.from(pushed.subarray(r * WIDTH, (r + 1) * WIDTH));
         update64(resolved, row, { gradient, step, scheduleStep: step - 1, gradientScale, pulled: `${workerRank}` });
       }
       if (random.chance(0.6)) continue;
       const [puller, from] = [random.below(WORKERS), random.below(ROW_COUNT)];
-      updater.notePull({ values, slots, rowCount: ROW_COUNT }, puller, { from, to: ROW_COUNT });
+      if (!pulled.has(puller)) pulled.set(puller, putFloats(arena, initial));
+      arena.floats.copyWithin(pulled.get(puller)! / 4 + from * WIDTH, values / 4 + from * WIDTH, values / 4 + ROW_COUNT * WIDTH);
       for (const row of rows.slice(from)) notePull64(row, `${puller}`);
     }
     for (const [r, row] of rows.entries()) assertClose(readFloats(arena, values + r * WIDTH * 4, WIDTH), row, `row ${r}`);
@@ -130,7 +132,7 @@ for (const [index, spec] of SPECS.entries()) {
   test(`1,000 sparse updates of a block, repeated rows summed, equal float64 within 3e-6 of max(1, |value|): ${title}`, () => {
     const random = new Random(200 + index);
     const arena = new Arena({ bytesMax: 2 ** 20 });
-    const updater = new Updater(arena, new SimdOptimizerKernels(arena), resolved, { kind: "tensor", width: WIDTH, workerCount: WORKERS });
+    const updater = new Updater(arena, new SimdOptimizerKernels(arena), resolved, { kind: "tensor", width: WIDTH });
     const initial = initialValues(random);
     const rows = rows64(initial);
     const values = putFloats(arena, initial);
@@ -140,6 +142,7 @@ for (const [index, spec] of SPECS.entries()) {
     const gradients = arena.allocate(ROW_COUNT * WIDTH * 4);
     const rowSteps = putWords(arena, new Uint32Array(ROW_COUNT));
     if (updater.countsRows) updater.countRows();
+    const pulled = new Map<number, number>();
     for (let step = 1; step <= STEPS; step++) {
       const push = sparsePush(random);
       const workerRank = random.below(WORKERS);
@@ -147,14 +150,20 @@ for (const [index, spec] of SPECS.entries()) {
       for (const [k, { sum }] of [...push.values()].entries()) arena.floats.set(sum, gradients / 4 + k * WIDTH);
       const counted = updater.countsRows ? { step: 0, rowSteps: { address: rowSteps, counts: true } } : { step };
       updater.begin({ ...counted, scheduleStep: step - 1, gradientScale: 1, workerRank });
-      updater.updateBlockRows({ values, slots, rowCount: ROW_COUNT }, list, push.size, gradients);
+      updater.updateBlockRows(
+        { values, slots, rowCount: ROW_COUNT, pulled: updater.notesPulls ? pulled.get(workerRank) : undefined },
+        list,
+        push.size,
+        gradients,
+      );
       for (const [r, { exact }] of push) {
         const own = updater.countsRows ? rows[r]!.updateCount + 1 : step;
         update64(resolved, rows[r]!, { gradient: exact, step: own, scheduleStep: step - 1, gradientScale: 1, pulled: `${workerRank}` });
       }
       if (random.chance(0.6)) continue;
       const [puller, from] = [random.below(WORKERS), random.below(ROW_COUNT)];
-      updater.notePull({ values, slots, rowCount: ROW_COUNT }, puller, { from, to: from + 1 });
+      if (!pulled.has(puller)) pulled.set(puller, putFloats(arena, initial));
+      arena.floats.copyWithin(pulled.get(puller)! / 4 + from * WIDTH, values / 4 + from * WIDTH, values / 4 + (from + 1) * WIDTH);
       notePull64(rows[from]!, `${puller}`);
     }
     for (const [r, row] of rows.entries()) assertClose(readFloats(arena, values + r * WIDTH * 4, WIDTH), row, `row ${r}`);
@@ -163,7 +172,7 @@ for (const [index, spec] of SPECS.entries()) {
   test(`1,000 updates of table rows, repeated keys summed, equal float64 within 3e-6 of max(1, |value|): ${title}`, () => {
     const random = new Random(300 + index);
     const arena = new Arena({ bytesMax: 2 ** 20 });
-    const updater = new Updater(arena, new SimdOptimizerKernels(arena), resolved, { kind: "table", width: WIDTH, workerCount: WORKERS });
+    const updater = new Updater(arena, new SimdOptimizerKernels(arena), resolved, { kind: "table", width: WIDTH });
     const initial = initialValues(random);
     const rows = rows64(initial);
     const extra = new Float32Array(updater.rowExtraBytes() / 4);
@@ -171,6 +180,8 @@ for (const [index, spec] of SPECS.entries()) {
     updater.startRows(putWords(arena, addresses), ROW_COUNT);
     const list = arena.allocate(64);
     const gradients = arena.allocate(ROW_COUNT * WIDTH * 4);
+    const seenList = arena.allocate(64);
+    const seen = new Map<string, number>();
     for (let step = 1; step <= STEPS; step++) {
       const push = sparsePush(random);
       arena.words.set(
@@ -180,7 +191,13 @@ for (const [index, spec] of SPECS.entries()) {
       for (const [k, { sum }] of [...push.values()].entries()) arena.floats.set(sum, gradients / 4 + k * WIDTH);
       const workerRank = random.below(WORKERS);
       updater.begin({ step, scheduleStep: step - 1, gradientScale: 1, workerRank });
-      updater.updateRows(list, push.size, gradients);
+      if (updater.notesPulls) {
+        arena.words.set(
+          [...push.keys()].map((r) => seen.get(`${workerRank}/${r}`) ?? 0),
+          seenList / 4,
+        );
+        updater.updatePulledRows(list, seenList, push.size, gradients, false);
+      } else updater.updateRows(list, push.size, gradients);
       for (const [r, { exact }] of push) {
         const row = rows[r]!;
         const own = resolved.type === "lazyAdam" ? step : row.updateCount + 1;
@@ -194,8 +211,9 @@ for (const [index, spec] of SPECS.entries()) {
       }
       if (random.chance(0.6)) continue;
       const [puller, pulled] = [random.below(WORKERS), random.below(ROW_COUNT)];
-      arena.words[list / 4] = addresses[pulled]!;
-      updater.noteRowsPull(list, 1, puller);
+      const copy = seen.get(`${puller}/${pulled}`) ?? arena.allocate(WIDTH * 4);
+      seen.set(`${puller}/${pulled}`, copy);
+      arena.floats.copyWithin(copy / 4, addresses[pulled]! / 4, addresses[pulled]! / 4 + WIDTH);
       notePull64(rows[pulled]!, `${puller}`);
     }
     for (const [r, row] of rows.entries()) assertClose(readFloats(arena, addresses[r]!, WIDTH), row, `row ${r}`);
@@ -219,7 +237,7 @@ test("100,000 steps of ftrl drift from float64 no more than 1.5 times as far as 
   const arena = new Arena({ bytesMax: 2 ** 20 });
   for (const spec of [{ type: "ftrl" }, { type: "ftrl", l1: 0.5, l2: 0.1 }] as const) {
     const resolved = resolveOptimizer(spec);
-    const updater = new Updater(arena, new SimdOptimizerKernels(arena), resolved, { kind: "tensor", width: WIDTH, workerCount: 1 });
+    const updater = new Updater(arena, new SimdOptimizerKernels(arena), resolved, { kind: "tensor", width: WIDTH });
     const random = new Random(1);
     const row = newRow64(new Float32Array(WIDTH));
     const plain = Array.from(row.values, () => ({ z: 0, n: 0, w: 0 }));

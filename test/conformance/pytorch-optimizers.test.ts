@@ -55,7 +55,7 @@ for (const golden of GOLDEN.dense) {
   test(`a block's values and losses equal PyTorch's within 1e-5 (float32) and 2e-6 (float64) over 1,000 steps: ${JSON.stringify(golden.spec)}`, () => {
     const arena = new Arena({ bytesMax: 2 ** 19 });
     const spec = resolveOptimizer(golden.spec);
-    const updater = new Updater(arena, new SimdOptimizerKernels(arena), spec, { kind: "tensor", width: WIDTH, workerCount: 1 });
+    const updater = new Updater(arena, new SimdOptimizerKernels(arena), spec, { kind: "tensor", width: WIDTH });
     const values = putFloats(arena, start(WIDTH));
     const slots = arena.allocate(Math.max(4, updater.blockSlotBytes(1)));
     updater.startBlock(values, slots, 1);
@@ -78,7 +78,7 @@ for (const golden of GOLDEN.sparse) {
   test(`a table's values and losses equal PyTorch's within 1e-5 (float32) and 2e-6 (float64) over 1,000 sparse steps: ${JSON.stringify(golden.spec)}`, () => {
     const arena = new Arena({ bytesMax: 2 ** 19 });
     const spec = resolveOptimizer(golden.spec);
-    const updater = new Updater(arena, new SimdOptimizerKernels(arena), spec, { kind: "table", width: ROW_WIDTH, workerCount: 1 });
+    const updater = new Updater(arena, new SimdOptimizerKernels(arena), spec, { kind: "table", width: ROW_WIDTH });
     const initial = start(ROWS * ROW_WIDTH);
     const extra = new Float32Array(updater.rowExtraBytes() / 4);
     const addresses = Array.from({ length: ROWS }, (_, r) => {

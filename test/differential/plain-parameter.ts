@@ -76,13 +76,11 @@ export class PlainParameter {
     } else this.#gather(push);
   }
 
-  /** So many workers go on with it. DC-ASGD keeps something for each: one that was not there begins with the values. */
+  /** So many workers begin with it, or go on with what was restored: for DC-ASGD each counts as having pulled what is there. */
   seat(workerCount: number): void {
     this.#workerCount = workerCount;
-    for (const { memory, values } of this.#state.rows.values()) {
-      for (const name of [...memory.keys()]) if (Number(name) >= workerCount) memory.delete(name);
-      for (let rank = 0; rank < workerCount; rank++) if (!memory.has(`${rank}`)) memory.set(`${rank}`, values.slice());
-    }
+    for (const { memory, values } of this.#state.rows.values())
+      for (let rank = 0; rank < workerCount; rank++) memory.set(`${rank}`, values.slice());
   }
 
   /** DC-ASGD: a worker has seen these rows. */

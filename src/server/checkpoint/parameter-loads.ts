@@ -87,7 +87,7 @@ export class ParameterLoads {
     const { manifest, path } = source;
     const { spec, pace } = this.#find(name);
     const { host } = this.#parameters;
-    requireSameModel(path, manifest.parameters, [describeParameter(spec, host.workerCount)]); // L3
+    requireSameModel(path, manifest.parameters, [describeParameter(spec)]); // L3
     const parameter = this.#parameters.beside(spec);
     try {
       for (const record of manifest.parameters) {

@@ -4,12 +4,12 @@
 // Invariants:
 //   R1. Of a tensor exactly the blocks, of a table exactly the rows are read that this server owns now.
 //   R2. What does not fit (other blocks, other columns) is an error before any of it is used.
-//   R3. What DC-ASGD knows of the pulls of a worker that was not there when the checkpoint was taken is what that worker reads first: the values.
+//   R3. What is not saved begins with the values: of DC-ASGD, what workers count as having pulled. What earlier checkpoints have of it is not read.
 //   R4. Steps of a tensor's blocks are read in 64 bits, and in 32, which is how they were written before. Where its rows have no steps of their own in the
 //       checkpoint, all have their block's: that was the rule when it was written.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { describeParameter, ROW_STEPS_COLUMN, STEP_COLUMN, slotColumns } from "../../store/snapshot/describe-parameter.ts";
+import { isOfWorker, isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotColumns, storedColumns } from "../../store/snapshot/describe-parameter.ts";
 import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
 import { DTYPE_BYTES } from "../../store/snapshot/safetensors.ts";
 import type { Chunk } from "../../store/snapshot/shard-header.ts";
@@ -41,7 +41,7 @@ export async function restoreParameter(parameter: TensorParameter | TableParamet
 
 async function restoreTensor({ spec, store }: TensorParameter, { source, record, host, ownership, number }: Restoring): Promise<void> {
   const { shape } = store;
-  const slotCount = slotLayoutOf(spec.optimizer, { kind: "tensor", width: record.width, workerCount: host.workerCount }).starts.length;
+  const slotCount = slotLayoutOf(spec.optimizer, { kind: "tensor", width: record.width }).starts.length;
   const slots = slotColumns(spec.optimizer, slotCount);
   const saved = new Set(record.columns.map(({ name }) => name));
   for (const chunk of source.chunks(spec.name)) {
@@ -54,7 +54,7 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
     const slotFloats = opened.slots.length / Math.max(1, slots.length);
     for (const [slot, name] of slots.entries()) {
       const floats = opened.slots.subarray(slot * slotFloats, (slot + 1) * slotFloats);
-      if (saved.has(name)) await source.readColumn(chunk, name, bytesOf(floats));
+      if (isSaved(name) && saved.has(name)) await source.readColumn(chunk, name, bytesOf(floats));
       else floats.set(opened.values); // R3
     }
     for (const floats of [opened.values, opened.slots])
@@ -86,12 +86,17 @@ function restoreRows({ store, spec }: TableParameter, { rowCount, columns }: Sou
   const keys = columns.get(KEYS_COLUMN) ?? new Uint8Array(0);
   const own = ownRows(new Uint32Array(keys.buffer, keys.byteOffset, rowCount * 2), ownership);
   if (own.length === 0) return;
+  const isLeftOut = (name: string): boolean => spec.optimizer.type === "dcAsgd" && isOfWorker(name); // R3
   const rowBytes = record.columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
   const byteCount = rowCount * rowBytes;
   const widest = Math.max(...record.columns.map(columnBytesPerRow));
   const spans = [byteCount, rowCount * widest, rowCount * WORD_BYTES];
   const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.allocate(bytes));
-  const staged = stagedColumns(record, stage, rowCount);
+  const staged = stagedColumns(
+    record.columns.filter(({ name }) => !isLeftOut(name)),
+    stage,
+    rowCount,
+  );
   arena.words.set(own, list >>> 2);
   for (const column of staged) {
     const bytes = columns.get(column.name) ?? new Uint8Array(0);
@@ -102,12 +107,13 @@ function restoreRows({ store, spec }: TableParameter, { rowCount, columns }: Sou
   try {
     const read = new Map(staged.map((column) => [column.name, column]));
     const values = read.get(VALUES_COLUMN)?.address ?? 0;
-    const payload = stagedColumns(describeParameter(spec, host.workerCount), 0, 0)
+    const payload = stagedColumns(storedColumns(spec), 0, 0)
       .filter(({ name }) => name !== KEYS_COLUMN)
       .map((column) => ({ ...column, address: read.get(column.name)?.address ?? values })); // R3
     store.restoreColumns(read.get(KEYS_COLUMN)?.address ?? 0, own.length, payload);
     for (const { name, width, dtype } of record.columns) {
-      if (dtype === "F32") store.noteMagnitude(host.optimizers.greatestMagnitude(read.get(name)?.address ?? 0, own.length * width));
+      if (dtype === "F32" && read.has(name))
+        store.noteMagnitude(host.optimizers.greatestMagnitude(read.get(name)?.address ?? 0, own.length * width));
     }
   } finally {
     for (const [i, span] of [stage, foreign, list].entries()) arena.release(span, spans[i] ?? 0);

@@ -15,11 +15,25 @@ import type { Arena } from "../../kernel/arena.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
 import type { HeldBlock } from "../../store/block-span.ts";
 import { encodeStaleness } from "../../store/consistency-json.ts";
-import { describeParameter, ROW_STEPS_COLUMN, STEP_COLUMN, slotNames } from "../../store/snapshot/describe-parameter.ts";
-import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
+import {
+  describeParameter,
+  isSaved,
+  ROW_STEPS_COLUMN,
+  STEP_COLUMN,
+  slotColumns,
+  storedColumns,
+} from "../../store/snapshot/describe-parameter.ts";
+import {
+  type ColumnRecord,
+  columnBytesPerRow,
+  KEYS_COLUMN,
+  type ParameterRecord,
+  VALUES_COLUMN,
+} from "../../store/snapshot/parameter-record.ts";
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import type { TableFreeze, TakenColumn } from "../../store/table-freeze.ts";
 import { encodeTraining } from "../../store/training-state.ts";
+import { slotLayoutOf } from "../../store/updaters/slot-layout.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { TableParameter } from "../parameters/table-parameter.ts";
@@ -47,8 +61,8 @@ export interface ParameterSnapshot {
 export function snapshotOf(name: string, parameters: Parameters, ownership: Ownership): ParameterSnapshot {
   const number = parameters.numberOf(name);
   const parameter = parameters.get(number);
-  const { arena, workerCount } = parameters.host;
-  const described = describeParameter(parameter.spec, workerCount);
+  const { arena } = parameters.host;
+  const described = describeParameter(parameter.spec);
   const consistency = changedConsistency(parameter) ?? described.consistency;
   const record = { ...described, consistency, schedule: scheduleOf(parameter), state: encodeTraining(parameter.training) };
   const snapshot =
@@ -152,12 +166,14 @@ class TensorSnapshot implements ParameterSnapshot {
     const from = store.shape.firstFloat(block) / width;
     const rowCount = values.length / width;
     const chunk = await sink.openRows(spec.name, { from, to: from + rowCount });
-    const names = slotNames(this.record);
+    const { starts } = slotLayoutOf(spec.optimizer, { kind: "tensor", width });
+    const names = slotColumns(spec.optimizer, starts.length);
     const slotFloats = slots.length / Math.max(1, names.length);
+    const slotOf = (slot: number): Uint8Array => bytesOf(slots.subarray(slot * slotFloats, (slot + 1) * slotFloats));
     const countsRows = this.record.columns.some(({ name }) => name === ROW_STEPS_COLUMN);
     await allOrFirstError([
       chunk.write(VALUES_COLUMN, bytesOf(values)),
-      ...names.map((name, slot) => chunk.write(name, bytesOf(slots.subarray(slot * slotFloats, (slot + 1) * slotFloats)))),
+      ...names.flatMap((name, slot) => (isSaved(name) ? [chunk.write(name, slotOf(slot))] : [])),
       chunk.write(STEP_COLUMN, bytesOf(BigUint64Array.of(BigInt(step)))),
       ...(countsRows ? [chunk.write(ROW_STEPS_COLUMN, bytesOf(rowSteps ?? new Uint32Array(rowCount)))] : []),
     ]);
@@ -174,12 +190,14 @@ class TensorSnapshot implements ParameterSnapshot {
 class TableSnapshot implements ParameterSnapshot {
   readonly #record: ParameterRecord;
   readonly #arena: Arena;
+  readonly #stored: readonly ColumnRecord[];
   readonly #freeze: TableFreeze;
   #rowCount = 0;
 
   constructor(record: ParameterRecord, arena: Arena, table: TableParameter) {
     this.#record = record;
     this.#arena = arena;
+    this.#stored = storedColumns(table.spec);
     this.#freeze = table.store.freeze(); // S1
   }
 
@@ -211,7 +229,7 @@ class TableSnapshot implements ParameterSnapshot {
     const rowsMax = Math.max(1, Math.floor(stageBytes / rowBytes));
     const stage = this.#arena.allocate(rowsMax * rowBytes);
     try {
-      const columns = stagedColumns(this.#record, stage, rowsMax);
+      const columns = stagedColumns(this.#stored, stage, rowsMax).filter(({ name }) => isSaved(name));
       for (let count = this.#fill(columns, rowsMax); count > 0; count = this.#fill(columns, rowsMax)) {
         const chunk = await sink.openParts(this.#record.name, { ...this.#partsOf(columns, count), rowCount: count });
         await allOrFirstError(
@@ -257,14 +275,17 @@ class TableSnapshot implements ParameterSnapshot {
 
 export type StagedColumn = TakenColumn & { readonly name: string };
 
-/** Where the columns of a table's rows lie in a row (counted from its values), and in a span of `rowsMax` rows, one column after the other. */
-export function stagedColumns({ columns }: ParameterRecord, span: number, rowsMax: number): readonly StagedColumn[] {
+/**
+ * Where the columns of a table's rows lie in a row (counted from its values), and in a span of `rowsMax` rows, one column
+ * after the other; those that are not saved take no room there.
+ */
+export function stagedColumns(columns: readonly ColumnRecord[], span: number, rowsMax: number): readonly StagedColumn[] {
   let [offset, address] = [0, span];
   return columns.map((column) => {
     const byteCount = columnBytesPerRow(column);
     const isKey = column.name === KEYS_COLUMN;
     const staged = { name: column.name, byteCount, address, offset: isKey ? -byteCount : offset };
-    address += rowsMax * byteCount;
+    if (isSaved(column.name)) address += rowsMax * byteCount;
     if (!isKey) offset += byteCount;
     return staged;
   });

@@ -55,7 +55,7 @@ export async function restoreServer({
   const { host } = parameters;
   requireSameServers(manifest, ownership, path);
   const specs = manifest.parameters.map((record) => specOf(record, path));
-  const wanted = specs.map((spec) => describeParameter(spec, host.workerCount));
+  const wanted = specs.map((spec) => describeParameter(spec));
   requireSameModel(path, manifest.parameters, wanted);
   const states = manifest.parameters.map((record) => trainingOf(record, manifest, ownership, path));
   const names = specs.map(({ name }) => name);

@@ -28,6 +28,7 @@ export type ParameterHostOptions = {
   readonly arena: Arena;
   readonly kernels: Kernels;
   readonly clock: Clock;
+  /** Whom clocks wait for in the beginning; there may be more later. */
   readonly workerCount: number;
   /** Keys the tables' hashes: whoever knows it could choose keys that all fall in one place. */
   readonly secret: bigint;
@@ -53,7 +54,6 @@ export class ParameterHost {
   readonly compression: GeneralCompression | undefined;
   readonly pacer: ServerPacer;
   readonly secret: bigint;
-  readonly workerCount: number;
   readonly #initializers: InitializerKernels;
   readonly #quantiles: QuantileTable;
   readonly #clock: Clock;
@@ -75,7 +75,6 @@ export class ParameterHost {
     this.#quantiles = new QuantileTable(arena);
     this.#clock = clock;
     this.secret = secret;
-    this.workerCount = workerCount;
   }
 
   /** A number for something that is reduced as one: below 0, so that it is never a parameter's. */
@@ -84,7 +83,7 @@ export class ParameterHost {
   }
 
   updater({ kind, optimizer, initializer }: ParameterSpec, width: number): Updater {
-    const updater = new Updater(this.arena, this.optimizers, optimizer, { kind, width, workerCount: this.workerCount });
+    const updater = new Updater(this.arena, this.optimizers, optimizer, { kind, width });
     updater.noteMagnitude(greatestDrawn(initializer));
     return updater;
   }

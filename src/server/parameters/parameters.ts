@@ -16,6 +16,7 @@ import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../../store/parameter-spec.ts";
 import type { CatalogueEntry, ParameterNumber } from "../../wire/catalogue.ts";
+import { rankOf } from "../../wire/node-id.ts";
 import { ParameterHost, type ParameterHostOptions, type ParameterIds } from "./parameter-host.ts";
 import { decodeSettings } from "./parameter-settings.ts";
 import type { ServerPacer } from "./server-pacer.ts";
@@ -230,6 +231,12 @@ export class Parameters {
   /** A worker died or left. */
   forgetWorker(worker: number): void {
     this.#host.keyLists.forget(worker);
+    this.forgetPulls(worker);
+  }
+
+  /** What the worker has pulled is of no use: it died, left or began anew. */
+  forgetPulls(worker: number): void {
+    for (const { store } of this.all) store.forgetPulls(rankOf(worker));
   }
 
   /** Clears this edition, or an earlier one; false: a later one is there, and stays (P5). Throws UNKNOWN_PARAMETER. */

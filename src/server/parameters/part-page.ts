@@ -1,9 +1,10 @@
 // part-page — what the state of one part of a server's parameters consists of, in pages that can be loaded in any
 // order, and again: rows and blocks with all that their optimizers keep, and what workers have pushed to them in rounds
-// that are still open. Pages are copies, not in the arena.
+// that are still open, or have pulled of them last. Pages are copies, not in the arena.
 
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { BlockImage } from "../../store/block-span.ts";
+import type { PulledImages } from "../../store/pulled-rows.ts";
 import type { RowImages } from "../../store/table-requests.ts";
 import type { GatheredBlockImage } from "./gathered-block.ts";
 import type { GatheredImage } from "./gathered-rows.ts";
@@ -12,7 +13,10 @@ import type { GatheredImage } from "./gathered-rows.ts";
 export type GatheredBy = { readonly life: WorkerLife; readonly clock: number };
 
 export type GatheredRowsPage = GatheredBy & { readonly kind: "gatheredRows"; readonly part: number; readonly image: GatheredImage };
-export type TablePage = { readonly kind: "rows"; readonly images: RowImages } | GatheredRowsPage;
+export type TablePage =
+  | { readonly kind: "rows"; readonly images: RowImages }
+  | { readonly kind: "pulledRows"; readonly pulled: PulledImages }
+  | GatheredRowsPage;
 
 export type GatheredBlockPage = GatheredBy & { readonly kind: "gatheredBlock"; readonly block: number; readonly image: GatheredBlockImage };
 export type TensorPage = { readonly kind: "block"; readonly image: BlockImage } | GatheredBlockPage;

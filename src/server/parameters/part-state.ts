@@ -42,11 +42,11 @@ export class PartState {
       const parameter = this.#parameters.find(page.parameter);
       if (parameter === undefined)
         throw new WeighbridgeError("UNKNOWN_PARAMETER", `a page of ${JSON.stringify(page.parameter)}, which this server does not have`);
-      const isOfTable = page.kind === "rows" || page.kind === "gatheredRows";
+      const isOfTable = page.kind !== "block" && page.kind !== "gatheredBlock";
       if (isOfTable !== parameter instanceof TableParameter)
         throw new WeighbridgeError("BAD_REQUEST", `a page with ${page.kind} of ${page.parameter}, which is a ${parameter.spec.kind}`);
       if (parameter instanceof TableParameter) {
-        if (page.kind === "rows" || page.kind === "gatheredRows") parameter.loadPage(page);
+        if (page.kind !== "block" && page.kind !== "gatheredBlock") parameter.loadPage(page);
       } else if (page.kind === "block" || page.kind === "gatheredBlock") parameter.loadPage(page);
     }
   }

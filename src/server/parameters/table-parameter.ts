@@ -304,6 +304,7 @@ export class TableParameter {
   /** What is here of a part: its rows, and what waits in open rounds for them (part-state.ts). Throws ARENA_FULL. */
   *savePart(part: number): Iterable<TablePage> {
     for (const images of this.store.parts.save(part)) yield { kind: "rows", images };
+    for (const pulled of this.store.savePulled(part)) yield { kind: "pulledRows", pulled };
     yield* this.#rounds.savePart(part);
   }
 
@@ -312,6 +313,10 @@ export class TableParameter {
     if (page.kind === "gatheredRows") {
       this.#rounds.load(page);
       this.pace.noteUpdate(page.clock);
+      return;
+    }
+    if (page.kind === "pulledRows") {
+      this.store.loadPulled(page.pulled);
       return;
     }
     this.store.loadRows(page.images);

@@ -10,14 +10,18 @@ export class WorkerGroups {
   readonly partialReduce: PartialReduce;
   /** Workers that are gone, by node id, with the life that is over. */
   readonly #gone = new Map<number, number>();
+  /** Workers that the roster has told of. */
+  readonly #known = new Set<number>();
 
+  /** `workerCount`: how many there are in the beginning. */
   constructor(clock: Clock, workerCount: number) {
-    this.ssp = new SspGroups({ clock, aliveCount: () => workerCount - this.#gone.size });
+    this.ssp = new SspGroups({ clock, aliveCount: () => Math.max(workerCount, this.#known.size) - this.#gone.size });
     this.partialReduce = new PartialReduce(clock);
   }
 
   /** What the roster says of a worker. */
   follow(life: WorkerLife, isAlive: boolean): void {
+    this.#known.add(life.worker);
     const wasGone = this.#gone.get(life.worker);
     if (isAlive) {
       if (!this.#gone.delete(life.worker) || wasGone !== life.incarnation) return;

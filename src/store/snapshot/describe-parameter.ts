@@ -17,10 +17,10 @@ export const ROW_STEPS_COLUMN = "rowSteps";
 /** Updates that a row of a table has had, as caches count them. */
 const VERSION_COLUMN = "version";
 
-/** What DC-ASGD knows of a worker's last pull, with the worker's rank behind it. */
+/** DC-ASGD: what a worker that has not pulled counts as having seen. Not saved: after a restore that is what was restored. */
 const PULLED = "pulled";
-/** What stood there before, and meant something else: the values after, or of tables before, the worker's last push. */
-const BACKUP = "backup";
+/** What stood in checkpoints before, with a worker's rank behind it: what that worker had pulled last, or earlier its last push. */
+const OF_WORKERS: readonly string[] = [PULLED, "backup"];
 const SLOT_NAMES: Readonly<Record<string, readonly string[]>> = {
   momentum: ["velocity"],
   nesterov: ["velocity"],
@@ -31,43 +31,30 @@ const SLOT_NAMES: Readonly<Record<string, readonly string[]>> = {
   lazyAdam: ["moment1", "moment2"],
   rmsprop: ["meanSquare", "velocity"],
   ftrl: ["z", "n"],
-  dcAsgd: ["meanSquare"],
+  dcAsgd: ["meanSquare", PULLED],
 };
 
-/** The names of an optimizer's slots; DC-ASGD has one more for each worker. */
+/** The names of an optimizer's slots, in their order; `isSaved` says which of them checkpoints have. */
 export function slotColumns({ type }: ResolvedOptimizer, slotCount: number): readonly string[] {
-  const known = SLOT_NAMES[type] ?? [];
-  return Array.from({ length: slotCount }, (_, slot) => known[slot] ?? `${PULLED}${slot - known.length}`);
+  return (SLOT_NAMES[type] ?? []).slice(0, slotCount);
 }
 
-/** Whether there is a column for each worker of this kind: their number may be another one. */
+/** Whether checkpoints have this column. */
+export function isSaved(column: string): boolean {
+  return column !== PULLED;
+}
+
+/** Whether it is a column of DC-ASGD that earlier checkpoints have for each worker: those are not read. */
 export function isOfWorker(column: string): boolean {
-  return column.startsWith(PULLED) || column.startsWith(BACKUP);
+  return OF_WORKERS.some((name) => column.startsWith(name));
 }
 
-/** The columns that are slots of the optimizer, in their order. */
-export function slotNames({ columns }: ParameterRecord): readonly string[] {
-  return columns.filter(({ name, dtype }) => dtype === "F32" && name !== VALUES_COLUMN).map(({ name }) => name);
-}
-
-/** A record without rows and state, which are the caller's to know. `workerCount` as the updater's. */
-export function describeParameter(spec: ParameterSpec, workerCount: number): ParameterRecord {
+/** A record without rows and state, which are the caller's to know. */
+export function describeParameter(spec: ParameterSpec): ParameterRecord {
   const { name, kind, optimizer, initializer, updates, reduce, staleness } = spec;
   const shape = spec.kind === "tensor" ? new TensorShape(spec.shape) : undefined;
   const width = spec.kind === "table" ? spec.width : shape?.hasRows === true ? shape.width : 1;
-  const layout = slotLayoutOf(optimizer, { kind, width, workerCount });
-  const floats = (column: string, count: number): ColumnRecord => ({ name: column, dtype: "F32", width: count, per: "row" });
-  const word = (column: string, per: "row" | "chunk"): ColumnRecord => ({ name: column, dtype: "U32", width: 1, per });
-  const slots = slotColumns(optimizer, layout.starts.length).map((slot) => floats(slot, layout.slotFloats));
-  const columns: ColumnRecord[] = [floats(VALUES_COLUMN, width), ...slots];
-  if (spec.kind === "tensor") {
-    columns.push({ ...word(STEP_COLUMN, "chunk"), dtype: "U64" });
-    if (shape?.hasRows === true && (optimizer.type === "adam" || optimizer.type === "adamW")) columns.push(word(ROW_STEPS_COLUMN, "row"));
-  } else {
-    columns.unshift({ name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
-    if (layout.wordsPerRow > 0) columns.push(word(ROW_STEPS_COLUMN, "row"));
-    if (spec.versions) columns.push(word(VERSION_COLUMN, "row"));
-  }
+  const columns = storedColumns(spec).filter((column) => isSaved(column.name));
   return {
     name,
     kind,
@@ -82,6 +69,27 @@ export function describeParameter(spec: ParameterSpec, workerCount: number): Par
     settings: { spec: plain(spec) },
     state: {},
   };
+}
+
+/** The columns of a row as it lies in the store, those that no checkpoint has included. */
+export function storedColumns(spec: ParameterSpec): readonly ColumnRecord[] {
+  const { kind, optimizer } = spec;
+  const shape = spec.kind === "tensor" ? new TensorShape(spec.shape) : undefined;
+  const width = spec.kind === "table" ? spec.width : shape?.hasRows === true ? shape.width : 1;
+  const layout = slotLayoutOf(optimizer, { kind, width });
+  const floats = (column: string, count: number): ColumnRecord => ({ name: column, dtype: "F32", width: count, per: "row" });
+  const word = (column: string, per: "row" | "chunk"): ColumnRecord => ({ name: column, dtype: "U32", width: 1, per });
+  const slots = slotColumns(optimizer, layout.starts.length).map((slot) => floats(slot, layout.slotFloats));
+  const columns: ColumnRecord[] = [floats(VALUES_COLUMN, width), ...slots];
+  if (spec.kind === "tensor") {
+    columns.push({ ...word(STEP_COLUMN, "chunk"), dtype: "U64" });
+    if (shape?.hasRows === true && (optimizer.type === "adam" || optimizer.type === "adamW")) columns.push(word(ROW_STEPS_COLUMN, "row"));
+  } else {
+    columns.unshift({ name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
+    if (layout.wordsPerRow > 0) columns.push(word(ROW_STEPS_COLUMN, "row"));
+    if (spec.versions) columns.push(word(VERSION_COLUMN, "row"));
+  }
+  return columns;
 }
 
 /** The spec that a record was made of. Throws CHECKPOINT_FOREIGN, naming the checkpoint. */

@@ -37,7 +37,7 @@ function differences(saved: ParameterRecord | undefined, wanted: ParameterRecord
 }
 
 /**
- * Without what DC-ASGD keeps for each worker: their number may be another one. And without the steps of a tensor, which are read in every form that
+ * Without what DC-ASGD kept for each worker, which earlier checkpoints have and which is not read. And without the steps of a tensor, which are read in every form that
  * they were ever written in.
  */
 function columnsText({ kind, optimizer, columns }: ParameterRecord): string {

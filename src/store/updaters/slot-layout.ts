@@ -20,14 +20,12 @@ export type SlotLayout = {
 export type SlotOwner = {
   readonly kind: "table" | "tensor";
   readonly width: number;
-  /** How many workers may push: DC-ASGD keeps what each has pulled. */
-  readonly workerCount: number;
 };
 
 export function slotLayoutOf(spec: ResolvedOptimizer, owner: SlotOwner): SlotLayout {
   const { type } = spec;
-  const { kind, width, workerCount } = owner;
-  const starts = startsOf(spec, workerCount);
+  const { kind, width } = owner;
+  const starts = startsOf(spec);
   const countsSteps = kind === "table" && (type === "adam" || type === "adamW");
   return { starts, slotFloats: type === "rowWiseAdagrad" ? 1 : width, wordsPerRow: countsSteps ? 1 : 0 };
 }
@@ -37,7 +35,7 @@ export function rowSlotFloats(layout: SlotLayout): number {
   return layout.starts.length * layout.slotFloats;
 }
 
-function startsOf(spec: ResolvedOptimizer, backupCount: number): readonly SlotStart[] {
+function startsOf(spec: ResolvedOptimizer): readonly SlotStart[] {
   switch (spec.type) {
     case "momentum":
     case "nesterov":
@@ -54,7 +52,7 @@ function startsOf(spec: ResolvedOptimizer, backupCount: number): readonly SlotSt
     case "ftrl":
       return [0, spec.initialAccumulator ?? 0];
     case "dcAsgd":
-      return [0, ...Array.from({ length: backupCount }, (): SlotStart => "values")];
+      return [0, "values"]; // what a worker that has not pulled counts as having seen; what each pulled is the stores' to keep
     default:
       return [];
   }

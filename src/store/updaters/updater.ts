@@ -9,7 +9,7 @@
 //   P4. No update leaves a value or a slot that is not finite: one that could, for its numbers are very large, is tried (trial.ts), and undone where
 //       it does. Then the spec's policy says whether it is refused, skipped, or its elements in question count as 0; it is counted either way.
 
-import { AssertionError, assert } from "../../base/assert.ts";
+import { AssertionError } from "../../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { BETA_POWERS_BYTES, writeBetaPowers } from "../../kernel/beta-powers.ts";
@@ -51,6 +51,16 @@ const STATE_LARGE = 2 ** 40;
 /** The same for settings. */
 const SETTING_LARGE = 2 ** 20;
 
+/** Addresses of a block that is updated. */
+export type UpdatedBlock = {
+  readonly target: number;
+  readonly source: number;
+  readonly slots: number;
+  readonly rowCount: number;
+  /** DC-ASGD: where what the worker pulled of the block lies. Left out: what it began with. */
+  readonly pulled?: number | undefined;
+};
+
 /** What was pushed and not finite. */
 export type NonFiniteCounts = { refusedPushes: number; skippedPushes: number; zeroedElements: number };
 
@@ -59,18 +69,18 @@ export class Updater {
   readonly layout: SlotLayout;
   readonly width: number;
   readonly number: OptimizerNumber;
-  /** Whether `notePull` and `noteRowsPull` do anything. */
+  /** DC-ASGD: whether the store keeps what workers pull. */
   readonly notesPulls: boolean;
   /** The address of the hyper-parameters of the step in hand (P1). */
   readonly hyper: number;
   readonly counts: NonFiniteCounts = { refusedPushes: 0, skippedPushes: 0, zeroedElements: 0 };
   readonly #arena: Arena;
   readonly #kernels: OptimizerKernels;
-  readonly #owner: SlotOwner;
   readonly #numbers: Float64Array;
   /** For rows that count their own steps; 0 as long as there are none. */
   #betaPowers = 0;
   #rowSteps = 0;
+  #comparedRank: number | undefined;
   /** Whether values or slots may be above STATE_LARGE. */
   #isLarge = false;
   #isTried = true;
@@ -87,7 +97,6 @@ export class Updater {
     this.hyper = arena.allocateState(HYPER_BYTES);
     this.#arena = arena;
     this.#kernels = kernels;
-    this.#owner = owner;
     this.#schedule = spec.schedule ?? CONSTANT_SCHEDULE;
     this.#learningRate = spec.learningRate ?? spec.alpha ?? 0;
     this.#numbers = new Float64Array(arena.memory.buffer, this.hyper, HYPER_FLOATS);
@@ -162,8 +171,9 @@ export class Updater {
       numbers[HYPER.stepBase] = this.#rowSteps === 0 ? 0 : Math.min(at.step, STEP_MAX);
       numbers[HYPER.stepIncrement] = at.rowSteps?.counts === false ? 0 : 1;
     } else if (type === "dcAsgd") {
-      numbers[HYPER.backupSlot] = at.workerRank === undefined ? 1 : 1 + this.#backupOf(at.workerRank);
+      numbers[HYPER.backupSlot] = 1; // `slotStride` says where that is
       numbers[HYPER.lambda] = at.workerRank === undefined ? 0 : lambda;
+      this.#comparedRank = at.workerRank;
     }
   }
 
@@ -266,23 +276,39 @@ export class Updater {
     return this.#rowSteps;
   }
 
+  /** DC-ASGD: the worker whose pulls the step in hand is compared with; undefined where none is. */
+  get comparedRank(): number | undefined {
+    return this.#comparedRank;
+  }
+
   /** Updates table rows; `rows` lists the addresses of their first values. */
   updateRows(rows: number, rowCount: number, gradients: number): void {
     this.#kernels.updateRows(this.number, rows, rowCount, this.width, gradients, this.hyper);
   }
 
+  /**
+   * DC-ASGD: as `updateRows`, where `pulled` lists the addresses of what the worker pulled of each row. 0: nothing is
+   * known of it, which is what the row began with, or for one who has `justPulled` the row as it is.
+   */
+  updatePulledRows(rows: number, pulled: number, rowCount: number, gradients: number, justPulled: boolean): void {
+    const rowBytes = this.width * FLOAT_BYTES;
+    const { words } = this.#arena;
+    for (let i = 0; i < rowCount; i++) {
+      const row = words[(rows >>> 2) + i] as number;
+      const slots = row + rowBytes;
+      const seen = (words[(pulled >>> 2) + i] as number) || (justPulled ? row : slots + rowBytes);
+      this.#kernels.updateBlock(this.number, row, row, slots, seen - slots, gradients + i * rowBytes, 1, this.width, this.hyper);
+    }
+  }
+
   /** Updates a block of whole rows. Reads values at `source`, writes them at `target`. */
-  updateBlock(block: { target: number; source: number; slots: number; rowCount: number }, gradients: number): void {
+  updateBlock(block: UpdatedBlock, gradients: number): void {
     this.updateBlockRun(block, { from: 0, to: block.rowCount }, gradients);
   }
 
   /** As `updateBlock`, for its rows from `from` up to `to` alone; `gradients` has those of all its rows. */
-  updateBlockRun(
-    block: { target: number; source: number; slots: number; rowCount: number },
-    { from, to }: { readonly from: number; readonly to: number },
-    gradients: number,
-  ): void {
-    const stride = this.slotStride(block.rowCount);
+  updateBlockRun(block: UpdatedBlock, { from, to }: { readonly from: number; readonly to: number }, gradients: number): void {
+    const stride = this.#strideOf(block);
     const skipped = from * this.width * FLOAT_BYTES;
     const [target, source] = [block.target + skipped, block.source + skipped];
     const slots = block.slots + from * this.layout.slotFloats * FLOAT_BYTES;
@@ -291,9 +317,14 @@ export class Updater {
   }
 
   /** Updates the rows of a block whose indexes within it `rows` lists. */
-  updateBlockRows(block: { values: number; slots: number; rowCount: number }, rows: number, listed: number, gradients: number): void {
-    const { values, slots, rowCount } = block;
-    const stride = this.slotStride(rowCount);
+  updateBlockRows(
+    block: { readonly values: number; readonly slots: number; readonly rowCount: number; readonly pulled?: number | undefined },
+    rows: number,
+    listed: number,
+    gradients: number,
+  ): void {
+    const { values, slots } = block;
+    const stride = this.#strideOf(block);
     this.#numbers[HYPER.rowSteps] = this.#rowSteps;
     this.#kernels.updateBlockRows(this.number, values, slots, stride, rows, listed, this.width, gradients, this.hyper);
   }
@@ -332,31 +363,22 @@ export class Updater {
     }
   }
 
-  /** DC-ASGD: remembers that a worker saw these table rows, listed by the addresses of their first values. */
-  noteRowsPull(rows: number, rowCount: number, workerRank: number): void {
-    if (this.notesPulls) this.#kernels.repeatRows(rows, rowCount, (2 + this.#backupOf(workerRank)) * this.width * FLOAT_BYTES, this.width);
-  }
-
-  /** DC-ASGD: remembers that a worker saw the rows of a block from `from` up to `to`. Nothing to do for the others. */
-  notePull(
-    block: { values: number; slots: number; rowCount: number },
-    workerRank: number,
-    { from, to }: { readonly from: number; readonly to: number },
-  ): void {
-    if (!this.notesPulls) return;
-    const rowBytes = this.width * FLOAT_BYTES;
-    const backup = block.slots + (1 + this.#backupOf(workerRank)) * this.slotStride(block.rowCount);
-    this.#arena.module.copy(backup + from * rowBytes, block.values + from * rowBytes, (to - from) * rowBytes);
-  }
-
   close(): void {
     this.#arena.release(this.hyper, HYPER_BYTES);
     if (this.#betaPowers !== 0) this.#arena.releaseState(this.#betaPowers, BETA_POWERS_BYTES);
   }
 
-  #backupOf(workerRank: number): number {
-    assert(workerRank >= 0 && workerRank < this.#owner.workerCount, `worker ${workerRank} of ${this.#owner.workerCount}`);
-    return workerRank;
+  /** DC-ASGD reads one slot beside its own, the next one: that may lie anywhere. */
+  #strideOf({
+    slots,
+    rowCount,
+    pulled,
+  }: {
+    readonly slots: number;
+    readonly rowCount: number;
+    readonly pulled?: number | undefined;
+  }): number {
+    return pulled === undefined ? this.slotStride(rowCount) : pulled - slots;
   }
 
   #writeSettings(): void {

@@ -21,7 +21,7 @@ export class LocalOptimizer {
   constructor(arena: Arena, optimizers: OptimizerKernels, spec: ResolvedOptimizer, width: number) {
     this.isExact = spec.type === "sum" || spec.type === "sgd";
     const scheduled = spec.schedule === undefined ? spec : { ...spec, schedule: CONSTANT_SCHEDULE }; // servers say what it comes to
-    this.#updater = new Updater(arena, optimizers, scheduled, { kind: "table", width, workerCount: 1 });
+    this.#updater = new Updater(arena, optimizers, scheduled, { kind: "table", width });
   }
 
   /** Whether gradients may count, as the server would decide: throws NOT_FINITE for "refuse", gives false for "skip", zeroes for "zero". */

@@ -46,7 +46,7 @@ export class PendingUpdates {
     this.#width = width;
     this.#table = kernels.createTable({ payloadBytes: width * FLOAT_BYTES + WORD_BYTES, secret });
     try {
-      this.#adder = new Updater(arena, optimizers, resolveOptimizer({ type: "sum" }), { kind: "table", width, workerCount: 1 });
+      this.#adder = new Updater(arena, optimizers, resolveOptimizer({ type: "sum" }), { kind: "table", width });
     } catch (thrown) {
       kernels.destroyTable(this.#table);
       throw thrown;

@@ -1,0 +1,157 @@
+// pulled-rows — what workers pulled last of a table's rows, for an optimizer that compares with it (DC-ASGD): a table of
+// its own for each worker, made at its first pull and gone with the worker. Not part of training: no checkpoint has it.
+//
+//   by rank     key → values, for those rows that were there when the worker pulled them
+//
+// Invariants:
+//   PulledRows.M1. Nothing depends on how many workers there are, were or will be.
+//   PulledRows.M2. It has at most the rows of the store, for each worker that pulled them: who removes rows removes them here.
+//   PulledRows.M3. A pull never fails for want of room here: its worker then counts as having just pulled whatever is not
+//       remembered, until it is forgotten.
+
+import { isWeighbridgeError } from "../base/errors.ts";
+import type { Arena } from "../kernel/arena.ts";
+import type { Kernels } from "../kernel/kernels.ts";
+import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
+import { TableParts } from "./table-parts.ts";
+import type { RowImages } from "./table-requests.ts";
+
+const WORD_BYTES = 4;
+
+export type PulledRowsOptions = {
+  readonly arena: Arena;
+  readonly kernels: Kernels;
+  readonly rowKernels: RowKernels;
+  readonly valueBytes: number;
+  readonly secret: () => bigint;
+};
+
+/** The rows of one worker. */
+export type PulledImages = { readonly rank: number; readonly images: RowImages };
+
+/** `table` is 0 where there was no room for one. */
+type OfWorker = { table: number; isLossy: boolean };
+
+export class PulledRows {
+  readonly #options: PulledRowsOptions;
+  readonly #workers = new Map<number, OfWorker>();
+
+  constructor(options: PulledRowsOptions) {
+    this.#options = options;
+  }
+
+  /** The ranks of those who pulled anything. */
+  get ranks(): readonly number[] {
+    return [...this.#workers.keys()];
+  }
+
+  get usedBytes(): number {
+    let bytes = 0;
+    for (const table of this.#tables()) bytes += this.#options.kernels.tableBytes(table);
+    return bytes;
+  }
+
+  /** A worker saw these rows as they are now: `rows` lists where they lie, one for each key. */
+  note(rank: number, { keys, keyCount, rows }: { readonly keys: number; readonly keyCount: number; readonly rows: number }): void {
+    if (keyCount === 0) return;
+    const { arena, kernels, rowKernels, valueBytes } = this.#options;
+    const worker = this.#of(rank);
+    const byteCount = keyCount * (WORD_BYTES + valueBytes);
+    const listed = worker.table === 0 ? 0 : arena.tryAllocate(byteCount);
+    if (listed !== 0 && this.#insert(worker, { keys, keyCount, listed })) {
+      const values = listed + keyCount * WORD_BYTES;
+      rowKernels.readRows(rows, keyCount, 0, valueBytes, values);
+      rowKernels.writeRows(listed, keyCount, 0, valueBytes, values);
+    } else {
+      worker.isLossy = true; // M3
+      if (worker.table !== 0) kernels.removeRows(worker.table, keys, keyCount); // older than what the worker has now
+    }
+    if (listed !== 0) arena.release(listed, byteCount);
+  }
+
+  /**
+   * Lists at `out` where what the worker pulled lies, 0 for a key that is not remembered: false when there is none at
+   * all. A worker that `isLossy` counts as having just pulled those.
+   */
+  find(rank: number, { keys, keyCount, out }: { readonly keys: number; readonly keyCount: number; readonly out: number }): boolean {
+    const { table } = this.#workers.get(rank) ?? { table: 0 };
+    if (table === 0) return false;
+    this.#options.rowKernels.findValues(table, keys, keyCount, this.#options.valueBytes, out, 0);
+    return true;
+  }
+
+  isLossy(rank: number): boolean {
+    return this.#workers.get(rank)?.isLossy === true;
+  }
+
+  /** The worker is gone. */
+  forget(rank: number): void {
+    const { table } = this.#workers.get(rank) ?? { table: 0 };
+    this.#workers.delete(rank);
+    if (table !== 0) this.#options.kernels.destroyTable(table);
+  }
+
+  /** M2 */
+  remove(keys: number, keyCount: number): void {
+    for (const table of this.#tables()) this.#options.kernels.removeRows(table, keys, keyCount);
+  }
+
+  dropPart(part: number): void {
+    for (const table of this.#tables()) this.#options.kernels.dropPart(table, part);
+  }
+
+  /** What is remembered of a part, copied, for `load`. Throws ARENA_FULL. */
+  *savePart(part: number): Iterable<PulledImages> {
+    const { valueBytes, ...shared } = this.#options;
+    for (const [rank, { table }] of this.#workers) {
+      if (table === 0) continue;
+      for (const images of new TableParts({ ...shared, table, payloadBytes: valueBytes }).save(part)) yield { rank, images };
+    }
+  }
+
+  /** Puts what was saved in the place of what is here; twice is as once. Throws ARENA_FULL. */
+  load({ rank, images: { keys, payloads } }: PulledImages): void {
+    const { arena, rowKernels, valueBytes } = this.#options;
+    const worker = this.#of(rank);
+    const keyCount = keys.length;
+    const byteCount = keys.byteLength + payloads.length + keyCount * WORD_BYTES;
+    const at = arena.allocate(byteCount);
+    const [values, listed] = [at + keys.byteLength, at + keys.byteLength + payloads.length];
+    arena.bytes.set(new Uint8Array(keys.buffer, keys.byteOffset, keys.byteLength), at);
+    arena.bytes.set(payloads, values);
+    if (worker.table !== 0 && this.#insert(worker, { keys: at, keyCount, listed })) {
+      rowKernels.writeRows(listed, keyCount, 0, valueBytes, values);
+    } else worker.isLossy = true; // M3
+    arena.release(at, byteCount);
+  }
+
+  close(): void {
+    for (const rank of this.ranks) this.forget(rank);
+  }
+
+  *#tables(): Iterable<number> {
+    for (const { table } of this.#workers.values()) if (table !== 0) yield table;
+  }
+
+  #of(rank: number): OfWorker {
+    const known = this.#workers.get(rank);
+    if (known !== undefined && known.table !== 0) return known;
+    const worker = known ?? { table: 0, isLossy: false };
+    this.#workers.set(rank, worker);
+    const { kernels, valueBytes, secret } = this.#options;
+    try {
+      worker.table = kernels.createTable({ payloadBytes: valueBytes, secret: secret() });
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown, "ARENA_FULL")) throw thrown;
+    }
+    return worker;
+  }
+
+  /** Lists the rows of these keys at `listed`, new ones made; false where there is no room for those. */
+  #insert({ table }: OfWorker, { keys, keyCount, listed }: { keys: number; keyCount: number; listed: number }): boolean {
+    const { rowKernels, valueBytes } = this.#options;
+    if (rowKernels.insertValues(table, keys, keyCount, listed, 0) === NO_ROOM_COUNT) return false;
+    rowKernels.findValues(table, keys, keyCount, valueBytes, listed, 0);
+    return true;
+  }
+}
