@@ -1,5 +1,6 @@
 // known-options — refuses options that do not exist: a misspelt one would otherwise be taken for its default, silently.
 
+import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nearestName } from "../base/nearest-name.ts";
 
@@ -15,4 +16,19 @@ export function checkOptions(options: unknown, known: readonly string[], what: s
     "BAD_ARGUMENT",
     `${what} have no ${unknown.map((name) => JSON.stringify(name)).join(", ")}; there are ${known.join(", ")}; did you mean ${nearest}?`,
   );
+}
+
+const WAIT_NAMES: readonly string[] = ["deadlineMs", "signal"];
+const CALL_NAMES: readonly string[] = ["priority", "scope", "into", "passing", ...WAIT_NAMES];
+
+/** How a caller waits, before anything is sent. Throws BAD_ARGUMENT, as `checkOptions` and `checkWait` do. */
+export function checkWaitOptions(wait: WaitOptions): void {
+  checkOptions(wait, WAIT_NAMES, "the options of a wait");
+  checkWait(wait);
+}
+
+/** How a function is called, and how its caller waits; as above. */
+export function checkCallOptions(options: WaitOptions): void {
+  checkOptions(options, CALL_NAMES, "the options of a call");
+  checkWait(options);
 }

@@ -48,7 +48,7 @@ import {
 } from "./checkpoint.ts";
 import { Embedding } from "./embedding.ts";
 import { type FunctionTarget, routeOf } from "./function-target.ts";
-import { checkOptions } from "./known-options.ts";
+import { checkCallOptions, checkOptions, checkWaitOptions } from "./known-options.ts";
 import { ParameterControl } from "./parameter-control.ts";
 import { ParameterFiles } from "./parameter-files.ts";
 import { type EmbeddingOptions, embeddingSpec, type TensorOptions, tensorSpec } from "./parameter-options.ts";
@@ -150,6 +150,7 @@ export class Session {
 
   /** The tensor of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
   async tensor(name: string, options: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
+    checkWaitOptions(wait);
     const spec = tensorSpec(name, options);
     const shape = new TensorShape(spec.shape);
     const control = await this.#create(spec, wait);
@@ -169,6 +170,7 @@ export class Session {
 
   /** The table of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
   async embedding(name: string, options: EmbeddingOptions, wait: WaitOptions = {}): Promise<Embedding> {
+    checkWaitOptions(wait);
     const spec = embeddingSpec(name, options);
     const { width, rows: rowCountMax } = spec;
     const control = await this.#create(spec, wait);
@@ -191,6 +193,7 @@ export class Session {
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>> {
     checkFunction(fn);
+    checkCallOptions(options);
     return await this.#functions.call(fn, routeOf(target, this.#functions.servers), request, options);
   }
 
@@ -201,6 +204,7 @@ export class Session {
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>[]> {
     checkFunction(fn);
+    checkCallOptions(options);
     return await this.#functions.callAll(fn, request, options);
   }
 
@@ -216,6 +220,8 @@ export class Session {
     shareOf: (positions: readonly number[]) => Pick<FunctionRequest<Q, R>, "request" | "answered">,
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<void> {
+    checkFunction(fn);
+    checkCallOptions(options);
     await this.#functions.callOwners(fn, keys, shareOf, options);
   }
 
@@ -239,7 +245,7 @@ export class Session {
    * done again after a failure, and counts once on every server. Never moves this worker's clock back.
    */
   async rejoin(wait: WaitOptions = {}): Promise<void> {
-    checkWait(wait);
+    checkWaitOptions(wait);
     await this.wait(this.#clock.rejoin(), "the clock set", wait);
   }
 
@@ -248,6 +254,7 @@ export class Session {
    * fails with NOT_JOINED.
    */
   async leaveClocks(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     await this.#clock.leave(wait);
   }
 
@@ -257,6 +264,7 @@ export class Session {
    * it, CHECKPOINT_IO, ARENA_FULL; earlier checkpoints stay as they are.
    */
   async checkpoint(options: CheckpointOptions = {}, wait: WaitOptions = {}): Promise<TakenCheckpoint> {
+    checkWaitOptions(wait);
     checkCheckpointOptions(options);
     const { clock = this.clocks } = options;
     if (!(Number.isSafeInteger(clock) && clock >= this.clocks && clock <= CLOCK_MAX)) {
@@ -279,6 +287,7 @@ export class Session {
    * there before. Rejects as `checkpoint` does, and with UNKNOWN_PARAMETER.
    */
   async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     if (this.#saving !== undefined) throw isSavingAlready(); // the servers would give that one up for this
     await this.#files.save(this.#checkpointServers(wait), name, directory, () => this.clocks);
   }
@@ -288,6 +297,7 @@ export class Session {
    * _FOREIGN or _IO, which name the file, and with UNSUPPORTED for one whose consistency is not "asp"; it is then as it was.
    */
   async loadParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     await this.#files.load(this.#checkpointServers(wait), name, directory);
   }
 
@@ -296,6 +306,7 @@ export class Session {
    * to its clock. Every worker of the cluster calls it. Rejects with CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, which name the file.
    */
   async restore(options: { readonly step?: number } = {}, wait: WaitOptions = {}): Promise<RestoredCheckpoint> {
+    checkWaitOptions(wait);
     checkOptions(options, ["step"], "the options of a restore");
     const { step } = options;
     checkStep("step", step);
@@ -305,7 +316,8 @@ export class Session {
   }
 
   /** Waits until every worker stands here. Rejects with NODE_DEAD when one dies meanwhile. */
-  async barrier(wait?: WaitOptions): Promise<void> {
+  async barrier(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     await this.#node.barrier(Group.WORKERS, 0, wait);
   }
 
@@ -314,6 +326,7 @@ export class Session {
    * describe the epoch alike; the second that does not gets SPEC_MISMATCH. A feed per epoch: `next`, and `done` once its updates are acknowledged.
    */
   async units(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
+    checkWaitOptions(wait);
     checkOptions(options, ["epoch", "batchCount", "partCount", "assignment", "idleMs"], `the options of units ${name}`);
     return await this.#units.open(name, options, wait);
   }
@@ -329,7 +342,7 @@ export class Session {
    */
   async collective(wait: WaitOptions = {}): Promise<Collective> {
     const { mesh } = this.#node;
-    checkWait(wait);
+    checkWaitOptions(wait);
     if (mesh === undefined) throw new WeighbridgeError("UNSUPPORTED", "this worker is not joined with the others");
     if (this.#collective?.isClosed === false) return this.#collective;
     this.#openingCollective ??= Collective.open(mesh, wait).finally(() => {
@@ -341,7 +354,7 @@ export class Session {
 
   /** The specs of all parameters there are, as the scheduler knows them, in the order in which they were first made. */
   async parameters(wait: WaitOptions = {}): Promise<readonly ParameterSpec[]> {
-    checkWait(wait);
+    checkWaitOptions(wait);
     return await this.#catalogue.list(wait);
   }
 
@@ -377,9 +390,9 @@ export class Session {
     }
   }
 
-  async #endSaves(options: WaitOptions): Promise<void> {
+  async #endSaves({ deadlineMs, signal }: WaitOptions): Promise<void> {
     const saving = this.#saving !== undefined && this.#saving.clock <= this.clocks ? this.#saving.ended : undefined;
-    await this.wait(Promise.all([saving, this.#files.ended]), "what is being saved", options);
+    await this.wait(Promise.all([saving, this.#files.ended]), "what is being saved", { deadlineMs, signal });
   }
 
   async #leave(options: { readonly barrier?: boolean } & WaitOptions): Promise<void> {

@@ -63,8 +63,8 @@ export class WorkerClock {
   #isTellingAgain = false;
   #joining: Promise<void> | undefined;
   #hasLeft = false;
-  /** J9 */
-  #lost: WeighbridgeError | undefined;
+  /** What the next call is told, but for where this worker stands by then (J9). */
+  #lost: string | undefined;
 
   constructor({ name, clock, functions, log, pushes, joiningAgain }: WorkerClockOptions) {
     this.#name = name;
@@ -85,7 +85,7 @@ export class WorkerClock {
     const lost = this.#lost;
     if (lost === undefined) return this.#value;
     this.#lost = undefined;
-    throw lost;
+    throw new WeighbridgeError("NOT_JOINED", `${lost}; it has joined again, and stands at clock ${this.#value}`, { retryable: true });
   }
 
   /**
@@ -185,9 +185,7 @@ export class WorkerClock {
     const lost = [...new Set(clocks)].sort((a, b) => a - b);
     const what = `what it pushed at clock ${lost.join(", ")} to parameters with sync updates does not count`;
     const why = `${this.#name} was taken for dead before the servers heard of the end of its clock`;
-    this.#lost = new WeighbridgeError("NOT_JOINED", `${why}: ${what}; it has joined again, and stands at clock ${this.#value}`, {
-      retryable: true,
-    });
+    this.#lost = `${why}: ${what}`;
     this.#log.warn("updates of a clock that this worker has ended do not count", { clocks: lost.join(", "), reason: why });
   }
 

@@ -267,6 +267,30 @@ suite("bad arguments", () => {
     assert.deepEqual(await table.pull([1]), new Float32Array(2));
   });
 
+  test("a misspelt option of a wait or a call is refused by every call of a session, with the nearest that there is", async () => {
+    const { session } = cluster;
+    const misspelt = anything({ deadlinMs: 5 });
+    const calls: readonly (() => unknown)[] = [
+      () => session.tensor("none", { shape: [2] }, misspelt),
+      () => session.embedding("none", { dim: 2 }, misspelt),
+      () => session.call(sizeOf, { server: 0 }, { list: one }, misspelt),
+      () => session.callAll(sizeOf, { list: one }, misspelt),
+      () => session.callOwners(sizeOf, BigUint64Array.of(1n), () => ({ request: { list: one } }), misspelt),
+      () => session.rejoin(misspelt),
+      () => session.leaveClocks(misspelt),
+      () => session.checkpoint({}, misspelt),
+      () => session.saveParameter("tensor", "here", misspelt),
+      () => session.loadParameter("tensor", "here", misspelt),
+      () => session.restore({}, misspelt),
+      () => session.barrier(misspelt),
+      () => session.units("units", { epoch: 0, batchCount: 1, partCount: 1, assignment: "even" }, misspelt),
+      () => session.collective(misspelt),
+      () => session.parameters(misspelt),
+    ];
+    for (const call of calls) await refuses(call, /no "deadlinMs"; .* did you mean deadlineMs\?/);
+    await refuses(() => session.call(sizeOf, { server: 0 }, { list: one }, anything({ priorty: 1 })), /did you mean priority\?/);
+  });
+
   test("a wait that fails for how to wait is told, and what it would have waited for crashes nobody", async () => {
     const worker = new TensorWorker(cluster.session);
     await worker.initTensor(3, { length: 8 });
