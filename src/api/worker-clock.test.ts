@@ -144,6 +144,17 @@ test("a clock that was ended and does not count fails the next call once; the on
   assert.equal(servers.clock.forCall, 2);
 });
 
+test("a worker that went on before it was told of a lost clock hears at which clock it stands by then (J9)", async () => {
+  const servers = new Servers();
+  servers.clock.advance();
+  servers.clock.advance();
+  servers.lost.push(1);
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "who are you?"));
+  await setImmediate();
+  servers.clock.advance();
+  assert.throws(() => servers.clock.forCall, { code: "NOT_JOINED", message: /pushed at clock 1 .* stands at clock 3$/ });
+});
+
 test("a rejoin that fails by itself is a warning, one that was asked for rejects; both may be tried again", async () => {
   const servers = new Servers();
   servers.failure = new WeighbridgeError("NODE_DEAD", "server 0 is dead");
