@@ -10,8 +10,8 @@
 //   A2. A span belongs to one owner from `allocate` to `release`. Its bytes are arbitrary at first.
 //   A3. Running out of room is an error before anything changed, never a trap.
 //   A4. State (what a server keeps: rows, tables, blocks) never takes the reserve. Work (answers, requests, what a checkpoint needs) may, so a server that
-//       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`), and so
-//       may what an update of a block needs beside it (`allocateNeeded`); as much of the rest then stays free until it is released.
+//       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`); as much
+//       of the rest then stays free until it is released.
 //   A5. Work for which the reserve is too small (a round of sync updates to all rows, what a checkpoint keeps of rows that change) lies beyond `bytesMax`, in
 //       address space up to 4 GiB that costs nothing until it is touched. So what is there can always be updated and saved; state never goes there to stay.
 
@@ -144,14 +144,6 @@ export class Arena {
     return byteCount <= this.bytesMax ? this.module.allocate(byteCount) >>> 0 : 0;
   }
 
-  /**
-   * As `allocateState`, for state without which what is there could not be updated: in the reserve if nowhere else, up to the share of what moves (A4). Its
-   * owner calls `noteState`, and `releaseState` in the end.
-   */
-  allocateNeeded(byteCount: number): number {
-    return this.tryAllocateState(byteCount) || this.tryMove(byteCount) || this.allocateState(byteCount);
-  }
-
   /** Room for state whose present place is given back before long: in the reserve if nowhere else (A4). 0 when there is none. */
   tryMove(byteCount: number): number {
     const address = this.tryAllocate(byteCount); // its old place is free again soon: what is owed to the reserve does not count
@@ -218,7 +210,8 @@ export function stateFull(arena: Arena, what: string): WeighbridgeError {
   const { stateUsedBytes, stateBytesMax, reserveBytes } = arena;
   if (reserveBytes === 0) return arenaFull(arena, what);
   const kept = `${reserveBytes} more are kept for reads and checkpoints, which go on`;
-  return new WeighbridgeError("ARENA_FULL", `no room for ${what}: ${stateUsedBytes} of ${stateBytesMax} arena bytes are in use; ${kept}`);
+  const used = `${stateUsedBytes} of ${stateBytesMax} arena bytes are in use; ${kept}`;
+  return new WeighbridgeError("ARENA_FULL", `no room for ${what}: ${used}; start servers with a larger --arena-bytes-max, or more of them`);
 }
 
 /** The error of A3; `what` completes "no room for …". */

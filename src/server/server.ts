@@ -87,7 +87,7 @@ export class Server {
     const { arena, kernels } = this;
     const { clock, workerCount, functions = [], compression, checkpointFiles: files, log = SILENT_LOG } = options;
     const secret = crypto.getRandomValues(new BigUint64Array(1))[0]!;
-    this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression });
+    this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression, ownership: this.ownership });
     this.groups = new WorkerGroups(clock, workerCount);
     const { ownership } = this;
     this.checkpoints = new CheckpointService({ parameters: this.parameters, vectorClock: this.clock, ownership, files, log, clock });

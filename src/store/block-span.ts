@@ -104,6 +104,8 @@ export type Block = {
   slots: Span | undefined;
   /** Undefined as long as all rows count alike. */
   rowSteps: Span | undefined;
+  /** Room for `rowSteps` as long as that is undefined, where rows may count. */
+  stepsRoom: Span | undefined;
   readonly rowCount: number;
   /** Updates of all rows that were applied; of some rows too, where those are not counted elsewhere. */
   step: number;

@@ -60,10 +60,11 @@ export class PartBlocks {
 }
 
 /** Its memory goes with the last hold (TensorStore T2). */
-export function retire({ span, slots, rowSteps, pulled }: Block): void {
+function retire({ span, slots, rowSteps, stepsRoom, pulled }: Block): void {
   span.retire();
   slots?.retire();
   rowSteps?.retire();
+  stepsRoom?.retire();
   pulled.forgetAll();
 }
 

@@ -14,15 +14,18 @@
 //   T4. Initial values depend on the parameter and the element's index alone, not on the server or the moment; or they were given by `start`.
 //   T5. A block is started at most once, and never after an update or a restore.
 //   T6. An update whose outcome is not finite changes nothing.
+//   T7. A block that this server owns has its room from the moment the tensor is made (block-rooms.ts): an update finds none only beside values that are
+//       being sent, and that is worth a retry.
 
 import { assert } from "../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
+import { type BlockRoom, BlockRooms } from "./block-rooms.ts";
 import { type Block, type BlockImage, type HeldBlock, type HeldValues, type OpenBlock, Span } from "./block-span.ts";
 import { countsAll, countsSome, stepOfAll, stepOfSome } from "./block-steps.ts";
 import type { Initializer } from "./initializers/initializer.ts";
-import { PartBlocks, retire } from "./part-blocks.ts";
+import { PartBlocks } from "./part-blocks.ts";
 import { PulledBlock } from "./pulled-block.ts";
 import { type RowMarks, runsOf } from "./row-marks.ts";
 import type { TensorShape } from "./tensor-shape.ts";
@@ -30,7 +33,6 @@ import { type Trial, triedRun } from "./updaters/trial.ts";
 import { type Updater, type UpdateStep, unlessNotFinite } from "./updaters/updater.ts";
 
 const FLOAT_BYTES = 4;
-const WORD_BYTES = 4;
 
 /** A gradient, and how it is applied. */
 export type BlockUpdate = Omit<UpdateStep, "step" | "rowSteps"> & {
@@ -58,6 +60,7 @@ export class TensorStore {
   readonly #updater: Updater;
   readonly #initializer: Initializer;
   readonly #blocks: PartBlocks;
+  readonly #rooms: BlockRooms;
 
   constructor({ arena, kernels, shape, updater, initializer, partOf }: TensorStoreOptions) {
     this.shape = shape;
@@ -66,6 +69,12 @@ export class TensorStore {
     this.#updater = updater;
     this.#initializer = initializer;
     this.#blocks = new PartBlocks(partOf);
+    this.#rooms = new BlockRooms(arena, shape, updater);
+  }
+
+  /** Takes room for those of its blocks that `owns` says are this server's, and keeps none for others (T7). Throws ARENA_FULL, naming `what`, nothing taken. */
+  reserve(owns: (block: number) => boolean, what: string): void {
+    this.#rooms.reserve((block) => owns(block) && this.#blocks.get(block) === undefined, what);
   }
 
   /** The blocks that are here, ascending. */
@@ -74,9 +83,9 @@ export class TensorStore {
   }
 
   get usedBytes(): number {
-    let bytes = 0;
-    for (const { span, slots, rowSteps, pulled } of this.#blocks.values())
-      bytes += span.byteCount + (slots?.byteCount ?? 0) + (rowSteps?.byteCount ?? 0) + pulled.usedBytes;
+    let bytes = this.#rooms.reservedBytes;
+    for (const { span, slots, rowSteps, stepsRoom, pulled } of this.#blocks.values())
+      bytes += span.byteCount + (slots?.byteCount ?? 0) + ((rowSteps ?? stepsRoom)?.byteCount ?? 0) + pulled.usedBytes;
     return bytes;
   }
 
@@ -114,7 +123,7 @@ export class TensorStore {
 
   /** What a block is before anybody touches it (T4), whether it is here or not. Throws ARENA_FULL. */
   initialBlock(index: number): HeldBlock {
-    const { span, slots } = this.#makeBlock(index, "work");
+    const { span, slots } = this.#makeBlock(index, this.#rooms.takeWork(index));
     this.#initialise(index, span, slots);
     const release = (): void => {
       span.retire();
@@ -126,7 +135,7 @@ export class TensorStore {
   /** Makes a block whose values and slots the caller writes before anything else is done with it, and its rows' steps if asked. Throws ARENA_FULL. */
   openBlock(index: number, step: number, countsRows = false): OpenBlock {
     assert(this.#blocks.get(index) === undefined, `block ${index} is there already`);
-    const block = this.#makeBlock(index, "state");
+    const block = this.#makeBlock(index, this.#rooms.take(index));
     block.step = step;
     block.isStarted = true;
     this.#blocks.put(index, block);
@@ -155,18 +164,15 @@ export class TensorStore {
 
   /** Puts a block in the place of the one that is there; twice is as once. Throws ARENA_FULL, nothing changed. */
   loadBlock({ index, values, slots, step, rowSteps, isStarted, pulled }: BlockImage): void {
-    const block = this.#makeBlock(index, "state");
+    const block = this.#makeBlock(index, this.#rooms.take(index));
     assert(values.length === block.span.floats.length, "a block is one of a tensor of this shape");
     assert(slots.length === (block.slots?.floats.length ?? 0), "a block has the slots of this optimizer");
     block.span.floats.set(values);
     block.slots?.floats.set(slots);
-    try {
-      if (rowSteps !== undefined) this.#countRows(block);
-    } catch (thrown) {
-      retire(block);
-      throw thrown; // T3
+    if (rowSteps !== undefined) {
+      this.#countRows(block);
+      block.rowSteps?.words.set(rowSteps);
     }
-    if (rowSteps !== undefined) block.rowSteps?.words.set(rowSteps);
     block.step = step;
     block.isStarted = isStarted;
     block.pulled.load(pulled, this.#seenOf(block));
@@ -217,7 +223,7 @@ export class TensorStore {
     if (isApplied && target !== span.address) this.#replace(block, target);
   }
 
-  /** Makes the block, and what pushes of some of its rows need, so that what follows finds it. Throws OUT_OF_RANGE or ARENA_FULL. */
+  /** Makes the block, and what pushes of some of its rows need, so that what follows finds it. Throws OUT_OF_RANGE; ARENA_FULL for a block of another server. */
   touch(index: number, byRows = false): void {
     const block = this.#block(index);
     if (byRows && this.#updater.countsRows) this.#countRows(block);
@@ -287,6 +293,7 @@ export class TensorStore {
   /** Frees everything; what is held goes with its last hold. */
   close(): void {
     this.#blocks.dropAll();
+    this.#rooms.releaseAll();
   }
 
   /** Makes sure that nobody holds the block's values. */
@@ -395,16 +402,15 @@ export class TensorStore {
     block.isStarted = true;
   }
 
-  /** Rows count by themselves from now on. Throws ARENA_FULL (T3). */
+  /** Rows count by themselves from now on. */
   #countRows(block: Block): void {
     this.#updater.countRows();
-    const { rowSteps, rowCount } = block;
-    if (rowSteps === undefined) {
-      const byteCount = rowCount * WORD_BYTES;
-      const address = this.#arena.allocateNeeded(byteCount);
-      this.#kernels.zero(address, byteCount);
-      block.rowSteps = new Span(this.#arena, address, byteCount);
-    }
+    const { stepsRoom } = block;
+    if (block.rowSteps !== undefined) return;
+    assert(stepsRoom !== undefined, "a block of state has room for the steps of its rows"); // T7
+    this.#kernels.zero(stepsRoom.address, stepsRoom.byteCount);
+    block.rowSteps = stepsRoom;
+    block.stepsRoom = undefined;
   }
 
   #replace(block: Block, address: number): void {
@@ -419,7 +425,7 @@ export class TensorStore {
     if (index >= this.shape.blockCount) {
       throw new WeighbridgeError("OUT_OF_RANGE", `the tensor has ${this.shape.blockCount} blocks; there is no block ${index}`);
     }
-    const block = this.#makeBlock(index, "state");
+    const block = this.#makeBlock(index, this.#rooms.take(index));
     this.#initialise(index, block.span, block.slots);
     this.#blocks.put(index, block);
     return block;
@@ -436,28 +442,17 @@ export class TensorStore {
   }
 
   /** A block with anything in it. */
-  #makeBlock(index: number, use: "state" | "work"): Block {
-    const floatCount = this.shape.floatsOf(index);
-    const rowCount = floatCount / this.#updater.width;
-    const byteCount = floatCount * FLOAT_BYTES;
-    const slotBytes = this.#updater.blockSlotBytes(rowCount);
-    const take = (bytes: number): number => (use === "state" ? this.#arena.allocateState(bytes) : this.#arena.allocate(bytes));
-    const address = take(byteCount);
-    let slots = 0;
-    try {
-      if (slotBytes > 0) slots = take(slotBytes);
-    } catch (thrown) {
-      this.#arena.release(address, byteCount);
-      throw thrown; // T3
-    }
-    const extra = slots === 0 ? undefined : new Span(this.#arena, slots, slotBytes);
-    const pulled = new PulledBlock(this.#arena, this.#kernels);
+  #makeBlock(index: number, { values, slots, steps }: BlockRoom): Block {
+    const bytes = this.#rooms.bytesOf(index);
+    const spanOf = (address: number, byteCount: number): Span | undefined =>
+      address === 0 ? undefined : new Span(this.#arena, address, byteCount);
     return {
-      span: new Span(this.#arena, address, byteCount),
-      slots: extra,
+      span: new Span(this.#arena, values, bytes.values),
+      slots: spanOf(slots, bytes.slots),
       rowSteps: undefined,
-      pulled,
-      rowCount,
+      stepsRoom: spanOf(steps, bytes.steps),
+      pulled: new PulledBlock(this.#arena, this.#kernels),
+      rowCount: this.shape.floatsOf(index) / this.#updater.width,
       step: 0,
       isStarted: false,
     };

@@ -44,13 +44,14 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
   const slotCount = slotLayoutOf(spec.optimizer, { kind: "tensor", width: record.width }).starts.length;
   const slots = slotColumns(spec.optimizer, slotCount);
   const saved = new Set(record.columns.map(({ name }) => name));
+  const countsRows = saved.has(ROW_STEPS_COLUMN) && storedColumns(spec).some(({ name }) => name === ROW_STEPS_COLUMN);
   for (const chunk of source.chunks(spec.name)) {
     const block = (chunk.key.from * record.width) / shape.blockFloats;
     if (!Number.isInteger(block) || chunk.rowCount * record.width !== shape.floatsOf(block)) throw otherBlocks(source, chunk); // R2
     if (!ownership.ownsBlock(number, block)) continue; // R1
-    const opened = store.openBlock(block, await readStep(source, chunk, record), saved.has(ROW_STEPS_COLUMN));
+    const opened = store.openBlock(block, await readStep(source, chunk, record), countsRows);
     await source.readColumn(chunk, VALUES_COLUMN, bytesOf(opened.values));
-    if (saved.has(ROW_STEPS_COLUMN)) await source.readColumn(chunk, ROW_STEPS_COLUMN, bytesOf(opened.rowSteps));
+    if (countsRows) await source.readColumn(chunk, ROW_STEPS_COLUMN, bytesOf(opened.rowSteps));
     const slotFloats = opened.slots.length / Math.max(1, slots.length);
     for (const [slot, name] of slots.entries()) {
       const floats = opened.slots.subarray(slot * slotFloats, (slot + 1) * slotFloats);

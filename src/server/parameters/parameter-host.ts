@@ -21,6 +21,7 @@ import { takesValues } from "../../store/updaters/optimizer-spec.ts";
 import { Updater } from "../../store/updaters/updater.ts";
 import type { GeneralCompression } from "../../wire/codecs/general-compression.ts";
 import type { CodecContext } from "../../wire/codecs/value-codec.ts";
+import type { Ownership } from "../ownership.ts";
 import { type ServerPacer, serverPacer } from "./server-pacer.ts";
 import { WorkerKeyLists } from "./worker-key-lists.ts";
 
@@ -34,6 +35,8 @@ export type ParameterHostOptions = {
   readonly secret: bigint;
   /** For links that ask for it. */
   readonly compression?: GeneralCompression | undefined;
+  /** Which blocks have room from the start (TensorStore.T7). Left out: none. */
+  readonly ownership?: Pick<Ownership, "ownsBlock" | "onChange"> | undefined;
 };
 
 /**
@@ -57,10 +60,11 @@ export class ParameterHost {
   readonly #initializers: InitializerKernels;
   readonly #quantiles: QuantileTable;
   readonly #clock: Clock;
+  readonly #ownership: ParameterHostOptions["ownership"];
   #isTouching = false;
   #units = 0;
 
-  constructor({ arena, kernels, clock, workerCount, secret, compression }: ParameterHostOptions, counter: PushCounter) {
+  constructor({ arena, kernels, clock, workerCount, secret, compression, ownership }: ParameterHostOptions, counter: PushCounter) {
     this.arena = arena;
     this.kernels = kernels;
     this.rowKernels = simdRowKernels(arena);
@@ -74,7 +78,13 @@ export class ParameterHost {
     this.#initializers = new SimdInitializerKernels(arena);
     this.#quantiles = new QuantileTable(arena);
     this.#clock = clock;
+    this.#ownership = ownership;
     this.secret = secret;
+  }
+
+  /** Whether a block of the parameter of this number is the server's. */
+  ownsBlock(parameter: number, block: number): boolean {
+    return this.#ownership?.ownsBlock(parameter, block) ?? false;
   }
 
   /** A number for something that is reduced as one: below 0, so that it is never a parameter's. */

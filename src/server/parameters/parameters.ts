@@ -13,7 +13,7 @@
 //       one: its clear did not reach this server.
 
 import { Deferred } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../../store/parameter-spec.ts";
 import type { CatalogueEntry, ParameterNumber } from "../../wire/catalogue.ts";
 import { rankOf } from "../../wire/node-id.ts";
@@ -48,6 +48,19 @@ export class Parameters {
       pushed: (number, clock, count) => this.#byNumber.get(number)?.notePushes(clock, count),
       roundOver: (number, clock) => this.#byNumber.get(number)?.countRound(clock),
     });
+    options.ownership?.onChange(() => this.#reserveBlocks());
+  }
+
+  /** The placement has changed. Blocks that came without room for those nobody has touched yet are made at their first update, or refused then. */
+  #reserveBlocks(): void {
+    for (const parameter of this.#byNumber.values()) {
+      if (!(parameter instanceof TensorParameter)) continue;
+      try {
+        parameter.reserve();
+      } catch (thrown) {
+        if (!isWeighbridgeError(thrown, "ARENA_FULL")) throw thrown;
+      }
+    }
   }
 
   get pacer(): ServerPacer {

@@ -100,6 +100,18 @@ export class TensorParameter {
       partOf: (block) => partOf(block, number),
     });
     this.#rounds = new TensorRounds(this, host, this.#updater.width);
+    try {
+      this.reserve();
+    } catch (thrown) {
+      this.free();
+      throw thrown;
+    }
+  }
+
+  /** Takes room for the blocks that are this server's now, and keeps none for others (TensorStore.T7). Throws ARENA_FULL, nothing taken. */
+  reserve(): void {
+    const { name, shape } = this.spec;
+    this.store.reserve((block) => this.#host.ownsBlock(this.#number, block), `${JSON.stringify(name)} of shape [${shape.join(", ")}]`);
   }
 
   /**

@@ -77,8 +77,8 @@ export class Updater {
   readonly #arena: Arena;
   readonly #kernels: OptimizerKernels;
   readonly #numbers: Float64Array;
-  /** For rows that count their own steps; 0 as long as there are none. */
-  #betaPowers = 0;
+  /** Powers for rows that count their own steps: room for them, where rows may; written once one does. */
+  readonly #betaPowers: number;
   #rowSteps = 0;
   #comparedRank: number | undefined;
   /** Whether values or slots may be above STATE_LARGE. */
@@ -102,11 +102,12 @@ export class Updater {
     this.#numbers = new Float64Array(arena.memory.buffer, this.hyper, HYPER_FLOATS);
     this.#writeSettings();
     try {
-      if (this.layout.wordsPerRow > 0) this.countRows();
+      this.#betaPowers = this.countsRows || this.layout.wordsPerRow > 0 ? arena.allocateState(BETA_POWERS_BYTES) : 0;
     } catch (thrown) {
       arena.release(this.hyper, HYPER_BYTES);
       throw thrown;
     }
+    if (this.layout.wordsPerRow > 0) this.countRows();
     this.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: undefined });
   }
 
@@ -115,11 +116,9 @@ export class Updater {
     return this.spec.type === "adam" || this.spec.type === "adamW";
   }
 
-  /** Makes ready for rows that count their own steps. Throws ARENA_FULL. */
+  /** Makes ready for rows that count their own steps. */
   countRows(): void {
-    if (this.#betaPowers !== 0) return;
-    this.#betaPowers = this.#arena.allocateNeeded(BETA_POWERS_BYTES);
-    this.#arena.noteState(this.#betaPowers, BETA_POWERS_BYTES);
+    if (this.#numbers[HYPER.betaPowers] !== 0) return;
     writeBetaPowers(this.#arena, this.#betaPowers, this.spec.beta1 ?? 0, this.spec.beta2 ?? 0);
     this.#numbers[HYPER.betaPowers] = this.#betaPowers;
   }
@@ -365,7 +364,7 @@ export class Updater {
 
   close(): void {
     this.#arena.release(this.hyper, HYPER_BYTES);
-    if (this.#betaPowers !== 0) this.#arena.releaseState(this.#betaPowers, BETA_POWERS_BYTES);
+    if (this.#betaPowers !== 0) this.#arena.release(this.#betaPowers, BETA_POWERS_BYTES);
   }
 
   /** DC-ASGD reads one slot beside its own, the next one: that may lie anywhere. */
