@@ -1,0 +1,91 @@
+// clocks — what spec/functions.md says of src/contracts/clocks.ts and src/contracts/groups.ts.
+
+import { clockAdvance, clockJoin, clockLeave, clockWait } from "../../../src/contracts/clocks.ts";
+import { partialReducePartners, sspInit, sspSync } from "../../../src/contracts/groups.ts";
+import { MEMBER_ERRORS, PARAMETER } from "./common-words.ts";
+import { documented, type FunctionFamily } from "./documented.ts";
+
+const reportWords = {
+  clocks: "of pushes that some server may not have heard of: their clocks, rising",
+  parameters: "beside each, the number of a parameter that the worker pushed to at that clock",
+  numbers: "beside each, the number of its last push to the parameter at that clock (consistency.md, N2)",
+};
+const report = { clocks: Uint32Array.of(3, 3), parameters: Uint32Array.of(1, 2), numbers: Uint32Array.of(5, 6) };
+
+export const CLOCKS: FunctionFamily = {
+  title: "Clocks",
+  about: "A worker calls them on every server (protocol.md, §10d; consistency.md, W5 to W8).",
+  functions: [
+    documented(clockJoin, {
+      about: "Joins the clock set of this server, or joins it anew.",
+      request: {
+        parameters: "the numbers of the parameters that this worker has pushed to",
+        numbers: "beside each, the number of its last push to it; both lists are empty before the first push",
+      },
+      response: {
+        clock: "where the worker stands on this server",
+        lost: "clocks of which its sync updates were dropped here because it was taken for dead, each told once",
+      },
+      errors: ["BAD_REQUEST", "NODE_DEAD", "FENCED"],
+      example: {
+        request: { parameters: Uint32Array.of(1), numbers: Uint32Array.of(5) },
+        response: { clock: 3, lost: Uint32Array.of(1, 2) },
+      },
+    }),
+    documented(clockAdvance, {
+      about:
+        "CLOCK: the worker has finished all clocks before this one. It leaves behind all that the worker sent before. A clock that the server knows already changes nothing.",
+      request: { clock: "where the worker stands from now on", ...reportWords },
+      response: {},
+      errors: ["BAD_REQUEST", ...MEMBER_ERRORS],
+      example: { request: { clock: 4, ...report }, response: {} },
+    }),
+    documented(clockLeave, {
+      about:
+        "The worker leaves the clock set of this server, and has finished the clock at which it stands. Nobody waits for it until it joins again.",
+      request: reportWords,
+      response: {},
+      errors: ["BAD_REQUEST"],
+      example: { request: report, response: {} },
+    }),
+    documented(clockWait, {
+      about:
+        "What the worker's reads of a parameter wait for on this server, for people; asked when a deadline of the worker's own has passed.",
+      request: { parameter: PARAMETER },
+      response: { waits: 'a text, "" when none waits' },
+      errors: [],
+      example: { request: { parameter: 1 }, response: { waits: "at clock 4 for the slowest to reach clock 4: worker 1 at clock 3" } },
+    }),
+  ],
+};
+
+const GROUP = "a number that the workers agree on; the owner of the row with this key is asked";
+
+export const GROUPS: FunctionFamily = {
+  title: "Groups of workers",
+  about:
+    "SSP groups and partial reduce (consistency.md, G1 to G4 and Q1 to Q5). One server serves a group: the owner of its number, taken as a row's key.",
+  functions: [
+    documented(sspInit, {
+      about: "Makes the worker a member of an SSP group.",
+      request: { group: GROUP, size: "how many members it has", tolerance: "how many versions a member may be ahead of the slowest" },
+      response: { version: "where the worker starts" },
+      errors: ["BAD_ARGUMENT", "NODE_DEAD", "FENCED", "QUEUE_FULL"],
+      example: { request: { group: 5n, size: 2, tolerance: 1 }, response: { version: 0 } },
+    }),
+    documented(sspSync, {
+      about: "Answered when no member is further behind `version` than the tolerance; 10 minutes at most.",
+      request: { group: GROUP, version: "where the worker stands: a whole number" },
+      response: {},
+      errors: ["NO_ROUTE", "BAD_ARGUMENT", "BAD_REQUEST", ...MEMBER_ERRORS, "DEADLINE", "QUEUE_FULL"],
+      example: { request: { group: 5n, version: 3 }, response: {} },
+    }),
+    documented(partialReducePartners, {
+      about: "Answered when so many workers have come, or when the patience of the first one ends.",
+      request: { group: GROUP, want: "how many members are wanted", patienceMs: "how long the first one waits" },
+      response: { ranks: "those who met, ascending, the asker among them" },
+      errors: ["BAD_ARGUMENT", "ABORTED", "NODE_DEAD", "FENCED", "QUEUE_FULL"],
+      example: { request: { group: 6n, want: 2, patienceMs: 50 }, response: { ranks: Uint32Array.of(0, 1) } },
+    }),
+  ],
+};

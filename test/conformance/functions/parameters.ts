@@ -1,0 +1,114 @@
+// parameters — what spec/functions.md says of src/contracts/parameters.ts and src/contracts/data.ts.
+
+import { dataPull, dataPush } from "../../../src/contracts/data.ts";
+import * as parameters from "../../../src/contracts/parameters.ts";
+import { FIND_ERRORS, PARAMETER } from "./common-words.ts";
+import { documented, type FunctionFamily } from "./documented.ts";
+
+const EDITION = "which parameter of this name it is (protocol.md, C38)";
+const spec =
+  '{"kind":"tensor","name":"w","shape":[10,4],"initializer":{"type":"constant","value":0},"optimizer":{"type":"sum","clipValue":null,"clipNorm":null,"nonFinite":"refuse"},"updates":"async","reduce":"sum"}';
+
+export const PARAMETERS: FunctionFamily = {
+  title: "Parameters",
+  about: "A worker calls them on every server, once the scheduler's catalogue has given the name its number (protocol.md, C36 and §10e).",
+  functions: [
+    documented(parameters.parameterCreate, {
+      about: "Makes the parameter, or changes nothing if it is there and described alike.",
+      request: { parameter: PARAMETER, edition: EDITION, spec: "the spec, as JSON (protocol.md, §10e)" },
+      response: {},
+      errors: ["BAD_REQUEST", "BAD_ARGUMENT", "SPEC_MISMATCH", "UNKNOWN_PARAMETER", "UNSUPPORTED", "ARENA_FULL", "QUEUE_FULL"],
+      example: { request: { parameter: 1, edition: 1, spec }, response: {} },
+    }),
+    documented(parameters.parameterOrigin, {
+      about:
+        "Whether this server has the parameter from a checkpoint, or because somebody has made it since the server started (consistency.md, Exactly once).",
+      request: { parameter: PARAMETER, name: "for the messages of a server that has never heard of it" },
+      response: { isRestored: "true: from a checkpoint, or from what was saved of it" },
+      errors: ["UNKNOWN_PARAMETER", "QUEUE_FULL"],
+      example: { request: { parameter: 1, name: "w" }, response: { isRestored: false } },
+    }),
+    documented(parameters.parameterClear, {
+      about: "Clears this edition of the parameter, or an earlier one; a later one stays.",
+      request: { parameter: PARAMETER, edition: EDITION, pushNumber: "of this worker's last push to it; 0 if there was none" },
+      response: {},
+      errors: ["UNKNOWN_PARAMETER", "QUEUE_FULL"],
+      example: { request: { parameter: 1, edition: 1, pushNumber: 5 }, response: {} },
+    }),
+    documented(parameters.parameterConfigure, {
+      about: "Changes what may change while training goes on. What is left out stays.",
+      request: {
+        parameter: PARAMETER,
+        settings: 'JSON: `{learningRate?, schedule?, staleness?}`, a staleness without bound as `"any"` (protocol.md, §10e)',
+      },
+      response: {},
+      errors: ["BAD_REQUEST", "BAD_ARGUMENT", "UNKNOWN_PARAMETER", "UNSUPPORTED", "QUEUE_FULL"],
+      example: { request: { parameter: 1, settings: '{"learningRate":0.25,"staleness":"any"}' }, response: {} },
+    }),
+    documented(parameters.parameterNonFinite, {
+      about: "What was pushed to the parameter on this server and was not finite, since it was made there.",
+      request: { parameter: PARAMETER },
+      response: {
+        refusedPushes: "pushes that failed with NOT_FINITE",
+        skippedPushes: 'pushes that were dropped whole (`"nonFinite": "skip"`)',
+        zeroedElements: 'elements that counted as 0 (`"nonFinite": "zero"`)',
+      },
+      errors: ["UNKNOWN_PARAMETER", "QUEUE_FULL"],
+      example: { request: { parameter: 1 }, response: { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 } },
+    }),
+    documented(parameters.consistencySurvey, {
+      about: "What a worker has to know before it changes a consistency (consistency.md, M4 and M5).",
+      request: { parameter: PARAMETER },
+      response: {
+        clock: "the highest clock of any worker on this server, or of any update of the parameter",
+        turn: "of the last change of the consistency; 0: there was none",
+      },
+      errors: ["UNKNOWN_PARAMETER", "QUEUE_FULL"],
+      example: { request: { parameter: 1 }, response: { clock: 7, turn: 0 } },
+    }),
+    documented(parameters.consistencyChange, {
+      about: "Changes the consistency from a clock on (consistency.md, M2).",
+      request: {
+        parameter: PARAMETER,
+        clock: "before which the change does not begin",
+        turn: "one above the highest that the servers knew; from 1",
+        consistency: 'JSON: `{updates, reduce, staleness}`, a staleness without bound as `"any"`',
+      },
+      response: { clock: "from which on the last change holds on this server" },
+      errors: ["BAD_REQUEST", "BAD_ARGUMENT", ...FIND_ERRORS],
+      example: {
+        request: { parameter: 1, clock: 9, turn: 1, consistency: '{"updates":"sync","reduce":"mean","staleness":0}' },
+        response: { clock: 9 },
+      },
+    }),
+  ],
+};
+
+const INDEXES = "numbers that name arrays; each is sent to the owner of the row with this key";
+
+export const DATA: FunctionFamily = {
+  title: "Arrays by index",
+  about: "Arrays of any length beside the parameters, spread over the servers as rows are (protocol.md, P1). They are in no checkpoint.",
+  functions: [
+    documented(dataPush, {
+      about: "Stores arrays, or adds to those that are there, which have the same length.",
+      request: { indexes: INDEXES, lengths: "beside each index, the length of its array", values: "the arrays one after the other" },
+      response: {},
+      errors: ["VALUE_LENGTH", "ARENA_FULL"],
+      example: {
+        request: { indexes: BigUint64Array.of(3n, 8n), lengths: Uint32Array.of(1, 2), values: Float32Array.of(5, 6, 7) },
+        response: {},
+      },
+    }),
+    documented(dataPull, {
+      about: "Answers arrays.",
+      request: { indexes: INDEXES },
+      response: { lengths: "beside each index, the length of its array", values: "the arrays one after the other" },
+      errors: ["OUT_OF_RANGE"],
+      example: {
+        request: { indexes: BigUint64Array.of(8n) },
+        response: { lengths: Uint32Array.of(2), values: Float32Array.of(6, 7) },
+      },
+    }),
+  ],
+};
