@@ -43,15 +43,18 @@ export type ConsistencyChange = {
 export const PHASES_MAX = 64;
 
 export class ConsistencyPhases {
+  /** That of every clock; undefined while clocks differ. Nobody else writes it. */
+  constant: ConsistencyPhase | undefined;
+  /** The highest clock of an update that was taken; -1 before the first. Raised by `take`, or by who takes one of every push. */
+  clockTop = -1;
   /** By rising clocks, never empty. Clocks before the first have it too. */
   #phases: readonly ConsistencyPhase[];
-  /** The highest clock of an update that was taken; -1 before the first. */
-  #clockTop = -1;
   #turn = 0;
   #turnWorker = 0;
 
   constructor(mode: ConsistencyMode) {
     this.#phases = [{ ...mode, from: 0 }];
+    this.constant = this.#phases[0];
   }
 
   /** M1 */
@@ -67,17 +70,13 @@ export class ConsistencyPhases {
     return this.#phases.at(-1) as ConsistencyPhase;
   }
 
-  get clockTop(): number {
-    return this.#clockTop;
-  }
-
   get history(): ConsistencyHistory {
     return { phases: this.#phases, turn: this.#turn, turnWorker: this.#turnWorker };
   }
 
   /** An update with this clock is taken, as `at` says. */
   take(clock: number): void {
-    if (clock > this.#clockTop) this.#clockTop = clock;
+    if (clock > this.clockTop) this.clockTop = clock;
   }
 
   /**
@@ -86,11 +85,11 @@ export class ConsistencyPhases {
    */
   change({ mode, clock, turn, worker }: ConsistencyChange): number {
     if (turn < this.#turn || (turn === this.#turn && worker <= this.#turnWorker)) return this.last.from;
-    const from = Math.max(clock, this.#clockTop + 1); // M2
+    const from = Math.max(clock, this.clockTop + 1); // M2
     const isSame = isAlike(this.last, mode) && this.last.from <= from;
     const phases = isSame ? this.#phases : [...this.#phases.filter((phase) => phase.from < from), { ...mode, from }];
     if (phases.length > PHASES_MAX) throw tooMany();
-    this.#phases = phases;
+    this.#set(phases);
     this.#turn = turn;
     this.#turnWorker = worker;
     return this.last.from;
@@ -98,13 +97,13 @@ export class ConsistencyPhases {
 
   /** Another bound for every clock, from now on. */
   setStaleness(staleness: number): void {
-    this.#phases = this.#phases.map((phase) => ({ ...phase, staleness }));
+    this.#set(this.#phases.map((phase) => ({ ...phase, staleness })));
   }
 
   /** Nothing with a clock below this one comes any more, nor is anything of one gathered (M6). */
   forgetBefore(clockMin: number): void {
     const first = this.#phases.indexOf(this.at(clockMin));
-    if (first > 0) this.#phases = this.#phases.slice(first);
+    if (first > 0) this.#set(this.#phases.slice(first));
   }
 
   /** Goes on where another left off. Throws BAD_REQUEST for phases that cannot be. */
@@ -112,10 +111,15 @@ export class ConsistencyPhases {
     const isRising = phases.every(({ from }, i) => i === 0 || from > (phases[i - 1] as ConsistencyPhase).from);
     if (phases.length === 0 || phases.length > PHASES_MAX || !isRising)
       throw new WeighbridgeError("BAD_REQUEST", `${phases.length} phases of a consistency, which do not follow each other`);
-    assert(this.#clockTop < 0, "nothing was taken before");
-    this.#phases = phases;
+    assert(this.clockTop < 0, "nothing was taken before");
+    this.#set(phases);
     this.#turn = turn;
     this.#turnWorker = turnWorker;
+  }
+
+  #set(phases: readonly ConsistencyPhase[]): void {
+    this.#phases = phases;
+    this.constant = phases.length === 1 ? phases[0] : undefined;
   }
 }
 

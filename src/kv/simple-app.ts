@@ -8,9 +8,10 @@
 import { Deferred, type WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { simpleRequest } from "../contracts/applications.ts";
-import type { ChannelContext } from "../peer/channel-context.ts";
+import type { Channel } from "../peer/channel.ts";
 import { frameCountOf, functionCalls } from "../peer/function-call.ts";
 import { fromFailure, toFailure } from "../wire/failure.ts";
+import type { RequestLabel } from "../wire/frame.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { checkBody } from "../wire/simple-frame.ts";
 import { Customer } from "./customer.ts";
@@ -45,7 +46,7 @@ export class SimpleApp {
   constructor(office: Postoffice, appId: number, customerId: number = appId) {
     this.office = office;
     this.customer = new Customer(office, appId, customerId);
-    office.addSimpleApp(this.customer, (context, body) => this.#serve(context, body));
+    office.addSimpleApp(this.customer, (channel, body, label) => this.#serve(channel, body, label));
   }
 
   /**
@@ -117,7 +118,7 @@ export class SimpleApp {
     await this.customer.wait(timestamp, options);
   }
 
-  #serve({ channel, label }: ChannelContext, body: Uint8Array): Promise<Uint8Array> {
+  #serve(channel: Channel, body: Uint8Array, label: RequestLabel): Promise<Uint8Array> {
     const answered = new Deferred<Uint8Array>();
     const data: SimpleData = { head: label.command, body, sender: channel.id, timestamp: label.request, customerId: label.customer };
     const answer = (bytes: Uint8Array): void => {

@@ -6,14 +6,13 @@ import type { Clock } from "../base/clock.ts";
 import { simpleRequest } from "../contracts/applications.ts";
 import { AppDirectory } from "../peer/app-directory.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
-import { ChannelContext } from "../peer/channel-context.ts";
 import { FunctionHost } from "../peer/function-host.ts";
 import { PlainMemory } from "../peer/plain-memory.ts";
 import { servedFunction } from "../peer/served-function.ts";
-import type { FrameHeader } from "../wire/frame.ts";
+import type { FrameHeader, RequestLabel } from "../wire/frame.ts";
 
-/** Answers a request now or later; the body is its own. `context.label` is valid until it returns. */
-export type SimpleServe = (context: ChannelContext, body: Uint8Array) => Promise<Uint8Array>;
+/** Answers a request now or later; the body is its own. The label is valid until it returns. */
+export type SimpleServe = (channel: Channel, body: Uint8Array, label: RequestLabel) => Promise<Uint8Array>;
 
 export type SimpleAppsOptions = {
   readonly clock: Clock;
@@ -24,7 +23,7 @@ export type SimpleAppsOptions = {
 export class SimpleApps implements FunctionHandler {
   readonly #byCustomer: boolean;
   readonly #directory: AppDirectory;
-  readonly #host: FunctionHost<ChannelContext>;
+  readonly #host: FunctionHost<Channel>;
   readonly #apps = new Map<string, SimpleServe>();
 
   constructor({ clock, byCustomer }: SimpleAppsOptions) {
@@ -33,11 +32,11 @@ export class SimpleApps implements FunctionHandler {
     this.#host = new FunctionHost({
       clock,
       memory: new PlainMemory(),
-      contextOf: (channel, label) => new ChannelContext(channel, label),
+      contextOf: (channel) => channel,
     });
     this.#host.add(
       servedFunction(simpleRequest, {
-        handler: async (context: ChannelContext, { body }) => ({ body: await this.#serveOf(context)(context, body) }),
+        handler: async (channel: Channel, { body }, { label }) => ({ body: await this.#serveOf(label)(channel, body, label) }),
       }),
     );
   }
@@ -61,7 +60,7 @@ export class SimpleApps implements FunctionHandler {
     this.#host.close();
   }
 
-  #serveOf({ label }: ChannelContext): SimpleServe {
+  #serveOf(label: RequestLabel): SimpleServe {
     const serve = this.#apps.get(this.#nameOf(label.app, label.customer));
     assert(serve !== undefined, "the directory lets through what has an application");
     return serve;

@@ -7,7 +7,6 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { Contract, JsonContract } from "../contracts/contract.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { Channel } from "./channel.ts";
-import type { ChannelContext } from "./channel-context.ts";
 import { functionCalls } from "./function-call.ts";
 import { type ServedFunction, servedFunction } from "./served-function.ts";
 
@@ -42,12 +41,9 @@ export async function ask<Q, R>(channel: Channel, fn: JsonContract<Q, R>, body: 
 }
 
 /** Serves a function of JSON bodies, now or later. */
-export function serveJson<Q, R>(
-  fn: JsonContract<Q, R>,
-  serve: (channel: Channel, request: Q) => R | Promise<R>,
-): ServedFunction<ChannelContext> {
+export function serveJson<Q, R>(fn: JsonContract<Q, R>, serve: (channel: Channel, request: Q) => R | Promise<R>): ServedFunction<Channel> {
   return servedFunction(fn, {
-    handler: ({ channel }: ChannelContext, { body }) => {
+    handler: (channel: Channel, { body }) => {
       const answer = serve(channel, body);
       return answer instanceof Promise ? answer.then((late) => ({ body: late })) : { body: answer };
     },

@@ -12,7 +12,7 @@ import { BLOCK_BYTES, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { json } from "../wire/function-schema.ts";
 import { list, object, text } from "../wire/json-body.ts";
 import { ask, callFunction, serveJson } from "./call-function.ts";
-import type { ChannelContext } from "./channel-context.ts";
+import type { Channel } from "./channel.ts";
 import { Peer } from "./peer.ts";
 import { REQUEST_BYTES_MAX } from "./plain-memory.ts";
 import { PlainReadBuffers } from "./plain-read-buffers.ts";
@@ -65,7 +65,7 @@ test("a worker calls a typed function of another worker", async () => {
   const { clock, server, channel, settled } = await twoWorkers();
   server.serve(
     servedFunction(sumOf, {
-      handler: ({ channel: from }: ChannelContext, { values }) => ({ sum: values.reduce((a, b) => a + b, 0), names: [from.name] }),
+      handler: (from: Channel, { values }) => ({ sum: values.reduce((a, b) => a + b, 0), names: [from.name] }),
     }),
   );
   const call = callFunction(channel, sumOf, { values: Float32Array.of(1, 2, 3.5) }, { clock });
@@ -74,7 +74,7 @@ test("a worker calls a typed function of another worker", async () => {
 
 test("a request and an answer of several frames come whole, whatever node serves them", async () => {
   const { clock, server, channel, settled } = await twoWorkers();
-  server.serve(servedFunction(doubled, { handler: (_: ChannelContext, { values }) => ({ values: values.map((value) => 2 * value) }) }));
+  server.serve(servedFunction(doubled, { handler: (_: Channel, { values }) => ({ values: values.map((value) => 2 * value) }) }));
   const values = Float32Array.from({ length: (3 * BLOCK_BYTES) / 4 + 5 }, (_, i) => i % 1000);
   const call = callFunction(channel, doubled, { values }, { clock });
   assert.deepEqual(

@@ -36,12 +36,48 @@ type Payload = {
   readonly isAgain: boolean;
 };
 
-/** What a host needs of the contexts that its handlers get. */
-export type HostContext = {
-  /** Lets go of all memory that the answer was to be made of. */
-  releaseAll(): void;
+/** One call that is being served: what its handler knows beside the context, and the memory that its answer lies in. */
+export class ServedCall {
+  /** Of the request: its application, customer and command, where it is for one. Valid until the handler returns. */
+  readonly label: RequestLabel;
+  #held: Held[] | undefined;
+
+  constructor(label: RequestLabel) {
+    this.label = label;
+  }
+
+  /** For handlers in place: what they return lies in held memory, to be released when the answer has left. */
+  hold(held: Held): void {
+    if (this.#held === undefined) this.#held = [held];
+    else this.#held.push(held);
+  }
+
+  releaseAll(): void {
+    const held = this.#held;
+    if (held === undefined) return;
+    this.#held = undefined;
+    for (const one of held) one.release();
+  }
+
   /** One hold for so many frames of the answer: the last of them releases all. */
-  heldBy(frameCount: number): Held | undefined;
+  heldBy(frameCount: number): Held | undefined {
+    if (this.#held === undefined) return undefined;
+    let left = frameCount;
+    return {
+      isFresh: this.#held.some(({ isFresh }) => isFresh === true),
+      release: () => {
+        if (--left === 0) this.releaseAll();
+      },
+    };
+  }
+}
+
+/** What links wait for that bring updates, while there is anything to wait for. */
+export type UpdatePressure<C> = {
+  /** Whether `on` has to be asked at all. */
+  readonly isOn: boolean;
+  /** What the link waits for that brought an update, if for anything. */
+  on(context: C): Promise<void> | undefined;
 };
 
 /** Which requests a server answers. */
@@ -54,27 +90,33 @@ export type RequestOwnership = {
   lateError(fn: { readonly name: string; readonly isUpdate: boolean }, epoch: number): WeighbridgeError | undefined;
 };
 
-export type FunctionHostOptions<C extends HostContext> = {
+export type FunctionHostOptions<C> = {
   readonly clock: Clock;
   /** Where requests of several frames are put together, and which handlers in place can read. */
   readonly memory: RequestMemory;
-  readonly contextOf: (channel: Channel, label: RequestLabel) => C;
+  /** What handlers know of who asks. Asked once for each incarnation of a node on its channel. */
+  readonly contextOf: (channel: Channel) => C;
   /** Asked about functions that follow the placement; left out by nodes that own no parts. */
   readonly ownership?: RequestOwnership | undefined;
-  /** What the link waits for that brought an update, if for anything. */
-  readonly pressureOn?: ((context: C) => Promise<void> | undefined) | undefined;
+  readonly pressure?: UpdatePressure<C> | undefined;
 };
 
 /** How the answer to a call leaves. */
-type Answering<C> = { readonly fn: ServedFunction<C>; readonly context: C; readonly isKept: boolean };
+type Answering<C> = { readonly fn: ServedFunction<C>; readonly call: ServedCall; readonly isKept: boolean };
 
-export class FunctionHost<C extends HostContext> implements FunctionHandler {
+/** Who asks on a channel. */
+type Asker<C> = { readonly channel: Channel | undefined; readonly incarnation: number; readonly context: C };
+
+export class FunctionHost<C> implements FunctionHandler {
   readonly #options: FunctionHostOptions<C>;
   /** By the hashes of their names. */
   readonly #functions = new Map<number, ServedFunction<C>>();
   /** Those with numbers of their own (Contract.C2). */
   readonly #numbered = new Map<number, ServedFunction<C>>();
   readonly #assembly: RequestAssembly;
+  readonly #askers = new WeakMap<Channel, Asker<C>>();
+  /** Who asked last: a node asks for many things in a row. */
+  #asker: Asker<C> | undefined;
   /** The read buffer that was last found to lie in the node's memory. */
   #readBuffer: Uint8Array | undefined;
 
@@ -203,17 +245,20 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
     const source = fn.isInPlace ? bytes : ownCopy(bytes, at, byteCount);
     const request = fn.request.decode(source, fn.isInPlace ? at : 0, byteCount);
     if (fn.isPlaced && fn.checksOwners !== true && !isAgain) this.#options.ownership?.checkRequest(fn.target, request);
-    const context = this.#options.contextOf(channel, header);
-    const answering = { fn, context, isKept: fn.keepsAnswers || !isWhole };
+    const context = this.#contextOf(channel);
+    const call = new ServedCall(header);
+    const answering = { fn, call, isKept: fn.keepsAnswers || !isWhole };
     let response: FieldValues<Fields> | Promise<FieldValues<Fields>>;
     try {
-      response = isAgain ? fn.handleAgain(context, request) : fn.handle(context, request);
+      response = isAgain ? fn.handleAgain(context, request, call) : fn.handle(context, request, call);
     } catch (thrown) {
-      context.releaseAll();
+      call.releaseAll();
       throw handlerError(fn, thrown);
     }
-    const pressure = fn.isUpdate ? this.#options.pressureOn?.(context) : undefined;
-    if (pressure !== undefined) channel.holdInput(pressure);
+    if (fn.isUpdate && this.#options.pressure?.isOn === true) {
+      const pressure = this.#options.pressure.on(context);
+      if (pressure !== undefined) channel.holdInput(pressure);
+    }
     if (!(response instanceof Promise)) {
       this.#answer(answering, channel, header, response);
       return;
@@ -225,7 +270,7 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
     response
       .then((given) => {
         if (channel.conversation !== conversation) {
-          context.releaseAll(); // H5
+          call.releaseAll(); // H5
           return;
         }
         const late = fn.answersParts ? this.#options.ownership?.lateError(fn, epoch) : undefined;
@@ -234,14 +279,25 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
         this.#answer(answering, channel, label, given);
       })
       .catch((thrown: unknown) => {
-        context.releaseAll();
+        call.releaseAll();
         if (channel.conversation === conversation) channel.fail(label, handlerError(fn, thrown));
       });
   }
 
-  #answer({ fn, context, isKept }: Answering<C>, channel: Channel, label: RequestLabel, response: FieldValues<Fields>): void {
+  #contextOf(channel: Channel): C {
+    let asker = this.#asker;
+    if (asker?.channel !== channel) asker = this.#askers.get(channel);
+    if (asker?.incarnation !== channel.incarnation || asker.channel !== channel) {
+      asker = { channel, incarnation: channel.incarnation, context: this.#options.contextOf(channel) };
+      this.#askers.set(channel, asker);
+    }
+    this.#asker = asker;
+    return asker.context;
+  }
+
+  #answer({ fn, call, isKept }: Answering<C>, channel: Channel, label: RequestLabel, response: FieldValues<Fields>): void {
     if (fn.response.isEmpty) {
-      context.releaseAll();
+      call.releaseAll();
       channel.acknowledge(label);
       return;
     }
@@ -249,12 +305,12 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
     try {
       encoded = fn.response.encode(response);
     } catch (thrown) {
-      context.releaseAll();
+      call.releaseAll();
       throw new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown }); // H2
     }
     if (isKept) {
       const payload = joinBytes(encoded.chunks); // H3
-      context.releaseAll();
+      call.releaseAll();
       channel.answerRemembered(label.request, answerFrames(keptLabel(label), [payload]));
       return;
     }
@@ -262,11 +318,11 @@ export class FunctionHost<C extends HostContext> implements FunctionHandler {
     const payload = encoded.chunks.length === 1 && only !== undefined ? only : joinBytes(encoded.chunks);
     if (payload.length <= INLINE_BYTES_MAX) {
       channel.answerCopy(label, payload, 0, payload.length);
-      context.releaseAll();
+      call.releaseAll();
       return;
     }
     const frameCount = Math.ceil(payload.length / BLOCK_BYTES);
-    const held = context.heldBy(frameCount);
+    const held = call.heldBy(frameCount);
     for (const answer of answerFrames(keptLabel(label), [payload], held === undefined ? {} : { held })) channel.answer(answer);
   }
 }

@@ -24,13 +24,12 @@ import { jobConflict, jobNameOf } from "../wire/job-id.ts";
 import { FIRST_SERVER_ID, nameOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Call } from "./call.ts";
 import { Channel, type ChannelHost, type FunctionHandler } from "./channel.ts";
-import { ChannelContext } from "./channel-context.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "./channel-limits.ts";
 import { Complaints } from "./complaints.ts";
 import { Connection, type ConnectionHost, type ReadBuffers } from "./connection.ts";
 import { type FaultOptions, Faults } from "./faults.ts";
 import { PagePool } from "./frame-batch.ts";
-import { FunctionHost } from "./function-host.ts";
+import { FunctionHost, ServedCall } from "./function-host.ts";
 import type { Gateway, GatewayHost, PeerConnection } from "./gateway.ts";
 import { PeerMetrics } from "./metrics.ts";
 import { PlainMemory } from "./plain-memory.ts";
@@ -113,7 +112,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly #connectDeadlineMs: number;
   readonly #acceptsAnonymous: boolean;
   readonly #kind: MemberKind;
-  readonly #functions: FunctionHost<ChannelContext>;
+  readonly #functions: FunctionHost<Channel>;
   readonly #channels = new Map<number, Channel>();
   readonly #connections = new Set<PeerConnection>();
   readonly #dials = new Map<Channel, Dial>();
@@ -144,7 +143,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.#functions = new FunctionHost({
       clock: options.clock,
       memory: new PlainMemory(),
-      contextOf: (channel, label) => new ChannelContext(channel, label),
+      contextOf: (channel) => channel,
     });
     if (this.resendTimeoutMs > 0) this.#watchOverdue();
     this.#gateway?.attach(this);
@@ -175,7 +174,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   }
 
   /** Serves a function. Throws BAD_ARGUMENT when it is served already. */
-  serve(fn: ServedFunction<ChannelContext>): void {
+  serve(fn: ServedFunction<Channel>): void {
     this.#functions.add(fn);
     if (this.handlers[fn.id] !== this.#functions) this.serveFrames(fn, this.#functions);
   }
@@ -329,7 +328,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   async serveControl<Q, R>(channel: Channel, fn: JsonContract<Q, R>, request: Q): Promise<R> {
     const served = this.#functions.find(fn);
     if (served === undefined) throw new WeighbridgeError("UNKNOWN_FUNCTION", `this node does not serve ${fn.name}`);
-    const { body } = await served.handle(new ChannelContext(channel, new FrameHeader()), { body: request });
+    const { body } = await served.handle(channel, { body: request }, new ServedCall(new FrameHeader()));
     return body as R; // by the same contract
   }
 

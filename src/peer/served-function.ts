@@ -3,17 +3,22 @@
 import { assert } from "../base/assert.ts";
 import type { Contract } from "../contracts/contract.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import type { ServedCall } from "./function-host.ts";
 
-/** What a handler does with a request, now or later. `C` is what it knows beside the request. */
-type Handler<C, Q extends Fields, R extends Fields> = (context: C, request: FieldValues<Q>) => FieldValues<R> | Promise<FieldValues<R>>;
+/** What a handler does with a request, now or later. `C` is what it knows of who asks. */
+type Handler<C, Q extends Fields, R extends Fields> = (
+  context: C,
+  request: FieldValues<Q>,
+  call: ServedCall,
+) => FieldValues<R> | Promise<FieldValues<R>>;
 
 export type ServedFunction<C, Q extends Fields = Fields, R extends Fields = Fields> = Contract<Q, R> & {
   /** Whether its handler gets views of the read buffer instead of arrays of its own. */
   readonly isInPlace: boolean;
   /** Whether its handler refuses keys of other owners itself, before it changes anything. */
   readonly checksOwners?: boolean;
-  handle(context: C, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
-  handleAgain(context: C, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
+  handle(context: C, request: FieldValues<Q>, call: ServedCall): FieldValues<R> | Promise<FieldValues<R>>;
+  handleAgain(context: C, request: FieldValues<Q>, call: ServedCall): FieldValues<R> | Promise<FieldValues<R>>;
 };
 
 export type ServingOptions<C, Q extends Fields, R extends Fields> = {

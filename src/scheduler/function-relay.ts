@@ -32,7 +32,7 @@ export class FunctionRelay {
     const { peer, clock, serverCount } = this.#options;
     peer.serve(
       servedFunction(relayCall, {
-        handler: async ({ channel }: { readonly channel: Channel }, call) => {
+        handler: async (channel: Channel, call) => {
           const { server } = call;
           if (server >= serverCount) throw new WeighbridgeError("NO_ROUTE", `there is no server ${server} among ${serverCount} here`);
           const servers = this.#asked.get(channel) ?? new Set();

@@ -1,11 +1,11 @@
-// server-context — what a handler of ours knows beside its request: who asks, and all of the state of the server it runs on. Users' own handlers see less
-// of it (contracts/function-context.ts).
+// server-context — what a handler of ours knows beside its request: who asks, and all of the state of the server it runs on. One for each incarnation of a
+// worker. Users' own handlers see less of it (contracts/function-context.ts).
 
 import type { WorkerLife } from "../consistency/worker-lives.ts";
-import type { FunctionContext } from "../contracts/function-context.ts";
+import type { FunctionContext, TableRow, TensorBlock } from "../contracts/function-context.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
-import type { Held } from "../peer/frame-batch.ts";
+import { rankOf } from "../wire/node-id.ts";
 import type { CheckpointService } from "./checkpoint/checkpoint-service.ts";
 import type { Ownership } from "./ownership.ts";
 import type { Parameters } from "./parameters/parameters.ts";
@@ -21,10 +21,45 @@ export type FunctionState = {
   readonly ownership: Ownership;
 };
 
-export type ServerContext = FunctionState &
-  FunctionContext & {
-    /** The worker that asks, as clocks count it. */
-    readonly life: WorkerLife;
-    /** For handlers in place: what they return lies in held memory, to be released when the answer has left. */
-    hold(held: Held): void;
-  };
+export class ServerContext implements FunctionState, FunctionContext {
+  readonly arena: Arena;
+  readonly kernels: Kernels;
+  readonly parameters: Parameters;
+  readonly groups: WorkerGroups;
+  readonly checkpoints: CheckpointService;
+  readonly ownership: Ownership;
+  /** The worker that asks, as clocks count it. */
+  readonly life: WorkerLife;
+  /** Its rank. */
+  readonly worker: number;
+  readonly #own: Map<string, object>;
+
+  /** `own`: the objects that users' functions keep, the same for all callers. */
+  constructor({ arena, kernels, parameters, groups, checkpoints, ownership }: FunctionState, life: WorkerLife, own: Map<string, object>) {
+    this.arena = arena;
+    this.kernels = kernels;
+    this.parameters = parameters;
+    this.groups = groups;
+    this.checkpoints = checkpoints;
+    this.ownership = ownership;
+    this.life = life;
+    this.worker = rankOf(life.worker);
+    this.#own = own;
+  }
+
+  rowsOf(table: string): Iterable<TableRow> {
+    return this.parameters.tableOf(table).rows();
+  }
+
+  blocksOf(tensor: string): Iterable<TensorBlock> {
+    return this.parameters.tensorOf(tensor).blocks((block) => this.ownership.ownsBlock(this.parameters.numberOf(tensor), block));
+  }
+
+  own<T extends object>(name: string, create: () => T): T {
+    const known = this.#own.get(name);
+    if (known !== undefined) return known as T;
+    const made = create();
+    this.#own.set(name, made);
+    return made;
+  }
+}

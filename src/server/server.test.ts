@@ -7,6 +7,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
+import { type Contract, contract } from "../contracts/contract.ts";
 import { type PsFunction, psFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
@@ -21,8 +22,8 @@ import { CheckpointService } from "./checkpoint/checkpoint-service.ts";
 import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
+import { serve } from "./served-function.ts";
 import { type ServerFunctions, serverFunctions } from "./server.ts";
-import type { ServerContext } from "./server-context.ts";
 
 type Frame = { readonly command: number; readonly flags: number; readonly args: number[]; readonly payload: Uint8Array };
 
@@ -72,7 +73,7 @@ function told({ header, payload }: StubFrame): string {
 
 /** The frames of a request, cut every `cutBytes`. */
 function framesOf<Q extends Fields, R extends Fields>(
-  fn: PsFunction<Q, R>,
+  fn: Contract<Q, R>,
   request: FieldValues<Q>,
   cutBytes = Infinity,
   number = 1,
@@ -229,15 +230,12 @@ test("a call that waits is not run again by its duplicates, and answers once", a
 /** Answers with memory of the arena that is held. */
 function holder(stage: () => Stage, byteCount: number) {
   const released: number[] = [];
-  const fn = psFunction({
-    name: "hold",
-    request: {},
-    response: { bytes: "u8[]" },
-    reads: true,
+  const hold = contract({ name: "hold", target: "server", effect: "read", request: {}, response: { bytes: "u8[]" } });
+  const fn = serve(hold, {
     inPlace: true,
-    handler: (context: ServerContext) => {
+    handler: (_, __, call) => {
       const address = stage().arena.allocate(byteCount);
-      context.hold({
+      call.hold({
         release: () => {
           released.push(address);
           stage().arena.release(address, byteCount);
@@ -277,12 +275,9 @@ test("what an answer lies in is let go when its link breaks, and when the handle
   await stage.clock.run();
   assert.equal(released.length, 1);
   let isReleased = false;
-  const thrower = psFunction({
-    name: "throw",
-    request: {},
-    response: {},
-    handler: (context: ServerContext) => {
-      context.hold({
+  const thrower = serve(contract({ name: "throw", target: "server", effect: "update", request: {}, response: {} }), {
+    handler: (_, __, call) => {
+      call.hold({
         release: () => {
           isReleased = true;
         },

@@ -4,8 +4,6 @@
 import type { Clock } from "../base/clock.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
-import type { WorkerLife } from "../consistency/worker-lives.ts";
-import type { TableRow, TensorBlock } from "../contracts/function-context.ts";
 import { KV_CONTRACTS } from "../contracts/kv.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import type { Arena } from "../kernel/arena.ts";
@@ -14,14 +12,12 @@ import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { AppDirectory } from "../peer/app-directory.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-limits.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
-import type { Held } from "../peer/frame-batch.ts";
 import { FunctionHost } from "../peer/function-host.ts";
 import type { Peer } from "../peer/peer.ts";
 import { UnfinishedRequests } from "../peer/unfinished-requests.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
-import { rankOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ArenaMemory } from "./arena-memory.ts";
 import { ArenaWatch } from "./arena-watch.ts";
@@ -35,7 +31,7 @@ import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
 import { RequestGate } from "./request-gate.ts";
-import type { FunctionState, ServerContext } from "./server-context.ts";
+import { type FunctionState, ServerContext } from "./server-context.ts";
 
 /** Several blocks fit, so that the end of one frame and the next one are read together and handled where they lie. */
 const SERVER_READ_BYTES = 2 * READ_BUFFER_BYTES;
@@ -148,85 +144,18 @@ export function serverLimits(arena: Arena, workerCount: number, limits: Partial<
   return { ...limits, answerBytesMax: Math.min(answerBytesMax, share), inFlightBytesMax: Math.min(inFlightBytesMax, share) };
 }
 
-export type ServerFunctions = FunctionHost<CallContext>;
+export type ServerFunctions = FunctionHost<ServerContext>;
 
 /** Its handlers know the server's state, its requests are put together in the arena. */
 export function serverFunctions(state: FunctionState, clock: Clock): ServerFunctions {
   const own = new Map<string, object>();
-  return new FunctionHost({
+  return new FunctionHost<ServerContext>({
     clock,
     memory: new ArenaMemory(state.arena),
     ownership: state.ownership,
-    contextOf: ({ id: worker, incarnation }) => new CallContext(state, { worker, incarnation }, own),
-    pressureOn: ({ life }) => state.checkpoints.pressureOn(life),
+    contextOf: ({ id: worker, incarnation }) => new ServerContext(state, { worker, incarnation }, own),
+    pressure: state.checkpoints.pressure,
   });
-}
-
-/** What a handler knows, and what its answer holds. */
-class CallContext implements ServerContext {
-  readonly arena: FunctionState["arena"];
-  readonly kernels: FunctionState["kernels"];
-  readonly parameters: FunctionState["parameters"];
-  readonly groups: FunctionState["groups"];
-  readonly checkpoints: FunctionState["checkpoints"];
-  readonly ownership: FunctionState["ownership"];
-  readonly life: WorkerLife;
-  readonly #own: Map<string, object>;
-  #held: Held[] | undefined;
-
-  constructor({ arena, kernels, parameters, groups, checkpoints, ownership }: FunctionState, life: WorkerLife, own: Map<string, object>) {
-    this.arena = arena;
-    this.kernels = kernels;
-    this.parameters = parameters;
-    this.groups = groups;
-    this.checkpoints = checkpoints;
-    this.ownership = ownership;
-    this.life = life;
-    this.#own = own;
-  }
-
-  get worker(): number {
-    return rankOf(this.life.worker);
-  }
-
-  rowsOf(table: string): Iterable<TableRow> {
-    return this.parameters.tableOf(table).rows();
-  }
-
-  blocksOf(tensor: string): Iterable<TensorBlock> {
-    return this.parameters.tensorOf(tensor).blocks((block) => this.ownership.ownsBlock(this.parameters.numberOf(tensor), block));
-  }
-
-  own<T extends object>(name: string, create: () => T): T {
-    const known = this.#own.get(name);
-    if (known !== undefined) return known as T;
-    const made = create();
-    this.#own.set(name, made);
-    return made;
-  }
-
-  hold(held: Held): void {
-    this.#held ??= [];
-    this.#held.push(held);
-  }
-
-  releaseAll(): void {
-    const held = this.#held ?? [];
-    this.#held = undefined;
-    for (const one of held) one.release();
-  }
-
-  /** One hold for so many frames: the last of them releases all. */
-  heldBy(frameCount: number): Held | undefined {
-    if (this.#held === undefined) return undefined;
-    let left = frameCount;
-    return {
-      isFresh: this.#held.some(({ isFresh }) => isFresh === true),
-      release: () => {
-        if (--left === 0) this.releaseAll();
-      },
-    };
-  }
 }
 
 /** Read buffers inside the arena: kernels work on a frame where the socket put it. On the heap when there is no room; handlers copy those frames. */

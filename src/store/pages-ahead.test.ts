@@ -44,7 +44,7 @@ class GrowingTable {
         kind: "table",
         width,
       }),
-      initializer: { fillRows: () => {} }, // zeros, as rows are made
+      initializer: { recipe: 0, kernels: { initializeRows: () => {} } }, // zeros, as rows are made
       secret: 1n,
     });
     this.#keys = arena.allocate(CALL_KEYS * 8);

@@ -1,5 +1,6 @@
 // row-updater — what a table asks of its optimizer and of its initializer: an Updater and an Initializer are such.
 
+import type { InitializerKernels } from "../kernel/initializer-kernels.ts";
 import type { SlotLayout } from "./updaters/slot-layout.ts";
 import type { Trial } from "./updaters/trial.ts";
 
@@ -26,6 +27,7 @@ export interface RowUpdater {
 
 /** What a table asks of its initializer; an Initializer is one. */
 export interface RowInitializer {
-  /** Sets the values of rows, listed as above, to what their keys (u64 each, at `keys`) begin with; nothing else decides it (T3). */
-  fillRows(rows: number, keys: number, rowCount: number, width: number): void;
+  /** Where the recipe is by which the kernels set the values of rows, listed as above, to what their keys begin with; nothing else decides it (T3). */
+  readonly recipe: number;
+  readonly kernels: Pick<InitializerKernels, "initializeRows">;
 }

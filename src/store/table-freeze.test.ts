@@ -49,8 +49,11 @@ class Stage {
         },
       },
       initializer: {
-        fillRows: (rows, _keys, count) => {
-          for (let i = 0; i < count; i++) floats.fill(0.5, words[(rows >>> 2) + i]! >>> 2, (words[(rows >>> 2) + i]! >>> 2) + WIDTH);
+        recipe: 0,
+        kernels: {
+          initializeRows: (_recipe, rows, _keys, count) => {
+            for (let i = 0; i < count; i++) floats.fill(0.5, words[(rows >>> 2) + i]! >>> 2, (words[(rows >>> 2) + i]! >>> 2) + WIDTH);
+          },
         },
       },
     });

@@ -143,7 +143,7 @@ function store(): { readonly arena: Arena; readonly table: TableStore } {
       for (let i = 0; i < rowCount; i++) arena.words[((arena.words[(rows >>> 2) + i] as number) >>> 2) + 3] = 77;
     },
   };
-  const initializer = { fillRows: () => {} };
+  const initializer = { recipe: 0, kernels: { initializeRows: () => {} } };
   const table = new TableStore({ arena, kernels: new SimdKernels(arena), rowKernels, width: 2, updater, initializer, versions: true });
   return { arena, table };
 }

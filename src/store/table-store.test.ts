@@ -30,13 +30,15 @@ const SECRET = 0x5eed_0123_4567_89abn;
 
 /** Row values that anybody can compute from the key. */
 class KeyInitializer implements RowInitializer {
+  readonly recipe = 0;
+  readonly kernels: RowInitializer["kernels"] = this;
   readonly #arena: Arena;
 
   constructor(arena: Arena) {
     this.#arena = arena;
   }
 
-  fillRows(rows: number, keys: number, rowCount: number, width: number): void {
+  initializeRows(_recipe: number, rows: number, keys: number, rowCount: number, width: number): void {
     for (const [i, row] of readWords(this.#arena, rows, rowCount).entries()) {
       this.#arena.floats.set(initialRow(readKey(this.#arena, keys + i * 8), width), row / 4);
     }
@@ -350,7 +352,7 @@ test("a closed table gives all its memory back; impossible widths are refused", 
   const arena = new Arena({ bytesMax: 8 * MIB });
   const kernels = new SimdKernels(arena);
   const updater = { ...NEVER_TRIED, rowExtraBytes: () => 0, startRows: () => undefined, updateRows: () => undefined };
-  const initializer = { fillRows: () => undefined };
+  const initializer = { recipe: 0, kernels: { initializeRows: () => undefined } };
   const open = (width: number) => new TableStore({ arena, kernels, rowKernels: simdRowKernels(arena), width, updater, initializer });
   const [keys, gradients] = [putKeys(arena, [1n, 2n]), putFloats(arena, new Float32Array(32))];
   const used = arena.usedBytes;
@@ -373,7 +375,14 @@ test("a table of 16 floats and their slots takes at most 20 bytes a row beyond t
   const kernels = new SimdKernels(arena);
   const updater = { ...NEVER_TRIED, rowExtraBytes: () => 64, startRows: () => undefined, updateRows: () => undefined };
   const rowKernels = simdRowKernels(arena);
-  const store = new TableStore({ arena, kernels, rowKernels, width: 16, updater, initializer: { fillRows: () => undefined } });
+  const store = new TableStore({
+    arena,
+    kernels,
+    rowKernels,
+    width: 16,
+    updater,
+    initializer: { recipe: 0, kernels: { initializeRows: () => undefined } },
+  });
   const keys = arena.allocate(10_000 * 8);
   for (let from = 0; from < 1_000_000; from += 10_000) {
     for (let i = 0; i < 10_000; i++) arena.words[keys / 4 + i * 2] = from + i;

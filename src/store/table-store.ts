@@ -478,7 +478,8 @@ export class TableStore {
   /** Gives at most chunkRows rows the values that their keys begin with. */
   #initialize(rows: number, rowCount: number): void {
     this.#rowKernels.readRows(rows, rowCount, -ROW_KEY_BYTES, KEY_BYTES, this.#freshKeys);
-    this.#initializer.fillRows(rows, this.#freshKeys, rowCount, this.width);
+    const { kernels, recipe } = this.#initializer;
+    kernels.initializeRows(recipe, rows, this.#freshKeys, rowCount, this.width);
   }
 
   /** Lets spare rows with initial values stand in the scratch's list for keys that have no row (T2). */

@@ -8,15 +8,17 @@ import type { WorkerLife } from "../consistency/worker-lives.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { Arena } from "../kernel/arena.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
+import { ServedCall } from "../peer/function-host.ts";
 import { CheckpointService } from "../server/checkpoint/checkpoint-service.ts";
 import { BUILT_IN_FUNCTIONS } from "../server/handlers/built-in-functions.ts";
 import { Ownership } from "../server/ownership.ts";
 import { Parameters } from "../server/parameters/parameters.ts";
 import { WorkerGroups } from "../server/parameters/worker-groups.ts";
 import type { ServedFunction } from "../server/served-function.ts";
-import type { ServerContext } from "../server/server-context.ts";
+import { ServerContext } from "../server/server-context.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
+import { FrameHeader } from "../wire/frame.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { idOf } from "../wire/node-id.ts";
 import { PushNumbers } from "../worker/push-numbers.ts";
@@ -102,27 +104,24 @@ export class ParameterStage {
     { again = false }: { readonly again?: boolean } = {},
   ): Promise<FieldValues<R>> {
     const served = handlerOf(contract);
-    const held: { release(): void }[] = [];
-    const releaseAll = (): void => {
-      for (const one of held.splice(0)) one.release();
-    };
+    const call = new ServedCall(new FrameHeader());
     const frame = new StageFrame(this.arena);
     const finish = (response: FieldValues<R>): FieldValues<R> => {
       const copy = copied(response);
-      releaseAll();
+      call.releaseAll();
       return copy;
     };
     try {
-      const context = this.#context(rank, held);
+      const context = this.#context(rank);
       const values = frame.put(request) as FieldValues<Q>;
-      const response = again ? served.handleAgain(context, values) : served.handle(context, values);
+      const response = again ? served.handleAgain(context, values, call) : served.handle(context, values, call);
       if (!(response instanceof Promise)) return Promise.resolve(finish(response));
       return response.then(finish, (thrown: unknown) => {
-        releaseAll();
+        call.releaseAll();
         throw thrown;
       });
     } catch (thrown) {
-      releaseAll();
+      call.releaseAll();
       return Promise.reject(thrown as Error);
     } finally {
       frame.drop();
@@ -156,26 +155,10 @@ export class ParameterStage {
     };
   }
 
-  #context(rank: number, held: { release(): void }[]): ServerContext {
-    const { arena, parameters } = this;
-    return {
-      arena,
-      kernels: this.#kernels,
-      parameters,
-      groups: this.#groups,
-      checkpoints: this.#checkpoints,
-      ownership: this.ownership,
-      worker: rank,
-      life: this.life(rank),
-      rowsOf: (table) => parameters.tableOf(table).rows(),
-      blocksOf: (tensor) => parameters.tensorOf(tensor).blocks(() => true),
-      own: <T extends object>(name: string, create: () => T): T => {
-        const known = (this.#owned.get(name) as T | undefined) ?? create();
-        this.#owned.set(name, known);
-        return known;
-      },
-      hold: (one) => void held.push(one),
-    };
+  #context(rank: number): ServerContext {
+    const { arena, parameters, ownership } = this;
+    const state = { arena, kernels: this.#kernels, parameters, groups: this.#groups, checkpoints: this.#checkpoints, ownership };
+    return new ServerContext(state, this.life(rank), this.#owned);
   }
 }
 

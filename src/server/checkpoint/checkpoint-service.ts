@@ -73,9 +73,10 @@ type Loading = {
 };
 
 export class CheckpointService {
+  /** What links wait for that bring updates while a cut is open. */
+  readonly pressure: CutPressure;
   readonly #options: CheckpointServiceOptions;
   readonly #loads: ParameterLoads;
-  readonly #pressure: CutPressure;
   #run: string | undefined;
   #catalogue: RestoreCatalogue | undefined;
   #saving: Saving | undefined;
@@ -87,18 +88,11 @@ export class CheckpointService {
   constructor(options: CheckpointServiceOptions) {
     this.#options = options;
     this.#loads = new ParameterLoads(options.parameters);
-    this.#pressure = new CutPressure(options.parameters.host.arena, options.clock);
+    this.pressure = new CutPressure(options.parameters.host.arena, options.clock);
     options.parameters.host.arena.onFull = (use, byteCount) => {
       if (this.#saving?.snapshot.blocks(use, byteCount) !== true) return false;
       return this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
     };
-  }
-
-  /** What the link waits for that brought an update of this worker; undefined when for nothing (cut-pressure.ts). */
-  pressureOn(life: WorkerLife): Promise<void> | undefined {
-    const saving = this.#saving;
-    if (saving === undefined || saving.isOver) return undefined;
-    return this.#pressure.wait(saving.snapshot.keptBytes, !saving.isWriting && saving.owner === ownerName(life));
   }
 
   /** Which run of the job this is, and where its parameters get their numbers. Before that nothing can be saved or restored. */
@@ -210,6 +204,10 @@ export class CheckpointService {
       }
     });
     this.#saving = saving;
+    if (!saving.isOver) {
+      const isAwaitedOf = (life: WorkerLife): boolean => !saving.isWriting && saving.owner === ownerName(life);
+      this.pressure.begin({ keptBytes: () => snapshot.keptBytes, isAwaitedOf });
+    }
     return await saving.frozen.promise;
   }
 
@@ -228,7 +226,7 @@ export class CheckpointService {
         this.#files.shard(pending, { job, step, server: this.#options.ownership.rank }, snapshot.records),
       );
       saving.isOver = true;
-      this.#pressure.end();
+      this.pressure.end();
       return report;
     } catch (thrown) {
       throw this.#end(saving, thrown);
@@ -246,7 +244,7 @@ export class CheckpointService {
   #end(saving: Saving, thrown: unknown): WeighbridgeError {
     saving.error ??= isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown });
     saving.isOver = true;
-    this.#pressure.end();
+    this.pressure.end();
     saving.cancelIdle?.();
     saving.snapshot.close();
     saving.frozen.reject(saving.error);

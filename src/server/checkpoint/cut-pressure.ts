@@ -9,16 +9,29 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import type { UpdatePressure } from "../../peer/function-host.ts";
 
 const WAIT_MS = 2000;
 const OWNER_WAIT_MS = 20;
 /** From this share of the reserve on pushes are slowed down. */
 const PRESSED_SHARE = 1 / 8;
 
-export class CutPressure {
+/** A cut that is open. */
+type OpenCut = {
+  /** Bytes that it keeps twice. */
+  readonly keptBytes: () => number;
+  /** Whether its next request comes from this worker. */
+  readonly isAwaitedOf: (life: WorkerLife) => boolean;
+};
+
+export class CutPressure implements UpdatePressure<{ readonly life: WorkerLife }> {
+  /** Whether a cut is open; nobody has to ask otherwise. Nobody else writes it. */
+  isOn = false;
   readonly #arena: Arena;
   readonly #clock: Clock;
+  #cut: OpenCut | undefined;
   #relief: Deferred<void> | undefined;
 
   constructor(arena: Arena, clock: Clock) {
@@ -26,24 +39,34 @@ export class CutPressure {
     this.#clock = clock;
   }
 
-  /**
-   * What a link that brought an update waits for, while a cut keeps so many bytes twice; undefined when it need not (P2). Never rejects. `isAwaited`: the
-   * cut's next request comes over this link.
-   */
-  wait(keptBytes: number, isAwaited: boolean): Promise<void> | undefined {
+  begin(cut: OpenCut): void {
+    this.#cut = cut;
+    this.isOn = true;
+  }
+
+  /** What a link waits for that brought an update of this worker; undefined when it need not (P2). Never rejects. */
+  on({ life }: { readonly life: WorkerLife }): Promise<void> | undefined {
     const { reserveBytes, stateBytesMax, stateUsedBytes } = this.#arena;
-    if (keptBytes < reserveBytes * PRESSED_SHARE || stateBytesMax - stateUsedBytes > reserveBytes) return undefined;
-    if (isAwaited) return new Promise((resolve) => void this.#clock.after(OWNER_WAIT_MS, resolve)); // P1
+    const cut = this.#cut;
+    if (cut === undefined || cut.keptBytes() < reserveBytes * PRESSED_SHARE || stateBytesMax - stateUsedBytes > reserveBytes)
+      return undefined;
+    if (cut.isAwaitedOf(life)) return new Promise((resolve) => void this.#clock.after(OWNER_WAIT_MS, resolve)); // P1
     if (this.#relief !== undefined) return this.#relief.promise;
     const relief = new Deferred<void>();
     this.#relief = relief;
-    const cancel = this.#clock.after(WAIT_MS, () => this.end()); // P1
+    const cancel = this.#clock.after(WAIT_MS, () => this.#relieve()); // P1
     void relief.promise.then(cancel);
     return relief.promise;
   }
 
   /** The cut is over. */
   end(): void {
+    this.#cut = undefined;
+    this.isOn = false;
+    this.#relieve();
+  }
+
+  #relieve(): void {
     this.#relief?.resolve();
     this.#relief = undefined;
   }

@@ -15,15 +15,15 @@ export const CACHED_ROW_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(cacheSync, {
     inPlace: true,
-    handler: (context, { parameter, ...sync }) => context.parameters.table(parameter).sync(sync, context),
+    handler: ({ parameters, worker }, { parameter, ...sync }, call) => parameters.table(parameter).sync(sync, worker, call),
   }),
   serve(cachePushSync, {
     inPlace: true,
-    handler: (context, { parameter, clock, scale, pushNumber, pushKeys, gradients, updates, ...sync }) => {
-      const push = { life: context.life, clock, scale, pushNumber, keys: pushKeys, gradients, updates };
-      return context.parameters.table(parameter).pushSync(push, { clock, ...sync }, context);
+    handler: ({ parameters, life, worker }, { parameter, clock, scale, pushNumber, pushKeys, gradients, updates, ...sync }, call) => {
+      const push = { life, clock, scale, pushNumber, keys: pushKeys, gradients, updates };
+      return parameters.table(parameter).pushSync(push, { clock, ...sync }, worker, call);
     },
-    again: (context, { parameter, clock, generation, bound, keptCount, keys, versions }) =>
-      context.parameters.table(parameter).sync({ clock, generation, bound, keptCount, keys, versions }, context),
+    again: ({ parameters, worker }, { parameter, clock, generation, bound, keptCount, keys, versions }, call) =>
+      parameters.table(parameter).sync({ clock, generation, bound, keptCount, keys, versions }, worker, call),
   }),
 ];

@@ -7,7 +7,7 @@ import { type ServedFunction, serve } from "../served-function.ts";
 export const RAW_ROW_HANDLERS: readonly ServedFunction[] = [
   serve(rawRowsRead, {
     inPlace: true,
-    handler: (context, { parameter, keys }) => ({ rows: context.parameters.table(parameter).readRaw(keys, context) }),
+    handler: ({ parameters }, { parameter, keys }, call) => ({ rows: parameters.table(parameter).readRaw(keys, call) }),
   }),
   serve(rawRowsWrite, {
     inPlace: true,

@@ -4,6 +4,7 @@
 //   RowHandlers.R1. Rows that do not exist and memory that is not there are found out before the push of a push and pull.
 
 import { rowsPull, rowsPullEncoded, rowsPush, rowsPushEncoded, rowsPushPull } from "../../contracts/rows.ts";
+import type { ServedCall } from "../../peer/function-host.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
 
@@ -17,19 +18,20 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
     inPlace: true,
     checksOwners: true,
     handler: ({ parameters, ownership, life }, { parameter, clock, scale, pushNumber, keys, gradients }) => {
-      parameters.table(parameter).push({ life, clock, scale, pushNumber, keys, gradients, owners: ownership });
+      const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
+      table.push({ life, clock, scale, pushNumber, keys, gradients, owners: ownership });
       return {};
     },
   }),
   serve(rowsPull, { inPlace: true, checksOwners: true, handler: readOwnRows }),
   serve(rowsPushPull, {
     inPlace: true,
-    handler: (context, { parameter, clock, scale, pushNumber, pushKeys, gradients, pullKeys }) => {
+    handler: (context, { parameter, clock, scale, pushNumber, pushKeys, gradients, pullKeys }, call) => {
       const push = (): void =>
         context.parameters.table(parameter).push({ life: context.life, clock, scale, pushNumber, keys: pushKeys, gradients });
-      return readRows(context, { parameter, clock, keys: pullKeys }, push);
+      return readRows(context, { parameter, clock, keys: pullKeys }, call, push);
     },
-    again: (context, { parameter, clock, pullKeys }) => readRows(context, { parameter, clock, keys: pullKeys }),
+    again: (context, { parameter, clock, pullKeys }, call) => readRows(context, { parameter, clock, keys: pullKeys }, call),
   }),
   serve(rowsPushEncoded, {
     inPlace: true,
@@ -52,32 +54,36 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
 ];
 
 /** As `readRows`, of keys whose owners nobody has asked for yet: found out with the rows, or before a wait. */
-function readOwnRows(context: ServerContext, request: Pull): Values | Promise<Values> {
+function readOwnRows(context: ServerContext, request: Pull, call: ServedCall): Values | Promise<Values> {
   const { parameter, clock, keys } = request;
-  const { ownership } = context;
-  const table = context.parameters.table(parameter);
+  const { parameters, ownership } = context;
+  const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
   if (!table.isFresh(clock)) {
     ownership.checkKeys(keys);
-    return readRows(context, request);
+    return readRows(context, request, call);
   }
-  return table.pull(keys, { out: table.roomFor(keys, context), reader: context, owners: ownership });
+  return table.pull(keys, { out: table.roomFor(keys, call), reader: context, owners: ownership });
 }
 
 /** Rows of a table, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read (R1). */
-function readRows(context: ServerContext, { parameter, clock, keys }: Pull, push?: () => void): Values | Promise<Values> {
+function readRows(context: ServerContext, { parameter, clock, keys }: Pull, call: ServedCall, push?: () => void): Values | Promise<Values> {
   const table = context.parameters.table(parameter);
-  const reading = { out: table.roomFor(keys, context), reader: context };
+  const reading = { out: table.roomFor(keys, call), reader: context };
   if (table.isFresh(clock)) {
     push?.();
     return table.pull(keys, reading);
   }
   const kept = table.keep(keys); // the frame is gone when the wait is over
-  context.hold(kept);
+  call.hold(kept);
   push?.();
   return table.whenFresh({ life: context.life, clock, bytes: keys.byteLength }, () => table.pull(kept.list, reading));
 }
 
-function readEncodedRows(context: ServerContext, { parameter, clock, keys }: EncodedPull): EncodedValues | Promise<EncodedValues> {
+function readEncodedRows(
+  context: ServerContext,
+  { parameter, clock, keys }: EncodedPull,
+  call: ServedCall,
+): EncodedValues | Promise<EncodedValues> {
   const { life } = context;
   const table = context.parameters.table(parameter);
   const { width } = table.spec;
@@ -85,15 +91,15 @@ function readEncodedRows(context: ServerContext, { parameter, clock, keys }: Enc
   try {
     context.ownership.checkKeys(named.list);
     const shape = { rowCount: named.list.length, width };
-    const source = table.roomFor(named.list, context);
-    const room = table.link.isPlainPull ? 0 : table.link.roomFor(shape, context);
+    const source = table.roomFor(named.list, call);
+    const room = table.link.isPlainPull ? 0 : table.link.roomFor(shape, call);
     const read = (list: BigUint64Array): EncodedValues => {
       const { values } = table.pull(list, { out: source, reader: context });
       return table.link.isPlainPull ? { values: bytesOf(values) } : table.link.encoded(values, shape, room);
     };
     if (table.isFresh(clock)) return read(named.list);
     const kept = table.keep(named.list); // the frame is gone when the wait is over
-    context.hold(kept);
+    call.hold(kept);
     return table.whenFresh({ life, clock, bytes: kept.list.byteLength }, () => read(kept.list));
   } finally {
     named.release();

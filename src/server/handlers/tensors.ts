@@ -18,6 +18,7 @@ import {
   tensorPushRowsPull,
   tensorStart,
 } from "../../contracts/tensors.ts";
+import type { ServedCall } from "../../peer/function-host.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
@@ -39,10 +40,10 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
   serve(tensorPull, { inPlace: true, handler: readBlock }),
   serve(tensorPushPull, {
     inPlace: true,
-    handler: (context, request) => {
+    handler: (context, request, call) => {
       const { parameter, block, clock, pushNumber, scale, gradients } = request;
       context.parameters.tensor(parameter).push({ life: context.life, clock, block, gradients, scale, pushNumber });
-      return readBlock(context, request);
+      return readBlock(context, request, call);
     },
     again: readBlock,
   }),
@@ -53,24 +54,24 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
       return {};
     },
   }),
-  serve(tensorPullRows, { inPlace: true, handler: readRows }),
+  serve(tensorPullRows, { inPlace: true, handler: (context, request, call) => readRows(context, request, call) }),
   serve(tensorPushRowsPull, {
     inPlace: true,
-    handler: (context, request) => {
+    handler: (context, request, call) => {
       const { parameter, block, clock, pushNumber, scale, rows, gradients } = request;
       context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows, gradients, scale, pushNumber });
-      return readBlock(context, request);
+      return readBlock(context, request, call);
     },
     again: readBlock,
   }),
   serve(tensorPushPullRows, {
     inPlace: true,
-    handler: (context, { parameter, block, clock, pushNumber, scale, pushRows, gradients, pullRows }) => {
+    handler: (context, { parameter, block, clock, pushNumber, scale, pushRows, gradients, pullRows }, call) => {
       const push = (): void =>
         context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows: pushRows, gradients, scale, pushNumber });
-      return readRows(context, { parameter, block, clock, rows: pullRows }, push);
+      return readRows(context, { parameter, block, clock, rows: pullRows }, call, push);
     },
-    again: (context, { parameter, block, clock, pullRows }) => readRows(context, { parameter, block, clock, rows: pullRows }),
+    again: (context, { parameter, block, clock, pullRows }, call) => readRows(context, { parameter, block, clock, rows: pullRows }, call),
   }),
   serve(tensorStart, {
     inPlace: true,
@@ -86,11 +87,11 @@ const ENCODED_HANDLERS: readonly ServedFunction[] = [
       return {};
     },
   }),
-  serve(tensorPullEncoded, { inPlace: true, handler: (context, request) => readEncodedBlock(context, request) }),
+  serve(tensorPullEncoded, { inPlace: true, handler: (context, request, call) => readEncodedBlock(context, request, call) }),
   serve(tensorPushPullEncoded, {
     inPlace: true,
-    handler: (context, request) => readEncodedBlock(context, request, () => pushEncodedBlock(context, request)),
-    again: (context, request) => readEncodedBlock(context, request),
+    handler: (context, request, call) => readEncodedBlock(context, request, call, () => pushEncodedBlock(context, request)),
+    again: (context, request, call) => readEncodedBlock(context, request, call),
   }),
   serve(tensorPushRowsEncoded, {
     inPlace: true,
@@ -109,26 +110,31 @@ const ENCODED_HANDLERS: readonly ServedFunction[] = [
 export const TENSOR_HANDLERS: readonly ServedFunction[] = [...PLAIN_HANDLERS, ...ENCODED_HANDLERS];
 
 /** Holds the block until it has left. */
-function readBlock(context: ServerContext, { parameter, block, clock }: BlockRequest): Values | Promise<Values> {
+function readBlock(context: ServerContext, { parameter, block, clock }: BlockRequest, call: ServedCall): Values | Promise<Values> {
   const tensor = context.parameters.tensor(parameter);
   return tensor.whenFresh({ life: context.life, clock, bytes: 0 }, () => {
     tensor.store.notePull(block, context);
     const held = tensor.store.hold(block);
-    context.hold(held);
+    call.hold(held);
     return { values: held.values as Float32Array };
   });
 }
 
 /** Rows of a block, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read (R1). */
-function readRows(context: ServerContext, { parameter, block, clock, rows }: RowsRequest, push?: () => void): Values | Promise<Values> {
+function readRows(
+  context: ServerContext,
+  { parameter, block, clock, rows }: RowsRequest,
+  call: ServedCall,
+  push?: () => void,
+): Values | Promise<Values> {
   const tensor = context.parameters.tensor(parameter);
-  const reading = { out: tensor.roomFor(block, rows, context), reader: context };
+  const reading = { out: tensor.roomFor(block, rows, call), reader: context };
   if (tensor.isFresh(clock)) {
     push?.();
     return tensor.pullRows(block, rows, reading);
   }
   const kept = tensor.keep(rows); // the frame is gone when the wait is over
-  context.hold(kept);
+  call.hold(kept);
   push?.();
   return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => tensor.pullRows(block, kept.list, reading));
 }
@@ -147,28 +153,33 @@ function pushEncodedBlock(
 function readEncodedBlock(
   context: ServerContext,
   { parameter, block, clock }: BlockRequest,
+  call: ServedCall,
   push?: () => void,
 ): EncodedValues | Promise<EncodedValues> {
   const tensor = context.parameters.tensor(parameter);
   const shape = tensor.blockShape(block);
-  const room = tensor.link.isPlainPull ? 0 : tensor.link.roomFor(shape, context);
+  const room = tensor.link.isPlainPull ? 0 : tensor.link.roomFor(shape, call);
   push?.();
   return tensor.whenFresh({ life: context.life, clock, bytes: 0 }, () => {
     tensor.store.notePull(block, context);
-    return tensor.link.isPlainPull ? heldBytes(context, tensor, block) : encodedBlock(tensor, block, room);
+    return tensor.link.isPlainPull ? heldBytes(call, tensor, block) : encodedBlock(tensor, block, room);
   });
 }
 
-function readEncodedRows(context: ServerContext, { parameter, block, clock, rows }: RowsRequest): EncodedValues | Promise<EncodedValues> {
+function readEncodedRows(
+  context: ServerContext,
+  { parameter, block, clock, rows }: RowsRequest,
+  call: ServedCall,
+): EncodedValues | Promise<EncodedValues> {
   const tensor = context.parameters.tensor(parameter);
   const shape = tensor.rowsShape(block, rows);
-  const source = tensor.roomFor(block, rows, context);
-  const room = tensor.link.roomFor(shape, context);
+  const source = tensor.roomFor(block, rows, call);
+  const room = tensor.link.roomFor(shape, call);
   const read = (list: Uint32Array): EncodedValues =>
     tensor.link.encoded(tensor.pullRows(block, list, { out: source, reader: context }).values, shape, room);
   if (tensor.isFresh(clock)) return read(rows);
   const kept = tensor.keep(rows); // the frame is gone when the wait is over
-  context.hold(kept);
+  call.hold(kept);
   return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => read(kept.list));
 }
 
@@ -182,9 +193,9 @@ function encodedBlock(tensor: TensorParameter, block: number, room: number): Enc
 }
 
 /** The block where it lies, held until it has left. */
-function heldBytes(context: ServerContext, tensor: TensorParameter, block: number): EncodedValues {
+function heldBytes(call: ServedCall, tensor: TensorParameter, block: number): EncodedValues {
   const held = tensor.store.hold(block);
-  context.hold(held);
+  call.hold(held);
   const { buffer, byteOffset, byteLength } = held.values;
   return { values: new Uint8Array(buffer, byteOffset, byteLength) };
 }

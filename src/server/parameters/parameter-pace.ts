@@ -32,77 +32,77 @@ export type Reading = {
 type SpecifiedConsistency = Omit<ConsistencyMode, "staleness"> & { readonly staleness: number | undefined };
 
 export class ParameterPace {
+  readonly phases: ConsistencyPhases;
   readonly #pacer: ServerPacer;
   readonly #parameter: number;
-  readonly #phases: ConsistencyPhases;
 
   constructor(pacer: ServerPacer, parameter: number, { updates, reduce, staleness = Infinity }: SpecifiedConsistency) {
     this.#pacer = pacer;
     this.#parameter = parameter;
-    this.#phases = new ConsistencyPhases({ updates, reduce, staleness });
+    this.phases = new ConsistencyPhases({ updates, reduce, staleness });
   }
 
   /** Whether an update may be taken; if it may, it is. Throws NOT_JOINED, NODE_DEAD, FENCED, STALE_UPDATE. */
   take(life: WorkerLife, clock: number): void {
     this.#pacer.checkUpdate(life, clock);
-    this.#phases.take(clock);
+    this.noteUpdate(clock);
   }
 
   /** Updates of this clock were made, of which nothing came here. */
   noteUpdate(clock: number): void {
-    this.#phases.take(clock);
+    this.phases.take(clock);
   }
 
   /** Whether updates of this clock wait for those of others. */
   isSyncAt(clock: number): boolean {
-    return this.#phases.at(clock).updates === "sync";
+    return this.phases.at(clock).updates === "sync";
   }
 
   reduceAt(clock: number): "sum" | "mean" {
-    return this.#phases.at(clock).reduce;
+    return this.phases.at(clock).reduce;
   }
 
   /** Another bound, from now on at every clock, for those who wait as well. Throws BAD_ARGUMENT. */
   changeStaleness(staleness: number): void {
     checkStaleness(staleness);
-    this.#phases.setStaleness(staleness);
+    this.phases.setStaleness(staleness);
     this.#judgeAnew();
   }
 
   /** The highest clock of an update that was taken or of a worker, and the last change: who makes the next one is told. */
   get survey(): { readonly clock: number; readonly turn: number } {
-    return { clock: Math.max(this.#phases.clockTop, this.#pacer.clockMax), turn: this.#phases.history.turn };
+    return { clock: Math.max(this.phases.clockTop, this.#pacer.clockMax), turn: this.phases.history.turn };
   }
 
   /** What a checkpoint keeps: the bound that holds in the end; the phases only once there was a change. */
   get training(): { readonly staleness: number; readonly consistency: ConsistencyHistory | undefined } {
-    const { last, history } = this.#phases;
+    const { last, history } = this.phases;
     return { staleness: last.staleness, consistency: history.turn === 0 ? undefined : history };
   }
 
   /** Whether all clocks that are still to come have this consistency, in each of the fields that are given. */
   isOnly(fields: Partial<ConsistencyMode>): boolean {
-    this.#phases.forgetBefore(this.#pacer.clockMin);
-    return this.#phases.history.phases.every((phase) =>
+    this.phases.forgetBefore(this.#pacer.clockMin);
+    return this.phases.history.phases.every((phase) =>
       Object.entries(fields).every(([name, value]) => phase[name as keyof ConsistencyMode] === value),
     );
   }
 
   /** Returns the clock from which on the last change holds here. Throws QUEUE_FULL. */
   change(change: ConsistencyChange): number {
-    this.#phases.forgetBefore(this.#pacer.clockMin);
-    const from = this.#phases.change(change);
+    this.phases.forgetBefore(this.#pacer.clockMin);
+    const from = this.phases.change(change);
     this.#judgeAnew();
     return from;
   }
 
   /** Goes on where a checkpoint left off. Throws BAD_REQUEST. */
   resume(history: ConsistencyHistory): void {
-    this.#phases.resume(history);
+    this.phases.resume(history);
   }
 
   admits(clock: number): boolean {
-    return this.#pacer.slowest.clockMin >= clock - this.#phases.at(clock).staleness;
+    return this.#pacer.slowest.clockMin >= clock - this.phases.at(clock).staleness;
   }
 
   /**
@@ -123,7 +123,7 @@ export class ParameterPace {
       ...life,
       parameter: this.#parameter,
       clock,
-      staleness: this.#phases.at(clock).staleness,
+      staleness: this.phases.at(clock).staleness,
       bytes,
       deadlineMs: PARKED_MS_MAX,
       read: { admitted, failed: (error) => answer.reject(error) },
@@ -133,6 +133,6 @@ export class ParameterPace {
 
   /** M3 */
   #judgeAnew(): void {
-    this.#pacer.changeStaleness(this.#parameter, (clock) => this.#phases.at(clock).staleness);
+    this.#pacer.changeStaleness(this.#parameter, (clock) => this.phases.at(clock).staleness);
   }
 }

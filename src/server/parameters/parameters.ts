@@ -32,6 +32,11 @@ type Named = { readonly name: string; readonly edition: number };
 const CLEARED_NAMES_MAX = 1024;
 
 export class Parameters {
+  /** Those that requests find (P3), by number: what handlers look into, and ask `table` or `tensor` why where there is none. */
+  readonly tables: ReadonlyMap<number, TableParameter>;
+  readonly tensors: ReadonlyMap<number, TensorParameter>;
+  readonly #tables = new Map<number, TableParameter>();
+  readonly #tensors = new Map<number, TensorParameter>();
   readonly #host: ParameterHost;
   readonly #named = new Map<number, Named>();
   readonly #numbers = new Map<string, number>();
@@ -44,6 +49,8 @@ export class Parameters {
   #restoring: Deferred<void> | undefined;
 
   constructor(options: ParameterHostOptions) {
+    this.tables = this.#tables;
+    this.tensors = this.#tensors;
     this.#host = new ParameterHost(options, {
       pushed: (number, clock, count) => this.#byNumber.get(number)?.notePushes(clock, count),
       roundOver: (number, clock) => this.#byNumber.get(number)?.countRound(clock),
@@ -85,6 +92,19 @@ export class Parameters {
     if (is) this.#restoring ??= new Deferred();
     else this.#restoring?.resolve();
     if (!is) this.#restoring = undefined;
+    for (const [number, parameter] of this.#byNumber) this.#show(number, parameter);
+  }
+
+  /** To those who look into `tables` and `tensors`. */
+  #show(number: number, parameter: Parameter): void {
+    if (this.isRestoring) this.#hide(number);
+    else if (parameter instanceof TableParameter) this.#tables.set(number, parameter);
+    else this.#tensors.set(number, parameter);
+  }
+
+  #hide(number: number): void {
+    this.#tables.delete(number);
+    this.#tensors.delete(number);
   }
 
   /** Resolves when nothing is being restored any more; undefined when nothing is. */
@@ -143,6 +163,7 @@ export class Parameters {
     this.#checkNumber(spec.name, number);
     const made = this.#make({ id: number, number }, spec);
     this.#byNumber.set(number, made);
+    this.#show(number, made);
     this.#name(number, { name: spec.name, edition });
     this.#cleared.delete(number);
     return made;
@@ -183,6 +204,7 @@ export class Parameters {
       throw new WeighbridgeError("SPEC_MISMATCH", `${name} was made anew meanwhile, and described differently: ${differences.join("; ")}`);
     this.#remove(number);
     this.#byNumber.set(number, made);
+    this.#show(number, made);
   }
 
   #make(ids: ParameterIds, spec: ParameterSpec): Parameter {
@@ -265,6 +287,7 @@ export class Parameters {
   #remove(number: number): void {
     const parameter = this.get(number);
     this.#byNumber.delete(number);
+    this.#hide(number);
     parameter.endRounds();
     const kept = this.#kept.get(parameter);
     if (kept === undefined) parameter.free();
@@ -307,7 +330,10 @@ export class Parameters {
   /** Removes everything: a restore that failed leaves nothing behind. */
   clearAll(): void {
     for (const parameter of this.all) parameter.close();
-    for (const number of this.#byNumber.keys()) this.#forgetName(number);
+    for (const number of this.#byNumber.keys()) {
+      this.#hide(number);
+      this.#forgetName(number);
+    }
     this.#byNumber.clear();
   }
 

@@ -47,9 +47,6 @@ const FLOAT_BYTES = 4;
 const INDEX_BYTES = 4;
 const KEY_BYTES = 8;
 
-/** Who reads, and holds what it reads. */
-type Reader = Holder & { readonly worker: number };
-
 /** Gradients for rows, each key once. */
 export type RowsPush = {
   readonly life: WorkerLife;
@@ -86,6 +83,7 @@ export class TableParameter {
   /** Its number on the wire. */
   readonly #number: number;
   readonly #host: ParameterHost;
+  readonly #slowest: { readonly clockMin: number };
   readonly #updater: Updater;
   readonly #initializer: Initializer;
   readonly #rounds: TableRounds;
@@ -101,6 +99,7 @@ export class TableParameter {
     this.#id = id;
     this.#number = number;
     this.#host = host;
+    this.#slowest = host.pacer.slowest;
     this.pace = new ParameterPace(host.pacer, id, spec);
     this.#claims = new RowClaims(spec.name);
     this.#link = ParameterLink.of(host, spec);
@@ -185,13 +184,21 @@ export class TableParameter {
   /** Room for the rows of these keys; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */
   roomFor(keys: BigUint64Array, holder: Holder): number {
     this.#check(keys);
-    return roomFor(this.#host.arena, keys.length * this.spec.width * FLOAT_BYTES, holder);
+    const { arena } = this.#host;
+    const byteCount = Math.max(1, keys.length * this.spec.width * FLOAT_BYTES);
+    const address = arena.allocate(byteCount);
+    holder.hold({ release: () => arena.release(address, byteCount), isFresh: true });
+    return address;
   }
 
   /** The rows one after the other, for this reader, in `out`: what `roomFor` gave for them. */
   pull(
     keys: BigUint64Array,
-    { out, reader, owners }: { readonly out: number; readonly reader: Pick<Reader, "worker">; readonly owners?: KeyOwners | undefined },
+    {
+      out,
+      reader,
+      owners,
+    }: { readonly out: number; readonly reader: { readonly worker: number }; readonly owners?: KeyOwners | undefined },
   ): { readonly values: Float32Array } {
     const { arena } = this.#host;
     const byteCount = keys.length * this.spec.width * FLOAT_BYTES;
@@ -201,16 +208,16 @@ export class TableParameter {
     return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
   }
 
-  /** What a cache lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST, ARENA_FULL. */
-  sync(sync: RowsSync, holder: Reader): FreshRows {
-    return this.#readFresh(sync, this.#freshRoom(sync, holder), holder.worker);
+  /** What the cache of a worker of this rank lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST, ARENA_FULL. */
+  sync(sync: RowsSync, worker: number, holder: Holder): FreshRows {
+    return this.#readFresh(sync, this.#freshRoom(sync, holder), worker);
   }
 
   /** A push, then a sync, with nothing in between; when it throws, as either does, nothing was pushed. */
-  pushSync(push: RowsPush, sync: RowsSync, holder: Reader): FreshRows {
+  pushSync(push: RowsPush, sync: RowsSync, worker: number, holder: Holder): FreshRows {
     const room = this.#freshRoom(sync, holder);
     this.push(push);
-    return this.#readFresh(sync, room, holder.worker);
+    return this.#readFresh(sync, room, worker);
   }
 
   /** Floats of a raw row. */
@@ -268,7 +275,8 @@ export class TableParameter {
   }
 
   isFresh(clock: number): boolean {
-    return this.pace.admits(clock);
+    const { phases } = this.pace;
+    return this.#slowest.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
   }
 
   whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {

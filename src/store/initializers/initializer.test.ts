@@ -38,7 +38,7 @@ function drawnRows(spec: InitializerSpec, width: number, keys: readonly bigint[]
     arena,
     keys.map((_, i) => target + i * width * 4),
   );
-  initializer.fillRows(rows, putKeys(arena, keys), keys.length, width);
+  initializer.kernels.initializeRows(initializer.recipe, rows, putKeys(arena, keys), keys.length, width);
   return readFloats(arena, target, keys.length * width);
 }
 

@@ -25,16 +25,16 @@ export type InitializerTarget = {
 
 export class Initializer {
   readonly spec: ResolvedInitializer;
-  /** The address of the recipe, for kernels that initialize rows themselves. */
+  /** The address of the recipe, and who makes rows of a table by it. */
   readonly recipe: number;
+  readonly kernels: InitializerKernels;
   readonly #arena: Arena;
-  readonly #kernels: InitializerKernels;
 
   /** Throws ARENA_FULL. */
   constructor(arena: Arena, kernels: InitializerKernels, quantiles: QuantileTable, spec: ResolvedInitializer, target: InitializerTarget) {
     this.spec = spec;
     this.#arena = arena;
-    this.#kernels = kernels;
+    this.kernels = kernels;
     const draw = drawOf(spec, target.shape);
     const stream = streamOf("seed" in spec ? spec.seed : 0, target.name);
     const table = draw.kind === "normal" || draw.kind === "truncatedNormal" ? quantiles.address : 0;
@@ -47,12 +47,7 @@ export class Initializer {
     const at = (this.recipe + INDEX_OFFSET) / 4;
     this.#arena.words[at] = firstIndex % 2 ** 32;
     this.#arena.words[at + 1] = Math.floor(firstIndex / 2 ** 32);
-    this.#kernels.initialize(this.recipe, target, floatCount, this.recipe + INDEX_OFFSET);
-  }
-
-  /** The values of table rows: `rows` lists the addresses (u32) of their first values, `keys` their keys (u64). */
-  fillRows(rows: number, keys: number, rowCount: number, width: number): void {
-    this.#kernels.initializeRows(this.recipe, rows, keys, rowCount, width);
+    this.kernels.initialize(this.recipe, target, floatCount, this.recipe + INDEX_OFFSET);
   }
 
   close(): void {
