@@ -9,6 +9,7 @@ import { makeCodecVectors } from "../test/conformance/codec-vectors.ts";
 import { DOCUMENTED } from "../test/conformance/functions/all.ts";
 import { makeFunctionVector, vectorFileName } from "../test/conformance/functions/vectors.ts";
 import { makeVectors } from "../test/conformance/golden-vectors.ts";
+import { makeKeyVectors } from "../test/conformance/key-vectors.ts";
 import { describeVector } from "../test/conformance/vector-file.ts";
 
 const directory = join(import.meta.dirname, "..", "spec", "vectors");
@@ -17,10 +18,11 @@ const isCheck = process.argv.includes("--check");
 const files = new Map<string, string>();
 for (const vector of await makeVectors()) files.set(`${vector.name}.json`, `${JSON.stringify(describeVector(vector), null, 2)}\n`);
 for (const vector of makeCodecVectors()) files.set(`codecs/${vector.name}.json`, `${JSON.stringify(vector, null, 2)}\n`);
+for (const vector of makeKeyVectors()) files.set(`keys/${vector.name}.json`, `${JSON.stringify(vector, null, 2)}\n`);
 for (const fn of DOCUMENTED.filter(({ example }) => example !== undefined))
   files.set(`functions/${vectorFileName(fn.name)}`, `${JSON.stringify(await makeFunctionVector(fn), null, 2)}\n`);
 
-for (const folder of ["codecs", "functions"]) mkdirSync(join(directory, folder), { recursive: true });
+for (const folder of ["codecs", "functions", "keys"]) mkdirSync(join(directory, folder), { recursive: true });
 const present = readdirSync(directory, { recursive: true, encoding: "utf8" })
   .map((path) => path.replaceAll("\\", "/"))
   .filter((path) => path.endsWith(".json"));

@@ -4,6 +4,11 @@ import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { reasonOf } from "../../src/base/errors.ts";
+import { type InitializerSpec, resolveInitializer } from "../../src/store/initializers/initializer-spec.ts";
+import { resolveSchedule } from "../../src/store/updaters/learning-rate-schedule.ts";
+import { type OptimizerSpec, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
+import { linkEncoding } from "../../src/wire/codecs/link-encoding.ts";
 import { BLOCK_BYTES, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, REQUESTS_OPEN_MAX } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import { KvFlag, LARGE_VALUE_BYTES } from "../../src/wire/kv-message.ts";
@@ -11,6 +16,7 @@ import { KvFlag, LARGE_VALUE_BYTES } from "../../src/wire/kv-message.ts";
 const root = join(import.meta.dirname, "..", "..");
 const protocol = readFileSync(join(root, "spec", "protocol.md"), "utf8");
 const consistency = readFileSync(join(root, "spec", "consistency.md"), "utf8");
+const functions = readFileSync(join(root, "spec", "functions.md"), "utf8");
 
 /** The cells of every table row. */
 const rows = protocol
@@ -47,7 +53,7 @@ test("kinds and limits are those of the code", () => {
   assert.equal(REQUESTS_OPEN_MAX, 2 ** 20);
 });
 
-test("every code in the text is one of ours", () => {
+test("every code in the text is one of ours, and every one of ours is in the text", () => {
   const source = readFileSync(join(root, "src", "base", "errors.ts"), "utf8");
   const codes = new Set([...source.matchAll(/\| "([A-Z_]+)"/g)].map((match) => match[1]));
   const first = rows.findIndex((row) => row[1] === "code");
@@ -58,6 +64,82 @@ test("every code in the text is one of ours", () => {
   );
   assert.ok(listed.length > 15);
   for (const code of listed) assert.ok(codes.has(code), code);
+  for (const code of codes) assert.ok(listed.includes(code ?? ""), `${code} is not in the table`);
+});
+
+/** The names and defaults that the text has for a type, in a table of this head. */
+function defaultsInText(head: string, type: string): Readonly<Record<string, unknown>> {
+  const from = rows.findIndex((row) => row[1] === head);
+  const row = rows.slice(from).find((cells) => cells[1] === `\`${type}\``);
+  assert.ok(from >= 0 && row !== undefined, `there is no ${head} ${type}`);
+  const fields = (row[2] ?? "").split(/, (?=`)/).filter((field) => field !== "");
+  return Object.fromEntries(
+    fields
+      .map((field) => /^`(\w+)` ?(.*)$/.exec(field)?.slice(1) ?? [field, ""])
+      .map(([name, text]) => [name, text === "" ? undefined : JSON.parse(text ?? "")]),
+  );
+}
+
+/** The rows of the table with this head. */
+function typesInText(head: string): string[] {
+  const from = rows.findIndex((row) => row[1] === head) + 2;
+  const names = rows.slice(from).map((row) => /^`(\w+)`$/.exec(row[1] ?? "")?.[1]);
+  return names.slice(0, names.indexOf(undefined)).map(String);
+}
+
+test("initializers, optimizers, schedules and links have the fields and defaults that the text gives them", () => {
+  const without = (spec: object, ...names: readonly string[]): object =>
+    Object.fromEntries(Object.entries(spec).filter(([name]) => !names.includes(name)));
+  const always = ["type", "schedule", "clipValue", "clipNorm", "nonFinite"];
+  for (const type of typesInText("optimizer")) {
+    const resolved = resolveOptimizer({ type } as OptimizerSpec);
+    assert.deepEqual(defaultsInText("optimizer", type), without(resolved, ...always), type);
+    const takesGradients = !["assign", "min", "max"].includes(type);
+    assert.deepEqual(without(resolved, ...Object.keys(defaultsInText("optimizer", type)), "type"), {
+      ...(resolved.learningRate === undefined ? {} : { schedule: { type: "constant" } }),
+      ...(takesGradients ? { clipValue: null, clipNorm: null } : {}),
+      nonFinite: "refuse",
+    });
+  }
+  for (const type of typesInText("initializer"))
+    assert.deepEqual(defaultsInText("initializer", type), without(resolveInitializer({ type } as InitializerSpec), "type"), type);
+  const given: Readonly<Record<string, object>> = {
+    constant: {},
+    step: { every: 2, factor: 0.5 },
+    cosine: { steps: 3 },
+    warmUp: { steps: 3 },
+  };
+  for (const type of typesInText("schedule")) {
+    const resolved = resolveSchedule({ type, ...given[type] });
+    assert.deepEqual({ type, ...defaultsInText("schedule", type), ...given[type] }, resolved);
+  }
+  const inText = Object.fromEntries(
+    typesInText("link").map((name) => [name, JSON.parse(rows.find((row) => row[1] === `\`${name}\``)?.[2] ?? "")]),
+  );
+  assert.deepEqual(inText, linkEncoding("table"));
+});
+
+test("the text lists every type of initializer, optimizer and schedule that there is", () => {
+  const refusedNames = (resolve: () => unknown): string[] => {
+    try {
+      resolve();
+    } catch (thrown) {
+      return /one of (.*), not/.exec(reasonOf(thrown))?.[1]?.split(", ") ?? [];
+    }
+    return [];
+  };
+  assert.deepEqual(
+    typesInText("optimizer"),
+    refusedNames(() => resolveOptimizer({ type: "nothing" } as unknown as OptimizerSpec)),
+  );
+  assert.deepEqual(
+    typesInText("initializer"),
+    refusedNames(() => resolveInitializer({ type: "nothing" } as unknown as InitializerSpec)),
+  );
+  assert.deepEqual(
+    typesInText("schedule"),
+    refusedNames(() => resolveSchedule({ type: "nothing" })),
+  );
 });
 
 test("rules are numbered without gaps, and every one that is cited exists", () => {
@@ -71,7 +153,7 @@ test("rules are numbered without gaps, and every one that is cited exists", () =
     );
   }
   const known = new Set(rules.map(({ letter, number }) => `${letter}${number}`));
-  const cited = [...`${protocol}${consistency}`.matchAll(/\b([FJHREKCSXV]\d+)\b/g)].map((match) => match[1] ?? "");
+  const cited = [...`${protocol}${consistency}${functions}`.matchAll(/\b([FJHREKCSXVABT]\d+)\b/g)].map((match) => match[1] ?? "");
   for (const rule of cited) assert.ok(known.has(rule), `${rule} is cited, but there is no such rule`);
 });
 

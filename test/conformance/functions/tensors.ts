@@ -18,7 +18,7 @@ const halves = Uint8Array.of(0, 0x3c, 0, 0xc0, 0, 0x38, 0, 0x44);
 export const TENSORS: FunctionFamily = {
   title: "Blocks of a tensor",
   about:
-    "A tensor is cut into blocks (protocol.md, B1 to B3), and each request is about one. A push of a whole tensor is one request for each block, all with one push number.",
+    "A tensor is cut into blocks (protocol.md, B2 and B3), and each request is about one. A push of a whole tensor is one request for each block, all with one push number.",
   functions: [
     documented(tensors.tensorPush, {
       about: "Applies a gradient of the whole block with the tensor's optimizer.",
