@@ -36,7 +36,7 @@ export class Placement {
     const ownerIndexOf = policy(this.servers);
     for (let part = 0; part < PART_COUNT; part++) {
       const owner = ownerIndexOf(part);
-      assert(owner >= 0 && owner < this.servers.length, `P2: part ${part} has an owner`);
+      assert(owner >= 0 && owner < this.servers.length, "P2: every part has an owner");
       this.owners[part] = owner;
     }
   }

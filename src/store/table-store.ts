@@ -300,9 +300,10 @@ export class TableStore {
    */
   dropPart(part: number): number {
     if (this.#frozen !== undefined) this.parts.eachKeys(part, (keys, keyCount) => this.#frozen?.preserve(keys, keyCount));
-    this.#generation = randomWord(); // T5
     this.#pulled?.dropPart(part);
-    return this.parts.drop(part);
+    const rowCount = this.parts.drop(part);
+    if (rowCount > 0) this.#generation = randomWord(); // T5
+    return rowCount;
   }
 
   /** Puts saved rows in the place of those that are there; twice is as once. Throws ARENA_FULL, none of them put. */
