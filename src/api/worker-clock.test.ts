@@ -23,6 +23,8 @@ class Servers {
   /** They know nothing of this worker. */
   refusesClocks = false;
   rejoinCount = 0;
+  /** How often the worker is joining now. */
+  joiningCount = 0;
 
   readonly time = new SimClock();
   readonly pushes = new PushNumbers();
@@ -31,6 +33,10 @@ class Servers {
     clock: this.time,
     pushes: this.pushes,
     functions: {
+      joining: () => {
+        this.joiningCount++;
+        return () => this.joiningCount--;
+      },
       callAll: (async (
         fn: { readonly name: string },
         { clock }: { readonly clock?: number },

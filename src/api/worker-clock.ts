@@ -42,7 +42,7 @@ export type WorkerClockOptions = {
   /** The worker's, for errors. */
   readonly name: string;
   readonly clock: Clock;
-  readonly functions: Pick<FunctionClient, "call" | "callAll">;
+  readonly functions: Pick<FunctionClient, "call" | "callAll" | "joining">;
   readonly log: Log;
   /** Of what this worker pushes, which servers hear of with its clock. */
   readonly pushes: PushNumbers;
@@ -142,6 +142,11 @@ export class WorkerClock {
 
   /** A worker that comes late stands where the slowest does; servers may differ in that, and the highest holds for all. */
   async join(wait: WaitOptions): Promise<void> {
+    const joined = this.#functions.joining();
+    await this.#joinAll(wait).finally(joined);
+  }
+
+  async #joinAll(wait: WaitOptions): Promise<void> {
     const answers = await this.#functions.callAll(clockJoin, this.#pushes.all(), { ...wait, priority: JOIN_PRIORITY });
     this.#noteLost(answers.flatMap(({ lost }) => [...lost]));
     const clocks = answers.map(({ clock }) => clock);
@@ -166,9 +171,12 @@ export class WorkerClock {
   /** J8. To be called before anything else is asked of the new incarnation. */
   serverRestarted(server: number): void {
     if (this.#hasLeft) return; // J4
-    this.#joinOne(server).catch((thrown: unknown) => {
-      this.#log.info("a server that was restarted was not joined; the next call to it tells why", { server, reason: reasonOf(thrown) });
-    });
+    const joined = this.#functions.joining();
+    this.#joinOne(server)
+      .finally(joined)
+      .catch((thrown: unknown) => {
+        this.#log.info("a server that was restarted was not joined; the next call to it tells why", { server, reason: reasonOf(thrown) });
+      });
   }
 
   async #joinOne(server: number): Promise<void> {

@@ -168,7 +168,12 @@ export class Membership {
   /** Asks the scheduler for its placement, and takes it if it is newer; waits for one that is away, as long as all do (M1). */
   async askPlacement(): Promise<void> {
     const { placement } = await this.ask(PLACEMENT, {});
-    if (placement !== undefined) this.#roster.adoptPlacement(placement);
+    if (placement !== undefined) this.adoptPlacement(placement);
+  }
+
+  /** Takes a placement that others than the scheduler told this node of, if it is newer: a scheduler that is restarted must learn of it. */
+  adoptPlacement(placement: PlacementView): void {
+    this.#roster.adoptPlacement(placement);
   }
 
   /** Calls `listener` when this node cannot go on, also if that was before. Returns what ends that. */

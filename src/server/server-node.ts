@@ -59,6 +59,7 @@ export class ServerNode extends MemberNode {
     const { ownership, epochWait, parameters } = this.server;
     membership.memory.catalogue = parameters;
     membership.onPlacement((placement) => ownership.adopt(placement, rankOf(membership.node)));
+    ownership.onChange(() => ownership.placement && membership.adoptPlacement(ownership.placement)); // also one that the scheduler has not told
     epochWait.ask = () => membership.askPlacement();
     if (this.#restoreFrom !== undefined) parameters.isRestoring = true;
   }

@@ -5,9 +5,9 @@
 //
 // Invariants:
 //   ChangePlacement.P1. A part moves only between servers that are alike in what is a server's own and not a part's
-//       (PartState). Parameters and phases differ while somebody makes or changes one: then the change is abandoned, and
-//       nothing has happened. Clocks of workers do not differ once the workers are prepared (PlacementChanges.C1),
-//       unless one of them is dead.
+//       (PartState). Parameters and phases differ while somebody makes or changes one, clocks while not all servers have
+//       heard that a worker is dead: then the change is abandoned, and nothing has happened. Clocks of workers that live
+//       do not differ once they are prepared (PlacementChanges.C1).
 
 import { assert } from "../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
@@ -27,6 +27,9 @@ export type PlacedNodes = { readonly scheduler: Scheduler | undefined; serverOf(
 
 /** How often parts have moved. */
 export type Changes = { count: number };
+
+/** Called when the workers are prepared and nothing has moved, and when all has moved and nobody is told; what they throw ends the change. */
+export type ChangePhases = { readonly prepared?: () => void; readonly moved?: () => void };
 
 /** So many parts get an owner by chance; the others have that of the policy. */
 const MOVED = 500;
@@ -48,14 +51,19 @@ export function nodesOf(cluster: SimCluster): PlacedNodes {
  * Raw keys of kv are not moved: the servers stay the same. Throws NO_ROUTE (P1), and what the scheduler throws; then
  * nothing has happened.
  */
-export async function changePlacement(nodes: PlacedNodes, change: PlacementChange): Promise<void> {
+export async function changePlacement(nodes: PlacedNodes, change: PlacementChange, phases: ChangePhases = {}): Promise<void> {
   const { scheduler } = nodes;
   if (scheduler === undefined) throw new WeighbridgeError("NO_ROUTE", "there is no scheduler now", { retryable: true });
   await scheduler.publishPlacement(change, (next) => {
-    const before = scheduler.roster.placement;
+    phases.prepared?.();
+    const { placement: before, nodes: entries } = scheduler.roster;
     assert(before !== undefined, "a job with servers has a placement");
     const ranks = [...new Set([...before.servers, ...next.servers])];
-    moveParts(before, next, new Map(ranks.map((rank) => [rank, serverOf(nodes, rank)])));
+    const servers = new Map(ranks.map((rank) => [rank, serverOf(nodes, rank)]));
+    const live = entries.filter(({ role, state }) => role === "worker" && state === "alive");
+    checkAlike([...servers.values()], new Set(live.map(({ node, incarnation }) => `${node}/${incarnation}`)));
+    moveParts(before, next, servers);
+    phases.moved?.();
   });
 }
 
@@ -89,10 +97,22 @@ function serverOf(nodes: PlacedNodes, rank: number): Server {
   throw new WeighbridgeError("NO_ROUTE", `server ${rank} does not run now`, { retryable: true });
 }
 
+/** P1 */
+function checkAlike(servers: readonly Server[], liveWorkers: ReadonlySet<string>): void {
+  const isOne = (stateOf: (server: Server) => string): boolean => new Set(servers.map(stateOf)).size === 1;
+  if (!isOne(parametersOf)) throw new WeighbridgeError("NO_ROUTE", "servers differ in their parameters", { retryable: true });
+  const unlike = new WeighbridgeError("NO_ROUTE", "not all servers have heard who has joined, and who is dead", { retryable: true });
+  if (!isOne((server) => JSON.stringify(membersOf(server).map(({ life }) => life)))) throw unlike;
+  const clocksOf = (server: Server, isMeant: (life: string) => boolean): string =>
+    JSON.stringify(membersOf(server).filter(({ life }) => isMeant(life)));
+  assert(
+    isOne((server) => clocksOf(server, (life) => liveWorkers.has(life))),
+    "servers differ in the clocks of workers that are prepared",
+  );
+  if (!isOne((server) => `${server.parameters.pacer.clockMin} ${clocksOf(server, () => true)}`)) throw unlike;
+}
+
 function moveParts(before: PlacementView, next: PlacementView, servers: ReadonlyMap<number, Server>): void {
-  const isOne = (stateOf: (server: Server) => string): boolean => new Set([...servers.values()].map(stateOf)).size === 1;
-  if (!isOne(parametersOf)) throw new WeighbridgeError("NO_ROUTE", "servers differ in their parameters", { retryable: true }); // P1
-  assert(isOne(clocksOf), "servers differ in the clocks of workers that are prepared");
   const [from, to] = [placementOf(before), placementOf(next)];
   const states = new Map([...servers].map(([rank, { parameters }]) => [rank, new PartState(parameters)]));
   for (const part of movedParts(from, to)) {
@@ -103,9 +123,10 @@ function moveParts(before: PlacementView, next: PlacementView, servers: Readonly
   for (const [rank, { ownership }] of servers) ownership.adopt(next, rank);
 }
 
-function clocksOf({ parameters: { pacer } }: Server): string {
-  const members = pacer.members().map(({ worker, incarnation, clock }) => `${worker}/${incarnation} ${clock}`);
-  return JSON.stringify([pacer.clockMin, members.sort()]);
+/** The clock set of a server, in an order of its own. */
+function membersOf({ parameters: { pacer } }: Server): readonly { readonly life: string; readonly clock: number }[] {
+  const members = pacer.members().map(({ worker, incarnation, clock }) => ({ life: `${worker}/${incarnation}`, clock }));
+  return members.sort((a, b) => (a.life < b.life ? -1 : 1));
 }
 
 /** Which parameters there are, and how updates of the next clocks are taken. */

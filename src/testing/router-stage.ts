@@ -84,6 +84,7 @@ export class RouterStage {
           this.#tell = listener;
           return () => {};
         },
+        adoptPlacement: (placement) => this.#tell(placement),
       },
       clock: this.clock,
     });
@@ -126,6 +127,12 @@ export class RouterStage {
     const call = this.#queues[rank]?.shift();
     if (call !== undefined) this.#serve(rank, call);
     if (this.#queues.every((queue) => queue.length <= this.queuedMax / 2)) for (const ready of this.#waiters.splice(0)) ready();
+    await this.clock.advance(0);
+  }
+
+  /** The next call to this server fails: its link is lost. */
+  async lose(rank: number): Promise<void> {
+    this.#queues[rank]?.shift()?.failed(new WeighbridgeError("LINK_LOST", `server ${rank} could not be reached for too long`));
     await this.clock.advance(0);
   }
 

@@ -135,6 +135,11 @@ export class FunctionClient {
     return this.#router.incarnationOf(server);
   }
 
+  /** This worker is about to join a clock set (router.ts, R7). */
+  joining(): () => void {
+    return this.#router.joining();
+  }
+
   /** Waits for something that goes on even when nobody waits for it any more. */
   async wait<T>(promise: Promise<T>, what: string, { subject, ...wait }: CallWait): Promise<T> {
     try {
@@ -264,7 +269,7 @@ export class FunctionClient {
     const entry: Entry = { fn, asked, subject, ended, crossed, server: 0, epoch: 0, order: 0, calls: [] };
     if (fn.followsUpdates)
       entry.ended = (...outcome) => {
-        if (entry.order > 0) this.#router.announcementEnded();
+        if (entry.order > 0) this.#router.announcementEnded(entry.server, outcome[0]);
         ended(...outcome);
       };
     this.#cut(entry);

@@ -265,6 +265,40 @@ test("PREPARE is answered when every announcement that has left is answered, als
   await next;
 });
 
+test("PREPARE is refused, and nothing held, while a server has not heard of a clock; once it was told again it is answered (R7)", async () => {
+  const { stage, worker } = started();
+  const announced = assert.rejects(worker.clock(6), (error) => isWeighbridgeError(error, "LINK_LOST"));
+  const isRefused = (error: unknown): boolean =>
+    isWeighbridgeError(error, "QUEUE_FULL") && /server 1 of the end of a clock/.test(error.message);
+  const waiting = assert.rejects(stage.router.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
+  await stage.lose(1);
+  await stage.drain();
+  await Promise.all([announced, waiting]);
+  await assert.rejects(stage.router.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
+  const again = worker.clock(6);
+  await stage.drain();
+  await again;
+  await stage.router.prepare({ epoch: 2, holdMs: 1000 });
+});
+
+test("PREPARE waits until the worker has joined the clock set, and told its clock there; nothing is held when it hears meanwhile that the placement does not come (R7)", async () => {
+  const { stage, worker } = started();
+  const joined = stage.functions.joining();
+  const prepared = stage.router.prepare({ epoch: 2, holdMs: 1000 });
+  assert.equal(await isDone(prepared), false);
+  joined();
+  await prepared;
+  await stage.router.prepare({ epoch: 2, holdMs: 0 });
+  const joinedAgain = stage.functions.joining();
+  const abandoned = stage.router.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.prepare({ epoch: 2, holdMs: 0 });
+  joinedAgain();
+  await abandoned;
+  const atOnce = worker.clock(6);
+  await stage.drain();
+  await atOnce;
+});
+
 test("announcements wait no longer than they were told to, nor for a change that is abandoned or was adopted before (AnnouncementHold.A2)", async () => {
   const { stage, worker } = started();
   await stage.router.prepare({ epoch: 2, holdMs: 1000 });

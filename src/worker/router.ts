@@ -67,7 +67,7 @@ export type Routed = {
 
 export type RouterOptions = {
   readonly peer: Pick<Peer, "dial">;
-  readonly membership: Pick<Membership, "onRoster" | "onPlacement">;
+  readonly membership: Pick<Membership, "onRoster" | "onPlacement" | "adoptPlacement">;
   readonly clock: Clock;
 };
 
@@ -81,6 +81,7 @@ export class Router implements KvRouter {
   serverRestarted: (rank: number) => void = () => {};
   readonly #peer: Pick<Peer, "dial">;
   readonly #clock: Clock;
+  readonly #membership: RouterOptions["membership"];
   #placement: Placement | undefined;
   /** Of the placement, where every request finds them at once. */
   #servers: readonly number[] = [];
@@ -96,6 +97,13 @@ export class Router implements KvRouter {
   #openUpdates = 0;
   /** Announcements of clocks that have left and have not ended; also those that were refused. */
   #openAnnouncements = 0;
+  /** By rank, the incarnation of a server that did not hear the last announcement to it: it failed. */
+  readonly #unheard: (number | undefined)[] = [];
+  /** Joins of clock sets that have begun and not ended; settles when none is left. */
+  #joinCount = 0;
+  #joinsEnded = new Deferred<void>();
+  /** The placement that this worker was told to prepare for last; 0 once it was told that it does not come. */
+  #wantedEpoch = 0;
   /** R7; undefined while no placement is about to come. */
   #hold: AnnouncementHold | undefined;
   /** Settles when what was refused has left again; undefined while nothing is held back (R4). */
@@ -108,6 +116,7 @@ export class Router implements KvRouter {
   constructor(options: RouterOptions) {
     this.#peer = options.peer;
     this.#clock = options.clock;
+    this.#membership = options.membership;
     options.membership.onRoster((roster) => this.#follow(roster));
     options.membership.onPlacement((placement) => this.adopt(placement));
   }
@@ -178,20 +187,36 @@ export class Router implements KvRouter {
     if (this.#hold !== undefined && published.epoch >= this.#hold.epoch) this.#hold.end();
   }
 
-  /** R7. Resolves when this worker is prepared for the placement of that epoch, or has it, or hears that it does not come. */
+  /**
+   * R7. Resolves when this worker is prepared for the placement of that epoch, or has it, or hears that it does not come. Throws QUEUE_FULL, nothing held, when servers
+   * that live have not heard the same of it: it is joining a clock set, or tells one of them its clock again.
+   */
   async prepare(request: PrepareRequest): Promise<void> {
     const { epoch, holdMs } = request;
     if (epoch <= this.epoch) return;
+    this.#wantedEpoch = holdMs === 0 ? 0 : epoch;
     if (holdMs === 0) {
       if (this.#hold?.epoch === epoch) this.#hold.end();
       return;
     }
+    while (this.#joinCount > 0 && this.#hold === undefined) await this.#joinsEnded.promise;
+    if (this.#wantedEpoch !== epoch || epoch <= this.epoch) return;
+    this.#checkHeard();
     this.#hold ??= new AnnouncementHold(this.#clock, () => {
       this.#hold = undefined;
     });
     this.#hold.renew(request);
     if (this.#openAnnouncements === 0) this.#hold.allAnswered();
     await this.#hold.prepared;
+    this.#checkHeard();
+  }
+
+  #checkHeard(): void {
+    const rank = this.#servers.find((server) => this.#gone[server] === undefined && this.#unheard[server] === this.incarnationOf(server));
+    if (rank === undefined && this.#joinCount === 0) return;
+    this.#hold?.end();
+    const why = rank === undefined ? "is joining the clock set" : `could not tell server ${rank} of the end of a clock, and tells it again`;
+    throw new WeighbridgeError("QUEUE_FULL", `this worker ${why}`, { retryable: true });
   }
 
   #place(placement: Placement): void {
@@ -233,9 +258,20 @@ export class Router implements KvRouter {
     this.#openAnnouncements++;
   }
 
-  /** It was answered, or failed for good. */
-  announcementEnded(): void {
+  /** It was answered by the server of this rank, or failed for good. */
+  announcementEnded(rank: number, error: WeighbridgeError | undefined): void {
+    this.#unheard[rank] = error === undefined ? undefined : this.incarnationOf(rank);
     if (--this.#openAnnouncements === 0) this.#hold?.allAnswered();
+  }
+
+  /** This worker is about to join a clock set, and to tell its clock there; the caller says when it has, or has failed. */
+  joining(): () => void {
+    this.#joinCount++;
+    return () => {
+      if (--this.#joinCount > 0) return;
+      this.#joinsEnded.resolve();
+      this.#joinsEnded = new Deferred();
+    };
   }
 
   /** The number of a request that is sent now, for `Routed.order`. */
@@ -398,7 +434,7 @@ export class Router implements KvRouter {
   #isCutAgain(epoch: number, error: WeighbridgeError): boolean {
     if (epoch === 0 || error.code !== "WRONG_EPOCH") return false;
     const placement = placementOfError(error);
-    if (placement !== undefined) this.adopt(placement);
+    if (placement !== undefined) this.#membership.adoptPlacement(placement); // a scheduler that is restarted learns of it, too
     return epoch < this.epoch;
   }
 

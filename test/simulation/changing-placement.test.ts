@@ -211,3 +211,22 @@ test("a scheduler that dies once the workers are prepared holds nobody up for ev
   await cluster.run(step());
   assert.equal(cluster.worker(0).node.worker?.router.epoch, 2);
 });
+
+test("a placement that servers have, and a scheduler that died could tell nobody, is the job's: the next scheduler learns of it, and gives its epoch to no other", async () => {
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  await cluster.start();
+  const moved = (): never => {
+    cluster.kill(SCHEDULER_ID);
+    throw new WeighbridgeError("CLOSED", "the scheduler died");
+  };
+  const change = changePlacement(nodesOf(cluster), { policy: "ring" }, { moved });
+  await assert.rejects(cluster.run(change), (error) => isWeighbridgeError(error, "CLOSED"));
+  await cluster.run(cluster.startNode(SCHEDULER_ID));
+  await cluster.clock.advance(5000);
+  const { placement } = cluster.scheduler.scheduler?.roster ?? {};
+  assert.deepEqual([placement?.epoch, placement?.policy], [2, "ring"]);
+  await cluster.run(changePlacement(nodesOf(cluster), { policy: "range" }));
+  await cluster.clock.advance(100);
+  const epochs = [0, 1].map((rank) => cluster.worker(rank).node.worker?.router.epoch);
+  assert.deepEqual(epochs, [3, 3]);
+});
