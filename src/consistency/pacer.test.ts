@@ -6,22 +6,40 @@ import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/er
 import { SimClock } from "../testing/sim-clock.ts";
 import { idOf } from "../wire/node-id.ts";
 import { Pacer } from "./pacer.ts";
+import type { CompleteRound, GatheredUpdate } from "./update-rounds.ts";
 
 const lifeOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
 const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
+/** An update that writes down what becomes of it. */
+class Noted implements GatheredUpdate<Noted> {
+  readonly #name: string;
+  readonly #events: string[];
+
+  constructor(name: string, events: string[]) {
+    this.#name = name;
+    this.#events = events;
+  }
+
+  applyRound({ clock, contributions }: CompleteRound<Noted>): void {
+    this.#events.push(`round ${clock}: ${contributions.map(({ handle }) => handle.#name).join(" ")}`);
+  }
+
+  free(): void {
+    this.#events.push(`discard ${this.#name}`);
+  }
+}
+
 /** A pacer for two workers that writes down what it lets happen. */
 function openPacer() {
   const events: string[] = [];
-  const pacer = new Pacer<string>({
+  const pacer = new Pacer<Noted>({
     clock: new SimClock(),
     expectedCount: 2,
     parkedReadsMax: 4,
     parkedBytesMax: 100,
     contributionsMax: 100,
     gatheredBytesMax: 100,
-    applyRound: ({ clock, contributions }) => events.push(`round ${clock}: ${contributions.map(({ handle }) => handle).join(" ")}`),
-    discard: (handle) => events.push(`discard ${handle}`),
   });
   pacer.join(lifeOf(0));
   pacer.join(lifeOf(1));
@@ -38,8 +56,10 @@ function openPacer() {
         failed: ({ code }) => events.push(`read ${rank} at ${clock}: ${code}`),
       },
     });
-  const push = (rank: number, clock: number, handle: string, incarnation = 1): void =>
-    pacer.gather({ ...lifeOf(rank, incarnation), parameter: 0, clock }, handle, 1);
+  const push = (rank: number, clock: number, name: string, incarnation = 1): void => {
+    pacer.clocks.checkUpdate(lifeOf(rank, incarnation), clock);
+    pacer.rounds.put({ ...lifeOf(rank, incarnation), parameter: 0, clock }, new Noted(name, events), 1);
+  };
   const news = (): string[] => events.splice(0);
   return { pacer, read, push, news };
 }
@@ -122,7 +142,7 @@ test("who was taken for dead is told so, and joins again once it was heard of", 
   for (const attempt of [
     () => pacer.join(lifeOf(1)),
     () => pacer.advance(lifeOf(1), 1),
-    () => pacer.checkUpdate(lifeOf(1), 0),
+    () => pacer.clocks.checkUpdate(lifeOf(1), 0),
     () => read(1, 9),
   ]) {
     assert.throws(attempt, throwsCode("NODE_DEAD"));
@@ -157,7 +177,7 @@ test("a raised bound admits at once, a wrong one is refused", () => {
   assert.deepEqual(news(), ["read 0 at 4"]);
   assert.throws(() => pacer.changeStaleness(2, -1), throwsCode("BAD_ARGUMENT"));
   assert.throws(() => read(0, 4, { staleness: Number.NaN }), throwsCode("BAD_ARGUMENT"));
-  assert.equal(pacer.parkedCount, 1);
+  assert.equal(pacer.lot.readCount, 1);
 });
 
 test("a read that is given up, a parameter that is no more, a server that closes: nobody is left waiting", () => {
@@ -165,7 +185,7 @@ test("a read that is given up, a parameter that is no more, a server that closes
   pacer.advance(lifeOf(0), 1);
   const given = read(0, 1);
   assert.ok(given);
-  pacer.cancel(given);
+  pacer.lot.cancel(given);
   read(0, 1, { parameter: 0 });
   push(0, 1, "a");
   pacer.forget(0, new WeighbridgeError("NO_ROUTE", "no such parameter"));
@@ -173,28 +193,24 @@ test("a read that is given up, a parameter that is no more, a server that closes
   read(0, 1);
   pacer.close();
   assert.deepEqual(news(), ["read 0 at 1: CLOSED"]);
-  assert.deepEqual([pacer.parkedCount, pacer.gatheredCount], [0, 0]);
+  assert.deepEqual([pacer.lot.readCount, pacer.rounds.contributionCount], [0, 0]);
 });
 
 test("a set that is declared complete goes on without those who were expected", () => {
   const clock = new SimClock();
   const limits = { parkedReadsMax: 1, parkedBytesMax: 1, contributionsMax: 1, gatheredBytesMax: 1 };
-  const rounds: number[] = [];
-  const pacer = new Pacer<string>({
-    clock,
-    expectedCount: 3,
-    ...limits,
-    applyRound: (round) => rounds.push(round.clock),
-    discard: () => {},
-  });
+  const events: string[] = [];
+  const pacer = new Pacer<Noted>({ clock, expectedCount: 3, ...limits });
   pacer.join(lifeOf(0));
-  pacer.checkRoom({ ...lifeOf(0), parameter: 0, clock: 0 }, 1);
-  pacer.gather({ ...lifeOf(0), parameter: 0, clock: 0 }, "a", 1);
-  assert.equal(pacer.gathered({ ...lifeOf(0), parameter: 0, clock: 0 }), "a");
+  const stamp = { ...lifeOf(0), parameter: 0, clock: 0 };
+  const update = new Noted("a", events);
+  pacer.rounds.checkRoom(stamp, 1);
+  pacer.rounds.put(stamp, update, 1);
+  assert.equal(pacer.rounds.find(stamp), update);
   pacer.advance(lifeOf(0), 1);
-  assert.deepEqual(rounds, []);
+  assert.deepEqual(events, []);
   pacer.form();
-  assert.deepEqual(rounds, [0]);
+  assert.deepEqual(events, ["round 0: a"]);
 });
 
 test("a cut comes after every round below its clock and before any other, however far the minimum jumps (D1)", () => {

@@ -18,10 +18,10 @@ import { nameOf } from "../wire/node-id.ts";
 import { type Bound, type ParkedTicket, type Parking, ParkingLot } from "./parking-lot.ts";
 import { NO_PUSHES, type PushCounter, PushCounts, type PushReport } from "./push-counts.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
-import { type CompleteRound, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
+import { type GatheredUpdate, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
 import type { WorkerLife } from "./worker-lives.ts";
 
-export type PacerOptions<H> = {
+export type PacerOptions = {
   readonly clock: Clock;
   /** As the staleness controller's. */
   readonly expectedCount?: number;
@@ -29,53 +29,40 @@ export type PacerOptions<H> = {
   readonly parkedBytesMax: number;
   readonly contributionsMax: number;
   readonly gatheredBytesMax: number;
-  /** Reduces the contributions in their order, applies the sum once, and frees the handles. Must not throw, nor call the pacer. */
-  readonly applyRound: (round: CompleteRound<H>) => void;
-  /** Frees what is no part of any round. Must not throw, nor call the pacer. */
-  readonly discard: (handle: H) => void;
   /** Counts pushes to whole parameters, where the caller does. Must not throw, nor call the pacer. */
   readonly counter?: PushCounter;
 };
 
-export class Pacer<H> {
-  readonly #options: PacerOptions<H>;
-  readonly #clocks: StalenessController;
-  /** The clock of the slowest, for what every read looks at. */
-  readonly slowest: { readonly clockMin: number };
-  readonly #lot: ParkingLot;
-  readonly #rounds: UpdateRounds<H>;
+/** Of updates `H`, which must not call the pacer when they are applied or freed. */
+export class Pacer<H extends GatheredUpdate<H>> {
+  /** To be looked at, and asked about updates (W6); who moves is told to the pacer. */
+  readonly clocks: StalenessController;
+  /** What is gathered; the pacer completes it. */
+  readonly rounds: UpdateRounds<H>;
+  readonly pushes: PushCounts;
+  /** Who waits; the pacer parks and admits. */
+  readonly lot: ParkingLot;
   /** By worker: what was dropped of a life that was taken for dead, until it joins again. */
   readonly #lost = new Map<number, { readonly incarnation: number; readonly clocks: readonly number[] }>();
-  readonly #pushes: PushCounts;
   /** The minimum up to which everything was settled. */
   #settledMin = 0;
   /** Somebody who waits for the moment between two clocks. */
   #cut: { readonly clock: number; readonly reached: () => void } | undefined;
 
-  constructor(options: PacerOptions<H>) {
-    this.#options = options;
-    this.#clocks = new StalenessController({ expectedCount: options.expectedCount ?? 0 });
-    this.slowest = this.#clocks;
-    this.#lot = new ParkingLot({
+  constructor(options: PacerOptions) {
+    this.clocks = new StalenessController({ expectedCount: options.expectedCount ?? 0 });
+    this.lot = new ParkingLot({
       clock: options.clock,
       readsMax: options.parkedReadsMax,
       bytesMax: options.parkedBytesMax,
-      describeSlowest: () => this.#clocks.describeSlowest(),
+      describeSlowest: () => this.clocks.describeSlowest(),
     });
-    this.#pushes = new PushCounts(options.counter ?? { pushed: () => undefined, roundOver: () => {} });
-    this.#rounds = new UpdateRounds({ contributionsMax: options.contributionsMax, bytesMax: options.gatheredBytesMax });
+    this.pushes = new PushCounts(options.counter ?? { pushed: () => undefined, roundOver: () => {} });
+    this.rounds = new UpdateRounds({ contributionsMax: options.contributionsMax, bytesMax: options.gatheredBytesMax });
   }
 
   get clockMin(): number {
-    return this.#clocks.clockMin;
-  }
-
-  get parkedCount(): number {
-    return this.#lot.readCount;
-  }
-
-  get gatheredCount(): number {
-    return this.#rounds.contributionCount;
+    return this.clocks.clockMin;
   }
 
   /**
@@ -86,18 +73,18 @@ export class Pacer<H> {
    * over as far as is known here.
    */
   join(life: WorkerLife, numbers: Omit<PushReport, "clocks"> = NO_PUSHES): number {
-    const member = this.#clocks.memberAt(life.worker);
+    const member = this.clocks.memberAt(life.worker);
     if (member?.incarnation === life.incarnation) this.#end(life, member.clock);
     else this.#endEarlier(life);
-    const clock = this.#clocks.join(life);
-    this.#pushes.join(life, numbers, clock);
+    const clock = this.clocks.join(life);
+    this.pushes.join(life, numbers, clock);
     this.#settle(); // It may have been the last who was expected.
     return clock;
   }
 
   /** Who takes part, and where each stands. */
   members(): readonly (WorkerLife & { readonly clock: number })[] {
-    return [...this.#clocks.members()].map(([worker, { incarnation, clock }]) => ({ worker, incarnation, clock }));
+    return [...this.clocks.members()].map(([worker, { incarnation, clock }]) => ({ worker, incarnation, clock }));
   }
 
   /** The highest clock at which a member stands; the minimum when there is none. */
@@ -107,7 +94,7 @@ export class Pacer<H> {
 
   /** What lies before `clock` is done: a checkpoint was restored, and nothing happened here before. */
   startAt(clock: number): void {
-    this.#clocks.startAt(clock);
+    this.clocks.startAt(clock);
     this.#settle();
   }
 
@@ -136,29 +123,29 @@ export class Pacer<H> {
 
   /** The set is complete with whom it has. */
   form(): void {
-    this.#clocks.form();
+    this.clocks.form();
     this.#settle();
   }
 
   /** The worker leaves the clock set in good order, and may join again. */
   leave(life: WorkerLife, pushes: PushReport = NO_PUSHES): void {
-    const member = this.#clocks.memberAt(life.worker);
-    if (member?.incarnation === life.incarnation) this.#pushes.ended(life, pushes, { from: member.clock, to: member.clock + 1 });
-    this.#endInOrder(life, this.#clocks.leave(life), "the clock set");
+    const member = this.clocks.memberAt(life.worker);
+    if (member?.incarnation === life.incarnation) this.pushes.ended(life, pushes, { from: member.clock, to: member.clock + 1 });
+    this.#endInOrder(life, this.clocks.leave(life), "the clock set");
   }
 
   /** The worker left the job in good order. To be told of every worker: one that never joined is not waited for any more. */
   leaveJob(life: WorkerLife): void {
     this.#endEarlier(life);
-    this.#pushes.forgetWorker(life);
-    this.#endInOrder(life, this.#clocks.leaveJob(life), "the job");
+    this.pushes.forgetWorker(life);
+    this.#endInOrder(life, this.clocks.leaveJob(life), "the job");
   }
 
   /** The life is over, or is taken to be. To be told of every worker, as `leaveJob`. */
   died(life: WorkerLife): void {
     this.#endEarlier(life);
-    const clock = this.#clocks.died(life);
-    const clocks = clock === undefined ? [] : this.#rounds.clocksOf(life, clock);
+    const clock = this.clocks.died(life);
+    const clocks = clock === undefined ? [] : this.rounds.clocksOf(life, clock);
     if (clocks.length > 0) this.#lost.set(life.worker, { incarnation: life.incarnation, clocks });
     this.#end(life, clock);
   }
@@ -173,7 +160,7 @@ export class Pacer<H> {
   /** The life lives; one that was taken for dead may join again. To be told of every worker, as `leaveJob`. */
   revived(life: WorkerLife): void {
     this.#endEarlier(life);
-    this.#clocks.revived(life);
+    this.clocks.revived(life);
   }
 
   /**
@@ -181,64 +168,10 @@ export class Pacer<H> {
    * FENCED.
    */
   advance(life: WorkerLife, clock: number, pushes: PushReport = NO_PUSHES): void {
-    const from = this.#clocks.memberAt(life.worker)?.clock ?? 0;
-    this.#clocks.advance(life, clock);
-    this.#pushes.ended(life, pushes, { from, to: clock });
+    const from = this.clocks.memberAt(life.worker)?.clock ?? 0;
+    this.clocks.advance(life, clock);
+    if (pushes.parameters.length > 0) this.pushes.ended(life, pushes, { from, to: clock });
     this.#settle();
-  }
-
-  /** Whether an update may be taken: to be asked for every one, async or sync (W6). Throws NOT_JOINED, NODE_DEAD, FENCED, STALE_UPDATE. */
-  checkUpdate(life: WorkerLife, clock: number): void {
-    this.#clocks.checkUpdate(life, clock);
-  }
-
-  /**
-   * A frame of a worker's push of this number came: how many pushes that is more than was known here. To be told of
-   * every one that `checkUpdate` lets in.
-   */
-  risePushes(life: WorkerLife, parameter: number, number: number): number {
-    return this.#pushes.rise(life, parameter, number);
-  }
-
-  /** How many lives pushed to the parameter at this clock, while its rounds are applied. */
-  pusherCount(parameter: number, clock: number): number {
-    return this.#pushes.pusherCount(parameter, clock);
-  }
-
-  /** What the worker has pushed at this clock to this parameter so far; the caller adds to it. Throws as `checkUpdate`. */
-  gathered(stamp: UpdateStamp): H | undefined {
-    this.#clocks.checkUpdate(stamp, stamp.clock);
-    return this.#rounds.find(stamp);
-  }
-
-  /** Whether there is room for a first contribution, to be asked before memory is made for it. Throws as `checkUpdate`, and QUEUE_FULL. */
-  checkRoom(stamp: UpdateStamp, bytes: number): void {
-    this.#clocks.checkUpdate(stamp, stamp.clock);
-    this.#rounds.checkRoom(stamp, bytes);
-  }
-
-  /** A contribution takes so many bytes more. Throws as `checkRoom`, before memory is made for it. */
-  grow(stamp: UpdateStamp, bytes: number): void {
-    this.#rounds.grow(stamp, bytes);
-  }
-
-  /** Keeps a first contribution until its round is complete. Throws as `checkRoom`. */
-  gather(stamp: UpdateStamp, handle: H, bytes: number): void {
-    this.#clocks.checkUpdate(stamp, stamp.clock);
-    this.#rounds.put(stamp, handle, bytes);
-  }
-
-  /** What is gathered for a parameter, by clock, rank and life: it moves with its part (W10). */
-  openRounds(parameter: number): readonly (WorkerLife & { readonly clock: number; readonly handle: H })[] {
-    return this.#rounds.openOf(parameter);
-  }
-
-  /**
-   * As `gathered`, for what comes from another server, where its worker was a member: not asked here. Throws
-   * STALE_UPDATE.
-   */
-  adopted(stamp: UpdateStamp): H | undefined {
-    return this.#rounds.find(stamp);
   }
 
   /**
@@ -246,20 +179,15 @@ export class Pacer<H> {
    * STALE_UPDATE, QUEUE_FULL.
    */
   adopt(stamp: UpdateStamp, handle: H, bytes: number): void {
-    this.#rounds.checkRoom(stamp, bytes);
-    const replaced = this.#rounds.remove(stamp);
-    if (replaced !== undefined) this.#options.discard(replaced);
-    this.#rounds.put(stamp, handle, bytes);
-  }
-
-  /** A gathered contribution takes so many bytes less. */
-  shrink(stamp: UpdateStamp, bytes: number): void {
-    this.#rounds.shrink(stamp, bytes);
+    this.rounds.checkRoom(stamp, bytes);
+    const replaced = this.rounds.remove(stamp);
+    if (replaced !== undefined) replaced.free();
+    this.rounds.put(stamp, handle, bytes);
   }
 
   /** What was gathered for a parameter is no part of any round here any more. */
   dropRounds(parameter: number): void {
-    for (const handle of this.#rounds.dropParameter(parameter)) this.#options.discard(handle);
+    for (const handle of this.rounds.dropParameter(parameter)) handle.free();
   }
 
   /**
@@ -268,64 +196,54 @@ export class Pacer<H> {
    */
   read(parking: Parking & WorkerLife): ParkedTicket | undefined {
     checkStaleness(parking.staleness);
-    if (this.#clocks.admits(parking.clock, parking.staleness)) return undefined;
-    this.#clocks.checkMember(parking);
-    return this.#lot.park(parking);
-  }
-
-  /** What parked reads of this worker and parameter wait for, in words; undefined when none is parked. */
-  describeWait(worker: number, parameter: number): string | undefined {
-    return this.#lot.describe(worker, parameter);
-  }
-
-  /** The caller of a parked read gave it up. */
-  cancel(ticket: ParkedTicket): void {
-    this.#lot.cancel(ticket);
+    if (this.clocks.admits(parking.clock, parking.staleness)) return undefined;
+    this.clocks.checkMember(parking);
+    return this.lot.park(parking);
   }
 
   /** The parameter has another bound from now on; reads that are parked for it included. Throws BAD_ARGUMENT. */
   changeStaleness(parameter: number, staleness: Bound): void {
     if (typeof staleness === "number") checkStaleness(staleness);
-    this.#lot.changeStaleness({ parameter, staleness, clockMin: this.#clocks.clockMin });
+    this.lot.changeStaleness({ parameter, staleness, clockMin: this.clocks.clockMin });
   }
 
   /** The parameter is no more: what waits for it fails with `error`, what was gathered is discarded. */
   forget(parameter: number, error: WeighbridgeError): void {
     this.dropRounds(parameter);
-    this.#lot.failParameter(parameter, error);
+    this.lot.failParameter(parameter, error);
   }
 
   /** Nothing waits any more. What was gathered stays: a checkpoint may want it. */
   close(): void {
-    this.#lot.failEverybody(new WeighbridgeError("CLOSED", "the server is closing"));
+    this.lot.failEverybody(new WeighbridgeError("CLOSED", "the server is closing"));
   }
 
   /** A life that was not heard to have died has died when its next one is heard of: the news in between may have been missed. */
   #endEarlier({ worker, incarnation }: WorkerLife): void {
-    const member = this.#clocks.memberAt(worker);
+    const member = this.clocks.memberAt(worker);
     if (member === undefined || member.incarnation >= incarnation) return;
     const earlier = { worker, incarnation: member.incarnation };
-    this.#end(earlier, this.#clocks.died(earlier));
+    this.#end(earlier, this.clocks.died(earlier));
   }
 
   /** `clock` is where it stood, if it was a member. What it pushed stays (U4). */
   #endInOrder({ worker }: WorkerLife, clock: number | undefined, what: string): void {
-    if (clock !== undefined) this.#lot.failWorker(worker, new WeighbridgeError("ABORTED", `${nameOf(worker)} left ${what}`));
+    if (clock !== undefined) this.lot.failWorker(worker, new WeighbridgeError("ABORTED", `${nameOf(worker)} left ${what}`));
     this.#settle();
   }
 
   /** `clock` is where it stood, if it was a member. */
   #end(life: WorkerLife, clock: number | undefined): void {
     if (clock !== undefined) {
-      for (const handle of this.#rounds.drop(life, clock)) this.#options.discard(handle); // U4
+      for (const handle of this.rounds.drop(life, clock)) handle.free(); // U4
       const text = `${nameOf(life.worker)} is no member any more, and has to join again`;
-      this.#lot.failWorker(life.worker, new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
+      this.lot.failWorker(life.worker, new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
     }
     this.#settle();
   }
 
   #settle(): void {
-    const clockMin = this.#clocks.clockMin;
+    const clockMin = this.clocks.clockMin;
     if (clockMin === this.#settledMin) return;
     this.#settledMin = clockMin;
     const cut = this.#cut;
@@ -335,20 +253,18 @@ export class Pacer<H> {
       cut.reached(); // D1
     }
     this.#apply(clockMin);
-    this.#lot.release(clockMin);
+    if (this.lot.readCount > 0) this.lot.release(clockMin);
   }
 
   #apply(clockMin: number): void {
-    const clocks = this.#pushes.clocksBelow(clockMin);
+    const { pushes } = this;
+    const clocks = pushes.openClocks.size === 0 ? [] : pushes.clocksBelow(clockMin);
     let endedCount = 0;
-    const endUpTo = (clock: number): void => {
-      for (let next = clocks[endedCount]; next !== undefined && next <= clock; next = clocks[++endedCount]) this.#pushes.end(next);
-    };
-    for (const round of this.#rounds.complete(clockMin)) {
-      endUpTo(round.clock);
-      this.#options.applyRound(round);
+    for (const round of this.rounds.complete(clockMin)) {
+      for (let next = clocks[endedCount]; next !== undefined && next <= round.clock; next = clocks[++endedCount]) pushes.end(next); // N4
+      round.contributions[0]?.handle.applyRound(round);
     }
-    endUpTo(clockMin);
-    for (const clock of clocks) this.#pushes.forget(clock);
+    for (; endedCount < clocks.length; endedCount++) pushes.end(clocks[endedCount] as number);
+    for (const clock of clocks) pushes.forget(clock);
   }
 }

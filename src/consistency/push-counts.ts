@@ -46,6 +46,8 @@ export class PushCounts {
   readonly #lives = new Map<number, Life>();
   /** By clock and parameter: how many lives pushed. */
   readonly #pushers = new Map<number, Map<number, number>>();
+  /** The clocks that are not over, and at which somebody pushed. */
+  readonly openClocks: { readonly size: number } = this.#pushers;
 
   constructor(counter: PushCounter) {
     this.#counter = counter;

@@ -21,6 +21,14 @@ import type { WorkerLife } from "./worker-lives.ts";
 /** Which update: whose, of which clock, to what. `parameter` is the caller's number of what is reduced as one: a block, the part of a table. */
 export type UpdateStamp = WorkerLife & { readonly parameter: number; readonly clock: number };
 
+/** What one worker pushed at one clock to one thing that is reduced as a whole. Neither may throw. */
+export interface GatheredUpdate<H> {
+  /** Applies this and the others of its round, in their order, as one update, and frees all of them. */
+  applyRound(round: CompleteRound<H>): void;
+  /** It is part of no round. */
+  free(): void;
+}
+
 export type Contribution<H> = WorkerLife & { readonly handle: H };
 
 /** A complete round, its contributions in the order in which they are to be added. */

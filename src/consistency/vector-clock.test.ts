@@ -54,6 +54,18 @@ test("a new life counts from 1 again, and the old one never advances any more (V
   assert.equal(clock.advance(9, 2, 2), true);
 });
 
+test("whoever keeps the entry of a life sees what is applied of it, and cannot advance it once it was replaced (V2)", () => {
+  const clock = new VectorClock();
+  const kept = clock.entryOf(9, 1);
+  clock.advance(9, 1, 4);
+  assert.equal(kept.stamp, 4);
+  kept.stamp = 6;
+  assert.equal(clock.advance(9, 1, 6), false);
+  clock.advance(9, 2, 1);
+  assert.equal(kept.stamp, Infinity);
+  assert.deepEqual([clock.entryOf(9, 1).stamp, clock.entryOf(9, 2).stamp], [Infinity, 1]);
+});
+
 test("for any history: true at most once per stamp, rising within a life, lives never falling (V1, V2)", () => {
   const update = fc.record({
     worker: fc.constantFrom(9, 11, 13),

@@ -5,27 +5,31 @@
 //
 // Invariants:
 //   V1. `advance` is true at most once per (worker, life, stamp), and the stamps for which it is true rise.
-//   V2. A life that was replaced never advances again.
+//   V2. A life that was replaced never advances again: its stamp is Infinity.
 
 export type ClockEntry = { incarnation: number; stamp: number };
 
 export class VectorClock {
+  /** The newest life of each worker. */
   readonly #entries = new Map<number, ClockEntry>();
-  /** The entry asked for last: a server hears many updates of one worker in a row. */
-  #lastWorker = -1;
-  #lastEntry: ClockEntry = { incarnation: 0, stamp: 0 };
 
   /** True when this update is new and is to be applied now. */
   advance(worker: number, incarnation: number, stamp: number): boolean {
-    const entry = worker === this.#lastWorker ? this.#lastEntry : this.#entryOf(worker, incarnation);
-    if (incarnation !== entry.incarnation) {
-      if (incarnation < entry.incarnation) return false; // V2
-      entry.incarnation = incarnation;
-      entry.stamp = 0;
-    }
+    const entry = this.entryOf(worker, incarnation);
     if (stamp <= entry.stamp) return false;
     entry.stamp = stamp;
     return true;
+  }
+
+  /** What `advance` looks at and raises, for who hears many updates of one life in a row. */
+  entryOf(worker: number, incarnation: number): ClockEntry {
+    const known = this.#entries.get(worker);
+    if (known?.incarnation === incarnation) return known;
+    if (known !== undefined && incarnation < known.incarnation) return { incarnation, stamp: Infinity }; // V2
+    if (known !== undefined) known.stamp = Infinity; // V2
+    const entry = { incarnation, stamp: 0 };
+    this.#entries.set(worker, entry);
+    return entry;
   }
 
   /** Whether `advance` would be false: this update was applied, or its life is over. */
@@ -47,16 +51,5 @@ export class VectorClock {
   /** A checkpoint brought this entry along: what it names was applied. Of two lives the newer one counts, of one life the later stamp. */
   restore(worker: number, { incarnation, stamp }: Readonly<ClockEntry>): void {
     this.advance(worker, incarnation, stamp);
-  }
-
-  #entryOf(worker: number, incarnation: number): ClockEntry {
-    let entry = this.#entries.get(worker);
-    if (entry === undefined) {
-      entry = { incarnation, stamp: 0 };
-      this.#entries.set(worker, entry);
-    }
-    this.#lastWorker = worker;
-    this.#lastEntry = entry;
-    return entry;
   }
 }

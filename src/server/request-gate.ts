@@ -13,7 +13,7 @@
 //   RequestGate.G3. Of a request of several frames nothing is kept once one of them was refused for its epoch.
 //   RequestGate.G2. Of a run of frames that arrive in order none is handled before one that came earlier on its channel.
 
-import type { VectorClock } from "../consistency/vector-clock.ts";
+import type { ClockEntry, VectorClock } from "../consistency/vector-clock.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
@@ -44,6 +44,9 @@ export class RequestGate implements FunctionHandler {
   readonly #watch: ArenaWatch;
   readonly #ownership: Ownership;
   readonly #epochWait: EpochWait;
+  /** The worker whose update came last, and what is applied of its life. */
+  #worker = -1;
+  #applied: ClockEntry = { incarnation: 0, stamp: 0 };
   /** The buffer that a request was last read from, as words: making them for each request would cost more than the check. */
   #buffer: Uint8Array | undefined;
   #words: Uint32Array = new Uint32Array(0);
@@ -84,11 +87,24 @@ export class RequestGate implements FunctionHandler {
   pass(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     if (header.functionId !== FunctionId.FUNCTION) this.#checkKv(channel, header, bytes, at);
     else if (header.epoch !== this.#ownership.epoch && header.epoch !== 0) this.#checkApplied(channel, header);
-    const isNew = header.stamp === 0 ? fresh : this.#clock.advance(channel.id, channel.incarnation, header.stamp);
+    const isNew = header.stamp === 0 ? fresh : this.#advance(channel, header.stamp);
     const handler = this.#served?.get(header.app) ?? this.#inner;
     handler.handle(channel, header, bytes, at, isNew);
     const used = this.#arena.stateUsedBytes;
     if (used >= this.#watch.high || used < this.#watch.low) this.#watch.passed(used);
+  }
+
+  /** As the vector clock's, for the life that was heard last without a look for it (VectorClock.V1). */
+  #advance(channel: Channel, stamp: number): boolean {
+    let applied = this.#applied;
+    if (channel.id !== this.#worker || channel.incarnation !== applied.incarnation) {
+      applied = this.#clock.entryOf(channel.id, channel.incarnation);
+      this.#worker = channel.id;
+      this.#applied = applied;
+    }
+    if (stamp <= applied.stamp) return false;
+    applied.stamp = stamp;
+    return true;
   }
 
   abandon(channel: Channel, header: FrameHeader): void {

@@ -6,11 +6,11 @@ import type { Clock } from "../../src/base/clock.ts";
 import type { WeighbridgeError } from "../../src/base/errors.ts";
 import { type ConsistencyMode, ConsistencyPhases } from "../../src/consistency/consistency-phases.ts";
 import { Pacer } from "../../src/consistency/pacer.ts";
-import type { CompleteRound } from "../../src/consistency/update-rounds.ts";
+import type { CompleteRound, GatheredUpdate } from "../../src/consistency/update-rounds.ts";
 import { type Era, eraAt, type Life, type Parameter, type Push, type Read, type Record, VALUES } from "./paced-record.ts";
 
 /** What one life has pushed to one round so far: the sum, and of what. */
-type Sum = { readonly life: Life; readonly values: Float32Array; readonly pushes: Push[] };
+type Sum = GatheredUpdate<Sum> & { readonly life: Life; readonly values: Float32Array; readonly pushes: Push[] };
 
 /** Called once, later or at once, with the values as they are then, or the failure. */
 export type Answer = (values: Float32Array | WeighbridgeError) => void;
@@ -52,13 +52,6 @@ export class PacedServer {
       parkedBytesMax: 1e9,
       contributionsMax: 1e6,
       gatheredBytesMax: 1e12,
-      applyRound: (round) => this.#applyRound(round),
-      discard: ({ life, pushes }) => {
-        for (const push of pushes) {
-          assert.ok(push.clock >= (this.#lastClocks.get(life) ?? 0), `an update that ${life.name} had finished was dropped (U4)`);
-          push.state = "dropped";
-        }
-      },
     });
   }
 
@@ -71,7 +64,7 @@ export class PacedServer {
   push(push: Push): void {
     const { life, parameter, clock } = push;
     const phases = this.#phasesOf(parameter);
-    this.#pacer.checkUpdate(life, clock);
+    this.#pacer.clocks.checkUpdate(life, clock);
     phases.take(clock);
     parameter.clockTop = Math.max(parameter.clockTop, clock);
     if (phases.at(clock).updates === "async") {
@@ -79,9 +72,9 @@ export class PacedServer {
       return;
     }
     const stamp = { worker: life.worker, incarnation: life.incarnation, parameter: parameter.id, clock };
-    const sum = this.#pacer.gathered(stamp);
+    const sum = this.#pacer.rounds.find(stamp);
     if (sum === undefined) {
-      this.#pacer.gather(stamp, { life, values: push.values.slice(), pushes: [push] }, push.values.byteLength);
+      this.#pacer.rounds.put(stamp, this.#sumOf(push), push.values.byteLength);
     } else {
       for (let i = 0; i < VALUES; i++) sum.values[i] = (sum.values[i] as number) + (push.values[i] as number);
       sum.pushes.push(push);
@@ -203,8 +196,21 @@ export class PacedServer {
   }
 
   checkEnd(): void {
-    assert.equal(this.#pacer.parkedCount, 0, "nobody waits any more");
-    assert.equal(this.#pacer.gatheredCount, 0, "no round is left open");
+    assert.equal(this.#pacer.lot.readCount, 0, "nobody waits any more");
+    assert.equal(this.#pacer.rounds.contributionCount, 0, "no round is left open");
+  }
+
+  /** Of a first push. */
+  #sumOf(push: Push): Sum {
+    const { life } = push;
+    const pushes = [push];
+    const free = (): void => {
+      for (const dropped of pushes) {
+        assert.ok(dropped.clock >= (this.#lastClocks.get(life) ?? 0), `an update that ${life.name} had finished was dropped (U4)`);
+        dropped.state = "dropped";
+      }
+    };
+    return { life, values: push.values.slice(), pushes, applyRound: (round) => this.#applyRound(round), free };
   }
 
   #applyRound({ parameter: id, clock, contributions }: CompleteRound<Sum>): void {

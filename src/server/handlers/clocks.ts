@@ -33,7 +33,7 @@ export const CLOCK_HANDLERS: readonly ServedFunction[] = [
     },
   }),
   serve(clockWait, {
-    handler: ({ parameters, life }, { parameter }) => ({ waits: parameters.pacer.describeWait(life.worker, parameter) ?? "" }),
+    handler: ({ parameters, life }, { parameter }) => ({ waits: parameters.pacer.lot.describe(life.worker, parameter) ?? "" }),
   }),
 ];
 

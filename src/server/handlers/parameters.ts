@@ -25,7 +25,7 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(parameterClear, {
     handler: ({ parameters, life }, { parameter, edition, pushNumber }) => {
-      if (parameters.clear(parameter, edition)) parameters.pacer.risePushes(life, parameter, pushNumber);
+      if (parameters.clear(parameter, edition)) parameters.pacer.pushes.rise(life, parameter, pushNumber);
       return {};
     },
   }),

@@ -9,12 +9,12 @@
 //   G2. `magnitude` is at least what any element of it is.
 
 import { assert } from "../../base/assert.ts";
-import type { Contribution } from "../../consistency/update-rounds.ts";
+import type { CompleteRound } from "../../consistency/update-rounds.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { type RowMarks, runsOf } from "../../store/row-marks.ts";
 import type { BlockUpdate } from "../../store/tensor-store.ts";
 import type { ParameterHost } from "./parameter-host.ts";
-import type { GatheredUpdate } from "./server-pacer.ts";
+import type { ServerUpdate } from "./server-pacer.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -42,7 +42,7 @@ export type GatheredPlace = {
   readonly first: PushedBlock;
 };
 
-export class GatheredBlock implements GatheredUpdate {
+export class GatheredBlock implements ServerUpdate {
   readonly address: number;
   readonly #target: BlockTarget;
   readonly #host: ParameterHost;
@@ -73,7 +73,7 @@ export class GatheredBlock implements GatheredUpdate {
   }
 
   /** In the order of the contributions (TensorParameter T2). */
-  applyRound(contributions: readonly Contribution<GatheredUpdate>[]): void {
+  applyRound({ contributions }: CompleteRound<ServerUpdate>): void {
     const { block, clock } = this.#place;
     for (const { handle } of contributions) {
       if (handle === this || !(handle instanceof GatheredBlock)) continue;

@@ -14,12 +14,12 @@
 //       again and again takes the memory of a few pushes; when that was leaves no trace in the bits.
 
 import { assert } from "../../base/assert.ts";
-import type { Contribution } from "../../consistency/update-rounds.ts";
+import type { CompleteRound } from "../../consistency/update-rounds.ts";
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { duplicateScratchBytes, joinDuplicates, type MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { partOf } from "../../keys/part.ts";
 import type { ParameterHost } from "./parameter-host.ts";
-import type { GatheredUpdate } from "./server-pacer.ts";
+import type { ServerUpdate } from "./server-pacer.ts";
 
 const FLOAT_BYTES = 4;
 const KEY_BYTES = 8;
@@ -175,7 +175,7 @@ class RoundMemory {
 }
 
 /** What one worker pushed at one clock. */
-export class GatheredRows implements GatheredUpdate {
+export class GatheredRows implements ServerUpdate {
   readonly #target: RoundTarget;
   readonly #host: ParameterHost;
   readonly #memories: RoundMemories;
@@ -257,7 +257,7 @@ export class GatheredRows implements GatheredUpdate {
   }
 
   /** Puts all rows together in the order of the contributions, makes one of those of one key in that order, and applies them. */
-  applyRound(contributions: readonly Contribution<GatheredUpdate>[]): void {
+  applyRound({ contributions }: CompleteRound<ServerUpdate>): void {
     const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof GatheredRows);
     if (gathered.length > 1) for (const one of gathered) if (one.#isRepeated) one.#join(); // R4
     const gradientScale =

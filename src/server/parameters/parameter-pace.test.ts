@@ -129,7 +129,7 @@ for (const kind of ["tensor", "table"] as const) {
     one.advance(2, [0]);
     assert.equal(await one.pull(0, 2), 1 + 2 + 8);
     assert.equal(one.stage.arena.usedBytes, before);
-    assert.equal(one.stage.parameters.pacer.gatheredCount, 0);
+    assert.equal(one.stage.parameters.pacer.rounds.contributionCount, 0);
   });
 }
 

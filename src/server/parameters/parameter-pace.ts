@@ -44,7 +44,7 @@ export class ParameterPace {
 
   /** Whether an update may be taken; if it may, it is. Throws NOT_JOINED, NODE_DEAD, FENCED, STALE_UPDATE. */
   take(life: WorkerLife, clock: number): void {
-    this.#pacer.checkUpdate(life, clock);
+    this.#pacer.clocks.checkUpdate(life, clock);
     this.noteUpdate(clock);
   }
 
@@ -102,7 +102,7 @@ export class ParameterPace {
   }
 
   admits(clock: number): boolean {
-    return this.#pacer.slowest.clockMin >= clock - this.phases.at(clock).staleness;
+    return this.#pacer.clockMin >= clock - this.phases.at(clock).staleness;
   }
 
   /**

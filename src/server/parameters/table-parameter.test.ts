@@ -341,7 +341,7 @@ test("a key of another owner is refused with its push or pull, before anything c
       await assert.rejects(push(stage, t, keys, new Float32Array(count * 64).fill(1)), rejectsCode("WRONG_OWNER"));
       await assert.rejects(pull(stage, t, keys), rejectsCode("WRONG_OWNER"));
       assert.equal(stage.parameters.table(t).store.rowCount, 0);
-      assert.equal(stage.parameters.pacer.gatheredCount, 0);
+      assert.equal(stage.parameters.pacer.rounds.contributionCount, 0);
     }
     await push(stage, t, owned.slice(0, 5000), new Float32Array(5000 * 64).fill(1));
     assert.equal(stage.parameters.table(t).store.rowCount, 5000);

@@ -99,7 +99,7 @@ export class TableParameter {
     this.#id = id;
     this.#number = number;
     this.#host = host;
-    this.#slowest = host.pacer.slowest;
+    this.#slowest = host.pacer.clocks;
     this.pace = new ParameterPace(host.pacer, id, spec);
     this.#claims = new RowClaims(spec.name);
     this.#link = ParameterLink.of(host, spec);
@@ -143,7 +143,7 @@ export class TableParameter {
     if (keys.length === 0) return; // no step
     const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
-    const rise = this.#host.pacer.risePushes(life, this.#number, pushNumber);
+    const rise = this.#host.pacer.pushes.rise(life, this.#number, pushNumber);
     if (this.pace.isSyncAt(clock)) {
       this.#rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
       return;
@@ -178,7 +178,7 @@ export class TableParameter {
 
   /** How many workers pushed to the table at this clock, while its round is applied. */
   pusherCount(clock: number): number {
-    return this.#host.pacer.pusherCount(this.#number, clock);
+    return this.#host.pacer.pushes.pusherCount(this.#number, clock);
   }
 
   /** Room for the rows of these keys; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */

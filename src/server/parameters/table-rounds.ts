@@ -47,22 +47,22 @@ export class TableRounds {
     const { life, clock, keys, owners, gradients } = push;
     const stamp = { ...life, parameter: this.#unit, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
-    const known = pacer.gathered(stamp);
-    if (known === undefined) pacer.checkRoom(stamp, byteCount);
+    const known = pacer.rounds.find(stamp);
+    if (known === undefined) pacer.rounds.checkRoom(stamp, byteCount);
     this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length, owners }); // R1
     if (known instanceof GatheredRows) {
-      pacer.grow(stamp, byteCount);
+      pacer.rounds.grow(stamp, byteCount);
       known.add(keys, gradients, push);
       const joinedBytes = known.joinRepeated();
-      if (joinedBytes > 0) pacer.shrink(stamp, joinedBytes);
+      if (joinedBytes > 0) pacer.rounds.shrink(stamp, joinedBytes);
       return;
     }
-    pacer.gather(stamp, this.#first(push), byteCount);
+    pacer.rounds.put(stamp, this.#first(push), byteCount);
   }
 
   /** What waits for rows of a part, copied. */
   *savePart(part: number): Iterable<GatheredRowsPage> {
-    for (const { clock, worker, incarnation, handle } of this.#host.pacer.openRounds(this.#unit)) {
+    for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(this.#unit)) {
       const image = handle instanceof GatheredRows ? handle.savePart(part) : undefined;
       if (image !== undefined) yield { kind: "gatheredRows", part, life: { worker, incarnation }, clock, image };
     }
@@ -85,9 +85,9 @@ export class TableRounds {
   /** What was gathered for rows of a part counts here no more. */
   dropPart(part: number): void {
     const { pacer } = this.#host;
-    for (const { clock, worker, incarnation, handle } of pacer.openRounds(this.#unit)) {
+    for (const { clock, worker, incarnation, handle } of pacer.rounds.openOf(this.#unit)) {
       const bytes = handle instanceof GatheredRows ? handle.dropPart(part) : 0;
-      if (bytes > 0) pacer.shrink({ worker, incarnation, parameter: this.#unit, clock }, bytes);
+      if (bytes > 0) pacer.rounds.shrink({ worker, incarnation, parameter: this.#unit, clock }, bytes);
     }
   }
 
@@ -101,15 +101,15 @@ export class TableRounds {
     const { life, clock, keys, gradients } = push;
     const stamp = { ...life, parameter: this.#unit, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
-    const known = pacer.adopted(stamp);
+    const known = pacer.rounds.find(stamp);
     this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length }); // R1
     if (!(known instanceof GatheredRows)) {
       pacer.adopt(stamp, this.#first(push), byteCount);
       return;
     }
     const droppedBytes = known.dropPart(part);
-    if (droppedBytes > 0) pacer.shrink(stamp, droppedBytes);
-    pacer.grow(stamp, byteCount);
+    if (droppedBytes > 0) pacer.rounds.shrink(stamp, droppedBytes);
+    pacer.rounds.grow(stamp, byteCount);
     known.add(keys, gradients, push);
   }
 

@@ -139,7 +139,7 @@ export class TensorParameter {
     this.pace.take(life, clock);
     const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
-    const rise = this.#host.pacer.risePushes(life, this.#number, pushNumber);
+    const rise = this.#host.pacer.pushes.rise(life, this.#number, pushNumber);
     if (this.pace.isSyncAt(clock)) {
       this.#rounds.gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
       return;
@@ -167,7 +167,7 @@ export class TensorParameter {
 
   /** How many workers pushed to the tensor at this clock, while its rounds are applied. */
   pusherCount(clock: number): number {
-    return this.#host.pacer.pusherCount(this.#number, clock);
+    return this.#host.pacer.pushes.pusherCount(this.#number, clock);
   }
 
   /** How values are put together; undefined for gradients, which add up. */
@@ -186,7 +186,7 @@ export class TensorParameter {
     if (rows.length === 0) return;
     const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
-    const rise = this.#host.pacer.risePushes(life, this.#number, pushNumber);
+    const rise = this.#host.pacer.pushes.rise(life, this.#number, pushNumber);
     if (!this.pace.isSyncAt(clock)) {
       this.#step += rise;
       this.store.updateRows(block, { ...this.#updateOf(push, magnitude), rows: rows.byteOffset, listed: rows.length });

@@ -43,8 +43,8 @@ export class TensorRounds {
     const stamp = { ...life, parameter: this.#unitOf(block), clock };
     const floatCount = store.shape.floatsOf(block);
     const byteCount = floatCount * FLOAT_BYTES;
-    const known = pacer.gathered(stamp);
-    if (known === undefined) pacer.checkRoom(stamp, byteCount);
+    const known = pacer.rounds.find(stamp);
+    if (known === undefined) pacer.rounds.checkRoom(stamp, byteCount);
     store.touch(block, pushed.named !== undefined); // R1
     if (known instanceof GatheredBlock) {
       known.join(pushed, scale);
@@ -57,7 +57,7 @@ export class TensorRounds {
       kernels.axpy(address, pushed.address, scale, floatCount);
     }
     const first = { address, magnitude: pushed.magnitude * Math.abs(scale), named: pushed.named };
-    pacer.gather(stamp, this.#first(block, clock, first), byteCount);
+    pacer.rounds.put(stamp, this.#first(block, clock, first), byteCount);
   }
 
   /** What waits for these blocks, copied. */
@@ -65,7 +65,7 @@ export class TensorRounds {
     for (const block of blocks) {
       const unit = this.#units.get(block);
       if (unit === undefined) continue;
-      for (const { clock, worker, incarnation, handle } of this.#host.pacer.openRounds(unit)) {
+      for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(unit)) {
         if (!(handle instanceof GatheredBlock)) continue;
         yield { kind: "gatheredBlock", block, life: { worker, incarnation }, clock, image: handle.save() };
       }
@@ -77,7 +77,7 @@ export class TensorRounds {
     const { arena, pacer } = this.#host;
     const { byteLength } = image.gradients;
     const stamp = { ...life, parameter: this.#unitOf(block), clock };
-    pacer.adopted(stamp);
+    pacer.rounds.find(stamp);
     this.#target.store.touch(block, image.named !== undefined); // R1
     const address = arena.tryAllocateBeyond(byteLength) || arena.allocate(byteLength);
     arena.floats.set(image.gradients, address >>> 2);
