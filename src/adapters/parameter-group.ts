@@ -9,11 +9,11 @@
 //   G3. Weights that were pulled are in new arrays, which belong to the caller.
 
 import type { Consistency } from "../api/consistency.ts";
-import { checkOptions } from "../api/known-options.ts";
 import type { Session } from "../api/session.ts";
 import type { Tensor } from "../api/tensor.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { allEnded } from "../worker/function-client.ts";
@@ -59,6 +59,7 @@ export class ParameterGroup {
 
   /** Makes the tensors that are not there yet, and offers them these values to begin with (G1). Throws BAD_ARGUMENT, SPEC_MISMATCH, NOT_FINITE. */
   static async open(session: Session, weights: readonly Weight[], options: GroupOptions, wait: WaitOptions = {}): Promise<ParameterGroup> {
+    checkWaitOptions(wait);
     const { optimizer, consistency = MEAN_OVER_WORKERS, prefix = "", link } = options;
     const names = weights.map(({ name }) => name);
     checkNames(names);
@@ -73,6 +74,7 @@ export class ParameterGroup {
 
   /** All weights as they are on the servers, as fresh as their consistency says. */
   async pull(wait: WaitOptions = {}): Promise<OwnArray[]> {
+    checkWaitOptions(wait);
     const values: OwnArray[] = [];
     await allEnded(this.#pulls(values, wait));
     return values;
@@ -80,12 +82,14 @@ export class ParameterGroup {
 
   /** Pushes gradients, in the order of `names`; undefined: none for that weight. They belong to the call until it settles. Ends no clock. */
   async push(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     this.#check(gradients, "the gradient of");
     await allEnded(this.#pushes(gradients, wait));
   }
 
   /** A push, the end of the clock, and a pull of what the next one begins with. Rejects when all of its calls have ended and one of them failed. */
   async step(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions = {}): Promise<OwnArray[]> {
+    checkWaitOptions(wait);
     this.#check(gradients, "the gradient of");
     const pushes = this.#pushes(gradients, wait);
     if (this.#endsClock) this.#session.clock();

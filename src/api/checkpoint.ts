@@ -13,6 +13,8 @@
 //   C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its name.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
+import { didYouMean } from "../base/nearest-name.ts";
 import { showValue } from "../base/show-value.ts";
 import * as contracts from "../contracts/checkpoints.ts";
 import type { Contract } from "../contracts/contract.ts";
@@ -22,7 +24,6 @@ import type { ParameterRecord } from "../store/snapshot/parameter-record.ts";
 import { type ServerReport, serverReportShape } from "../store/snapshot/server-report.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { type JsonObject, jsonObject } from "../wire/json-value.ts";
-import { checkOptions } from "./known-options.ts";
 
 /** The way to the servers' checkpoint services. */
 export type CheckpointServers = {
@@ -149,7 +150,10 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
     if (others.size > 0) await requireNoneLost(servers, functions, others); // C4
     const parameters = parameter === undefined ? common : common.filter((name) => name === parameter);
     if (parameter !== undefined && parameters.length === 0)
-      throw new WeighbridgeError("UNKNOWN_PARAMETER", `there is no parameter ${JSON.stringify(parameter)} to save`);
+      throw new WeighbridgeError(
+        "UNKNOWN_PARAMETER",
+        `there is no parameter ${JSON.stringify(parameter)} to save${didYouMean(parameter, common)}`,
+      );
     const begun = await servers.call(COMMITTER, functions.begin, { step: wanted, stepMin: clock, directory });
     pending = begun.pending;
     const reports = (await askAll(servers, functions.write, { ...begun, id, job, parameters })).map((report, server) =>

@@ -6,6 +6,7 @@
 //   "asp"           updates count when they arrive; reads take what is there
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { didYouMean, nearestName } from "../base/nearest-name.ts";
 import { showValue } from "../base/show-value.ts";
 
 export type Consistency =
@@ -34,8 +35,21 @@ export function engineConsistency(consistency: Consistency): EngineConsistency {
   }
   throw new WeighbridgeError(
     "BAD_ARGUMENT",
-    `consistency is "bsp", "asp", { bsp: true, reduce: "sum" | "mean" }, { ssp: clocks } or { delay: clocks }, not ${showValue(consistency)}`,
+    `consistency is "bsp", "asp", { bsp: true, reduce: "sum" | "mean" }, { ssp: clocks } or { delay: clocks }, not ${showValue(consistency)}${hintOf(consistency)}`,
   );
+}
+
+/** How each of them is written, by its name. */
+const WRITTEN: Readonly<Record<string, string>> = { bsp: '"bsp"', asp: '"asp"', ssp: "{ ssp: clocks }", delay: "{ delay: clocks }" };
+const FIELD_NAMES: readonly string[] = ["bsp", "reduce", "ssp", "delay"];
+
+/** Which one was meant by a misspelt text, name or reduce; nothing for what is wrong otherwise. */
+function hintOf(consistency: unknown): string {
+  if (typeof consistency === "string") return `; did you mean ${WRITTEN[nearestName(consistency, Object.keys(WRITTEN)) ?? "bsp"]}?`;
+  if (typeof consistency !== "object" || consistency === null) return "";
+  const unknown = Object.keys(consistency).find((name) => !FIELD_NAMES.includes(name));
+  if (unknown !== undefined) return didYouMean(unknown, FIELD_NAMES);
+  return "reduce" in consistency && "bsp" in consistency ? didYouMean(consistency.reduce, ["sum", "mean"]) : "";
 }
 
 /** Of two bounds one would be forgotten. */

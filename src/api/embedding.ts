@@ -3,6 +3,7 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { takesValues } from "../store/updaters/optimizer-spec.ts";
@@ -12,7 +13,6 @@ import { type KeyList, listLength } from "../worker/key-lists.ts";
 import { RawRows } from "../worker/raw-rows.ts";
 import type { KeysAndGradients, TableClient } from "../worker/table-client.ts";
 import { CachedEmbedding } from "./cached-embedding.ts";
-import { checkOptions } from "./known-options.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 import type { CallOptions, ReadOptions } from "./tensor.ts";
 

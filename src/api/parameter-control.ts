@@ -3,6 +3,7 @@
 
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { checkOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import {
@@ -26,7 +27,6 @@ import { HeldParameter } from "../worker/held-parameter.ts";
 import type { PushNumbers } from "../worker/push-numbers.ts";
 import type { Admit } from "../worker/tensor-client.ts";
 import { type Consistency, engineConsistency } from "./consistency.ts";
-import { checkOptions } from "./known-options.ts";
 import { CLOCK_MAX } from "./worker-clock.ts";
 
 /** What may change while training goes on. What is left out stays. */
@@ -41,9 +41,8 @@ export type ParameterSettings = {
   readonly fromClock?: number;
 };
 
-const WAIT_OPTIONS: readonly string[] = ["deadlineMs", "signal"];
-const CALL_OPTIONS: readonly string[] = [...WAIT_OPTIONS, "priority"];
-const READ_OPTIONS: readonly string[] = [...CALL_OPTIONS, "clocksAhead"];
+export const CALL_NAMES: readonly string[] = [...WAIT_NAMES, "priority"];
+const READ_NAMES: readonly string[] = [...CALL_NAMES, "clocksAhead"];
 
 /** A change begins so many clocks above the fastest worker: by then every server has heard of it. */
 const CLOCKS_AHEAD = 2;
@@ -87,8 +86,8 @@ export class ParameterControl {
     return this.#options.clock.forCall;
   }
 
-  /** Throws BAD_ARGUMENT for options that a call cannot have. */
-  checkCall(options: WaitOptions, known: readonly string[] = WAIT_OPTIONS): void {
+  /** Throws BAD_ARGUMENT for options that a call cannot have. Written out: every push and pull passes it. */
+  checkCall(options: WaitOptions, known: readonly string[] = WAIT_NAMES): void {
     checkWait(options);
     for (const name in options)
       if (!known.includes(name)) checkOptions(options, known, `the options of a call of ${this.#options.spec.name}`);
@@ -96,7 +95,7 @@ export class ParameterControl {
 
   /** How a call is sent at this worker's clock. Throws BAD_ARGUMENT. */
   callNow<T extends WaitOptions>(options: T): T & { readonly clock: number } {
-    this.checkCall(options, CALL_OPTIONS);
+    this.checkCall(options, CALL_NAMES);
     return { ...options, clock: this.clock };
   }
 
@@ -105,7 +104,7 @@ export class ParameterControl {
    * BAD_ARGUMENT.
    */
   readAhead<T extends WaitOptions & { readonly clocksAhead?: number }>(options: T): Omit<T, "clocksAhead"> & { readonly clock: number } {
-    this.checkCall(options, READ_OPTIONS);
+    this.checkCall(options, READ_NAMES);
     const { clocksAhead = 0, ...call } = options;
     const clock = this.clock + clocksAhead;
     const { name } = this.#options.spec;

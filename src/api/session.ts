@@ -7,8 +7,9 @@
 //       fail with UNKNOWN_PARAMETER until it is made again through this session, or restored.
 
 import type { Clock } from "../base/clock.ts";
-import { checkWait, type WaitOptions } from "../base/deferred.ts";
+import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
 import { checkpointSave, parameterSave } from "../contracts/checkpoints.ts";
@@ -48,12 +49,14 @@ import {
 } from "./checkpoint.ts";
 import { Embedding } from "./embedding.ts";
 import { type FunctionTarget, routeOf } from "./function-target.ts";
-import { checkCallOptions, checkOptions, checkWaitOptions } from "./known-options.ts";
 import { ParameterControl } from "./parameter-control.ts";
 import { ParameterFiles } from "./parameter-files.ts";
 import { type EmbeddingOptions, embeddingSpec, type TensorOptions, tensorSpec } from "./parameter-options.ts";
 import { Tensor } from "./tensor.ts";
 import { CLOCK_MAX, LAST_PRIORITY, WorkerClock } from "./worker-clock.ts";
+
+const CALL_OPTIONS: readonly string[] = ["priority", "scope", "into", "passing", ...WAIT_NAMES];
+const CLOSE_OPTIONS: readonly string[] = ["barrier", ...WAIT_NAMES];
 
 /** The node under a session: a WorkerNode. */
 export type SessionNode = {
@@ -193,7 +196,7 @@ export class Session {
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>> {
     checkFunction(fn);
-    checkCallOptions(options);
+    checkWaitOptions(options, CALL_OPTIONS, "the options of a call");
     return await this.#functions.call(fn, routeOf(target, this.#functions.servers), request, options);
   }
 
@@ -204,12 +207,18 @@ export class Session {
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>[]> {
     checkFunction(fn);
-    checkCallOptions(options);
+    checkWaitOptions(options, CALL_OPTIONS, "the options of a call");
     return await this.#functions.callAll(fn, request, options);
   }
 
   /** Waits for something of this session, as long as `wait` allows; it goes on even when nobody waits any more. */
   async wait<T>(promise: Promise<T>, what: string, wait: WaitOptions = {}): Promise<T> {
+    try {
+      checkWaitOptions(wait);
+    } catch (thrown) {
+      promise.catch(() => {}); // nobody waits for it
+      throw thrown;
+    }
     return await this.#functions.wait(promise, what, wait);
   }
 
@@ -221,7 +230,7 @@ export class Session {
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<void> {
     checkFunction(fn);
-    checkCallOptions(options);
+    checkWaitOptions(options, CALL_OPTIONS, "the options of a call");
     await this.#functions.callOwners(fn, keys, shareOf, options);
   }
 
@@ -364,8 +373,7 @@ export class Session {
    * are given up, and reject with CLOSED; so may a checkpoint that waits for a clock which this worker has not ended. Called again once it is closed, or while it closes, it does nothing more: `await using` may follow.
    */
   async close(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
-    checkOptions(options, ["barrier", "deadlineMs", "signal"], "the options of a close");
-    checkWait(options);
+    checkWaitOptions(options, CLOSE_OPTIONS, "the options of a close");
     this.#closing ??= this.#flushAndLeave(options).catch((thrown: unknown) => {
       this.#closing = undefined; // it may be tried otherwise, without the barrier for instance
       throw thrown;
@@ -380,9 +388,9 @@ export class Session {
   async #flushAndLeave(options: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
     try {
       if (options.barrier !== false) await this.#endSaves(options);
-      await this.#units.close(options);
-      await this.#collective?.close();
       const { deadlineMs, signal } = options;
+      await this.#units.close({ deadlineMs, signal });
+      await this.#collective?.close();
       await Promise.all([...this.#caches].map((cache) => cache.close({ deadlineMs, signal })));
       await this.#links.flush(this.clocks, options);
     } finally {

@@ -1,12 +1,12 @@
 // tensor — a dense parameter as a user meets it. Arrays given to a call belong to it until its promise settles.
 
 import type { WaitOptions } from "../base/deferred.ts";
+import { checkOptions } from "../base/known-options.ts";
 import type { TensorSpec } from "../store/parameter-spec.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { RowList } from "../worker/block-rows.ts";
 import { listLength } from "../worker/key-lists.ts";
 import type { RowsAndGradients, TensorClient } from "../worker/tensor-client.ts";
-import { checkOptions } from "./known-options.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 
 export type CallOptions = WaitOptions & {

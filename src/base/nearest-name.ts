@@ -1,14 +1,21 @@
-// nearest-name — the known name that a mistyped one most likely meant. Letter case counts for nothing.
+// nearest-name — the known name that a mistyped one most likely meant, and the question that a refusal ends with. Letter case counts for nothing.
+
+/** "; did you mean sgd?": what a refusal of a name ends with. Nothing for what is no text, such as a number in the place of a name. */
+export function didYouMean(typed: unknown, candidates: Iterable<string>): string {
+  const nearest = typeof typed === "string" && typed !== "" ? nearestName(typed, candidates) : undefined;
+  return nearest === undefined ? "" : `; did you mean ${nearest}?`;
+}
 
 /**
  * The nearest of the candidates, the first of several equally near; undefined when there are none.
- * A common beginning counts as much as the distance: `workers` is nearer to `workerCount` than to `role`.
+ * Initials stand for their name: `lr` for `learningRate`. A common beginning counts as much as the distance: `workers` is nearer to `workerCount` than to `role`.
  */
 export function nearestName(typed: string, candidates: Iterable<string>): string | undefined {
   const wanted = typed.toLowerCase();
   let nearest: string | undefined;
   let best = Number.POSITIVE_INFINITY;
   for (const name of candidates) {
+    if (wanted === initialsOf(name)) return name;
     const remoteness = editDistance(wanted, name.toLowerCase()) - commonBeginning(wanted, name.toLowerCase());
     if (remoteness >= best) continue;
     best = remoteness;
@@ -20,6 +27,11 @@ export function nearestName(typed: string, candidates: Iterable<string>): string
 /** True when the two are so alike that one must be a slip for the other: up to 2 edits, fewer in a short name. */
 export function isSlip(typed: string, name: string): boolean {
   return editDistance(typed.toLowerCase(), name.toLowerCase()) <= Math.min(2, Math.floor(name.length / 4));
+}
+
+/** `learningRate` has `lr`. */
+function initialsOf(name: string): string {
+  return `${name.slice(0, 1)}${name.slice(1).replaceAll(/[^A-Z]/g, "")}`.toLowerCase();
 }
 
 function commonBeginning(a: string, b: string): number {

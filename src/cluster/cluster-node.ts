@@ -8,8 +8,9 @@
 //   ClusterNode.N2. After a failure of the whole job every later call fails with the job's reason.
 
 import type { Clock } from "../base/clock.ts";
-import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { callFunction } from "../peer/call-function.ts";
@@ -26,6 +27,7 @@ import { type NodeOptions, START_TIMEOUT_MS } from "./node-options.ts";
 
 /** How a node leaves the cluster. */
 export type FinalizeOptions = { readonly barrier?: boolean } & WaitOptions;
+const FINALIZE_OPTIONS: readonly string[] = ["barrier", ...WAIT_NAMES];
 
 export abstract class ClusterNode {
   readonly role: Role;
@@ -103,7 +105,7 @@ export abstract class ClusterNode {
 
   /** Waits until every member of the group stands at the barrier of this customer. Rejects with NODE_DEAD when one dies meanwhile. */
   async barrier(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
-    checkWait(wait);
+    checkWaitOptions(wait);
     this.checkAlive();
     if (!Number.isInteger(group) || group < 1 || group > GROUP_MAX)
       throw new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group}; groups are 1 to 7`);
@@ -132,6 +134,7 @@ export abstract class ClusterNode {
    * died may be restarted meanwhile and come to the barrier yet: it is waited for as long as a node may take to start.
    */
   async finalize(options: FinalizeOptions = {}): Promise<void> {
+    checkWaitOptions(options, FINALIZE_OPTIONS, "the options of a finalize");
     this.#finalizing ??= this.#finalize(options);
     await this.#finalizing;
   }

@@ -14,6 +14,7 @@
 //   PsFunction.P2. One that only reads may run again when its answer was lost.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { didYouMean } from "../base/nearest-name.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { type Contract, contract, isContract } from "./contract.ts";
@@ -66,7 +67,7 @@ export function psFunction<const Q extends Fields, const R extends Fields>(optio
   if (unknown !== undefined)
     throw new WeighbridgeError(
       "BAD_ARGUMENT",
-      `${name}: a function has no ${JSON.stringify(unknown)}; there are ${OPTION_NAMES.join(", ")}`,
+      `${name}: a function has no ${JSON.stringify(unknown)}; there are ${OPTION_NAMES.join(", ")}${didYouMean(unknown, OPTION_NAMES)}`,
     );
   if (typeof handler !== "function")
     throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a handler is a function, not ${showValue(handler)}`);

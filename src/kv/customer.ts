@@ -2,6 +2,7 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkWaitOptions } from "../base/known-options.ts";
 import { RequestTracker, TrackedRequest } from "../peer/request-tracker.ts";
 import type { Postoffice } from "./postoffice.ts";
 
@@ -64,6 +65,7 @@ export class Customer {
 
   /** Waits for the end of a request; see RequestTracker. */
   async wait(timestamp: number, options?: WaitOptions): Promise<void> {
+    if (options !== undefined) checkWaitOptions(options);
     await this.tracker.wait(timestamp, options);
   }
 

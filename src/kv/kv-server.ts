@@ -2,6 +2,7 @@
 // values are summed, any number of them per key, floats in the arena.
 
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import type { KvApplication } from "../server/kv/kv-application.ts";
 import type { WholeRequest } from "../server/kv/whole-requests.ts";
 import type { KVMeta, KVPairs } from "./kv-pairs.ts";
@@ -18,6 +19,9 @@ export type ResponseOptions = {
   /** True: the arrays are given away and will not change, so that no copy is needed. */
   readonly owned?: boolean;
 };
+
+const PAIR_NAMES: readonly string[] = ["keys", "vals", "lens"];
+const RESPONSE_OPTIONS: readonly string[] = ["owned"];
 
 export class KVServer {
   readonly office: Postoffice;
@@ -48,6 +52,8 @@ export class KVServer {
     const request = this.#unanswered.get(meta);
     if (request === undefined)
       throw new WeighbridgeError("BAD_ARGUMENT", `request ${meta.timestamp} of ${meta.senderName} was answered already`);
+    checkOptions(pairs, PAIR_NAMES, "the pairs of a response");
+    checkOptions(options, RESPONSE_OPTIONS, "the options of a response");
     const { vals, lens } = pairs;
     if (meta.pull && vals === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "a pull is answered with values");
     const isOwned = options.owned === true;

@@ -11,10 +11,10 @@
 //   U4. A request leaves for incarnations of servers that this KVWorker knows, or for none: the first one to a server that was started again fails with
 //       NODE_DEAD, nothing sent (Router.R6). What was pushed to the incarnation before is lost, and would read as zeros.
 
-import { checkOptions } from "../api/known-options.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { Deferred } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { kvPull, kvPush, kvPushPull } from "../contracts/kv.ts";
 import { firstDescent, type Slicer } from "../keys/key-list.ts";
 import type { RequestTracker } from "../peer/request-tracker.ts";
@@ -50,8 +50,7 @@ export type KVPullOptions = KVOptions & {
 };
 
 const NO_OPTIONS: KVPushOptions = {};
-const WAIT_OPTIONS: readonly string[] = ["deadlineMs", "signal"];
-const PAIRS_OPTIONS: readonly string[] = ["cmd", "priority", "deadlineMs", "signal"];
+const PAIRS_OPTIONS: readonly string[] = ["cmd", "priority", ...WAIT_NAMES];
 const KV_OPTIONS: readonly string[] = ["cmd", "priority", "callback", "lens"];
 
 export class KVWorker implements KvOwner {
@@ -106,7 +105,7 @@ export class KVWorker implements KvOwner {
 
   /** Reads keys whose numbers of values are not known: resolves with arrays of the right size. */
   async pullPairs(keys: BigUint64Array, options: Omit<KVOptions, "callback"> & WaitOptions = {}): Promise<KVPairs<Float32Array>> {
-    checkNames(options, PAIRS_OPTIONS);
+    checkWaitOptions(options, PAIRS_OPTIONS, "the options of a request");
     const { deadlineMs, signal, ...rest } = options;
     const result = new Deferred<KVPairs<Float32Array>>();
     const timestamp = this.#submitVariable(keys, FLOAT32, rest, (landings) => {
@@ -120,13 +119,13 @@ export class KVWorker implements KvOwner {
 
   /** Waits for the end of a request. Rejects with its failure; with DEADLINE or ABORTED the request itself goes on. */
   async wait(timestamp: number, options?: WaitOptions): Promise<void> {
-    if (options !== undefined) checkNames(options, WAIT_OPTIONS);
+    if (options !== undefined) checkWaitOptions(options);
     await this.#tracker.wait(timestamp, options);
   }
 
   /** Resolves when calls are taken on again after a QUEUE_FULL. Rejects with DEADLINE or ABORTED. */
   async room(options?: WaitOptions): Promise<void> {
-    if (options !== undefined) checkNames(options, WAIT_OPTIONS);
+    if (options !== undefined) checkWaitOptions(options);
     await this.router.room(options);
   }
 
@@ -272,12 +271,6 @@ function checkRequestOptions(options: object): void {
   for (const name in options)
     if (name !== "callback" && name !== "lens" && name !== "cmd" && name !== "priority")
       checkOptions(options, KV_OPTIONS, "the options of a request");
-}
-
-/** U1: a misspelt option would be taken for its default. Looked at only where options are given. */
-function checkNames(options: object, known: readonly string[]): void {
-  if (typeof options !== "object" || options === null) checkOptions(options, known, "the options of a request");
-  for (const name in options) if (!known.includes(name)) checkOptions(options, known, "the options of a request");
 }
 
 function checkWord(value = 0, name: string): number {

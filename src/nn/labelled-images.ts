@@ -1,6 +1,7 @@
 // labelled-images — a data set of grey images with a class each, as bytes, and how a batch of it becomes a network's input.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import { type Activations, checkActivations, floatsOf, type Shape } from "./activations.ts";
 
 /** The value of each pixel: 0 to 1. */
@@ -16,6 +17,7 @@ export class LabelledImages {
 
   /** Throws BAD_ARGUMENT when lengths or labels do not fit. The arrays are kept, not copied. */
   constructor(options: { readonly shape: Shape; readonly pixels: Uint8Array; readonly labels: Uint8Array; readonly classCount: number }) {
+    checkOptions(options, ["shape", "pixels", "labels", "classCount"], "the options of LabelledImages");
     const { shape, pixels, labels, classCount } = options;
     if (pixels.length !== labels.length * floatsOf(shape)) {
       throw new WeighbridgeError(

@@ -1,7 +1,7 @@
 // sequential — layers one after the other: shapes are found from the first to the last, gradients flow from the last to the first.
 
-import { checkOptions } from "../api/known-options.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import { Activations, type Shape } from "./activations.ts";
 import { checkCount, findNotFinite, type Layer, type LayerPlan, type Statistic } from "./layer.ts";
 import type { Parameter } from "./parameter.ts";
@@ -18,6 +18,8 @@ export type SequentialOptions = {
 
 /** Told during `backward` about each parameter whose gradient is final: last layers first. */
 export type OnGradient = (layerIndex: number, parameter: Parameter) => void;
+
+const FORWARD_OPTIONS: readonly string[] = ["isTraining", "input"];
 
 export class Sequential {
   readonly workspace: Workspace;
@@ -67,6 +69,7 @@ export class Sequential {
 
   /** What the last layer gives for a batch, `input` by default. */
   forward(options: { readonly isTraining: boolean; readonly input?: Activations }): Activations {
+    checkOptions(options, FORWARD_OPTIONS, "the options of a forward pass");
     let activations = options.input ?? this.input;
     for (const [i, layer] of this.layers.entries()) {
       activations = layer.forward(activations, options.isTraining);

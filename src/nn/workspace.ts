@@ -1,6 +1,7 @@
 // workspace — the memory that a network works in: an arena, the layers' kernels on it, and the spans that its layers took. Not a pool:
 // everything is taken while a network is built and given back at once, so that a step allocates nothing.
 
+import { checkOptions } from "../base/known-options.ts";
 import { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { QuantileTable } from "../kernel/normal-quantiles.ts";
@@ -33,6 +34,7 @@ export class Workspace {
   #scratchBytes = 0;
 
   constructor(options: WorkspaceOptions = {}) {
+    checkOptions(options, ["arena", "openKernels"], "the options of a Workspace");
     const { arena = new Arena({ bytesMax: BYTES_DEFAULT }), openKernels = openLayerKernels } = options;
     this.arena = arena;
     this.kernels = openKernels(arena);

@@ -141,7 +141,7 @@ suite("bad arguments", () => {
 
   test("an option of a rendezvous or a close that does not exist is named, with the nearest that does", async () => {
     const { session } = cluster;
-    await refuses(() => session.rendezvous.meet("end", anything({ generation: 0, valeu: "7" })), /no option "valeu"; did you mean value\?/);
+    await refuses(() => session.rendezvous.meet("end", anything({ generation: 0, valeu: "7" })), /no "valeu"; .* did you mean value\?/);
     for (const options of [null, 7, undefined]) await refuses(() => session.rendezvous.meet("end", anything(options)), /generation/);
     await refuses(() => session.close(anything({ barier: false })), /"barier".*did you mean barrier\?/);
     await refuses(() => session.close(anything(null)), /the options of a close/);
@@ -339,6 +339,46 @@ suite("bad arguments", () => {
     await make({ link: { push: undefined, pull: "fp16" } });
     const trained = await session.tensor("trained", { shape: [2], optimizer: { type: "sgd" } });
     for (const learningRate of [1e39, -1, NaN]) await refuses(() => trained.configure({ learningRate }), /learningRate: expected a/);
+  });
+
+  test("a misspelt name of a thing to choose is refused with the nearest there is, whatever is chosen", async () => {
+    const { session } = cluster;
+    const make = (options: object) => session.tensor("other", { shape: [2], ...options });
+    const units = (assignment: unknown) =>
+      session.units("other", { epoch: 0, batchCount: 1, partCount: 1, assignment: anything(assignment) });
+    const shape = { name: "sizOf", request: { list: "f32[]" }, response: { count: "u32" } } as const;
+    const sizOf = psFunction({ ...shape, handler: () => ({ count: 0 }) });
+    const calls: readonly (readonly [call: () => unknown, nearest: string, code?: ErrorCode])[] = [
+      [() => make({ optimizer: { type: "adma" } }), "adam"],
+      [() => make({ optimizer: { type: "sgd", lerningrate: 1 } }), "learningRate"],
+      [() => make({ optimizer: { type: "sgd", nonFinite: "skp" } }), "skip"],
+      [() => make({ optimizer: { type: "sgd", schedule: { type: "cosin", steps: 1 } } }), "cosine"],
+      [() => make({ init: { type: "unifrom" } }), "uniform"],
+      [() => make({ init: { type: "normal", stdd: 1 } }), "std"],
+      [() => make({ init: { type: "he", distribution: "norml" } }), "normal"],
+      [() => make({ consistency: "bps" }), '"bsp"'],
+      [() => make({ consistency: "ssp" }), "{ ssp: clocks }"],
+      [() => make({ consistency: { spp: 2 } }), "ssp"],
+      [() => make({ consistency: { bsp: true, reduce: "men" } }), "mean"],
+      [() => make({ link: { psuh: "fp16" } }), "push"],
+      [() => make({ link: { push: "fp61" } }), "fp16"],
+      [() => make({ link: { push: { topk: 0.1 } } }), "topK"],
+      [() => make({ link: { compression: "zst" } }), "zstd"],
+      [() => make({ link: { keys: "delt" } }), "delta"],
+      [() => session.call(sizeOf, anything({ sever: 0 }), { list: one }), "server"],
+      [() => session.call(sizeOf, anything({ server: 0, kye: 1n }), { list: one }), "key"],
+      [() => session.call(sizOf, { server: 0 }, { list: one }), "sizeOf", "UNKNOWN_FUNCTION"],
+      [() => session.callAll(sizOf, { list: one }), "sizeOf", "UNKNOWN_FUNCTION"],
+      [() => psFunction({ ...shape, request: anything({ list: "f23[]" }), handler: () => ({ count: 0 }) }), "f32[]"],
+      [() => psFunction(anything({ ...shape, handler: () => ({ count: 0 }), read: true })), "reads"],
+      [() => table.cached({ rows: 4, policy: anything("lur") }), "lru"],
+      [() => units("evn"), "even"],
+      [() => EmbeddedCluster.start({ placement: anything("rnig") }), "ring"],
+      [() => connect(anything({ placement: "rang" })), "range", "BAD_CONFIG"],
+    ];
+    for (const [call, nearest, code] of calls)
+      await refuses(call, new RegExp(`; did you mean ${nearest.replaceAll(/[{}[\]]/g, "\\$&")}\\?`), code);
+    await refuses(() => session.call(sizeOf, anything({ server: 0, key: 1n }), { list: one }), /a function is called at/);
   });
 
   test("Hetu's numbers are numbers, its arguments a list: a rate without brackets is not the default", async () => {

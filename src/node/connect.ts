@@ -4,6 +4,7 @@
 import { Session } from "../api/session.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { WAIT_NAMES } from "../base/known-options.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfigOptions } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
@@ -20,7 +21,7 @@ export type ConnectOptions = NodeConfigOptions & WaitOptions;
 export async function connect(options: ConnectOptions = {}): Promise<Session> {
   checkWait(options);
   const { deadlineMs, signal, ...configured } = options;
-  const config = await loadNodeConfig({ options: configured, env: process.env });
+  const config = await loadNodeConfig({ options: configured, otherOptions: WAIT_NAMES, env: process.env });
   if (config.role !== "worker") {
     throw new WeighbridgeError(
       "BAD_CONFIG",

@@ -1,11 +1,12 @@
 // embedded-cluster — a whole cluster inside this process, over memory links. The composition root of the door `weighbridge/embedded`.
 
 import { randomUUID } from "node:crypto";
-import { checkOptions } from "../api/known-options.ts";
 import { Session } from "../api/session.ts";
-import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { SILENT_LOG } from "../base/log.ts";
+import { didYouMean } from "../base/nearest-name.ts";
 import { showValue } from "../base/show-value.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { NodeOptions } from "../cluster/node-options.ts";
@@ -42,6 +43,11 @@ export type EmbeddedOptions = WaitOptions & {
   readonly restore?: string;
 };
 
+const OPTION_NAMES: readonly string[] = [
+  ...["servers", "workers", "placement", "functions", "arenaBytesMax", "checkpointDir", "checkpointFiles", "restore"],
+  ...WAIT_NAMES,
+];
+
 /** A cluster inside this process, over memory links: for tests and small jobs. One event loop serves all of it. */
 export class EmbeddedCluster {
   /** One session for each worker, by rank. */
@@ -55,28 +61,15 @@ export class EmbeddedCluster {
 
   /** Throws BAD_ARGUMENT, DEADLINE, ABORTED, and what starting a node throws; all nodes are then closed again. */
   static async start(options: EmbeddedOptions = {}): Promise<EmbeddedCluster> {
-    checkOptions(
-      options,
-      [
-        "servers",
-        "workers",
-        "placement",
-        "functions",
-        "arenaBytesMax",
-        "checkpointDir",
-        "checkpointFiles",
-        "restore",
-        "deadlineMs",
-        "signal",
-      ],
-      "the options of a cluster inside the process",
-    );
-    checkWait(options);
+    checkWaitOptions(options, OPTION_NAMES, "the options of a cluster inside the process");
     const { servers = 1, workers = 1, placement = "ring", functions = [], arenaBytesMax } = options;
     checkCount("servers", servers, 1);
     checkCount("workers", workers, 0);
     if (placement !== "ring" && placement !== "range")
-      throw new WeighbridgeError("BAD_ARGUMENT", `placement is "ring" or "range", not ${showValue(placement)}`);
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `placement is "ring" or "range", not ${showValue(placement)}${didYouMean(placement, ["ring", "range"])}`,
+      );
     if (!(Array.isArray(functions) && functions.every(isPsFunction)))
       throw new WeighbridgeError("BAD_ARGUMENT", "functions are a list of what psFunction() makes");
     checkPath("checkpointDir", options.checkpointDir);
@@ -127,8 +120,10 @@ export class EmbeddedCluster {
     return first;
   }
 
-  async close(): Promise<void> {
-    await Promise.all(this.#nodes.map((node) => node.close()));
+  /** Closes all nodes, whoever of them is still at work. When the wait ends first, with DEADLINE or ABORTED, they go on closing. */
+  async close(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
+    await waitFor(Promise.all(this.#nodes.map((node) => node.close())), "the nodes of the cluster to close", realClock(), wait);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

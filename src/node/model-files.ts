@@ -3,8 +3,10 @@
 import { readFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import {
   type ModelCheckpointOptions as CallbackOptions,
+  CHECKPOINT_OPTIONS,
   ModelCheckpoint as CheckpointCallback,
   type ModelFiles,
 } from "../training/callbacks/model-checkpoint.ts";
@@ -45,8 +47,10 @@ export type ModelCheckpointOptions = Omit<CallbackOptions, "files"> & {
 
 /** As training/callbacks/model-checkpoint.ts, with files in a directory. */
 export class ModelCheckpoint extends CheckpointCallback {
-  constructor({ directory = ".", ...options }: ModelCheckpointOptions = {}) {
-    super({ ...options, files: modelFiles(directory) });
+  constructor(options: ModelCheckpointOptions = {}) {
+    checkOptions(options, ["directory", ...CHECKPOINT_OPTIONS], "the options of a ModelCheckpoint");
+    const { directory = ".", ...others } = options;
+    super({ ...others, files: modelFiles(directory) });
   }
 }
 

@@ -6,7 +6,7 @@
 //   P2. Nothing that is set is ignored: a key means something here, or is refused.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { nearestName } from "../base/nearest-name.ts";
+import { didYouMean } from "../base/nearest-name.ts";
 import { inCamelCase, inOurNames } from "../training/mindspore-names.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 
@@ -129,7 +129,10 @@ function checkValue(key: string, value: unknown): void {
   if (reason !== undefined) throw new WeighbridgeError("UNSUPPORTED", `setPsContext: ${key} is MindSpore's, and not offered: ${reason}`);
   if (!Object.hasOwn(DEFAULTS, key)) throw unknownKey(key);
   const expected = expectedOf(key as PsContextKey, value);
-  if (expected !== undefined) throw new WeighbridgeError("BAD_CONFIG", `setPsContext: ${key} is ${expected}, not ${JSON.stringify(value)}`);
+  if (expected !== undefined) {
+    const hint = key === "msRole" ? didYouMean(value, Object.keys(ROLES)) : "";
+    throw new WeighbridgeError("BAD_CONFIG", `setPsContext: ${key} is ${expected}, not ${JSON.stringify(value)}${hint}`);
+  }
   if (key === "enableSsl" && value === true) throw new WeighbridgeError("UNSUPPORTED", `setPsContext: enableSsl: ${NO_TLS}`);
   if (key === "serverMode" && value !== DEFAULTS.serverMode) {
     throw new WeighbridgeError("UNSUPPORTED", `setPsContext: serverMode ${JSON.stringify(value)}: ${NO_FEDERATION}`);
@@ -160,6 +163,5 @@ function expectedOf(key: PsContextKey, value: unknown): string | undefined {
 }
 
 function unknownKey(key: string): WeighbridgeError {
-  const nearest = nearestName(key, Object.keys(DEFAULTS));
-  return new WeighbridgeError("BAD_CONFIG", `the PS context has no ${JSON.stringify(key)}; did you mean ${nearest}?`);
+  return new WeighbridgeError("BAD_CONFIG", `the PS context has no ${JSON.stringify(key)}${didYouMean(key, Object.keys(DEFAULTS))}`);
 }

@@ -1,6 +1,9 @@
 // start — a process as a node in ps-lite's words: configuration, then a Postoffice over the node of its role. The composition root of the kv face.
 
 import { assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
+import { showValue } from "../base/show-value.ts";
 import { Postoffice } from "../kv/postoffice.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
@@ -12,9 +15,14 @@ export type StartOptions = NodeConfigOptions & {
   readonly startBarrier?: boolean;
 };
 
+const START_NODE_OPTIONS: readonly string[] = ["startBarrier", "onListening", "onRoster", ...WAIT_NAMES];
+
 /** Starts the node that options, environment and file describe. Throws BAD_CONFIG, and what starting a node throws. */
-export async function start({ startBarrier = true, ...options }: StartOptions = {}): Promise<Postoffice> {
-  return await startNode(await loadNodeConfig({ options, env: process.env }), { startBarrier });
+export async function start(options: StartOptions = {}): Promise<Postoffice> {
+  if (typeof options !== "object" || options === null)
+    throw new WeighbridgeError("BAD_ARGUMENT", `the options of start are an object, not ${showValue(options)}`);
+  const { startBarrier = true, ...configured } = options;
+  return await startNode(await loadNodeConfig({ options: configured, otherOptions: ["startBarrier"], env: process.env }), { startBarrier });
 }
 
 /** Starts the node of a configuration that was loaded before. */
@@ -22,6 +30,7 @@ export async function startNode(
   config: NodeConfig,
   options: Pick<SchedulerRootOptions, "startBarrier" | "onListening" | "onRoster" | "signal" | "deadlineMs"> = {},
 ): Promise<Postoffice> {
+  checkWaitOptions(options, START_NODE_OPTIONS, "the options of startNode");
   let office: Postoffice | undefined;
   const onComposed: SchedulerRootOptions["onComposed"] = (node) => {
     office = new Postoffice(node); // before it starts: requests to its applications may come at once

@@ -21,6 +21,7 @@ import { BLOCK_BYTES, type FrameHeader, type RequestLabel } from "../wire/frame.
 import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { EncodedFields, Fields, FieldValues } from "../wire/function-schema.ts";
+import { missingFunction } from "../wire/missing-function.ts";
 import { answerFrames, keptLabel, labelOf } from "./answer.ts";
 import type { Channel, FunctionHandler } from "./channel.ts";
 import { type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
@@ -203,11 +204,7 @@ export class FunctionHost<C> implements FunctionHandler {
   #find(header: FrameHeader): ServedFunction<C> {
     if (header.functionId !== FunctionId.FUNCTION) return this.#findNumbered(header.functionId);
     const fn = this.#functions.get(header.command);
-    if (fn === undefined) {
-      const known = this.names.filter((name) => !name.startsWith("wb/"));
-      const others = known.length === 0 ? "it has none of its own: is --functions set?" : `it has ${known.join(", ")}`;
-      throw new WeighbridgeError("UNKNOWN_FUNCTION", `this node has no function with the name that was called; ${others}`);
-    }
+    if (fn === undefined) throw missingFunction(this.names.filter((name) => !name.startsWith("wb/")));
     if (fn.signatureHash !== header.arg0) {
       throw new WeighbridgeError(
         "SPEC_MISMATCH",

@@ -1,9 +1,11 @@
 // data-store — Hetu's PushData, PullData and WaitData: arrays of any length by index, spread over the servers by index.
 
+import { CALL_NAMES } from "../api/parameter-control.ts";
 import type { Session } from "../api/session.ts";
 import type { CallOptions } from "../api/tensor.ts";
-import { checkWait, type WaitOptions } from "../base/deferred.ts";
+import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkWaitOptions } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
 import { DATA_SCOPE, dataPull, dataPush } from "../contracts/data.ts";
 import { listLength } from "../worker/key-lists.ts";
@@ -31,7 +33,7 @@ export class DataStore {
 
   /** Throws VALUE_LENGTH or BAD_ARGUMENT before anything is sent. Returns the number of the query. */
   push(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
-    checkWait(options);
+    checkWaitOptions(options, CALL_NAMES, "the options of a call");
     const starts = startsOf(indexes, values, lengths);
     const share = (positions: readonly number[]): { readonly request: Arrays } => {
       const own = new Float32Array(positions.reduce((count, i) => count + (lengths[i] as number), 0));
@@ -48,7 +50,7 @@ export class DataStore {
 
   /** As `push`. `into` is filled when the query has ended. */
   pull(indexes: IndexList, into: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
-    checkWait(options);
+    checkWaitOptions(options, CALL_NAMES, "the options of a call");
     const starts = startsOf(indexes, into, lengths);
     let problem: WeighbridgeError | undefined; // a call's `answered` must not throw
     const share = (positions: readonly number[]) => ({
@@ -73,6 +75,7 @@ export class DataStore {
 
   /** Throws BAD_ARGUMENT for a query that never was. A failure is told once. */
   async wait(query: number, wait: WaitOptions): Promise<void> {
+    checkWaitOptions(wait);
     if (!(Number.isInteger(query) && query >= 1 && query < this.#next)) {
       throw new WeighbridgeError("BAD_ARGUMENT", `there is no query ${query} of data`);
     }

@@ -8,11 +8,11 @@
 //   F2. A call that fails tells whoever awaits it, and the next `wait` of its name; nobody waiting is no crash.
 
 import type { CachedEmbedding } from "../api/cached-embedding.ts";
-import { checkOptions } from "../api/known-options.ts";
 import type { Session } from "../api/session.ts";
 import type { CallOptions } from "../api/tensor.ts";
-import { checkWait, type WaitOptions } from "../base/deferred.ts";
+import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
 import { partialReducePartners, sspInit, sspSync } from "../contracts/groups.ts";
 import type { CacheOptions } from "../worker/cache/row-cache.ts";
@@ -128,7 +128,7 @@ export class TensorWorker {
   /** Ends when all calls of this name so far have. Rejects with the first that failed since the last wait. */
   async wait(name: TensorName, wait: WaitOptions = {}): Promise<void> {
     const tensor = this.#find(name);
-    checkWait(wait); // a failure that is told is told once
+    checkWaitOptions(wait); // a failure that is told is told once
     await this.#session.wait(tensor.allEnded(), `the calls of tensor ${tensor.name}`, wait);
   }
 

@@ -5,10 +5,12 @@
 //   E1. An id outside the table, below 0 or past its end, reads as zeros and learns nothing; so do NaN and infinities. A fraction is refused.
 //   E2. What cannot be meant is refused when the lookup is made.
 
-import { checkOptions } from "../api/known-options.ts";
 import { assert } from "../base/assert.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
+import { didYouMean } from "../base/nearest-name.ts";
+import { showValue } from "../base/show-value.ts";
 import type { Activations } from "../nn/activations.ts";
 import { checkCount, type GradientReady } from "../nn/layer.ts";
 import { Embedding, isFraction } from "../nn/layers/embedding.ts";
@@ -118,6 +120,7 @@ export class EmbeddingLookup implements Stage {
 
   /** Resolves when the rows of a batch are there. Throws BAD_ARGUMENT for an id that is no whole number (E1). */
   async take(batch: IdBatch, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     this.#taken = this.#pick(batch, this.#ids);
     if (this.#rows === undefined) return;
     if (this.#source === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `${this.name} has no rows yet: train or open its model`);
@@ -138,12 +141,14 @@ export class EmbeddingLookup implements Stage {
 
   /** Hands the gradients of the last `backward` to the source; they are its until the promise settles. */
   async give(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     if (this.#rows === undefined || this.#source === undefined) return;
     await this.#source.give(this.#rows.touchedSlots, this.#rows.gradients, wait);
   }
 
   /** After a `take` of no samples: takes part in the step all the same. */
   async giveNothing(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     await this.#source?.give(new Int32Array(0), new Float32Array(0), wait);
   }
 
@@ -177,8 +182,10 @@ function resolve(given: EmbeddingLookupOptions): Required<EmbeddingLookupOptions
   checkCount(`${name}: vocabSize`, options.vocabSize);
   checkCount(`${name}: idsFrom`, idsFrom, 0);
   checkCount(`${name}: vocabCacheSize`, vocabCacheSize, 0);
-  if (combine !== "concat" && combine !== "sum") throw bad(name, `combine is "concat" or "sum", not ${String(combine)}`);
-  if (target !== "CPU" && target !== "DEVICE") throw bad(name, `target is "CPU" or "DEVICE", not ${String(target)}`);
+  if (combine !== "concat" && combine !== "sum")
+    throw bad(name, `combine is "concat" or "sum", not ${showValue(combine)}${didYouMean(combine, ["concat", "sum"])}`);
+  if (target !== "CPU" && target !== "DEVICE")
+    throw bad(name, `target is "CPU" or "DEVICE", not ${showValue(target)}${didYouMean(target, ["CPU", "DEVICE"])}`);
   if (!sparse && vocabCacheSize > 0)
     throw bad(name, "rows are cached of sparse lookups alone: sparse is false and vocabCacheSize is not 0");
   if (target === "CPU" && vocabCacheSize > 0) throw bad(name, 'vocabCacheSize is for target "DEVICE": with "CPU" no rows are kept here');

@@ -6,10 +6,10 @@
 //   M2. One thing at a time: a second call while one is under way is refused.
 
 import { type Consistency, engineConsistency } from "../api/consistency.ts";
-import { checkOptions } from "../api/known-options.ts";
 import type { Session } from "../api/session.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import type { Log } from "../base/log.ts";
 import type { Activations } from "../nn/activations.ts";
 import { initializeParameters } from "../nn/parameter.ts";

@@ -1,8 +1,8 @@
 // set-param-ps — says which parameters live on servers (MindSpore: Cell.set_param_ps, Parameter.set_param_ps). It only marks them: a Model reads the marks
 // when it begins to train with a session, and they mean nothing to a model that is trained alone.
 
-import { checkOptions } from "../api/known-options.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import type { Parameter, ServerPlace } from "../nn/parameter.ts";
 import { EmbeddingLookup } from "./embedding-lookup.ts";
 import { inOurNames } from "./mindspore-names.ts";

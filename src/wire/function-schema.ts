@@ -11,6 +11,7 @@
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { didYouMean } from "../base/nearest-name.ts";
 import { showValue } from "../base/show-value.ts";
 import { paddedBytes } from "./frame.ts";
 import { type Check, decodeJson, encodeJson } from "./json-body.ts";
@@ -96,8 +97,11 @@ export class FunctionSchema<F extends Fields> {
       if (isJson(type)) return { name, type: "json", Elements: undefined, check: type.check, isScalar: false };
       const Elements = Object.hasOwn(ARRAYS, type) ? ARRAYS[type] : undefined;
       if (Elements === undefined && !SCALARS.has(type)) {
-        const known = [...SCALARS, ...Object.keys(ARRAYS)].join(", ");
-        throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${name} is of type ${showValue(type)}; there are ${known}`);
+        const known = [...SCALARS, ...Object.keys(ARRAYS)];
+        throw new WeighbridgeError(
+          "BAD_ARGUMENT",
+          `${what}: ${name} is of type ${showValue(type)}; there are ${known.join(", ")}${didYouMean(type, known)}`,
+        );
       }
       return { name, type, Elements, check: undefined, isScalar: Elements === undefined && type !== "string" };
     });

@@ -7,6 +7,7 @@
 //   and list them as runs: from, to, from, to …, half open, rising, no two touching.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { didYouMean } from "../base/nearest-name.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "./json-body.ts";
 
 /** Longer lists do not travel; there are as many runs as there are gaps. Two of them fit a message. */
@@ -126,7 +127,8 @@ export function epochProblem({ name, epoch, batchCount, partCount, assignment }:
   if (!isWhole(batchCount, 1)) return `an epoch has at least one batch, not ${batchCount}`;
   if (!isWhole(partCount, 1) || partCount > UNIT_PARTS_MAX) return `a batch has 1 to ${UNIT_PARTS_MAX} parts, not ${partCount}`;
   if (batchCount * partCount > UNITS_MAX) return `an epoch has at most ${UNITS_MAX} units, not ${batchCount} · ${partCount}`;
-  if (assignment !== "even" && assignment !== "free") return `units are assigned "even" or "free", not ${JSON.stringify(assignment)}`;
+  if (assignment !== "even" && assignment !== "free")
+    return `units are assigned "even" or "free", not ${JSON.stringify(assignment)}${didYouMean(assignment, ["even", "free"])}`;
   return undefined;
 }
 

@@ -1,7 +1,8 @@
 // call-subject — what a call is about, in words. The wire carries numbers in the place of names, so a server cannot name the function or the
 // parameter that it does not have: the caller, who knows, adds them to the waits and to the failures. Not part of any decision.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { nearestFunction } from "../wire/missing-function.ts";
 
 /** The parameter of a call. */
 export type CallSubject = {
@@ -28,7 +29,7 @@ export function namedFailure(error: WeighbridgeError, fn: CalledFunction, subjec
   const { code, retryable, message } = error;
   const again = (text: string): WeighbridgeError => new WeighbridgeError(code, text, { retryable, cause: error });
   if (code === "BUFFER_DETACHED") return again(`${callText(fn, subject)}: ${message}`);
-  if (code === "UNKNOWN_FUNCTION") return again(`no function ${JSON.stringify(fn.name)}: ${message}`);
+  if (code === "UNKNOWN_FUNCTION") return again(`no function ${JSON.stringify(fn.name)}: ${message}${nearestFunction(fn.name, message)}`);
   if (code !== "UNKNOWN_PARAMETER" || subject === undefined) return error;
   const named = `no parameter ${JSON.stringify(subject.name)}`;
   return again(`${message.includes(named) ? message : `${named}: ${message}`}; make it again with ${subject.maker}()`);
@@ -46,6 +47,11 @@ export function missingFailure(
       .map((server) => `server ${server}`)
       .join(", ");
   const known = names(true) === "" ? "" : `, but on ${names(true)}`;
-  const message = `no function ${JSON.stringify(name)} on ${names(false)}${known}: start every server with the same --functions`;
+  const message = `no function ${JSON.stringify(name)} on ${names(false)}${known}: start every server with the same --functions${nearestFunction(name, toldBy(error))}`;
   return new WeighbridgeError("UNKNOWN_FUNCTION", message, { cause: error });
+}
+
+/** What the server said, without the name that `namedFailure` put before it. */
+function toldBy({ message, cause }: WeighbridgeError): string {
+  return isWeighbridgeError(cause) ? cause.message : message;
 }

@@ -11,6 +11,7 @@
 
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { checkWaitOptions } from "../base/known-options.ts";
 import type { Channel } from "../peer/channel.ts";
 import { CollectiveKind, DIRECT_BYTES_MAX } from "../wire/collective-frame.ts";
 import type { FrameHeader } from "../wire/frame.ts";
@@ -95,6 +96,7 @@ export class Collective implements MeshUser {
    * When the wait ends first, with DEADLINE or ABORTED, the operation goes on: `reform` or `close` ends it.
    */
   async allReduce(values: Float32Array, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     const circle = this.#usable();
     checkFloats(values, "an all-reduce");
     const isSmall = values.byteLength <= DIRECT_BYTES_MAX;
@@ -103,6 +105,7 @@ export class Collective implements MeshUser {
 
   /** Sends `outgoing[i]` to `members[i]`, and gives what each of them sent here; its own part is given back as it is. */
   async exchange(outgoing: readonly Uint8Array[], wait: WaitOptions = {}): Promise<readonly Uint8Array[]> {
+    checkWaitOptions(wait);
     const circle = this.#usable();
     if (outgoing.length !== circle.memberCount)
       throw new WeighbridgeError("BAD_ARGUMENT", `${outgoing.length} parts to exchange with ${circle.memberCount} members`);
@@ -117,6 +120,7 @@ export class Collective implements MeshUser {
 
   /** Makes the values of the member of this rank everybody's. */
   async broadcast(values: Float32Array, fromRank: number, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     const circle = this.#usable();
     checkFloats(values, "a broadcast");
     const position = circle.members.findIndex(({ node }) => node === idOf("worker", fromRank));
@@ -130,6 +134,7 @@ export class Collective implements MeshUser {
    * worker takes no part in. All members call it; who stops waiting is in no generation until it calls again.
    */
   async reform(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     const circle = this.#usable();
     const message = `worker ${this.#mesh.rank} has left generation ${circle.generation} to form the next one`;
     const left = circle.leave(new WeighbridgeError("ABORTED", message, { retryable: true }));
@@ -138,6 +143,7 @@ export class Collective implements MeshUser {
 
   /** Leaves the others: what they have not begun with this worker fails there with CLOSED. Waits until they have what was sent before. */
   async close(wait: WaitOptions = { deadlineMs: CLOSE_DEADLINE_MS }): Promise<void> {
+    checkWaitOptions(wait);
     if (this.#closed !== undefined) return;
     this.#closed = new WeighbridgeError("CLOSED", "the collective was closed");
     const message = `worker ${this.#mesh.rank} has closed its collective`;

@@ -4,9 +4,9 @@
 //   RendezvousClient.C1. What is remembered is bounded: the last REMEMBERED_MAX generations that were held, and what fits a message.
 
 import type { Clock } from "../base/clock.ts";
-import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { nearestName } from "../base/nearest-name.ts";
+import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { RENDEZVOUS } from "../contracts/control.ts";
@@ -49,8 +49,8 @@ export class RendezvousClient {
    * Throws BAD_ARGUMENT.
    */
   async meet(name: string, options: RendezvousOptions, wait: WaitOptions = {}): Promise<readonly RendezvousValue[]> {
-    checkWait(wait);
-    checkNames(options);
+    checkWaitOptions(wait);
+    checkOptions(options, OPTION_NAMES, "the options of a rendezvous");
     const until = this.#clock.nowMs() + (wait.deadlineMs ?? Infinity);
     let missing: readonly number[] = [];
     for (;;) {
@@ -85,15 +85,6 @@ export class RendezvousClient {
     while (this.#held.length > REMEMBERED_MAX || (this.#held.length > 1 && lengthOf(this.#held) > REMEMBERED_LENGTH_MAX))
       this.#held.shift(); // C1
   }
-}
-
-/** A misspelt one would be taken for its default, silently. */
-function checkNames(options: RendezvousOptions): void {
-  if (typeof options !== "object" || options === null) throw bad("options with a generation", options);
-  const unknown = Object.keys(options).find((name) => !OPTION_NAMES.includes(name));
-  if (unknown === undefined) return;
-  const nearest = nearestName(unknown, OPTION_NAMES);
-  throw new WeighbridgeError("BAD_ARGUMENT", `a rendezvous has no option ${JSON.stringify(unknown)}; did you mean ${nearest}?`);
 }
 
 function lengthOf(held: readonly RendezvousHeld[]): number {

@@ -15,6 +15,7 @@ import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkWaitOptions } from "../base/known-options.ts";
 import { RunSet } from "../base/run-set.ts";
 import {
   type EpochDescription,
@@ -114,6 +115,7 @@ export class UnitFeed {
    * QUEUE_FULL when so many units were begun that `done` must have been forgotten.
    */
   async next(wait: WaitOptions = {}): Promise<Unit | "idle" | "over"> {
+    checkWaitOptions(wait);
     const { deadlineMs } = wait;
     const giveUpAtMs = this.#clock.nowMs() + (deadlineMs ?? Infinity);
     for (;;) {
@@ -151,6 +153,7 @@ export class UnitFeed {
    * A scheduler that cannot be told finds out by itself.
    */
   async close(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#cancelFlush?.();

@@ -12,6 +12,7 @@
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkWaitOptions } from "../../base/known-options.ts";
 import { checkGroupOptions, type GroupOptions, type OwnArray, ParameterGroup } from "../parameter-group.ts";
 import { buildTree, type FlatTree, flattenTree, type JaxArray, type TreeStructure } from "./array-tree.ts";
 
@@ -50,6 +51,7 @@ export class PsParameters<T> {
     wait: WaitOptions = {},
   ): Promise<PsParameters<T>> {
     checkGroupOptions(options, [], "the options of PsParameters.create");
+    checkWaitOptions(wait); // P1
     const flat = flattenTree(tree);
     checkFloat32(flat);
     const shapes = flat.arrays.map(({ shape }) => [...shape]); // An array that was given away has none.
@@ -66,11 +68,13 @@ export class PsParameters<T> {
 
   /** Hands gradients to the servers' optimizer (P1). Ends no clock. Throws BAD_ARGUMENT for a tree of another structure, NOT_FINITE. */
   async push(gradients: T, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait); // P1
     await this.#group.push(await this.#gradients(gradients), wait);
   }
 
   /** One step: gradients pushed (P1), the clock ended, and the weights that the next one begins with (P2). Throws as `push`. */
   async step(gradients: T, wait: WaitOptions = {}): Promise<T> {
+    checkWaitOptions(wait); // P1
     return this.#tree(await this.#group.step(await this.#gradients(gradients), wait));
   }
 

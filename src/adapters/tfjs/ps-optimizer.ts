@@ -8,6 +8,7 @@
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkWaitOptions } from "../../base/known-options.ts";
 import { checkGroupOptions, type GroupOptions, ParameterGroup } from "../parameter-group.ts";
 import type { TfGradients, TfLayerVariable, TfModule, TfOptimizer, TfTensor, TfVariable } from "./tf-module.ts";
 import { floatsOf, TfSteps } from "./tf-steps.ts";
@@ -42,6 +43,7 @@ export async function psOptimizer<O extends object>(
   wait: WaitOptions = {},
 ): Promise<O & PsOptimizer> {
   checkGroupOptions(options, ["variables", "nameOf"], "the options of psOptimizer");
+  checkWaitOptions(wait);
   const registered = Object.values(tf.engine().registeredVariables);
   const { nameOf = ({ name }) => name } = options;
   const variables = (options.variables ?? registered.filter(({ trainable }) => trainable)).map(variableOf);
@@ -75,6 +77,7 @@ function optimizerClass(Base: new () => TfOptimizer) {
     }
 
     async step(loss: () => TfTensor, wait: WaitOptions = {}): Promise<number> {
+      checkWaitOptions(wait);
       const cost = this.minimize(loss, true, this.#steps.variables);
       await this.ready(wait);
       const [value = Number.NaN] = cost === null ? [] : await floatsOf(cost);

@@ -12,6 +12,7 @@
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkWaitOptions } from "../../base/known-options.ts";
 import type { ParameterGroup } from "../parameter-group.ts";
 import type { TfGradients, TfModule, TfTensor, TfVariable } from "./tf-module.ts";
 
@@ -59,12 +60,14 @@ export class TfSteps {
 
   /** Resolves when no step is flying and the variables are as the last one left them; rejects with what it failed with (F2). */
   async ready(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     if (this.#flight !== undefined) await this.#session.wait(this.#flight, "the weights after a step", wait);
     if (this.#failure !== undefined) throw this.#failure.thrown;
   }
 
   /** Brings the variables up to date, behind a step that is flying. */
   async pull(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     while (this.#flight !== undefined) await this.#session.wait(this.#flight, "the weights after a step", wait);
     this.#failure = undefined;
     this.#fly(this.#group.pull(wait).then((values) => this.#assign(values)));

@@ -3,6 +3,7 @@
 
 import type { Consistency } from "../../api/consistency.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { didYouMean } from "../../base/nearest-name.ts";
 
 export type TaskName = "lenet" | "wide-deep" | "mf" | "logistic";
 
@@ -174,7 +175,8 @@ function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): stri
   const parsed = parseConsistency(consistency);
   const slow = slowWorker === undefined ? undefined : parseSlowWorker(slowWorker);
   return [
-    parsed === undefined && `--consistency is bsp, asp or ssp:N with a whole number N, not ${consistency}`,
+    parsed === undefined &&
+      `--consistency is bsp, asp or ssp:N with a whole number N, not ${consistency}${didYouMean(consistency, ["bsp", "asp", "ssp:N"])}`,
     batchSize < workers && `--batch-size ${batchSize} leaves some of ${workers} workers without a sample`,
     sampleCount < batchSize && `--limit ${sampleCount} is less than one batch of ${batchSize}`,
     !isRate(task, learningRate) &&

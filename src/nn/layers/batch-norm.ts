@@ -4,8 +4,8 @@
 // With a = γ/σ it is y = a·x + (β - a·μ), and for n numbers per channel, Σ over them and x̂ = (x - μ)/σ:
 //   ∂β = Σ dy     ∂γ = Σ dy·x̂     dx = a·dy - (a/n)·(∂β + x̂·∂γ), which is linear in dy and x for each channel.
 
-import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
 import type { GradientReady, Layer, LayerPlan, LayerSite, Statistic } from "../layer.ts";
 import { createParameter, type Parameter } from "../parameter.ts";

@@ -1,8 +1,8 @@
 // convolution — square kernels, stride 1, zeros around the image; optionally with a ReLU behind it. Sample by sample: the unfolded image stays
 // in the cache, and is cheaper to make again on the way back than to keep for a whole batch.
 
-import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
 import { checkActivation, checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";

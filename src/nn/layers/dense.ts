@@ -1,6 +1,6 @@
 // dense — y = x · Wᵀ + b, optionally with a ReLU behind it. Samples of any shape are taken as one row of numbers.
 
-import { checkOptions } from "../../api/known-options.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
 import { checkActivation, checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";

@@ -1,8 +1,8 @@
 // dot-of-halves — the dot product of the two halves of a sample, such as a user's and an item's row: one number. Stands behind an Embedding of
 // two ids per sample, side by side.
 
-import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
 import type { Layer, LayerPlan, LayerSite } from "../layer.ts";
 

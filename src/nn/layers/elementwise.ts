@@ -1,6 +1,6 @@
 // elementwise — ReLU and sigmoid as layers of their own: each output depends on one input, and its gradient on the output alone.
 
-import { checkOptions } from "../../api/known-options.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
 import type { Layer, LayerPlan, LayerSite } from "../layer.ts";
 import type { LayerKernels } from "../layer-kernels.ts";

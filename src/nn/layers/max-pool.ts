@@ -1,7 +1,7 @@
 // max-pool — the greatest of each size × size square of every channel; squares do not overlap, and what fills none is left out.
 
-import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
 import { checkCount, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 

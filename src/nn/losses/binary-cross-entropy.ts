@@ -1,8 +1,8 @@
 // binary-cross-entropy — the mean of -log p for targets 1 and -log(1 - p) for targets 0, p = sigmoid(logit), and its gradient. It takes
 // logits, not probabilities: so nothing overflows, and the gradient is p - target.
 
-import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
 import type { Workspace } from "../workspace.ts";

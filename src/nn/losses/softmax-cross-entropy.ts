@@ -1,8 +1,8 @@
 // softmax-cross-entropy — the mean of -log softmax(logits)[label], and its gradient. The gradient comes from a kernel and has the same bits on
 // every machine; the loss itself is for people to read, in f64 with Math.log.
 
-import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
 import type { FloatSpan, Workspace } from "../workspace.ts";

@@ -1,7 +1,7 @@
 // squared-error — the mean of (output - target)², and its gradient, for ratings and other numbers.
 
-import { checkOptions } from "../../api/known-options.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
 import type { Workspace } from "../workspace.ts";

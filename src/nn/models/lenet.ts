@@ -1,7 +1,7 @@
 // lenet — LeNet-5 for digits of 28 × 28: two convolutions with pools, three dense layers; 61,706 parameters, named as in MindSpore's example.
 // The ReLU of a convolution stands behind its pool: the greatest of a square is the same before and after, and there is a quarter to do.
 
-import { checkOptions } from "../../api/known-options.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import type { LayerPlan } from "../layer.ts";
 import { convolution } from "../layers/convolution.ts";
 import { dense } from "../layers/dense.ts";

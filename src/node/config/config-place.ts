@@ -31,11 +31,15 @@ export function present(value: unknown): unknown {
   return trimmed === "" || trimmed === null ? undefined : trimmed;
 }
 
-export function optionsPlace(options: Readonly<Record<string, unknown>>, origin = "option"): ConfigPlace {
+/** `others` are options of the same call that are no keys: a misspelt name may mean one of them. */
+export function optionsPlace(
+  options: Readonly<Record<string, unknown>>,
+  { origin = "option", others = [] }: { readonly origin?: string; readonly others?: readonly string[] | undefined } = {},
+): ConfigPlace {
   const spelling = new Map(OPTION_NAMES.map((name) => [name, name]));
   if (typeof options !== "object" || options === null)
     throw new WeighbridgeError("BAD_ARGUMENT", `the options of a node are an object, not ${showValue(options)}`);
-  return namedPlace({ origin, noun: "option", given: flattenKeys(options), spelling, subjectOf: (name) => name });
+  return namedPlace({ origin, noun: "option", given: flattenKeys(options), spelling, subjectOf: (name) => name, others });
 }
 
 /** Takes what commander's `opts()` returns for the flags of `describeKeys`. */
@@ -51,9 +55,11 @@ type NamedPlace = {
   /** From the name as it is spelled here to the key. */
   readonly spelling: ReadonlyMap<string, string>;
   readonly subjectOf: (name: string) => string;
+  /** Names that somebody else reads. */
+  readonly others?: readonly string[];
 };
 
-function namedPlace({ origin, noun, given, spelling, subjectOf }: NamedPlace): ConfigPlace {
+function namedPlace({ origin, noun, given, spelling, subjectOf, others = [] }: NamedPlace): ConfigPlace {
   const own = new Map<string, Given[]>();
   const problems: ConfigProblem[] = [];
   for (const [spelled, raw] of given) {
@@ -61,7 +67,10 @@ function namedPlace({ origin, noun, given, spelling, subjectOf }: NamedPlace): C
     if (value === undefined) continue;
     const name = spelling.get(spelled);
     if (name !== undefined) own.set(name, [{ subject: subjectOf(name), origin, value }]);
-    else problems.push(unknownName({ typed: subjectOf(spelled), origin, noun, candidates: [...spelling.values()].map(subjectOf) }));
+    else
+      problems.push(
+        unknownName({ typed: subjectOf(spelled), origin, noun, candidates: [...[...spelling.values()].map(subjectOf), ...others] }),
+      );
   }
   return { origin, own, foreign: new Map(), problems };
 }

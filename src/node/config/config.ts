@@ -19,6 +19,8 @@ const LAUNCH_HINT =
 
 export type ConfigSources = {
   readonly options?: NodeConfigOptions;
+  /** Names of other options, which the caller has read: a misspelt one of `options` may mean one of them. */
+  readonly otherOptions?: readonly string[];
   /** commander's `opts()`: the flags of `describeKeys`, by their `flagKey`. */
   readonly commandLine?: Readonly<Record<string, unknown>>;
   readonly env?: Readonly<Record<string, string | undefined>>;
@@ -37,7 +39,11 @@ export type ConfigSources = {
 /** Throws a WeighbridgeError with code BAD_CONFIG that lists every problem. */
 export function loadConfig(sources: ConfigSources): NodeConfig {
   const { options = {}, commandLine = {}, env = {}, defaults = {}, interfaces = networkInterfaces(), warn = warnProcess } = sources;
-  const places: ConfigPlace[] = [optionsPlace(options), commandLinePlace(commandLine), environmentPlace(env)];
+  const places: ConfigPlace[] = [
+    optionsPlace(options, { others: sources.otherOptions }),
+    commandLinePlace(commandLine),
+    environmentPlace(env),
+  ];
   const problems = places.flatMap((place) => place.problems);
 
   const { document, section, unusable } = openFile(sources.file, places);
@@ -48,7 +54,7 @@ export function loadConfig(sources: ConfigSources): NodeConfig {
     places.push(file);
     problems.push(...file.problems);
   }
-  places.push(optionsPlace(defaults, "default"));
+  places.push(optionsPlace(defaults, { origin: "default" }));
 
   const given = readKeys(places, interfaces);
   problems.push(...given.problems, ...missingKeys(given, places, file, section));

@@ -4,6 +4,7 @@
 //   R2. Within a place our own names beat ps-lite's and Hetu's, which beat MindSpore's.
 //   R3. Two of equal standing that differ are an error. Of ps-lite's and MindSpore's, neither of which knows the other, it is a warning.
 
+import { didYouMean } from "../../base/nearest-name.ts";
 import type { ConfigKey } from "./config-key.ts";
 import type { ConfigPlace, Given } from "./config-place.ts";
 import { type ConfigProblem, quote } from "./config-problem.ts";
@@ -51,7 +52,13 @@ type Rejected = { readonly key: ConfigKey<unknown>; readonly subject: string; re
 function rejected({ key, subject, origin, found }: Rejected, refusal?: Refusal): ConfigProblem {
   const expected = refusal?.expected ?? key.kind.expected;
   const leaveOut = key.fallback.required ? "" : `, or leave it out (default: ${key.fallback.text})`;
-  return { subject, origin, expected, found: quote(found), fix: refusal?.fix ?? `give ${subject} such a value${leaveOut}` };
+  return {
+    subject,
+    origin,
+    expected,
+    found: quote(found),
+    fix: refusal?.fix ?? `give ${subject} such a value${leaveOut}${didYouMean(found, key.kind.words ?? [])}`,
+  };
 }
 
 function listen<T>(request: KeyRequest<T>, place: ConfigPlace, variables: readonly ForeignVariable[]): Resolution<T>[] {

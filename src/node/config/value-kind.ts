@@ -14,6 +14,8 @@ export type ValueKind<T> = {
   readonly expected: string;
   /** Stands for the value in a flag: `--port <port>`. */
   readonly placeholder: string;
+  /** All values there are, where they are words. */
+  readonly words?: readonly string[];
 };
 
 type Bounds = { readonly min: number; readonly max: number };
@@ -82,7 +84,7 @@ export function oneOf<const T extends string>(words: readonly [T, ...T[]], place
     const value = words.find((word) => word === given);
     return value === undefined ? undefined : { value };
   };
-  return { read, expected, placeholder };
+  return { read, expected, placeholder, words };
 }
 
 export function hostName(): ValueKind<string> {

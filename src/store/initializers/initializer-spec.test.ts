@@ -41,8 +41,8 @@ test("a wrong spec is refused with the field, what was expected and what was fou
       (thrown) => isWeighbridgeError(thrown, "BAD_ARGUMENT") && message.test(thrown.message),
     );
   refused(null, /^init: expected an object with a type, not null$/);
-  refused({ type: "zeros" }, /^init\.type: expected one of constant, uniform, .*, not "zeros"$/);
-  refused({ type: "constant", seed: 1 }, /^init\.seed: there is no such field; constant has type, value$/);
+  refused({ type: "zeros" }, /^init\.type: expected one of constant, uniform, .*, not "zeros"; did you mean [a-z]+\?$/);
+  refused({ type: "constant", seed: 1 }, /^init\.seed: there is no such field; constant has type, value; did you mean type\?$/);
   refused({ type: "constant", value: Number.NaN }, /^init\.value: expected a number that float32 can hold, not NaN$/);
   refused({ type: "uniform", low: 1, high: 1 }, /^init\.high: expected a float32 above low, which is 1, not 1$/);
   refused({ type: "uniform", low: 1, high: 1 + 1e-9 }, /^init\.high/);
@@ -52,7 +52,7 @@ test("a wrong spec is refused with the field, what was expected and what was fou
   refused({ type: "normal", seed: 0.5 }, /^init\.seed: expected a whole number from 0 to 2\^53 - 1, not 0\.5$/);
   refused(
     { type: "xavier", distribution: "cauchy" },
-    /^init\.distribution: expected one of uniform, normal, truncatedNormal, not "cauchy"$/,
+    /^init\.distribution: expected one of uniform, normal, truncatedNormal, not "cauchy"; did you mean [a-zA-Z]+\?$/,
   );
-  refused({ type: "he", fan: "both" }, /^init\.fan: expected one of in, out, not "both"$/);
+  refused({ type: "he", fan: "both" }, /^init\.fan: expected one of in, out, not "both"; did you mean out\?$/);
 });

@@ -14,7 +14,7 @@
 // Invariants:
 //   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON, and resolving is idempotent.
 
-import { badField, checkFields } from "../bad-field.ts";
+import { badChoice, badField, checkFields } from "../bad-field.ts";
 
 type Seeded = {
   /** A whole number: other seeds give other values, the same seed the same. */
@@ -81,7 +81,7 @@ export function resolveInitializer(spec: InitializerSpec, path = "init"): Resolv
   const fields = spec as Readonly<Record<string, unknown>>;
   const type = fields.type as InitializerSpec["type"];
   const known = Object.hasOwn(FIELDS, String(type)) ? FIELDS[type] : undefined;
-  if (known === undefined) throw badField(`${path}.type`, `one of ${Object.keys(FIELDS).join(", ")}`, fields.type);
+  if (known === undefined) throw badChoice(`${path}.type`, Object.keys(FIELDS), fields.type);
   checkFields(path, fields, ["type", ...known], type);
   const seed = seedOf(`${path}.seed`, fields.seed);
   switch (type) {
@@ -167,5 +167,5 @@ function seedOf(path: string, value: unknown): number {
 function oneOf<T extends string>(path: string, value: unknown, names: readonly T[]): T {
   const found = names.find((name) => name === value);
   if (found !== undefined) return found;
-  throw badField(path, `one of ${names.join(", ")}`, value);
+  throw badChoice(path, names, value);
 }

@@ -56,7 +56,7 @@ test("a wrong schedule is refused with the field, what was expected and what was
       (thrown) => isWeighbridgeError(thrown, "BAD_ARGUMENT") && message.test(thrown.message),
     );
   refused(null, /^schedule: expected an object with a type, not null$/);
-  refused({ type: "linear" }, /^schedule\.type: expected one of constant, step, cosine, warmUp, not "linear"$/);
+  refused({ type: "linear" }, /^schedule\.type: expected one of constant, step, cosine, warmUp, not "linear"; did you mean step\?$/);
   for (const type of ["constructor", "__proto__"]) refused({ type }, /^schedule\.type: expected one of/);
   refused({ type: "step", every: 0, factor: 0.5 }, /^schedule\.every: expected a whole number of at least 1, not 0$/);
   refused({ type: "step", every: 1.5, factor: 0.5 }, /^schedule\.every/);

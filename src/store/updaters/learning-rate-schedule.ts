@@ -10,7 +10,7 @@
 //   L1. A schedule gives the share of the base rate that counts at a step: from 0 to 1.
 //   L2. Steps count from 0; equal specs and steps give equal rates on every node.
 
-import { badField, checkFields } from "../bad-field.ts";
+import { badChoice, badField, checkFields } from "../bad-field.ts";
 
 /** The share of the learning rate over the steps, which are clocks. */
 export type ScheduleSpec =
@@ -81,7 +81,7 @@ export function resolveSchedule(spec: unknown, path = "schedule"): ResolvedSched
   const fields = spec as Readonly<Record<string, unknown>>;
   const type = fields.type;
   const known = typeof type === "string" && Object.hasOwn(FIELDS, type) ? FIELDS[type] : undefined;
-  if (known === undefined) throw badField(`${path}.type`, `one of ${Object.keys(FIELDS).join(", ")}`, type);
+  if (known === undefined) throw badChoice(`${path}.type`, Object.keys(FIELDS), type);
   checkFields(path, fields, ["type", ...known], String(type));
   switch (type) {
     case "step":

@@ -60,9 +60,12 @@ test("equal specs have equal JSON, in whatever order they were written, and reso
 test("a wrong spec is refused with the field, what was expected and what was found", () => {
   assert.match(refusal(undefined), /^optimizer: expected an object with a type, not undefined$/);
   assert.match(refusal("adam"), /^optimizer: expected an object/);
-  assert.match(refusal({ type: "adan" }), /^optimizer\.type: expected one of sum, .*adam.*, not "adan"$/);
+  assert.match(refusal({ type: "adan" }), /^optimizer\.type: expected one of sum, .*adam.*, not "adan"; did you mean adam\?$/);
   assert.match(refusal({ type: "toString" }), /^optimizer\.type/);
-  assert.match(refusal({ type: "sgd", lr: 0.1 }), /^optimizer\.lr: there is no such field; sgd has type, learningRate, .*, nonFinite$/);
+  assert.match(
+    refusal({ type: "sgd", lr: 0.1 }),
+    /^optimizer\.lr: there is no such field; sgd has type, learningRate, .*, nonFinite; did you mean learningRate\?$/,
+  );
   assert.match(
     refusal({ type: "sgd", learningrate: 0.1 }),
     /^optimizer\.learningrate: there is no such field; .*; did you mean learningRate\?$/,
@@ -77,7 +80,10 @@ test("a wrong spec is refused with the field, what was expected and what was fou
   assert.match(refusal({ type: "ftrl", schedule: { type: "constant" } }), /^optimizer\.schedule: there is no such field/);
   assert.match(refusal({ type: "sgd", clipValue: 0 }), /^optimizer\.clipValue: expected a number above 0, or null, not 0$/);
   assert.match(refusal({ type: "min", clipNorm: 1 }), /^optimizer\.clipNorm: there is no such field/);
-  assert.match(refusal({ type: "sgd", nonFinite: "ignore" }), /^optimizer\.nonFinite: expected one of refuse, skip, zero, not "ignore"$/);
+  assert.match(
+    refusal({ type: "sgd", nonFinite: "ignore" }),
+    /^optimizer\.nonFinite: expected one of refuse, skip, zero, not "ignore"; did you mean refuse\?$/,
+  );
   assert.match(refusal({ type: "sgd", schedule: { type: "cosine" } }), /^optimizer\.schedule\.steps: expected a whole number/);
 });
 

@@ -30,7 +30,7 @@
 
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { OPTIMIZER } from "../../kernel/optimizer-kernels.ts";
-import { badField, checkFields } from "../bad-field.ts";
+import { badChoice, badField, checkFields } from "../bad-field.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
 
 /** What becomes of a push that holds NaN or an infinity, or that would leave one in a value or in what the optimizer keeps. */
@@ -187,7 +187,7 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
   if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
   const fields = spec as Readonly<Record<string, unknown>>;
   const type = (fields.type === "none" ? "sum" : fields.type) as OptimizerType;
-  if (!Object.hasOwn(SETTINGS, type)) throw badField(`${path}.type`, `one of ${Object.keys(SETTINGS).join(", ")}`, fields.type);
+  if (!Object.hasOwn(SETTINGS, type)) throw badChoice(`${path}.type`, Object.keys(SETTINGS), fields.type);
   const settings = Object.entries(SETTINGS[type]);
   const clips = !VALUE_TYPES.has(type);
   const scheduled = "learningRate" in SETTINGS[type];
@@ -200,7 +200,7 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
   ];
   checkFields(path, fields, known, type);
   const policy = fields.nonFinite ?? "refuse";
-  if (!POLICIES.includes(policy as NonFinitePolicy)) throw badField(`${path}.nonFinite`, `one of ${POLICIES.join(", ")}`, policy);
+  if (!POLICIES.includes(policy as NonFinitePolicy)) throw badChoice(`${path}.nonFinite`, POLICIES, policy);
   return {
     type,
     ...Object.fromEntries(settings.map(([name, setting]) => [name, checkSetting(`${path}.${name}`, setting, fields[name])])),

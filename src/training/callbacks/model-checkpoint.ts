@@ -8,8 +8,8 @@
 //   C4. A save by the servers that fails is told at once and ends nothing: the next one that is due is tried. The last one has to succeed.
 //   C5. Rows that workers keep are saved at the end of an epoch alone, when the servers have them, and nobody goes on before that is done.
 
-import { checkOptions } from "../../api/known-options.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callback.ts";
 
 /** Where files of models are kept. */
@@ -33,6 +33,8 @@ export type ModelCheckpointOptions = {
   readonly onFailed?: ((error: unknown) => void) | undefined;
 };
 
+export const CHECKPOINT_OPTIONS: readonly string[] = ["prefix", "everySteps", "keepMax", "onSaved", "onFailed"];
+
 export class ModelCheckpoint implements TrainingCallback {
   readonly #options: Required<Omit<ModelCheckpointOptions, "onSaved" | "onFailed">> & Pick<ModelCheckpointOptions, "onSaved">;
   readonly #onFailed: (error: unknown) => void;
@@ -44,7 +46,7 @@ export class ModelCheckpoint implements TrainingCallback {
 
   /** Throws BAD_ARGUMENT. */
   constructor(options: ModelCheckpointOptions) {
-    checkOptions(options, ["prefix", "everySteps", "keepMax", "files", "onSaved", "onFailed"], "the options of a ModelCheckpoint");
+    checkOptions(options, ["files", ...CHECKPOINT_OPTIONS], "the options of a ModelCheckpoint");
     const { prefix = "CKP", everySteps, keepMax = 5, files, onSaved } = options;
     if (!/^[\w.-]+$/.test(prefix)) throw new WeighbridgeError("BAD_ARGUMENT", `prefix is a name for files, not ${JSON.stringify(prefix)}`);
     for (const [name, count] of Object.entries({ everySteps: everySteps ?? 1, keepMax })) {

@@ -1,7 +1,7 @@
 // embedding-network — layers on the rows that ids choose: one EmbeddingLookup, and any layers behind it. Without layers it is a linear model of the ids
 // (logistic regression: width 1, the sum); with dotOfHalves it is matrix factorisation.
 
-import { checkOptions } from "../../api/known-options.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import type { LayerPlan } from "../../nn/layer.ts";
 import { Sequential } from "../../nn/sequential.ts";
 import type { Workspace } from "../../nn/workspace.ts";

@@ -2,6 +2,7 @@
 // pushes and in pulls, how keys do, and whether payloads are compressed.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { didYouMean } from "../../base/nearest-name.ts";
 import { showValue } from "../../base/show-value.ts";
 import type { GeneralCompression } from "./general-compression.ts";
 import { Int8Codec } from "./int8-codec.ts";
@@ -31,7 +32,8 @@ export function linkEncoding(kind: "tensor" | "table", choices: Partial<LinkEnco
   const made = Object.entries(choices).filter(([, choice]) => choice !== undefined);
   const encoding: LinkEncoding = { ...DEFAULTS, ...Object.fromEntries(made) };
   const unknown = Object.keys(choices).find((name) => !Object.hasOwn(DEFAULTS, name));
-  if (unknown !== undefined) throw wrong(`there is no "${unknown}"; there are ${Object.keys(DEFAULTS).join(", ")}`);
+  if (unknown !== undefined)
+    throw wrong(`there is no "${unknown}"; there are ${Object.keys(DEFAULTS).join(", ")}${didYouMean(unknown, Object.keys(DEFAULTS))}`);
   checkValueCodec("push", encoding.push);
   checkValueCodec("pull", encoding.pull);
   if (typeof encoding.pull === "object") throw wrong("pull cannot be top-k: values that do not travel would read as 0");
@@ -64,14 +66,16 @@ function checkValueCodec(direction: string, choice: ValueCodecChoice): void {
   if (typeof choice === "object" && choice !== null) {
     const { topK, ...others } = choice;
     const [other] = Object.keys(others);
-    if (other !== undefined) throw wrong(`${direction}: there is no "${other}" beside topK`);
+    if (other !== undefined) throw wrong(`${direction}: there is no "${other}" beside topK${didYouMean(other, ["topK"])}`);
     if (!(typeof topK === "number" && topK > 0 && topK <= 1))
       throw wrong(`top-k sends a fraction above 0 and at most 1, not ${showValue(topK)}`);
   } else checkOneOf(direction, choice, VALUE_CODEC_NAMES);
 }
 
 function checkOneOf(what: string, choice: unknown, possible: readonly unknown[]): void {
-  if (!possible.includes(choice)) throw wrong(`${what} is one of ${possible.join(", ")}, not ${showValue(choice)}`);
+  if (possible.includes(choice)) return;
+  const names = possible.filter((name) => typeof name === "string");
+  throw wrong(`${what} is one of ${possible.join(", ")}, not ${showValue(choice)}${didYouMean(choice, names)}`);
 }
 
 function wrong(what: string): WeighbridgeError {

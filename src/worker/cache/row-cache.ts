@@ -16,6 +16,7 @@
 //   H5. A version counts at the server that gave it: when the placement changes, every copy is read anew before it counts as fresh.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { didYouMean } from "../../base/nearest-name.ts";
 import { showValue } from "../../base/show-value.ts";
 import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { simdRowKernels } from "../../kernel/row-kernels.ts";
@@ -411,7 +412,8 @@ function checkOptions(name: string, options: CacheOptions): Required<CacheOption
   const bad = (what: string): WeighbridgeError => new WeighbridgeError("BAD_ARGUMENT", `the cache of ${name}: ${what}`);
   if (!(Number.isInteger(rows) && rows >= 1 && rows <= ROWS_MAX))
     throw bad(`rows is a whole number from 1 to ${ROWS_MAX}, not ${showValue(rows)}`);
-  if (!POLICY_NAMES.includes(policy)) throw bad(`policy is one of ${POLICY_NAMES.join(", ")}, not ${showValue(policy)}`);
+  if (!POLICY_NAMES.includes(policy))
+    throw bad(`policy is one of ${POLICY_NAMES.join(", ")}, not ${showValue(policy)}${didYouMean(policy, POLICY_NAMES)}`);
   for (const [what, bound] of Object.entries({ pullBound, pushBound })) {
     const isBound = bound === Infinity || (Number.isInteger(bound) && bound >= 0 && bound < WORD_MAX);
     if (!isBound) throw bad(`${what} is a whole number from 0, or Infinity, not ${showValue(bound)}`);

@@ -1,0 +1,31 @@
+// known-options — refuses options that do not exist: a misspelt one would otherwise be taken for its default, silently. Nothing is allocated where all are known: calls
+// of the data plane are checked too.
+
+import { checkWait, type WaitOptions } from "./deferred.ts";
+import { WeighbridgeError } from "./errors.ts";
+import { nearestName } from "./nearest-name.ts";
+import { showValue } from "./show-value.ts";
+
+/** Throws BAD_ARGUMENT for what is no object, and for a name that is none of `known`, with the nearest that is. `what` is "the options of tensor w". */
+export function checkOptions(options: unknown, known: readonly string[], what: string): void {
+  if (typeof options !== "object" || options === null)
+    throw new WeighbridgeError("BAD_ARGUMENT", `${what} are an object with ${known.join(", ")}, not ${showValue(options)}`);
+  for (const name in options) if (!known.includes(name)) throw unknownOptions(options, known, what);
+}
+
+export const WAIT_NAMES: readonly string[] = ["deadlineMs", "signal"];
+
+/** How a caller waits, and what else `known` names, before anything is sent. Throws BAD_ARGUMENT, as `checkOptions` and `checkWait` do. */
+export function checkWaitOptions(options: WaitOptions, known: readonly string[] = WAIT_NAMES, what = "the options of a wait"): void {
+  checkOptions(options, known, what);
+  checkWait(options);
+}
+
+function unknownOptions(options: object, known: readonly string[], what: string): WeighbridgeError {
+  const unknown = Object.keys(options).filter((name) => !known.includes(name));
+  const nearest = [...new Set(unknown.map((name) => nearestName(name, known)))].join(" and ");
+  return new WeighbridgeError(
+    "BAD_ARGUMENT",
+    `${what} have no ${unknown.map((name) => JSON.stringify(name)).join(", ")}; there are ${known.join(", ")}; did you mean ${nearest}?`,
+  );
+}

@@ -1,0 +1,17 @@
+// missing-function — the failure of a call whose function a node does not have. The node was given the hash of a name alone: it says which functions it has, and the
+// caller, who knows the name, finds the nearest of them. Text and reader stand together here.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { didYouMean } from "../base/nearest-name.ts";
+
+/** At the node that was called. */
+export function missingFunction(names: readonly string[]): WeighbridgeError {
+  const others = names.length === 0 ? "it has none of its own: is --functions set?" : `it has ${names.join(", ")}`;
+  return new WeighbridgeError("UNKNOWN_FUNCTION", `this node has no function with the name that was called; ${others}`);
+}
+
+/** At the caller: "; did you mean scale?", or nothing where the message names none. */
+export function nearestFunction(called: string, message: string): string {
+  const [, names = ""] = /; it has ([\w./-]+(?:, [\w./-]+)*)$/.exec(message) ?? [];
+  return names === "" ? "" : didYouMean(called, names.split(", "));
+}
