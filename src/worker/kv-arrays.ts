@@ -26,7 +26,7 @@ export type KvRouter = {
   /** All calls of the request have ended. */
   kvEnded(request: KvRequest, failure: WeighbridgeError | undefined): void;
   /** A call failed: true when the router sends what it carried another way, so that the request goes on. */
-  kvRefused(call: KvCall, error: WeighbridgeError): boolean;
+  kvRefused(call: KvCall | KvRequest, error: WeighbridgeError): boolean;
   /** The last call that was neither answered nor refused has ended, and some were refused. */
   kvAllRefused(request: KvRequest): void;
 };

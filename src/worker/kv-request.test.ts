@@ -10,7 +10,7 @@ import { FunctionId } from "../wire/function-id.ts";
 import { dtypeOf, KvFlag, LARGE_VALUE_BYTES, type Values } from "../wire/kv-message.ts";
 import type { KvArrays } from "./kv-arrays.ts";
 import { FloatWindow } from "./kv-landing.ts";
-import { cutPart, type KvCall, KvRequest, wholeCall } from "./kv-request.ts";
+import { cutPart, fitsOneFrame, type KvCall, KvRequest } from "./kv-request.ts";
 
 const OWNER = { app: 1, customer: 2, window: new FloatWindow(), incarnations: [], ended: (): void => {} };
 
@@ -22,7 +22,7 @@ function pushOf(values: Values, keyCount: number, lens?: Int32Array): KvRequest 
   return new KvRequest(OWNER, FunctionId.KV_PUSH, arrays, { command: 0, priority: 0, callback: undefined });
 }
 
-function framesOf(calls: readonly KvCall[]): StubFrame[] {
+function framesOf(calls: readonly (KvCall | KvRequest)[]): StubFrame[] {
   const link = new StubLink();
   for (const call of calls) {
     const batch = new EncodedFrames(new PagePool());
@@ -110,12 +110,11 @@ test("100,000 empty values are cut as well", () => {
   checkFrames(framesOf(cutPart(request, { keyFrom: 0, keyTo: lens.length, valueFrom: 0, valueTo: 0 }, 1)), request);
 });
 
-test("a small request to one server is one call, the same that cutting would make; a larger one is not", () => {
+test("a small request to one server is its own call, the same that cutting would make; a larger one is not", () => {
   const small = pushOf(new Float32Array(64).fill(1), 8);
-  const call = wholeCall(small, 1);
-  assert.ok(call !== undefined);
-  assert.deepEqual(framesOf([call]), framesOf(cutPart(small, { keyFrom: 0, keyTo: 8, valueFrom: 0, valueTo: 64 }, 1)));
-  assert.equal(wholeCall(pushOf(new Float32Array(4096), 1), 1), undefined);
-  assert.equal(wholeCall(pushOf(new Float32Array(200_000), 100_000), 1), undefined);
-  assert.equal(wholeCall(pushOf(new Float32Array(1), 1, Int32Array.of(1)), 1), undefined);
+  assert.ok(fitsOneFrame(small));
+  assert.deepEqual(framesOf([small]), framesOf(cutPart(small, { keyFrom: 0, keyTo: 8, valueFrom: 0, valueTo: 64 }, 1)));
+  assert.ok(!fitsOneFrame(pushOf(new Float32Array(4096), 1)));
+  assert.ok(!fitsOneFrame(pushOf(new Float32Array(200_000), 100_000)));
+  assert.ok(!fitsOneFrame(pushOf(new Float32Array(1), 1, Int32Array.of(1))));
 });

@@ -1,31 +1,26 @@
-// kv-request — one push, pull or pushPull of a user, over all servers that own some of its keys (KvRequest), and the calls of about a block each that carry what one
-// server is asked for (KvCall; spec/protocol.md, the kv functions). A request ends once, when every call ended: well, or with the first error. Not which server
-// that is: the router decides it. Calls send from the caller's arrays and receive into them, without a copy in between; only payloads that fit a page are copied
-// there, and tiny answers back.
+// kv-request — one push, pull or pushPull of a user, over all servers that own some of its keys. Most requests are small and go to one server: such a one is its
+// own call, so that nothing else is made for it. All others have calls of about a block each (KvCall). A request ends once, when every call ended: well, or with
+// the first error. Not which server that is: the router decides it; not what is in its frames: kv-frame.ts.
 //
-// Invariants (K3 and K4 are in kv-landing.ts):
-//   K1. A pull's answer lands in the caller's array only when it has exactly the length asked for.
+// Invariants (K1 is in kv-frame.ts, K3 and K4 are in kv-landing.ts):
 //   K2. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and last keys, never of all.
 //       Of the whole parts, because a handle on the server may take a request only as a whole: its frames stay in order, and a write counts
 //       as waiting until its last frame has left.
 
-import { assert } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import type { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
 import type { Slicer } from "../keys/key-list.ts";
-import { type Call, IN_PLACE_BYTES_MAX } from "../peer/call.ts";
-import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
+import type { Call } from "../peer/call.ts";
+import type { FrameBatch } from "../peer/frame-batch.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
-import { APP_CUT, BLOCK_BYTES, type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
-import { DTYPE_SHIFT, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
+import { KEY_BYTES, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import { addPieces, type KvPart, type KvSpan, variableSpans } from "../wire/kv-spans.ts";
 import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions } from "./kv-arrays.ts";
-import { KvLanding, type Landing } from "./kv-landing.ts";
+import { byteCountOf, encodeKv, encodeWithdrawnKv, type KvFrame, kvDestination, takeAnswer } from "./kv-frame.ts";
+import type { KvLanding, Landing } from "./kv-landing.ts";
 
-/** Copies of up to this many bytes are made in a loop; above it, a view and `set` are cheaper. */
-const LOOP_BYTES_MAX = 128;
-
-export class KvRequest implements KvArrays, TrackedRequest {
+export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   readonly owner: KvOwner;
   readonly functionId: KvFunctionId;
   readonly keys: BigUint64Array;
@@ -54,7 +49,14 @@ export class KvRequest implements KvArrays, TrackedRequest {
   readonly #valueCount: number;
   #openFrames = 0;
   #refusedFrames = 0;
-  #failure: WeighbridgeError | undefined;
+  // As a call: one that carries all of it to one server.
+  epoch = 0;
+  request = 0;
+  stamp = 0;
+  sentAtMs = 0;
+  sendCount = 0;
+  isGathered: boolean = false;
+  landing: KvLanding | undefined;
 
   constructor(owner: KvOwner, functionId: KvFunctionId, arrays: KvArrays, options: KvRequestOptions) {
     this.owner = owner;
@@ -85,11 +87,6 @@ export class KvRequest implements KvArrays, TrackedRequest {
       (received === undefined || received.length >= this.#valueCount) &&
       (lens === undefined || lens.length >= this.#keyCount)
     );
-  }
-
-  /** True when the lengths of the answer are not known, and are asked for. */
-  get wantsLens(): boolean {
-    return this.fill !== undefined;
   }
 
   /** Values of the keys from `keyFrom` up to `keyTo`. */
@@ -131,25 +128,106 @@ export class KvRequest implements KvArrays, TrackedRequest {
     const { owner } = this;
     if (--this.#openFrames > 0) {
       if (this.#refusedFrames === this.#openFrames) owner.router?.kvAllRefused(this);
-    } else if (owner.router === undefined) owner.ended(this, this.#failure);
-    else owner.router.kvEnded(this, this.#failure);
+    } else if (owner.router === undefined) owner.ended(this, this.error);
+    else owner.router.kvEnded(this, this.error);
   }
 
   frameFailed(error: WeighbridgeError): void {
-    this.#failure ??= error;
+    this.error ??= error;
     this.frameDone();
+  }
+
+  // Call and KvFrame.
+
+  get kvRequest(): this {
+    return this;
+  }
+
+  get part(): this {
+    return this;
+  }
+
+  get keyFrom(): number {
+    return 0;
+  }
+
+  get keyTo(): number {
+    return this.#keyCount;
+  }
+
+  get valueFrom(): number {
+    return 0;
+  }
+
+  get valueTo(): number {
+    return this.#valueCount;
+  }
+
+  get pieceOffset(): number {
+    return -1;
+  }
+
+  get isLast(): boolean {
+    return true;
+  }
+
+  get isCall(): true {
+    return true;
+  }
+
+  get isUpdate(): boolean {
+    return this.sent !== undefined;
+  }
+
+  get isRead(): boolean {
+    return this.functionId !== kvPush.id;
+  }
+
+  get isIdempotent(): boolean {
+    return false;
+  }
+
+  get byteCount(): number {
+    return byteCountOf(this);
+  }
+
+  encode(header: FrameHeader, batch: FrameBatch): void {
+    encodeKv(this, header, batch);
+  }
+
+  encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
+    encodeWithdrawnKv(this, header, batch);
+  }
+
+  destination(header: FrameHeader): Uint8Array | undefined {
+    return kvDestination(this, header);
+  }
+
+  answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
+    if (!takeAnswer(this, header, bytes, at)) return false;
+    this.frameDone();
+    return true;
+  }
+
+  failed(error: WeighbridgeError): void {
+    if (this.owner.router?.kvRefused(this, error) !== true) this.frameFailed(error);
+  }
+
+  mustFollow(waiting: Call): boolean {
+    return touches(this, waiting);
   }
 }
 
-/** One frame of a request: some keys with their values (push), with room for them (pull), or both. */
-export class KvCall implements Call, KvSpan {
+/** One of several frames of a request. */
+export class KvCall implements Call, KvFrame {
+  readonly kvRequest: KvRequest;
+  readonly part: KvPart;
   readonly priority: number;
   readonly epoch: number;
   request = 0;
   stamp = 0;
   sentAtMs = 0;
   sendCount = 0;
-  isGathered: boolean = false;
   readonly keyFrom: number;
   readonly keyTo: number;
   readonly valueFrom: number;
@@ -157,14 +235,11 @@ export class KvCall implements Call, KvSpan {
   readonly width: number;
   readonly pieceOffset: number;
   readonly isLast: boolean;
-  readonly #request: KvRequest;
-  /** Of which the span is a run; the call itself when it is all of it. */
-  readonly #part: KvPart;
-  /** Of an answer in several frames, or of unknown length. */
-  #landing: KvLanding | undefined;
+  landing: KvLanding | undefined;
 
-  /** Without a `part` the span is the whole part. */
-  constructor(request: KvRequest, span: KvSpan, epoch: number, part?: KvPart) {
+  constructor(request: KvRequest, span: KvSpan, epoch: number, part: KvPart) {
+    this.kvRequest = request;
+    this.part = part;
     this.priority = request.priority;
     this.epoch = epoch;
     this.keyFrom = span.keyFrom;
@@ -174,8 +249,6 @@ export class KvCall implements Call, KvSpan {
     this.width = span.width;
     this.pieceOffset = span.pieceOffset;
     this.isLast = span.isLast;
-    this.#request = request;
-    this.#part = part ?? this;
   }
 
   get isCall(): true {
@@ -183,15 +256,15 @@ export class KvCall implements Call, KvSpan {
   }
 
   get functionId(): number {
-    return this.#request.functionId;
+    return this.kvRequest.functionId;
   }
 
   get isUpdate(): boolean {
-    return this.#request.sent !== undefined;
+    return this.kvRequest.isUpdate;
   }
 
   get isRead(): boolean {
-    return this.#request.functionId !== kvPush.id;
+    return this.kvRequest.isRead;
   }
 
   get isIdempotent(): boolean {
@@ -199,206 +272,56 @@ export class KvCall implements Call, KvSpan {
   }
 
   get byteCount(): number {
-    const { keyFrom, keyTo, valueFrom, valueTo } = this;
-    const { sent } = this.#request;
-    return (keyTo - keyFrom) * KEY_BYTES + (sent === undefined ? 0 : (valueTo - valueFrom) * sent.BYTES_PER_ELEMENT);
+    return byteCountOf(this);
   }
 
   get isIntact(): boolean {
-    return this.#request.isIntact;
-  }
-
-  /** A frame without keys: the server refuses it, and the rest of its request. */
-  encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
-    const { owner, command, dtype, timestamp } = this.#request;
-    header.app = owner.app;
-    header.customer = owner.customer;
-    header.command = command;
-    header.flags = (dtype << DTYPE_SHIFT) | this.#sharedFlags;
-    header.payloadBytes = 0;
-    header.arg3 = timestamp;
-    batch.begin(header, 0);
-  }
-
-  /** Whether it is the first and the last frame of its part, and whose choice the server is. */
-  get #sharedFlags(): number {
-    const isFirst = this.keyFrom === this.#part.keyFrom && this.pieceOffset <= 0;
-    return (isFirst ? KvFlag.FIRST : 0) | (this.isLast ? KvFlag.LAST : 0) | (this.#request.isAppCut ? APP_CUT : 0);
+    return this.kvRequest.isIntact;
   }
 
   encode(header: FrameHeader, batch: FrameBatch): void {
-    const request = this.#request;
-    const { owner, lens } = request;
-    const keyCount = this.keyTo - this.keyFrom;
-    const lensBytes = lens === undefined || this.pieceOffset >= 0 ? 0 : keyCount * LEN_BYTES;
-    const payloadBytes = this.byteCount + lensBytes;
-    header.app = owner.app;
-    header.customer = owner.customer;
-    header.command = request.command;
-    header.flags =
-      (request.dtype << DTYPE_SHIFT) |
-      (lensBytes > 0 ? KvFlag.LENS : 0) |
-      (lens === undefined ? 0 : KvFlag.VARIABLE) |
-      (request.wantsLens ? KvFlag.WANT_LENS : 0) |
-      this.#sharedFlags |
-      (this.pieceOffset >= 0 ? KvFlag.PIECE : 0);
-    header.payloadBytes = payloadBytes;
-    header.arg0 = keyCount;
-    header.arg1 = this.width;
-    header.arg2 = Math.max(this.pieceOffset, 0);
-    header.arg3 = request.timestamp;
-    if (payloadBytes <= INLINE_BYTES_MAX) this.#encodeInline(batch, batch.begin(header, payloadBytes), lensBytes);
-    else this.#encodeAttached(header, batch, lensBytes);
+    encodeKv(this, header, batch);
   }
 
-  #encodeInline(batch: FrameBatch, at: number, lensBytes: number): void {
-    const { sent, lens } = this.#request;
-    const { keyFrom, keyTo, valueFrom, valueTo } = this;
-    const { page } = batch;
-    this.#copyKeys(page, at);
-    let end = at + (keyTo - keyFrom) * KEY_BYTES;
-    if (sent !== undefined) {
-      const valueBytes = (valueTo - valueFrom) * sent.BYTES_PER_ELEMENT;
-      if (sent instanceof Float32Array && valueBytes <= LOOP_BYTES_MAX) {
-        for (let i = valueFrom, to = end >> 2; i < valueTo; i++) page.floats[to++] = sent[i] as number;
-      } else {
-        page.bytes.set(bytesOf(sent, valueFrom, valueTo), end);
-      }
-      end += valueBytes;
-    }
-    if (lensBytes > 0) page.bytes.set(bytesOf(lens as Int32Array, keyFrom, keyTo), end);
-  }
-
-  #copyKeys(page: Page, at: number): void {
-    const { keys } = this.#request;
-    const { keyFrom, keyTo } = this;
-    if ((keyTo - keyFrom) * KEY_BYTES > LOOP_BYTES_MAX) page.keys.set(keys.subarray(keyFrom, keyTo), at >> 3);
-    else for (let i = keyFrom, to = at >> 3; i < keyTo; i++) page.keys[to++] = keys[i] as bigint;
-  }
-
-  #encodeAttached(header: FrameHeader, batch: FrameBatch, lensBytes: number): void {
-    const { keys, sent, lens } = this.#request;
-    const { keyFrom, keyTo, valueFrom, valueTo } = this;
-    const keyBytes = (keyTo - keyFrom) * KEY_BYTES;
-    if (keyBytes <= INLINE_BYTES_MAX) {
-      const at = batch.begin(header, keyBytes);
-      this.#copyKeys(batch.page, at);
-    } else {
-      batch.begin(header, 0);
-      batch.attach(bytesOf(keys, keyFrom, keyTo));
-    }
-    if (sent !== undefined) batch.attach(bytesOf(sent, valueFrom, valueTo));
-    if (lensBytes > 0) batch.attach(bytesOf(lens as Int32Array, keyFrom, keyTo));
-    batch.pad(header.payloadBytes);
+  encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
+    encodeWithdrawnKv(this, header, batch);
   }
 
   destination(header: FrameHeader): Uint8Array | undefined {
-    const { received } = this.#request;
-    const total = totalBytesOf(header);
-    const offset = offsetBytesOf(header);
-    if (offset + header.payloadBytes > total || !this.isIntact) return undefined; // `answered` says what is wrong with it
-    if (this.#request.wantsLens) {
-      return this.#landed.roomFor(total, offset + header.payloadBytes)?.subarray(offset, offset + header.payloadBytes);
-    }
-    if (received === undefined || total !== this.#expectedBytes(header) || header.payloadBytes <= IN_PLACE_BYTES_MAX) return undefined;
-    return new Uint8Array(received.buffer, received.byteOffset + this.#firstByte(header) + offset, header.payloadBytes);
+    return kvDestination(this, header);
   }
 
   answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
-    const request = this.#request;
-    if (request.functionId === kvPush.id || (header.flags & KvFlag.GATHERED) !== 0) {
-      if ((header.flags & KvFlag.GATHERED) !== 0) this.#part.isGathered = true;
-      request.frameDone();
-      return true;
-    }
-    const total = totalBytesOf(header);
-    const offset = offsetBytesOf(header);
-    if (offset + header.payloadBytes > total) throw new WeighbridgeError("BAD_FRAME", "an answer reaches beyond its own end");
-    if (header.payloadBytes === 0 && total > 0) throw new WeighbridgeError("BAD_FRAME", "a part of an answer is empty");
-    if (request.wantsLens) this.#landed.take(header, bytes, at);
-    else {
-      const expected = this.#expectedBytes(header);
-      if (total !== expected) throw this.#lengthError(total, expected);
-      if (header.payloadBytes <= IN_PLACE_BYTES_MAX) this.#copySmall(header, bytes, at, offset);
-    }
-    if (total > header.payloadBytes && !this.#landed.isLast(header, this.sendCount)) return false;
-    if (request.wantsLens) {
-      const { keyFrom, keyTo } = (header.flags & KvFlag.WHOLE) === 0 ? this : this.#part;
-      request.landings?.push({ keyFrom, keyTo, bytes: this.#landed.whole(total) });
-    }
-    request.frameDone();
+    if (!takeAnswer(this, header, bytes, at)) return false;
+    this.kvRequest.frameDone();
     return true;
   }
 
   failed(error: WeighbridgeError): void {
-    if (this.#request.owner.router?.kvRefused(this, error) !== true) this.#request.frameFailed(error);
+    const request = this.kvRequest;
+    if (request.owner.router?.kvRefused(this, error) !== true) request.frameFailed(error);
   }
 
-  get kvRequest(): KvRequest {
-    return this.#request;
-  }
-
-  get part(): KvPart {
-    return this.#part;
-  }
-
-  /** K2 */
   mustFollow(waiting: Call): boolean {
-    if (!(waiting instanceof KvCall) || !waiting.isUpdate) return false;
-    if (this.#request.owner.app !== waiting.#request.owner.app) return false;
-    const mine = this.#request;
-    const theirs = waiting.#request;
-    return (
-      (mine.keys[this.#part.keyFrom] as bigint) <= (theirs.keys[waiting.#part.keyTo - 1] as bigint) &&
-      (theirs.keys[waiting.#part.keyFrom] as bigint) <= (mine.keys[this.#part.keyTo - 1] as bigint)
-    );
-  }
-
-  /** K1 */
-  #expectedBytes(header: FrameHeader): number {
-    const { received } = this.#request;
-    assert(received !== undefined, "only reads have room for values");
-    const { valueFrom, valueTo } = (header.flags & KvFlag.WHOLE) === 0 ? this : this.#part;
-    return (valueTo - valueFrom) * received.BYTES_PER_ELEMENT;
-  }
-
-  #firstByte(header: FrameHeader): number {
-    const from = (header.flags & KvFlag.WHOLE) === 0 ? this.valueFrom : this.#part.valueFrom;
-    return from * this.#request.elementBytes;
-  }
-
-  #copySmall(header: FrameHeader, bytes: Uint8Array, at: number, offset: number): void {
-    const { received } = this.#request;
-    const first = this.#firstByte(header) + offset;
-    if (received instanceof Float32Array) {
-      const floats = this.#request.owner.window.over(bytes);
-      const count = header.payloadBytes >> 2;
-      for (let i = 0, to = first >> 2, from = at >> 2; i < count; i++) received[to++] = floats[from++] as number;
-    } else if (received !== undefined) {
-      bytesOf(received, 0, received.length).set(bytes.subarray(at, at + header.payloadBytes), first);
-    }
-  }
-
-  get #landed(): KvLanding {
-    this.#landing ??= new KvLanding();
-    return this.#landing;
-  }
-
-  #lengthError(total: number, expected: number): WeighbridgeError {
-    const { keyFrom, keyTo } = this.#part;
-    const keys = `${keyTo - keyFrom} keys from ${this.#request.keys[keyFrom]} on`;
-    return new WeighbridgeError("VALUE_LENGTH", `${total} bytes of values came for ${keys}; ${expected} were expected`);
+    return touches(this, waiting);
   }
 }
 
-/** The one call of a request that is small and goes to one server; undefined when it takes more than one. Most requests are such. */
-export function wholeCall(request: KvRequest, epoch: number): KvCall | undefined {
-  const { keys, lens, width, elementBytes } = request;
-  const keyCount = keys.length;
-  const byteCount = keyCount * (KEY_BYTES + LEN_BYTES + width * elementBytes);
-  if (lens !== undefined || byteCount > BLOCK_BYTES || width * elementBytes >= LARGE_VALUE_BYTES) return undefined;
-  const span: KvSpan = { keyFrom: 0, keyTo: keyCount, valueFrom: 0, valueTo: keyCount * width, width, pieceOffset: -1, isLast: true };
-  return new KvCall(request, span, epoch);
+/** K2 */
+function touches({ kvRequest: mine, part }: KvFrame, waiting: Call): boolean {
+  if (!(waiting instanceof KvRequest || waiting instanceof KvCall) || !waiting.isUpdate) return false;
+  const { kvRequest: theirs, part: theirPart } = waiting;
+  return (
+    mine.owner.app === theirs.owner.app &&
+    (mine.keys[part.keyFrom] as bigint) <= (theirs.keys[theirPart.keyTo - 1] as bigint) &&
+    (theirs.keys[theirPart.keyFrom] as bigint) <= (mine.keys[part.keyTo - 1] as bigint)
+  );
+}
+
+/** Whether one frame carries all of a request: then it need not be cut, where one server owns its keys. */
+export function fitsOneFrame({ keys, lens, width, elementBytes }: KvRequest): boolean {
+  const valueBytes = width * elementBytes;
+  return lens === undefined && valueBytes < LARGE_VALUE_BYTES && keys.length * (KEY_BYTES + LEN_BYTES + valueBytes) <= BLOCK_BYTES;
 }
 
 /** The calls of this part, in order; the last one is marked. */
@@ -426,9 +349,4 @@ function cutUniform(request: KvRequest, { keyFrom, keyTo, valueFrom }: KvPart): 
     spans.push({ keyFrom: from, keyTo: to, valueFrom: first, valueTo: first + (to - from) * width, width, pieceOffset: -1, isLast: false });
   }
   return spans;
-}
-
-function bytesOf(array: ArrayBufferView & { readonly BYTES_PER_ELEMENT: number }, from: number, to: number): Uint8Array {
-  const size = array.BYTES_PER_ELEMENT;
-  return new Uint8Array(array.buffer, array.byteOffset + from * size, (to - from) * size);
 }

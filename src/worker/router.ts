@@ -43,7 +43,7 @@ import { idOf, nameOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
 import type { KvRouter } from "./kv-arrays.ts";
 import { FloatWindow } from "./kv-landing.ts";
-import { cutPart, type KvCall, type KvRequest, wholeCall } from "./kv-request.ts";
+import { cutPart, fitsOneFrame, type KvCall, type KvRequest } from "./kv-request.ts";
 import { AnnouncementHold } from "./router/announcement-hold.ts";
 import { cutKvAgain } from "./router/kv-recut.ts";
 import { RowPlanner } from "./router/row-plan.ts";
@@ -110,7 +110,7 @@ export class Router implements KvRouter {
   #held: Deferred<void> | undefined;
   #isSendingAgain = false;
   #refused: Routed[] = [];
-  #refusedKv: KvCall[] = [];
+  #refusedKv: (KvCall | KvRequest)[] = [];
   #waitingKv: KvRequest[] = [];
 
   constructor(options: RouterOptions) {
@@ -334,11 +334,8 @@ export class Router implements KvRouter {
    */
   submit(request: KvRequest): void {
     request.order = ++this.#order;
-    if (this.#held === undefined && request.slicer === undefined) {
-      const owner = soleOwner(request.keys, this.#ranges);
-      if (owner >= 0 && this.#submitWhole(request, this.#servers[owner] as number)) return;
-    }
-    this.#submitParts(request);
+    const isWhole = this.#held === undefined && request.slicer === undefined && fitsOneFrame(request);
+    if (!isWhole || !this.#submitWhole(request)) this.#submitParts(request);
   }
 
   #submitParts(request: KvRequest): void {
@@ -359,16 +356,17 @@ export class Router implements KvRouter {
     throw new WeighbridgeError("BAD_ARGUMENT", `the slicer gave ${problem}`);
   }
 
-  /** In one frame to one server, if it fits one and may leave now; the long way tells what is in its way. */
-  #submitWhole(request: KvRequest, rank: number): boolean {
+  /** To the one server that owns all its keys, if there is one and it may leave now; the long way tells what is in its way. */
+  #submitWhole(request: KvRequest): boolean {
+    const owner = soleOwner(request.keys, this.#ranges);
+    const rank = owner < 0 ? -1 : (this.#servers[owner] as number);
     const channel = this.#channels[rank];
     if (channel === undefined || this.#gone[rank] !== undefined || !channel.admits(1)) return false;
     if (request.owner.incarnations[rank] !== channel.incarnation) return false;
-    const whole = wholeCall(request, this.#epoch);
-    if (whole === undefined) return false;
+    request.epoch = this.#epoch;
     request.open(1);
     if (request.sent !== undefined) this.#openUpdates++;
-    channel.send(whole, true);
+    channel.send(request, true);
     return true;
   }
 
@@ -411,10 +409,10 @@ export class Router implements KvRouter {
   kvEnded(request: KvRequest, failure: WeighbridgeError | undefined): void {
     if (request.sent !== undefined) this.#openUpdates--;
     request.owner.ended(request, failure);
-    this.#sendAgainSoon();
+    if (this.#held !== undefined) this.#sendAgainSoon();
   }
 
-  kvRefused(call: KvCall, error: WeighbridgeError): boolean {
+  kvRefused(call: KvCall | KvRequest, error: WeighbridgeError): boolean {
     const { kvRequest: request } = call;
     if (!call.isIntact || !this.#isCutAgain(call.epoch, error)) return false;
     this.#refusedKv.push(call);
@@ -469,7 +467,7 @@ export class Router implements KvRouter {
   }
 
   #sendKvAgain(): void {
-    const callsOf = new Map<KvRequest, KvCall[]>();
+    const callsOf = new Map<KvRequest, (KvCall | KvRequest)[]>();
     for (const call of this.#refusedKv.splice(0)) {
       const calls = callsOf.get(call.kvRequest);
       if (calls === undefined) callsOf.set(call.kvRequest, [call]);
@@ -478,7 +476,7 @@ export class Router implements KvRouter {
     for (const [request, refused] of [...callsOf].sort(([a], [b]) => a.order - b.order)) this.#sendOneKvAgain(request, refused);
   }
 
-  #sendOneKvAgain(request: KvRequest, refused: readonly KvCall[]): void {
+  #sendOneKvAgain(request: KvRequest, refused: readonly (KvCall | KvRequest)[]): void {
     const callsOfRank: Calls[] = [];
     let callCount = 0;
     if (request.isIntact)

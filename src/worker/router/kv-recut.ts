@@ -7,16 +7,17 @@
 import { type Cuts, sliceByRange, soleOwner } from "../../keys/key-list.ts";
 import type { Range } from "../../keys/key-range.ts";
 import type { KvPart } from "../../wire/kv-spans.ts";
+import type { KvFrame } from "../kv-frame.ts";
 import { cutPart, KvCall, type KvRequest } from "../kv-request.ts";
 
 /** A run of keys, or of pieces of one key's value. */
-type Run = { readonly part: KvPart; readonly pieces: readonly KvCall[] };
+type Run = { readonly part: KvPart; readonly pieces: readonly KvFrame[] };
 
 /** Where the calls go: to the ranges that a placement gives its servers. */
 export type KvRanges = { readonly ranges: readonly Range[]; readonly epoch: number };
 
 /** The calls of each range, by its index. */
-export function cutKvAgain(request: KvRequest, refused: readonly KvCall[], { ranges, epoch }: KvRanges): readonly (readonly KvCall[])[] {
+export function cutKvAgain(request: KvRequest, refused: readonly KvFrame[], { ranges, epoch }: KvRanges): readonly (readonly KvCall[])[] {
   const callsOfRange: KvCall[][] = ranges.map(() => []);
   for (const { part, pieces } of runsOf(refused)) {
     const keys = request.keys.subarray(part.keyFrom, part.keyTo);
@@ -48,7 +49,7 @@ function piecesAgain(request: KvRequest, { part, pieces }: Run, epoch: number): 
   });
 }
 
-function runsOf(refused: readonly KvCall[]): readonly Run[] {
+function runsOf(refused: readonly KvFrame[]): readonly Run[] {
   const gathered = new Set(refused.filter(({ part }) => part.isGathered === true).map(({ part }) => part)); // K2
   const runs: Run[] = [...gathered].map(({ keyFrom, keyTo, valueFrom, valueTo }) => ({
     part: { keyFrom, keyTo, valueFrom, valueTo },

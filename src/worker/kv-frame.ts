@@ -1,0 +1,197 @@
+// kv-frame — what a frame of a kv request holds, and where its answer goes (spec/protocol.md, the kv functions). It is sent from the caller's arrays and received
+// into them, without a copy in between; only payloads that fit a page are copied there, and tiny answers back. Not when a request ends: kv-request.ts.
+//
+// Invariants (K2 is in kv-request.ts, K3 and K4 are in kv-landing.ts):
+//   K1. A pull's answer lands in the caller's array only when it has exactly the length asked for.
+
+import { assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { kvPush } from "../contracts/kv.ts";
+import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
+import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
+import { APP_CUT, type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
+import { DTYPE_SHIFT, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
+import type { KvPart, KvSpan } from "../wire/kv-spans.ts";
+import { KvLanding } from "./kv-landing.ts";
+import type { KvRequest } from "./kv-request.ts";
+
+/** Copies of up to this many bytes are made in a loop; above it, a view and `set` are cheaper. */
+const LOOP_BYTES_MAX = 128;
+
+/** Some keys of a request with their values (push), with room for them (pull), or both: all of it, or a span. */
+export type KvFrame = KvSpan & {
+  readonly kvRequest: KvRequest;
+  /** Of which the span is a run; the frame itself when it is all of it. */
+  readonly part: KvPart;
+  /** How often it left. */
+  readonly sendCount: number;
+  /** Of an answer in several frames, or of unknown length. */
+  landing: KvLanding | undefined;
+};
+
+/** Of keys and values, not of lens. */
+export function byteCountOf({ kvRequest: { sent }, keyFrom, keyTo, valueFrom, valueTo }: KvFrame): number {
+  return (keyTo - keyFrom) * KEY_BYTES + (sent === undefined ? 0 : (valueTo - valueFrom) * sent.BYTES_PER_ELEMENT);
+}
+
+export function encodeKv(frame: KvFrame, header: FrameHeader, batch: FrameBatch): void {
+  const request = frame.kvRequest;
+  const { lens } = request;
+  const { pieceOffset } = frame;
+  const keyCount = frame.keyTo - frame.keyFrom;
+  const lensBytes = lens === undefined || pieceOffset >= 0 ? 0 : keyCount * LEN_BYTES;
+  const payloadBytes = byteCountOf(frame) + lensBytes;
+  label(header, frame);
+  if (lens !== undefined) header.flags |= lensBytes > 0 ? KvFlag.LENS | KvFlag.VARIABLE : KvFlag.VARIABLE;
+  if (request.fill !== undefined) header.flags |= KvFlag.WANT_LENS;
+  if (pieceOffset >= 0) header.flags |= KvFlag.PIECE;
+  header.payloadBytes = payloadBytes;
+  header.arg0 = keyCount;
+  header.arg1 = frame.width;
+  header.arg2 = pieceOffset >= 0 ? pieceOffset : 0;
+  if (payloadBytes <= INLINE_BYTES_MAX) encodeInline(frame, batch, batch.begin(header, payloadBytes), lensBytes);
+  else encodeAttached(frame, header, batch, lensBytes);
+}
+
+/** A frame without keys: the server refuses it, and the rest of its request. */
+export function encodeWithdrawnKv(frame: KvFrame, header: FrameHeader, batch: FrameBatch): void {
+  label(header, frame);
+  header.payloadBytes = 0;
+  batch.begin(header, 0);
+}
+
+/** Whose request it is, whether it is the first and the last frame of its part, and whose choice the server is. */
+function label(header: FrameHeader, frame: KvFrame): void {
+  const { owner, command, dtype, timestamp, slicer } = frame.kvRequest;
+  const isFirst = frame.keyFrom === frame.part.keyFrom && frame.pieceOffset <= 0;
+  const ends = (isFirst ? KvFlag.FIRST : 0) | (frame.isLast ? KvFlag.LAST : 0);
+  header.flags = (dtype << DTYPE_SHIFT) | ends | (slicer === undefined ? 0 : APP_CUT);
+  header.app = owner.app;
+  header.customer = owner.customer;
+  header.command = command;
+  header.arg3 = timestamp;
+}
+
+function encodeInline(frame: KvFrame, { page }: FrameBatch, at: number, lensBytes: number): void {
+  const { keys, sent, lens } = frame.kvRequest;
+  const { keyFrom, keyTo, valueFrom, valueTo } = frame;
+  copyKeys(page, at, keys, keyFrom, keyTo);
+  let end = at + (keyTo - keyFrom) * KEY_BYTES;
+  if (sent !== undefined) {
+    const valueBytes = (valueTo - valueFrom) * sent.BYTES_PER_ELEMENT;
+    if (sent instanceof Float32Array && valueBytes <= LOOP_BYTES_MAX) {
+      for (let i = valueFrom, to = end >> 2; i < valueTo; i++) page.floats[to++] = sent[i] as number;
+    } else {
+      page.bytes.set(bytesOf(sent, valueFrom, valueTo), end);
+    }
+    end += valueBytes;
+  }
+  if (lensBytes > 0) page.bytes.set(bytesOf(lens as Int32Array, keyFrom, keyTo), end);
+}
+
+function copyKeys(page: Page, at: number, keys: BigUint64Array, keyFrom: number, keyTo: number): void {
+  if ((keyTo - keyFrom) * KEY_BYTES > LOOP_BYTES_MAX) page.keys.set(keys.subarray(keyFrom, keyTo), at >> 3);
+  else for (let i = keyFrom, to = at >> 3; i < keyTo; i++) page.keys[to++] = keys[i] as bigint;
+}
+
+function encodeAttached(frame: KvFrame, header: FrameHeader, batch: FrameBatch, lensBytes: number): void {
+  const { keys, sent, lens } = frame.kvRequest;
+  const { keyFrom, keyTo, valueFrom, valueTo } = frame;
+  const keyBytes = (keyTo - keyFrom) * KEY_BYTES;
+  if (keyBytes <= INLINE_BYTES_MAX) {
+    const at = batch.begin(header, keyBytes);
+    copyKeys(batch.page, at, keys, keyFrom, keyTo);
+  } else {
+    batch.begin(header, 0);
+    batch.attach(bytesOf(keys, keyFrom, keyTo));
+  }
+  if (sent !== undefined) batch.attach(bytesOf(sent, valueFrom, valueTo));
+  if (lensBytes > 0) batch.attach(bytesOf(lens as Int32Array, keyFrom, keyTo));
+  batch.pad(header.payloadBytes);
+}
+
+/** Where the payload of an answer belongs; see FrameSink. */
+export function kvDestination(frame: KvFrame, header: FrameHeader): Uint8Array | undefined {
+  const { received, isIntact, fill } = frame.kvRequest;
+  const total = totalBytesOf(header);
+  const offset = offsetBytesOf(header);
+  const end = offset + header.payloadBytes;
+  if (end > total || !isIntact) return undefined; // `landAnswer` says what is wrong with it
+  if (fill !== undefined) return landingOf(frame).roomFor(total, end)?.subarray(offset, end);
+  if (received === undefined || total !== expectedBytes(frame, header) || header.payloadBytes <= IN_PLACE_BYTES_MAX) return undefined;
+  return new Uint8Array(received.buffer, received.byteOffset + firstByte(frame, header) + offset, header.payloadBytes);
+}
+
+/** Takes an answer. Returns true when it was the last one; throws when it makes no sense. */
+export function takeAnswer(frame: KvFrame, header: FrameHeader, bytes: Uint8Array, at: number): boolean {
+  const { functionId, fill } = frame.kvRequest;
+  if ((header.flags & KvFlag.GATHERED) !== 0) {
+    frame.part.isGathered = true;
+    return true;
+  }
+  if (functionId === kvPush.id) return true;
+  const total = totalBytesOf(header);
+  const offset = offsetBytesOf(header);
+  if (offset + header.payloadBytes > total) throw new WeighbridgeError("BAD_FRAME", "an answer reaches beyond its own end");
+  if (header.payloadBytes === 0 && total > 0) throw new WeighbridgeError("BAD_FRAME", "a part of an answer is empty");
+  if (fill !== undefined) return takeVariable(frame, header, bytes, at);
+  if (total !== expectedBytes(frame, header)) throw lengthError(frame, header);
+  if (header.payloadBytes <= IN_PLACE_BYTES_MAX) copySmall(frame, header, bytes, at);
+  return total === header.payloadBytes || landingOf(frame).isLast(header, frame.sendCount);
+}
+
+function takeVariable(frame: KvFrame, header: FrameHeader, bytes: Uint8Array, at: number): boolean {
+  const total = totalBytesOf(header);
+  const landing = landingOf(frame);
+  landing.take(header, bytes, at);
+  if (total > header.payloadBytes && !landing.isLast(header, frame.sendCount)) return false;
+  const { keyFrom, keyTo } = answeredOf(frame, header);
+  frame.kvRequest.landings?.push({ keyFrom, keyTo, bytes: landing.whole(total) });
+  return true;
+}
+
+/** What the answer is about: the frame, or the part that the server put together. */
+function answeredOf(frame: KvFrame, { flags }: FrameHeader): KvPart {
+  return (flags & KvFlag.WHOLE) === 0 ? frame : frame.part;
+}
+
+/** K1 */
+function expectedBytes(frame: KvFrame, header: FrameHeader): number {
+  const { received } = frame.kvRequest;
+  assert(received !== undefined, "only reads have room for values");
+  const { valueFrom, valueTo } = answeredOf(frame, header);
+  return (valueTo - valueFrom) * received.BYTES_PER_ELEMENT;
+}
+
+function firstByte(frame: KvFrame, header: FrameHeader): number {
+  return answeredOf(frame, header).valueFrom * frame.kvRequest.elementBytes;
+}
+
+function copySmall(frame: KvFrame, header: FrameHeader, bytes: Uint8Array, at: number): void {
+  const { received, owner } = frame.kvRequest;
+  const first = firstByte(frame, header) + offsetBytesOf(header);
+  if (received instanceof Float32Array) {
+    const floats = owner.window.over(bytes);
+    const count = header.payloadBytes >> 2;
+    for (let i = 0, to = first >> 2, from = at >> 2; i < count; i++) received[to++] = floats[from++] as number;
+  } else if (received !== undefined) {
+    bytesOf(received, 0, received.length).set(bytes.subarray(at, at + header.payloadBytes), first);
+  }
+}
+
+function landingOf(frame: KvFrame): KvLanding {
+  frame.landing ??= new KvLanding();
+  return frame.landing;
+}
+
+function lengthError(frame: KvFrame, header: FrameHeader): WeighbridgeError {
+  const { keyFrom, keyTo } = frame.part;
+  const keys = `${keyTo - keyFrom} keys from ${frame.kvRequest.keys[keyFrom]} on`;
+  const message = `${totalBytesOf(header)} bytes of values came for ${keys}; ${expectedBytes(frame, header)} were expected`;
+  return new WeighbridgeError("VALUE_LENGTH", message);
+}
+
+function bytesOf(array: ArrayBufferView & { readonly BYTES_PER_ELEMENT: number }, from: number, to: number): Uint8Array {
+  const size = array.BYTES_PER_ELEMENT;
+  return new Uint8Array(array.buffer, array.byteOffset + from * size, (to - from) * size);
+}
