@@ -28,13 +28,14 @@ function recorder(seen: string[], name = "app"): FunctionHandler {
 test("hands requests to their application, and asks it where payloads should land", async () => {
   const { asker, directory } = stage();
   const seen: string[] = [];
-  const landing = new Uint8Array(1);
+  const long = "a".repeat(200); // shorter ones stay where they were read
+  const landing = new Uint8Array(long.length);
   directory.add(1, { ...recorder(seen, "one"), destination: () => landing });
   directory.add(2, recorder(seen, "two"));
   await asker.request({ app: 2, text: "b" });
-  await asker.request({ app: 1, text: "a" });
-  assert.deepEqual(seen, ["two b", "one a"]);
-  assert.deepEqual(landing, new TextEncoder().encode("a"));
+  await asker.request({ app: 1, text: long });
+  assert.deepEqual(seen, ["two b", `one ${long}`]);
+  assert.deepEqual(landing, new TextEncoder().encode(long));
   assert.deepEqual(asker.answers(), ["REPLY 1", "REPLY 2"]);
 });
 

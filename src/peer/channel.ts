@@ -18,7 +18,7 @@ import { type FrameHeader, Kind, REQUESTS_OPEN_MAX, type RequestLabel } from "..
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { Answer, keptLabel, labelOf } from "./answer.ts";
-import { type Call, type CallFate, detachedError } from "./call.ts";
+import { type Call, type CallFate, detachedError, IN_PLACE_BYTES_MAX } from "./call.ts";
 import type { Complaints } from "./complaints.ts";
 import type { Faults } from "./faults.ts";
 import type { FrameBatch, Held } from "./frame-batch.ts";
@@ -185,9 +185,10 @@ export class Channel {
   }
 
   /** Around the handling of input from this channel's link: calls made by it leave together. */
-  beginInput(): void {
+  beginInput(): boolean {
     this.#isHeard = true;
     this.#writer.beginInput();
+    return true;
   }
 
   /** `wasAll`: there was room for more than came, so nothing else is waiting to be read. */
@@ -277,6 +278,7 @@ export class Channel {
 
   /** Where the payload of this frame belongs; see FrameSink. */
   destination(header: FrameHeader): Uint8Array | undefined {
+    if (header.payloadBytes <= IN_PLACE_BYTES_MAX) return undefined;
     if (header.kind === Kind.REPLY) return this.#pending.at(header.request)?.destination(header);
     if (header.kind === Kind.REQUEST) return this.#host.handlers[header.functionId]?.destination?.(this, header);
     return undefined;

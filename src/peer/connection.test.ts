@@ -61,13 +61,13 @@ class ConnectionStage {
 
   /** One read of the link, of all that is given. */
   read(frames: readonly Uint8Array[]): void {
-    const view = this.#connection.view();
+    const view = this.#connection.reader.view();
     let at = 0;
     for (const bytes of frames) {
       view.set(bytes, at);
       at += bytes.length;
     }
-    this.#connection.received(at);
+    this.#connection.reader.received(at);
   }
 
   /** How many answers have left since the last look. */

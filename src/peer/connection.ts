@@ -1,4 +1,4 @@
-// connection — one link from its first byte to its last: the handshake, then frames for the channel it belongs to.
+// connection — one link from its first byte to its last: the handshake, after which the frame reader hands frames to the channel itself, and the end.
 //
 //   opened ── hello sent ──┐
 //                          ├── other hello read, accepted ──► open ──► closed
@@ -8,13 +8,13 @@
 //   H1. Nothing but a hello, or a failure in its place, is taken before the handshake is done, and nothing after it was refused.
 //   H2. Whoever says nothing for `helloTimeoutMs` is cut off.
 //   H3. Before the handshake a link costs HANDSHAKE_BYTES, whatever it announces; the buffer for whole frames comes with the hello.
-//   H4. Frames go to a channel only while this link is the one it uses.
+//   H4. Frames go to a channel only while this link is the one it uses: whoever takes a link from its channel closes it, and a closed link drops what it has read.
 //   H6. Whoever speaks another version of the protocol is answered with a failure, and both sides name both versions.
 //   H5. While the channel pauses the link, frames that were read already wait too.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import type { Link, LinkReader } from "../transport/transport.ts";
+import type { Link } from "../transport/transport.ts";
 import { decodeFailure, fromFailure, toFailure } from "../wire/failure.ts";
 import {
   encodeHeader,
@@ -31,22 +31,11 @@ import { FrameReader, type FrameSink } from "../wire/frame-reader.ts";
 import { type Hello, helloShape, READS_RUNS } from "../wire/hello.ts";
 import { decodeJson, encodeJson } from "../wire/json-body.ts";
 import { OPENING_BYTES, quoteOpening, readOpening } from "../wire/opening.ts";
-import { IN_PLACE_BYTES_MAX } from "./call.ts";
 import type { Channel } from "./channel.ts";
 import type { PeerMetrics } from "./metrics.ts";
 
 const HELLO_BYTES_MAX = 4096;
 const HANDSHAKE_BYTES = 2 * (HEADER_BYTES + HELLO_BYTES_MAX);
-
-/** What was answered to more input than this leaves with the rest of the turn: somebody sends in bulk, and waits for none of it alone. */
-const SMALL_INPUT_BYTES = 16 * 1024;
-/** … but what was answered to this much leaves at once: whoever sent it may have nothing else under way, and would wait for the whole turn. */
-const LARGE_INPUT_BYTES = 256 * 1024;
-
-/** Whether what was answered to this input leaves at once, and does not wait for the rest of the turn's. */
-export function wasAllInput(byteCount: number, viewBytes: number): boolean {
-  return (byteCount < viewBytes && byteCount <= SMALL_INPUT_BYTES) || byteCount >= LARGE_INPUT_BYTES;
-}
 
 /** Memory that links read into. On a server it lies in the arena. */
 export type ReadBuffers = {
@@ -68,10 +57,11 @@ export type ConnectionHost = {
   ended(connection: Connection, cause: Error | undefined): void;
 };
 
-export class Connection implements LinkReader, FrameSink {
+export class Connection implements FrameSink {
   readonly link: Link;
+  /** What the link reads into. */
+  readonly reader: FrameReader;
   readonly #host: ConnectionHost;
-  readonly #reader: FrameReader;
   readonly #cancelTimer: CancelTimer;
   /** For whole frames, from `readBuffers`; undefined before the hello. */
   #buffer: Uint8Array | undefined;
@@ -83,13 +73,13 @@ export class Connection implements LinkReader, FrameSink {
   #channel: Channel | undefined;
   #problem: WeighbridgeError | undefined;
   #isClosed = false;
-  /** Bytes of the view that was given last. */
-  #viewBytes = 0;
 
   constructor(host: ConnectionHost, link: Link) {
     this.#host = host;
-    this.#reader = new FrameReader(this, this.#handshake);
-    this.link = new HeldLink(link, this.#reader, () => host.clock.soon(() => this.#goOn()));
+    this.reader = new FrameReader(this, this.#handshake);
+    this.reader.counts = host.metrics;
+    this.reader.closed = (cause) => this.#closed(cause);
+    this.link = new HeldLink(link, this.reader, () => host.clock.soon(() => this.#goOn()));
     this.#cancelTimer = host.clock.after(host.helloTimeoutMs, () => {
       this.#problem = new WeighbridgeError("DEADLINE", `${link.remote} did not say who it is within ${host.helloTimeoutMs} ms`);
       host.metrics.badHellos++;
@@ -106,24 +96,10 @@ export class Connection implements LinkReader, FrameSink {
     this.#sendJson(Kind.HELLO, hello);
   }
 
-  // LinkReader
-
-  view(): Uint8Array {
-    const view = this.#reader.view();
-    this.#viewBytes = view.length;
-    return view;
-  }
-
-  received(byteCount: number): void {
-    const channel = this.#channel;
-    if (channel === undefined && !this.#isIntelligible(byteCount)) return;
-    channel?.beginInput();
-    this.#reader.received(byteCount);
-    channel?.endInput(wasAllInput(byteCount, this.#viewBytes)); // after a throw the link is closed, and nothing leaves on it
-  }
+  // FrameSink, until the hello; then the channel is.
 
   /** Whether what came before the hello may be read as a frame. Throws for what a stranger that dialed us sent. */
-  #isIntelligible(byteCount: number): boolean {
+  beginInput(byteCount: number): boolean {
     if (this.#problem !== undefined) return false; // H1
     const before = this.#bytesRead;
     this.#bytesRead += byteCount;
@@ -159,18 +135,15 @@ export class Connection implements LinkReader, FrameSink {
   /** Handles what waited while the link was paused. */
   #goOn(): void {
     if (this.#isClosed) return;
-    const channel = this.#channel;
     try {
-      channel?.beginInput();
-      this.#reader.goOn();
-      channel?.endInput(false);
+      this.reader.goOn();
     } catch (thrown) {
       this.#problem ??= thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
       this.link.destroy();
     }
   }
 
-  closed(cause: Error | undefined): void {
+  #closed(cause: Error | undefined): void {
     this.#isClosed = true;
     this.#cancelTimer();
     const { metrics } = this.#host;
@@ -185,25 +158,16 @@ export class Connection implements LinkReader, FrameSink {
   /** What is wrong with an end by the other side, if it came too early. */
   #truncation(): WeighbridgeError | undefined {
     const isTheirs = this.#channel === undefined || this.#channel.link === this.link;
-    if (!isTheirs || !this.#reader.isInsideFrame || this.#reader.isHeld) return undefined;
+    if (!isTheirs || !this.reader.isInsideFrame || this.reader.isHeld) return undefined;
     return new WeighbridgeError("BAD_FRAME", `the stream of ${this.link.remote} ended inside a frame`);
   }
 
-  // FrameSink
-
-  destination(header: FrameHeader): Uint8Array | undefined {
-    if (header.payloadBytes <= IN_PLACE_BYTES_MAX) return undefined;
-    const channel = this.#channel;
-    if (channel === undefined) this.#checkHelloBytes(header);
-    return channel?.link === this.link ? channel.destination(header) : undefined; // H4
+  destination({ payloadBytes }: FrameHeader): undefined {
+    if (payloadBytes > HELLO_BYTES_MAX && this.#problem === undefined) throw this.#badHello(`a hello of ${payloadBytes} bytes`);
   }
 
   frame(header: FrameHeader, bytes: Uint8Array, at: number): void {
-    this.#host.metrics.framesReceived++;
-    const channel = this.#channel;
-    if (channel?.link === this.link)
-      channel.frame(header, bytes, at); // H4
-    else if (channel === undefined && this.#problem === undefined) this.#greet(header, bytes.subarray(at, at + header.payloadBytes));
+    if (this.#problem === undefined) this.#greet(header, bytes.subarray(at, at + header.payloadBytes));
   }
 
   #greet(header: FrameHeader, body: Uint8Array): void {
@@ -220,7 +184,8 @@ export class Connection implements LinkReader, FrameSink {
       this.#cancelTimer();
       this.#channel = channel;
       this.#buffer = this.#host.readBuffers.take();
-      this.#reader.moveTo(this.#buffer); // H3
+      this.reader.moveTo(this.#buffer); // H3
+      this.reader.sink = channel;
       if (reply !== undefined) this.sendHello(reply);
       channel.attach(this.link, hello.capabilities?.includes(READS_RUNS) === true);
     } catch (thrown) {
@@ -229,10 +194,6 @@ export class Connection implements LinkReader, FrameSink {
       this.#sendJson(Kind.FAILURE, toFailure(this.#problem));
       this.link.close();
     }
-  }
-
-  #checkHelloBytes({ payloadBytes }: FrameHeader): void {
-    if (payloadBytes > HELLO_BYTES_MAX && this.#problem === undefined) throw this.#badHello(`a hello of ${payloadBytes} bytes`);
   }
 
   #refusal(body: Uint8Array): WeighbridgeError {
@@ -260,27 +221,26 @@ export class Connection implements LinkReader, FrameSink {
 }
 
 /**
- * A link as its channel sees it: while it is paused, frames that were read already wait in the reader's buffer, so that a pause bounds what is
+ * A link as its channel sees it: once it is closed, nothing that was read already is handled any more (H4), and while it is paused, frames that were read already wait in the reader's buffer, so that a pause bounds what is
  * answered, not only what is read (H5). One buffer of small requests can ask for gigabytes.
  */
 export class HeldLink implements Link {
   readonly #link: Link;
   readonly #reader: FrameReader;
   readonly #resumed: () => void;
+  /** The link's own: it need not pass here. */
+  readonly write: Link["write"];
 
   /** `resumed` is called when the link was paused and no longer is: the frames that waited are to be handled, soon. */
   constructor(link: Link, reader: FrameReader, resumed: () => void) {
     this.#link = link;
     this.#reader = reader;
     this.#resumed = resumed;
+    this.write = link.write.bind(link);
   }
 
   get remote(): string {
     return this.#link.remote;
-  }
-
-  write(chunks: readonly Uint8Array[], flushed: () => void): void {
-    this.#link.write(chunks, flushed);
   }
 
   pause(): void {
@@ -295,10 +255,12 @@ export class HeldLink implements Link {
   }
 
   close(): void {
+    this.#reader.drop();
     this.#link.close();
   }
 
   destroy(): void {
+    this.#reader.drop();
     this.#link.destroy();
   }
 }

@@ -13,29 +13,28 @@
 //   S3. Answers that cannot be made again are kept until the asker says it has them (`settled`).
 //   S4. What the asker gave up before it came is not waited for: nothing below `settled` will be sent (again).
 
-import { RingQueue } from "../base/ring-queue.ts";
 import type { Answer } from "./answer.ts";
 import type { Call } from "./call.ts";
 
 /** The calls that left and have no answer yet, by their numbers. Knows which of them are to leave again. */
 export class PendingCalls {
-  /** By number, `first` at the head; undefined: settled, behind one that is not. */
-  readonly #calls = new RingQueue<Call | undefined>();
+  /** A ring, as long as a power of two: a call is at its number. Undefined: settled, behind one that is not. */
+  #calls: (Call | undefined)[] = new Array<Call | undefined>(16).fill(undefined);
   #first = 1;
   #next = 1;
-  /** Position of the next call to leave again; at the length: none. */
-  #resendAt = 0;
+  /** The number of the next call to leave again; `next`: none. */
+  #resend = 1;
   /** The first call that was given up, until a later one is answered: the other side may or may not have seen it; 0: none was. */
   #givenUpFrom = 0;
 
   /** Calls that are kept, and settled ones behind them. */
   get length(): number {
-    return this.#calls.length;
+    return this.#next - this.#first;
   }
 
   get openCount(): number {
     let count = 0;
-    for (let i = 0; i < this.#calls.length; i++) if (this.#calls.at(i) !== undefined) count++;
+    for (let request = this.#first; request < this.#next; request++) if (this.at(request) !== undefined) count++;
     return count;
   }
 
@@ -50,46 +49,50 @@ export class PendingCalls {
   }
 
   get isResending(): boolean {
-    return this.#resendAt < this.#calls.length;
+    return this.#resend < this.#next;
   }
 
   /** The call leaves for the first time, now: it gets its number. Not while others leave again (C3). */
   add(call: Call): void {
-    call.request = this.#next++;
-    this.#calls.push(call);
-    this.#resendAt++;
+    if (this.#next - this.#first === this.#calls.length) this.#grow();
+    const request = this.#next++;
+    call.request = request;
+    this.#calls[request & (this.#calls.length - 1)] = call;
+    this.#resend = this.#next;
   }
 
   /** The call with this number, unless it is settled or was never made. */
   at(request: number): Call | undefined {
-    return request < this.#first ? undefined : this.#calls.at(request - this.#first);
+    return request >= this.#first && request < this.#next ? this.#calls[request & (this.#calls.length - 1)] : undefined;
   }
 
   /** Another call stands for this one from now on, under its number. */
   replace(call: Call, by: Call): void {
-    this.#calls.replace(call.request - this.#first, by);
+    this.#calls[call.request & (this.#calls.length - 1)] = by;
   }
 
   /** The call with this number has its answer. */
   settle(request: number): void {
+    const calls = this.#calls;
+    const mask = calls.length - 1;
     this.#givenUpFrom = 0;
-    this.#calls.replace(request - this.#first, undefined);
-    while (this.#calls.length > 0 && this.#calls.at(0) === undefined) {
-      this.#calls.shift();
-      this.#first++;
-      if (this.#resendAt > 0) this.#resendAt--;
-    }
+    calls[request & mask] = undefined;
+    if (request !== this.#first) return;
+    let first = request + 1;
+    while (first < this.#next && calls[first & mask] === undefined) first++;
+    this.#first = first;
+    if (this.#resend < first) this.#resend = first;
   }
 
   /** This call and all behind it are to leave again. */
   resendFrom(request: number): void {
-    this.#resendAt = Math.min(this.#resendAt, Math.max(0, request - this.#first));
+    this.#resend = Math.min(this.#resend, Math.max(this.#first, request));
   }
 
   /** The next call that is to leave again. */
   nextResend(): Call | undefined {
-    while (this.#resendAt < this.#calls.length) {
-      const call = this.#calls.at(this.#resendAt++);
+    while (this.#resend < this.#next) {
+      const call = this.at(this.#resend++);
       if (call !== undefined) return call;
     }
     return undefined;
@@ -97,9 +100,9 @@ export class PendingCalls {
 
   /** The number of the first call that has waited longer than `timeoutMs`, times how often it left; 0: none has. */
   overdue(nowMs: number, timeoutMs: number): number {
-    for (let i = 0; i < this.#calls.length; i++) {
-      const call = this.#calls.at(i);
-      if (call !== undefined && nowMs - call.sentAtMs >= timeoutMs * Math.min(call.sendCount, 8)) return call.request;
+    for (let request = this.#first; request < this.#next; request++) {
+      const call = this.at(request);
+      if (call !== undefined && nowMs - call.sentAtMs >= timeoutMs * Math.min(call.sendCount, 8)) return request;
     }
     return 0;
   }
@@ -107,12 +110,13 @@ export class PendingCalls {
   /** Takes all calls out, unanswered, with their numbers. Those are not used again, so that the same life of the other node takes new calls (C1). */
   giveUp(): Call[] {
     const calls: Call[] = [];
-    if (this.#calls.length > 0) this.#givenUpFrom ||= this.#first;
-    for (; this.#calls.length > 0; this.#first++) {
-      const call = this.#calls.shift();
+    if (this.length > 0) this.#givenUpFrom ||= this.#first;
+    for (; this.#first < this.#next; this.#first++) {
+      const call = this.at(this.#first);
       if (call !== undefined) calls.push(call);
     }
-    this.#resendAt = 0;
+    this.#calls.fill(undefined);
+    this.#resend = this.#next;
     return calls;
   }
 
@@ -120,12 +124,19 @@ export class PendingCalls {
   restart(): void {
     this.#first = 1;
     this.#next = 1;
+    this.#resend = 1;
     this.#givenUpFrom = 0;
   }
 
   /** Whether a node that expects this request next can go on where we stand; if not, it has forgotten the conversation. */
   canResumeAt(expects: number): boolean {
     return expects >= (this.#givenUpFrom || this.#first) && expects <= this.#next;
+  }
+
+  #grow(): void {
+    const calls = new Array<Call | undefined>(this.#calls.length * 2).fill(undefined);
+    for (let request = this.#first; request < this.#next; request++) calls[request & (calls.length - 1)] = this.at(request);
+    this.#calls = calls;
   }
 }
 

@@ -311,7 +311,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
 
   acceptLink(link: Link): LinkReader {
     this.#checkNobodies(link);
-    return this.#open(link);
+    return this.#open(link).reader;
   }
 
   adopt(connection: PeerConnection, node: number, incarnation: number): Channel {
@@ -478,11 +478,11 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   #connect(dial: Dial): void {
     if (dial.connecting || dial.channel.link !== undefined || this.#isDropped(dial)) return;
     dial.connecting = true;
-    const open = (link: Link): Connection => {
+    const open = (link: Link): LinkReader => {
       const connection = this.#open(link);
       this.#dialing.set(connection, dial);
       connection.sendHello(this.#dialerHello(dial.channel));
-      return connection;
+      return connection.reader;
     };
     const connecting =
       this.#gateway?.connect(dial.address, (connection) => this.#dialing.set(connection, dial)) ??

@@ -3,7 +3,7 @@
 //
 // Invariants:
 //   T1. Numbers are 0, 1, 2 … in the order requests open.
-//   T2. A number below the queue's has ended unless it is a straggler's; it ended well unless a failure is remembered for it, or T3.
+//   T2. A number below the oldest has ended unless it is a straggler's; it ended well unless a failure is remembered for it, or T3.
 //   T3. FAILURES_MAX failures are remembered, the newest ones. What is not newer than one that was dropped, and not remembered itself, may
 //       have failed: a wait for it says so instead of taking it for a success.
 //   T4. At most ENDED_MAX ended requests are kept behind an open one: beyond that the open one is set aside as a straggler.
@@ -29,10 +29,12 @@ export class RequestTracker {
   readonly #clock: Clock;
   /** How long a wait lasts whose caller sets no deadline; undefined: until the end. */
   readonly #timeoutMs: number | undefined;
-  readonly #queue = new RingQueue<TrackedRequest>();
-  /** The number of the queue's first. */
+  /** The requests from `#oldest` on, up to the next number. A ring, as long as a power of two: a request is at its number. */
+  #requests: (TrackedRequest | undefined)[] = new Array<TrackedRequest | undefined>(16).fill(undefined);
   #oldest = 0;
-  /** Ended requests in the queue. */
+  /** The number the next request will get. Nobody else writes it. */
+  nextTimestamp = 0;
+  /** Ended requests in the ring. */
   #endedCount = 0;
   readonly #stragglers = new Map<number, TrackedRequest>();
   readonly #failures = new Map<number, WeighbridgeError>();
@@ -46,20 +48,17 @@ export class RequestTracker {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** The number the next request will get. */
-  get nextTimestamp(): number {
-    return this.#oldest + this.#queue.length;
-  }
-
   /** Requests that are kept: open ones, and a few ended ones behind an older open one (T4). */
   get keptCount(): number {
-    return this.#queue.length + this.#stragglers.size;
+    return this.nextTimestamp - this.#oldest + this.#stragglers.size;
   }
 
   /** Takes a request on and gives it its number. */
   open(request: TrackedRequest): number {
-    this.#queue.push(request);
-    return this.#oldest + this.#queue.length - 1;
+    if (this.nextTimestamp - this.#oldest === this.#requests.length) this.#grow();
+    const timestamp = this.nextTimestamp++;
+    this.#requests[timestamp & (this.#requests.length - 1)] = request;
+    return timestamp;
   }
 
   /** The request ended, well or with `error`. */
@@ -99,7 +98,7 @@ export class RequestTracker {
   }
 
   #find(timestamp: number): TrackedRequest | undefined {
-    return timestamp < this.#oldest ? this.#stragglers.get(timestamp) : this.#queue.at(timestamp - this.#oldest);
+    return timestamp < this.#oldest ? this.#stragglers.get(timestamp) : this.#requests[timestamp & (this.#requests.length - 1)];
   }
 
   #failureOf(timestamp: number): WeighbridgeError | undefined {
@@ -111,15 +110,22 @@ export class RequestTracker {
     );
   }
 
-  /** Forgets the ended requests at the head of the queue, and sets open ones aside that keep too many there (T4). */
+  /** Forgets the oldest requests that have ended, and sets open ones aside that keep too many behind them (T4). */
   #trim(): void {
-    for (let head = this.#queue.at(0); head !== undefined; head = this.#queue.at(0)) {
-      if (head.isSettled) this.#endedCount--;
+    const mask = this.#requests.length - 1;
+    for (; this.#oldest < this.nextTimestamp; this.#oldest++) {
+      const oldest = this.#requests[this.#oldest & mask] as TrackedRequest;
+      if (oldest.isSettled) this.#endedCount--;
       else if (this.#endedCount <= ENDED_MAX) return;
-      else this.#stragglers.set(this.#oldest, head);
-      this.#queue.shift();
-      this.#oldest++;
+      else this.#stragglers.set(this.#oldest, oldest);
+      this.#requests[this.#oldest & mask] = undefined;
     }
+  }
+
+  #grow(): void {
+    const requests = new Array<TrackedRequest | undefined>(this.#requests.length * 2).fill(undefined);
+    for (let at = this.#oldest; at < this.nextTimestamp; at++) requests[at & (requests.length - 1)] = this.#find(at);
+    this.#requests = requests;
   }
 
   #rememberFailure(timestamp: number, error: WeighbridgeError): void {

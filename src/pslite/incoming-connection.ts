@@ -16,9 +16,9 @@
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { wasAllInput } from "../peer/connection.ts";
 import type { Link, LinkReader } from "../transport/transport.ts";
 import { PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
+import { wasAllInput } from "../wire/frame-reader.ts";
 import { BODY_BYTES_MAX } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
 import { LongMeta } from "./long-meta.ts";

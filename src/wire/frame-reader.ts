@@ -1,4 +1,4 @@
-// frame-reader — cuts the byte stream of one link into frames, without copying what can stay where it was read.
+// frame-reader — cuts the byte stream of one link into frames, without copying what can stay where it was read. It is what the link reads into (LinkReader).
 //
 // Small frames are handled where they lie in the reader's own buffer. A large one whose sink names a destination is read straight into it:
 // only the bytes that had already arrived together with the header are copied. One of up to COPY_BYTES_MAX is read with its neighbours and copied:
@@ -33,6 +33,16 @@ export const COPY_BYTES_MAX: number = 128 * 1024;
 /** From here on a frame is dear to move. */
 const LARGE_BYTES = 64 * 1024;
 
+/** What was answered to more input than this leaves with the rest of the turn: somebody sends in bulk, and waits for none of it alone. */
+const SMALL_INPUT_BYTES = 16 * 1024;
+/** … but what was answered to this much leaves at once: whoever sent it may have nothing else under way, and would wait for the whole turn. */
+const LARGE_INPUT_BYTES = 256 * 1024;
+
+/** Whether what was answered to this input leaves at once, and does not wait for the rest of the turn's. */
+export function wasAllInput(byteCount: number, viewBytes: number): boolean {
+  return (byteCount < viewBytes && byteCount <= SMALL_INPUT_BYTES) || byteCount >= LARGE_INPUT_BYTES;
+}
+
 /** The smallest buffer in which every legal frame fits. */
 export const READ_BUFFER_BYTES: number = HEADER_BYTES + PAYLOAD_BYTES_MAX;
 
@@ -41,10 +51,22 @@ export type FrameSink = {
   destination(header: FrameHeader): Uint8Array | undefined;
   /** A whole frame: its payload is `bytes[at … at + header.payloadBytes)`. Header and buffer are valid until this returns. */
   frame(header: FrameHeader, bytes: Uint8Array, at: number): void;
+  /** Before the frames of each read. False: what was read is dropped. */
+  beginInput?(byteCount: number): boolean;
+  /** After them. `wasAll`: there was room for more than came, so nothing else is waiting to be read. */
+  endInput?(wasAll: boolean): void;
 };
 
+/** For a link that is being closed: what it read already is nobody's. */
+const NOBODY: FrameSink = { destination: () => undefined, frame: () => {} };
+
 export class FrameReader {
-  readonly #sink: FrameSink;
+  /** Who takes the frames; its owner may name another one at any time. */
+  sink: FrameSink;
+  /** For the link's owner: the link is gone. */
+  closed: (cause: Error | undefined) => void = () => {};
+  /** Where the owner counts frames. */
+  counts: { framesReceived: number } = { framesReceived: 0 };
   readonly #copyBytesMax: number;
   #bytes: Uint8Array;
   #words: Uint32Array;
@@ -62,13 +84,15 @@ export class FrameReader {
   #bulk = false;
   /** Set by the link's owner to let frames wait (R5); `goOn` handles them. */
   isHeld = false;
+  /** Bytes of the view that was given last. */
+  #viewBytes = 0;
 
   /**
    * `buffer` is the reader's alone, 8-byte aligned, and READ_BUFFER_BYTES long or longer. On a server it lies in the arena. It may be shorter
    * as long as the sink's `destination` throws for every frame that does not fit. `copyBytesMax` is for tests.
    */
   constructor(sink: FrameSink, buffer: Uint8Array, copyBytesMax: number = COPY_BYTES_MAX) {
-    this.#sink = sink;
+    this.sink = sink;
     this.#copyBytesMax = copyBytesMax;
     this.#bytes = buffer;
     this.#words = wordsOf(buffer);
@@ -91,7 +115,18 @@ export class FrameReader {
     return this.#direct !== undefined || this.#fill !== this.#start;
   }
 
+  /** From now on frames are dropped, also those that were read already. */
+  drop(): void {
+    this.sink = NOBODY;
+  }
+
   view(): Uint8Array {
+    const view = this.#nextView();
+    this.#viewBytes = view.length;
+    return view;
+  }
+
+  #nextView(): Uint8Array {
     if (this.#direct !== undefined) return this.#restOf(this.#direct);
     if (this.#fill === 0 && !this.#bulk && this.#header.payloadBytes < LARGE_BYTES) return this.#bytes;
     const end = this.#bulk ? Math.min(this.#bytes.length, this.#fill + EARLY_BYTES) : this.#roomEnd();
@@ -116,6 +151,13 @@ export class FrameReader {
   }
 
   received(byteCount: number): void {
+    const { sink } = this;
+    if (sink.beginInput?.(byteCount) === false) return;
+    this.#take(byteCount);
+    sink.endInput?.(wasAllInput(byteCount, this.#viewBytes)); // after a throw the link is closed, and nothing leaves on it
+  }
+
+  #take(byteCount: number): void {
     if (this.#direct === undefined) {
       this.#fill += byteCount;
     } else {
@@ -128,7 +170,10 @@ export class FrameReader {
 
   /** Handles the whole frames that waited while the reader was held. The rest stays where it is until the next read (R6). */
   goOn(): void {
+    const { sink } = this;
+    sink.beginInput?.(0);
     if (this.#direct === undefined) this.#cut(true);
+    sink.endInput?.(false);
   }
 
   /** Handles every whole frame in the buffer, then makes room for the rest of the next one. */
@@ -142,7 +187,7 @@ export class FrameReader {
       if (header.more > 0 && end - this.#start > this.#bytes.length) throw malformed(`a run of ${header.more + 1} frames before its hello`);
       if (isBetweenReads && this.#fill < end) return; // R6
       if (header.payloadBytes > 0 && !this.#inPlace && header.more === 0) {
-        const destination = this.#sink.destination(header);
+        const destination = this.sink.destination(header);
         if (destination !== undefined && header.payloadBytes > this.#copyBytesMax) {
           if (!this.#land(destination, at, end)) return;
           continue;
@@ -159,8 +204,9 @@ export class FrameReader {
       this.#bulk = false;
       this.#start = end; // before the call: the sink may throw or look at the reader
       const copyTo = this.#copyTo;
+      if (header.more === 0) this.counts.framesReceived++;
       if (header.more > 0) this.#deliverRun(at);
-      else if (copyTo === undefined) this.#sink.frame(header, this.#bytes, at);
+      else if (copyTo === undefined) this.sink.frame(header, this.#bytes, at);
       else this.#deliverCopy(copyTo, at);
     }
     if (!isBetweenReads) this.#makeRoom();
@@ -172,7 +218,8 @@ export class FrameReader {
     const bytes = this.#bytes;
     const stride = paddedBytes(header.payloadBytes);
     for (let at = first; ; at += stride) {
-      this.#sink.frame(header, bytes, at);
+      this.counts.framesReceived++;
+      this.sink.frame(header, bytes, at);
       if (header.more === 0) return;
       header.more--;
       stepRun(header);
@@ -188,11 +235,11 @@ export class FrameReader {
     const { payloadBytes } = this.#header;
     this.#copyTo = undefined;
     if (destination.length !== payloadBytes) {
-      this.#sink.frame(this.#header, this.#bytes, at); // R9
+      this.sink.frame(this.#header, this.#bytes, at); // R9
       return;
     }
     destination.set(this.#bytes.subarray(at, at + payloadBytes));
-    this.#sink.frame(this.#header, destination, 0);
+    this.sink.frame(this.#header, destination, 0);
   }
 
   /** Moves what already arrived of the payload to its destination; true when it was all there. */
@@ -200,10 +247,11 @@ export class FrameReader {
     const { payloadBytes } = this.#header;
     assert(destination.length === payloadBytes, "a destination is exactly as long as the payload");
     this.#bulk = true;
+    this.counts.framesReceived++;
     if (this.#fill >= end) {
       destination.set(this.#bytes.subarray(at, at + payloadBytes));
       this.#start = end;
-      this.#sink.frame(this.#header, destination, 0);
+      this.sink.frame(this.#header, destination, 0);
       return true;
     }
     const early = Math.min(this.#fill - at, payloadBytes);
@@ -212,7 +260,7 @@ export class FrameReader {
       // Only padding is missing: it arrives in the buffer, and the frame is handled now.
       const padding = end - this.#fill;
       this.#resetBefore(padding);
-      this.#sink.frame(this.#header, destination, 0);
+      this.sink.frame(this.#header, destination, 0);
       return false;
     }
     this.#direct = destination;
@@ -224,7 +272,7 @@ export class FrameReader {
     const { payloadBytes } = this.#header;
     this.#direct = undefined;
     this.#resetBefore(paddedBytes(payloadBytes) - payloadBytes);
-    this.#sink.frame(this.#header, destination, 0);
+    this.sink.frame(this.#header, destination, 0);
   }
 
   /** The buffer is empty, but `padding` bytes come before the next header: they are placed so that the header is aligned (R2). */

@@ -103,8 +103,8 @@ function helloVectors(): GoldenVector[] {
   connection.sendHello({ ...PLACE, kind: "worker", expects: 7, ...said, token: "t-1", knows: 3 });
   const second = link.takeFrames();
   const bytes = joinBytes(second);
-  connection.view().set(bytes);
-  connection.received(bytes.length);
+  connection.reader.view().set(bytes);
+  connection.reader.received(bytes.length);
   return [
     { name: "hello-newcomer", about: "the first frame of a node that has no place yet", frames: first },
     {
