@@ -32,6 +32,7 @@ import { type Hello, helloShape, READS_RUNS } from "../wire/hello.ts";
 import { decodeJson, encodeJson } from "../wire/json-body.ts";
 import { OPENING_BYTES, quoteOpening, readOpening } from "../wire/opening.ts";
 import type { Channel } from "./channel.ts";
+import { HeldLink } from "./held-link.ts";
 import type { PeerMetrics } from "./metrics.ts";
 
 const HELLO_BYTES_MAX = 4096;
@@ -217,50 +218,5 @@ export class Connection implements FrameSink {
     encodeHeader(header, new Uint32Array(frame.buffer), 0);
     frame.set(body, HEADER_BYTES);
     this.link.write([frame], () => {});
-  }
-}
-
-/**
- * A link as its channel sees it: once it is closed, nothing that was read already is handled any more (H4), and while it is paused, frames that were read already wait in the reader's buffer, so that a pause bounds what is
- * answered, not only what is read (H5). One buffer of small requests can ask for gigabytes.
- */
-export class HeldLink implements Link {
-  readonly #link: Link;
-  readonly #reader: FrameReader;
-  readonly #resumed: () => void;
-  /** The link's own: it need not pass here. */
-  readonly write: Link["write"];
-
-  /** `resumed` is called when the link was paused and no longer is: the frames that waited are to be handled, soon. */
-  constructor(link: Link, reader: FrameReader, resumed: () => void) {
-    this.#link = link;
-    this.#reader = reader;
-    this.#resumed = resumed;
-    this.write = link.write.bind(link);
-  }
-
-  get remote(): string {
-    return this.#link.remote;
-  }
-
-  pause(): void {
-    this.#reader.isHeld = true;
-    this.#link.pause();
-  }
-
-  resume(): void {
-    this.#reader.isHeld = false;
-    this.#resumed(); // first: what waits comes before what is still to be read, and before the end of the link
-    this.#link.resume();
-  }
-
-  close(): void {
-    this.#reader.drop();
-    this.#link.close();
-  }
-
-  destroy(): void {
-    this.#reader.drop();
-    this.#link.destroy();
   }
 }

@@ -17,6 +17,7 @@ import { type Call, detachedError, WithdrawnCall } from "./call.ts";
 import type { ChannelLimits } from "./channel-limits.ts";
 import type { Faults } from "./faults.ts";
 import { EncodedFrames, type FrameBatch, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
+import { HeldLink } from "./held-link.ts";
 import type { PeerMetrics } from "./metrics.ts";
 import type { PendingCalls } from "./open-requests.ts";
 import { type Notice, type Outbound, Outbox } from "./outbox.ts";
@@ -50,6 +51,8 @@ export class FrameWriter {
   /** What the link takes: frames, or what a gateway makes of them. */
   #batch: FrameBatch;
   #link: Link | undefined;
+  /** What the link's writes go to: itself, or what it holds. */
+  #output: Link | undefined;
   #inFlightBytes = 0;
   #answerBytes = 0;
   #paused = false;
@@ -85,6 +88,7 @@ export class FrameWriter {
   attach(link: Link, takesRuns: boolean, batch: FrameBatch | undefined): void {
     assert(this.#link === undefined, "the old link was detached first");
     this.#link = link;
+    this.#output = link instanceof HeldLink ? link.inner : link;
     this.#frames.takesRuns = takesRuns;
     this.#batch = batch ?? this.#frames;
     this.#pending.resendFrom(0);
@@ -281,7 +285,7 @@ export class FrameWriter {
         link.destroy(); // what was encoded cannot leave any more; on the next link everything is encoded anew (Call.K3)
         return;
       }
-      link.write(chunks, () => {
+      this.#output?.write(chunks, () => {
         taken.flushed();
         if (this.#link !== writing) return;
         this.#inFlightBytes -= costBytes;

@@ -48,7 +48,7 @@ export function encodeKv(frame: KvFrame, header: FrameHeader, batch: FrameBatch)
   header.payloadBytes = payloadBytes;
   header.arg0 = keyCount;
   header.arg1 = frame.width;
-  header.arg2 = pieceOffset >= 0 ? pieceOffset : 0;
+  header.arg2 = Math.max(pieceOffset, 0);
   if (payloadBytes <= INLINE_BYTES_MAX) encodeInline(frame, batch, batch.begin(header, payloadBytes), lensBytes);
   else encodeAttached(frame, header, batch, lensBytes);
 }

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { StubLink } from "../testing/stub-link.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../wire/frame.ts";
 import { FrameReader, READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
-import { HeldLink } from "./connection.ts";
+import { HeldLink } from "./held-link.ts";
 
 function frame(request: number, payloadBytes = 0): Uint8Array {
   const bytes = new Uint8Array(HEADER_BYTES + paddedBytes(payloadBytes));
