@@ -6,11 +6,12 @@
 //   B1. Frames start at multiples of 8 in the page, and in the stream.
 //   B2. A page is written to again only after the write that carried it was flushed.
 //   B3. Where the reader takes runs, a small frame that is like the one right before it joins it in a run
-//       (wire/frame-run.ts).
+//       (wire/frame.ts).
 //   B4. The bytes behind a payload are 0, whatever the page held before: nobody reads what others were sent.
 
 import { AssertionError } from "../base/assert.ts";
 import {
+  continuesRun,
   encodeHeader,
   FrameHeader,
   HEADER_BYTES,
@@ -19,8 +20,8 @@ import {
   paddedBytes,
   RUN_MORE_MAX,
   RUN_PAYLOAD_BYTES_MAX,
+  stepRun,
 } from "../wire/frame.ts";
-import { continuesRun, stepRun } from "../wire/frame-run.ts";
 
 const PAGE_BYTES = 128 * 1024;
 /** Payloads up to this size are copied into the page: cheaper than one more chunk in the write. */

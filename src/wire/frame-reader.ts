@@ -21,8 +21,17 @@
 //       memory of the reader's own, and handed over from there.
 
 import { AssertionError, assert } from "../base/assert.ts";
-import { decodeHeader, encodeHeader, FRAME_ALIGN, FrameHeader, HEADER_BYTES, malformed, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
-import { stepRun } from "./frame-run.ts";
+import {
+  decodeHeader,
+  encodeHeader,
+  FRAME_ALIGN,
+  FrameHeader,
+  HEADER_BYTES,
+  malformed,
+  PAYLOAD_BYTES_MAX,
+  paddedBytes,
+  stepRun,
+} from "./frame.ts";
 
 /** While payloads go to destinations, a header is read with at most this much behind it: what is over is copied, what is under costs a read. */
 const EARLY_BYTES = 32 * 1024;

@@ -9,7 +9,7 @@
 //        8  u32   payloadBytes   without the padding, at most PAYLOAD_BYTES_MAX
 //       12  i32   priority       higher overtakes lower between frames; a reply repeats it
 //       16  u53   request        number of the request on this channel, 1, 2, 3 …; a reply repeats it
-//           u11   more           a run: so many further frames of this kind follow as payloads alone, see frame-run.ts
+//           u11   more           a run: so many further frames of this kind follow as payloads alone
 //       24  u53   stamp          number of the update in the sender's own sequence; 0: not an update
 //           u11   epochLow       the lower half of `epoch`: the placement by which the request was cut; 0: by none
 //       32  u53   settled        every request below this number has its answer at the sender
@@ -18,6 +18,14 @@
 //       42  u16   customer
 //       44  i32   command        the application's own number (ps-lite: head)
 //       48  u32   × 4            args, by function
+//
+// A run: small frames that are alike and follow each other share one header. 64 pushes of one float are 1 KB instead of 5, and a header is made and read once for
+// all of them. Whoever receives a run has received the frames it stands for, no more and no less.
+//
+//   header, more = 2 │ payload of request n │ payload of request n + 1 │ payload of request n + 2        each padded to 8 bytes
+//
+// From one frame to the next, `request` rises by one, and so do `stamp` unless it is 0, and `arg3` of requests (the kv functions have the
+// request's timestamp there). Everything else is the same. `settled` is that of the first.
 //
 // Invariants:
 //   F1. Numbers of requests and updates stay below 2^53, so that they are exact as JavaScript numbers. A run that reaches beyond breaks the protocol.
@@ -207,6 +215,34 @@ export function encodeHeader(header: FrameHeader, words: Uint32Array, at: number
 /** One more frame belongs to the header at word index `at`. */
 export function lengthenRun(words: Uint32Array, at: number): void {
   (words[at + 5] as number) += 1 << MORE_SHIFT;
+}
+
+/** Makes of a frame's header that of the next one in its run. */
+export function stepRun(header: FrameHeader): void {
+  header.request++;
+  if (header.stamp !== 0) header.stamp++;
+  if (header.kind === Kind.REQUEST) header.arg3 = (header.arg3 + 1) >>> 0;
+}
+
+/** Whether `stepRun` would make the one header of the other, so that their frames may share it. */
+export function continuesRun(last: FrameHeader, header: FrameHeader): boolean {
+  return (
+    header.request === last.request + 1 &&
+    header.kind === last.kind &&
+    header.payloadBytes === last.payloadBytes &&
+    header.functionId === last.functionId &&
+    header.flags === last.flags &&
+    header.priority === last.priority &&
+    header.epoch === last.epoch &&
+    header.stamp === (last.stamp === 0 ? 0 : last.stamp + 1) &&
+    header.app === last.app &&
+    header.customer === last.customer &&
+    header.command === last.command &&
+    header.arg0 === last.arg0 &&
+    header.arg1 === last.arg1 &&
+    header.arg2 === last.arg2 &&
+    header.arg3 === (last.kind === Kind.REQUEST ? (last.arg3 + 1) >>> 0 : last.arg3)
+  );
 }
 
 export function strangeOpening(opening: number): string {

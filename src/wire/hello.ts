@@ -12,7 +12,7 @@ export const packageVersionShape: Check<string> = shortText(64);
 /** What a node is in the job: one of its roles, a guest that comes and goes without being counted, or a tool that only asks the scheduler. */
 export type MemberKind = "worker" | "server" | "scheduler" | "guest" | "tool";
 
-/** The capability to read runs of frames (frame-run.ts). */
+/** The capability to read runs of frames (frame.ts). */
 export const READS_RUNS = "runs";
 
 export type Hello = {

@@ -2,8 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FrameHeader, Kind } from "./frame.ts";
-import { continuesRun, stepRun } from "./frame-run.ts";
+import { continuesRun, FrameHeader, Kind, stepRun } from "./frame.ts";
 
 function headerOf(fields: Partial<FrameHeader>): FrameHeader {
   return Object.assign(new FrameHeader(), fields);
