@@ -8,6 +8,7 @@
 //   F2. A call that fails tells whoever awaits it, and the next `wait` of its name; nobody waiting is no crash.
 
 import type { CachedEmbedding } from "../api/cached-embedding.ts";
+import type { FunctionTarget } from "../api/function-target.ts";
 import type { Session } from "../api/session.ts";
 import type { CallOptions } from "../api/tensor.ts";
 import type { WaitOptions } from "../base/deferred.ts";
@@ -184,14 +185,14 @@ export class TensorWorker {
     const group = keyOf(key);
     checkOptions(options, ["size", "tolerance"], "the settings of an SSP group");
     const { size, tolerance } = options;
-    const { version } = await this.#session.call(sspInit, { key: group }, { group, size, tolerance }, wait);
+    const { version } = await this.#session.call(sspInit, this.#serverOf(group), { group, size, tolerance }, wait);
     return version;
   }
 
   /** Ends when nobody of the group is further behind `version` than its tolerance. Waits at the server, not by asking again. */
   async sspSync(key: number | bigint, version: number, wait: WaitOptions = {}): Promise<void> {
     const group = keyOf(key);
-    await this.#session.call(sspSync, { key: group }, { group, version }, wait);
+    await this.#session.call(sspSync, this.#serverOf(group), { group, version }, wait);
   }
 
   /** The ranks, ascending, of those who are ready under this key: `want` of them, or who has come when the first one's patience ends. */
@@ -203,8 +204,13 @@ export class TensorWorker {
     const group = keyOf(key);
     checkOptions(options, ["want", "waitMs"], "the settings of a partial reduce");
     const { want, waitMs } = options;
-    const { ranks } = await this.#session.call(partialReducePartners, { key: group }, { group, want, patienceMs: waitMs }, wait);
+    const { ranks } = await this.#session.call(partialReducePartners, this.#serverOf(group), { group, want, patienceMs: waitMs }, wait);
     return [...ranks];
+  }
+
+  /** A group waits at one server for as long as there are as many of them: it belongs to no part, and does not move with one. */
+  #serverOf(group: bigint): FunctionTarget {
+    return { server: Number(group % BigInt(this.#session.serverCount)) };
   }
 
   /** Counts payload bytes by function from now on. */

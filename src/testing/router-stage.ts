@@ -6,6 +6,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
 import { clockAdvance, clockWait } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
+import { sspSync } from "../contracts/groups.ts";
 import { parameterOrigin } from "../contracts/parameters.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import { tensorPull, tensorPush, tensorPushPull } from "../contracts/tensors.ts";
@@ -37,6 +38,7 @@ const CONTRACTS: readonly Contract[] = [
   clockAdvance,
   clockWait,
   parameterOrigin,
+  sspSync,
 ].map((fn) => fn as unknown as Contract);
 const INCARNATION = 1;
 /** Of rows of tables. */
@@ -136,6 +138,13 @@ export class RouterStage {
     await this.clock.advance(0);
   }
 
+  /** The next call to this server happens, and its answer is lost: the part that it is about has left. */
+  async loseAnswer(rank: number): Promise<void> {
+    const call = this.#queues[rank]?.shift();
+    if (call !== undefined) this.#serve(rank, call, (of) => of.failed(new WeighbridgeError("ANSWER_LOST", "it was applied")));
+    await this.clock.advance(0);
+  }
+
   /** The next call to this server waits there; what is returned lets it happen. */
   park(rank: number): () => Promise<void> {
     const call = this.#queues[rank]?.shift();
@@ -169,7 +178,7 @@ export class RouterStage {
     return channel as unknown as Channel;
   }
 
-  #serve(rank: number, call: Call): void {
+  #serve(rank: number, call: Call, answer: (call: Call, bytes: Uint8Array) => void = reply): void {
     if (!call.isIntact) return;
     if (call.epoch !== 0 && call.epoch < this.#view.epoch) {
       this.refusedCount++;
@@ -178,8 +187,7 @@ export class RouterStage {
       return;
     }
     const { header, payload } = frameOf(call);
-    const answer = header.functionId === FunctionId.FUNCTION ? this.#function(rank, header, payload) : this.#kv(rank, header, payload);
-    reply(call, answer);
+    answer(call, header.functionId === FunctionId.FUNCTION ? this.#function(rank, header, payload) : this.#kv(rank, header, payload));
   }
 
   #kv(rank: number, header: FrameHeader, payload: Uint8Array): Uint8Array {

@@ -24,7 +24,7 @@ import { Residuals } from "../wire/codecs/residuals.ts";
 import type { CodecContext, ValueShape } from "../wire/codecs/value-codec.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import type { RowGroup } from "./block-rows.ts";
-import type { CallWait, FunctionClient } from "./function-client.ts";
+import { type CallWait, type FunctionClient, requestOf } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { Landings } from "./landings.ts";
 import type { KeptPayload, LinkPayloads } from "./link-payloads.ts";
@@ -127,6 +127,11 @@ export class EncodedTensor {
         opened[sent.block]?.answered(answer);
       },
       failed: (error: WeighbridgeError) => noteLost(sent, error),
+      answerLost: () => {
+        open.delete(sent); // it was applied
+        const read = { ...this.#to(sent.block, priority), request: { parameter, block: sent.block, clock }, ...opened[sent.block] };
+        return { requests: [requestOf(tensorPullEncoded, read)], release: () => {} };
+      },
     }));
     const done = functions.callEach(tensorPushPullEncoded, requests, { subject }).then(() => landings.check());
     await this.#run(done, open, spans, { ...wait, subject });

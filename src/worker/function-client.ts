@@ -282,6 +282,7 @@ export class FunctionClient {
     const { to, request, priority = 0, scope = 0, into, passing, answered } = asked;
     const epoch = this.#router.epochOf(to, fn);
     const server = this.#router.serverOf(to);
+    const isCounted = fn.isUpdate && epoch > 0;
     entry.server = server;
     entry.epoch = epoch;
     entry.calls = functionCalls({
@@ -297,18 +298,19 @@ export class FunctionClient {
         this.#count(fn.name, 0, byteCount);
         if (this.#isStranger(subject, server)) entry.crossed(entry);
         else answered?.(response);
-        if (fn.isUpdate) this.#router.updateEnded();
+        if (isCounted) this.#router.updateEnded();
         entry.ended();
       },
       failed: (error, fate) => {
         if (epoch > 0 && this.#router.refused(this.#routed(entry), epoch, fn.isUpdate, error)) return;
         if (error.code === "ANSWER_LOST" && asked.answerLost !== undefined) {
+          if (isCounted) this.#router.updateEnded();
           this.#askAnew(entry, asked.answerLost);
           return;
         }
         this.onFailure(error);
         asked.failed?.(error, fate);
-        if (fn.isUpdate) this.#router.updateEnded();
+        if (isCounted) this.#router.updateEnded();
         entry.ended(namedFailure(error, fn, subject), fate);
       },
     });
@@ -330,7 +332,6 @@ export class FunctionClient {
 
   /** It was applied, and its answer is not known: what asks for the answer takes its place. */
   #askAnew(entry: Entry, answerLost: () => Recut): void {
-    this.#router.updateEnded();
     const entries = this.#cutAgain(entry, answerLost, true);
     this.#sendInTurn(entries, true).catch((thrown: unknown) => failEntries(entries, thrown));
   }
@@ -479,7 +480,7 @@ export class FunctionClient {
         entry.order = this.#router.nextOrder();
         if (entry.fn.followsUpdates) this.#router.announcementOpened();
       }
-      if (entry.fn.isUpdate) this.#router.updateOpened();
+      if (entry.fn.isUpdate && entry.epoch > 0) this.#router.updateOpened(); // what follows no placement may wait for other workers
     }
     this.#router.send(callsOf);
     return true;

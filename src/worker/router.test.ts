@@ -6,6 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { clockAdvance } from "../contracts/clocks.ts";
+import { sspSync } from "../contracts/groups.ts";
 import { rowsPush } from "../contracts/rows.ts";
 import { Arena } from "../kernel/arena.ts";
 import { PART_COUNT } from "../keys/placement.ts";
@@ -451,4 +452,43 @@ test("for 60 seeds with a placement that changes at any moment: acknowledged = a
     for (const [key, sum] of kvSums) assert.equal(stage.values.get(key)?.[0], sum, `seed ${seed}: kv key ${key}`);
     assert.equal(stage.router.isHeld, false, `seed ${seed}`);
   }
+});
+
+test("a push and pull whose answer was lost with its part counts once, and reads the rows or the block from their owners of now (TableClient.B5, TensorClient.T5)", async () => {
+  const { stage, worker } = started();
+  const into = new Float32Array(2 * LIST.length);
+  const values = new Float32Array(worker.tensor.shape.floatCount);
+  const gradients = new Float32Array(2 * LIST.length).fill(1);
+  const calls = [
+    worker.table.pushPull({ keys: LIST, gradients }, LIST, into, { clock: 0 }),
+    worker.tensor.pushPull(values.slice().fill(1), values, { clock: 0 }),
+  ];
+  await stage.clock.advance(0);
+  const sent = stage.queuedCount;
+  for (const [rank, count] of stage.router.servers.map((server) => [server, stage.queueOf(server).length] as const))
+    for (let i = 0; i < count; i++) await stage.loseAnswer(rank);
+  stage.change([0, 1, 2], turned(3));
+  await stage.drain();
+  await Promise.all(calls);
+  assert.equal(stage.applied.length, sent, "nothing was applied again");
+  assert.ok(stage.refusedCount > 0, "the reads were cut again");
+  assert.deepEqual(
+    [...into],
+    [...LIST].flatMap((key) => [...(stage.values.get(`row ${key}`) ?? [])]),
+  );
+  assert.ok(into.every((value) => value > 0) && values.every((value) => value === 1));
+});
+
+test("an update that names a server, and waits there for other workers, holds nothing back while the placement changes (R4, R5)", async () => {
+  const { stage, worker } = started();
+  const waiting = stage.functions.call(sspSync, { server: 0 }, { group: 1n, version: 1 });
+  await stage.clock.advance(0);
+  const letGo = stage.park(0);
+  stage.change([0, 1, 2], turned(3));
+  stage.tell();
+  const pushed = worker.push(LIST, 1);
+  await stage.drain();
+  assert.ok(await isDone(pushed));
+  await letGo();
+  await waiting;
 });

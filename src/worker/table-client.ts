@@ -7,6 +7,8 @@
 //       (push-numbers.ts).
 //   B3. What a push and pull asks of one server travels in order, its last pushed and first pulled rows in one frame: if the rest fits
 //       there too, nothing comes in between.
+//   B5. Where a part leaves its server before the answer of a push and pull is sent, or sent again, the push counts, and the rows are asked for anew: they have seen
+//       the push, and maybe what came in between.
 //   B4. Where the link carries less, the push and the pull travel as the link says, one after the other: the pull sees the push, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
@@ -182,13 +184,17 @@ export class TableClient {
     const [parameter, scope] = [this.#parameter, this.#parameter];
     return frames.map((frame) => {
       const into = this.#rowsOf(landed, frame);
-      const cutAgain = (): Recut =>
-        this.#planner.again(frame.keys, (plan) => {
-          const landing = plan.landing(into, this.width);
-          const requests = this.#pulls(this.#frames(plan), landing, call);
-          return { requests, answered: () => plan.deliver(landing, into, this.width) };
-        });
+      const cutAgain = (): Recut => this.#pullAgain(frame, into, call);
       return requestOf(rowsPull, { to: frame, request: { parameter, clock, keys: frame.keys }, priority, scope, into, cutAgain });
+    });
+  }
+
+  /** The rows of a frame, as the placement is now. */
+  #pullAgain(frame: RowFrame, into: Float32Array, call: FrameCall): Recut {
+    return this.#planner.again(frame.keys, (plan) => {
+      const landing = plan.landing(into, this.width);
+      const requests = this.#pulls(this.#frames(plan), landing, call);
+      return { requests, answered: () => plan.deliver(landing, into, this.width) };
     });
   }
 
@@ -213,7 +219,8 @@ export class TableClient {
           { others: pulled.keys },
         );
       const request = { parameter, clock, pushNumber, scale, pushKeys: pushed.keys, gradients, pullKeys: pulled.keys };
-      return requestOf(rowsPushPull, { to: pushed, request, priority, scope, into, cutAgain });
+      const answerLost = (): Recut => this.#pullAgain(pulled, into, call); // B5
+      return requestOf(rowsPushPull, { to: pushed, request, priority, scope, into, cutAgain, answerLost });
     });
     return [...this.#pushes(pushes, rows, call), ...paired, ...this.#pulls(pulls, landed, call)];
   }

@@ -6,6 +6,8 @@
 //   T1. Lengths and rows are checked before anything is sent.
 //   T2. What a call pushes and pulls of one block travels in one frame: nothing comes in between there.
 //   T3. Where pushes by rows are counted, every server hears of one before its rows come there.
+//   T5. Where a block leaves its server before the answer of a push and pull is sent, or sent again, the push counts, and the values are asked for anew: they have
+//       seen the push, and maybe what came in between.
 //   T4. Rows that are pushed and pulled by one call over a link that carries less travel as the link says, in two frames one behind the other: what is pulled has
 //       seen what was pushed, and maybe what came in between.
 
@@ -28,7 +30,7 @@ import { ArenaSpans } from "./arena-spans.ts";
 import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
 import { CallerArray } from "./caller-array.ts";
 import type { EncodedTensor } from "./encoded-tensor.ts";
-import { allEnded, type FunctionClient } from "./function-client.ts";
+import { type AnyRequest, allEnded, type FunctionClient, type Recut, requestOf } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { listLength } from "./key-lists.ts";
 
@@ -171,6 +173,7 @@ export class TensorClient {
         request: { parameter: this.#parameter, block, clock, pushNumber, scale, gradients: gradients.subarray(from, to) },
         priority,
         into: into.subarray(from, to),
+        answerLost: () => this.#pullAnew(block, into.subarray(from, to), { clock, priority }),
       })),
       { ...wait, subject: this.#subject },
     );
@@ -253,7 +256,8 @@ export class TensorClient {
       const blocks = this.#blocks((block, from, to) => ({ block, priority, into: into.subarray(from, to) }));
       const both = blocks.flatMap(({ block, ...call }) => {
         const request = pushes.get(block);
-        return request === undefined ? [] : [{ ...call, request }];
+        const answerLost = (): Recut => this.#pullAnew(block, call.into, { clock, priority });
+        return request === undefined ? [] : [{ ...call, request, answerLost }];
       });
       const pulls = blocks.filter(({ block }) => !pushes.has(block));
       await allEnded([
@@ -289,13 +293,20 @@ export class TensorClient {
       const landings = new Map(pulled.groups.map((group) => [group.block, group]));
       const landingOf = ({ from, to }: RowGroup): Float32Array => landed.subarray(from * width, to * width);
       const single = [...pushes.values()].filter(({ block }) => !landings.has(block));
+      const readOf = (group: RowGroup) => {
+        const { block, rows: own } = group;
+        return this.#to(block, { request: { parameter: this.#parameter, block, clock, rows: own }, priority, into: landingOf(group) });
+      };
       const both = pulled.groups.flatMap((group) => {
         const push = pushes.get(group.block);
         if (push === undefined) return [];
         const { rows: pushRows, ...rest } = push;
-        return [this.#to(group.block, { request: { ...rest, pushRows, pullRows: group.rows }, priority, into: landingOf(group) })];
+        const answerLost = (): Recut => only(requestOf(tensorPullRows, readOf(group))); // T5
+        return [
+          this.#to(group.block, { request: { ...rest, pushRows, pullRows: group.rows }, priority, into: landingOf(group), answerLost }),
+        ];
       });
-      const reads = pulled.groups.filter(({ block }) => !pushes.has(block));
+      const reads = pulled.groups.filter(({ block }) => !pushes.has(block)).map(readOf);
       await allEnded([
         this.#functions.callEach(
           tensorPushRows,
@@ -303,18 +314,16 @@ export class TensorClient {
           { subject: this.#subject },
         ),
         this.#functions.callEach(tensorPushPullRows, both, { subject: this.#subject }),
-        this.#functions.callEach(
-          tensorPullRows,
-          reads.map((group) => {
-            const { block, rows: own } = group;
-            return this.#to(block, { request: { parameter: this.#parameter, block, clock, rows: own }, priority, into: landingOf(group) });
-          }),
-          { subject: this.#subject },
-        ),
+        this.#functions.callEach(tensorPullRows, reads, { subject: this.#subject }),
       ]);
       given.check(this.#name, true);
       for (const group of pulled.groups) pulled.deliver(group, landingOf(group), into, width);
     });
+  }
+
+  /** T5 */
+  #pullAnew(block: number, into: Float32Array, { clock, priority }: Pick<ParameterCall, "clock" | "priority">): Recut {
+    return only(requestOf(tensorPull, this.#to(block, { request: { parameter: this.#parameter, block, clock }, priority, into })));
   }
 
   /** Whether rows travel otherwise than as they are, in one direction at least. */
@@ -362,4 +371,8 @@ export class TensorClient {
     if (values.length === expected) return;
     throw new WeighbridgeError("VALUE_LENGTH", `${this.#name}: ${expected} elements are wanted for ${what}, not ${values.length}`);
   }
+}
+
+function only(request: AnyRequest): Recut {
+  return { requests: [request], release: () => {} };
 }

@@ -17,6 +17,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../../store/parameter-spec.ts";
 import type { CatalogueEntry, ParameterNumber } from "../../wire/catalogue.ts";
 import { rankOf } from "../../wire/node-id.ts";
+import { DataArrays } from "./data-arrays.ts";
 import { ParameterHost, type ParameterHostOptions, type ParameterIds } from "./parameter-host.ts";
 import { decodeSettings } from "./parameter-settings.ts";
 import type { ServerPacer } from "./server-pacer.ts";
@@ -35,6 +36,8 @@ export class Parameters {
   /** Those that requests find (P3), by number: what handlers look into, and ask `table` or `tensor` why where there is none. */
   readonly tables: ReadonlyMap<number, TableParameter>;
   readonly tensors: ReadonlyMap<number, TensorParameter>;
+  /** What workers leave for each other beside the parameters. */
+  readonly data: DataArrays;
   readonly #tables = new Map<number, TableParameter>();
   readonly #tensors = new Map<number, TensorParameter>();
   readonly #host: ParameterHost;
@@ -51,6 +54,7 @@ export class Parameters {
   constructor(options: ParameterHostOptions) {
     this.tables = this.#tables;
     this.tensors = this.#tensors;
+    this.data = new DataArrays(options.arena);
     this.#host = new ParameterHost(options, {
       pushed: (number, clock, count) => this.#byNumber.get(number)?.notePushes(clock, count),
       roundOver: (number, clock) => this.#byNumber.get(number)?.countRound(clock),

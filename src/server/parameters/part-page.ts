@@ -1,11 +1,12 @@
 // part-page — what the state of one part of a server's parameters consists of, in pages that can be loaded in any
 // order, and again: rows and blocks with all that their optimizers keep, and what workers have pushed to them in rounds
-// that are still open, or have pulled of them last. Pages are copies, not in the arena.
+// that are still open, or have pulled of them last; and data beside the parameters. Pages are copies, not in the arena.
 
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { BlockImage } from "../../store/block-span.ts";
 import type { PulledImages } from "../../store/pulled-rows.ts";
 import type { RowImages } from "../../store/table-requests.ts";
+import type { DataPage } from "./data-arrays.ts";
 import type { GatheredBlockImage } from "./gathered-block.ts";
 import type { GatheredImage } from "./gathered-rows.ts";
 
@@ -22,4 +23,5 @@ export type GatheredBlockPage = GatheredBy & { readonly kind: "gatheredBlock"; r
 export type TensorPage = { readonly kind: "block"; readonly image: BlockImage } | GatheredBlockPage;
 
 /** A page of one parameter, by its name. */
-export type PartPage = { readonly parameter: string } & (TablePage | TensorPage);
+export type ParameterPage = { readonly parameter: string } & (TablePage | TensorPage);
+export type PartPage = ParameterPage | DataPage;

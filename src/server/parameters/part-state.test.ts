@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
+import { dataPull, dataPush } from "../../contracts/data.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import { tensorPull, tensorPush, tensorPushRows } from "../../contracts/tensors.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
@@ -187,11 +188,30 @@ test("a page of a parameter that is not there, of another kind or of a round tha
       (error) => isWeighbridgeError(error, code),
     );
   const [first] = pages;
-  assert.ok(first !== undefined);
+  assert.ok(first !== undefined && first.kind !== "data");
   refuses("UNKNOWN_PARAMETER", [{ ...first, parameter: "nobody" }]);
   refuses("BAD_REQUEST", [{ ...first, parameter: first.parameter === "t" ? "w" : "t" }]);
   for (const rank of [0, 1]) target.stage.advance(rank, 1);
   const rounds = pages.filter(({ kind }) => kind === "gatheredRows" || kind === "gatheredBlock");
   for (const page of rounds.slice(0, 3)) refuses("STALE_UPDATE", [page]);
   refuses("STALE_UPDATE", rounds.filter(({ kind }) => kind === "gatheredBlock").slice(0, 1));
+});
+
+test("arrays of data move with their part, and load twice as once; those of other parts stay", async () => {
+  const [from, to] = [new Subject({ type: "sum" }), new Subject({ type: "sum" })];
+  const [first, second] = [KEYS[0] as bigint, KEYS[1] as bigint];
+  const indexes = BigUint64Array.of(first, second);
+  const push = { indexes, lengths: Uint32Array.of(2, 1), values: Float32Array.of(1, 2, 3) };
+  await from.stage.call(0, dataPush, push);
+  await from.stage.call(1, dataPush, push);
+  const pages = [...from.state.savePart(partOfKey(first))];
+  to.state.loadPart(pages);
+  to.state.loadPart(pages);
+  assert.equal(from.state.dropPart(partOfKey(first)), 1);
+  const found = async ({ stage }: Subject, index: bigint): Promise<number[]> => [
+    ...(await stage.call(0, dataPull, { indexes: BigUint64Array.of(index) })).values,
+  ];
+  assert.deepEqual([await found(to, first), await found(from, second)], [[2, 4], [6]]);
+  await assert.rejects(found(from, first), (error) => isWeighbridgeError(error, "OUT_OF_RANGE"));
+  assert.equal(to.state.dropPart(partOfKey(first)), 1);
 });

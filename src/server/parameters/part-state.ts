@@ -1,4 +1,4 @@
-// part-state — the state of one part over all parameters of a server: saved, loaded, dropped and counted, without a
+// part-state — the state of one part over all parameters of a server, and of the data beside them: saved, loaded, dropped and counted, without a
 // look at the other parts. What moving a part between servers, filling a copy of it and saving it stand on. Not a
 // protocol: whoever moves a part sees to it that nobody pushes to it meanwhile, or sends what changed again.
 //
@@ -31,6 +31,8 @@ export class PartState {
       const { name } = parameter.spec;
       for (const page of parameter.savePart(part)) yield { parameter: name, ...page };
     }
+    const data = this.#parameters.data.savePart(part);
+    if (data !== undefined) yield data;
   }
 
   /**
@@ -39,6 +41,10 @@ export class PartState {
    */
   loadPart(pages: Iterable<PartPage>): void {
     for (const page of pages) {
+      if (page.kind === "data") {
+        this.#parameters.data.load(page);
+        continue;
+      }
       const parameter = this.#parameters.find(page.parameter);
       if (parameter === undefined)
         throw new WeighbridgeError("UNKNOWN_PARAMETER", `a page of ${JSON.stringify(page.parameter)}, which this server does not have`);
@@ -51,13 +57,15 @@ export class PartState {
     }
   }
 
-  /** Removes what is here of a part, open rounds too; returns how many rows and blocks there were. */
+  /** Removes what is here of a part, open rounds too; returns how many rows, blocks and arrays of data there were. */
   dropPart(part: number): number {
-    return this.#parameters.all.reduce((count, parameter) => count + parameter.dropPart(part), 0);
+    const { all, data } = this.#parameters;
+    return all.reduce((count, parameter) => count + parameter.dropPart(part), data.dropPart(part));
   }
 
-  /** How many rows and blocks a part has here. */
+  /** How many rows, blocks and arrays of data a part has here. */
   countPart(part: number): number {
-    return this.#parameters.all.reduce((count, parameter) => count + parameter.countPart(part), 0);
+    const { all, data } = this.#parameters;
+    return all.reduce((count, parameter) => count + parameter.countPart(part), data.countPart(part));
   }
 }
