@@ -1,4 +1,4 @@
-// check — what `npm test` runs, in order: types, lint, kernels as built, then every test. Stops at the first that fails.
+// check — what `npm test` runs, in order: types, lint, kernels as built, then every test. Stops at the first that fails. Its last lines say what was skipped, and why.
 // `npm test -- src/wire` runs only the tests below these paths.
 
 import { spawnSync } from "node:child_process";
@@ -47,6 +47,9 @@ if (files.length === 0 || paths.some((start) => !fs.existsSync(start))) {
   console.error(`weighbridge: no tests below ${paths.join(" ")}`);
   process.exit(1);
 }
+const { installNumpy, thisHost } = await import("./install-numpy.ts");
+const installed = files.some((file) => file.includes("python-client")) ? installNumpy(thisHost) : undefined;
+if (installed !== undefined) console.error(`weighbridge: ${installed}`);
 fs.mkdirSync(".weighbridge", { recursive: true });
 const reporters = [
   "--test-reporter=dot",
@@ -61,6 +64,9 @@ const log = util.stripVTControlCharacters(fs.readFileSync(LOG, "utf8"));
 const [, summary = "", failures = ""] = /(ℹ tests \d+\n.*?)(\n✖ failing tests:.*)?$/s.exec(log) ?? [];
 if (failures !== "") console.log(failures);
 console.log(`\nweighbridge: ${outcomeText(summary)} in ${((Date.now() - startedAt) / 1000).toFixed(1)} s; each by name in ${LOG}`);
+const { skippedText } = await import("./skipped-tests.ts");
+const skipped = skippedText(log);
+if (skipped !== "") console.log(`weighbridge: ${skipped}`);
 process.exit(status);
 
 /** "1203 tests passed", or with what did not pass. */

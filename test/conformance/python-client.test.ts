@@ -1,0 +1,88 @@
+// Goal: what spec/ says is enough to write a client: one in plain Python reads all golden vectors, and works in a real cluster beside a worker of ours.
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { Cluster } from "../e2e/cluster.ts";
+import { findPython } from "./find-python.ts";
+
+const root = join(import.meta.dirname, "..", "..");
+const client = join(import.meta.dirname, "python");
+const vectors = join(root, "spec", "vectors");
+const python = findPython() ?? "";
+const skip = python === "" && "there is no Python with numpy (Debian: apt-get install python3-numpy)";
+/** Its compiled files do not belong beside the sources. */
+const env = { PYTHONDONTWRITEBYTECODE: "1", PYTHONUNBUFFERED: "1" };
+
+/** How many vectors it found, and those that are not what they say. */
+function readVectors(directory: string): { readonly vectors: number; readonly wrong: Readonly<Record<string, string>> } {
+  const options = { encoding: "utf8", env: { ...process.env, ...env }, timeout: 60_000 } as const;
+  const { status, stdout, stderr } = spawnSync(python, [join(client, "read_vectors.py"), directory], options);
+  assert.equal(status, 0, stderr);
+  return JSON.parse(stdout);
+}
+
+test("a client in Python reads every golden vector, both ways", { skip }, () => {
+  assert.deepEqual(readVectors(vectors), { vectors: globSync("**/*.json", { cwd: vectors }).length, wrong: {} });
+});
+
+test("a golden vector of which one byte is changed is not read, of whichever kind it is", { skip }, () => {
+  const copy = mkdtempSync(join(tmpdir(), "weighbridge-vectors-"));
+  const names = [
+    "codecs/keys-delta",
+    "codecs/payload-packed",
+    "codecs/values-bf16",
+    "functions/rows-push",
+    "keys/placements",
+    "kv-push",
+  ].map((name) => `${name}.json`);
+  try {
+    cpSync(vectors, copy, { recursive: true });
+    for (const name of names) {
+      const text = readFileSync(join(vectors, name), "utf8");
+      const changed = text.replace(
+        /("(?:hex|owners)": "[^"]{9})(.)/,
+        (_, before: string, digit: string) => `${before}${digit === "0" ? "1" : "0"}`,
+      );
+      assert.notEqual(changed, text);
+      writeFileSync(join(copy, name), changed);
+    }
+    assert.deepEqual(Object.keys(readVectors(copy).wrong).sort(), names);
+  } finally {
+    rmSync(copy, { recursive: true });
+  }
+});
+
+test("every rule and every signature that the client in Python names is in the specification", () => {
+  const source = ["client", "wire"].map((name) => readFileSync(join(client, `${name}.py`), "utf8")).join("\n");
+  const spec = ["protocol", "consistency", "functions"].map((name) => readFileSync(join(root, "spec", `${name}.md`), "utf8")).join("\n");
+  const signatures = [...source.matchAll(/"(wb\/[^"]* → [^"]*)"/g)].map(([, signature = ""]) => signature);
+  assert.ok(signatures.length >= 9);
+  for (const signature of signatures) assert.ok(spec.includes(`\n${signature}\n`), signature);
+  const rules = [...source.matchAll(/\[((?:[A-Z]\d+(?:, | to )?)+)\]/g)].flatMap(([, list = ""]) => list.split(/, | to /));
+  assert.ok(rules.length > 20);
+  for (const rule of rules) assert.ok(spec.includes(`- **${rule}.**`), rule);
+});
+
+test("a worker in Python and one of ours train together: tensor, table, clocks, the wrong server, the end", { skip }, async () => {
+  await using cluster = await Cluster.create({ servers: 2, workers: 2 });
+  const scheduler = cluster.scheduler();
+  const servers = [cluster.server(0), cluster.server(1)];
+  const ours = cluster.worker(1, "beside-python");
+  const theirs = cluster.run(python, [join(client, "walk.py"), `tcp://127.0.0.1:${cluster.port}`, "2", "2"], { env });
+  for (const process of [theirs, ours, ...servers, scheduler]) await process.succeeds();
+  const last = -0.5 * 2 * (299_999 / 8);
+  const rows = { max: [0, 1, 2, 3], seven: [16, 18, 20, 22], zero: [8, 9, 10, 11] };
+  assert.deepEqual(JSON.parse(theirs.stdout), {
+    ...{ rank: 0, epoch: 1, firstClock: 0, lastClock: 2, servers: [0, 1] },
+    ownRows: [rows.max, rows.seven, rows.zero, rows.seven],
+    tensor: { first: 0, last, even: true },
+    ...{ wrongOwner: "WRONG_OWNER", wrongOwnerOfRow: "WRONG_OWNER", noEpoch: ["WRONG_EPOCH", true, 1], stale: "STALE_UPDATE" },
+    ...{ unknown: "UNKNOWN_FUNCTION", otherSignature: "SPEC_MISMATCH", otherSpec: "SPEC_MISMATCH" },
+    rowsAfter: [rows.seven],
+  });
+  assert.deepEqual(JSON.parse(ours.stdout), { last, rows: [...rows.max, ...rows.seven, ...rows.zero] });
+});
