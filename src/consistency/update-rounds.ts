@@ -132,7 +132,7 @@ export class UpdateRounds<H> {
     return clocks.map(([clock]) => clock).sort((a, b) => a - b);
   }
 
-  /** What is open of a parameter, by clock and then as U2 has it. */
+  /** What is open of a parameter, by clock and then as U2 has it: it moves with its part (W10). */
   openOf(parameter: number): (Contribution<H> & { readonly clock: number })[] {
     const open = [...this.#gatherings].flatMap(([clock, gathering]) =>
       (gathering.get(parameter) ?? []).map(({ worker, incarnation, handle }) => ({ clock, worker, incarnation, handle })),
