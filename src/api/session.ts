@@ -124,6 +124,7 @@ export class Session {
     const session = new Session(node, worker);
     await session.#clock.join(wait);
     session.#functions.onFailure = (error) => session.#clock.joinAgain(error);
+    session.#functions.explainFailure = (error, allowed) => session.#clock.explained(error, allowed);
     worker.router.serverRestarted = (server) => session.#clock.serverRestarted(server);
     return session;
   }

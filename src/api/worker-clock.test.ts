@@ -18,6 +18,8 @@ class Servers {
   /** Clocks whose updates one of them has dropped. */
   readonly lost: number[] = [];
   failure: Error | undefined;
+  /** They answer once this is settled. */
+  answers: Promise<void> | undefined;
   /** The same with priorities. */
   readonly sent: string[] = [];
   /** They know nothing of this worker. */
@@ -45,6 +47,7 @@ class Servers {
         const ask = `${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`}`;
         this.asked.push(ask);
         this.sent.push(`${ask} ${priority}`);
+        await this.answers;
         if (this.failure !== undefined) throw this.failure;
         if (this.refusesClocks && clock !== undefined) throw new WeighbridgeError("NOT_JOINED", "who are you?");
         return this.clocks.map((at) => ({ clock: at, lost: ask === "join" ? this.lost.splice(0) : [] }));
@@ -159,6 +162,42 @@ test("a worker that went on before it was told of a lost clock hears at which cl
   await setImmediate();
   servers.clock.advance();
   assert.throws(() => servers.clock.forCall, { code: "NOT_JOINED", message: /pushed at clock 1 .* stands at clock 3$/ });
+});
+
+test("a call that finds out is told once this worker has joined again, with both clocks, and so is one beside it; the next one is told nothing (J2, J9)", async () => {
+  const servers = new Servers();
+  const refused = new WeighbridgeError("NOT_JOINED", "who are you?", { retryable: true });
+  servers.clock.advance();
+  servers.lost.push(0);
+  servers.clock.joinAgain(refused);
+  const told = await Promise.all([servers.clock.explained(refused, {}), servers.clock.explained(refused, {})]);
+  for (const { code, retryable, message } of told) {
+    assert.deepEqual([code, retryable], ["NOT_JOINED", true]);
+    assert.match(message, /pushed at clock 0 .* does not count; it has joined again, and stands at clock 1: push again/);
+  }
+  assert.equal(servers.clock.forCall, 1);
+  servers.clock.joinAgain(refused);
+  assert.match(
+    (await servers.clock.explained(refused, {})).message,
+    /^who are you\?; it has joined again, and stands at clock 1: push again/,
+  );
+});
+
+test("a call is told as it failed when the join fails, takes too long, or there is none; other failures are not held back", async () => {
+  const servers = new Servers();
+  const refused = new WeighbridgeError("NOT_JOINED", "who are you?");
+  assert.equal(await servers.clock.explained(refused, {}), refused, "it joins no server by itself, having left");
+  servers.failure = new WeighbridgeError("NODE_DEAD", "server 1 is dead");
+  servers.clock.joinAgain(refused);
+  assert.equal(await servers.clock.explained(refused, {}), refused);
+  servers.failure = undefined;
+  servers.answers = new Promise(() => {});
+  servers.clock.joinAgain(refused);
+  const other = new WeighbridgeError("NOT_FINITE", "NaN");
+  assert.equal(await servers.clock.explained(other, {}), other);
+  const late = servers.clock.explained(refused, {});
+  await servers.time.advance(1000);
+  assert.equal(await late, refused);
 });
 
 test("a rejoin that fails by itself is a warning, one that was asked for rejects; both may be tried again", async () => {

@@ -4,9 +4,11 @@
 // Invariants:
 //   J1. `advance` never waits. What it tells the servers travels behind everything that this worker sent before.
 //   J2. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
-//       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE, and may be repeated.
+//       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE once that is done, and may be repeated. The error names the clock
+//       at which the worker stands, and those of J9: who repeats the call hears no second one.
 //   J3. The clock never goes back.
-//   J9. Of a clock that this worker has ended, and whose sync updates servers dropped because they took it for dead, the next call fails once and names it.
+//   J9. Of a clock that this worker has ended, and whose sync updates servers dropped because they took it for dead, the next call fails once and names it,
+//       unless one that failed has (J2).
 //   J10. A `rejoin` is a join that begins after it was asked for: what was pushed before is dropped, also what was pushed after another join had begun.
 //   J4. A worker that has left stays outside until `rejoin`, whatever its calls come to, and has finished the clock at which it stood (W7).
 //   J5. No call carries a clock above CLOCK_MAX: what would pass it is refused, nothing changed.
@@ -18,7 +20,7 @@
 //       server alone, which has nothing of it to drop, and before any of its calls can reach it.
 
 import type { Clock } from "../base/clock.ts";
-import type { WaitOptions } from "../base/deferred.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { PushReport } from "../consistency/push-counts.ts";
@@ -34,6 +36,9 @@ const JOIN_PRIORITY = 0;
 
 /** The highest clock there is: clocks travel as u32. At a thousand a second a worker gets there after 49 days. */
 export const CLOCK_MAX: number = 2 ** 32 - 1;
+
+/** How long a call that failed waits until this worker has joined again, before it fails without a clock: a round trip. */
+const JOINED_MS = 1000;
 
 /** How long after a failure a server is told again. */
 const TELL_AGAIN_MS = 500;
@@ -65,6 +70,8 @@ export class WorkerClock {
   #hasLeft = false;
   /** What the next call is told, but for where this worker stands by then (J9). */
   #lost: string | undefined;
+  /** The same of the last join, also once a call was told. */
+  #lastLost: string | undefined;
 
   constructor({ name, clock, functions, log, pushes, joiningAgain }: WorkerClockOptions) {
     this.#name = name;
@@ -85,7 +92,26 @@ export class WorkerClock {
     const lost = this.#lost;
     if (lost === undefined) return this.#value;
     this.#lost = undefined;
-    throw new WeighbridgeError("NOT_JOINED", `${lost}; it has joined again, and stands at clock ${this.#value}`, { retryable: true });
+    throw new WeighbridgeError("NOT_JOINED", `${lost}${this.#whereText}`, { retryable: true });
+  }
+
+  /** The failure of a call, as its caller is told it: that of a worker which is no member any more, once it has joined again (J2). */
+  async explained(error: WeighbridgeError, { signal, deadlineMs = Infinity }: WaitOptions): Promise<WeighbridgeError> {
+    const joining = this.#joining;
+    if (!isOutside(error) || joining === undefined) return error;
+    try {
+      await waitFor(joining, "the clock set", this.#clock, { signal, deadlineMs: Math.min(deadlineMs, JOINED_MS) });
+    } catch {
+      return error; // of the join the log tells
+    }
+    const { code, retryable, message } = error;
+    this.#lost = undefined;
+    const again = "push again what it had pushed to parameters with sync updates at the clock that it had not ended"; // W5
+    return new WeighbridgeError(code, `${this.#lastLost ?? message}${this.#whereText}: ${again}`, { retryable, cause: error });
+  }
+
+  get #whereText(): string {
+    return `; it has joined again, and stands at clock ${this.#value}`;
   }
 
   /**
@@ -163,8 +189,8 @@ export class WorkerClock {
   }
 
   /** To be told of every call that failed (J2). */
-  joinAgain({ code }: WeighbridgeError): void {
-    if ((code !== "NOT_JOINED" && code !== "STALE_UPDATE") || this.#joining !== undefined || this.#hasLeft) return; // J4
+  joinAgain(error: WeighbridgeError): void {
+    if (!isOutside(error) || this.#joining !== undefined || this.#hasLeft) return; // J4
     this.#startJoining().catch((thrown: unknown) => this.#log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }));
   }
 
@@ -194,6 +220,7 @@ export class WorkerClock {
     const what = `what it pushed at clock ${lost.join(", ")} to parameters with sync updates does not count`;
     const why = `${this.#name} was taken for dead before the servers heard of the end of its clock`;
     this.#lost = `${why}: ${what}`;
+    this.#lastLost = this.#lost;
     this.#log.warn("updates of a clock that this worker has ended do not count", { clocks: lost.join(", "), reason: why });
   }
 
@@ -215,6 +242,7 @@ export class WorkerClock {
 
   async #startJoining(): Promise<void> {
     this.#joiningAgain();
+    this.#lastLost = this.#lost;
     this.#pushes.drop(this.#value); // W5
     const joining = this.#joinBehindClock().finally(() => {
       if (this.#joining === joining) this.#joining = undefined;
@@ -222,4 +250,9 @@ export class WorkerClock {
     this.#joining = joining;
     await joining;
   }
+}
+
+/** Whether a server says that this worker is no member of its clock set, or not at that clock. */
+function isOutside({ code }: WeighbridgeError): boolean {
+  return code === "NOT_JOINED" || code === "STALE_UPDATE";
 }

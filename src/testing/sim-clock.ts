@@ -12,6 +12,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
+import { checkOptions } from "../base/known-options.ts";
 import { RingQueue } from "../base/ring-queue.ts";
 
 const MICROTASK_ROUNDS = 32;
@@ -36,6 +37,8 @@ export type RunOptions = {
 
 type DriveOptions = Required<RunOptions> & { readonly idleSettles: number; readonly done: () => boolean };
 
+const RUN_OPTIONS: readonly (keyof RunOptions)[] = ["untilMs", "maxEvents"];
+
 export class SimClock implements Clock {
   readonly #settle: () => Promise<void>;
   readonly #soon = new RingQueue<() => void>();
@@ -45,7 +48,9 @@ export class SimClock implements Clock {
   #sequence = 0;
   #nowMs = 0;
 
-  constructor({ settle = settleMicrotasks }: SimClockOptions = {}) {
+  constructor(options: SimClockOptions = {}) {
+    checkOptions(options, ["settle"], "the options of a SimClock");
+    const { settle = settleMicrotasks } = options;
     this.#settle = settle;
   }
 
@@ -86,13 +91,17 @@ export class SimClock implements Clock {
     await this.run({ untilMs: this.#nowMs + ms });
   }
 
-  async run({ untilMs = Infinity, maxEvents = EVENTS_MAX_DEFAULT }: RunOptions = {}): Promise<void> {
+  async run(options: RunOptions = {}): Promise<void> {
+    checkOptions(options, RUN_OPTIONS, "the options of a run");
+    const { untilMs = Infinity, maxEvents = EVENTS_MAX_DEFAULT } = options;
     await this.#drive({ untilMs, maxEvents, idleSettles: 4, done: () => false });
     if (untilMs !== Infinity) this.#nowMs = Math.max(this.#nowMs, untilMs);
   }
 
   /** Runs until `promise` settles, and hands on its outcome. A promise that waits for something that never comes is an error, not a hang. */
-  async runUntil<T>(promise: Promise<T>, { untilMs = Infinity, maxEvents = EVENTS_MAX_DEFAULT }: RunOptions = {}): Promise<T> {
+  async runUntil<T>(promise: Promise<T>, options: RunOptions = {}): Promise<T> {
+    checkOptions(options, RUN_OPTIONS, "the options of a run");
+    const { untilMs = Infinity, maxEvents = EVENTS_MAX_DEFAULT } = options;
     let settled = false;
     const mark = (): void => {
       settled = true;

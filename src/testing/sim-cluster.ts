@@ -2,6 +2,7 @@
 // SimNetwork. Nodes can be killed and started again; links can be cut, broken and made lossy. The same seed gives the same run.
 
 import { assert } from "../base/assert.ts";
+import { checkOptions } from "../base/known-options.ts";
 import type { Log } from "../base/log.ts";
 import { Random } from "../base/random.ts";
 import type { Postoffice } from "../kv/postoffice.ts";
@@ -32,6 +33,10 @@ export type SimClusterOptions = {
   readonly settle?: () => Promise<void>;
 };
 
+const CLUSTER_OPTIONS: readonly (keyof SimClusterOptions)[] = [
+  ...(["seed", "serverCount", "workerCount", "placement", "faults", "network", "log", "optionsOf", "settle"] as const),
+  ...(["heartbeatIntervalMs", "heartbeatTimeoutMs", "startTimeoutMs", "resendTimeoutMs", "linkTimeoutMs"] as const),
+];
 const ARENA_BYTES = 64 * 1024 * 1024;
 const SCHEDULER_ADDRESS = "sim://scheduler:1";
 /** A run that takes longer than this in simulated time hangs. */
@@ -46,6 +51,7 @@ export class SimCluster {
   #lives = 0;
 
   constructor(options: SimClusterOptions) {
+    checkOptions(options, CLUSTER_OPTIONS, "the options of a SimCluster");
     this.#options = options;
     this.clock = new SimClock(options.settle === undefined ? {} : { settle: options.settle });
     this.random = new Random(options.seed);

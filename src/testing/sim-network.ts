@@ -7,6 +7,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import { Random } from "../base/random.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import { SimLink, type SimWire } from "./sim-link.ts";
@@ -44,11 +45,22 @@ const KNOCK_AGAIN_MS = 200;
 
 type Stalled = { readonly fromHost: string; readonly toHost: string; readonly arrive: () => void };
 
+const NETWORK_OPTIONS: readonly (keyof SimNetworkOptions)[] = [
+  "clock",
+  "seed",
+  "latencyMsMin",
+  "latencyMsMax",
+  "bytesPerMs",
+  "windowBytes",
+  "breakChance",
+];
+
 export class SimNetwork {
   readonly #wire: NetworkWire;
   readonly #hosts = new Map<string, SimHost>();
 
   constructor(options: SimNetworkOptions) {
+    checkOptions(options, NETWORK_OPTIONS, "the options of a SimNetwork");
     this.#wire = new NetworkWire(options);
   }
 
@@ -69,14 +81,18 @@ export class SimNetwork {
   }
 
   /** Cuts two hosts off from each other. */
-  partition(a: string, b: string, { breakLinks = false, isOneWay = false }: PartitionOptions = {}): void {
+  partition(a: string, b: string, options: PartitionOptions = {}): void {
+    checkOptions(options, ["breakLinks", "isOneWay"], "the options of a partition");
+    const { breakLinks = false, isOneWay = false } = options;
     this.#wire.partitions.add(wayName(a, b));
     if (!isOneWay) this.#wire.partitions.add(wayName(b, a));
     if (breakLinks) this.breakLinks(a, b);
   }
 
   /** Cuts a host off from all others, those that come later included. */
-  isolate(name: string, { breakLinks = false }: Pick<PartitionOptions, "breakLinks"> = {}): void {
+  isolate(name: string, options: Pick<PartitionOptions, "breakLinks"> = {}): void {
+    checkOptions(options, ["breakLinks"], "the options of an isolation");
+    const { breakLinks = false } = options;
     this.#wire.isolatedHosts.add(name);
     if (breakLinks) this.breakLinks(name);
   }
@@ -111,7 +127,9 @@ export class SimNetwork {
    * Ends all links and listeners of a host at once, and its transport for good: nothing it does later reaches anybody.
    * Its own ends are closed like any others, so that the code of the dead node can wind down.
    */
-  crash(name: string, { silent = false }: CrashOptions = {}): void {
+  crash(name: string, options: CrashOptions = {}): void {
+    checkOptions(options, ["silent"], "the options of a crash");
+    const { silent = false } = options;
     const host = this.#hosts.get(name);
     if (host === undefined || !host.alive) return;
     host.alive = false;

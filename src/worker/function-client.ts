@@ -98,6 +98,8 @@ export class FunctionClient {
   #next = 0;
   /** Hears of every call that failed, before its caller does. */
   onFailure: (error: WeighbridgeError) => void = () => {};
+  /** What the caller of a parameter's call is told in the place of its failure; may come a little later. */
+  explainFailure: (error: WeighbridgeError, wait: WaitOptions) => Promise<WeighbridgeError> = (error) => Promise.resolve(error);
   /** The last of those who wait for room, if anybody does. */
   #queue: Promise<void> | undefined;
   /** By the function's name; undefined while nobody records. */
@@ -150,8 +152,10 @@ export class FunctionClient {
   }
 
   /** A DEADLINE names the worker that a read waits for, if a server says so in time (spec/consistency.md, P3): asked once, when it has passed. */
-  async #explained(thrown: unknown, subject: HeldParameter | undefined, { signal }: WaitOptions): Promise<unknown> {
-    if (subject === undefined || !isWeighbridgeError(thrown, "DEADLINE")) return thrown;
+  async #explained(thrown: unknown, subject: HeldParameter | undefined, wait: WaitOptions): Promise<unknown> {
+    if (subject === undefined || !isWeighbridgeError(thrown)) return thrown;
+    if (thrown.code !== "DEADLINE") return await this.explainFailure(thrown, wait);
+    const { signal } = wait;
     const told = new Deferred<string | undefined>();
     const answered = ({ waits }: { readonly waits: string }): void => {
       if (waits !== "") told.resolve(waits);

@@ -6,7 +6,7 @@
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
+import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { RENDEZVOUS } from "../contracts/control.ts";
@@ -32,6 +32,7 @@ const ASK_MS = 1000;
 const REMEMBERED_MAX = 16;
 const REMEMBERED_LENGTH_MAX = 65_536;
 const OPTION_NAMES: readonly string[] = ["generation", "value"];
+const LOOK_NAMES: readonly string[] = ["waitMs", ...WAIT_NAMES];
 
 export class RendezvousClient {
   readonly #membership: Membership;
@@ -68,13 +69,13 @@ export class RendezvousClient {
   }
 
   /** Comes, and waits for the others `waitMs` at most: then resolves with those who are missing. Throws BAD_ARGUMENT. */
-  async look(
-    name: string,
-    { generation, value = "" }: RendezvousOptions,
-    { waitMs, ...wait }: WaitOptions & { readonly waitMs: number },
-  ): Promise<RendezvousReply> {
+  async look(name: string, options: RendezvousOptions, wait: WaitOptions & { readonly waitMs: number }): Promise<RendezvousReply> {
+    checkOptions(options, OPTION_NAMES, "the options of a rendezvous");
+    checkWaitOptions(wait, LOOK_NAMES);
+    const { generation, value = "" } = options;
+    const { waitMs, deadlineMs, signal } = wait;
     const request = checked({ name, generation, value, waitMs: Math.ceil(waitMs) });
-    const reply = await waitFor(this.#membership.ask(RENDEZVOUS, request), titleOf(request), this.#clock, wait);
+    const reply = await waitFor(this.#membership.ask(RENDEZVOUS, request), titleOf(request), this.#clock, { deadlineMs, signal });
     if (reply.values !== undefined) this.#remember({ name, generation, values: reply.values });
     return reply;
   }

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../../src/api/session.ts";
+import type { Tensor } from "../../src/api/tensor.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { quietCluster } from "./links.ts";
 
@@ -45,6 +46,48 @@ for (const consistency of ["bsp", "asp"] as const) {
     assert.equal(stopped.clocks, 2);
     await cluster.run(step());
     assert.deepEqual(await cluster.run(own!.pull()), new Float32Array(4).fill(consistency === "bsp" ? 5 : 6));
+    await cluster.finalize();
+  });
+}
+
+for (const endsClock of [true, false]) {
+  const when = endsClock ? "after it has ended its clock" : "in the midst of a clock";
+  test(`a worker that is stopped ${when}, and calls as soon as it goes on, gets one NOT_JOINED, which names the clocks`, async () => {
+    const cluster = quietCluster({ serverCount: 2, workerCount: 2 });
+    await cluster.start();
+    const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
+    const [others, stopped] = sessions as [Session, Session];
+    const made = await cluster.run(Promise.all(sessions.map((session) => session.tensor("w", { shape: [300_000], consistency: "bsp" }))));
+    const [theirs, own] = made as [Tensor, Tensor];
+    const one = new Float32Array(own.size).fill(1);
+    await cluster.run(Promise.all([theirs.push(one), own.push(one)]));
+    for (const host of ["scheduler", "server-0", "server-1"]) cluster.network.partition("worker-1", host);
+    others.clock();
+    if (endsClock) stopped.clock(); // nobody hears of it
+    await cluster.run(theirs.pull()); // once the other one is dead
+
+    const told: string[] = [];
+    const persist = async (call: () => Promise<unknown>): Promise<void> => {
+      for (;;) {
+        try {
+          await call();
+          return;
+        } catch (thrown) {
+          assert.ok(isWeighbridgeError(thrown, "NOT_JOINED") && thrown.retryable, String(thrown));
+          told.push(thrown.message);
+        }
+      }
+    };
+    const calls = persist(() => own.push(one)); // leaves while nobody hears it
+    cluster.network.heal();
+    await cluster.run(calls);
+    await cluster.run(persist(() => own.pull()));
+    assert.equal(told.length, 1, told.join("\n"));
+    const lost = endsClock
+      ? /pushed at clock 0 .* does not count; it has joined again, and stands at clock 1:/
+      : /^server \d: worker 1 is not in the clock set.*; it has joined again, and stands at clock 1:/;
+    assert.match(told[0] ?? "", lost);
+    assert.match(told[0] ?? "", /push again what it had pushed .* at the clock that it had not ended$/);
     await cluster.finalize();
   });
 }
