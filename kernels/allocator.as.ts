@@ -11,11 +11,11 @@
 //
 // L1. Spans are multiples of 64 bytes at multiples of 64; the last page of the memory is never handed out, so no address plus length wraps.
 // L2. A free span's first u32 is the address of the next free one of its class, 0 at the end of the list.
-// L3. State that moved into the reserve (LENT bytes: the successor of a block that is being sent) is owed to it: so much of the zone of state stays free.
+// L3. State that lies in the reserve (LENT bytes: the successor of a block that is being sent, what was overdrawn) is owed to it: so much of the zone of state stays free.
 // L4. An empty reserve is whole again: its lists are forgotten. So what was cut up for small spans serves large ones.
 
 import {
-  ARENA_START, ASIDE, END, FREE_LISTS, FRONTIER, LENT, RESERVE_END, RESERVE_FREE_LISTS, RESERVE_FRONTIER, RESERVE_START, RESERVE_USED, TOUCHED, USED,
+  ARENA_START, ASIDE, END, FREE_LISTS, FRONTIER, LENT, OVERDRAFT, OVERDRAWN, RESERVE_END, RESERVE_FREE_LISTS, RESERVE_FRONTIER, RESERVE_START, RESERVE_USED, TOUCHED, USED,
 } from "./layout.as";
 
 const PAGE_BYTES: u32 = 65536;
@@ -67,9 +67,40 @@ export function spanBytes(bytes: u32): u32 {
 
 /** The address of a span of at least `bytes` (1 or more) for state, or 0 when there is no room. */
 export function allocate(bytes: u32): u32 {
-  const lent: u64 = load<u32>(LENT);
-  if (lent != 0 && load<u64>(USED) + bytesOf(classOf(bytes)) + lent > <u64>(load<u32>(END) - ARENA_START)) return 0; // L3
-  return take(bytes, FRONTIER, FREE_LISTS);
+  const lent: u64 = load<u32>(LENT), size = bytesOf(classOf(bytes));
+  const isOwed = lent != 0 && load<u64>(USED) + size + lent > <u64>(load<u32>(END) - ARENA_START); // L3
+  let span: u32 = isOwed ? 0 : take(bytes, FRONTIER, FREE_LISTS);
+  if (span != 0 || <u64>load<u32>(OVERDRAWN) + size > <u64>load<u32>(OVERDRAFT)) return span;
+  span = take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS);
+  if (span != 0) owe(<u32>size);
+  return span;
+}
+
+/** So many bytes more were overdrawn; fewer, when it wraps (L3). */
+function owe(size: u32): void {
+  store<u32>(LENT, load<u32>(LENT) + size);
+  store<u32>(OVERDRAWN, load<u32>(OVERDRAWN) + size);
+}
+
+/** From now on tables that find no room take the reserve, until so many bytes are overdrawn; 0: they do not. */
+export function setOverdraft(bytes: u32): void {
+  store<u32>(OVERDRAFT, bytes);
+}
+
+/** What state cannot take of its zone: it is in use, or owed to the reserve (L3). */
+export function stateUsedBytes(): f64 {
+  return <f64>(load<u64>(USED) + <u64>load<u32>(LENT));
+}
+
+/** Bytes of state that lie in the reserve. */
+export function lentBytes(): f64 {
+  return <f64>load<u32>(LENT);
+}
+
+/** As `release`, of a span of state: what was overdrawn is owed no more. */
+export function releaseState(span: u32, bytes: u32): void {
+  if (span >= load<u32>(RESERVE_START)) owe(-<u32>bytesOf(classOf(bytes)));
+  release(span, bytes);
 }
 
 /** As `allocate`, for work: from the reserve as well. */

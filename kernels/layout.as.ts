@@ -9,7 +9,8 @@
 //       576     128   masks of 0 to 15 bytes, u64 each, for keys that are decoded
 //      1024    2560   hashes (u64), buckets, rows of the batch in hand and the indexes that are still open (u32), BATCH of each
 //      3584     400   heads of the reserve's free lists
-//      3984      28   the reserve: frontier u32, end u32, used bytes u64, its first byte u32, bytes of state that lie in it u32, of tables set aside u32
+//      3984      36   the reserve: frontier u32, end u32, used bytes u64, its first byte u32, bytes of state that lie in it u32, of tables set aside u32,
+//                     of tables that were overdrawn u32, up to how many it takes of those now u32
 //      4096   21504   hashes of the entries that a segment moves, u64 each
 //     25600   10752   their rows, u32 each
 //     40960           the first byte that is handed out
@@ -43,6 +44,10 @@ export const RESERVE_START: usize = 4000;
 export const LENT: usize = 4004;
 /** Bytes of the tables that checkpoints set aside, wherever they lie. */
 export const ASIDE: usize = 4008;
+/** Bytes of tables that found no room but the reserve; a part of LENT. */
+export const OVERDRAWN: usize = 4012;
+/** Up to how many there may be now; 0 but for a moment. */
+export const OVERDRAFT: usize = 4016;
 
 /** The most entries that one segment holds: 7 chunks × 32 buckets × 12 slots. */
 export const SEGMENT_SLOTS_MAX: u32 = 2688;

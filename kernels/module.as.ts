@@ -1,6 +1,9 @@
 // module — the list of what the kernel module exports. Addresses are u32 and come to JavaScript signed: read them with `>>> 0`.
 
-export { aheadBytes, allocate, allocateReserve, allocateWork, lend, openArena, release, reserveUsedBytes, touchAhead, usedBytes } from "./allocator.as";
+export {
+  aheadBytes, allocate, allocateReserve, allocateWork, lend, lentBytes, openArena, release, reserveUsedBytes, setOverdraft, stateUsedBytes,
+  touchAhead, usedBytes,
+} from "./allocator.as";
 export { checkFinite, greatestMagnitude, zeroNonFinite } from "./finite.as";
 export { initialize, initializeRows } from "./initializers.as";
 export { updateBlock, updateBlockRows, updateRows } from "./optimizers.as";
@@ -11,6 +14,7 @@ export { decodeDeltaKeys, encodeDeltaKeys, signKeys } from "./codec-keys.as";
 export { scatterFloats, selectTopK } from "./codec-top-k.as";
 export { packWords, unpackWords } from "./codec-words.as";
 export { createTable, destroyTable } from "./table.as";
+export { expectRows, segmentRowsMax, settleRows, splitTo } from "./table-growth.as";
 export {
   addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherListedRows, gatherRows, hasCertainRoom, insertRows, keysAhead,
   listRows, removeRows, rowCount, setWords, tableBytes,

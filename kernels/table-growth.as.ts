@@ -12,9 +12,13 @@
 //     moves. So a part is set apart by at most PART_BITS such splits; below it the keyed bits split evenly, whoever
 //     chose the keys, and the directory has at most 16 bytes for each row of the fullest part, beside 64 KiB.
 
+// G5. A table whose rows are known to come (a checkpoint is restored) takes no more than one that grew to them: its segments are split before they come, grow at
+//     LOAD_PERCENT alone, and have no more chunks than their entries need. Rows come in the order of their parts then, and segments that are split in that order
+//     would stay as they are after a split.
+
 import { MOVE_HASHES, MOVE_ROWS } from "./layout.as";
 import { CHUNK_BYTES, CHUNK_SHIFT, CHUNK_SLOTS, SLOTS, Segment, chunkCell, listSegment, place } from "./segment.as";
-import { Table, allocateFor, hashOf, releaseFor } from "./table-shape.as";
+import { Table, allocateFor, hashOf, releaseFor, segmentOf } from "./table-shape.as";
 
 /** A segment of fewer chunks grows by one at a time. An even split leaves two of about this many. */
 const CHUNKS_SPLIT: u32 = 4;
@@ -35,7 +39,7 @@ export function grow(t: Table, s: Segment, hash: u64): bool {
   if (wanted > CHUNKS_MAX) return split(t, s, hash);
   if (!takeChunks(t, s, wanted)) return false;
   const count = listEntries(t, s);
-  useChunks(s, wanted, t.loadSpread);
+  useChunks(s, wanted, spreadOf(t));
   for (let i: usize = 0; i < count; i++) place(s, load<u64>(MOVE_HASHES + (i << 3)), load<u32>(MOVE_ROWS + (i << 2)));
   s.entries = count;
   return true;
@@ -46,7 +50,9 @@ function split(t: Table, lower: Segment, hash: u64): bool {
   const depth = lower.depth, count = listEntries(t, lower), upperCount = countUpper(count, depth);
   if (upperCount == 0 || upperCount == count) return setApart(t, lower, hash, upperCount != 0);
   const percent = LOAD_PERCENT_NEW - (count > ROOMY_ENTRIES_MAX ? 0 : t.loadSpread); // more would not fit the segment's list of chunks
-  const lowerChunks = chunksFor(count - upperCount, percent), upperChunks = chunksFor(upperCount, percent);
+  const isExpected = t.rowsExpected != 0;
+  const lowerChunks = isExpected ? chunksOf(count - upperCount) : chunksFor(count - upperCount, percent);
+  const upperChunks = isExpected ? chunksOf(upperCount) : chunksFor(upperCount, percent);
   if (depth == DEPTH_MAX || !takeChunks(t, lower, lowerChunks + upperChunks)) return false;
   const upper = createSegment(t, depth + 1);
   if (changetype<usize>(upper) == 0) return false;
@@ -59,8 +65,8 @@ function split(t: Table, lower: Segment, hash: u64): bool {
   lower.chunkCount = lowerChunks;
   lower.depth = depth + 1;
   t.segmentCount++;
-  useChunks(lower, lowerChunks, t.loadSpread);
-  useChunks(upper, upperChunks, t.loadSpread);
+  useChunks(lower, lowerChunks, spreadOf(t));
+  useChunks(upper, upperChunks, spreadOf(t));
   const span: u32 = 1 << (t.depth - depth), first = <u32>(hash >> (64 - <u64>t.depth)) & ~(span - 1);
   for (let i = first + span / 2; i < first + span; i++) store<u32>(<usize>t.directory + (<usize>i << 2), changetype<u32>(upper));
   for (let i: usize = 0; i < count; i++) {
@@ -83,7 +89,7 @@ function setApart(t: Table, s: Segment, hash: u64, isUpper: bool): bool {
     releaseFor(t, changetype<u32>(empty), offsetof<Segment>());
     return false;
   }
-  useChunks(empty, 1, t.loadSpread);
+  useChunks(empty, 1, spreadOf(t));
   s.depth = depth + 1;
   t.segmentCount++;
   const span: u32 = 1 << (t.depth - depth), first = (<u32>(hash >> (64 - <u64>t.depth)) & ~(span - 1)) + (isUpper ? 0 : span / 2);
@@ -94,6 +100,50 @@ function setApart(t: Table, s: Segment, hash: u64, isUpper: bool): bool {
 /** Chunks for a segment that begins with `entries` entries, `percent` of their slots at most. */
 @inline function chunksFor(entries: u32, percent: u32): u32 {
   return min(entries / (CHUNK_SLOTS * percent / 100) + 1, CHUNKS_MAX);
+}
+
+/** The fewest chunks that hold so many entries. */
+@inline function chunksOf(entries: u32): u32 {
+  const most = CHUNK_SLOTS * LOAD_PERCENT / 100;
+  return max<u32>((entries + most - 1) / most, 1);
+}
+
+/** G5 */
+@inline function spreadOf(t: Table): u32 {
+  return t.rowsExpected != 0 ? 0 : t.loadSpread;
+}
+
+/** From now on the table has, or gets, so many rows (G5), until `settleRows`. */
+export function expectRows(t: Table, rowCount: u32): void {
+  t.rowsExpected = rowCount;
+}
+
+/** How many rows a segment holds before it is split, while they are expected. */
+export function segmentRowsMax(t: Table): u32 {
+  let chunks = CHUNKS_SPLIT;
+  while (chunks + t.chunksPerGrowth <= CHUNKS_MAX) chunks += t.chunksPerGrowth;
+  return chunks * CHUNK_SLOTS * LOAD_PERCENT / 100;
+}
+
+/** Splits an empty table until the segment of the hash with these top 32 bits has this depth (G5). False when there is no room. */
+export function splitTo(t: Table, hashTop: u32, depth: u32): bool {
+  const hash = <u64>hashTop << 32;
+  for (let s = segmentOf(t, hash); s.depth < depth && s.entries == 0; s = segmentOf(t, hash)) {
+    if (!setApart(t, s, hash, (<u32>(hash >> (63 - <u64>s.depth)) & 1) != 0)) return false;
+  }
+  return true;
+}
+
+/** The rows that were expected are there. Segments grow at loads of their own again (G3), but for those that are fuller already: they keep what room they have. */
+export function settleRows(t: Table): void {
+  t.rowsExpected = 0;
+  const count: u32 = 1 << t.depth;
+  for (let index: u32 = 0; index < count; ) {
+    const s = changetype<Segment>(<usize>load<u32>(<usize>t.directory + (<usize>index << 2)));
+    index += 1 << (t.depth - s.depth);
+    const most = s.bucketCount * SLOTS * (LOAD_PERCENT - unevenness(s, t.loadSpread)) / 100;
+    if (s.entries < most) s.entriesMax = most;
+  }
 }
 
 /** How many of the listed entries belong to the upper half of a segment of this depth. */

@@ -11,7 +11,7 @@
 // that
 //     segments are shared with the parts beside it, so that a small table stays small.
 
-import { allocate, allocateAside, noteAsideReleased, release, spanBytes } from "./allocator.as";
+import { allocate, allocateAside, noteAsideReleased, release, releaseState, spanBytes } from "./allocator.as";
 import { Segment } from "./segment.as";
 
 /** A plain struct at an address: no garbage collector, no header. */
@@ -42,6 +42,8 @@ export class Table {
   touched: u32;
   /** 1 for what a checkpoint sets aside: its memory is work, not state (allocator.as.ts). */
   isAside: u32;
+  /** While a checkpoint is restored: how many rows there will be (table-growth.as.ts, G5). 0 otherwise. */
+  rowsExpected: u32;
 }
 
 @inline export function mix(x: u64, factor: u64): u64 {
@@ -90,7 +92,13 @@ export function allocateFor(t: Table, bytes: u32): u32 {
 }
 
 export function releaseFor(t: Table, address: u32, bytes: u32): void {
-  release(address, bytes);
+  giveBack(t, address, bytes);
   t.bytes -= spanBytes(bytes);
   if (t.isAside) noteAsideReleased(spanBytes(bytes));
+}
+
+/** Gives a span of a table back to the arena, its own counts apart. */
+export function giveBack(t: Table, address: u32, bytes: u32): void {
+  if (t.isAside) release(address, bytes);
+  else releaseState(address, bytes);
 }

@@ -11,7 +11,7 @@ import {
   CHUNK_BYTES, Segment, addPassed, bucketAfter, bucketAt, bucketIndexOf, chunkCell, clearSlot, passed, place, rowInSlot, slotsWithTag, tagOf,
 } from "./segment.as";
 import { createSegment, grow, takeChunks, useChunks } from "./table-growth.as";
-import { Table, allocateFor, hashOf, mix, nextSegmentIndex, segmentOf } from "./table-shape.as";
+import { Table, allocateFor, giveBack, hashOf, mix, nextSegmentIndex, segmentOf } from "./table-shape.as";
 
 export const KEY_BYTES: usize = 8;
 const SLAB_HEADER_BYTES: u32 = 8;
@@ -85,9 +85,10 @@ function takeRow(t: Table): u32 {
   return row;
 }
 
-/** Slabs grow with the table, so a small one stays small. */
+/** Slabs grow with the table, so a small one stays small; where it is known how many rows come, they are as large as those need. */
 function addSlab(t: Table): bool {
-  const wanted = min(max(t.bytes >> 4, SLAB_BYTES_MIN), SLAB_BYTES_MAX), rows = max<u32>((wanted - SLAB_HEADER_BYTES) / t.rowBytes, 1);
+  const wanted = t.rowsExpected > t.rowCount ? slabBytesFor(t, t.rowsExpected - t.rowCount) : min(max(t.bytes >> 4, SLAB_BYTES_MIN), SLAB_BYTES_MAX);
+  const rows = max<u32>((wanted - SLAB_HEADER_BYTES) / t.rowBytes, 1);
   const bytes = spanBytes(SLAB_HEADER_BYTES + rows * t.rowBytes), slab = allocateFor(t, bytes);
   if (slab == 0) return false;
   store<u32>(slab, t.slabs);
@@ -96,6 +97,16 @@ function addSlab(t: Table): bool {
   t.slabNext = slab + SLAB_HEADER_BYTES;
   t.slabEnd = slab + bytes;
   return true;
+}
+
+/** Of the next slab for so many rows: no larger than they are, but for a small one, so that nothing of the last one is left over. */
+function slabBytesFor(t: Table, rows: u32): u32 {
+  const wanted = <u64>SLAB_HEADER_BYTES + <u64>rows * <u64>t.rowBytes;
+  if (wanted >= <u64>SLAB_BYTES_MAX) return SLAB_BYTES_MAX;
+  let bytes = <u32>wanted;
+  if (bytes <= SLAB_BYTES_MIN) return bytes;
+  while (spanBytes(bytes) > <u32>wanted) bytes -= bytes >> 3; // the next smaller span: they are at least an eighth apart
+  return max(bytes, SLAB_BYTES_MIN);
 }
 
 /** The distance between rows. Wide ones lie at multiples of 8, so that 64 floats never touch a sixth cache line; more gains nothing. */
@@ -140,14 +151,14 @@ export function destroyTable(t: Table): void {
   for (let index: u32 = 0; index < count; ) {
     const s = changetype<Segment>(<usize>load<u32>(<usize>t.directory + (<usize>index << 2)));
     index = nextSegmentIndex(t, index);
-    for (let i: u32 = 0; i < s.chunkCount; i++) release(load<u32>(chunkCell(s, i)), CHUNK_BYTES);
-    release(changetype<u32>(s), offsetof<Segment>());
+    for (let i: u32 = 0; i < s.chunkCount; i++) giveBack(t, load<u32>(chunkCell(s, i)), CHUNK_BYTES);
+    giveBack(t, changetype<u32>(s), offsetof<Segment>());
   }
-  release(t.directory, count << 2);
+  giveBack(t, t.directory, count << 2);
   for (let slab = t.slabs; slab != 0; ) {
     const next = load<u32>(slab);
-    release(slab, load<u32>(slab, 4));
+    giveBack(t, slab, load<u32>(slab, 4));
     slab = next;
   }
-  release(changetype<u32>(t), offsetof<Table>());
+  giveBack(t, changetype<u32>(t), offsetof<Table>());
 }

@@ -5,6 +5,9 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { Arena } from "./arena.ts";
+import { putKeys } from "./arena-lists.ts";
+import { DONE, NO_ROOM } from "./kernels.ts";
+import { SimdKernels } from "./simd-kernels.ts";
 
 const MIB = 2 ** 20;
 
@@ -209,4 +212,31 @@ test("an arena whose engine gives no address space beyond its size has its reser
   } finally {
     WebAssembly.Memory = real;
   }
+});
+
+test("tables take some of the reserve while it is overdrawn, no more than its share, and owe it until they give it back (A4)", () => {
+  const arena = new Arena({ bytesMax: 16 * MIB, reserve: true });
+  const kernels = new SimdKernels(arena);
+  while (arena.tryAllocateState(65_536) !== 0);
+  while (arena.tryAllocateState(64) !== 0);
+  const create = (): number => kernels.createTable({ payloadBytes: 64, secret: 1n });
+  assert.throws(create, { code: "ARENA_FULL" });
+  const table = arena.overdraw(create);
+  assert.throws(create, { code: "ARENA_FULL" }, "only as long as it runs");
+  const keys = putKeys(
+    arena,
+    Array.from({ length: 60_000 }, (_, i) => BigInt(i)),
+  );
+  assert.equal(
+    arena.overdraw(() => kernels.insertRows(table, keys, 8_000)),
+    DONE,
+  );
+  assert.equal(
+    arena.overdraw(() => kernels.insertRows(table, keys, 60_000)),
+    NO_ROOM,
+  );
+  assert.ok(arena.movedBytes > 8_000 * 72 && arena.movedBytes <= arena.reserveBytes / 4, `${arena.movedBytes}`);
+  assert.equal(arena.tryAllocateState(64), 0, "what is owed stays free");
+  kernels.destroyTable(table);
+  assert.equal(arena.movedBytes, 0);
 });

@@ -10,8 +10,9 @@
 //   A2. A span belongs to one owner from `allocate` to `release`. Its bytes are arbitrary at first.
 //   A3. Running out of room is an error before anything changed, never a trap.
 //   A4. State (what a server keeps: rows, tables, blocks) never takes the reserve. Work (answers, requests, what a checkpoint needs) may, so a server that
-//       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`); as much
-//       of the rest then stays free until it is released.
+//       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`), and
+//       so may some rows of a checkpoint that is restored: what a server held it can hold again (`overdraw`). As much of the rest then stays free until it is
+//       released.
 //   A5. Work for which the reserve is too small (a round of sync updates to all rows, what a checkpoint keeps of rows that change) lies beyond `bytesMax`, in
 //       address space up to 4 GiB that costs nothing until it is touched. So what is there can always be updated and saved; state never goes there to stay.
 
@@ -34,6 +35,8 @@ const RESERVE_BYTES_MIN = 8 * 2 ** 20;
 const RESERVE_BYTES_MAX = 256 * 2 ** 20;
 /** The rest is for answers, whatever moves. */
 const MOVED_SHARE_MAX = 1 / 2;
+/** Of the reserve: what rows that are restored may take beyond those that were saved, whose index was another. */
+const OVERDRAWN_SHARE_MAX = 1 / 4;
 
 export type ArenaOptions = {
   /** The size of the memory in bytes, rounded up to whole 64 KiB pages; up to 4 GiB, which is the default. */
@@ -66,7 +69,6 @@ export class Arena {
   readonly #reserveStart: number;
   /** Room beyond `bytesMax` (A5). */
   readonly #beyondBytes: number;
-  #movedBytes = 0;
 
   /** Throws BAD_ARGUMENT for an impossible size; takes less memory than asked for when the engine cannot give more. */
   constructor(options: ArenaOptions = {}) {
@@ -96,7 +98,7 @@ export class Arena {
 
   /** How much of `stateBytesMax` state cannot take: it is in use, for work perhaps, or owed to the reserve (A4). */
   get stateUsedBytes(): number {
-    return this.module.usedBytes() + this.#movedBytes;
+    return this.module.stateUsedBytes();
   }
 
   /** The bytes that state can have at most. */
@@ -104,9 +106,9 @@ export class Arena {
     return this.bytesMax - this.reserveBytes;
   }
 
-  /** State that lies in the reserve (`tryMove`). */
+  /** State that lies in the reserve (`tryMove`, `overdraw`). */
   get movedBytes(): number {
-    return this.#movedBytes;
+    return this.module.lentBytes();
   }
 
   /** The address of `byteCount` bytes (at least 1) of the caller's own, for work (A4). Throws ARENA_FULL. */
@@ -147,10 +149,27 @@ export class Arena {
   /** Room for state whose present place is given back before long: in the reserve if nowhere else (A4). 0 when there is none. */
   tryMove(byteCount: number): number {
     const address = this.tryAllocate(byteCount); // its old place is free again soon: what is owed to the reserve does not count
-    const movedBytesMax = (this.reserveBytes + this.#beyondBytes) * MOVED_SHARE_MAX;
-    if (address < this.#reserveStart || this.#movedBytes + byteCount <= movedBytesMax) return address;
+    if (address < this.#reserveStart || this.movedBytes + byteCount <= this.#movedBytesMax) return address;
     this.release(address, byteCount);
     return 0;
+  }
+
+  /**
+   * Runs what makes rows that must not be refused for want of room: tables may then take some of the reserve (A4) when nothing else is left. Nothing but tables may
+   * take memory for state meanwhile.
+   */
+  overdraw<T>(run: () => T): T {
+    this.module.setOverdraft(Math.floor(this.reserveBytes * OVERDRAWN_SHARE_MAX));
+    try {
+      return run();
+    } finally {
+      this.module.setOverdraft(0);
+    }
+  }
+
+  /** How much state the reserve takes at most: the rest is for answers. */
+  get #movedBytesMax(): number {
+    return Math.floor((this.reserveBytes + this.#beyondBytes) * MOVED_SHARE_MAX);
   }
 
   /** What lies at this address is state from now on, until `releaseState`: wherever it may lie in the reserve, the reserve is owed as much (A4). */
@@ -194,9 +213,7 @@ export class Arena {
 
   /** State of so many bytes came to this address, or is about to go from it. Only the reserve counts it. */
   #lend(address: number, byteCount: number): void {
-    if (address < this.#reserveStart) return;
-    this.#movedBytes += byteCount;
-    this.module.lend(byteCount);
+    if (address >= this.#reserveStart) this.module.lend(byteCount);
   }
 
   /** How much of the memory that was never allocated `touchAhead` has brought into the process; 0 when allocations went beyond it. */
@@ -217,6 +234,15 @@ export function stateFull(arena: Arena, what: string): WeighbridgeError {
 /** The error of A3; `what` completes "no room for …". */
 export function arenaFull(arena: Arena, what: string, options: { readonly retryable?: boolean } = {}): WeighbridgeError {
   return new WeighbridgeError("ARENA_FULL", `no room for ${what}: ${arena.usedBytes} of ${arena.bytesMax} arena bytes are in use`, options);
+}
+
+/** The size of an arena with a reserve that has room for so much state, in whole MiB; more than there can be for more than that. */
+export function arenaBytesFor(stateBytes: number): number {
+  const rounded = (bytes: number): number => Math.ceil(bytes / 2 ** 20) * 2 ** 20;
+  let bytes = rounded(stateBytes);
+  while (bytes <= ARENA_BYTES_DEFAULT && bytes - reserveBytesOf(bytes) - 2 * PAGE_BYTES < stateBytes)
+    bytes = rounded(Math.max(bytes + 1, stateBytes + reserveBytesOf(bytes)));
+  return bytes;
 }
 
 function reserveBytesOf(arenaBytes: number): number {

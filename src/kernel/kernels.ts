@@ -105,6 +105,16 @@ export interface Kernels {
   /** Removes the rows of a part, as `removeRows`. Returns how many there were. */
   dropPart(table: number, part: number): number;
   /**
+   * So many rows will come to an empty table, until `settleRows`: it takes no more memory for them than they need, in whatever order they come.
+   */
+  expectRows(table: number, rowCount: number): void;
+  /** How many rows lie side by side in the index of a table while they are expected: more are split. */
+  segmentRowsMax(table: number): number;
+  /** Splits the index of an empty table where rows are expected: the piece with the hash whose top 32 bits these are, `depth` times. False: no room. */
+  splitTo(table: number, hashTop: number, depth: number): boolean;
+  /** The rows that were expected are there. */
+  settleRows(table: number): void;
+  /**
    * Copies those of the keys to `out` (room for all of them) that `listRows` with this cursor would list yet, if they have rows, and returns
    * how many: the others' turn is over.
    */

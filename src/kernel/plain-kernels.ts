@@ -207,6 +207,19 @@ export class PlainKernels implements Kernels {
     return rows.length;
   }
 
+  /** Rows lie in no order here: there is nothing to be prepared. */
+  expectRows(): void {}
+
+  segmentRowsMax(): number {
+    return Infinity;
+  }
+
+  splitTo(): boolean {
+    return true;
+  }
+
+  settleRows(): void {}
+
   #partRows(table: number, part: number): readonly (readonly [bigint, number])[] {
     return [...this.#table(table).rows].filter(([key]) => partOfKey(key) === part);
   }

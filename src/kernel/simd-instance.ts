@@ -13,6 +13,9 @@ export type SimdExports = {
   allocateWork(byteCount: number): number;
   allocateReserve(byteCount: number): number;
   lend(byteCount: number): void;
+  lentBytes(): number;
+  stateUsedBytes(): number;
+  setOverdraft(byteCount: number): void;
   release(address: number, byteCount: number): void;
   touchAhead(byteCount: number, pagesMax: number): number;
   aheadBytes(): number;
@@ -97,6 +100,10 @@ export type SimdExports = {
   listPart(table: number, part: number, cursor: number, rowsOut: number): number;
   countPart(table: number, part: number): number;
   dropPart(table: number, part: number): number;
+  expectRows(table: number, rowCount: number): void;
+  segmentRowsMax(table: number): number;
+  splitTo(table: number, hashTop: number, depth: number): number;
+  settleRows(table: number): void;
   keysAhead(table: number, cursor: number, keys: number, keyCount: number, out: number): number;
 
   findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;

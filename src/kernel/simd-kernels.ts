@@ -29,6 +29,9 @@ export class SimdKernels implements Kernels {
   readonly listPart: Kernels["listPart"];
   readonly dropPart: Kernels["dropPart"];
   readonly keysAhead: Kernels["keysAhead"];
+  readonly expectRows: Kernels["expectRows"];
+  readonly segmentRowsMax: Kernels["segmentRowsMax"];
+  readonly settleRows: Kernels["settleRows"];
   readonly #arena: Arena;
   readonly #module: SimdExports;
 
@@ -58,6 +61,9 @@ export class SimdKernels implements Kernels {
     this.listPart = module.listPart;
     this.dropPart = module.dropPart;
     this.keysAhead = module.keysAhead;
+    this.expectRows = module.expectRows;
+    this.segmentRowsMax = module.segmentRowsMax;
+    this.settleRows = module.settleRows;
   }
 
   createTable(options: TableOptions): number {
@@ -78,6 +84,10 @@ export class SimdKernels implements Kernels {
 
   tableBytes(table: number): number {
     return this.#module.tableBytes(table) >>> 0;
+  }
+
+  splitTo(table: number, hashTop: number, depth: number): boolean {
+    return this.#module.splitTo(table, hashTop, depth) !== 0;
   }
 
   findRow(table: number, key: number): number {

@@ -20,6 +20,7 @@ import { FOREIGN_COUNT, NO_ROOM_COUNT, type RowKernels } from "../kernel/row-ker
 import { type PulledImages, PulledRows } from "./pulled-rows.ts";
 import { chunkRowsFor, columnsOf } from "./row-layout.ts";
 import type { RowInitializer, RowUpdater } from "./row-updater.ts";
+import { splitFor } from "./split-table.ts";
 import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
 import { TableParts } from "./table-parts.ts";
 import type { KeyList, RowColumns, RowImages, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
@@ -344,6 +345,28 @@ export class TableStore {
   /** Gives each key a row with exactly this payload: values, slots, words and version, as `readColumn` gave it. Throws ARENA_FULL (T1). */
   restore({ keys, keyCount, payloads }: TableRestore): void {
     this.restoreColumns(keys, keyCount, [{ ...this.columns.payload, address: payloads }]);
+  }
+
+  /**
+   * The rows of a checkpoint are about to come to a table that has none: `byPart` says how many, as far as is known. They take no more memory than those of a table that
+   * grew, whatever their order, and memory that is kept for work where there is no other (kernel/arena, A4), until `settle`. Throws ARENA_FULL.
+   */
+  expect(byPart: Float64Array): void {
+    const total = Math.round(byPart.reduce((sum, count) => sum + count, 0));
+    if (total === 0 || this.rowCount > 0) return;
+    this.#kernels.expectRows(this.#table, total);
+    if (!this.#arena.overdraw(() => splitFor(this.#kernels, this.#table, byPart)))
+      throw stateFull(this.#arena, `an index of ${total} rows`);
+  }
+
+  /** All rows that were expected are there. */
+  settle(): void {
+    this.#kernels.settleRows(this.#table);
+  }
+
+  /** As `restoreColumns`, for rows of a checkpoint (`expect`). */
+  restoreSaved(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
+    this.#arena.overdraw(() => this.restoreColumns(keys, keyCount, columns));
   }
 
   /** As `restore`, column by column: they have to be all of the payload. */

@@ -13,6 +13,7 @@ import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameter, Parameters } from "../parameters/parameters.ts";
+import { explainedRoom } from "./expected-rows.ts";
 import { restoreParameter } from "./parameter-restore.ts";
 import { trainingOf } from "./server-restore.ts";
 
@@ -96,7 +97,7 @@ export class ParameterLoads {
       }
     } catch (thrown) {
       parameter.close();
-      throw thrown;
+      throw explainedRoom(thrown, { source, numbers: [this.#parameters.numberOf(name)], ownership, arena: host.arena });
     }
     return { step: manifest.step, parameter };
   }

@@ -37,6 +37,9 @@ async function save(stage: ParameterStage): Promise<Saved> {
   return { record: snapshot.record, chunks: saved };
 }
 
+/** The only server that wrote these chunks. */
+const writer = (chunks: Saved["chunks"]): object => ({ rank: 0, state: {}, files: chunks.map(({ chunk }) => ({ file: chunk.file })) });
+
 /** The parameter again, on a server that has so many workers. */
 async function load(
   spec: StageSpec,
@@ -52,7 +55,7 @@ async function load(
   const parameter = stage.parameters.get(number);
   const source: SnapshotSource = {
     path: "memory",
-    manifest: { partCount: PART_COUNT } as CheckpointManifest,
+    manifest: { partCount: PART_COUNT, servers: [writer(chunks)] } as unknown as CheckpointManifest,
     chunks: () => chunks.map(({ chunk }) => chunk),
     readColumn: async (chunk, column, into) => into.set(chunks.find((one) => one.chunk === chunk)!.columns.get(column)!),
     readRows: async (chunk, take) => {

@@ -19,6 +19,7 @@ import type { Ownership } from "../ownership.ts";
 import type { ParameterHost } from "../parameters/parameter-host.ts";
 import { TableParameter } from "../parameters/table-parameter.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
+import { expectedRows } from "./expected-rows.ts";
 import { stagedColumns } from "./parameter-snapshot.ts";
 
 const WORD_BYTES = 4;
@@ -73,11 +74,13 @@ async function readStep(source: SnapshotSource, chunk: Chunk, { columns }: Param
 
 async function restoreTable(table: TableParameter, restoring: Restoring): Promise<void> {
   const { source, ownership } = restoring;
+  table.store.expect(expectedRows(source, table.spec.name, ownership));
   for (const chunk of source.chunks(table.spec.name)) {
     const { from, to } = chunk.key;
     if (!ownership.ownsAnyOf({ from, to })) continue; // R1
     await source.readRows(chunk, (batch) => restoreRows(table, batch, restoring));
   }
+  table.store.settle();
 }
 
 /** Brings a batch into the arena, without the rows of others, and from there into the table. */
@@ -92,7 +95,7 @@ function restoreRows({ store, spec }: TableParameter, { rowCount, columns }: Sou
   const byteCount = rowCount * rowBytes;
   const widest = Math.max(...record.columns.map(columnBytesPerRow));
   const spans = [byteCount, rowCount * widest, rowCount * WORD_BYTES];
-  const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.allocate(bytes));
+  const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.tryAllocateBeyond(bytes) || arena.allocate(bytes)); // no holes among the rows
   const staged = stagedColumns(
     record.columns.filter(({ name }) => !isLeftOut(name)),
     stage,
@@ -111,7 +114,7 @@ function restoreRows({ store, spec }: TableParameter, { rowCount, columns }: Sou
     const payload = stagedColumns(storedColumns(spec), 0, 0)
       .filter(({ name }) => name !== KEYS_COLUMN)
       .map((column) => ({ ...column, address: read.get(column.name)?.address ?? values })); // R3
-    store.restoreColumns(read.get(KEYS_COLUMN)?.address ?? 0, own.length, payload);
+    store.restoreSaved(read.get(KEYS_COLUMN)?.address ?? 0, own.length, payload);
     for (const { name, width, dtype } of record.columns) {
       if (dtype === "F32" && read.has(name))
         store.noteMagnitude(host.optimizers.greatestMagnitude(read.get(name)?.address ?? 0, own.length * width));

@@ -20,6 +20,7 @@ import type { ParameterNumber } from "../../wire/catalogue.ts";
 import type { JsonObject } from "../../wire/json-value.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
+import { explainedRoom, sourcesOf } from "./expected-rows.ts";
 import { restoreParameter } from "./parameter-restore.ts";
 
 export type ServerRestoreOptions = {
@@ -61,14 +62,14 @@ export async function restoreServer({
   const names = specs.map(({ name }) => name);
   const numbers = await catalogue.reserve(names, `number the parameters of ${path}`);
   try {
+    const made = specs.map((spec, i) => parameters.add(spec, numbers[i]!)); // tensors take their room first: rows of tables may lie elsewhere
     for (const [i, record] of manifest.parameters.entries()) {
-      const parameter = parameters.add(specs[i]!, numbers[i]!);
-      parameter.resume(states[i]!);
-      await restoreParameter(parameter, { source, record, host, ownership, number: numbers[i]!.number });
+      made[i]!.resume(states[i]!);
+      await restoreParameter(made[i]!, { source, record, host, ownership, number: numbers[i]!.number });
     }
   } catch (thrown) {
     parameters.clearAll();
-    throw thrown;
+    throw explainedRoom(thrown, { source, numbers: numbers.map(({ number }) => number), ownership, arena: host.arena });
   }
   return async () => {
     const texts = specs.map((spec) => JSON.stringify(spec));
@@ -85,12 +86,6 @@ export async function restoreServer({
 
 function clockSources(manifest: CheckpointManifest, ownership: Ownership, run: string): readonly ServerRecord[] {
   return manifest.state.run === run ? sourcesOf(manifest, ownership) : [];
-}
-
-/** The servers that had what this one has: itself if it had the same parts, and otherwise any of them. */
-function sourcesOf({ servers }: CheckpointManifest, ownership: Ownership): readonly ServerRecord[] {
-  const own = servers.find(({ rank }) => rank === ownership.rank);
-  return own !== undefined && ownership.isSameAs(own.state.placement) ? [own] : servers;
 }
 
 /** Throws UNSUPPORTED when an application chose the servers of its requests itself, and there are others now. */

@@ -1,0 +1,83 @@
+// expected-rows — what a checkpoint has for this server, before any of it is read: the rows of its tables by part, and the memory that all of it takes. Exact where the
+// placement is that of the checkpoint; otherwise what is spread evenly over the parts of a chunk.
+
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { type Arena, arenaBytesFor } from "../../kernel/arena.ts";
+import { PART_COUNT } from "../../keys/part.ts";
+import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
+import { columnBytesPerRow, type ParameterRecord } from "../../store/snapshot/parameter-record.ts";
+import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
+import type { Ownership } from "../ownership.ts";
+
+/** Of a row in the index of a table, about. */
+const INDEX_BYTES_PER_ROW = 8;
+/** What a table or tensor takes beside its rows, at most about. */
+const PARAMETER_BYTES = 2 ** 18;
+const ARENA_BYTES_MAX = 2 ** 32;
+
+/** The servers that had what this one has: itself if it had the same parts, and otherwise any of them. */
+export function sourcesOf({ servers }: CheckpointManifest, ownership: Ownership): readonly ServerRecord[] {
+  const own = servers.find(({ rank }) => rank === ownership.rank);
+  return own !== undefined && ownership.isSameAs(own.state.placement) ? [own] : servers;
+}
+
+/** How many rows of a table come to this server, by part. */
+export function expectedRows(source: SnapshotSource, name: string, ownership: Ownership): Float64Array {
+  const byPart = new Float64Array(PART_COUNT);
+  const sources = sourcesOf(source.manifest, ownership);
+  const isExact = sources.every(({ rank, state }) => rank === ownership.rank && ownership.isSameAs(state.placement));
+  const files = new Set(sources.flatMap((server) => server.files.map(({ file }) => file)));
+  for (const { file, key, rowCount } of source.chunks(name)) {
+    if (!files.has(file)) continue;
+    const to = Math.min(key.to, PART_COUNT);
+    let ownCount = 0;
+    for (let part = key.from; part < to; part++) if (ownership.ownsPart(part)) ownCount++;
+    const share = rowCount / (isExact ? ownCount : to - key.from);
+    for (let part = key.from; part < to; part++) if (ownership.ownsPart(part)) byPart[part]! += share;
+  }
+  return byPart;
+}
+
+/** How many bytes of state this server needs for all of a checkpoint, about. */
+function neededBytes(source: SnapshotSource, numbers: readonly number[], ownership: Ownership): number {
+  return source.manifest.parameters.reduce((bytes, record, i) => {
+    const rows =
+      record.kind === "table" ? sum(expectedRows(source, record.name, ownership)) : tensorRows(source, record, numbers[i] ?? 0, ownership);
+    const rowBytes = record.columns.reduce((total, column) => total + columnBytesPerRow(column), 0);
+    return bytes + rows * (rowBytes + (record.kind === "table" ? INDEX_BYTES_PER_ROW : 0)) + PARAMETER_BYTES;
+  }, 0);
+}
+
+function tensorRows(source: SnapshotSource, record: ParameterRecord, number: number, ownership: Ownership): number {
+  const chunks = source.chunks(record.name);
+  const rowsPerBlock = chunks.reduce((most, { rowCount }) => Math.max(most, rowCount), 1);
+  return chunks.reduce(
+    (total, { key, rowCount }) => total + (ownership.ownsBlock(number, Math.floor(key.from / rowsPerBlock)) ? rowCount : 0),
+    0,
+  );
+}
+
+function sum(counts: Float64Array): number {
+  return counts.reduce((total, count) => total + count, 0);
+}
+
+/** The same failure; where it is for want of room, with the size of the arena that would do. */
+export function explainedRoom(
+  thrown: unknown,
+  {
+    source,
+    numbers,
+    ownership,
+    arena,
+  }: { readonly source: SnapshotSource; readonly numbers: readonly number[]; readonly ownership: Ownership; readonly arena: Arena },
+): unknown {
+  if (!isWeighbridgeError(thrown, "ARENA_FULL")) return thrown;
+  const needed = Math.ceil(neededBytes(source, numbers, ownership));
+  const size = arenaBytesFor(Math.max(needed, arena.stateBytesMax + 1));
+  const helps =
+    size <= ARENA_BYTES_MAX ? `start it with --arena-bytes-max ${size} or more, or with more servers` : "start the job with more servers";
+  const has = `its arena of ${arena.bytesMax} bytes has ${arena.stateBytesMax} for parameters`;
+  return new WeighbridgeError("ARENA_FULL", `${source.path} needs about ${needed} bytes on this server, and ${has}: ${helps}`, {
+    cause: thrown,
+  });
+}
