@@ -2,11 +2,16 @@
 // workers have the same bits, and a worker that goes leaves the others training to the end.
 
 import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
+import type { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { dense } from "../../src/nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.ts";
 import { Workspace } from "../../src/nn/workspace.ts";
+import { readManifest } from "../../src/node/checkpoint/checkpoint-reader.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import { ArrayDataset } from "../../src/training/dataset.ts";
 import { Accuracy } from "../../src/training/metrics.ts";
@@ -124,3 +129,33 @@ test("a worker that leaves in the middle leaves the others training to the end",
   assert.deepEqual(first.weights, third.weights);
   assert.ok(first.stepCount + third.stepCount > 2 * 63, `the others took over its units: ${first.stepCount} and ${third.stepCount}`);
 });
+
+test("what workers wait for each other with is in no checkpoint: a training, in step or with a bound, leaves its own parameters and no others", async () => {
+  for (const consistency of ["bsp", { ssp: 2 }] as const) {
+    const checkpointDir = await mkdtemp(join(tmpdir(), "weighbridge-hybrid-"));
+    try {
+      await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2, checkpointDir });
+      const during: string[] = [];
+      const callbacks = [{ epochEnd: async () => void during.push(...(await namesOf(cluster.session))) }];
+      await Promise.all(
+        cluster.sessions.map((session) => built().model.train(2, dataset, { batchSize: BATCH, session, consistency, callbacks })),
+      );
+      assert.deepEqual([...new Set(during), ...(await namesOf(cluster.session))], ["table.weight", "table.weight"]);
+      const [first, second] = cluster.sessions as [Session, Session];
+      await second.leaveClocks(); // so that the cut waits for one worker alone
+      const { path } = await first.checkpoint();
+      const { parameters, state } = await readManifest(path);
+      assert.deepEqual(
+        parameters.map(({ name }) => name),
+        ["table.weight"],
+      );
+      assert.deepEqual(Object.keys(state), ["run"]);
+    } finally {
+      await rm(checkpointDir, { recursive: true });
+    }
+  }
+});
+
+async function namesOf(session: Session): Promise<string[]> {
+  return (await session.parameters()).map(({ name }) => name);
+}
