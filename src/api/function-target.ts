@@ -3,7 +3,7 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import { showValue } from "../base/show-value.ts";
-import type { Route } from "../worker/router.ts";
+import type { Route } from "../worker/router/server-directory.ts";
 
 /** Where a function of the user's own is called. */
 export type FunctionTarget = { readonly server: number } | { readonly key: bigint };

@@ -183,7 +183,7 @@ export class ParameterControl {
     const calls = functions.servers.map((server) => ({
       to: { server },
       request,
-      answered: () => this.held.found(server, functions.lifeOf(server)), // of the life that answers
+      answered: () => this.held.found(server, functions.incarnationOf(server)), // of the life that answers
     }));
     await functions.callEach(parameterCreate, calls, wait);
   }

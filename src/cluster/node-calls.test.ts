@@ -40,7 +40,7 @@ test("a function of a server calls a function of another server, and uses the an
     handler: async (_context, { n }) => ({ n: 100 * (await node.call(idOf("server", 1), count, { n })).n }),
   });
   cluster.server(0).server?.functions.add(relayed);
-  const client = new FunctionClient(cluster.worker(0).worker!.router, cluster.clock);
+  const client = new FunctionClient(cluster.worker(0).worker!.router);
   assert.deepEqual(await cluster.run(client.call(relayed, { server: 0 }, { n: 4 })), { n: 500 });
   cluster.network.partition("server-0", "server-1", { breakLinks: true });
   const calls = [5, 6].map((n) => client.call(relayed, { server: 0 }, { n }));

@@ -23,7 +23,7 @@ import { CallerArray } from "../worker/caller-array.ts";
 import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions } from "../worker/kv-arrays.ts";
 import type { FloatWindow, Landing } from "../worker/kv-landing.ts";
 import { KvRequest } from "../worker/kv-request.ts";
-import type { Router } from "../worker/router.ts";
+import type { KvRoutes } from "../worker/router/kv-routes.ts";
 import type { KVPairs } from "./kv-pairs.ts";
 import type { Postoffice } from "./postoffice.ts";
 import { SimpleApp } from "./simple-app.ts";
@@ -63,7 +63,7 @@ export class KVWorker implements KvOwner {
   /** By rank (U4). */
   readonly incarnations: number[];
   /** For the requests themselves, as are those above: what sends them. */
-  readonly router: Router;
+  readonly router: KvRoutes;
   readonly #tracker: RequestTracker;
   /** The application's own; undefined: requests are cut at the servers' ranges. */
   #slicer: Slicer | undefined;
@@ -78,8 +78,8 @@ export class KVWorker implements KvOwner {
     this.app = appId;
     this.customer = customerId;
     const { router } = worker;
-    this.window = router.window;
-    this.router = router;
+    this.window = router.kv.window;
+    this.router = router.kv;
     this.#tracker = this.simple.customer.tracker;
     this.incarnations = Array.from({ length: office.numServers }, (_, rank) => router.incarnationOf(rank));
   }

@@ -54,7 +54,7 @@ test("what is sent says app, customer and head", async () => {
   const asker = new StubAsker();
   const calls = functionCalls({
     ...{ fn: simpleRequest, request: { body: Uint8Array.of(9) }, number: 1, priority: 0, scope: 0 },
-    ...{ address: { app: 3, customer: 4, command: -5 }, answered: assert.fail, failed: assert.fail },
+    ...{ address: { app: 3, customer: 4, command: -5 }, answered: () => assert.fail(), failed: () => assert.fail() },
   });
   for (const call of calls) asker.channel.send(call);
   await asker.clock.run();
@@ -68,7 +68,7 @@ test("a body is one frame up to a frame's limit, and is cut into blocks beyond i
   const lengths = (byteCount: number): number[] =>
     functionCalls({
       ...{ fn: simpleRequest, request: { body: new Uint8Array(byteCount) }, number: 1, priority: 0, scope: 0 },
-      ...{ answered: assert.fail, failed: assert.fail },
+      ...{ answered: () => assert.fail(), failed: () => assert.fail() },
     }).map((call) => call.byteCount);
   assert.deepEqual([lengths(0), lengths(PAYLOAD_BYTES_MAX)], [[0], [PAYLOAD_BYTES_MAX]]);
   assert.deepEqual(lengths(PAYLOAD_BYTES_MAX + 1), [BLOCK_BYTES, BLOCK_BYTES, 1]);

@@ -1,5 +1,5 @@
 // call-function — calls a typed function of the node behind one channel, and waits for its answer. Not the worker's client of the servers
-// (worker/function-client.ts), which cuts requests by their owner and knows lives of servers; both send the same frames (function-call.ts).
+// (worker/function-client.ts), whose requests the router cuts by their owner; both send the same frames (function-call.ts).
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";

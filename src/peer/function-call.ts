@@ -1,5 +1,6 @@
-// function-call — one frame of a call of a typed function, whoever serves it. Most calls are one frame; a request that is larger is cut here, and nowhere
-// else; the receiver puts it together again before the handler runs (request-assembly.ts).
+// function-call — a call of a typed function, whoever serves it: its request as frames, and its answer. Most calls are one frame, and so are most answers; a
+// request that is larger is cut here, and nowhere else; the receiver puts it together again before the handler runs (request-assembly.ts). An answer in
+// several frames, or of a length that nobody knew, comes together in answer-landing.ts.
 //
 //   frame        FUNCTION, command: the function's name hash │ arg0 signature hash │ arg1 number of the call │ arg2 first byte │ arg3 bytes of all
 //   numbered     its number, app, customer and command: its receiver's application, where it is for one │ of several frames: arg1 to arg3 as above
@@ -11,12 +12,12 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
+import { BLOCK_BYTES, type FrameHeader, offsetBytesOf, PAYLOAD_BYTES_MAX, totalBytesOf } from "../wire/frame.ts";
 import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import type { EncodedFields, Fields, FieldValues } from "../wire/function-schema.ts";
 import { AnswerLanding } from "./answer-landing.ts";
-import type { Call, CallFate } from "./call.ts";
+import { type Call, type CallFate, IN_PLACE_BYTES_MAX } from "./call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "./frame-batch.ts";
 
 /** Which application of the receiver a call is for; for functions with numbers of their own. */
@@ -38,8 +39,10 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
   readonly into?: Uint8Array | undefined;
   /** Whether `answered` copies the response on: then a small one is shown to it where it was read, and does not land. */
   readonly passing?: boolean | undefined;
-  /** Told how many bytes the response took. */
-  readonly answered: (response: FieldValues<R>, byteCount: number) => void;
+  /** Left out where nobody looks at the response: one that lands in `into`, or is empty, is not read then. */
+  readonly answered?: ((response: FieldValues<R>) => void) | undefined;
+  /** The call ended well, right after `answered`; told how many bytes the response took. */
+  readonly ended?: (byteCount: number) => void;
   /** `fate`: of an update that had left, at least in part, when its server was taken for dead. */
   readonly failed: (error: WeighbridgeError, fate?: CallFate) => void;
 };
@@ -55,13 +58,12 @@ export function functionCalls<Q extends Fields, R extends Fields>(options: Funct
   if (into !== undefined && !fn.response.isOneArray) {
     throw new WeighbridgeError("BAD_ARGUMENT", `the response of ${fn.name} is not one array, and cannot land in the caller's`);
   }
-  const encoded = fn.request.encode(options.request);
-  const { byteCount } = encoded;
-  const whole = new FunctionCall(options, encoded);
-  if (frameCountOf(byteCount) === 1) return [new FrameCall(whole, 0, byteCount)];
-  const calls: Call[] = [];
-  for (let from = 0; from < byteCount; from += BLOCK_BYTES) calls.push(new FrameCall(whole, from, Math.min(byteCount, from + BLOCK_BYTES)));
-  return calls;
+  const call = new FunctionCall(options as unknown as AnyOptions, fn.request.encode(options.request));
+  const { byteCount } = call.encoded;
+  if (byteCount <= PAYLOAD_BYTES_MAX) return [call];
+  const parts: Call[] = [];
+  for (let from = 0; from < byteCount; from += BLOCK_BYTES) parts.push(new PartCall(call, from, Math.min(byteCount, from + BLOCK_BYTES)));
+  return parts;
 }
 
 /** In how many frames a request of so many bytes leaves. */
@@ -69,67 +71,194 @@ export function frameCountOf(byteCount: number): number {
   return byteCount <= PAYLOAD_BYTES_MAX ? 1 : Math.ceil(byteCount / BLOCK_BYTES);
 }
 
-/** What the frames of one call share. */
-class FunctionCall<Q extends Fields, R extends Fields> implements CallFate {
-  readonly options: FunctionCallOptions<Q, R>;
-  readonly encoded: EncodedFields;
-  readonly landing: AnswerLanding;
-  #hasEnded = false;
-  #lastFate: CallFate | undefined;
+const NO_BYTES = new Uint8Array(0);
 
-  constructor(options: FunctionCallOptions<Q, R>, encoded: EncodedFields) {
-    this.options = options;
-    this.encoded = encoded;
-    const isKept = options.fn.keepsAnswers || encoded.byteCount > PAYLOAD_BYTES_MAX; // function-host's H4
-    this.landing = new AnswerLanding(options.into, isKept, options.passing);
-  }
+type AnyOptions = FunctionCallOptions<Fields, Fields>;
 
-  /** Whether the request's arrays, and the one that the response lands in, are still there. */
-  get isIntact(): boolean {
-    const { chunks, byteCount } = this.encoded;
-    let left = byteCount;
-    for (let i = 0; i < chunks.length; i++) left -= (chunks[i] as Uint8Array).length;
-    return left === 0 && this.landing.isIntact;
-  }
-
-  answered(bytes: Uint8Array): void {
-    const { fn, answered } = this.options;
-    const response = fn.response.decode(bytes, 0, bytes.length);
-    if (this.#hasEnded) return;
-    this.#hasEnded = true;
-    answered(response, bytes.length);
-  }
-
-  /** The first frame that fails ends the call: the server refuses the others too. */
-  failed(error: WeighbridgeError, fate: CallFate | undefined, isLast: boolean): void {
-    if (isLast) this.#lastFate = fate;
-    if (this.#hasEnded) return;
-    this.#hasEnded = true;
-    this.options.failed(error, fate === undefined ? undefined : this);
-  }
-
-  /** That of its last frame, with which it is complete; one that has not left is not applied. */
-  get outcome(): CallFate["outcome"] {
-    return this.#lastFate?.outcome ?? "dropped";
-  }
-}
-
-/** Does not inherit from Call: a derived class takes several times as long to construct. */
-class FrameCall<Q extends Fields, R extends Fields> implements Call {
+/** A call of one frame; of more, what its frames share. Does not inherit from Call: a derived class takes several times as long to construct. */
+class FunctionCall implements Call, CallFate {
   readonly priority: number;
   readonly epoch: number;
   request = 0;
   stamp = 0;
   sentAtMs = 0;
   sendCount = 0;
-  readonly #call: FunctionCall<Q, R>;
+  readonly options: AnyOptions;
+  readonly encoded: EncodedFields;
+  /** As it was when the call was made: who made it may make another one of the same options. */
+  readonly #number: number;
+  readonly #into: Uint8Array | undefined;
+  readonly #intoBytes: number;
+  /** Made for an answer that does not come in one frame, of the length that was expected. */
+  #landing: AnswerLanding | undefined;
+  #hasEnded = false;
+  /** Of the last of several frames, with which the request is complete; one that has not left is not applied. */
+  lastFate: CallFate | undefined;
+
+  constructor(options: AnyOptions, encoded: EncodedFields) {
+    this.priority = options.priority;
+    this.epoch = options.epoch ?? 0;
+    this.options = options;
+    this.encoded = encoded;
+    this.#number = options.number;
+    this.#into = options.into;
+    this.#intoBytes = options.into === undefined ? 0 : options.into.length;
+  }
+
+  get isCall(): true {
+    return true;
+  }
+
+  get functionId(): number {
+    return this.options.fn.id;
+  }
+
+  get isUpdate(): boolean {
+    return this.options.fn.isUpdate;
+  }
+
+  get isRead(): boolean {
+    const { scope, fn } = this.options;
+    return scope !== 0 && !(fn.isUpdate && fn.response.isEmpty);
+  }
+
+  get isIdempotent(): boolean {
+    return !this.options.fn.isUpdate;
+  }
+
+  get byteCount(): number {
+    return this.encoded.byteCount;
+  }
+
+  encode(header: FrameHeader, batch: FrameBatch): void {
+    const { chunks, byteCount } = this.encoded;
+    this.label(header, 0, byteCount, 0);
+    writeFrame(header, batch, chunks, byteCount);
+  }
+
+  /** Whether the request's arrays, and the one that the response lands in, are still there: one that was transferred away, or shrank, has another length. */
+  get isIntact(): boolean {
+    const { chunks, byteCount } = this.encoded;
+    let left = byteCount;
+    for (let i = 0; i < chunks.length; i++) left -= (chunks[i] as Uint8Array).length;
+    return left === 0 && (this.#into === undefined || this.#into.length === this.#intoBytes);
+  }
+
+  /** A part without bytes: the server gives up what it has of the call. */
+  encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
+    this.label(header, FunctionFlag.PART, 0, 0);
+    batch.begin(header, 0);
+  }
+
+  /** The header of a frame whose payload begins at byte `from` of the request. */
+  label(header: FrameHeader, flags: number, payloadBytes: number, from: number): void {
+    const { fn, address } = this.options;
+    const { byteCount } = this.encoded;
+    header.flags = flags;
+    header.payloadBytes = payloadBytes;
+    if (fn.id === FunctionId.FUNCTION) {
+      header.command = fn.nameHash;
+      header.arg0 = fn.signatureHash;
+    } else {
+      if (address !== undefined) {
+        header.app = address.app;
+        header.customer = address.customer;
+        header.command = address.command;
+      }
+      if (byteCount <= PAYLOAD_BYTES_MAX) return;
+    }
+    header.arg1 = this.#number;
+    header.arg2 = from;
+    header.arg3 = byteCount;
+  }
+
+  destination(header: FrameHeader): Uint8Array | undefined {
+    const { payloadBytes } = header;
+    if (payloadBytes <= IN_PLACE_BYTES_MAX) return undefined;
+    return this.#landsWhole(header, payloadBytes) ? this.#into : this.#landingOf().destination(header);
+  }
+
+  answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
+    return this.answeredTo(header, bytes, at, this.sendCount);
+  }
+
+  /** The frame that was answered has left so many times. */
+  answeredTo(header: FrameHeader, bytes: Uint8Array, at: number, sendCount: number): boolean {
+    const { payloadBytes } = header;
+    const into = this.#into;
+    if (payloadBytes === 0 && into === undefined && this.options.fn.response.isEmpty && totalBytesOf(header) === 0) {
+      this.#end(NO_BYTES);
+      return true;
+    }
+    if (into !== undefined && this.#landsWhole(header, payloadBytes)) {
+      if (payloadBytes <= IN_PLACE_BYTES_MAX) for (let i = 0; i < payloadBytes; i++) into[i] = bytes[at + i] as number;
+      this.#end(into);
+      return true;
+    }
+    const whole = this.#landingOf().take(header, bytes, at, sendCount);
+    if (whole !== undefined) this.#end(whole);
+    return whole !== undefined;
+  }
+
+  /** Whether this frame has the whole answer, which fills the caller's array. */
+  #landsWhole(header: FrameHeader, payloadBytes: number): boolean {
+    const into = this.#into;
+    if (into === undefined || payloadBytes !== into.length || this.options.passing === true) return false;
+    return totalBytesOf(header) === payloadBytes && offsetBytesOf(header) === 0;
+  }
+
+  #landingOf(): AnswerLanding {
+    const { fn, passing } = this.options;
+    const isKept = fn.keepsAnswers || this.encoded.byteCount > PAYLOAD_BYTES_MAX; // function-host's H4
+    this.#landing ??= new AnswerLanding(this.#into, isKept, passing);
+    return this.#landing;
+  }
+
+  /** Throws BAD_REQUEST for an answer that does not fit its schema. */
+  #end(bytes: Uint8Array): void {
+    const { options } = this;
+    const { response } = options.fn;
+    const isRead = options.answered !== undefined || (this.#into === undefined && !(response.isEmpty && bytes.length === 0));
+    const values = isRead ? response.decode(bytes, 0, bytes.length) : undefined;
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    if (values !== undefined) options.answered?.(values);
+    options.ended?.(bytes.length);
+  }
+
+  failed(error: WeighbridgeError, fate?: CallFate): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.options.failed(error, fate);
+  }
+
+  /** Of a call of several frames. */
+  get outcome(): CallFate["outcome"] {
+    return this.lastFate?.outcome ?? "dropped";
+  }
+
+  /** G1 */
+  mustFollow(waiting: Call): boolean {
+    return waiting.isUpdate && this.options.scope !== 0 && scopeOf(waiting) === this.options.scope;
+  }
+}
+
+/** One of several frames of a call. */
+class PartCall implements Call {
+  readonly priority: number;
+  readonly epoch: number;
+  request = 0;
+  stamp = 0;
+  sentAtMs = 0;
+  sendCount = 0;
+  readonly whole: FunctionCall;
   readonly #from: number;
   readonly #to: number;
 
-  constructor(call: FunctionCall<Q, R>, from: number, to: number) {
-    this.priority = call.options.priority;
-    this.epoch = call.options.epoch ?? 0;
-    this.#call = call;
+  constructor(whole: FunctionCall, from: number, to: number) {
+    this.priority = whole.priority;
+    this.epoch = whole.epoch;
+    this.whole = whole;
     this.#from = from;
     this.#to = to;
   }
@@ -139,105 +268,83 @@ class FrameCall<Q extends Fields, R extends Fields> implements Call {
   }
 
   get functionId(): number {
-    return this.#call.options.fn.id;
+    return this.whole.functionId;
   }
 
   get isUpdate(): boolean {
-    return this.#call.options.fn.isUpdate;
+    return this.whole.isUpdate;
   }
 
   get isRead(): boolean {
-    const { scope, fn } = this.#call.options;
-    return scope !== 0 && !(fn.isUpdate && fn.response.isEmpty);
+    return this.whole.isRead;
   }
 
+  /** A restarted receiver does not have the frames before it. */
   get isIdempotent(): boolean {
-    return !this.isUpdate && this.#isWhole;
+    return false;
   }
 
   get byteCount(): number {
     return this.#to - this.#from;
   }
 
-  get #isWhole(): boolean {
-    return this.byteCount === this.#call.encoded.byteCount;
-  }
-
   get #isLast(): boolean {
-    return this.#to === this.#call.encoded.byteCount;
+    return this.#to === this.whole.byteCount;
   }
 
   encode(header: FrameHeader, batch: FrameBatch): void {
-    const { encoded } = this.#call;
-    this.#label(header, this.#isLast ? 0 : FunctionFlag.PART, this.byteCount);
-    const chunks = this.#isWhole ? encoded.chunks : cutChunks(encoded.chunks, this.#from, this.#to);
-    const inlineCount = this.byteCount <= INLINE_BYTES_MAX ? chunks.length : leadingSmall(chunks);
-    let inlineBytes = 0;
-    for (let i = 0; i < inlineCount; i++) inlineBytes += (chunks[i] as Uint8Array).length;
-    let at = batch.begin(header, inlineBytes);
-    for (let i = 0; i < inlineCount; i++) {
-      const chunk = chunks[i] as Uint8Array;
-      batch.page.bytes.set(chunk, at);
-      at += chunk.length;
-    }
-    if (inlineCount === chunks.length) return;
-    for (let i = inlineCount; i < chunks.length; i++) batch.attach(chunks[i] as Uint8Array);
-    batch.pad(header.payloadBytes);
+    this.whole.label(header, this.#isLast ? 0 : FunctionFlag.PART, this.byteCount, this.#from);
+    writeFrame(header, batch, cutChunks(this.whole.encoded.chunks, this.#from, this.#to), this.byteCount);
   }
 
   get isIntact(): boolean {
-    return this.#call.isIntact;
+    return this.whole.isIntact;
   }
 
-  /** A part without bytes: the server gives up what it has of the call. */
   encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
-    this.#label(header, FunctionFlag.PART, 0);
+    this.whole.label(header, FunctionFlag.PART, 0, this.#from);
     batch.begin(header, 0);
   }
 
-  #label(header: FrameHeader, flags: number, payloadBytes: number): void {
-    const { encoded, options } = this.#call;
-    header.flags = flags;
-    header.payloadBytes = payloadBytes;
-    if (options.fn.id === FunctionId.FUNCTION) {
-      header.command = options.fn.nameHash;
-      header.arg0 = options.fn.signatureHash;
-    } else {
-      this.#address(header);
-      if (this.#isWhole) return;
-    }
-    header.arg1 = options.number;
-    header.arg2 = this.#from;
-    header.arg3 = encoded.byteCount;
-  }
-
-  #address(header: FrameHeader): void {
-    const { address } = this.#call.options;
-    if (address === undefined) return;
-    header.app = address.app;
-    header.customer = address.customer;
-    header.command = address.command;
-  }
-
   destination(header: FrameHeader): Uint8Array | undefined {
-    return this.#isLast ? this.#call.landing.destination(header) : undefined;
+    return this.#isLast ? this.whole.destination(header) : undefined;
   }
 
   answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
-    if (!this.#isLast) return true;
-    const whole = this.#call.landing.take(header, bytes, at, this.sendCount);
-    if (whole !== undefined) this.#call.answered(whole);
-    return whole !== undefined;
+    return this.#isLast ? this.whole.answeredTo(header, bytes, at, this.sendCount) : true;
   }
 
+  /** The first frame that fails ends the call: the server refuses the others too. */
   failed(error: WeighbridgeError, fate?: CallFate): void {
-    this.#call.failed(error, fate, this.#isLast);
+    if (this.#isLast) this.whole.lastFate = fate;
+    this.whole.failed(error, fate === undefined ? undefined : this.whole);
   }
 
-  /** G1 */
   mustFollow(waiting: Call): boolean {
-    return waiting instanceof FrameCall && waiting.isUpdate && waiting.#call.options.scope === this.#call.options.scope;
+    return this.whole.mustFollow(waiting);
   }
+}
+
+/** 0 for what belongs to no parameter. */
+function scopeOf(call: Call): number {
+  if (call instanceof FunctionCall) return call.options.scope;
+  return call instanceof PartCall ? call.whole.options.scope : 0;
+}
+
+/** Small payloads, and what is small before a large one, are copied into the batch; the others leave from where they lie. */
+function writeFrame(header: FrameHeader, batch: FrameBatch, chunks: readonly Uint8Array[], byteCount: number): void {
+  const inlineCount = byteCount <= INLINE_BYTES_MAX ? chunks.length : leadingSmall(chunks);
+  let inlineBytes = 0;
+  for (let i = 0; i < inlineCount; i++) inlineBytes += (chunks[i] as Uint8Array).length;
+  let at = batch.begin(header, inlineBytes);
+  for (let i = 0; i < inlineCount; i++) {
+    const chunk = chunks[i] as Uint8Array;
+    batch.page.bytes.set(chunk, at);
+    at += chunk.length;
+  }
+  if (inlineCount === chunks.length) return;
+  for (let i = inlineCount; i < chunks.length; i++) batch.attach(chunks[i] as Uint8Array);
+  batch.pad(header.payloadBytes);
 }
 
 /** How many chunks, from the first on, are worth copying: small together, and a multiple of 8 bytes, since what is inline is padded to that. */

@@ -1,6 +1,6 @@
 // function-names — which of our PS functions stand for which of Hetu's, so that loads are told by its names.
 
-import type { FunctionLoad } from "../worker/function-client.ts";
+import type { FunctionLoad } from "../worker/router/function-request.ts";
 
 /** Ours to Hetu's. What Hetu does not have keeps its own name. */
 const HETU_NAMES: Readonly<Record<string, string>> = {

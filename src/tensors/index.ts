@@ -8,7 +8,7 @@ export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/er
 export type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
 export type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 export type { CacheOptions } from "../worker/cache/row-cache.ts";
-export type { FunctionLoad } from "../worker/function-client.ts";
+export type { FunctionLoad } from "../worker/router/function-request.ts";
 export type { IndexList } from "./data-store.ts";
 export type { RowNames } from "./named-tensor.ts";
 export { InitType, OptType, ParamType, type TensorSettings } from "./tensor-settings.ts";

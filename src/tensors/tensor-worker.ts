@@ -17,7 +17,7 @@ import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
 import { partialReducePartners, sspInit, sspSync } from "../contracts/groups.ts";
 import type { CacheOptions } from "../worker/cache/row-cache.ts";
-import type { FunctionLoad } from "../worker/function-client.ts";
+import type { FunctionLoad } from "../worker/router/function-request.ts";
 import { DataStore, type IndexList } from "./data-store.ts";
 import { hetuLoads } from "./function-names.ts";
 import { CacheTable, DenseTensor, NamedTensor, type RowNames } from "./named-tensor.ts";

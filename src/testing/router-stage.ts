@@ -96,7 +96,7 @@ export class RouterStage {
     }));
     follow({ version: 1, nodes, placement: this.#view } as unknown as RosterView);
     this.#tell(this.#view);
-    this.functions = new FunctionClient(this.router, this.clock);
+    this.functions = new FunctionClient(this.router);
   }
 
   /** A parameter that was found on every server. */

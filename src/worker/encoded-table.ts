@@ -14,11 +14,13 @@ import { KeySender } from "../wire/codecs/key-sender.ts";
 import { encodesRows, type LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import type { CodecContext } from "../wire/codecs/value-codec.ts";
 import { ArenaSpans } from "./arena-spans.ts";
-import { type AnyRequest, allEnded, type FunctionClient, type Recut, requestOf } from "./function-client.ts";
+import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { type Landing, Landings } from "./landings.ts";
 import type { LinkPayloads } from "./link-payloads.ts";
+import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
+import { requestOf } from "./router.ts";
 
 type FrameCall = {
   readonly clock: number;
@@ -37,7 +39,7 @@ export class ServerKeyLists {
   }
 
   of(server: number): SentKeyLists {
-    const life = this.#functions.lifeOf(server);
+    const life = this.#functions.incarnationOf(server);
     const known = this.#servers.get(server);
     if (known === undefined) {
       const lists = new SentKeyLists({ listCountMax: NAMED_LISTS_MAX });

@@ -24,11 +24,13 @@ import { Residuals } from "../wire/codecs/residuals.ts";
 import type { CodecContext, ValueShape } from "../wire/codecs/value-codec.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import type { RowGroup } from "./block-rows.ts";
-import { type CallWait, type FunctionClient, requestOf } from "./function-client.ts";
+import type { CallWait, FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { Landings } from "./landings.ts";
 import type { KeptPayload, LinkPayloads } from "./link-payloads.ts";
-import type { Route } from "./router.ts";
+import type { Route } from "./router/server-directory.ts";
+import { BlockRoute } from "./router/server-directory.ts";
+import { requestOf } from "./router.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -269,7 +271,7 @@ export class EncodedTensor {
 
   #to(block: number, priority = 0): { readonly to: Route; readonly scope: number; readonly priority: number } {
     const { parameter } = this.#options;
-    return { to: { block, parameter }, scope: parameter, priority };
+    return { to: new BlockRoute(parameter, block), scope: parameter, priority };
   }
 }
 

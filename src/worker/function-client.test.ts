@@ -17,7 +17,7 @@ async function clusterWith<Q extends Fields, R extends Fields>(
   for (let rank = 0; rank < serverCount; rank++) for (const fn of functions) cluster.server(rank).server?.functions.add(fn);
   const { worker } = cluster.worker();
   assert.ok(worker !== undefined);
-  return { cluster, client: new FunctionClient(worker.router, cluster.clock) };
+  return { cluster, client: new FunctionClient(worker.router) };
 }
 
 const echo = psFunction({
@@ -228,7 +228,7 @@ test("calls that find the queue full wait for room and keep their order", async 
   cluster.server().server?.functions.add(note);
   const { worker } = cluster.worker();
   assert.ok(worker !== undefined);
-  const client = new FunctionClient(worker.router, cluster.clock);
+  const client = new FunctionClient(worker.router);
   await cluster.run(Promise.all(Array.from({ length: 200 }, (_, n) => client.call(note, { server: 0 }, { n }))));
   assert.deepEqual(
     seen,

@@ -5,16 +5,14 @@ import { test } from "node:test";
 import { HeldParameter } from "./held-parameter.ts";
 import { PushNumbers } from "./push-numbers.ts";
 
-test("a server is known in the life in which the parameter was found there, and in no other", () => {
+test("a server is known in the incarnation in which the parameter was found there, and in no other", () => {
   const held = new HeldParameter({ name: "w", maker: "tensor", parameter: 7 }, new PushNumbers());
-  assert.ok(!held.knows(0, 1), "nothing was found yet");
-  assert.ok(!held.knows(0, 0), "no life at all is none that it knows");
+  const known = (server: number): number | undefined => held.incarnations[server];
+  assert.equal(known(0), undefined, "nothing was found yet, and no incarnation is none that it knows");
   held.found(0, 1);
-  assert.ok(held.knows(0, 1));
-  assert.ok(!held.knows(0, 2));
-  assert.ok(!held.knows(1, 1), "each server has lives of its own");
+  assert.deepEqual([known(0), known(1)], [1, undefined], "each server has incarnations of its own");
   held.found(0, 2);
-  assert.deepEqual([held.knows(0, 1), held.knows(0, 2)], [false, true]);
+  assert.equal(known(0), 2);
 });
 
 test("a loss names the parameter, the server and its life, and what to do", () => {

@@ -1,7 +1,7 @@
 // held-parameter — what a handle (a tensor, an embedding, and all that is made of them) holds of its parameter: its name and number, and for every server the
 // life in which the parameter was found or made there. A server that is started again has a new life and nothing of what was pushed to the one before, unless
 // it was restored; somebody else may have made the parameter anew there, with its initial values, before this handle asks again. Not the asking: that is
-// function-client.ts.
+// router/request-queue.ts.
 //
 //   handle opened ──► knows life 1 of server s ──► s is restarted ──► its next call asks life 2 where its parameter is from
 //                                                     restored from a checkpoint, or loaded   knows life 2: the call leaves
@@ -25,8 +25,8 @@ export class HeldParameter implements CallSubject {
   readonly maker: CallSubject["maker"];
   /** Its number on the wire. */
   readonly parameter: number;
-  /** By rank; undefined for a server where it was never found. */
-  readonly #lives: (number | undefined)[] = [];
+  /** By rank, the incarnation of each server in which it was found; undefined where it never was. The router compares them. */
+  readonly incarnations: (number | undefined)[] = [];
   readonly #pushes: PushNumbers;
 
   /** `pushes` are those of all handles of the session. */
@@ -52,18 +52,14 @@ export class HeldParameter implements CallSubject {
     this.#pushes.cleared(this.parameter);
   }
 
-  knows(server: number, life: number): boolean {
-    return this.#lives[server] === life;
+  /** The parameter was found or made there, in this incarnation. */
+  found(server: number, incarnation: number): void {
+    this.incarnations[server] = incarnation;
   }
 
-  /** The parameter was found or made there, in this life. */
-  found(server: number, life: number): void {
-    this.#lives[server] = life;
-  }
-
-  /** Why nothing is sent to a life in which somebody else made the parameter. */
-  lost(server: number, life: number): WeighbridgeError {
-    const what = `${nameOf(idOf("server", server))} was restarted (life ${life}) and has lost all that was pushed to it, and somebody has made the parameter anew there`;
+  /** Why nothing is sent to an incarnation in which somebody else made the parameter. */
+  lost(server: number, incarnation: number): WeighbridgeError {
+    const what = `${nameOf(idOf("server", server))} was restarted (life ${incarnation}) and has lost all that was pushed to it, and somebody has made the parameter anew there`;
     const then = `nothing was sent; restore a checkpoint, or make it again with ${this.maker}() to go on with what is there now`;
     return new WeighbridgeError("UNKNOWN_PARAMETER", `no parameter ${JSON.stringify(this.name)} as this worker knew it: ${what}; ${then}`);
   }

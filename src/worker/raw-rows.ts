@@ -14,9 +14,11 @@ import type { TableSpec } from "../store/parameter-spec.ts";
 import { type TrainingState, trainingShape } from "../store/training-state.ts";
 import { type SlotLayout, slotLayoutOf } from "../store/updaters/slot-layout.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
-import { type AnyRequest, type FunctionClient, type Recut, requestOf } from "./function-client.ts";
+import type { FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
+import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
+import { requestOf } from "./router.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -57,7 +59,7 @@ export class RawRows {
     this.rowFloats = spec.width + extraFloats(slotLayoutOf(spec.optimizer, { kind: "table", width: spec.width }));
     this.#subject = held;
     this.#parameter = held.parameter;
-    this.#lives = functions.servers.map((server) => functions.lifeOf(server));
+    this.#lives = functions.servers.map((server) => functions.incarnationOf(server));
   }
 
   get serverCount(): number {
@@ -81,7 +83,7 @@ export class RawRows {
   /** Whether a server was restarted since this was asked last: what it was told may be gone. */
   get wasRestarted(): boolean {
     const { functions } = this.#options;
-    const lives = functions.servers.map((server) => functions.lifeOf(server));
+    const lives = functions.servers.map((server) => functions.incarnationOf(server));
     const isChanged = lives.some((life, i) => life !== this.#lives[i]);
     this.#lives = lives;
     return isChanged;

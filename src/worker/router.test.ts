@@ -15,11 +15,13 @@ import { RouterStage } from "../testing/router-stage.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { dtypeOf } from "../wire/kv-message.ts";
-import { type AnyRequest, type Recut, requestOf } from "./function-client.ts";
 import { HeldParameter } from "./held-parameter.ts";
 import type { KeyList } from "./key-lists.ts";
 import type { KvFunctionId } from "./kv-arrays.ts";
 import { KvRequest } from "./kv-request.ts";
+import type { AnyRequest, Recut } from "./router/function-request.ts";
+import { BlockRoute } from "./router/server-directory.ts";
+import { requestOf } from "./router.ts";
 import { TableClient } from "./table-client.ts";
 import { TensorClient } from "./tensor-client.ts";
 
@@ -67,12 +69,12 @@ class Worker {
     const [width, elementBytes] = [values.length / keys.length, 4];
     await new Promise<void>((resolve, reject) => {
       const owner = {
-        ...{ app: 0, customer: 0, window: this.stage.router.window, incarnations: this.#incarnations, router: this.stage.router },
+        ...{ app: 0, customer: 0, window: this.stage.router.kv.window, incarnations: this.#incarnations, router: this.stage.router.kv },
         ended: (_: KvRequest, error?: Error): void => (error === undefined ? resolve() : reject(error)),
       };
       const slicer = isOwn ? (all: BigUint64Array) => [0, ...this.stage.router.servers.map(() => all.length)] : undefined;
       const arrays = { keys, sent, received, lens: undefined, dtype: dtypeOf(values), width, elementBytes };
-      this.stage.router.submit(new KvRequest(owner, functionId, arrays, { command: 0, priority: 0, callback: undefined, slicer }));
+      this.stage.router.kv.submit(new KvRequest(owner, functionId, arrays, { command: 0, priority: 0, callback: undefined, slicer }));
     });
   }
 }
@@ -93,7 +95,7 @@ test("all servers own keys, blocks go by tensor and number, and a server that is
     [0, 1, 2],
   );
   assert.deepEqual(
-    [...ownersOf((block) => ({ block, parameter: 3 }))].sort((a, b) => a - b),
+    [...ownersOf((block) => new BlockRoute(3, block))].sort((a, b) => a - b),
     [0, 1, 2],
   );
   assert.ok([0, 1, 2].includes(router.serverOf({ key: KEY_LAST })));
@@ -230,7 +232,7 @@ async function isDone(promise: Promise<unknown>): Promise<boolean> {
 
 test("a worker that is prepared announces no clock until it has the placement; what it called before goes on, what it calls afterwards waits (R7)", async () => {
   const { stage, worker } = started();
-  await stage.router.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
   const before = worker.push(LIST, 1, 5);
   const announced = worker.clock(6);
   const behind = worker.push(LIST, 1, 6);
@@ -249,7 +251,7 @@ test("a worker that is prepared announces no clock until it has the placement; w
 test("PREPARE is answered when every announcement that has left is answered, also one that was refused and is sent again (AnnouncementHold.A1)", async () => {
   const { stage, worker } = started();
   const announced = worker.clock(6);
-  const prepared = stage.router.prepare({ epoch: 3, holdMs: 1000 });
+  const prepared = stage.router.announcements.prepare({ epoch: 3, holdMs: 1000 });
   stage.change([0, 1, 2], turned(3));
   await stage.step(0);
   await stage.step(1);
@@ -271,28 +273,28 @@ test("PREPARE is refused, and nothing held, while a server has not heard of a cl
   const announced = assert.rejects(worker.clock(6), (error) => isWeighbridgeError(error, "LINK_LOST"));
   const isRefused = (error: unknown): boolean =>
     isWeighbridgeError(error, "QUEUE_FULL") && /server 1 of the end of a clock/.test(error.message);
-  const waiting = assert.rejects(stage.router.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
+  const waiting = assert.rejects(stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
   await stage.lose(1);
   await stage.drain();
   await Promise.all([announced, waiting]);
-  await assert.rejects(stage.router.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
+  await assert.rejects(stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
   const again = worker.clock(6);
   await stage.drain();
   await again;
-  await stage.router.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
 });
 
 test("PREPARE waits until the worker has joined the clock set, and told its clock there; nothing is held when it hears meanwhile that the placement does not come (R7)", async () => {
   const { stage, worker } = started();
   const joined = stage.functions.joining();
-  const prepared = stage.router.prepare({ epoch: 2, holdMs: 1000 });
+  const prepared = stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
   assert.equal(await isDone(prepared), false);
   joined();
   await prepared;
-  await stage.router.prepare({ epoch: 2, holdMs: 0 });
+  await stage.router.announcements.prepare({ epoch: 2, holdMs: 0 });
   const joinedAgain = stage.functions.joining();
-  const abandoned = stage.router.prepare({ epoch: 2, holdMs: 1000 });
-  await stage.router.prepare({ epoch: 2, holdMs: 0 });
+  const abandoned = stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.announcements.prepare({ epoch: 2, holdMs: 0 });
   joinedAgain();
   await abandoned;
   const atOnce = worker.clock(6);
@@ -302,7 +304,7 @@ test("PREPARE waits until the worker has joined the clock set, and told its cloc
 
 test("announcements wait no longer than they were told to, nor for a change that is abandoned or was adopted before (AnnouncementHold.A2)", async () => {
   const { stage, worker } = started();
-  await stage.router.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
   const late = worker.clock(1);
   await stage.clock.advance(999);
   assert.equal(stage.queuedCount, 0);
@@ -310,14 +312,14 @@ test("announcements wait no longer than they were told to, nor for a change that
   assert.equal(stage.queuedCount, 3);
   await stage.drain();
   await late;
-  await stage.router.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
   const abandoned = worker.clock(2);
   await stage.drain();
   assert.equal(await isDone(abandoned), false);
-  await stage.router.prepare({ epoch: 2, holdMs: 0 });
+  await stage.router.announcements.prepare({ epoch: 2, holdMs: 0 });
   await stage.drain();
   await abandoned;
-  await stage.router.prepare({ epoch: 1, holdMs: 1000 });
+  await stage.router.announcements.prepare({ epoch: 1, holdMs: 1000 });
   const atOnce = worker.clock(3);
   await stage.drain();
   await atOnce;

@@ -17,10 +17,12 @@ import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { lostArray } from "./caller-array.ts";
 import type { EncodedTable } from "./encoded-table.ts";
-import { type AnyRequest, allEnded, type FunctionClient, type Recut, requestOf } from "./function-client.ts";
+import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { type KeyList, KeyLists } from "./key-lists.ts";
+import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
+import { requestOf } from "./router.ts";
 import { AS_IT_IS, type ParameterCall, type PushCall } from "./tensor-client.ts";
 
 const KEY_BYTES = 8;

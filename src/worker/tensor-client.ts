@@ -30,9 +30,12 @@ import { ArenaSpans } from "./arena-spans.ts";
 import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
 import { CallerArray } from "./caller-array.ts";
 import type { EncodedTensor } from "./encoded-tensor.ts";
-import { type AnyRequest, allEnded, type FunctionClient, type Recut, requestOf } from "./function-client.ts";
+import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { listLength } from "./key-lists.ts";
+import type { AnyRequest, Recut } from "./router/function-request.ts";
+import { BlockRoute } from "./router/server-directory.ts";
+import { requestOf } from "./router.ts";
 
 /** How a call of a parameter is sent. */
 export type ParameterCall = WaitOptions & {
@@ -87,7 +90,7 @@ type RowsRequest = {
 };
 
 /** A call about one block; the router finds its owner. */
-type OfBlock = { readonly to: { readonly block: number; readonly parameter: number }; readonly scope: number };
+type OfBlock = { readonly to: BlockRoute; readonly scope: number };
 
 export class TensorClient {
   readonly shape: TensorShape;
@@ -98,6 +101,8 @@ export class TensorClient {
   readonly #encoded: EncodedTensor | undefined;
   readonly #arena: Arena;
   readonly #merge: MergeNumber | undefined;
+  /** By block; each remembers its owner. */
+  readonly #routes: readonly BlockRoute[];
 
   constructor({ functions, held, shape, arena, encoded, merge }: TensorClientOptions) {
     this.#arena = arena;
@@ -108,6 +113,7 @@ export class TensorClient {
     this.#subject = held;
     this.#parameter = held.parameter;
     this.#encoded = encoded;
+    this.#routes = Array.from({ length: shape.blockCount }, (_, block) => new BlockRoute(held.parameter, block));
   }
 
   /** Gives the tensor the values it begins with; how many of its blocks took them. They travel as they are, whatever the link carries. */
@@ -354,7 +360,7 @@ export class TensorClient {
   }
 
   #to<T extends object>(block: number, call: T): T & OfBlock {
-    return { ...call, to: { block, parameter: this.#parameter }, scope: this.#parameter };
+    return { ...call, to: this.#routes[block] as BlockRoute, scope: this.#parameter };
   }
 
   #blocks<T extends object>(make: (block: number, from: number, to: number) => T): (T & OfBlock)[] {

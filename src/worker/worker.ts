@@ -34,7 +34,7 @@ export class Worker {
     options.peer.serve(
       serveJson(PREPARE, async (channel, request) => {
         checkSender(channel, "PREPARE");
-        await this.router.prepare(request);
+        await this.router.announcements.prepare(request);
         return {};
       }),
     );

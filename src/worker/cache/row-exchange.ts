@@ -18,9 +18,11 @@ import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { CallFate } from "../../peer/call.ts";
 import { mayBeApplied } from "../../peer/gone-error.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
-import { type AnyRequest, type FunctionClient, type Recut, requestOf } from "../function-client.ts";
+import type { FunctionClient } from "../function-client.ts";
 import type { HeldParameter } from "../held-parameter.ts";
+import type { AnyRequest, Recut } from "../router/function-request.ts";
 import type { RowPlan, RowPlanner } from "../router/row-plan.ts";
+import { requestOf } from "../router.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;

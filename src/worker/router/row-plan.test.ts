@@ -18,7 +18,7 @@ const ownerOf = (placement: ReturnType<typeof placementOf>, key: bigint): number
 test("keys are sent once and to their owner, gradients added in the order of the list, rows brought back (R1)", () => {
   for (const serverCount of [1, 2, 5]) {
     const placement = placementOf(serverCount);
-    const planner = new RowPlanner(new Arena({ bytesMax: 2 ** 24, shared: false }), () => placement, 7);
+    const planner = new RowPlanner(new Arena({ bytesMax: 2 ** 24, shared: false }), { placement }, 7);
     const idleBytes = planner.arena.usedBytes;
     const key = fc.oneof(fc.bigInt({ min: 0n, max: 20n }), fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }));
     fc.assert(
@@ -57,7 +57,7 @@ test("keys are sent once and to their owner, gradients added in the order of the
 });
 
 test("different keys to one server travel from and to the caller's own arrays", () => {
-  const planner = new RowPlanner(new Arena({ bytesMax: 2 ** 22, shared: false }), () => placementOf(1), 7);
+  const planner = new RowPlanner(new Arena({ bytesMax: 2 ** 22, shared: false }), { placement: placementOf(1) }, 7);
   const keys = BigUint64Array.of(9n, 3n, 2n ** 64n - 1n);
   const plan = planner.plan(keys);
   const values = new Float32Array(9);
@@ -67,7 +67,7 @@ test("different keys to one server travel from and to the caller's own arrays", 
 });
 
 test("a plan that finds no room leaves nothing behind", () => {
-  const planner = new RowPlanner(new Arena({ bytesMax: 2 ** 20, shared: false }), () => placementOf(3), 7);
+  const planner = new RowPlanner(new Arena({ bytesMax: 2 ** 20, shared: false }), { placement: placementOf(3) }, 7);
   const idleBytes = planner.arena.usedBytes;
   assert.throws(
     () => planner.plan(new BigUint64Array(100_000)),

@@ -10,6 +10,7 @@
 //   RowPlan.R2. What the plan allocated lives until `release`: calls send from it, again after a reconnect, and answers land in it.
 //   RowPlan.R3. A plan is made by one placement, whose epoch it has; the next one by the newest that is known.
 
+import { AssertionError } from "../../base/assert.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import {
   type DuplicateKernels,
@@ -49,6 +50,9 @@ export type RowFrame = RowPart & {
   readonly epoch: number;
 };
 
+/** Has the placement that is known when a plan is made. */
+export type PlacementSource = { readonly placement: Placement | undefined };
+
 /** The memory and kernels that plans are made with; one per worker. */
 export class RowPlanner {
   readonly arena: Arena;
@@ -59,18 +63,17 @@ export class RowPlanner {
   readonly owners: number;
   /** Keys the duplicates' hash. */
   readonly secret: number;
-  readonly #newest: () => Placement;
+  readonly #source: PlacementSource;
   #placement: Placement | undefined;
 
-  /** `newest` gives the placement that is known when a plan is made. */
-  constructor(arena: Arena, newest: () => Placement, secret: number) {
+  constructor(arena: Arena, source: PlacementSource, secret: number) {
     this.arena = arena;
     this.kernels = new SimdKernels(arena);
     this.duplicates = simdDuplicateKernels(arena);
     this.partition = simdPartitionKernels(arena);
     this.secret = secret;
     this.owners = arena.allocate(PART_COUNT * OWNER_BYTES);
-    this.#newest = newest;
+    this.#source = source;
   }
 
   /** Plans with parts dealt out among these ranks in turn, whatever the placement of the servers is. */
@@ -81,12 +84,13 @@ export class RowPlanner {
         (part) =>
           part % length,
     );
-    return new RowPlanner(arena, () => placement, secret);
+    return new RowPlanner(arena, { placement }, secret);
   }
 
   /** The placement by which plans are made now; the kernels' owners are those of it. */
   get placement(): Placement {
-    const placement = this.#newest();
+    const { placement } = this.#source;
+    if (placement === undefined) throw new AssertionError("rows are planned where there are servers");
     if (placement !== this.#placement) new Uint16Array(this.arena.memory.buffer, this.owners, PART_COUNT).set(placement.owners);
     this.#placement = placement;
     return placement;
@@ -104,7 +108,7 @@ export class RowPlanner {
 
   /** A planner in another arena that follows the same placement. */
   inArena(arena: Arena): RowPlanner {
-    return new RowPlanner(arena, this.#newest, this.secret);
+    return new RowPlanner(arena, this.#source, this.secret);
   }
 
   /**

@@ -1,0 +1,86 @@
+// function-recut — what takes the place of a request of a function that cannot go on as it is: its server refused it because the placement has changed, it was cut
+// before the placement changed and has not left yet, or it was applied and its answer was lost. The router sends what is made here.
+
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { type CallFate, detachedError } from "../../peer/call.ts";
+import { namedFailure } from "../call-subject.ts";
+import type { RequestOwner, RoutedRequest } from "../router.ts";
+import type { Recut } from "./function-request.ts";
+
+/** The requests that take the place of one, as the placement is now; none when it has failed. `isApplied`: it counts already, whatever becomes of them. */
+export function cutAgain(
+  request: RoutedRequest,
+  recutOf: (() => Recut) | undefined = request.asked.cutAgain,
+  isApplied = false,
+): RoutedRequest[] {
+  const { asked, fn, subject } = request;
+  let recut: Recut | undefined;
+  try {
+    if (request.calls.some(({ isIntact }) => !isIntact)) throw detachedError({ isUpdate: fn.isUpdate, sendCount: 0 });
+    if (recutOf === undefined) {
+      request.cut();
+      return [request];
+    }
+    recut = recutOf();
+    return requestsOf(request, recut, isApplied);
+  } catch (thrown) {
+    recut?.release();
+    const error = isApplied ? partlyApplied(asError(thrown)) : asError(thrown);
+    asked.failed?.(error);
+    request.end(namedFailure(error, fn, subject));
+    return [];
+  }
+}
+
+function requestsOf(replaced: RoutedRequest, recut: Recut, wasApplied: boolean): RoutedRequest[] {
+  const { asked, fn, router, subject } = replaced;
+  let open = recut.requests.length;
+  let failure: WeighbridgeError | undefined;
+  let isApplied = wasApplied; // some of it, or perhaps
+  const owner: RequestOwner = {
+    ended: (error?: WeighbridgeError, fate?: CallFate): void => {
+      if (error === undefined || fate !== undefined) isApplied = true;
+      failure ??= error;
+      if (--open > 0) return;
+      if (failure === undefined) failure = errorOf(() => recut.answered?.());
+      recut.release();
+      const told = failure !== undefined && fn.isUpdate && isApplied ? partlyApplied(failure) : failure;
+      if (told !== undefined) asked.failed?.(told);
+      replaced.end(told);
+    },
+    crossed: () => replaced.owner.crossed(replaced), // with memory that lives as long as its caller waits
+  };
+  const requests = recut.requests.map((each) => router.routed(each, subject, owner));
+  for (const each of requests) each.order = replaced.order;
+  return requests;
+}
+
+/** Fails what was to be sent again and cannot be. */
+export function failRequests(requests: readonly RoutedRequest[], thrown: unknown): void {
+  const error = asError(thrown);
+  for (const request of requests) {
+    request.asked.failed?.(error);
+    request.end(error);
+  }
+}
+
+function asError(thrown: unknown): WeighbridgeError {
+  return isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("BAD_REQUEST", reasonOf(thrown), { cause: thrown });
+}
+
+/** What something throws. */
+function errorOf(run: () => void): WeighbridgeError | undefined {
+  try {
+    run();
+    return undefined;
+  } catch (thrown) {
+    return asError(thrown);
+  }
+}
+
+/** Of an update that was cut again, and of which some parts were applied and others were not: whoever keeps it must not send it whole once more. */
+function partlyApplied(failure: WeighbridgeError): WeighbridgeError {
+  const { code, message, retryable } = failure;
+  const cause = new WeighbridgeError("LINK_LOST", `${message}; other parts of the update were applied, or may have been`);
+  return new WeighbridgeError(code, cause.message, { retryable, cause });
+}

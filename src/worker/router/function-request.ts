@@ -1,0 +1,48 @@
+// function-request — what a caller asks of the servers by a typed function: what it is about, its fields, and who hears of its end. Types alone: router.ts sends
+// it, function-recut.ts cuts it again.
+
+import type { WeighbridgeError } from "../../base/errors.ts";
+import type { Contract } from "../../contracts/contract.ts";
+import type { CallFate } from "../../peer/call.ts";
+import type { Fields, FieldValues } from "../../wire/function-schema.ts";
+import type { Route } from "./server-directory.ts";
+
+export type FunctionCallSettings = {
+  /** Higher overtakes lower between frames. Defaults to 0. */
+  readonly priority?: number | undefined;
+  /** Reads follow this worker's own updates of the same scope. */
+  readonly scope?: number | undefined;
+  /** Where a response lands that is one array. */
+  readonly into?: ArrayBufferView | undefined;
+  /** `answered` copies the response on at once: a small one is shown where it was read, void when that returns, and never lands in `into`. */
+  readonly passing?: boolean | undefined;
+};
+
+/** One call of a group. */
+export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSettings & {
+  /** What it is about; the router finds the server. */
+  readonly to: Route;
+  readonly request: FieldValues<Q>;
+  readonly answered?: ((response: FieldValues<R>) => void) | undefined;
+  /** Hears how it failed, before the caller of the group does. */
+  readonly failed?: (error: WeighbridgeError, fate?: CallFate) => void;
+  /** For rows, whose owners may not be one any more: what it carries, cut by the placement as it is now. Left out, it goes to the owner as it is. May throw. */
+  readonly cutAgain?: (() => Recut) | undefined;
+  /** For an update that was applied and whose answer was lost: what asks for it. Left out, it fails with ANSWER_LOST. May throw. */
+  readonly answerLost?: (() => Recut) | undefined;
+};
+
+/** A request of some function: the types of its fields were checked where it was made. */
+export type AnyRequest = { readonly fn: Contract; readonly asked: FunctionRequest<Fields, Fields> };
+
+/** What takes the place of a request. */
+export type Recut = {
+  readonly requests: readonly AnyRequest[];
+  /** All of them were answered. */
+  readonly answered?: (() => void) | undefined;
+  /** All of them have ended: nobody sends from their memory any more. */
+  readonly release: () => void;
+};
+
+/** Payload bytes of one function since the recording began, both ways; what travels twice counts once. */
+export type FunctionLoad = { sentBytes: number; receivedBytes: number };

@@ -1,0 +1,203 @@
+// kv-routes — where the requests of the kv face go: the keys of each server's range, or those that the application's slicer gives it. What servers refuse because
+// the placement has changed is cut by the new ranges (kv-recut.ts). The router's invariants hold (router.ts, R1 to R6).
+
+import type { WaitOptions } from "../../base/deferred.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { type Cuts, problemWithCuts, type Slicer, sliceByRange, soleOwner } from "../../keys/key-list.ts";
+import { detachedError } from "../../peer/call.ts";
+import { idOf, nameOf } from "../../wire/node-id.ts";
+import type { KvRouter } from "../kv-arrays.ts";
+import { FloatWindow } from "../kv-landing.ts";
+import { cutPart, fitsOneFrame, type KvCall, type KvRequest } from "../kv-request.ts";
+import type { Router } from "../router.ts";
+import { cutKvAgain } from "./kv-recut.ts";
+
+/** How many requests wait at most while the placement changes. */
+const WAITING_MAX = 65_536;
+
+export class KvRoutes implements KvRouter {
+  readonly window: FloatWindow = new FloatWindow();
+  readonly #router: Router;
+  readonly #refused: (KvCall | KvRequest)[] = [];
+  /** Requests that were made while the placement changed. */
+  readonly #waiting: KvRequest[] = [];
+
+  constructor(router: Router) {
+    this.#router = router;
+  }
+
+  /**
+   * Sends the request: each server gets the keys of its range, or those that the application's slicer gives it. Throws QUEUE_FULL and BAD_ARGUMENT (of
+   * the slicer), nothing sent.
+   */
+  submit(request: KvRequest): void {
+    request.order = ++this.#router.order;
+    const isWhole = this.#router.held === undefined && request.slicer === undefined && fitsOneFrame(request);
+    if (!isWhole || !this.#submitWhole(request)) this.#submitParts(request);
+  }
+
+  #submitParts(request: KvRequest): void {
+    const { keys, slicer } = request;
+    if (slicer !== undefined) this.#submitCut(request, this.#ownCuts(slicer, keys));
+    else if (this.#router.held === undefined) this.#submitCut(request, sliceByRange(keys, this.#router.ranges));
+    else if (this.#waiting.length < WAITING_MAX) this.#waiting.push(request);
+    else {
+      const message = `${WAITING_MAX} requests wait for a change of the placement: await room() first`;
+      throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
+    }
+  }
+
+  #ownCuts(slicer: Slicer, keys: BigUint64Array): Cuts {
+    const cuts = slicer(keys, this.#router.ranges);
+    const problem = problemWithCuts(cuts, keys.length, this.#router.ranges.length);
+    if (problem === undefined) return cuts;
+    throw new WeighbridgeError("BAD_ARGUMENT", `the slicer gave ${problem}`);
+  }
+
+  /** To the one server that owns all its keys, if there is one and it may leave now; the long way tells what is in its way. */
+  #submitWhole(request: KvRequest): boolean {
+    const { ranges, servers, channels, gone, epoch } = this.#router;
+    const owner = soleOwner(request.keys, ranges);
+    const rank = owner < 0 ? -1 : (servers[owner] as number);
+    const channel = channels[rank];
+    if (channel === undefined || gone[rank] !== undefined || !channel.admits(1)) return false;
+    if (request.owner.incarnations[rank] !== channel.incarnation) return false;
+    request.epoch = epoch;
+    request.open(1);
+    if (request.sent !== undefined) this.#router.openUpdates++;
+    channel.send(request, true);
+    return true;
+  }
+
+  #submitCut(request: KvRequest, cuts: Cuts, isForced = false): void {
+    const restarted = this.#restartedAmong(request, (_, i) => cuts[i] !== cuts[i + 1]);
+    if (restarted.length > 0) {
+      this.#router.clock.soon(() => request.owner.ended(request, lostError(restarted)));
+      return;
+    }
+    const callsOfRank: (readonly KvCall[])[] = [];
+    const epoch = request.isAppCut ? 0 : this.#router.epoch; // Router.R5
+    let callCount = 0;
+    let valueFrom = 0;
+    this.#router.servers.forEach((rank, i) => {
+      const [keyFrom, keyTo] = [cuts[i] as number, cuts[i + 1] as number];
+      if (keyFrom === keyTo) return;
+      const valueTo = valueFrom + request.valueCount(keyFrom, keyTo);
+      const calls = cutPart(request, { keyFrom, keyTo, valueFrom, valueTo }, epoch);
+      valueFrom = valueTo;
+      if (!isForced) this.#checkRoom(rank, calls.length);
+      callsOfRank[rank] = calls;
+      callCount += calls.length;
+    });
+    request.open(callCount);
+    if (request.sent !== undefined) this.#router.openUpdates++;
+    this.#send(callsOfRank);
+  }
+
+  /** The servers of this request that were started again since its KVWorker asked them last. They are known from now on (Router.R6). */
+  #restartedAmong({ owner: { incarnations } }: KvRequest, isAsked: (rank: number, index: number) => boolean): readonly number[] {
+    return this.#router.servers.filter((rank, i) => {
+      const incarnation = this.#router.channels[rank]?.incarnation ?? 0;
+      if (incarnation === incarnations[rank] || !isAsked(rank, i)) return false;
+      const wasKnown = (incarnations[rank] ?? 0) !== 0; // 0: the roster had not named it yet
+      incarnations[rank] = incarnation;
+      return wasKnown;
+    });
+  }
+
+  kvEnded(request: KvRequest, failure: WeighbridgeError | undefined): void {
+    if (request.sent !== undefined) this.#router.openUpdates--;
+    request.owner.ended(request, failure);
+    if (this.#router.held !== undefined) this.#router.sendAgainSoon();
+  }
+
+  kvRefused(call: KvCall | KvRequest, error: WeighbridgeError): boolean {
+    const { kvRequest: request } = call;
+    if (!call.isIntact || !this.#router.isCutAgain(call.epoch, error)) return false;
+    this.#refused.push(call);
+    request.frameRefused();
+    if (request.isRefused) this.kvAllRefused(request);
+    return true;
+  }
+
+  kvAllRefused(request: KvRequest): void {
+    if (request.sent !== undefined) this.#router.openUpdates--;
+    this.#router.sendAgainSoon();
+  }
+
+  /** Resolves once half of the queue to every server is free: the next request is taken then, however large. */
+  async room(wait: WaitOptions = {}): Promise<void> {
+    await this.#router.room(wait);
+  }
+
+  get hasRefused(): boolean {
+    return this.#refused.length > 0;
+  }
+
+  /** Cuts what was refused by the new ranges, and sends it, in the order in which it was first sent. */
+  sendAgain(): void {
+    const callsOf = new Map<KvRequest, (KvCall | KvRequest)[]>();
+    for (const call of this.#refused.splice(0)) {
+      const calls = callsOf.get(call.kvRequest);
+      if (calls === undefined) callsOf.set(call.kvRequest, [call]);
+      else calls.push(call);
+    }
+    for (const [request, refused] of [...callsOf].sort(([a], [b]) => a.order - b.order)) this.#sendOneAgain(request, refused);
+  }
+
+  #sendOneAgain(request: KvRequest, refused: readonly (KvCall | KvRequest)[]): void {
+    const callsOfRank: (readonly KvCall[])[] = [];
+    let callCount = 0;
+    if (request.isIntact)
+      cutKvAgain(request, refused, { ranges: this.#router.ranges, epoch: this.#router.epoch }).forEach((calls, i) => {
+        callsOfRank[this.#router.servers[i] as number] = calls;
+        callCount += calls.length;
+      });
+    const restarted = this.#restartedAmong(request, (rank) => (callsOfRank[rank]?.length ?? 0) > 0);
+    const error = request.isIntact ? undefined : detachedError({ isUpdate: request.sent !== undefined, sendCount: 1 });
+    const failure = restarted.length > 0 ? lostError(restarted) : error;
+    request.replaceRefused(refused.length, failure === undefined ? callCount : 1);
+    if (request.sent !== undefined) this.#router.openUpdates++;
+    if (failure === undefined) this.#send(callsOfRank);
+    else request.frameFailed(failure);
+  }
+
+  /** Sends what waited for the placement. */
+  sendWaiting(): void {
+    for (const request of this.#waiting.splice(0)) this.#submitLate(request);
+  }
+
+  #submitLate(request: KvRequest): void {
+    if (request.isIntact) this.#submitCut(request, sliceByRange(request.keys, this.#router.ranges), true);
+    else request.owner.ended(request, detachedError({ isUpdate: request.sent !== undefined, sendCount: 0 }));
+  }
+  /** Router.R1 */
+  #checkRoom(rank: number, callCount: number): void {
+    const channel = this.#router.channels[rank];
+    if (channel === undefined || channel.admits(callCount)) return;
+    throw new WeighbridgeError("QUEUE_FULL", `${callCount} more calls do not fit the queue to ${channel.name}: await room() first`, {
+      retryable: true,
+    });
+  }
+
+  /** Sends calls to the servers of these ranks. */
+  #send(callsOfRank: readonly (readonly KvCall[] | undefined)[]): void {
+    for (let rank = 0; rank < callsOfRank.length; rank++) {
+      const calls = callsOfRank[rank];
+      if (calls === undefined) continue;
+      const channel = this.#router.gone[rank] === undefined ? this.#router.channels[rank] : undefined;
+      for (const call of calls) {
+        if (channel !== undefined) channel.send(call, true);
+        else this.#router.failSoon(rank, call);
+      }
+    }
+  }
+}
+
+/** Router.R6 */
+function lostError(ranks: readonly number[]): WeighbridgeError {
+  const names = ranks.map((rank) => nameOf(idOf("server", rank))).join(", ");
+  const [was, has, it] = ranks.length === 1 ? ["was", "has", "it"] : ["were", "have", "them"];
+  const message = `${names} ${was} started again and ${has} lost all that was pushed to ${it}; nothing was sent: push it anew, the next request is served`;
+  return new WeighbridgeError("NODE_DEAD", message);
+}

@@ -1,0 +1,94 @@
+// request-queue — requests of functions that cannot leave at once: a server has no room, the placement changes, or a server was started again and is asked first
+// where its parameter is from (held-parameter.ts). They leave in the order in which they came, and what comes later waits behind them.
+
+import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
+import { parameterOrigin } from "../../contracts/parameters.ts";
+import { namedFailure } from "../call-subject.ts";
+import type { HeldParameter } from "../held-parameter.ts";
+import type { RequestGroup, RoutedRequest, Router } from "../router.ts";
+import { cutAgain, failRequests } from "./function-recut.ts";
+import type { Recut } from "./function-request.ts";
+
+export class RequestQueue {
+  /** The last of those who wait; undefined while nobody does. */
+  last: Promise<void> | undefined;
+  readonly #router: Router;
+
+  constructor(router: Router) {
+    this.#router = router;
+  }
+
+  /** Ends when these have left, behind all that wait already. Rejects when they cannot be sent. */
+  async add(requests: RoutedRequest[]): Promise<void> {
+    const turn = (this.last ?? Promise.resolve()).then(() => this.#sendInTurn(requests));
+    const queue: Promise<void> = turn
+      .catch(() => {}) // its caller is told; those behind it go on
+      .then(() => {
+        if (this.last === queue) this.last = undefined;
+      });
+    this.last = queue;
+    await turn;
+  }
+
+  /** Sends what was refused anew, by the placement as it is now; ends when it has left. */
+  sendAgain(request: RoutedRequest): Promise<void> | undefined {
+    const requests = cutAgain(request);
+    if (this.#strangerAmong(requests) < 0) return void this.#router.trySend(requests, true);
+    return this.#sendInTurn(requests, true).catch(() => {}); // each was told
+  }
+
+  /** It was applied, and its answer is not known: what asks for the answer takes its place. */
+  askAnew(request: RoutedRequest, answerLost: () => Recut): void {
+    const requests = cutAgain(request, answerLost, true);
+    this.#sendInTurn(requests, true).catch((thrown: unknown) => failRequests(requests, thrown));
+  }
+
+  /**
+   * HeldParameter.L1: whom it asks is looked at and asked in one step. What was cut by an older placement is cut again before it leaves. When it throws, requests
+   * that were sent before or took the place of others have failed with that; those that never left are their caller's to fail.
+   */
+  async #sendInTurn(given: RoutedRequest[], isForced = false): Promise<void> {
+    let requests = given;
+    try {
+      for (;;) {
+        const released = isForced ? undefined : this.#router.releaseOf(requests);
+        if (released !== undefined) {
+          await released;
+          continue;
+        }
+        requests = requests.flatMap((request) => (this.#router.isCurrent(request.epoch) ? [request] : cutAgain(request)));
+        const stranger = this.#strangerAmong(requests);
+        const subject = requests[0]?.subject;
+        if (subject !== undefined && stranger >= 0) await this.#askOrigin(subject, stranger, isForced);
+        else if (this.#router.trySend(requests, isForced)) return;
+        else await this.#router.room();
+      }
+    } catch (thrown) {
+      failRequests(isForced ? requests : requests.filter((request) => !given.includes(request)), thrown);
+      throw thrown;
+    }
+  }
+
+  /** Asks the new incarnation of a server where its parameter is from. Throws UNKNOWN_PARAMETER, and what the server throws. */
+  async #askOrigin(held: HeldParameter, server: number, isForced: boolean): Promise<void> {
+    let lost: WeighbridgeError | undefined;
+    const answered = ({ isRestored }: { readonly isRestored: boolean }): void => {
+      const incarnation = this.#router.incarnationOf(server); // of whom this is the answer
+      if (isRestored) held.found(server, incarnation);
+      else lost = held.lost(server, incarnation);
+    };
+    const request = { parameter: held.parameter, name: held.name };
+    const { requests, done }: RequestGroup = this.#router.groupOf(parameterOrigin, [{ to: { server }, request, answered }]);
+    done.catch(() => {}); // nobody waits for it where sending fails
+    while (!this.#router.trySend(requests, isForced)) await this.#router.room();
+    await done.catch((thrown: unknown) => {
+      throw isWeighbridgeError(thrown) ? namedFailure(thrown, parameterOrigin, held) : thrown;
+    });
+    if (lost !== undefined) throw lost;
+  }
+
+  /** The first server that these are for and whose incarnation the handle does not know; -1 for none. */
+  #strangerAmong(requests: readonly RoutedRequest[]): number {
+    return requests.find(({ subject, server }) => this.#router.isStranger(subject, server))?.server ?? -1;
+  }
+}

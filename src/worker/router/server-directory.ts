@@ -1,0 +1,155 @@
+// server-directory — what a worker knows of its servers: who owns what by the placement of an epoch, and the channel to each as the roster says. Not what is sent:
+// the router does that, and knows all of this.
+
+import { AssertionError } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Membership } from "../../cluster/membership.ts";
+import type { Arena } from "../../kernel/arena.ts";
+import { evenRanges, type Range } from "../../keys/key-range.ts";
+import { type Placement, partOf } from "../../keys/placement.ts";
+import { rangePlacement } from "../../keys/range-placement.ts";
+import type { Call } from "../../peer/call.ts";
+import type { Channel } from "../../peer/channel.ts";
+import { goneError } from "../../peer/gone-error.ts";
+import type { Peer } from "../../peer/peer.ts";
+import { idOf, nameOf } from "../../wire/node-id.ts";
+import type { RosterView } from "../../wire/roster.ts";
+import { RowPlanner } from "./row-plan.ts";
+
+/** What a request of a function is about; the router finds the server. */
+export type Route =
+  | BlockRoute
+  | { readonly server: number; readonly epoch: number } // rows of a plan: where they were when it was made
+  | { readonly key: bigint }
+  | { readonly server: number };
+
+/** A block of a tensor. Who asks for it again and again keeps it: its owner is looked up once for each placement. */
+export class BlockRoute {
+  readonly parameter: number;
+  readonly block: number;
+  /** Its owner by the placement of `epoch`, once it was looked up. */
+  owner = -1;
+  epoch = -1;
+
+  constructor(parameter: number, block: number) {
+    this.parameter = parameter;
+    this.block = block;
+  }
+}
+
+/** Some keys of a list, all of one owner. */
+export type KeyShare = { readonly to: Route; readonly positions: number[] };
+
+export type DirectoryOptions = {
+  readonly peer: Pick<Peer, "dial">;
+  readonly membership: Pick<Membership, "onRoster">;
+  readonly clock: Clock;
+};
+
+export class ServerDirectory {
+  /** Called when calls to this server go to a new incarnation of it, before any of them can be made. */
+  serverRestarted: (rank: number) => void = () => {};
+  readonly clock: Clock;
+  // Plain fields that only this file changes, because every request looks at them.
+  /** The ranks of all servers, ascending. */
+  servers: readonly number[] = [];
+  /** Of the placement by which requests are cut now. */
+  epoch = 0;
+  /** The raw keys of each server, in the order of `servers`. */
+  ranges: readonly Range[] = [];
+  /** By rank; undefined until the roster names the server. */
+  readonly channels: (Channel | undefined)[] = [];
+  /** Why a server cannot be asked, by rank (Router.R2). */
+  readonly gone: (WeighbridgeError | undefined)[] = [];
+  /** Undefined until there are servers. */
+  placement: Placement | undefined;
+  readonly #peer: Pick<Peer, "dial">;
+
+  constructor({ peer, membership, clock }: DirectoryOptions) {
+    this.#peer = peer;
+    this.clock = clock;
+    membership.onRoster((roster) => this.#follow(roster));
+  }
+
+  /** Which incarnation of a server calls go to now; 0 before it is known. */
+  incarnationOf(rank: number): number {
+    return this.channels[rank]?.incarnation ?? 0;
+  }
+
+  /** Plans rows by the placement as it is at each plan. */
+  planner(arena: Arena, secret: number): RowPlanner {
+    return new RowPlanner(arena, this, secret);
+  }
+
+  /** The server that a request about this goes to now. */
+  serverOf(route: Route): number {
+    if (route instanceof BlockRoute) return this.#ownerOfBlock(route);
+    if ("server" in route) return route.server;
+    return this.#ownerOf(Number(route.key & 0xffff_ffffn), Number(route.key >> 32n));
+  }
+
+  #ownerOfBlock(route: BlockRoute): number {
+    if (route.epoch === this.epoch) return route.owner;
+    route.owner = this.#ownerOf(route.block, route.parameter);
+    route.epoch = this.epoch;
+    return route.owner;
+  }
+
+  #ownerOf(low: number, high: number): number {
+    if (this.placement === undefined) throw new AssertionError("a request is made where there are servers");
+    return this.placement.ownerOf(partOf(low, high));
+  }
+
+  /** The positions of keys, or of those among them at some positions, by the server that owns them now. */
+  sharesOf(keys: BigUint64Array, among: readonly number[] = [...keys.keys()]): readonly KeyShare[] {
+    const { epoch } = this;
+    const shares = new Map<number, KeyShare>();
+    for (const position of among) {
+      const server = this.serverOf({ key: keys[position] as bigint });
+      const share = shares.get(server);
+      if (share === undefined) shares.set(server, { to: { server, epoch }, positions: [position] });
+      else share.positions.push(position);
+    }
+    return [...shares.values()];
+  }
+
+  protected place(placement: Placement): void {
+    this.placement = placement;
+    this.servers = placement.servers;
+    this.epoch = placement.epoch;
+    this.ranges = evenRanges(placement.servers.length);
+  }
+
+  /** A scheduler of ps-lite publishes no placement: its job has even ranges over all servers, for good. */
+  #placeWithout({ nodes, placement }: RosterView): void {
+    if (placement !== undefined || this.epoch > 0) return;
+    const servers = nodes.filter(({ role }) => role === "server").map(({ rank }) => rank);
+    if (servers.length > 0) this.place(rangePlacement({ servers, epoch: 0 }));
+  }
+
+  /** Fails a call to a server that is not there (Router.R2). */
+  failSoon(rank: number, call: Call): void {
+    const missing = `${nameOf(idOf("server", rank))} is not there yet`;
+    const error = this.gone[rank] ?? new WeighbridgeError("NODE_DEAD", missing, { retryable: true });
+    this.clock.soon(() => call.failed(error));
+  }
+
+  /** Router.R2 */
+  #follow(roster: RosterView): void {
+    this.#placeWithout(roster);
+    for (const { node, role, rank, state, address, incarnation } of roster.nodes) {
+      if (role !== "server") continue;
+      if (state === "alive") {
+        const before = this.incarnationOf(rank);
+        this.gone[rank] = undefined;
+        this.channels[rank] = this.#peer.dial(node, address, incarnation);
+        if (before !== 0 && before !== incarnation) this.serverRestarted(rank);
+      } else if (this.gone[rank] === undefined) {
+        const error = goneError(node, state);
+        this.gone[rank] = error;
+        this.channels[rank]?.failCalls(error);
+      }
+    }
+  }
+}
