@@ -4,10 +4,12 @@ import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { reasonOf } from "../../src/base/errors.ts";
+import { isWeighbridgeError, reasonOf } from "../../src/base/errors.ts";
+import { rowsPull } from "../../src/contracts/rows.ts";
 import { type InitializerSpec, resolveInitializer } from "../../src/store/initializers/initializer-spec.ts";
 import { resolveSchedule } from "../../src/store/updaters/learning-rate-schedule.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
+import { ParameterStage } from "../../src/testing/parameter-stage.ts";
 import { linkEncoding } from "../../src/wire/codecs/link-encoding.ts";
 import { BLOCK_BYTES, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, REQUESTS_OPEN_MAX } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
@@ -140,6 +142,26 @@ test("the text lists every type of initializer, optimizer and schedule that ther
     typesInText("schedule"),
     refusedNames(() => resolveSchedule({ type: "nothing" })),
   );
+});
+
+test("a read that waits for the clocks fails with DEADLINE after the time that the text says, and names the slowest", async () => {
+  const [, told = ""] = /It waits ([\d,]+) ms at most, then it fails with DEADLINE, `retryable`/.exec(protocol) ?? [];
+  assert.ok(rows.some((row) => row[1] === "a read that waits for the clocks" && row[2] === `${told} ms`));
+  const stage = new ParameterStage();
+  const parameter = stage.create({ kind: "table", width: 1, staleness: 0 });
+  let failedAtMs = -1;
+  const reading = stage.call(0, rowsPull, { parameter, clock: 1, keys: BigUint64Array.of(7n) }).catch((thrown: unknown) => {
+    failedAtMs = stage.clock.nowMs();
+    throw thrown;
+  });
+  const startedAtMs = stage.clock.nowMs();
+  const failed = assert.rejects(reading, (thrown) => {
+    assert.ok(isWeighbridgeError(thrown, "DEADLINE") && thrown.retryable && /worker 0, worker 1 at clock 0/.test(thrown.message));
+    return true;
+  });
+  await stage.clock.run();
+  await failed;
+  assert.equal(failedAtMs - startedAtMs, Number(told.replaceAll(",", "")));
 });
 
 test("rules are numbered without gaps, and every one that is cited exists", () => {

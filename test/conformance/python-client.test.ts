@@ -6,7 +6,16 @@ import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } fr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { SILENT_LOG } from "../../src/base/log.ts";
+import type { NodeOptions } from "../../src/cluster/node-options.ts";
+import { realClock } from "../../src/node/real-clock.ts";
+import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
+import { SchedulerNode } from "../../src/scheduler/scheduler-node.ts";
+import { ServerNode } from "../../src/server/server-node.ts";
+import { changePlacement, type PlacedNodes } from "../../src/testing/change-placement.ts";
+import { jobId } from "../../src/wire/job-id.ts";
 import { Cluster } from "../e2e/cluster.ts";
+import { Processes } from "../e2e/processes.ts";
 import { findPython } from "./find-python.ts";
 
 const root = join(import.meta.dirname, "..", "..");
@@ -85,4 +94,54 @@ test("a worker in Python and one of ours train together: tensor, table, clocks, 
     rowsAfter: [rows.seven],
   });
   assert.deepEqual(JSON.parse(ours.stdout), { last, rows: [...rows.max, ...rows.seven, ...rows.zero] });
+});
+
+/** A job of two servers and one worker that is still to come, with the scheduler and the servers in this process. */
+async function startPlaced(
+  folder: string,
+): Promise<PlacedNodes & { readonly address: string; readonly ended: Promise<unknown>; close(): Promise<void> }> {
+  const clock = realClock();
+  const address = `unix://${join(folder, "scheduler")}`;
+  const common = (): NodeOptions => ({
+    ...{ serverCount: 2, workerCount: 1, clock, log: SILENT_LOG, schedulerAddress: address },
+    transport: new SocketTransport({ clock, log: SILENT_LOG }),
+  });
+  const scheduler = new SchedulerNode({ ...common(), jobId: jobId("moving", "1"), incarnation: Date.now() });
+  const servers = [0, 1].map((rank) => new ServerNode({ ...common(), rank, listenAddress: `unix://${join(folder, `server-${rank}`)}` }));
+  const nodes = [scheduler, ...servers];
+  const starting = nodes.map((node) => node.start());
+  const ended = Promise.all(starting).then(() => Promise.all(nodes.map((node) => node.finalize())));
+  ended.catch(() => {}); // whoever waits for it is told
+  return {
+    get scheduler() {
+      return scheduler.scheduler;
+    },
+    serverOf: (rank) => servers[rank]?.server,
+    address,
+    ended,
+    close: async () => {
+      for (const node of nodes) await node.close();
+    },
+  };
+}
+
+test("what a worker in Python pushes while parts change hands counts once, also when only a refusal tells it of the placement", {
+  skip,
+}, async () => {
+  const folder = mkdtempSync(join(tmpdir(), "weighbridge-moving-"));
+  const nodes = await startPlaced(folder);
+  await using processes = new Processes();
+  try {
+    const theirs = processes.run(python, [join(client, "move.py"), nodes.address, "2", "4"], { env });
+    await theirs.says(/^ready$/);
+    await changePlacement(nodes, { moved: Array.from({ length: 2000 }, (_, part) => [part, part % 2]).flat() });
+    await changePlacement(nodes, { policy: "range", moved: [] });
+    await changePlacement(nodes, { policy: "ring", servers: [1, 0], moved: [17, 0, 18, 1] });
+    await theirs.succeeds();
+    assert.deepEqual(JSON.parse(theirs.stdout.split("\n").at(-2) ?? ""), { lastEpoch: 4, hasMoved: true, refused: true, right: true });
+    await nodes.ended;
+  } finally {
+    await nodes.close();
+    rmSync(folder, { recursive: true });
+  }
 });

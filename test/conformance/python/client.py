@@ -160,7 +160,8 @@ class Worker:
     def __init__(self, scheduler, servers, workers, rank=None, job=""):
         self.job, self.node, self.incarnation, self.token = job, 0, 0, secrets.token_hex(16)
         self.stamps, self.calls, self.announcing, self.placements = itertools.count(1), itertools.count(1), threading.Lock(), threading.Condition()
-        self.clock, self.epoch, self.roster, self.ended, self.pushed, self.push_numbers = 0, 0, {"version": -1}, None, {}, {}
+        self.clock, self.epoch, self.refused, self.roster, self.ended = 0, 0, 0, {"version": -1}, None
+        self.pushed, self.push_numbers = {}, {}
         self.scheduler = Link(self, scheduler, 1)
         place = {"role": "worker", "rank": rank, "address": "", "serverCount": servers, "workerCount": workers, "label": "python", "token": self.token}
         reply = self.scheduler.ask(REGISTER, place)
@@ -233,6 +234,7 @@ class Worker:
             except Failed as failure:
                 if failure.code != "WRONG_EPOCH":
                     raise
+                self.refused += 1
                 self.place(failure.detail)
 
     def parameter(self, spec):
