@@ -54,19 +54,16 @@ type Entry = ParkedTicket & {
 };
 
 export class ParkingLot {
+  /** How many wait. Nobody else writes it. */
+  readCount = 0;
   readonly #options: ParkingLotOptions;
   /** By the minimum they need; a set keeps the order in which they came (P2). */
   readonly #waiting = new Map<number, Set<Entry>>();
-  #readCount = 0;
   #parkedBytes = 0;
   #sequence = 0;
 
   constructor(options: ParkingLotOptions) {
     this.#options = options;
-  }
-
-  get readCount(): number {
-    return this.#readCount;
   }
 
   get parkedBytes(): number {
@@ -77,7 +74,7 @@ export class ParkingLot {
   park(parking: Parking): ParkedTicket {
     const { clock, readsMax, bytesMax } = this.#options;
     if (!(parking.deadlineMs >= 0)) throw new WeighbridgeError("BAD_ARGUMENT", `a deadline of ${parking.deadlineMs} ms`);
-    if (this.#readCount >= readsMax || this.#parkedBytes + parking.bytes > bytesMax) throw this.#full(parking);
+    if (this.readCount >= readsMax || this.#parkedBytes + parking.bytes > bytesMax) throw this.#full(parking);
     const entry: Entry = {
       sequence: this.#sequence++,
       parking,
@@ -85,7 +82,7 @@ export class ParkingLot {
       cancelTimer: clock.after(parking.deadlineMs, () => this.#expire(entry)),
     };
     this.#place(entry);
-    this.#readCount++;
+    this.readCount++;
     this.#parkedBytes += parking.bytes;
     return entry;
   }
@@ -187,13 +184,13 @@ export class ParkingLot {
   #take(entry: Entry): boolean {
     if (!this.#displace(entry)) return false;
     entry.cancelTimer();
-    this.#readCount--;
+    this.readCount--;
     this.#parkedBytes -= entry.parking.bytes;
     return true;
   }
 
   #full({ worker }: Parking): WeighbridgeError {
-    const waiting = `${this.#readCount} reads with ${this.#parkedBytes} bytes wait already`;
+    const waiting = `${this.readCount} reads with ${this.#parkedBytes} bytes wait already`;
     return new WeighbridgeError("QUEUE_FULL", `${nameOf(worker)} has to try again: ${waiting} (${this.#options.describeSlowest()})`, {
       retryable: true,
     });

@@ -46,6 +46,8 @@ export class PushCounts {
   readonly #lives = new Map<number, Life>();
   /** By clock and parameter: how many lives pushed. */
   readonly #pushers = new Map<number, Map<number, number>>();
+  /** Whether anything depends on the counts: whoever counts says so, and workers' reports need not be looked at before. */
+  isCounted = false;
   /** The clocks that are not over, and at which somebody pushed. */
   readonly openClocks: { readonly size: number } = this.#pushers;
 

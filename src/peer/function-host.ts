@@ -16,7 +16,7 @@ import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
-import type { Contract, Target } from "../contracts/contract.ts";
+import type { Contract } from "../contracts/contract.ts";
 import { BLOCK_BYTES, type FrameHeader, type RequestLabel } from "../wire/frame.ts";
 import { FunctionFlag } from "../wire/function-frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -81,12 +81,10 @@ export type UpdatePressure<C> = {
   on(context: C): Promise<void> | undefined;
 };
 
-/** Which requests a server answers. */
+/** Which requests a server answers. Of what they are about, their handlers refuse what is another's, before they change anything. */
 export type RequestOwnership = {
   /** Throws WRONG_EPOCH for a request that was cut by no placement. */
   checkEpoch(epoch: number): void;
-  /** Throws WRONG_OWNER when not all that a request is about is the server's. Keys that are encoded are the handler's to check. */
-  checkRequest(target: Target, request: FieldValues<Fields>): void;
   /** Why an answer that comes later must not be given, if so (H6). */
   lateError(fn: { readonly name: string; readonly isUpdate: boolean }, epoch: number): WeighbridgeError | undefined;
 };
@@ -241,7 +239,6 @@ export class FunctionHost<C> implements FunctionHandler {
   #run(fn: ServedFunction<C>, channel: Channel, header: FrameHeader, { bytes, at, byteCount, isWhole, isAgain }: Payload): void {
     const source = fn.isInPlace ? bytes : ownCopy(bytes, at, byteCount);
     const request = fn.request.decode(source, fn.isInPlace ? at : 0, byteCount);
-    if (fn.isPlaced && fn.checksOwners !== true && !isAgain) this.#options.ownership?.checkRequest(fn.target, request);
     const context = this.#contextOf(channel);
     const call = new ServedCall(header);
     const answering = { fn, call, isKept: fn.keepsAnswers || !isWhole };

@@ -15,8 +15,6 @@ type Handler<C, Q extends Fields, R extends Fields> = (
 export type ServedFunction<C, Q extends Fields = Fields, R extends Fields = Fields> = Contract<Q, R> & {
   /** Whether its handler gets views of the read buffer instead of arrays of its own. */
   readonly isInPlace: boolean;
-  /** Whether its handler refuses keys of other owners itself, before it changes anything. */
-  readonly checksOwners?: boolean;
   handle(context: C, request: FieldValues<Q>, call: ServedCall): FieldValues<R> | Promise<FieldValues<R>>;
   handleAgain(context: C, request: FieldValues<Q>, call: ServedCall): FieldValues<R> | Promise<FieldValues<R>>;
 };
@@ -24,8 +22,6 @@ export type ServedFunction<C, Q extends Fields = Fields, R extends Fields = Fiel
 export type ServingOptions<C, Q extends Fields, R extends Fields> = {
   /** The handler gets views of the read buffer, which are void when it returns or awaits; and the arrays of its response may lie in the node's memory. */
   readonly inPlace?: boolean;
-  /** The handler refuses keys of other owners itself, while it looks for their rows, and before it changes anything. */
-  readonly checksOwners?: boolean;
   readonly handler: Handler<C, Q, R>;
   /** Makes the answer of an applied call anew and changes nothing; for contracts that answer again. */
   readonly again?: Handler<C, Q, R>;
@@ -36,9 +32,9 @@ export function servedFunction<C, Q extends Fields, R extends Fields>(
   contract: Contract<Q, R>,
   options: ServingOptions<C, Q, R>,
 ): ServedFunction<C> {
-  const { inPlace = false, checksOwners = false, handler, again } = options;
+  const { inPlace = false, handler, again } = options;
   const answersAgain = contract.isUpdate && !contract.keepsAnswers && !contract.response.isEmpty;
   assert(answersAgain === (again !== undefined), `${contract.name} is served as its contract says`);
-  const served: ServedFunction<C, Q, R> = { ...contract, isInPlace: inPlace, checksOwners, handle: handler, handleAgain: again ?? handler };
+  const served: ServedFunction<C, Q, R> = { ...contract, isInPlace: inPlace, handle: handler, handleAgain: again ?? handler };
   return served as unknown as ServedFunction<C>;
 }

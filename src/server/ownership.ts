@@ -10,18 +10,14 @@
 //   Ownership.O3. WRONG_EPOCH carries the placement, so that who is refused needs nobody else; WRONG_OWNER is never worth a retry.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import type { Target } from "../contracts/contract.ts";
 import type { Arena } from "../kernel/arena.ts";
 import { type OwnershipKernels, simdOwnershipKernels } from "../kernel/ownership-kernels.ts";
 import { evenRanges } from "../keys/key-range.ts";
 import { PART_BITS, PART_COUNT, type Placement, partOf } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
 import { APP_CUT } from "../wire/frame.ts";
-import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { PlacementView } from "../wire/roster.ts";
 
-/** Where requests about parts have their keys. */
-const KEY_FIELDS = ["keys", "pushKeys", "pullKeys"] as const;
 const TWO_32 = 2n ** 32n;
 
 /** As the halves of keys; without an end it reaches to the last key there is. */
@@ -146,13 +142,6 @@ export class Ownership {
   /** Throws WRONG_EPOCH for a request about parts that was cut by no placement. */
   checkEpoch(epoch: number): void {
     if (epoch === 0 && this.epoch !== 0) throw this.wrongEpoch(0);
-  }
-
-  /** Throws WRONG_OWNER when not all keys, or the block, that a request is about are this server's. */
-  checkRequest(target: Target, request: FieldValues<Fields>): void {
-    if (target === "block") this.checkBlock(request.parameter as number, request.block as number);
-    else if (target === "part")
-      for (const field of KEY_FIELDS) if (request[field] instanceof BigUint64Array) this.checkKeys(request[field]);
   }
 
   /** For a kv request that was kept a while. Throws WRONG_EPOCH when the placement has changed meanwhile. */

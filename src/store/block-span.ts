@@ -1,6 +1,5 @@
 // block-span — memory of a tensor's block in the arena, as long as somebody needs it: values, slots or steps; and what is held of a block.
 
-import { assert } from "../base/assert.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { PulledBlock } from "./pulled-block.ts";
 
@@ -41,27 +40,20 @@ export type OpenBlock = {
   readonly rowSteps: Uint32Array<ArrayBufferLike>;
 };
 
-/** Released with its last hold, once it was replaced or its tensor closed (TensorStore T2). */
+/** Given back with its last hold, once it was replaced or its tensor closed (TensorStore T2). */
 export class Span {
   readonly address: number;
   readonly byteCount: number;
+  /** Who reads from it or writes it to the network. The store counts. */
+  holdCount = 0;
+  isRetired = false;
   readonly #arena: Arena;
-  #holdCount = 0;
-  #isRetired = false;
 
   constructor(arena: Arena, address: number, byteCount: number) {
     this.#arena = arena;
     this.address = address;
     this.byteCount = byteCount;
     arena.noteState(address, byteCount);
-  }
-
-  get isRetired(): boolean {
-    return this.#isRetired;
-  }
-
-  get isHeld(): boolean {
-    return this.#holdCount > 0;
   }
 
   get floats(): Float32Array<ArrayBufferLike> {
@@ -72,28 +64,10 @@ export class Span {
     return this.#arena.words.subarray(this.address >>> 2, (this.address + this.byteCount) >>> 2);
   }
 
-  hold(): HeldValues {
-    this.#holdCount++;
-    let held = true;
-    return {
-      values: this.floats,
-      release: () => {
-        assert(held, "a block was released twice");
-        held = false;
-        this.#holdCount--;
-        this.#releaseIfDone();
-      },
-    };
-  }
-
-  /** Nobody holds it anew. */
+  /** Nobody holds it anew; to be called again when the last hold was let go. */
   retire(): void {
-    this.#isRetired = true;
-    this.#releaseIfDone();
-  }
-
-  #releaseIfDone(): void {
-    if (this.#isRetired && this.#holdCount === 0) this.#arena.releaseState(this.address, this.byteCount);
+    this.isRetired = true;
+    if (this.holdCount === 0) this.#arena.releaseState(this.address, this.byteCount);
   }
 }
 
@@ -106,7 +80,10 @@ export type Block = {
   rowSteps: Span | undefined;
   /** Room for `rowSteps` as long as that is undefined, where rows may count. */
   stepsRoom: Span | undefined;
+  readonly floatCount: number;
   readonly rowCount: number;
+  /** The epoch of the placement by which it was last found to be this server's; below 0: it was not looked at. Whoever looks writes it. */
+  ownedEpoch: number;
   /** Updates of all rows that were applied; of some rows too, where those are not counted elsewhere. */
   step: number;
   /** What workers pulled last of it. */

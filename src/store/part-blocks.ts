@@ -4,6 +4,7 @@
 import type { Block } from "./block-span.ts";
 
 export class PartBlocks {
+  readonly blocks: ReadonlyMap<number, Block>;
   readonly #blocks = new Map<number, Block>();
   /** The indexes of those that are here. */
   readonly #parts = new Map<number, Set<number>>();
@@ -11,19 +12,12 @@ export class PartBlocks {
 
   constructor(partOf: (block: number) => number) {
     this.#partOf = partOf;
-  }
-
-  get(index: number): Block | undefined {
-    return this.#blocks.get(index);
+    this.blocks = this.#blocks;
   }
 
   /** Ascending. */
   get indexes(): readonly number[] {
     return ascending(this.#blocks.keys());
-  }
-
-  values(): Iterable<Block> {
-    return this.#blocks.values();
   }
 
   /** Those of a part, ascending. */

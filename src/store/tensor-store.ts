@@ -17,13 +17,12 @@
 //   T7. A block that this server owns has its room from the moment the tensor is made (block-rooms.ts): an update finds none only beside values that are
 //       being sent, and that is worth a retry.
 
-import { assert } from "../base/assert.ts";
+import { AssertionError, assert } from "../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { type BlockRoom, BlockRooms } from "./block-rooms.ts";
 import { type Block, type BlockImage, type HeldBlock, type HeldValues, type OpenBlock, Span } from "./block-span.ts";
-import { countsAll, countsSome, stepOfAll, stepOfSome } from "./block-steps.ts";
 import type { Initializer } from "./initializers/initializer.ts";
 import { PartBlocks } from "./part-blocks.ts";
 import { PulledBlock } from "./pulled-block.ts";
@@ -42,6 +41,8 @@ export type BlockUpdate = Omit<UpdateStep, "step" | "rowSteps"> & {
   readonly pushCount: number;
 };
 
+type BlockStep = Pick<UpdateStep, "step" | "rowSteps">;
+
 export type TensorStoreOptions = {
   readonly arena: Arena;
   readonly kernels: Kernels;
@@ -55,6 +56,8 @@ export type TensorStoreOptions = {
 
 export class TensorStore {
   readonly shape: TensorShape;
+  /** Those that are here, by index: to be looked at. */
+  readonly blocks: ReadonlyMap<number, Block>;
   readonly #arena: Arena;
   readonly #kernels: Kernels;
   readonly #updater: Updater;
@@ -69,12 +72,13 @@ export class TensorStore {
     this.#updater = updater;
     this.#initializer = initializer;
     this.#blocks = new PartBlocks(partOf);
+    this.blocks = this.#blocks.blocks;
     this.#rooms = new BlockRooms(arena, shape, updater);
   }
 
   /** Takes room for those of its blocks that `owns` says are this server's, and keeps none for others (T7). Throws ARENA_FULL, naming `what`, nothing taken. */
   reserve(owns: (block: number) => boolean, what: string): void {
-    this.#rooms.reserve((block) => owns(block) && this.#blocks.get(block) === undefined, what);
+    this.#rooms.reserve((block) => owns(block) && this.blocks.get(block) === undefined, what);
   }
 
   /** The blocks that are here, ascending. */
@@ -84,27 +88,28 @@ export class TensorStore {
 
   get usedBytes(): number {
     let bytes = this.#rooms.reservedBytes;
-    for (const { span, slots, rowSteps, stepsRoom, pulled } of this.#blocks.values())
+    for (const { span, slots, rowSteps, stepsRoom, pulled } of this.blocks.values())
       bytes += span.byteCount + (slots?.byteCount ?? 0) + ((rowSteps ?? stepsRoom)?.byteCount ?? 0) + pulled.usedBytes;
     return bytes;
   }
 
   /** Updates that were applied to a block. */
   stepOf(index: number): number {
-    return this.#blocks.get(index)?.step ?? 0;
+    return this.blocks.get(index)?.step ?? 0;
   }
 
   /** Holds a block's values where they lie; initial values that are nobody's where there is no room for the block. Throws OUT_OF_RANGE or ARENA_FULL. */
   hold(index: number): HeldValues {
-    return this.#blockIfRoom(index)?.span.hold() ?? this.initialBlock(index);
+    const span = (this.blocks.get(index) ?? this.#blockIfRoom(index))?.span;
+    return span === undefined ? this.initialBlock(index) : this.#hold(span);
   }
 
   /** Holds all of a block that is here, for a checkpoint. */
   holdBlock(index: number): HeldBlock {
-    const { span, slots, step, rowSteps } = this.#block(index);
-    const values = span.hold();
-    const extra = slots?.hold();
-    const counted = rowSteps?.hold();
+    const { span, slots, step, rowSteps } = this.block(index);
+    const values = this.#hold(span);
+    const extra = slots && this.#hold(slots);
+    const counted = rowSteps && this.#hold(rowSteps);
     return {
       values: values.values,
       slots: extra?.values ?? new Float32Array(0),
@@ -134,7 +139,7 @@ export class TensorStore {
 
   /** Makes a block whose values and slots the caller writes before anything else is done with it, and its rows' steps if asked. Throws ARENA_FULL. */
   openBlock(index: number, step: number, countsRows = false): OpenBlock {
-    assert(this.#blocks.get(index) === undefined, `block ${index} is there already`);
+    assert(this.blocks.get(index) === undefined, `block ${index} is there already`);
     const block = this.#makeBlock(index, this.#rooms.take(index));
     block.step = step;
     block.isStarted = true;
@@ -156,7 +161,7 @@ export class TensorStore {
   /** The blocks of a part as they are, copied, for `loadBlock`. */
   *savePart(part: number): Iterable<BlockImage> {
     for (const index of this.blocksOfPart(part)) {
-      const { span, slots, step, rowSteps, isStarted, pulled } = this.#block(index);
+      const { span, slots, step, rowSteps, isStarted, pulled } = this.block(index);
       const copies = { values: new Float32Array(span.floats), slots: new Float32Array(slots?.floats ?? []) };
       yield { index, ...copies, step, rowSteps: rowSteps && new Uint32Array(rowSteps.words), isStarted, pulled: pulled.save() };
     }
@@ -196,7 +201,7 @@ export class TensorStore {
    * nothing happens, when somebody did so before or the block has learned already (T5). Throws OUT_OF_RANGE or ARENA_FULL.
    */
   start(index: number, values: number): boolean {
-    const block = this.#block(index);
+    const block = this.block(index);
     if (block.isStarted) return false;
     this.#ownSlots(block);
     this.#own(block);
@@ -210,10 +215,10 @@ export class TensorStore {
 
   /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, or ARENA_FULL (T3) and NOT_FINITE (T6) with nothing changed. */
   update(index: number, push: BlockUpdate): void {
-    const block = this.#block(index);
+    const block = this.block(index);
     this.#ownSlots(block);
     const { span } = block;
-    const target = span.isHeld ? this.#roomFor(span) : this.#arena.tryMoveBack(span.address, span.byteCount) || span.address; // T1
+    const target = span.holdCount > 0 ? this.#roomFor(span) : this.#arena.tryMoveBack(span.address, span.byteCount) || span.address; // T1
     let isApplied = false;
     try {
       isApplied = this.#apply(block, push, target);
@@ -225,7 +230,7 @@ export class TensorStore {
 
   /** Makes the block, and what pushes of some of its rows need, so that what follows finds it. Throws OUT_OF_RANGE; ARENA_FULL for a block of another server. */
   touch(index: number, byRows = false): void {
-    const block = this.#block(index);
+    const block = this.block(index);
     if (byRows && this.#updater.countsRows) this.#countRows(block);
   }
 
@@ -240,7 +245,7 @@ export class TensorStore {
    * `named`, the others stay as they are, slots included. An update that the policy refuses is left out: nobody is there to be told.
    */
   updateOwned(index: number, push: BlockUpdate, named?: RowMarks): void {
-    const block = this.#block(index);
+    const block = this.block(index);
     this.#ownSlots(block);
     const { span } = block;
     const target = this.#targetOf(span, push.gradients);
@@ -258,10 +263,10 @@ export class TensorStore {
   /** Applies gradients to rows of one block: `rows` lists u32 indexes within it, each once. As `update` otherwise. */
   updateRows(index: number, { rows, listed, ...push }: BlockUpdate & { readonly rows: number; readonly listed: number }): void {
     this.touch(index, true);
-    const block = this.#block(index);
+    const block = this.block(index);
     this.#ownSlots(block);
     this.#own(block);
-    this.#updater.begin({ ...push, ...stepOfSome(this.#updater, block, push.pushCount) });
+    this.#updater.begin({ ...push, ...this.#stepOfSome(block, push.pushCount) });
     const { span, slots, rowCount } = block;
     const [values, slotsAt] = [span.address, slots?.address ?? 0];
     const whole = { values, slots: slotsAt, rowCount, pulled: this.#compared(block) };
@@ -274,7 +279,7 @@ export class TensorStore {
         trial.save(triedRun(this.#updater, target, { from, to: from + 1, gradient: push.gradients + i * rowBytes }));
       }
     });
-    if (isApplied) this.#count(block, countsSome(this.#updater));
+    if (isApplied) this.#count(block, !this.#updater.countsRows && !this.#updater.countsPushes);
   }
 
   /** A worker is about to get this block's values, or those of some of its rows: some optimizers compare with them. */
@@ -287,7 +292,7 @@ export class TensorStore {
 
   /** What a worker pulled is of no use any more. */
   forgetPulls(workerRank: number): void {
-    for (const { pulled } of this.#blocks.values()) pulled.forget(workerRank);
+    for (const { pulled } of this.blocks.values()) pulled.forget(workerRank);
   }
 
   /** Frees everything; what is held goes with its last hold. */
@@ -296,10 +301,25 @@ export class TensorStore {
     this.#rooms.releaseAll();
   }
 
+  /** T2 */
+  #hold(span: Span): HeldValues {
+    span.holdCount++;
+    let isHeld = true;
+    return {
+      values: this.#arena.floats.subarray(span.address >>> 2, (span.address + span.byteCount) >>> 2),
+      release: () => {
+        if (!isHeld) throw new AssertionError("a block was released twice");
+        isHeld = false;
+        span.holdCount--;
+        if (span.isRetired) span.retire();
+      },
+    };
+  }
+
   /** Makes sure that nobody holds the block's values. */
   #own(block: Block): void {
     const { span } = block;
-    if (!span.isHeld) return;
+    if (span.holdCount === 0) return;
     const target = this.#roomFor(span);
     if (target === span.address) return;
     this.#kernels.copy(target, span.address, span.byteCount); // T1
@@ -308,13 +328,13 @@ export class TensorStore {
 
   /** Makes sure that nobody holds the block's slots. */
   #ownSlots(block: Block): void {
-    block.slots = this.#owned(block.slots);
-    block.rowSteps = this.#owned(block.rowSteps);
+    const { slots, rowSteps } = block;
+    if (slots !== undefined && slots.holdCount > 0) block.slots = this.#copied(slots);
+    if (rowSteps !== undefined && rowSteps.holdCount > 0) block.rowSteps = this.#copied(rowSteps);
   }
 
-  /** The span itself, or a copy of it while somebody holds it. */
-  #owned(span: Span | undefined): Span | undefined {
-    if (span === undefined || !span.isHeld) return span;
+  /** A copy of a span that somebody holds, or the span itself when it was given up. */
+  #copied(span: Span): Span {
     const target = this.#roomFor(span);
     if (target === span.address) return span;
     this.#kernels.copy(target, span.address, span.byteCount); // T1
@@ -325,7 +345,7 @@ export class TensorStore {
 
   /** Where a block's next values go while its old ones may be held: where they are, a place of their own, or the gradient's, which is given away. */
   #targetOf(span: Span, gradients: number): number {
-    if (!span.isHeld) return this.#arena.tryMoveBack(span.address, span.byteCount) || span.address;
+    if (span.holdCount === 0) return this.#arena.tryMoveBack(span.address, span.byteCount) || span.address;
     return (this.#arena.isInReserve(gradients) && this.#arena.tryAllocateState(span.byteCount)) || gradients; // T1; state does not stay in the reserve
   }
 
@@ -335,19 +355,19 @@ export class TensorStore {
     if (target !== 0) return target;
     if (!this.#arena.onFull("move", span.byteCount))
       throw arenaFull(this.#arena, `${span.byteCount} bytes beside values that are being sent`, { retryable: true }); // T3
-    return span.isHeld ? this.#roomFor(span) : span.address;
+    return span.holdCount > 0 ? this.#roomFor(span) : span.address;
   }
 
   /** Whether it counts (T6). */
   #apply(block: Block, push: BlockUpdate, target: number): boolean {
     const { span, slots, rowCount } = block;
-    this.#updater.begin({ ...push, ...stepOfAll(this.#updater, block, push.pushCount) });
+    this.#updater.begin({ ...push, ...this.#stepOfAll(block, push.pushCount) });
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount, pulled: this.#compared(block) };
     const isApplied = this.#attempt(
       () => this.#updater.updateBlock(whole, push.gradients),
       (trial) => trial.save(triedRun(this.#updater, whole, { from: 0, to: rowCount, gradient: push.gradients })),
     );
-    if (isApplied) this.#count(block, countsAll(this.#updater));
+    if (isApplied) this.#count(block, !this.#updater.countsPushes);
     return isApplied;
   }
 
@@ -356,7 +376,7 @@ export class TensorStore {
     const { span, slots, rowCount } = block;
     const rowBytes = this.#updater.width * FLOAT_BYTES;
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
-    this.#updater.begin({ ...push, ...stepOfSome(this.#updater, block, push.pushCount) });
+    this.#updater.begin({ ...push, ...this.#stepOfSome(block, push.pushCount) });
     const isApplied = this.#attempt(
       () => {
         for (const run of runsOf(named, 1)) this.#updater.updateBlockRun(whole, run, push.gradients);
@@ -367,7 +387,7 @@ export class TensorStore {
       },
     );
     if (!isApplied) return false;
-    this.#count(block, countsSome(this.#updater));
+    this.#count(block, !this.#updater.countsRows && !this.#updater.countsPushes);
     if (target === span.address) return true;
     for (const { from, to } of runsOf(named, 0)) {
       this.#kernels.copy(target + from * rowBytes, span.address + from * rowBytes, (to - from) * rowBytes);
@@ -389,12 +409,31 @@ export class TensorStore {
 
   /** Where what the pushing worker pulled lies, for an optimizer that compares with it. */
   #compared({ pulled, span }: Block): number | undefined {
-    return pulled.find(this.#updater.comparedRank, span.address);
+    const { comparedRank } = this.#updater;
+    return comparedRank === undefined ? undefined : pulled.find(comparedRank, span.address);
   }
 
   #seenOf({ span, slots, rowCount }: Block): { readonly values: number; readonly began: number; readonly byteCount: number } {
     const began = (slots?.address ?? 0) + this.#updater.slotStride(rowCount); // the slot behind the optimizer's own
     return { values: span.address, began, byteCount: span.byteCount };
+  }
+
+  /**
+   * Which step an update of a block is to the optimizers of Adam's kind. `pushCount`: pushes to the tensor, this one among them.
+   *   adam, adamW   each row counts its own updates: the block those of all rows, each row those beside them
+   *   lazyAdam      the tensor counts the pushes to it; to them comes what blocks of checkpoints of earlier versions have counted
+   *   others        the block counts, and nobody asks
+   */
+  #stepOfAll({ step, rowSteps }: Block, pushCount: number): BlockStep {
+    if (rowSteps !== undefined && this.#updater.countsRows)
+      return { step: step + 1, rowSteps: { address: rowSteps.address, counts: false } };
+    return { step: this.#updater.countsPushes ? Math.max(1, step + pushCount) : step + 1 };
+  }
+
+  /** The same for some rows of it. Rows that count their own were made ready to. */
+  #stepOfSome({ step, rowSteps }: Block, pushCount: number): BlockStep {
+    if (rowSteps !== undefined && this.#updater.countsRows) return { step, rowSteps: { address: rowSteps.address, counts: true } };
+    return { step: this.#updater.countsPushes ? Math.max(1, step + pushCount) : step + 1 };
   }
 
   #count(block: Block, isCounted: boolean): void {
@@ -419,8 +458,9 @@ export class TensorStore {
     span.retire();
   }
 
-  #block(index: number): Block {
-    const known = this.#blocks.get(index);
+  /** Made if it is not here. Throws OUT_OF_RANGE, ARENA_FULL. */
+  block(index: number): Block {
+    const known = this.blocks.get(index);
     if (known !== undefined) return known;
     if (index >= this.shape.blockCount) {
       throw new WeighbridgeError("OUT_OF_RANGE", `the tensor has ${this.shape.blockCount} blocks; there is no block ${index}`);
@@ -431,10 +471,10 @@ export class TensorStore {
     return block;
   }
 
-  /** As `#block`, but undefined where it is not there and there is no room for it. */
+  /** As `block`, but undefined where it is not there and there is no room for it. */
   #blockIfRoom(index: number): Block | undefined {
     try {
-      return this.#block(index);
+      return this.block(index);
     } catch (thrown) {
       if (isWeighbridgeError(thrown, "ARENA_FULL")) return undefined;
       throw thrown;
@@ -452,7 +492,9 @@ export class TensorStore {
       rowSteps: undefined,
       stepsRoom: spanOf(steps, bytes.steps),
       pulled: new PulledBlock(this.#arena, this.#kernels),
+      floatCount: bytes.values / FLOAT_BYTES,
       rowCount: this.shape.floatsOf(index) / this.#updater.width,
+      ownedEpoch: -1,
       step: 0,
       isStarted: false,
     };

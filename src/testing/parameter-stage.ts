@@ -18,6 +18,7 @@ import type { ServedFunction } from "../server/served-function.ts";
 import { ServerContext } from "../server/server-context.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
+import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { FrameHeader } from "../wire/frame.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { idOf } from "../wire/node-id.ts";
@@ -33,6 +34,7 @@ export type StageSpec = (
   | { readonly kind: "table"; readonly width: number; readonly rows?: number; readonly versions?: boolean }
 ) & {
   readonly name?: string;
+  readonly link?: Partial<LinkEncoding>;
   readonly init?: InitializerSpec;
   readonly optimizer?: OptimizerSpec;
   readonly updates?: "async" | "sync";

@@ -1,29 +1,42 @@
 // cached-rows — serves what a cache of rows with bounded staleness asks of a table with versions (contracts/cached-rows.ts).
 
-import { cachePush, cachePushSync, cacheSync } from "../../contracts/cached-rows.ts";
+import { cachePush, cachePushSync, cacheSync, type FreshRows, type RowsSync } from "../../contracts/cached-rows.ts";
+import type { ServedCall } from "../../peer/function-host.ts";
+import type { RowsPush } from "../parameters/table-parameter.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
+import type { ServerContext } from "../server-context.ts";
 
 export const CACHED_ROW_HANDLERS: readonly ServedFunction[] = [
   serve(cachePush, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, clock, scale, pushNumber, pushKeys, gradients, updates }) => {
+    handler: ({ parameters, life, ownership }, { parameter, clock, scale, pushNumber, pushKeys, gradients, updates }) => {
       const table = parameters.table(parameter);
-      table.push({ life, clock, scale, pushNumber, keys: pushKeys, gradients, updates });
+      table.push({ life, clock, scale, pushNumber, keys: pushKeys, owners: ownership, gradients, updates });
       return { rate: table.rateAt(clock) }; // CachedRows.C2
     },
     again: ({ parameters }, { parameter, clock }) => ({ rate: parameters.table(parameter).rateAt(clock) }),
   }),
-  serve(cacheSync, {
-    inPlace: true,
-    handler: ({ parameters, worker }, { parameter, ...sync }, call) => parameters.table(parameter).sync(sync, worker, call),
-  }),
+  serve(cacheSync, { inPlace: true, handler: (context, request, call) => readFreshRows(context, request, call) }),
   serve(cachePushSync, {
     inPlace: true,
-    handler: ({ parameters, life, worker }, { parameter, clock, scale, pushNumber, pushKeys, gradients, updates, ...sync }, call) => {
-      const push = { life, clock, scale, pushNumber, keys: pushKeys, gradients, updates };
-      return parameters.table(parameter).pushSync(push, { clock, ...sync }, worker, call);
+    handler: (context, { scale, pushNumber, pushKeys, gradients, updates, ...request }, call) => {
+      const { life, ownership: owners } = context;
+      const push = { life, clock: request.clock, scale, pushNumber, keys: pushKeys, owners, gradients, updates };
+      return readFreshRows(context, request, call, push);
     },
-    again: ({ parameters, worker }, { parameter, clock, generation, bound, keptCount, keys, versions }, call) =>
-      parameters.table(parameter).sync({ clock, generation, bound, keptCount, keys, versions }, worker, call),
+    again: (context, request, call) => readFreshRows(context, request, call),
   }),
 ];
+
+/** What a cache lacks; `push` comes before it, and is not done if that cannot be read. */
+function readFreshRows(
+  { parameters, ownership, worker }: ServerContext,
+  { parameter, clock, generation, bound, keptCount, keys, versions }: RowsSync & { readonly parameter: number },
+  call: ServedCall,
+  push?: RowsPush,
+): FreshRows {
+  const sync = { clock, generation, bound, keptCount, keys, versions };
+  ownership.checkKeys(keys);
+  const table = parameters.table(parameter);
+  return push === undefined ? table.sync(sync, worker, call) : table.pushSync(push, sync, worker, call);
+}

@@ -1,7 +1,9 @@
 // clocks — serves what workers tell of their iterations (contracts/clocks.ts).
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { NO_PUSHES, type PushReport } from "../../consistency/push-counts.ts";
 import { clockAdvance, clockJoin, clockLeave, clockWait } from "../../contracts/clocks.ts";
+import type { Parameters } from "../parameters/parameters.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
 export const CLOCK_HANDLERS: readonly ServedFunction[] = [
@@ -20,15 +22,13 @@ export const CLOCK_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(clockAdvance, {
     handler: ({ parameters, life }, { clock, ...pushes }) => {
-      checkLengths(pushes.parameters, pushes.numbers, pushes.clocks);
-      parameters.pacer.advance(life, clock, pushes);
+      parameters.pacer.advance(life, clock, countedOf(parameters, pushes));
       return {};
     },
   }),
   serve(clockLeave, {
     handler: ({ parameters, life }, pushes) => {
-      checkLengths(pushes.parameters, pushes.numbers, pushes.clocks);
-      parameters.pacer.leave(life, pushes);
+      parameters.pacer.leave(life, countedOf(parameters, pushes));
       return {};
     },
   }),
@@ -36,6 +36,22 @@ export const CLOCK_HANDLERS: readonly ServedFunction[] = [
     handler: ({ parameters, life }, { parameter }) => ({ waits: parameters.pacer.lot.describe(life.worker, parameter) ?? "" }),
   }),
 ];
+
+/**
+ * What is told of pushes, where somebody counts it. Otherwise a parameter has to know only that there were updates of a clock, also where nothing of
+ * them came here (ConsistencyPhases.M2). Throws BAD_REQUEST.
+ */
+function countedOf({ tables, tensors, pacer }: Parameters, pushes: PushReport): PushReport {
+  checkLengths(pushes.parameters, pushes.numbers, pushes.clocks);
+  if (pacer.pushes.isCounted) return pushes;
+  for (let i = 0; i < pushes.parameters.length; i++) {
+    const number = pushes.parameters[i] as number;
+    const phases = (tensors.get(number) ?? tables.get(number))?.phases;
+    const clock = pushes.clocks[i] as number;
+    if (phases !== undefined && clock > phases.clockTop) phases.clockTop = clock;
+  }
+  return NO_PUSHES;
+}
 
 /** What is told of pushes is a list of entries, in columns. Throws BAD_REQUEST. */
 function checkLengths({ length }: Uint32Array, ...others: readonly Uint32Array[]): void {

@@ -7,12 +7,18 @@ import { type ServedFunction, serve } from "../served-function.ts";
 export const RAW_ROW_HANDLERS: readonly ServedFunction[] = [
   serve(rawRowsRead, {
     inPlace: true,
-    handler: ({ parameters }, { parameter, keys }, call) => ({ rows: parameters.table(parameter).readRaw(keys, call) }),
+    handler: ({ parameters, ownership }, { parameter, keys }, call) => {
+      const table = parameters.table(parameter);
+      ownership.checkKeys(keys);
+      return { rows: table.readRaw(keys, call) };
+    },
   }),
   serve(rawRowsWrite, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, ...write }) => {
-      parameters.table(parameter).writeRaw({ life, ...write });
+    handler: ({ parameters, ownership, life }, { parameter, ...write }) => {
+      const table = parameters.table(parameter);
+      ownership.checkKeys(write.keys);
+      table.writeRaw({ life, ...write });
       return {};
     },
   }),

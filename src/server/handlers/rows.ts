@@ -16,19 +16,18 @@ type EncodedValues = { readonly values: Uint8Array };
 export const ROW_HANDLERS: readonly ServedFunction[] = [
   serve(rowsPush, {
     inPlace: true,
-    checksOwners: true,
     handler: ({ parameters, ownership, life }, { parameter, clock, scale, pushNumber, keys, gradients }) => {
       const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
       table.push({ life, clock, scale, pushNumber, keys, gradients, owners: ownership });
       return {};
     },
   }),
-  serve(rowsPull, { inPlace: true, checksOwners: true, handler: readOwnRows }),
+  serve(rowsPull, { inPlace: true, handler: readOwnRows }),
   serve(rowsPushPull, {
     inPlace: true,
     handler: (context, { parameter, clock, scale, pushNumber, pushKeys, gradients, pullKeys }, call) => {
-      const push = (): void =>
-        context.parameters.table(parameter).push({ life: context.life, clock, scale, pushNumber, keys: pushKeys, gradients });
+      const { parameters, life, ownership: owners } = context;
+      const push = (): void => parameters.table(parameter).push({ life, clock, scale, pushNumber, keys: pushKeys, owners, gradients });
       return readRows(context, { parameter, clock, keys: pullKeys }, call, push);
     },
     again: (context, { parameter, clock, pullKeys }, call) => readRows(context, { parameter, clock, keys: pullKeys }, call),
@@ -40,9 +39,8 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
       const { width } = table.spec;
       const named = table.link.keys(keys, life, width);
       try {
-        ownership.checkKeys(named.list);
         table.link.decoded(gradients, { rowCount: named.list.length, width }, (values) =>
-          table.push({ life, clock, scale, pushNumber, keys: named.list, gradients: values }),
+          table.push({ life, clock, scale, pushNumber, keys: named.list, owners: ownership, gradients: values }),
         );
       } finally {
         named.release();
@@ -53,21 +51,19 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
   serve(rowsPullEncoded, { inPlace: true, handler: readEncodedRows }),
 ];
 
-/** As `readRows`, of keys whose owners nobody has asked for yet: found out with the rows, or before a wait. */
+/** Rows of a table, now or as soon as the reader's clock allows it. Who owns them is found out with them, or before a wait. */
 function readOwnRows(context: ServerContext, request: Pull, call: ServedCall): Values | Promise<Values> {
   const { parameter, clock, keys } = request;
   const { parameters, ownership } = context;
   const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
-  if (!table.isFresh(clock)) {
-    ownership.checkKeys(keys);
-    return readRows(context, request, call);
-  }
+  if (!table.isFresh(clock)) return readRows(context, request, call);
   return table.pull(keys, { out: table.roomFor(keys, call), reader: context, owners: ownership });
 }
 
-/** Rows of a table, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read (R1). */
+/** As `readOwnRows`; `push` comes before the rows, and is not done if they cannot be read (R1). */
 function readRows(context: ServerContext, { parameter, clock, keys }: Pull, call: ServedCall, push?: () => void): Values | Promise<Values> {
   const table = context.parameters.table(parameter);
+  context.ownership.checkKeys(keys);
   const reading = { out: table.roomFor(keys, call), reader: context };
   if (table.isFresh(clock)) {
     push?.();
@@ -84,20 +80,21 @@ function readEncodedRows(
   { parameter, clock, keys }: EncodedPull,
   call: ServedCall,
 ): EncodedValues | Promise<EncodedValues> {
-  const { life } = context;
+  const { life, ownership } = context;
   const table = context.parameters.table(parameter);
   const { width } = table.spec;
   const named = table.link.keys(keys, life, width);
   try {
-    context.ownership.checkKeys(named.list);
+    const isFresh = table.isFresh(clock);
+    if (!isFresh) ownership.checkKeys(named.list);
     const shape = { rowCount: named.list.length, width };
     const source = table.roomFor(named.list, call);
     const room = table.link.isPlainPull ? 0 : table.link.roomFor(shape, call);
     const read = (list: BigUint64Array): EncodedValues => {
-      const { values } = table.pull(list, { out: source, reader: context });
+      const { values } = table.pull(list, { out: source, reader: context, owners: isFresh ? ownership : undefined });
       return table.link.isPlainPull ? { values: bytesOf(values) } : table.link.encoded(values, shape, room);
     };
-    if (table.isFresh(clock)) return read(named.list);
+    if (isFresh) return read(named.list);
     const kept = table.keep(named.list); // the frame is gone when the wait is over
     call.hold(kept);
     return table.whenFresh({ life, clock, bytes: kept.list.byteLength }, () => read(kept.list));

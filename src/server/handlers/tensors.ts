@@ -32,8 +32,8 @@ type EncodedValues = { readonly values: Uint8Array };
 const PLAIN_HANDLERS: readonly ServedFunction[] = [
   serve(tensorPush, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, block, clock, pushNumber, scale, gradients }) => {
-      parameters.tensor(parameter).push({ life, clock, block, gradients, scale, pushNumber });
+    handler: (context, { parameter, block, clock, pushNumber, scale, gradients }) => {
+      tensorOf(context, parameter, block).push({ life: context.life, clock, block, gradients, scale, pushNumber });
       return {};
     },
   }),
@@ -42,15 +42,15 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
     inPlace: true,
     handler: (context, request, call) => {
       const { parameter, block, clock, pushNumber, scale, gradients } = request;
-      context.parameters.tensor(parameter).push({ life: context.life, clock, block, gradients, scale, pushNumber });
+      tensorOf(context, parameter, block).push({ life: context.life, clock, block, gradients, scale, pushNumber });
       return readBlock(context, request, call);
     },
     again: readBlock,
   }),
   serve(tensorPushRows, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, block, clock, pushNumber, scale, rows, gradients }) => {
-      parameters.tensor(parameter).pushRows({ life, clock, block, rows, gradients, scale, pushNumber });
+    handler: (context, { parameter, block, clock, pushNumber, scale, rows, gradients }) => {
+      tensorOf(context, parameter, block).pushRows({ life: context.life, clock, block, rows, gradients, scale, pushNumber });
       return {};
     },
   }),
@@ -59,7 +59,7 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
     inPlace: true,
     handler: (context, request, call) => {
       const { parameter, block, clock, pushNumber, scale, rows, gradients } = request;
-      context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows, gradients, scale, pushNumber });
+      tensorOf(context, parameter, block).pushRows({ life: context.life, clock, block, rows, gradients, scale, pushNumber });
       return readBlock(context, request, call);
     },
     again: readBlock,
@@ -68,14 +68,14 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
     inPlace: true,
     handler: (context, { parameter, block, clock, pushNumber, scale, pushRows, gradients, pullRows }, call) => {
       const push = (): void =>
-        context.parameters.tensor(parameter).pushRows({ life: context.life, clock, block, rows: pushRows, gradients, scale, pushNumber });
+        tensorOf(context, parameter, block).pushRows({ life: context.life, clock, block, rows: pushRows, gradients, scale, pushNumber });
       return readRows(context, { parameter, block, clock, rows: pullRows }, call, push);
     },
     again: (context, { parameter, block, clock, pullRows }, call) => readRows(context, { parameter, block, clock, rows: pullRows }, call),
   }),
   serve(tensorStart, {
     inPlace: true,
-    handler: ({ parameters }, { parameter, block, values }) => ({ isTaken: parameters.tensor(parameter).start(block, values) }),
+    handler: (context, { parameter, block, values }) => ({ isTaken: tensorOf(context, parameter, block).start(block, values) }),
   }),
 ];
 
@@ -87,7 +87,10 @@ const ENCODED_HANDLERS: readonly ServedFunction[] = [
       return {};
     },
   }),
-  serve(tensorPullEncoded, { inPlace: true, handler: (context, request, call) => readEncodedBlock(context, request, call) }),
+  serve(tensorPullEncoded, {
+    inPlace: true,
+    handler: (context, request, call) => readEncodedBlock(context, request, call),
+  }),
   serve(tensorPushPullEncoded, {
     inPlace: true,
     handler: (context, request, call) => readEncodedBlock(context, request, call, () => pushEncodedBlock(context, request)),
@@ -95,8 +98,9 @@ const ENCODED_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(tensorPushRowsEncoded, {
     inPlace: true,
-    handler: ({ parameters, life }, { parameter, block, clock, pushNumber, scale, rows, gradients }) => {
-      const tensor = parameters.tensor(parameter);
+    handler: (context, { parameter, block, clock, pushNumber, scale, rows, gradients }) => {
+      const { life } = context;
+      const tensor = tensorOf(context, parameter, block);
       const shape = tensor.rowsShape(block, rows);
       tensor.link.decoded(gradients, shape, (values) =>
         tensor.pushRows({ life, clock, block, rows, gradients: values, scale, pushNumber }),
@@ -109,15 +113,26 @@ const ENCODED_HANDLERS: readonly ServedFunction[] = [
 
 export const TENSOR_HANDLERS: readonly ServedFunction[] = [...PLAIN_HANDLERS, ...ENCODED_HANDLERS];
 
-/** Holds the block until it has left. */
+/** The tensor that a request about one of its blocks is for. Throws UNKNOWN_PARAMETER, UNSUPPORTED, and WRONG_OWNER unless the block is this server's. */
+function tensorOf({ parameters, ownership }: ServerContext, parameter: number, block: number): TensorParameter {
+  const tensor = parameters.tensors.get(parameter) ?? parameters.tensor(parameter);
+  const known = tensor.store.blocks.get(block);
+  if (known?.ownedEpoch === ownership.epoch) return tensor;
+  ownership.checkBlock(parameter, block);
+  if (known !== undefined) known.ownedEpoch = ownership.epoch;
+  return tensor;
+}
+
+/** A block, now or as soon as the reader's clock allows it; it is held until it has left. */
 function readBlock(context: ServerContext, { parameter, block, clock }: BlockRequest, call: ServedCall): Values | Promise<Values> {
-  const tensor = context.parameters.tensor(parameter);
-  return tensor.whenFresh({ life: context.life, clock, bytes: 0 }, () => {
+  const tensor = tensorOf(context, parameter, block);
+  const read = (): Values => {
     tensor.store.notePull(block, context);
     const held = tensor.store.hold(block);
     call.hold(held);
     return { values: held.values as Float32Array };
-  });
+  };
+  return tensor.isFresh(clock) ? read() : tensor.whenFresh({ life: context.life, clock, bytes: 0 }, read);
 }
 
 /** Rows of a block, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read (R1). */
@@ -127,7 +142,7 @@ function readRows(
   call: ServedCall,
   push?: () => void,
 ): Values | Promise<Values> {
-  const tensor = context.parameters.tensor(parameter);
+  const tensor = tensorOf(context, parameter, block);
   const reading = { out: tensor.roomFor(block, rows, call), reader: context };
   if (tensor.isFresh(clock)) {
     push?.();
@@ -139,11 +154,9 @@ function readRows(
   return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => tensor.pullRows(block, kept.list, reading));
 }
 
-function pushEncodedBlock(
-  { parameters, life }: ServerContext,
-  { parameter, block, clock, pushNumber, scale, gradients }: EncodedPush,
-): void {
-  const tensor = parameters.tensor(parameter);
+function pushEncodedBlock(context: ServerContext, { parameter, block, clock, pushNumber, scale, gradients }: EncodedPush): void {
+  const { life } = context;
+  const tensor = tensorOf(context, parameter, block);
   tensor.link.decoded(gradients, tensor.blockShape(block), (values) =>
     tensor.push({ life, clock, block, gradients: values, scale, pushNumber }),
   );
@@ -156,7 +169,7 @@ function readEncodedBlock(
   call: ServedCall,
   push?: () => void,
 ): EncodedValues | Promise<EncodedValues> {
-  const tensor = context.parameters.tensor(parameter);
+  const tensor = tensorOf(context, parameter, block);
   const shape = tensor.blockShape(block);
   const room = tensor.link.isPlainPull ? 0 : tensor.link.roomFor(shape, call);
   push?.();
@@ -171,7 +184,7 @@ function readEncodedRows(
   { parameter, block, clock, rows }: RowsRequest,
   call: ServedCall,
 ): EncodedValues | Promise<EncodedValues> {
-  const tensor = context.parameters.tensor(parameter);
+  const tensor = tensorOf(context, parameter, block);
   const shape = tensor.rowsShape(block, rows);
   const source = tensor.roomFor(block, rows, call);
   const room = tensor.link.roomFor(shape, call);

@@ -141,11 +141,6 @@ export function checkScale(scale: number, { name, optimizer }: ParameterSpec): v
     throw new WeighbridgeError("BAD_REQUEST", `values for ${name} came with the scale ${scale}: ${optimizer.type} takes them as they are`);
 }
 
-/** Whether a sum whose elements have magnitudes up to this is finite, its roundings included; otherwise it has to be looked at. */
-export function isCertainlyFinite(magnitude: number): boolean {
-  return magnitude < 2 ** 127;
-}
-
 /** Keys or rows of a request that waits, in the arena. */
 export type Kept<T> = { readonly list: T; release(): void };
 

@@ -40,7 +40,9 @@ export class Parameters {
   readonly data: DataArrays;
   readonly #tables = new Map<number, TableParameter>();
   readonly #tensors = new Map<number, TensorParameter>();
-  readonly #host: ParameterHost;
+  /** What the parameters share. */
+  readonly host: ParameterHost;
+  readonly pacer: ServerPacer;
   readonly #named = new Map<number, Named>();
   readonly #numbers = new Map<string, number>();
   /** The numbers of parameters that are no more, the oldest first. */
@@ -55,10 +57,11 @@ export class Parameters {
     this.tables = this.#tables;
     this.tensors = this.#tensors;
     this.data = new DataArrays(options.arena);
-    this.#host = new ParameterHost(options, {
+    this.host = new ParameterHost(options, {
       pushed: (number, clock, count) => this.#byNumber.get(number)?.notePushes(clock, count),
       roundOver: (number, clock) => this.#byNumber.get(number)?.countRound(clock),
     });
+    this.pacer = this.host.pacer;
     options.ownership?.onChange(() => this.#reserveBlocks());
   }
 
@@ -72,15 +75,6 @@ export class Parameters {
         if (!isWeighbridgeError(thrown, "ARENA_FULL")) throw thrown;
       }
     }
-  }
-
-  get pacer(): ServerPacer {
-    return this.#host.pacer;
-  }
-
-  /** What the parameters share. */
-  get host(): ParameterHost {
-    return this.#host;
   }
 
   get all(): readonly Parameter[] {
@@ -193,7 +187,7 @@ export class Parameters {
    * ARENA_FULL.
    */
   beside(spec: ParameterSpec): Parameter {
-    return this.#make({ id: this.#host.nextUnit(), number: this.numberOf(spec.name) }, spec); // the pace of the other's reads is none of its business
+    return this.#make({ id: this.host.nextUnit(), number: this.numberOf(spec.name) }, spec); // the pace of the other's reads is none of its business
   }
 
   /**
@@ -212,7 +206,7 @@ export class Parameters {
   }
 
   #make(ids: ParameterIds, spec: ParameterSpec): Parameter {
-    return spec.kind === "tensor" ? new TensorParameter(this.#host, ids, spec) : new TableParameter(this.#host, ids, spec);
+    return spec.kind === "tensor" ? new TensorParameter(this.host, ids, spec) : new TableParameter(this.host, ids, spec);
   }
 
   /** Throws UNKNOWN_PARAMETER, or UNSUPPORTED for a table. */
@@ -269,7 +263,7 @@ export class Parameters {
 
   /** A worker died or left. */
   forgetWorker(worker: number): void {
-    this.#host.keyLists.forget(worker);
+    this.host.keyLists.forget(worker);
     this.forgetPulls(worker);
   }
 

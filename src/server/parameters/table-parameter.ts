@@ -11,34 +11,28 @@ import type { ConsistencyChange } from "../../consistency/consistency-phases.ts"
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
 import type { TableRow } from "../../contracts/function-context.ts";
-import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
 import { firstKeyFrom } from "../../keys/key-bound.ts";
 import { checkChange } from "../../store/consistency-json.ts";
-import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { KeyList, KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
-import type { TrainingState } from "../../store/training-state.ts";
-import { mergeOf, takesValues } from "../../store/updaters/optimizer-spec.ts";
-import { type NonFiniteCounts, type Updater, type UpdateStep, unlessNotFinite } from "../../store/updaters/updater.ts";
+import { takesValues } from "../../store/updaters/optimizer-spec.ts";
+import { type UpdateStep, unlessNotFinite } from "../../store/updaters/updater.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
 import type { RowsRound } from "./gathered-rows.ts";
+import { HostedParameter } from "./hosted-parameter.ts";
 import {
   checkScale,
   greatestIn,
   type Holder,
-  isCertainlyFinite,
   type Kept,
   keepKeys,
   type ParameterHost,
   type ParameterIds,
   roomFor,
 } from "./parameter-host.ts";
-import { noLink, ParameterLink } from "./parameter-link.ts";
-import { ParameterPace, type Reading } from "./parameter-pace.ts";
-import type { DecodedSettings } from "./parameter-settings.ts";
 import type { TablePage } from "./part-page.ts";
 import { RowClaims } from "./row-claims.ts";
 import { TableRounds } from "./table-rounds.ts";
@@ -75,56 +69,21 @@ export type RawRowsWrite = {
 
 type RowsUpdate = UpdateStep & { readonly gradients: number; readonly updateCounts?: number | undefined };
 
-export class TableParameter {
-  readonly spec: TableSpec;
+export class TableParameter extends HostedParameter<TableSpec> {
   readonly store: TableStore;
-  readonly pace: ParameterPace;
-  readonly #id: number;
-  /** Its number on the wire. */
-  readonly #number: number;
-  readonly #host: ParameterHost;
-  readonly #slowest: { readonly clockMin: number };
-  readonly #updater: Updater;
-  readonly #initializer: Initializer;
-  readonly #rounds: TableRounds;
-  readonly #link: ParameterLink | undefined;
+  protected readonly rounds: TableRounds;
   readonly #claims: RowClaims;
-  #step = 0;
-  /** The last clock that was counted as a step. */
-  #roundClock = -1;
-  #isRestored = false;
 
-  constructor(host: ParameterHost, { id, number }: ParameterIds, spec: TableSpec) {
-    this.spec = spec;
-    this.#id = id;
-    this.#number = number;
-    this.#host = host;
-    this.#slowest = host.pacer.clocks;
-    this.pace = new ParameterPace(host.pacer, id, spec);
+  constructor(host: ParameterHost, ids: ParameterIds, spec: TableSpec) {
+    super(host, ids, spec, spec.width);
     this.#claims = new RowClaims(spec.name);
-    this.#link = ParameterLink.of(host, spec);
-    const cleanups: (() => void)[] = [];
     try {
-      const updater = host.updater(spec, spec.width);
-      cleanups.push(() => updater.close());
-      const initializer = host.initializer(spec);
-      cleanups.push(() => initializer.close());
-      this.store = host.tableStore(spec, updater, initializer);
-      this.#rounds = new TableRounds(this, host);
-      this.#updater = updater;
-      this.#initializer = initializer;
+      this.store = host.tableStore(spec, this.updater, this.initializer);
     } catch (thrown) {
-      for (const cleanup of cleanups) cleanup();
+      this.freeOptimizer();
       throw thrown;
     }
-  }
-
-  /**
-   * lazyAdam's step: the pushes to the whole table that are known of here, and the clocks at which anybody made a sync
-   * push to it (spec/consistency.md, N3, N4).
-   */
-  get step(): number {
-    return this.#step;
+    this.rounds = new TableRounds(this, host);
   }
 
   /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
@@ -135,56 +94,31 @@ export class TableParameter {
     const updateCounts = updates === undefined || updates.length === 0 ? undefined : updates;
     if (updateCounts !== undefined && updateCounts.length !== keys.length)
       throw new WeighbridgeError("VALUE_LENGTH", `${updateCounts.length} counts came for ${keys.length} rows of ${this.spec.name}`);
-    checkScale(scale, this.spec);
+    if (scale !== 1) checkScale(scale, this.spec);
     const expected = keys.length * this.spec.width;
     if (gradients.length !== expected)
       throw new WeighbridgeError("VALUE_LENGTH", `${gradients.length} gradients came for ${this.spec.name}; ${expected} were expected`);
-    this.pace.take(life, clock);
+    const { phases } = this;
+    this.clocks.checkUpdate(life, clock);
+    if (clock > phases.clockTop) phases.clockTop = clock;
     if (keys.length === 0) return; // no step
-    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    const magnitude = this.updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
-    const rise = this.#host.pacer.pushes.rise(life, this.#number, pushNumber);
-    if (this.pace.isSyncAt(clock)) {
-      this.#rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
+    const rise = this.countsSteps ? this.host.pacer.pushes.rise(life, this.number, pushNumber) : 0;
+    if ((phases.constant ?? phases.at(clock)).updates === "sync") {
+      this.rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
       return;
     }
-    this.#step += rise; // also where it is refused for its outcome: the other servers count it
+    this.stepCount += rise; // also where it is refused for its outcome: the other servers count it
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
-    const update = { ...at, step: this.#step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
+    const update = { ...at, step: this.stepCount, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
     this.#apply({ keys: keys.byteOffset, keyCount: keys.length, owners }, update);
-  }
-
-  /** How values are put together; undefined for gradients, which add up. */
-  get merge(): MergeNumber | undefined {
-    return mergeOf(this.spec.optimizer);
-  }
-
-  /**
-   * A worker made so many more pushes to the table at this clock than were known here. Whether they wait for those of
-   * others.
-   */
-  notePushes(clock: number, count: number): boolean {
-    this.pace.noteUpdate(clock);
-    const waits = this.pace.isSyncAt(clock);
-    if (!waits) this.#step += count;
-    return waits;
-  }
-
-  /** A clock with sync updates is a step, once, wherever its rows lie. */
-  countRound(clock: number): void {
-    if (clock > this.#roundClock) this.#step++;
-    this.#roundClock = Math.max(this.#roundClock, clock);
-  }
-
-  /** How many workers pushed to the table at this clock, while its round is applied. */
-  pusherCount(clock: number): number {
-    return this.#host.pacer.pushes.pusherCount(this.#number, clock);
   }
 
   /** Room for the rows of these keys; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */
   roomFor(keys: BigUint64Array, holder: Holder): number {
     this.#check(keys);
-    const { arena } = this.#host;
+    const { arena } = this.host;
     const byteCount = Math.max(1, keys.length * this.spec.width * FLOAT_BYTES);
     const address = arena.allocate(byteCount);
     holder.hold({ release: () => arena.release(address, byteCount), isFresh: true });
@@ -200,7 +134,7 @@ export class TableParameter {
       owners,
     }: { readonly out: number; readonly reader: { readonly worker: number }; readonly owners?: KeyOwners | undefined },
   ): { readonly values: Float32Array } {
-    const { arena } = this.#host;
+    const { arena } = this.host;
     const byteCount = keys.length * this.spec.width * FLOAT_BYTES;
     const list = { keys: keys.byteOffset, keyCount: keys.length, owners };
     this.store.notePull(list, reader);
@@ -228,7 +162,7 @@ export class TableParameter {
   /** Raw rows as they are now, whatever the clocks; of a key without a row, what its first update would find. Held by `holder`. Throws OUT_OF_RANGE, ARENA_FULL. */
   readRaw(keys: BigUint64Array, holder: Holder): Float32Array {
     this.#check(keys);
-    const { arena } = this.#host;
+    const { arena } = this.host;
     const out = roomFor(arena, keys.length * this.rawWidth * FLOAT_BYTES, holder);
     this.store.readPayloads({ keys: keys.byteOffset, keyCount: keys.length, out });
     return arena.floats.subarray(out >>> 2, (out >>> 2) + keys.length * this.rawWidth) as Float32Array;
@@ -244,8 +178,8 @@ export class TableParameter {
     this.#claims.check(claim);
     const { rowCount } = this.store;
     this.store.restore({ keys: keys.byteOffset, keyCount: keys.length, payloads: rows.byteOffset });
-    this.store.noteMagnitude(this.#host.optimizers.greatestMagnitude(rows.byteOffset, rows.length)); // counts are tiny as floats
-    if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
+    this.store.noteMagnitude(this.host.optimizers.greatestMagnitude(rows.byteOffset, rows.length)); // counts are tiny as floats
+    if (this.store.rowCount !== rowCount || this.store.isFrozen) this.host.noteGrowth();
   }
 
   /** From now on only who knows the number that is returned writes raw rows (T4). Throws UNSUPPORTED for a table that is "bsp" no more. */
@@ -260,37 +194,27 @@ export class TableParameter {
   /** Says how many steps were made of which raw rows are the result; the count never goes back. Throws FENCED (T4). */
   noteSteps(claim: number, step: number): void {
     this.#claims.check(claim);
-    this.#step = Math.max(this.#step, step);
+    this.stepCount = Math.max(this.stepCount, step);
   }
 
   /** The learning rate at a clock; 0 for optimizers without one. */
   rateAt(clock: number): number {
-    return this.#updater.learningRateAt(clock);
-  }
-
-  /** How values and keys travel. Throws UNSUPPORTED when they do as they are. */
-  get link(): ParameterLink {
-    if (this.#link === undefined) throw noLink(this.spec.name);
-    return this.#link;
+    return this.updater.learningRateAt(clock);
   }
 
   isFresh(clock: number): boolean {
-    const { phases } = this.pace;
-    return this.#slowest.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
-  }
-
-  whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
-    return this.pace.when(reading, read);
+    const { phases } = this;
+    return this.clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
   }
 
   /** All rows that are here. Those that come or go meanwhile may be missed. */
   *rows(): Iterable<TableRow> {
-    const { arena } = this.#host;
+    const { arena } = this.host;
     const { width } = this.spec;
     const cursor = arena.allocate(CURSOR_BYTES);
     const listed = arena.allocate(LIST_ROWS_MAX * INDEX_BYTES);
     try {
-      this.#host.kernels.zero(cursor, CURSOR_BYTES);
+      this.host.kernels.zero(cursor, CURSOR_BYTES);
       for (let count = this.store.list(cursor, listed); count >= 0; count = this.store.list(cursor, listed)) {
         for (const address of arena.words.slice(listed >>> 2, (listed >>> 2) + count)) {
           const at = address >>> 2;
@@ -306,20 +230,20 @@ export class TableParameter {
 
   /** A copy that outlives its frame. */
   keep(keys: BigUint64Array): Kept<BigUint64Array> {
-    return keepKeys(this.#host.arena, keys);
+    return keepKeys(this.host.arena, keys);
   }
 
   /** What is here of a part: its rows, and what waits in open rounds for them (part-state.ts). Throws ARENA_FULL. */
   *savePart(part: number): Iterable<TablePage> {
     for (const images of this.store.parts.save(part)) yield { kind: "rows", images };
     for (const pulled of this.store.savePulled(part)) yield { kind: "pulledRows", pulled };
-    yield* this.#rounds.savePart(part);
+    yield* this.rounds.savePart(part);
   }
 
   /** Throws ARENA_FULL, and for a round STALE_UPDATE or QUEUE_FULL. */
   loadPage(page: TablePage): void {
     if (page.kind === "gatheredRows") {
-      this.#rounds.load(page);
+      this.rounds.load(page);
       this.pace.noteUpdate(page.clock);
       return;
     }
@@ -329,12 +253,12 @@ export class TableParameter {
     }
     this.store.loadRows(page.images);
     this.store.noteMagnitude(greatestIn(page.images.payloads)); // counts are tiny as floats
-    this.#host.noteGrowth();
+    this.host.noteGrowth();
   }
 
   /** Removes what is here of a part; returns how many rows there were. */
   dropPart(part: number): number {
-    this.#rounds.dropPart(part);
+    this.rounds.dropPart(part);
     return this.store.dropPart(part);
   }
 
@@ -342,94 +266,43 @@ export class TableParameter {
     return this.store.parts.countOfPart(part);
   }
 
-  /** What was pushed here and not finite. */
-  get nonFinite(): Readonly<NonFiniteCounts> {
-    return this.#updater.counts;
-  }
-
-  /** Throws BAD_ARGUMENT. */
-  configure({ learningRate, schedule, staleness }: DecodedSettings): void {
-    if (learningRate !== undefined) this.#updater.setLearningRate(learningRate);
-    if (schedule !== undefined) this.#updater.setSchedule(schedule);
-    if (staleness !== undefined) this.pace.changeStaleness(staleness);
-  }
-
   /**
    * Another consistency, from the clock on that is returned. Throws QUEUE_FULL, and UNSUPPORTED for what caches and raw rows could not be told of: a table that
    * counts versions stays "asp", one whose rows workers hold themselves "bsp".
    */
-  change(change: ConsistencyChange): number {
+  override change(change: ConsistencyChange): number {
+    if (!this.#claims.isClaimed || change.mode.updates === "sync") return super.change(change);
     checkChange(this.spec, change.mode);
-    if (!this.#claims.isClaimed || change.mode.updates === "sync") return this.pace.change(change);
     const why = "workers hold rows of it, and apply the updates of a clock together";
     throw new WeighbridgeError("UNSUPPORTED", `${this.spec.name} stays "bsp": ${why}`);
   }
 
-  /** What a checkpoint keeps beside the rows. */
-  get training(): TrainingState {
-    const { learningRate, schedule } = this.#updater;
-    return { learningRate, schedule, ...this.pace.training, step: this.#step };
-  }
-
-  /** Whether it is from a checkpoint, or from what was saved of it alone. */
-  get isRestored(): boolean {
-    return this.#isRestored;
-  }
-
-  /** Takes it up again where a checkpoint left it. */
-  resume({ learningRate, schedule, staleness, consistency, step }: TrainingState): void {
-    this.#isRestored = true;
-    this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
-    if (consistency !== undefined) this.pace.resume(consistency);
-    this.#step = step;
-  }
-
-  close(): void {
-    this.endRounds();
-    this.free();
-  }
-
-  /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
-  endRounds(): void {
-    const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
-    this.#host.pacer.forget(this.#id, error);
-    this.#rounds.forget(error);
-  }
-
-  /** Gives its memory back, after `endRounds`. */
-  free(): void {
-    this.store.close();
-    this.#updater.close();
-    this.#initializer.close();
-    this.#link?.close();
-  }
-
   /** A round, summed: one step, also where the sum is refused for not being finite. */
   applyRound(keys: number, keyCount: number, { gradients, gradientScale, clock, magnitude: bound }: RowsRound): void {
-    const magnitude = isCertainlyFinite(bound) ? bound : this.#updater.admitSum(gradients, keyCount * this.spec.width);
+    const magnitude = this.updater.admitSum(gradients, keyCount * this.spec.width, bound);
     this.countRound(clock);
     if (magnitude === undefined) return;
-    const at = { step: this.#step, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
+    const at = { step: this.stepCount, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
     unlessNotFinite(() => this.#apply({ keys, keyCount }, { ...at, gradients })); // it is counted; nobody is there to be told
   }
 
   #apply(list: KeyList, { gradients, updateCounts, ...at }: RowsUpdate): void {
     if (list.keyCount === 0) return;
-    this.#updater.begin({ ...at, step: Math.max(1, at.step) });
+    this.updater.begin({ ...at, step: Math.max(1, at.step) });
     const rowCount = this.store.rowCount;
     this.store.update({ ...list, gradients, updateCounts });
-    if (this.store.rowCount !== rowCount || this.store.isFrozen) this.#host.noteGrowth();
+    if (this.store.rowCount !== rowCount || this.store.isFrozen) this.host.noteGrowth();
   }
 
   #freshRoom(sync: RowsSync, holder: Holder): FreshRoom {
     this.#check(sync.keys);
     this.#checkCached();
-    return freshRoom(this.#host.arena, this.spec, sync, holder);
+    return freshRoom(this.host.arena, this.spec, sync, holder);
   }
 
   #readFresh(sync: RowsSync, room: FreshRoom, worker: number): FreshRows {
-    const fresh = readFresh(this.#host.arena, this.store, sync, room);
-    if (this.#updater.notesPulls) {
+    const fresh = readFresh(this.host.arena, this.store, sync, room);
+    if (this.updater.notesPulls) {
       for (const index of fresh.indexes) this.store.notePull({ keys: sync.keys.byteOffset + index * KEY_BYTES, keyCount: 1 }, { worker });
       const unknown = sync.versions.length;
       this.store.notePull({ keys: sync.keys.byteOffset + unknown * KEY_BYTES, keyCount: sync.keys.length - unknown }, { worker });

@@ -6,40 +6,28 @@
 //   T2. Sync pushes of one clock are put together in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
 //   T3. Applying a round cannot fail: what it needs was taken when its updates came.
 //   T4. Rows that nobody has named stay as they are, whatever the optimizer does to the others; also in a round to which all pushed rows.
-//   T5. lazyAdam: a push is one step of the whole tensor, wherever its rows lie; so is a clock with sync updates
-//       (spec/consistency.md, N3, N4).
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { TensorBlock } from "../../contracts/function-context.ts";
-import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { partOf } from "../../keys/part.ts";
-import { checkChange } from "../../store/consistency-json.ts";
-import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { TensorSpec } from "../../store/parameter-spec.ts";
 import type { RowMarks } from "../../store/row-marks.ts";
 import { TensorShape } from "../../store/tensor-shape.ts";
 import { type BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
-import type { TrainingState } from "../../store/training-state.ts";
-import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
-import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { rankOf } from "../../wire/node-id.ts";
+import { HostedParameter } from "./hosted-parameter.ts";
 import {
   checkScale,
   greatestIn,
   type Holder,
-  isCertainlyFinite,
   type Kept,
   keepRows,
   type ParameterHost,
   type ParameterIds,
   roomFor,
 } from "./parameter-host.ts";
-import { noLink, ParameterLink } from "./parameter-link.ts";
-import { ParameterPace, type Reading } from "./parameter-pace.ts";
-import type { DecodedSettings } from "./parameter-settings.ts";
 import type { TensorPage } from "./part-page.ts";
 import { TensorRounds } from "./tensor-rounds.ts";
 
@@ -57,49 +45,18 @@ export type BlockPush = {
   readonly scale: number;
 };
 
-export class TensorParameter {
-  readonly spec: TensorSpec;
+export class TensorParameter extends HostedParameter<TensorSpec> {
   readonly store: TensorStore;
-  readonly pace: ParameterPace;
-  readonly #id: number;
-  /** Its number on the wire. */
-  readonly #number: number;
-  readonly #host: ParameterHost;
-  readonly #updater: Updater;
-  readonly #initializer: Initializer;
-  readonly #link: ParameterLink | undefined;
-  readonly #rounds: TensorRounds;
-  /** T5 */
-  #step = 0;
-  /** The last clock that was counted as a step. */
-  #roundClock = -1;
-  #isRestored = false;
+  protected readonly rounds: TensorRounds;
 
-  constructor(host: ParameterHost, { id, number }: ParameterIds, spec: TensorSpec) {
-    const { arena, kernels, pacer } = host;
-    this.spec = spec;
-    this.#id = id;
-    this.#number = number;
-    this.#host = host;
-    this.pace = new ParameterPace(pacer, id, spec);
+  constructor(host: ParameterHost, ids: ParameterIds, spec: TensorSpec) {
+    const { arena, kernels } = host;
+    const { number } = ids;
     const shape = new TensorShape(spec.shape);
-    this.#link = ParameterLink.of(host, spec);
-    this.#initializer = host.initializer(spec);
-    try {
-      this.#updater = host.updater(spec, shape.hasRows ? shape.width : 1);
-    } catch (thrown) {
-      this.#initializer.close();
-      throw thrown;
-    }
-    this.store = new TensorStore({
-      arena,
-      kernels,
-      shape,
-      updater: this.#updater,
-      initializer: this.#initializer,
-      partOf: (block) => partOf(block, number),
-    });
-    this.#rounds = new TensorRounds(this, host, this.#updater.width);
+    super(host, ids, spec, shape.hasRows ? shape.width : 1);
+    const { updater, initializer } = this;
+    this.store = new TensorStore({ arena, kernels, shape, updater, initializer, partOf: (block) => partOf(block, number) });
+    this.rounds = new TensorRounds(this, host, updater.width);
     try {
       this.reserve();
     } catch (thrown) {
@@ -111,7 +68,7 @@ export class TensorParameter {
   /** Takes room for the blocks that are this server's now, and keeps none for others (TensorStore.T7). Throws ARENA_FULL, nothing taken. */
   reserve(): void {
     const { name, shape } = this.spec;
-    this.store.reserve((block) => this.#host.ownsBlock(this.#number, block), `${JSON.stringify(name)} of shape [${shape.join(", ")}]`);
+    this.store.reserve((block) => this.host.ownsBlock(this.number, block), `${JSON.stringify(name)} of shape [${shape.join(", ")}]`);
   }
 
   /**
@@ -120,13 +77,13 @@ export class TensorParameter {
    */
   start(block: number, values: Float32Array): boolean {
     this.#checkLength(block, values.length);
-    const { optimizers } = this.#host;
+    const { optimizers } = this.host;
     const magnitude = optimizers.greatestMagnitude(values.byteOffset, values.length);
     if (!Number.isFinite(magnitude)) {
       const index = optimizers.checkFinite(values.byteOffset, values.length);
       throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot begin with ${values[index]}, element ${index} of block ${block}`);
     }
-    if (this.#rounds.has(block) || !this.store.start(block, values.byteOffset)) return false;
+    if (this.rounds.has(block) || !this.store.start(block, values.byteOffset)) return false;
     this.store.noteMagnitude(magnitude);
     return true;
   }
@@ -134,45 +91,20 @@ export class TensorParameter {
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
     const { life, clock, pushNumber, block, gradients, scale } = push;
-    this.#checkLength(block, gradients.length);
-    checkScale(scale, this.spec);
-    this.pace.take(life, clock);
-    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    const { phases } = this;
+    if (gradients.length !== this.store.blocks.get(block)?.floatCount) this.#checkLength(block, gradients.length);
+    if (scale !== 1) checkScale(scale, this.spec);
+    this.clocks.checkUpdate(life, clock);
+    if (clock > phases.clockTop) phases.clockTop = clock;
+    const magnitude = this.updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
-    const rise = this.#host.pacer.pushes.rise(life, this.#number, pushNumber);
-    if (this.pace.isSyncAt(clock)) {
-      this.#rounds.gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
+    const rise = this.countsSteps ? this.host.pacer.pushes.rise(life, this.number, pushNumber) : 0;
+    if ((phases.constant ?? phases.at(clock)).updates === "sync") {
+      this.rounds.gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
       return;
     }
-    this.#step += rise;
+    this.stepCount += rise;
     this.store.update(block, this.#updateOf(push, magnitude));
-  }
-
-  /**
-   * A worker made so many more pushes to the tensor at this clock than were known here. Whether they wait for those of
-   * others.
-   */
-  notePushes(clock: number, count: number): boolean {
-    this.pace.noteUpdate(clock);
-    const waits = this.pace.isSyncAt(clock);
-    if (!waits) this.#step += count;
-    return waits;
-  }
-
-  /** A clock with sync updates is a step, once (T5). */
-  countRound(clock: number): void {
-    if (clock > this.#roundClock) this.#step++;
-    this.#roundClock = Math.max(this.#roundClock, clock);
-  }
-
-  /** How many workers pushed to the tensor at this clock, while its rounds are applied. */
-  pusherCount(clock: number): number {
-    return this.#host.pacer.pushes.pusherCount(this.#number, clock);
-  }
-
-  /** How values are put together; undefined for gradients, which add up. */
-  get merge(): MergeNumber | undefined {
-    return mergeOf(this.spec.optimizer);
   }
 
   /** As `push`, for some rows of a block, each named once. Without any it is no step. */
@@ -184,15 +116,15 @@ export class TensorParameter {
     checkScale(scale, this.spec);
     this.pace.take(life, clock);
     if (rows.length === 0) return;
-    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    const magnitude = this.updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
-    const rise = this.#host.pacer.pushes.rise(life, this.#number, pushNumber);
+    const rise = this.countsSteps ? this.host.pacer.pushes.rise(life, this.number, pushNumber) : 0;
     if (!this.pace.isSyncAt(clock)) {
-      this.#step += rise;
+      this.stepCount += rise;
       this.store.updateRows(block, { ...this.#updateOf(push, magnitude), rows: rows.byteOffset, listed: rows.length });
       return;
     }
-    const { arena, kernels, indexes } = this.#host;
+    const { arena, kernels, indexes } = this.host;
     const byteCount = this.store.shape.floatsOf(block) * FLOAT_BYTES;
     const whole = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount); // a sparse gradient joins the round of its block as one that is 0 elsewhere
     try {
@@ -200,7 +132,7 @@ export class TensorParameter {
       indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
       const named = new Uint8Array(byteCount / FLOAT_BYTES / width);
       for (const row of rows) named[row] = 1;
-      this.#rounds.gather(push, { address: whole, magnitude, named });
+      this.rounds.gather(push, { address: whole, magnitude, named });
     } finally {
       arena.release(whole, byteCount);
     }
@@ -210,7 +142,7 @@ export class TensorParameter {
   roomFor(block: number, rows: Uint32Array, holder: Holder): number {
     this.#checkRows(block, rows);
     this.store.touchIfRoom(block);
-    return roomFor(this.#host.arena, rows.length * this.store.shape.width * FLOAT_BYTES, holder);
+    return roomFor(this.host.arena, rows.length * this.store.shape.width * FLOAT_BYTES, holder);
   }
 
   /** The rows one after the other, for this reader, in `out`: what `roomFor` gave for them. */
@@ -219,7 +151,7 @@ export class TensorParameter {
     rows: Uint32Array,
     { out, reader }: { readonly out: number; readonly reader: { readonly worker: number } },
   ): { readonly values: Float32Array } {
-    const { arena, indexes } = this.#host;
+    const { arena, indexes } = this.host;
     this.store.notePull(block, reader, rows);
     const { width } = this.store.shape;
     const byteCount = rows.length * width * FLOAT_BYTES;
@@ -227,12 +159,6 @@ export class TensorParameter {
     indexes.gatherByIndex(held.values.byteOffset, rows.byteOffset, rows.length, width, out);
     held.release();
     return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
-  }
-
-  /** How values travel. Throws UNSUPPORTED when they do as they are. */
-  get link(): ParameterLink {
-    if (this.#link === undefined) throw noLink(this.spec.name);
-    return this.#link;
   }
 
   /** The shape in which the values of a block are encoded. Throws OUT_OF_RANGE. */
@@ -254,11 +180,8 @@ export class TensorParameter {
   }
 
   isFresh(clock: number): boolean {
-    return this.pace.admits(clock);
-  }
-
-  whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
-    return this.pace.when(reading, read);
+    const { phases } = this;
+    return this.clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
   }
 
   /** All blocks that are here, and those that `owns` says are this server's and nobody has touched: they have their initial values. Throws ARENA_FULL. */
@@ -276,20 +199,20 @@ export class TensorParameter {
 
   /** A copy that outlives its frame. */
   keep(rows: Uint32Array): Kept<Uint32Array> {
-    return keepRows(this.#host.arena, rows);
+    return keepRows(this.host.arena, rows);
   }
 
   /** What is here of a part: its blocks, and what waits in open rounds for them (part-state.ts). */
   *savePart(part: number): Iterable<TensorPage> {
     for (const image of this.store.savePart(part)) yield { kind: "block", image };
-    yield* this.#rounds.save(this.store.blocksOfPart(part));
+    yield* this.rounds.save(this.store.blocksOfPart(part));
   }
 
   /** Throws ARENA_FULL, OUT_OF_RANGE, and for a round STALE_UPDATE or QUEUE_FULL. */
   loadPage(page: TensorPage): void {
     if (page.kind === "gatheredBlock") {
       this.#checkLength(page.block, page.image.gradients.length);
-      this.#rounds.load(page);
+      this.rounds.load(page);
       this.pace.noteUpdate(page.clock);
       return;
     }
@@ -301,7 +224,7 @@ export class TensorParameter {
 
   /** Removes what is here of a part; returns how many blocks there were. */
   dropPart(part: number): number {
-    for (const block of this.store.blocksOfPart(part)) this.#rounds.drop(block);
+    for (const block of this.store.blocksOfPart(part)) this.rounds.drop(block);
     return this.store.dropPart(part);
   }
 
@@ -309,76 +232,19 @@ export class TensorParameter {
     return this.store.countOfPart(part);
   }
 
-  /** What was pushed here and not finite. */
-  get nonFinite(): Readonly<NonFiniteCounts> {
-    return this.#updater.counts;
-  }
-
-  /** Throws BAD_ARGUMENT. */
-  configure({ learningRate, schedule, staleness }: DecodedSettings): void {
-    if (learningRate !== undefined) this.#updater.setLearningRate(learningRate);
-    if (schedule !== undefined) this.#updater.setSchedule(schedule);
-    if (staleness !== undefined) this.pace.changeStaleness(staleness);
-  }
-
-  /** Another consistency, from the clock on that is returned. Throws QUEUE_FULL, BAD_ARGUMENT. */
-  change(change: ConsistencyChange): number {
-    checkChange(this.spec, change.mode);
-    return this.pace.change(change);
-  }
-
-  /** What a checkpoint keeps beside the rows. */
-  get training(): TrainingState {
-    const { learningRate, schedule } = this.#updater;
-    return { learningRate, schedule, ...this.pace.training, step: this.#step };
-  }
-
-  /** Whether it is from a checkpoint, or from what was saved of it alone. */
-  get isRestored(): boolean {
-    return this.#isRestored;
-  }
-
-  /** Takes it up again where a checkpoint left it. */
-  resume({ learningRate, schedule, staleness, consistency, step }: TrainingState): void {
-    this.#isRestored = true;
-    this.#step = step;
-    this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
-    if (consistency !== undefined) this.pace.resume(consistency);
-  }
-
-  close(): void {
-    this.endRounds();
-    this.free();
-  }
-
-  /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
-  endRounds(): void {
-    const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
-    this.#host.pacer.forget(this.#id, error);
-    this.#rounds.forget(error);
-  }
-
-  /** Gives its memory back, after `endRounds`. */
-  free(): void {
-    this.store.close();
-    this.#updater.close();
-    this.#initializer.close();
-    this.#link?.close();
-  }
-
   /** A round: one step, with a gradient whose memory is given away. A sum that is not finite is none. */
-  applyRound(block: number, update: Omit<BlockUpdate, "pushCount">, named: RowMarks | undefined): void {
-    const floatCount = this.store.shape.floatsOf(block);
-    const { gradients, magnitude = Infinity, scheduleStep } = update;
-    this.countRound(scheduleStep);
-    const admitted = isCertainlyFinite(magnitude) ? magnitude : this.#updater.admitSum(gradients, floatCount);
-    if (admitted === undefined) this.#host.arena.release(gradients, floatCount * FLOAT_BYTES);
-    else this.store.updateOwned(block, { ...update, magnitude: admitted, pushCount: this.#step }, named);
+  applyRound(index: number, update: Omit<BlockUpdate, "pushCount">, named: RowMarks | undefined): void {
+    const { floatCount } = this.store.block(index);
+    const { gradients, magnitude: bound = Infinity, scheduleStep } = update;
+    if (this.countsSteps) this.countRound(scheduleStep);
+    const magnitude = this.updater.admitSum(gradients, floatCount, bound);
+    if (magnitude === undefined) this.host.arena.release(gradients, floatCount * FLOAT_BYTES);
+    else this.store.updateOwned(index, { ...update, magnitude, pushCount: this.stepCount }, named);
   }
 
   #updateOf({ life, clock, gradients, scale }: BlockPush, magnitude: number): BlockUpdate {
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
-    return { ...at, gradients: gradients.byteOffset, magnitude, pushCount: this.#step };
+    return { ...at, gradients: gradients.byteOffset, magnitude, pushCount: this.stepCount };
   }
 
   #checkLength(block: number, length: number): void {

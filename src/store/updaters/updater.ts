@@ -50,6 +50,8 @@ const GRADIENT_LARGE = 2 ** 30;
 const STATE_LARGE = 2 ** 40;
 /** The same for settings. */
 const SETTING_LARGE = 2 ** 20;
+/** Below this a sum is finite, whatever its roundings were. */
+const FINITE_BOUND = 2 ** 127;
 
 /** Addresses of a block that is updated. */
 export type UpdatedBlock = {
@@ -114,6 +116,11 @@ export class Updater {
   /** Whether the updates of each row count, and not those of the whole. */
   get countsRows(): boolean {
     return this.spec.type === "adam" || this.spec.type === "adamW";
+  }
+
+  /** Whether the pushes to the whole parameter count. */
+  get countsPushes(): boolean {
+    return this.spec.type === "lazyAdam";
   }
 
   /** Makes ready for rows that count their own steps. */
@@ -263,10 +270,12 @@ export class Updater {
   }
 
   /**
-   * As `admit`, for the sum of a clock: each of its gradients was admitted, and together they may still be more than a float holds. Nobody is there
-   * to be told, so that "refuse" leaves it out and counts it, as "skip" does.
+   * As `admit`, for the sum of a clock, whose elements have magnitudes up to `bound`: each of its gradients was admitted, and together they may still be
+   * more than a float holds, their roundings included; then it has to be looked at. Nobody is there to be told, so that "refuse" leaves it out and
+   * counts it, as "skip" does.
    */
-  admitSum(gradients: number, floatCount: number): number | undefined {
+  admitSum(gradients: number, floatCount: number, bound: number = Infinity): number | undefined {
+    if (bound < FINITE_BOUND) return bound;
     return unlessNotFinite(() => this.admit(gradients, floatCount));
   }
 

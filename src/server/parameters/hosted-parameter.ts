@@ -1,0 +1,175 @@
+// hosted-parameter — what a tensor and a table have in common on a server: their consistency, their optimizer and its settings, the count of pushes,
+// and how they end. Not what they hold, nor what pushes and pulls do: tensor-parameter.ts, table-parameter.ts.
+//
+// Invariants:
+//   HostedParameter.H1. lazyAdam: a push is one step of the whole parameter, wherever its rows lie; so is a clock with sync updates
+//       (spec/consistency.md, N3, N4). For other optimizers the count means nothing.
+//   HostedParameter.H2. Pushes are counted as soon as somebody asks for it: lazyAdam, or a mean over the workers that pushed.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";
+import type { StalenessController } from "../../consistency/staleness-controller.ts";
+import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
+import { checkChange } from "../../store/consistency-json.ts";
+import type { Initializer } from "../../store/initializers/initializer.ts";
+import type { ParameterSpec } from "../../store/parameter-spec.ts";
+import type { TrainingState } from "../../store/training-state.ts";
+import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
+import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
+import type { ParameterHost, ParameterIds } from "./parameter-host.ts";
+import { noLink, ParameterLink } from "./parameter-link.ts";
+import { ParameterPace, type Reading } from "./parameter-pace.ts";
+import type { DecodedSettings } from "./parameter-settings.ts";
+
+export abstract class HostedParameter<S extends ParameterSpec> {
+  readonly spec: S;
+  readonly pace: ParameterPace;
+  /** Which consistency it has at which clock, for what every request looks at. */
+  readonly phases: ConsistencyPhases;
+  abstract readonly store: { close(): void };
+  protected abstract readonly rounds: { forget(error: WeighbridgeError): void };
+  protected readonly host: ParameterHost;
+  protected readonly clocks: StalenessController;
+  protected readonly updater: Updater;
+  protected readonly initializer: Initializer;
+  /** Its number on the wire. */
+  protected readonly number: number;
+  /** H1 */
+  protected readonly countsSteps: boolean;
+  protected stepCount = 0;
+  readonly #id: number;
+  readonly #link: ParameterLink | undefined;
+  /** The last clock that was counted as a step. */
+  #roundClock = -1;
+  #isRestored = false;
+
+  /** `width`: of a row, as the optimizer sees it. Throws UNSUPPORTED, ARENA_FULL. */
+  constructor(host: ParameterHost, { id, number }: ParameterIds, spec: S, width: number) {
+    this.spec = spec;
+    this.host = host;
+    this.clocks = host.pacer.clocks;
+    this.number = number;
+    this.#id = id;
+    this.pace = new ParameterPace(host.pacer, id, spec);
+    this.phases = this.pace.phases;
+    this.countsSteps = spec.optimizer.type === "lazyAdam";
+    this.#link = ParameterLink.of(host, spec);
+    this.initializer = host.initializer(spec);
+    try {
+      this.updater = host.updater(spec, width);
+    } catch (thrown) {
+      this.initializer.close();
+      throw thrown;
+    }
+    this.#countPushes();
+  }
+
+  /** The pushes to the whole parameter that are known of here, and the clocks at which anybody made a sync push to it (H1). */
+  get step(): number {
+    return this.stepCount;
+  }
+
+  /** How values are put together; undefined for gradients, which add up. */
+  get merge(): MergeNumber | undefined {
+    return mergeOf(this.spec.optimizer);
+  }
+
+  /** A worker made so many more pushes at this clock than were known here. Whether they wait for those of others. */
+  notePushes(clock: number, count: number): boolean {
+    this.phases.take(clock);
+    const waits = this.phases.at(clock).updates === "sync";
+    if (!waits) this.stepCount += count;
+    return waits;
+  }
+
+  /** A clock with sync updates is a step, once, wherever its rows lie (H1). */
+  countRound(clock: number): void {
+    if (clock > this.#roundClock) this.stepCount++;
+    this.#roundClock = Math.max(this.#roundClock, clock);
+  }
+
+  /** How many workers pushed to the parameter at this clock, while its rounds are applied. */
+  pusherCount(clock: number): number {
+    return this.host.pacer.pushes.pusherCount(this.number, clock);
+  }
+
+  /** How values and keys travel. Throws UNSUPPORTED when they do as they are. */
+  get link(): ParameterLink {
+    if (this.#link === undefined) throw noLink(this.spec.name);
+    return this.#link;
+  }
+
+  whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
+    return this.pace.when(reading, read);
+  }
+
+  /** What was pushed here and not finite. */
+  get nonFinite(): Readonly<NonFiniteCounts> {
+    return this.updater.counts;
+  }
+
+  /** Throws BAD_ARGUMENT. */
+  configure({ learningRate, schedule, staleness }: DecodedSettings): void {
+    if (learningRate !== undefined) this.updater.setLearningRate(learningRate);
+    if (schedule !== undefined) this.updater.setSchedule(schedule);
+    if (staleness !== undefined) this.pace.changeStaleness(staleness);
+  }
+
+  /** Another consistency, from the clock on that is returned. Throws QUEUE_FULL, BAD_ARGUMENT. */
+  change(change: ConsistencyChange): number {
+    checkChange(this.spec, change.mode);
+    const from = this.pace.change(change);
+    this.#countPushes();
+    return from;
+  }
+
+  /** What a checkpoint keeps beside the rows. */
+  get training(): TrainingState {
+    const { learningRate, schedule } = this.updater;
+    return { learningRate, schedule, ...this.pace.training, step: this.stepCount };
+  }
+
+  /** Whether it is from a checkpoint, or from what was saved of it alone. */
+  get isRestored(): boolean {
+    return this.#isRestored;
+  }
+
+  /** Takes it up again where a checkpoint left it. */
+  resume({ learningRate, schedule, staleness, consistency, step }: TrainingState): void {
+    this.#isRestored = true;
+    this.stepCount = step;
+    this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
+    if (consistency !== undefined) this.pace.resume(consistency);
+    this.#countPushes();
+  }
+
+  close(): void {
+    this.endRounds();
+    this.free();
+  }
+
+  /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
+  endRounds(): void {
+    const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
+    this.host.pacer.forget(this.#id, error);
+    this.rounds.forget(error);
+  }
+
+  /** Gives its memory back, after `endRounds`. */
+  free(): void {
+    this.store.close();
+    this.freeOptimizer();
+  }
+
+  /** What there is without a store. */
+  protected freeOptimizer(): void {
+    this.updater.close();
+    this.initializer.close();
+    this.#link?.close();
+  }
+
+  /** H2 */
+  #countPushes(): void {
+    if (this.countsSteps || this.phases.history.phases.some(({ reduce }) => reduce === "mean")) this.host.pacer.pushes.isCounted = true;
+  }
+}
