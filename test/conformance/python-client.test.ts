@@ -91,7 +91,7 @@ test("a worker in Python and one of ours train together: tensor, table, clocks, 
     tensor: { first: 0, last, even: true },
     ...{ wrongOwner: "WRONG_OWNER", wrongOwnerOfRow: "WRONG_OWNER", noEpoch: ["WRONG_EPOCH", true, 1], stale: "STALE_UPDATE" },
     ...{ unknown: "UNKNOWN_FUNCTION", otherSignature: "SPEC_MISMATCH", otherSpec: "SPEC_MISMATCH" },
-    rowsAfter: [rows.seven],
+    ...{ rowsAfter: [rows.seven], many: true },
   });
   assert.deepEqual(JSON.parse(ours.stdout), { last, rows: [...rows.max, ...rows.seven, ...rows.zero] });
 });

@@ -49,6 +49,10 @@ def walk(scheduler, servers, workers):
     found["otherSpec"] = refusal(lambda: worker.table("e", 5)).code
     found["rowsAfter"] = table.pull([7]).tolist()
 
+    many, rows = np.arange(150_000, dtype=np.uint64) + np.uint64(2**40), np.arange(600_000, dtype=np.float32).reshape(-1, 4)
+    table.push(many, rows)  # above what a frame holds, to each server, and so is the answer [A7, A8]
+    found["many"] = bool(np.array_equal(table.pull(many), rows))
+
     worker.end_clock()
     found["lastClock"] = worker.clock
     worker.leave()
