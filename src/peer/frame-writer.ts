@@ -116,8 +116,10 @@ export class FrameWriter {
   // Calls.
 
   send(call: Call): void {
-    if (this.#canWriteNow()) this.#depart(call);
-    else this.#outbox.push(call);
+    if (this.#canWriteNow()) {
+      this.#number(call);
+      this.#emitCall(call);
+    } else this.#outbox.push(call);
     this.flushSoon();
   }
 
@@ -306,17 +308,16 @@ export class FrameWriter {
       if (this.#pending.length >= pendingMax) break; // the next settled call makes room, and flushes
       const frame = this.#outbox.length === 0 ? undefined : this.#outbox.shift();
       if (frame === undefined) break;
-      if (frame.isCall) this.#depart(frame);
-      else this.#write(frame);
+      if (frame.isCall) this.#number(frame);
+      this.#write(frame);
     }
     if (this.#roomWaiters.length > 0 && this.#outbox.length <= queuedMax / 2) this.wakeRoomWaiters();
   }
 
   /** N1 */
-  #depart(call: Call): void {
+  #number(call: Call): void {
     this.#pending.add(call);
     if (call.isUpdate && call.stamp === 0) call.stamp = ++this.#host.stamps.last;
-    this.#write(call);
   }
 
   #write(frame: Outbound): void {
@@ -337,12 +338,17 @@ export class FrameWriter {
   }
 
   #emit(frame: Outbound): void {
-    const header = this.#header;
-    this.#host.metrics.framesSent++;
-    if (!frame.isCall) {
-      frame.writeTo(header, this.#batch);
+    if (frame.isCall) {
+      this.#emitCall(frame);
       return;
     }
+    this.#host.metrics.framesSent++;
+    frame.writeTo(this.#header, this.#batch);
+  }
+
+  #emitCall(frame: Call): void {
+    const header = this.#header;
+    this.#host.metrics.framesSent++;
     header.reset(Kind.REQUEST, frame.functionId);
     header.priority = frame.priority;
     header.request = frame.request;

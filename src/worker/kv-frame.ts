@@ -35,15 +35,14 @@ export function byteCountOf({ kvRequest: { sent }, keyFrom, keyTo, valueFrom, va
 }
 
 export function encodeKv(frame: KvFrame, header: FrameHeader, batch: FrameBatch): void {
-  const request = frame.kvRequest;
-  const { lens } = request;
+  const { lens, fill } = frame.kvRequest;
   const { pieceOffset } = frame;
   const keyCount = frame.keyTo - frame.keyFrom;
   const lensBytes = lens === undefined || pieceOffset >= 0 ? 0 : keyCount * LEN_BYTES;
   const payloadBytes = byteCountOf(frame) + lensBytes;
   label(header, frame);
   if (lens !== undefined) header.flags |= lensBytes > 0 ? KvFlag.LENS | KvFlag.VARIABLE : KvFlag.VARIABLE;
-  if (request.fill !== undefined) header.flags |= KvFlag.WANT_LENS;
+  if (fill !== undefined) header.flags |= KvFlag.WANT_LENS;
   if (pieceOffset >= 0) header.flags |= KvFlag.PIECE;
   header.payloadBytes = payloadBytes;
   header.arg0 = keyCount;
