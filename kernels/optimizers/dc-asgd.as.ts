@@ -3,8 +3,8 @@
 //
 //   s' = s + (1-m)·(g² - s)      w' = w - lr·(g + (λ/√(s' + ε))·g²·(w - b))      slot 0: s, m is beta2; slot `backupSlot`: b
 //
-// b is what the pushing worker pulled last: what it computed g on. Blocks and table rows have one slot of it for each worker, which pulls write and
-// updates only read: a worker that pushes twice without a pull is later the second time. Where nothing is late (a round of sync updates) λ is 0.
+// b is what the pushing worker pulled last: what it computed g on. Updates only read it: a worker that pushes twice without a pull is later the second
+// time. It lies in slot `backupSlot`, or, of table rows, where a list says (hyper.pulledRows). Where nothing is late (a round of sync updates) λ is 0.
 
 import { averagedSquares, decayed, isBare, read, splat, write } from "./lanes.as";
 import { Hyper, Job } from "./job.as";
@@ -25,12 +25,13 @@ import { Hyper, Job } from "./job.as";
   const bytes = <usize>job.width << 2, delta = <usize>job.sourceDelta, decay = splat(hyper.weightDecay), rate = splat(hyper.learningRate);
   const scale = splat(hyper.gradientScale), high = splat(hyper.clipValue), low = f32x4.neg(high), epsilon = splat(hyper.epsilon);
   const part = splat(1.0 - hyper.beta2), lambda = splat(hyper.lambda);
-  const backup = <usize>job.slotStride * <usize>hyper.backupSlot;
+  const inSlot = <usize>job.slotStride * <usize>hyper.backupSlot, pulledRows = <usize>hyper.pulledRows;
   let g: usize = job.gradients;
   for (let i: u32 = 0; i < job.rowCount; i++) {
     const row = job.rowAt(i);
     let w = job.valuesAt(row), s = job.slotsAt(row);
-    const end = w + bytes;
+    const end = w + bytes, pulled: usize = pulledRows == 0 ? 0 : load<u32>(pulledRows + (<usize>i << 2));
+    const backup = pulled == 0 ? inSlot : pulled - s;
     for (const quad = w + (bytes & ~15); w < quad; w += 16, s += 16, g += 16) {
       dcAsgdLanes(w, w + delta, g, s, s + backup, 4, bare, scale, low, high, decay, rate, part, epsilon, lambda);
     }

@@ -34,6 +34,7 @@ export class Hyper {
   rowSteps: f64;
   stepBase: f64;
   stepIncrement: f64;
+  pulledRows: f64;
 }
 
 @unmanaged

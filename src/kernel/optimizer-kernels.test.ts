@@ -65,6 +65,13 @@ class Stage {
     hyper[HYPER.stepIncrement] = this.#random.below(2);
   }
 
+  /** What a worker pulled of table rows, but for some of them, lies elsewhere from now on. */
+  pullRows(width: number): void {
+    const pulled = Array.from({ length: ROW_COUNT }, () => (this.#random.chance(0.3) ? 0 : this.values(width)));
+    const hyper = new Float64Array(this.arena.memory.buffer, this.hyper, HYPER_FLOATS);
+    hyper[HYPER.pulledRows] = putWords(this.arena, pulled);
+  }
+
   #floats(count: number, below: number): Float32Array {
     return Float32Array.from({ length: count }, () => (this.#random.fraction() - below) * 2 ** (this.#random.below(12) - 6));
   }
@@ -82,6 +89,7 @@ class Stage {
     hyper[HYPER.backupSlot] = 1 + this.#random.below(2);
     hyper[HYPER.rowSteps] = 0;
     hyper[HYPER.stepBase] = 0;
+    hyper[HYPER.pulledRows] = 0;
     hyper[HYPER.stepIncrement] = 1;
     return address;
   }
@@ -109,6 +117,15 @@ for (const name of NAMES) {
       compare((kernels, stage, width) => {
         const rows = stage.rows(width, name === "adam" || name === "adamW");
         const gradients = stage.values(ROW_COUNT * width);
+        for (let step = 0; step < 3; step++) kernels.updateRows(optimizer, rows, ROW_COUNT, width, gradients, stage.hyper);
+      });
+    });
+
+    test("on table rows of which a worker pulled other values", () => {
+      compare((kernels, stage, width) => {
+        const rows = stage.rows(width, name === "adam" || name === "adamW");
+        const gradients = stage.values(ROW_COUNT * width);
+        stage.pullRows(width);
         for (let step = 0; step < 3; step++) kernels.updateRows(optimizer, rows, ROW_COUNT, width, gradients, stage.hyper);
       });
     });

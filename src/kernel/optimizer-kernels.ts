@@ -71,9 +71,14 @@ export const HYPER = {
   stepBase: 16,
   /** How many updates a row's own count is told of: 1, or 0 where stepBase has counted this one for all rows. */
   stepIncrement: 17,
+  /**
+   * DC-ASGD on table rows: the address of a u32 for each listed row, the address of the values that its gradient was computed on, or 0 where those are in
+   * `backupSlot`; 0: they are there for all rows.
+   */
+  pulledRows: 18,
 } as const;
 
-export const HYPER_FLOATS = 18;
+export const HYPER_FLOATS = 19;
 export const HYPER_BYTES: number = HYPER_FLOATS * 8;
 
 /** Numbers side by side, against the house rule: this is the WebAssembly boundary, and a call must not allocate. */

@@ -42,9 +42,13 @@ export class PlainOptimizerKernels implements OptimizerKernels {
   }
 
   updateRows(optimizer: OptimizerNumber, rows: number, rowCount: number, width: number, gradients: number, hyper: number): void {
+    const { pulledRows, backupSlot } = this.#hyper(hyper);
     for (let i = 0; i < rowCount; i++) {
       const target = this.#arena.words[rows / 4 + i]! / 4;
-      const row = { target, source: target, slots: target + width, slotStride: width, gradient: gradients / 4 + i * width, width };
+      const slots = target + width;
+      const pulled = optimizer === OPTIMIZER.dcAsgd && pulledRows !== 0 ? this.#arena.words[pulledRows / 4 + i]! / 4 : 0;
+      const slotStride = pulled === 0 ? width : (pulled - slots) / backupSlot;
+      const row = { target, source: target, slots, slotStride, gradient: gradients / 4 + i * width, width };
       this.#update(optimizer, { ...row, stepWord: countsSteps(optimizer) ? row.slots + 2 * width : undefined }, this.#hyper(hyper));
     }
   }

@@ -296,17 +296,15 @@ export class Updater {
 
   /**
    * DC-ASGD: as `updateRows`, where `pulled` lists the addresses of what the worker pulled of each row. 0: nothing is
-   * known of it, which is what the row began with, or for one who has `justPulled` the row as it is.
+   * known of it, which is what the row began with, or for one who has `justPulled` the row as it is. The list is void afterwards.
    */
   updatePulledRows(rows: number, pulled: number, rowCount: number, gradients: number, justPulled: boolean): void {
-    const rowBytes = this.width * FLOAT_BYTES;
     const { words } = this.#arena;
-    for (let i = 0; i < rowCount; i++) {
-      const row = words[(rows >>> 2) + i] as number;
-      const slots = row + rowBytes;
-      const seen = (words[(pulled >>> 2) + i] as number) || (justPulled ? row : slots + rowBytes);
-      this.#kernels.updateBlock(this.number, row, row, slots, seen - slots, gradients + i * rowBytes, 1, this.width, this.hyper);
-    }
+    const [row, seen] = [rows >>> 2, pulled >>> 2];
+    for (let i = 0; justPulled && i < rowCount; i++) words[seen + i] ||= words[row + i] as number;
+    this.#numbers[HYPER.pulledRows] = pulled;
+    this.updateRows(rows, rowCount, gradients);
+    this.#numbers[HYPER.pulledRows] = 0;
   }
 
   /** Updates a block of whole rows. Reads values at `source`, writes them at `target`. */
