@@ -16,7 +16,7 @@ import { realClock } from "../src/node/real-clock.ts";
 import { type OfficeOptions, startOffice } from "../src/testing/start-office.ts";
 import { MemoryHub, MemoryTransport } from "../src/transport/memory-transport.ts";
 import type { Role } from "../src/wire/node-id.ts";
-import { POLICY_NAMES, type PolicyName } from "../src/worker/cache/eviction-policy.ts";
+import { POLICY_NAMES, type PolicyName } from "../src/worker/cache/eviction-order.ts";
 import { CountingTransport } from "./counting-transport.ts";
 import { shuffledPositions, zipfDraws } from "./zipf.ts";
 

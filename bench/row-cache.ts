@@ -13,9 +13,9 @@ import type { Embedding } from "../src/api/embedding.ts";
 import { Random } from "../src/base/random.ts";
 import { Arena } from "../src/kernel/arena.ts";
 import { connect } from "../src/node/connect.ts";
-import { CachedRows } from "../src/training/cached-rows.ts";
 import { RowMembers } from "../src/training/row-members.ts";
 import type { RowSourceStatistics } from "../src/training/row-source.ts";
+import { TieredRows } from "../src/training/tiered-rows.ts";
 import { quantile } from "./statistics.ts";
 import { zipfDraws } from "./zipf.ts";
 
@@ -87,7 +87,7 @@ function plainStep(table: Embedding): Step {
   };
 }
 
-function cachedStep(source: CachedRows): Step {
+function cachedStep(source: TieredRows): Step {
   return async (number) => {
     const began = performance.now();
     const slots = await source.take((batches[number % BATCHES] as (typeof batches)[number]).ids);
@@ -138,7 +138,7 @@ for (const share of [0.1, 0.01, 0.001]) {
   await fill(table);
   const arena = new Arena({ bytesMax: 2 ** 31 });
   const vocabCacheSize = ROWS * share;
-  const source = await CachedRows.open({ embedding: table, arena, vocabCacheSize, idCountMax: IDS, members, flushEverySteps: Infinity });
+  const source = await TieredRows.open({ embedding: table, arena, vocabCacheSize, idCountMax: IDS, members, flushEverySteps: Infinity });
   const cached = cachedStep(source);
   const { rowsPerSecond } = await measure(plain, 20);
   const stepCount = Math.max(10, Math.round((rowsPerSecond * roundMs) / 2000 / distinct / 10) * 10);

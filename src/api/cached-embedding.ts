@@ -4,8 +4,8 @@
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
+import type { BoundedCache } from "../worker/cache/bounded-cache.ts";
 import type { CacheStatistics } from "../worker/cache/cache-statistics.ts";
-import type { RowCache } from "../worker/cache/row-cache.ts";
 import { type KeyList, listLength } from "../worker/key-lists.ts";
 import type { ParameterControl } from "./parameter-control.ts";
 import type { CallOptions } from "./tensor.ts";
@@ -13,12 +13,17 @@ import type { CallOptions } from "./tensor.ts";
 export class CachedEmbedding {
   readonly name: string;
   readonly dim: number;
-  readonly #cache: RowCache;
+  readonly #cache: BoundedCache;
   readonly #control: ParameterControl;
   readonly #onClose: () => void;
 
   /** For the embedding alone. */
-  constructor(embedding: { readonly name: string; readonly dim: number }, cache: RowCache, control: ParameterControl, onClose: () => void) {
+  constructor(
+    embedding: { readonly name: string; readonly dim: number },
+    cache: BoundedCache,
+    control: ParameterControl,
+    onClose: () => void,
+  ) {
     this.name = embedding.name;
     this.dim = embedding.dim;
     this.#cache = cache;

@@ -8,7 +8,7 @@ import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { takesValues } from "../store/updaters/optimizer-spec.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
-import { type CacheOptions, RowCache } from "../worker/cache/row-cache.ts";
+import { BoundedCache, type CacheOptions } from "../worker/cache/bounded-cache.ts";
 import { type KeyList, listLength } from "../worker/key-lists.ts";
 import { RawRows } from "../worker/raw-rows.ts";
 import type { KeysAndGradients, TableClient } from "../worker/table-client.ts";
@@ -68,7 +68,7 @@ export class Embedding {
       throw new WeighbridgeError("UNSUPPORTED", `${this.name} is bound by clocks; rows are cached of tables whose consistency is "asp"`);
     if (takesValues(optimizer))
       throw new WeighbridgeError("UNSUPPORTED", `${this.name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
-    const cache = new RowCache({ ...this.#client.options, optimizer, cache: options });
+    const cache = new BoundedCache({ ...this.#client.options, optimizer, cache: options });
     const cached: CachedEmbedding = new CachedEmbedding(this, cache, this.#control, () => this.#caches.delete(cached));
     this.#caches.add(cached);
     return cached;

@@ -1,7 +1,7 @@
 // testing-cache-stage — a table with a cache over it, and the few things that tests of caches do with both.
 
 import { assert } from "../base/assert.ts";
-import type { CacheOptions } from "../worker/cache/row-cache.ts";
+import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 import type { CachedEmbedding } from "./cached-embedding.ts";
 import type { Embedding } from "./embedding.ts";
 import type { EmbeddingOptions } from "./parameter-options.ts";

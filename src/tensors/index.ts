@@ -7,7 +7,7 @@ export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 export type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
 export type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
-export type { CacheOptions } from "../worker/cache/row-cache.ts";
+export type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 export type { FunctionLoad } from "../worker/router/function-request.ts";
 export type { IndexList } from "./data-store.ts";
 export type { RowNames } from "./named-tensor.ts";

@@ -5,7 +5,7 @@ import type { CachedEmbedding } from "../api/cached-embedding.ts";
 import type { Embedding } from "../api/embedding.ts";
 import type { CallOptions, Tensor } from "../api/tensor.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import type { CacheOptions } from "../worker/cache/row-cache.ts";
+import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 import type { KeyList } from "../worker/key-lists.ts";
 
 /** Rows of a tensor or a table: whole numbers, exact up to 2^53 (as bigint, 2^64). */

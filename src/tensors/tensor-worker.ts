@@ -16,7 +16,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
 import { partialReducePartners, sspInit, sspSync } from "../contracts/groups.ts";
-import type { CacheOptions } from "../worker/cache/row-cache.ts";
+import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 import type { FunctionLoad } from "../worker/router/function-request.ts";
 import { DataStore, type IndexList } from "./data-store.ts";
 import { hetuLoads } from "./function-names.ts";

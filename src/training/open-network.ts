@@ -10,7 +10,6 @@ import type { Log } from "../base/log.ts";
 import type { Parameter } from "../nn/parameter.ts";
 import type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
-import { CachedRows } from "./cached-rows.ts";
 import type { EmbeddingLookup } from "./embedding-lookup.ts";
 import { pause } from "./event-loop.ts";
 import { LocalRoute } from "./local-route.ts";
@@ -24,6 +23,7 @@ import { RowMembers } from "./row-members.ts";
 import type { RowSource } from "./row-source.ts";
 import { ServerRoute } from "./server-route.ts";
 import { ServerRows } from "./server-rows.ts";
+import { TieredRows } from "./tiered-rows.ts";
 import { WorkerCircle } from "./worker-circle.ts";
 
 export type OpenNetworkOptions = {
@@ -129,7 +129,7 @@ export class OpenNetwork {
         await circle.compare(this.#reduced, session);
         for (const route of this.routes.values()) await route.open();
         await circle.join(this.#reduced);
-        for (const { source } of this.#lookups) if (source instanceof CachedRows) await source.reform(this.patience.wait);
+        for (const { source } of this.#lookups) if (source instanceof TieredRows) await source.reform(this.patience.wait);
         isDone = true;
       } catch (thrown) {
         if (!circle.mayRecover(thrown) || signal?.aborted === true || performance.now() > until) throw thrown; // otherwise one more is gone
@@ -242,7 +242,7 @@ export class OpenNetwork {
     }
     this.#direct.set(lookup, direct);
     const cache = { embedding, arena: workspace.arena, vocabCacheSize, idCountMax: table.idCountMax, members: this.#members, log };
-    return await CachedRows.open(cache, this.patience.wait);
+    return await TieredRows.open(cache, this.patience.wait);
   }
 
   #seeded(initializer: InitializerSpec): InitializerSpec {

@@ -16,8 +16,8 @@ import { ArenaSpans } from "../worker/arena-spans.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
 import { type RowPlan, RowPlanner } from "../worker/router/row-plan.ts";
 import type { Gradients } from "./row-messages.ts";
-import type { PoolKernels } from "./row-pool.ts";
-import type { RowTiers } from "./row-tiers.ts";
+
+import type { RowTiers, TierKernels } from "./row-tiers.ts";
 import type { ServedRows } from "./served-rows.ts";
 
 const KEY_BYTES = 8;
@@ -36,7 +36,7 @@ type UpdatedRows = {
 };
 
 export class RowApplier {
-  readonly #tools: PoolKernels;
+  readonly #tools: TierKernels;
   readonly #raw: RawRows;
   readonly #updater: Updater;
   /** For what all servers do alike. */
@@ -45,7 +45,7 @@ export class RowApplier {
   #step = 0;
 
   /** Throws ARENA_FULL. */
-  constructor(tools: PoolKernels, raw: RawRows) {
+  constructor(tools: TierKernels, raw: RawRows) {
     const { optimizer, width } = raw.spec;
     this.#tools = tools;
     this.#raw = raw;

@@ -1,5 +1,5 @@
 // row-ask — one batch on its way through the workers: this worker tells every owner which of its rows it wants, hears from every other one which of its own those want,
-// and brings these into its tiers. What happens to it then is cached-rows.ts's.
+// and brings these into its tiers. What happens to it then is tiered-rows.ts's.
 //
 //   made: keys to the owners ──► answers: what each member wants of this one ──► admit: those rows are in the tiers ──► release
 

@@ -1,4 +1,4 @@
-// row-messages — what workers that cache rows of a table tell each other, and how it lies in bytes. Not who says what when: cached-rows has that.
+// row-messages — what workers that cache rows of a table tell each other, and how it lies in bytes. Not who says what when: tiered-rows.ts has that.
 //
 //   all         u32 kind │ u32 × 3, by kind │ the rest                                                  little-endian, 4-byte aligned
 //   ASK         1 if the sender knows what it wants, else 0 │ keyCount │ 0 │ u64 × keyCount, each once: rows that the sender wants of the receiver

@@ -51,7 +51,7 @@ class Stage {
     const { arena } = this;
     this.#mirror = arena.allocate(deviceRows * WIDTH * 4);
     const tools = { arena, kernels: new SimdKernels(arena), rowKernels: simdRowKernels(arena) };
-    this.tiers = new RowTiers(tools, { raw: this.servers, width: WIDTH, deviceRows, hostRows, mirror: this.#mirror, secret: 5n });
+    this.tiers = new RowTiers(tools, { raw: this.servers, width: WIDTH, deviceRows, hostRows, mirror: this.#mirror, secret: 5 });
   }
 
   async admit(keys: readonly bigint[]): Promise<number> {

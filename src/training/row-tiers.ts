@@ -1,31 +1,37 @@
-// row-tiers — the rows of a table that one worker holds. All of them lie in its memory with their optimizer's slots, in one pool; those on the device also have a slot in the
-// span that the layer reads, the others are the host's. So nothing is copied when a row changes between the two but the values that the layer reads. A row that finds no
-// place in the pool lies loose for a step; what expires in the pool leaves for the servers.
+// row-tiers — the rows of a table that one worker holds, in two RowCaches. All of them lie in its memory with their optimizer's slots, in the pool; those on the device
+// also have a slot in the span that the layer reads, which is a cache of the pool's rows: there a row's key is its slot in the pool. So nothing is copied when a row
+// changes between device and host but the values that the layer reads. A row that finds no place in the pool lies loose for a step; what expires in the pool leaves
+// for the servers.
 //
 //   admit        write back what expires ─► host to device ─► servers to device        while the step before computes
 //   settle       what found no slot, because the step before held it, gets one now; what still finds none is read beside the device
 //   locate       where the rows of admitted keys lie at this moment
 //
 // Invariants:
-//   M1. A row is in one place: in the pool, loose or leaving; nowhere means that the servers have it as it is.
-//   M2. A row that the step in hand or the admitted one uses stays here, and its slot shows it.
-//   M3. A dirty row is here or leaving until the servers acknowledged it.
-//   M4. What the layer reads in a device slot (`mirror`) are the values of its row.
-//   M5. An admission that fails has moved rows at most; none is lost, and it may be repeated.
+//   RowTiers.M1. A row is in one place: in the pool, loose or leaving; nowhere means that the servers have it as it is.
+//   RowTiers.M2. A row that the step in hand or the admitted one uses stays here, and its slot shows it.
+//   RowTiers.M3. A dirty row is here or leaving until the servers acknowledged it.
+//   RowTiers.M4. What the layer reads in a device slot (`mirror`) are the values of its row.
+//   RowTiers.M5. An admission that fails has moved rows at most; none is lost, and it may be repeated.
 
 import { assert } from "../base/assert.ts";
-import { type Arena, arenaFull } from "../kernel/arena.ts";
+import type { Arena } from "../kernel/arena.ts";
+import type { Kernels } from "../kernel/kernels.ts";
+import type { RowKernels } from "../kernel/row-kernels.ts";
+import { ArenaSpans } from "../worker/arena-spans.ts";
+import { RowCache } from "../worker/cache/row-cache.ts";
+import { sharedBytes } from "../worker/cache/shared-rows.ts";
+import { WriteBack } from "../worker/cache/write-back.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
-import { DeviceSlots } from "./device-slots.ts";
-import { type PoolKernels, RowPool } from "./row-pool.ts";
 import { NO_SLOT } from "./row-source.ts";
-import { WriteBack } from "./write-back.ts";
 
 const KEY_BYTES = 8;
 const WORD_BYTES = 4;
 const FLOAT_BYTES = 4;
 /** So much is copied and sent at a time when all dirty rows are written. */
 const FLUSH_BYTES = 4 * 2 ** 20;
+
+export type TierKernels = { readonly arena: Arena; readonly kernels: Kernels; readonly rowKernels: RowKernels };
 
 export type RowTiersOptions = {
   readonly raw: Pick<RawRows, "rowFloats" | "read" | "write">;
@@ -35,44 +41,47 @@ export type RowTiersOptions = {
   readonly hostRows: number;
   /** Where the layer reads the values of device slot i: i · width floats from here on. */
   readonly mirror: number;
-  readonly secret: bigint;
+  readonly secret: number;
 };
 
 export type TierCounts = { deviceHits: number; hostHits: number; serverReads: number; swappedOut: number; writtenBack: number };
 
-/** A key of the arena as a number: keys of cached tables are ids, which are below 2^53. */
-function keyNumber({ words }: Arena, key: number): number {
-  return (words[key >>> 2] as number) + (words[(key >>> 2) + 1] as number) * 2 ** 32;
-}
-
 /** A row that lies by itself. */
 type LooseRow = { readonly address: number; isDirty: boolean; usedAt: number };
+type DirtyRow = { readonly low: number; readonly high: number; readonly address: number; readonly clean: () => void };
 
 export class RowTiers {
   readonly counts: TierCounts = { deviceHits: 0, hostHits: 0, serverReads: 0, swappedOut: 0, writtenBack: 0 };
-  readonly #tools: PoolKernels;
-  readonly #options: RowTiersOptions;
+  readonly #tools: TierKernels;
+  readonly #raw: RowTiersOptions["raw"];
   readonly #valueBytes: number;
   readonly #rowBytes: number;
-  readonly #pool: RowPool;
-  readonly #device: DeviceSlots;
+  readonly #spans: ArenaSpans;
+  readonly #pool: RowCache;
+  readonly #device: RowCache;
+  /** By key: those of cached tables are ids, which are below 2^53. */
   readonly #loose = new Map<number, LooseRow>();
   readonly #leaving: WriteBack;
-  #stamp = 0;
   /** The stamp of the step in hand; Infinity when there is none. */
   #inHand = Infinity;
 
   /** Throws ARENA_FULL. */
-  constructor(tools: PoolKernels, options: RowTiersOptions) {
-    const { deviceRows, hostRows, secret, raw, width } = options;
-    const rowCount = deviceRows + hostRows;
+  constructor(tools: TierKernels, { deviceRows, hostRows, secret, raw, width, mirror }: RowTiersOptions) {
+    const { arena, kernels } = tools;
+    const { buffer } = arena.memory;
+    const slotCount = deviceRows + hostRows;
+    const spans = new ArenaSpans(arena);
     this.#tools = tools;
-    this.#options = options;
+    this.#raw = raw;
+    this.#spans = spans;
     this.#valueBytes = width * FLOAT_BYTES;
     this.#rowBytes = raw.rowFloats * FLOAT_BYTES;
-    this.#pool = new RowPool(tools, { slotCount: rowCount, rowFloats: raw.rowFloats, secret });
-    this.#device = new DeviceSlots({ slotCount: deviceRows, rowCount });
-    this.#leaving = new WriteBack(tools.arena, tools.kernels, raw);
+    const [address, rows, shown] = spans.guard(() =>
+      [sharedBytes(slotCount), slotCount * this.#rowBytes, sharedBytes(deviceRows)].map((byteCount) => spans.take(byteCount)),
+    ) as [number, number, number];
+    this.#pool = new RowCache({ buffer, address, rows, slotCount, rowBytes: this.#rowBytes, secret });
+    this.#device = new RowCache({ buffer, address: shown, rows: mirror, slotCount: deviceRows, rowBytes: this.#valueBytes, secret });
+    this.#leaving = new WriteBack(arena, kernels, raw);
   }
 
   /** Rows that found no place in the pool. */
@@ -83,7 +92,8 @@ export class RowTiers {
   /** Brings the rows of these keys here, each named once, while the step in hand goes on (M2). The keys lie still until it has ended. Rejects as M5 says. */
   async admit(keys: number, keyCount: number): Promise<void> {
     await this.#leaving.settled(); // M1
-    this.#stamp++;
+    this.#pool.begin();
+    this.#device.begin();
     const slots = this.#usePool(keys, keyCount);
     const hidden = slots.filter((slot) => slot !== NO_SLOT && !this.#useDevice(slot));
     const loose: number[] = [];
@@ -91,7 +101,7 @@ export class RowTiers {
     for (let i = 0; i < keyCount; i++) {
       if (slots[i] !== NO_SLOT) continue;
       const key = keys + i * KEY_BYTES;
-      (this.#loose.has(keyNumber(this.#tools.arena, key)) ? loose : absent).push(key);
+      (this.#loose.has(this.#keyAt(key)) ? loose : absent).push(key);
     }
     this.counts.hostHits += hidden.length + loose.length;
     this.counts.serverReads += absent.length;
@@ -100,7 +110,7 @@ export class RowTiers {
     if (loose.length + absent.length === 0) return;
     const reserved = this.#expiring(loose.length + absent.length, () => {
       for (const key of loose) this.#moveIn(key);
-      return absent.map(() => this.#freePlace());
+      return absent.map(() => this.#vacate());
     });
     await this.#fetch(absent, reserved);
   }
@@ -110,7 +120,7 @@ export class RowTiers {
    * step alone fills it. Rejects as M5 says.
    */
   async settle(keys: number, keyCount: number): Promise<number> {
-    this.#inHand = this.#stamp;
+    this.#inHand = this.#pool.stamp;
     const slots = this.#usePool(keys, keyCount);
     const loose: number[] = [];
     let outside = 0;
@@ -134,31 +144,29 @@ export class RowTiers {
 
   /** Copies the values of the rows of admitted keys. Throws ARENA_FULL. */
   read(keys: number, keyCount: number, out: Float32Array): void {
-    if (keyCount === 0) return;
     const { arena, rowKernels } = this.#tools;
-    const byteCount = keyCount * (WORD_BYTES + this.#valueBytes);
-    const list = arena.allocate(byteCount);
-    const values = list + keyCount * WORD_BYTES;
+    const spans = new ArenaSpans(arena);
+    const [list, values] = spans.guard(() => [spans.take(keyCount * WORD_BYTES), spans.take(keyCount * this.#valueBytes)] as const);
     this.locate(keys, keyCount, list);
     rowKernels.readRows(list, keyCount, 0, this.#valueBytes, values);
     out.set(arena.floats.subarray(values >>> 2, (values >>> 2) + out.length));
-    arena.release(list, byteCount);
+    spans.release();
   }
 
   /** Writes where the rows of keys lie (u32 each) that the step in hand has. */
   locate(keys: number, keyCount: number, out: number): void {
-    this.#pool.find(keys, keyCount, out);
-    const { words } = this.#tools.arena;
-    for (let i = 0, at = out >>> 2; i < keyCount; i++, at++) {
-      const slot = (words[at] as number) | 0;
-      words[at] = slot === NO_SLOT ? this.#looseAt(keys + i * KEY_BYTES).address : this.#pool.addressOf(slot);
+    const slots = new Int32Array(this.#tools.arena.memory.buffer, out, keyCount);
+    this.#pool.findAll(keys, slots);
+    for (let i = 0; i < keyCount; i++) {
+      const slot = slots[i] as number;
+      slots[i] = slot === NO_SLOT ? this.#looseAt(keys + i * KEY_BYTES).address : this.#pool.addressOf(slot);
     }
   }
 
   /** The device slot of a row that lies at an address; NO_SLOT if it has none. */
   deviceSlotAt(address: number): number {
     const slot = this.#pool.slotAt(address);
-    return slot === NO_SLOT ? NO_SLOT : this.#device.slotOf(slot);
+    return slot === NO_SLOT ? NO_SLOT : this.#device.find(slot, 0);
   }
 
   /** The rows of these keys, which lie where `rows` says (u32 each), are not what the servers have. */
@@ -168,8 +176,8 @@ export class RowTiers {
       const slot = this.#pool.slotAt(words[(rows >>> 2) + i] as number);
       if (slot === NO_SLOT) this.#looseAt(keys + i * KEY_BYTES).isDirty = true;
       else {
-        this.#pool.setDirty(slot, true);
-        this.#mirror(slot);
+        this.#pool.dirty[slot] = 1;
+        this.#mirror(slot, this.#device.find(slot, 0));
       }
     }
   }
@@ -177,43 +185,40 @@ export class RowTiers {
   /** Writes the loose rows that changed: they have no place here when their step is over. */
   async writeLoose(): Promise<void> {
     const dirty = [...this.#loose].filter(([, { isDirty }]) => isDirty);
-    if (dirty.length === 0) return;
-    const { arena } = this.#tools;
-    const key = arena.allocate(dirty.length * KEY_BYTES);
-    try {
-      const rows = dirty.map(([number, row], i) => {
-        arena.words[(key >>> 2) + 2 * i] = number % 2 ** 32;
-        arena.words[(key >>> 2) + 2 * i + 1] = Math.floor(number / 2 ** 32);
-        const written = (): void => {
+    await this.#write(
+      dirty.map(([key, row]) => {
+        const clean = (): void => {
           row.isDirty = false;
         };
-        return { key: key + i * KEY_BYTES, address: row.address, written };
-      });
-      await this.#write(rows);
-    } finally {
-      arena.release(key, dirty.length * KEY_BYTES);
-    }
+        return { low: key % 2 ** 32, high: Math.floor(key / 2 ** 32), address: row.address, clean };
+      }),
+    );
   }
 
-  /** Resolves when the servers have every row as it is here (M3). Rejects when they have not; what they lack is still dirty. */
+  /** Resolves when the servers have every row as it is here (M3). Rejects when they have not; what they lack is still dirty, or leaving. */
   async flush(): Promise<void> {
     await this.#leaving.settled();
     await this.writeLoose();
-    const pool = this.#pool;
-    const dirty = pool.slots().filter((slot) => pool.isDirty(slot));
+    const { keys, dirty } = this.#pool;
+    const slots = this.#pool.held().filter((slot) => dirty[slot] === 1);
     await this.#write(
-      dirty.map((slot) => ({ key: pool.keyOf(slot), address: pool.addressOf(slot), written: () => pool.setDirty(slot, false) })),
+      slots.map((slot) => {
+        const clean = (): void => {
+          dirty[slot] = 0;
+        };
+        return { low: keys[2 * slot] as number, high: keys[2 * slot + 1] as number, address: this.#pool.addressOf(slot), clean };
+      }),
     );
   }
 
   /** The servers may not have what they acknowledged: all rows count as changed. */
   distrust(): void {
-    for (const slot of this.#pool.slots()) this.#pool.setDirty(slot, true);
+    this.#pool.dirty.fill(1);
   }
 
   /** Forgets all rows, written or not. Nothing may be on its way: after `flush`, whether it failed or not. */
   clear(): void {
-    for (const slot of this.#pool.slots()) this.#forget(slot);
+    for (const cache of [this.#pool, this.#device]) for (const slot of cache.held()) cache.remove(slot);
     for (const key of this.#loose.keys()) this.#dropLoose(key);
     this.#leaving.drop();
     this.release();
@@ -222,40 +227,39 @@ export class RowTiers {
   /** Gives the memory back; what was not flushed is lost. */
   close(): void {
     this.clear();
-    this.#pool.close();
+    this.#spans.release();
   }
 
   /** Rows whose last use was before this may go. */
   get #limit(): number {
-    return Math.min(this.#inHand, this.#stamp);
+    return Math.min(this.#inHand, this.#pool.stamp);
   }
 
   /** The place of each key in the pool, used now; NO_SLOT for those that are not there. */
   #usePool(keys: number, keyCount: number): Int32Array {
-    const { arena } = this.#tools;
-    const byteCount = Math.max(1, keyCount) * WORD_BYTES;
-    const list = arena.allocate(byteCount);
-    this.#pool.find(keys, keyCount, list);
-    const slots = new Int32Array(arena.memory.buffer, list, keyCount).slice();
-    arena.release(list, byteCount);
-    for (let i = 0; i < keyCount; i++) if (slots[i] !== NO_SLOT) this.#pool.use(slots[i] as number, this.#stamp);
+    const slots = new Int32Array(keyCount);
+    this.#pool.findAll(keys, slots);
+    for (const slot of slots) if (slot !== NO_SLOT) this.#pool.use(slot);
     return slots;
   }
 
   /** Whether a row of the pool is on the device; if so it is used. */
   #useDevice(slot: number): boolean {
-    const shown = this.#device.slotOf(slot);
-    if (shown !== NO_SLOT) this.#device.use(shown, this.#stamp);
+    const shown = this.#device.find(slot, 0);
+    if (shown !== NO_SLOT) this.#device.use(shown);
     return shown !== NO_SLOT;
   }
 
   /** Brings a row of the pool to the device. False when all rows there are needed (M2). */
   #show(slot: number): boolean {
-    const { slot: shown, isTaken } = this.#device.vacate(this.#limit);
-    if (isTaken) this.counts.swappedOut++;
-    if (shown === NO_SLOT) return false;
-    this.#device.show(slot, shown, this.#stamp);
-    this.#mirror(slot);
+    let shown = this.#device.takeFree();
+    if (shown === NO_SLOT) {
+      shown = this.#device.evict(this.#limit);
+      if (shown === NO_SLOT) return false;
+      this.counts.swappedOut++;
+    }
+    this.#mirror(slot, shown);
+    this.#device.fill(shown, slot, 0);
     return true;
   }
 
@@ -270,87 +274,85 @@ export class RowTiers {
   }
 
   /** A reserved place in the pool: a free one, or that of the oldest row, which leaves. NO_SLOT when all are needed (M2). */
-  #freePlace(): number {
-    const free = this.#pool.reserve();
+  #vacate(): number {
+    const pool = this.#pool;
+    const free = pool.takeFree();
     if (free !== NO_SLOT) return free;
-    const slot = this.#pool.oldest(this.#limit);
+    const slot = pool.evict(this.#limit);
     if (slot === NO_SLOT) return NO_SLOT;
-    if (this.#pool.isDirty(slot)) {
-      this.#leaving.add(this.#pool.keyOf(slot), this.#pool.addressOf(slot));
+    if (pool.dirty[slot] === 1) {
+      this.#leaving.add(pool.keys[2 * slot] as number, pool.keys[2 * slot + 1] as number, pool.addressOf(slot));
       this.counts.writtenBack++;
     }
-    this.#forget(slot);
-    return this.#pool.reserve();
-  }
-
-  #forget(slot: number): void {
-    this.#device.hide(slot);
-    this.#pool.remove(slot);
+    const shown = this.#device.find(slot, 0);
+    if (shown !== NO_SLOT) this.#device.remove(shown);
+    return slot;
   }
 
   /** Finds a loose row a place in the pool and on the device. False when it is not on the device. */
   #moveIn(key: number): boolean {
     const loose = this.#looseAt(key);
-    loose.usedAt = this.#stamp;
-    const slot = this.#freePlace();
-    if (slot === NO_SLOT || !this.#fill(slot, key, loose.address, loose.isDirty)) return false;
-    this.#dropLoose(keyNumber(this.#tools.arena, key));
-    return this.#device.slotOf(slot) !== NO_SLOT;
+    loose.usedAt = this.#pool.stamp;
+    const slot = this.#vacate();
+    if (slot === NO_SLOT) return false;
+    const isShown = this.#fill(slot, key, loose.address);
+    this.#pool.dirty[slot] = loose.isDirty ? 1 : 0;
+    this.#dropLoose(this.#keyAt(key));
+    return isShown;
   }
 
   /** Reads rows from the servers into reserved places; those without one lie loose. */
   async #fetch(keys: readonly number[], slots: readonly number[]): Promise<void> {
     const { arena, kernels } = this.#tools;
-    const { raw } = this.#options;
+    const { buffer } = arena.memory;
     const count = keys.length;
     if (count === 0) return;
-    const byteCount = count * (KEY_BYTES + this.#rowBytes);
-    const list = arena.tryAllocate(byteCount);
+    const spans = new ArenaSpans(arena);
     let placed = 0;
     try {
-      if (list === 0) throw arenaFull(arena, `${count} rows that come from the servers`);
-      const rows = list + count * KEY_BYTES;
+      const [list, rows] = [spans.take(count * KEY_BYTES), spans.take(count * this.#rowBytes)];
       for (let i = 0; i < count; i++) kernels.copy(list + i * KEY_BYTES, keys[i] as number, KEY_BYTES);
-      const { buffer } = arena.memory;
-      await raw.read(new BigUint64Array(buffer, list, count), new Float32Array(buffer, rows, count * raw.rowFloats));
+      await this.#raw.read(new BigUint64Array(buffer, list, count), new Float32Array(buffer, rows, count * this.#raw.rowFloats));
       for (; placed < count; placed++) this.#place(slots[placed] as number, list + placed * KEY_BYTES, rows + placed * this.#rowBytes);
     } finally {
       for (const slot of slots.slice(placed)) if (slot !== NO_SLOT) this.#pool.giveBack(slot);
-      if (list !== 0) arena.release(list, byteCount);
+      spans.release();
     }
   }
 
   /** Puts a copy of a row that came into its reserved place, or by itself if there is none. Throws ARENA_FULL. */
   #place(slot: number, key: number, row: number): void {
-    if (slot !== NO_SLOT && this.#fill(slot, key, row, false)) return;
+    if (slot !== NO_SLOT) {
+      this.#fill(slot, key, row);
+      return;
+    }
     const { arena, kernels } = this.#tools;
     const address = arena.allocate(this.#rowBytes);
     kernels.copy(address, row, this.#rowBytes);
-    this.#loose.set(keyNumber(arena, key), { address, isDirty: false, usedAt: this.#stamp });
+    this.#loose.set(this.#keyAt(key), { address, isDirty: false, usedAt: this.#pool.stamp });
   }
 
-  /** Puts a copy of a row into a reserved place, and shows it if that is possible. False, and the place is free, when the index has no room. */
-  #fill(slot: number, key: number, row: number, isDirty: boolean): boolean {
-    this.#tools.kernels.copy(this.#pool.addressOf(slot), row, this.#rowBytes);
-    if (!this.#pool.fill(slot, key, { stamp: this.#stamp, isDirty })) {
-      this.#pool.giveBack(slot);
-      return false;
-    }
-    this.#show(slot);
-    return true;
+  /** Puts a copy of a row into a reserved place, and shows it if that is possible; returns whether. */
+  #fill(slot: number, key: number, row: number): boolean {
+    const { arena, kernels } = this.#tools;
+    kernels.copy(this.#pool.addressOf(slot), row, this.#rowBytes);
+    this.#pool.fill(slot, arena.words[key >>> 2] as number, arena.words[(key >>> 2) + 1] as number);
+    return this.#show(slot);
   }
 
   /** M4 */
-  #mirror(slot: number): void {
-    const shown = this.#device.slotOf(slot);
-    if (shown === NO_SLOT) return;
-    this.#tools.kernels.copy(this.#options.mirror + shown * this.#valueBytes, this.#pool.addressOf(slot), this.#valueBytes);
+  #mirror(slot: number, shown: number): void {
+    if (shown !== NO_SLOT) this.#tools.kernels.copy(this.#device.addressOf(shown), this.#pool.addressOf(slot), this.#valueBytes);
+  }
+
+  #keyAt(key: number): number {
+    const { words } = this.#tools.arena;
+    return (words[key >>> 2] as number) + (words[(key >>> 2) + 1] as number) * 2 ** 32;
   }
 
   #looseAt(key: number): LooseRow {
-    const number = keyNumber(this.#tools.arena, key);
-    const loose = this.#loose.get(number);
-    assert(loose !== undefined, `M1: the row of ${number} was not admitted`);
+    const loose = this.#loose.get(this.#keyAt(key));
+    assert(loose !== undefined, `M1: the row of ${this.#keyAt(key)} was not admitted`);
     return loose;
   }
 
@@ -360,28 +362,19 @@ export class RowTiers {
     this.#loose.delete(key);
   }
 
-  /** Writes rows to the servers, some at a time. */
-  async #write(rows: readonly { readonly key: number; readonly address: number; written(): void }[]): Promise<void> {
-    const { arena, kernels } = this.#tools;
-    const { raw } = this.#options;
+  /** Writes dirty rows to the servers, some at a time (M3). */
+  async #write(rows: readonly DirtyRow[]): Promise<void> {
     const countMax = Math.max(1, Math.floor(FLUSH_BYTES / this.#rowBytes));
     for (let from = 0; from < rows.length; from += countMax) {
       const some = rows.slice(from, from + countMax);
-      const byteCount = some.length * (KEY_BYTES + this.#rowBytes);
-      const list = arena.allocate(byteCount);
-      try {
-        const copies = list + some.length * KEY_BYTES;
-        for (const [i, { key, address }] of some.entries()) {
-          kernels.copy(list + i * KEY_BYTES, key, KEY_BYTES);
-          kernels.copy(copies + i * this.#rowBytes, address, this.#rowBytes);
-        }
-        const { buffer } = arena.memory;
-        await raw.write(new BigUint64Array(buffer, list, some.length), new Float32Array(buffer, copies, some.length * raw.rowFloats));
-        for (const { written } of some) written();
-        this.counts.writtenBack += some.length;
-      } finally {
-        arena.release(list, byteCount);
+      await this.#leaving.settled();
+      this.#leaving.open(some.length);
+      for (const { low, high, address, clean } of some) {
+        this.#leaving.add(low, high, address);
+        clean();
       }
+      this.counts.writtenBack += some.length;
+      await this.#leaving.written();
     }
   }
 }

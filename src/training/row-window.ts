@@ -7,9 +7,9 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { ArenaSpans } from "../worker/arena-spans.ts";
 import type { AskedRows } from "./asked-rows.ts";
-import type { PoolKernels } from "./row-pool.ts";
+
 import { NO_SLOT } from "./row-source.ts";
-import type { RowTiers } from "./row-tiers.ts";
+import type { RowTiers, TierKernels } from "./row-tiers.ts";
 import type { ServedRows } from "./served-rows.ts";
 
 const FLOAT_BYTES = 4;
@@ -20,13 +20,13 @@ export type RowWindowOptions = { readonly deviceRows: number; readonly idCountMa
 export class RowWindow {
   readonly address: number;
   readonly slotCount: number;
-  readonly #tools: PoolKernels;
+  readonly #tools: TierKernels;
   readonly #options: RowWindowOptions;
   /** Of the batch that was placed last. */
   readonly #rowOfSlot: Int32Array;
 
   /** Throws ARENA_FULL. */
-  constructor(tools: PoolKernels, options: RowWindowOptions) {
+  constructor(tools: TierKernels, options: RowWindowOptions) {
     this.#tools = tools;
     this.#options = options;
     this.slotCount = options.deviceRows + options.idCountMax;

@@ -13,16 +13,16 @@ export class ArenaSpans {
     this.#arena = arena;
   }
 
-  /** The address of so many bytes, at least 1. Throws ARENA_FULL. */
+  /** The address of so many bytes that mean nothing yet; none at all are one. Throws ARENA_FULL. */
   take(byteCount: number): number {
-    const address = this.#arena.allocate(byteCount);
-    this.#spans.push({ address, byteCount });
-    return address;
+    const span = { address: this.#arena.allocate(Math.max(1, byteCount)), byteCount: Math.max(1, byteCount) };
+    this.#spans.push(span);
+    return span.address;
   }
 
   /** So many floats, their values arbitrary. Throws ARENA_FULL. */
   takeFloats(count: number): Float32Array {
-    return new Float32Array(this.#arena.memory.buffer, this.take(Math.max(1, count * FLOAT_BYTES)), count);
+    return new Float32Array(this.#arena.memory.buffer, this.take(count * FLOAT_BYTES), count);
   }
 
   /** Does something with the spans, and gives them all back if that throws. */

@@ -1,5 +1,5 @@
 // raw-rows — a table's rows with their optimizer's slots and words, read and written by a worker that applies the optimizer itself. Calls are cut by
-// server and into frames of about a block, as table-client's. Not a cache: training/cached-rows is one.
+// server and into frames of about a block, as table-client's. Not a cache: training/tiered-rows is one.
 //
 // Invariants:
 //   W1. What is written is acknowledged by every server it concerns, or the call rejects; then some of it may be there, and writing it again is

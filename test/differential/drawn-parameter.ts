@@ -8,7 +8,7 @@ import type { InitializerSpec } from "../../src/store/initializers/initializer-s
 import type { ScheduleSpec } from "../../src/store/updaters/learning-rate-schedule.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import type { LinkEncoding, ValueCodecChoice } from "../../src/wire/codecs/link-encoding.ts";
-import type { CacheOptions } from "../../src/worker/cache/row-cache.ts";
+import type { CacheOptions } from "../../src/worker/cache/bounded-cache.ts";
 
 export type DrawnCache = CacheOptions & { readonly pullBound: number; readonly pushBound: number };
 

@@ -9,8 +9,8 @@ import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import type { Changes } from "../../src/testing/change-placement.ts";
-import { POLICY_NAMES } from "../../src/worker/cache/eviction-policy.ts";
-import type { CacheOptions } from "../../src/worker/cache/row-cache.ts";
+import type { CacheOptions } from "../../src/worker/cache/bounded-cache.ts";
+import { POLICY_NAMES } from "../../src/worker/cache/eviction-order.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 
 const KEYS = 24;

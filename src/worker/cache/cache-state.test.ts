@@ -4,13 +4,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { Arena } from "../../kernel/arena.ts";
-import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
-import { simdRowKernels } from "../../kernel/row-kernels.ts";
-import { SimdKernels } from "../../kernel/simd-kernels.ts";
 import { resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
-import { openParts } from "./cache-state.ts";
+import { RowPlanner } from "../router/row-plan.ts";
+import { CacheState } from "./cache-state.ts";
 
-const OPTIONS = { rows: 100, width: 4, policy: "lru", secret: 1n, optimizer: resolveOptimizer({ type: "adam" }) } as const;
+const OPTIONS = { rows: 100, width: 4, policy: "lru", optimizer: resolveOptimizer({ type: "adam" }) } as const;
 
 const ARENA_BYTES = 1 << 18;
 
@@ -24,22 +22,17 @@ function fill(arena: Arena, usedBytesMax: number): void {
 /** Whether a cache fits an arena of which so many bytes are in use. Opened or not, nothing is left of it. */
 function opens(usedBytes: number): boolean {
   const arena = new Arena({ shared: false, bytesMax: ARENA_BYTES });
-  const kernels = {
-    arena,
-    kernels: new SimdKernels(arena),
-    rowKernels: simdRowKernels(arena),
-    optimizers: new SimdOptimizerKernels(arena),
-  };
+  const planner = RowPlanner.among(arena, [0], 1);
   fill(arena, usedBytes);
   const { usedBytes: before } = arena;
   let isOpened = true;
   try {
-    for (const part of Object.values(openParts(kernels, OPTIONS))) part.close();
+    new CacheState(planner, OPTIONS).close();
   } catch (thrown) {
     assert.ok(isWeighbridgeError(thrown, "ARENA_FULL"));
     isOpened = false;
   }
-  assert.equal(arena.usedBytes, before, `with ${usedBytes} bytes in use (C1)`);
+  assert.equal(arena.usedBytes, before, `with ${usedBytes} bytes in use (CacheState.C1)`);
   return isOpened;
 }
 

@@ -1,41 +1,72 @@
-// cache-state — the parts of one cache, as its operations share them.
+// cache-state — the parts of a BoundedCache, as its operations share them: the rows, what is pending, and what can be done with both. It owns
+// their memory.
 //
 // Invariants:
-//   C1. A cache that finds no room takes none: what was opened of it is closed again.
+//   CacheState.C1. A cache that finds no room takes none: what was opened of it is closed again.
 
+import type { Arena } from "../../kernel/arena.ts";
+import type { Kernels } from "../../kernel/kernels.ts";
+import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
+import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlanner } from "../router/row-plan.ts";
-import type { CacheCounters } from "./cache-statistics.ts";
-import { CachedRows, type CachedRowsOptions } from "./cached-rows.ts";
-import type { HeldPushes } from "./held-pushes.ts";
+import { CacheCounters } from "./cache-statistics.ts";
+import type { PolicyName } from "./eviction-order.ts";
+import { HeldPushes } from "./held-pushes.ts";
 import { LocalOptimizer } from "./local-optimizer.ts";
-import { type CacheKernels, PendingUpdates } from "./pending-updates.ts";
+import { PendingUpdates } from "./pending-updates.ts";
+import { RowCache } from "./row-cache.ts";
+import { sharedBytes } from "./shared-rows.ts";
 
-export type CacheState = CacheKernels & {
-  readonly planner: RowPlanner;
+const FLOAT_BYTES = 4;
+
+export type CacheStateOptions = {
+  readonly rows: number;
   readonly width: number;
-  readonly cached: CachedRows;
-  readonly pending: PendingUpdates;
-  readonly held: HeldPushes;
-  readonly optimizer: LocalOptimizer;
-  readonly counters: CacheCounters;
+  readonly policy: PolicyName;
+  readonly optimizer: ResolvedOptimizer;
 };
 
-/** What a cache keeps in the arena. Throws ARENA_FULL (C1). */
-export function openParts(
-  kernels: CacheKernels,
-  options: CachedRowsOptions & { readonly optimizer: ResolvedOptimizer },
-): Pick<CacheState, "cached" | "pending" | "optimizer"> {
-  const { width, secret, optimizer } = options;
-  const opened: { close(): void }[] = [];
-  try {
-    const cached = new CachedRows(kernels, options);
-    opened.push(cached);
-    const pending = new PendingUpdates(kernels, width, secret);
-    opened.push(pending);
-    return { cached, pending, optimizer: new LocalOptimizer(kernels.arena, kernels.optimizers, optimizer, width) };
-  } catch (thrown) {
-    for (const part of opened) part.close();
-    throw thrown;
+export class CacheState {
+  readonly planner: RowPlanner;
+  readonly arena: Arena;
+  readonly kernels: Kernels;
+  readonly rowKernels: RowKernels;
+  readonly width: number;
+  readonly cached: RowCache;
+  readonly pending: PendingUpdates;
+  readonly held: HeldPushes = new HeldPushes();
+  readonly optimizer: LocalOptimizer;
+  readonly counters: CacheCounters = new CacheCounters();
+  readonly #opened: (() => void)[] = [];
+
+  /** Throws ARENA_FULL (C1). */
+  constructor(planner: RowPlanner, { rows: slotCount, width, policy, optimizer }: CacheStateOptions) {
+    const { arena, kernels, secret } = planner;
+    const rowBytes = width * FLOAT_BYTES;
+    const optimizers = new SimdOptimizerKernels(arena);
+    const spans = new ArenaSpans(arena);
+    this.planner = planner;
+    this.arena = arena;
+    this.kernels = kernels;
+    this.rowKernels = simdRowKernels(arena);
+    this.width = width;
+    this.#opened.push(() => spans.release());
+    try {
+      const [address, rows] = [spans.take(sharedBytes(slotCount)), spans.take(slotCount * rowBytes)];
+      this.cached = new RowCache({ buffer: arena.memory.buffer, address, rows, slotCount, rowBytes, secret }, policy);
+      this.pending = new PendingUpdates({ arena, kernels, rowKernels: this.rowKernels, optimizers }, width, BigInt(secret));
+      this.#opened.push(() => this.pending.close());
+      this.optimizer = new LocalOptimizer(arena, optimizers, optimizer, width);
+      this.#opened.push(() => this.optimizer.close());
+    } catch (thrown) {
+      this.close();
+      throw thrown;
+    }
+  }
+
+  close(): void {
+    for (const close of this.#opened.splice(0)) close();
   }
 }

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Arena } from "../../kernel/arena.ts";
 import type { CallFate } from "../../peer/call.ts";
+import { ArenaSpans } from "../arena-spans.ts";
 import { HeldPushes } from "./held-pushes.ts";
-import { OperationMemory } from "./operation-memory.ts";
 import type { TakenUpdates } from "./pending-updates.ts";
 
 function held(outcomes: readonly CallFate["outcome"][]): { pushes: HeldPushes; fates: { outcome: CallFate["outcome"] }[] } {
@@ -20,7 +20,7 @@ function held(outcomes: readonly CallFate["outcome"][]): { pushes: HeldPushes; f
 function settle(pushes: HeldPushes): bigint[] {
   const back: bigint[] = [];
   const putBack = ({ keys }: TakenUpdates): number => back.push(...keys) && keys.length;
-  pushes.settle({ putBack }, new OperationMemory(new Arena({ bytesMax: 2 ** 20 })));
+  pushes.settle({ putBack }, new ArenaSpans(new Arena({ bytesMax: 2 ** 20 })));
   return back;
 }
 

@@ -7,7 +7,7 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { CallFate } from "../../peer/call.ts";
-import type { OperationMemory } from "./operation-memory.ts";
+import type { ArenaSpans } from "../arena-spans.ts";
 import type { PendingUpdates } from "./pending-updates.ts";
 
 /** Rows of one push, in memory of their own. */
@@ -36,7 +36,7 @@ export class HeldPushes {
   }
 
   /** Deals with what is known by now (D1); returns how many rows are pending again. Throws LINK_LOST (D2) and ARENA_FULL. */
-  settle(pending: Pick<PendingUpdates, "putBack">, memory: OperationMemory): number {
+  settle(pending: Pick<PendingUpdates, "putBack">, memory: ArenaSpans): number {
     let count = 0;
     let unknown: HeldPush | undefined;
     const known = this.#pushes.filter(({ fate }) => fate.outcome !== "open");

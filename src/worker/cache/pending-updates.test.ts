@@ -7,7 +7,7 @@ import { Arena } from "../../kernel/arena.ts";
 import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { simdRowKernels } from "../../kernel/row-kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
-import { OperationMemory } from "./operation-memory.ts";
+import { ArenaSpans } from "../arena-spans.ts";
 import { PendingUpdates } from "./pending-updates.ts";
 
 const WIDTH = 3;
@@ -15,12 +15,12 @@ const WIDTH = 3;
 class Stage {
   readonly arena: Arena;
   readonly pending: PendingUpdates;
-  readonly memory: OperationMemory;
+  readonly memory: ArenaSpans;
 
   constructor(bytesMax = 2 ** 22) {
     const arena = new Arena({ shared: false, bytesMax });
     this.arena = arena;
-    this.memory = new OperationMemory(arena);
+    this.memory = new ArenaSpans(arena);
     const kernels = new SimdKernels(arena);
     this.pending = new PendingUpdates(
       { arena, kernels, rowKernels: simdRowKernels(arena), optimizers: new SimdOptimizerKernels(arena) },

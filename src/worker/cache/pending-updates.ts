@@ -4,8 +4,8 @@
 //   row     [ key u64 | gradients f32 × width | updates u32 ]
 //
 // Invariants:
-//   P1. `add` adds all of its rows or, when the arena is full, none.
-//   P2. Gradients leave only by `remove`, which is for those that a server has acknowledged, or that are held until it is known whether it has them.
+//   PendingUpdates.P1. `add` adds all of its rows or, when the arena is full, none.
+//   PendingUpdates.P2. Gradients leave only by `remove`, which is for those that a server has acknowledged, or that are held until it is known whether it has them.
 
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
@@ -13,7 +13,7 @@ import type { OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import type { RowKernels } from "../../kernel/row-kernels.ts";
 import { resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { Updater } from "../../store/updaters/updater.ts";
-import type { OperationMemory } from "./operation-memory.ts";
+import type { ArenaSpans } from "../arena-spans.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -57,8 +57,8 @@ export class PendingUpdates {
     return this.#kernels.rowCount(this.#table);
   }
 
-  /** One more update for each of these keys, which differ; so many where `updates` lists how many. Throws ARENA_FULL (P1). */
-  add(keys: number, keyCount: number, gradients: number, memory: OperationMemory, updates = 0): void {
+  /** One more update for each of these keys, which differ; so many where `updates` lists how many. Returns the list that `find` would write. Throws ARENA_FULL (P1). */
+  add(keys: number, keyCount: number, gradients: number, memory: ArenaSpans, updates = 0): number {
     const list = memory.take(keyCount * WORD_BYTES);
     if (this.#kernels.findOrInsertRows(this.#table, keys, keyCount, list) !== DONE) {
       throw arenaFull(this.#arena, `pending updates of ${keyCount} rows`);
@@ -67,10 +67,11 @@ export class PendingUpdates {
     for (let at = list >>> 2, end = at + keyCount; at < end; at++) words[at]! += ROW_KEY_BYTES;
     this.#adder.updateRows(list, keyCount, gradients);
     this.#rowKernels.addWords(list, keyCount, this.#width * FLOAT_BYTES, updates);
+    return list;
   }
 
   /** Rows that were taken out are pending again, beside what came since; returns how many. Throws ARENA_FULL, nothing changed. */
-  putBack({ keys, gradients, updates }: TakenUpdates, memory: OperationMemory): number {
+  putBack({ keys, gradients, updates }: TakenUpdates, memory: ArenaSpans): number {
     const [keysAt, gradientsAt, updatesAt] = [keys, gradients, updates].map(({ buffer, byteOffset, byteLength }) => {
       const address = memory.take(byteLength);
       this.#arena.bytes.set(new Uint8Array(buffer, byteOffset, byteLength), address);
@@ -101,7 +102,7 @@ export class PendingUpdates {
   }
 
   /** Writes all keys at an address with room for `rowCount` of them. */
-  copyKeys(out: number, memory: OperationMemory): void {
+  copyKeys(out: number, memory: ArenaSpans): void {
     const cursor = memory.take(CURSOR_BYTES);
     const list = memory.take(LIST_ROWS_MAX * WORD_BYTES);
     this.#kernels.zero(cursor, CURSOR_BYTES);

@@ -1,4 +1,4 @@
-// pull-part — what one operation of a cache reads: which rows the cache has, which it asks for, which others go for them, and the rows that
+// pull-part — what one operation of a BoundedCache reads: which rows the cache has, which it asks for, which others go for them, and the rows that
 // come of it. One for each operation, in this order: `select`, `ask`, `take` for each answer, `finish`, `deliver`.
 //
 //   class      the row …
@@ -8,17 +8,17 @@
 //   PLAIN      is not cached and will not be: it comes, and is read once
 //
 // Invariants:
-//   L1. Every row that was asked for and is not KNOWN comes, or the operation fails.
-//   L2. A reserved slot is filled or given back by `finish`, whatever failed.
-//   L3. What is delivered is the copy with this worker's pending updates laid over it.
+//   PullPart.L1. Every row that was asked for and is not KNOWN comes, or the operation fails.
+//   PullPart.L2. A reserved slot is filled or given back by `finish`, whatever failed.
+//   PullPart.L3. What is delivered is the copy with this worker's pending updates laid over it.
 
 import { assert } from "../../base/assert.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
+import type { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlan } from "../router/row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
-import type { OperationMemory } from "./operation-memory.ts";
+import { NO_SLOT } from "./eviction-order.ts";
 import type { Answer, AskList, AskPart } from "./row-exchange.ts";
-import { NO_SLOT } from "./slot-lists.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -30,16 +30,10 @@ const NEW = 2;
 const PLAIN = 3;
 const CLASS_COUNT = 4;
 
-export type Selected = {
-  /** Keys of rows that were evicted, at an address. */
-  readonly victims: number;
-  readonly victimCount: number;
-};
-
 export class PullPart {
   readonly plan: RowPlan;
   readonly #cache: CacheState;
-  readonly #memory: OperationMemory;
+  readonly #memory: ArenaSpans;
   /** By row of the plan. */
   readonly #classOf: Uint8Array;
   readonly #slotOf: Int32Array;
@@ -50,7 +44,7 @@ export class PullPart {
   readonly #keys: number;
 
   /** Throws ARENA_FULL. */
-  constructor(cache: CacheState, plan: RowPlan, memory: OperationMemory) {
+  constructor(cache: CacheState, plan: RowPlan, memory: ArenaSpans) {
     const { rowCount } = plan;
     this.plan = plan;
     this.#cache = cache;
@@ -62,21 +56,23 @@ export class PullPart {
     this.#keys = memory.take(rowCount * KEY_BYTES);
   }
 
-  /** Decides on every row; makes room for those that will be cached. Bypassed, the cache has nothing and takes nothing in. */
-  select(isBypassed: boolean): Selected {
-    const { plan } = this;
-    const victims = this.#memory.take(plan.rowCount * KEY_BYTES);
+  /**
+   * Decides on every row; makes room for those that will be cached. Writes the keys of rows that went for them at `victims`; returns how many.
+   * Bypassed, the cache has nothing and takes nothing in.
+   */
+  select(isBypassed: boolean, victims: number): number {
     const { counters } = this.#cache;
-    counters.keysLookedUp += plan.keyCount;
-    counters.rowsLookedUp += plan.rowCount;
-    if (isBypassed) {
-      counters.misses += plan.rowCount;
-      return { victims, victimCount: 0 };
+    const { keyCount, rowCount } = this.plan;
+    counters.keysLookedUp += keyCount;
+    counters.rowsLookedUp += rowCount;
+    if (!isBypassed) this.#useCached();
+    const victimCount = isBypassed ? 0 : this.#reserveSlots(victims);
+    for (const group of this.#classOf) {
+      if (group >= NEW) counters.misses++;
+      else if (group === REFRESH) counters.stale++;
     }
-    this.#useCached();
-    const victimCount = this.#reserveSlots(victims);
     counters.evictions += victimCount;
-    return { victims, victimCount };
+    return victimCount;
   }
 
   /** The question. `advance` says, by slot, how many updates of this worker the same exchange pushes first. */
@@ -89,7 +85,7 @@ export class PullPart {
       const starts = this.#arrange(from, from + keys.length);
       const [keptFrom, plainFrom] = [starts[REFRESH] as number, starts[PLAIN] as number];
       for (let place = from; place < keptFrom; place++) {
-        const slot = this.#slotOf[this.#rowAt[place] as number] as number;
+        const slot = this.#slotAt(place);
         versions[place] = (cached.versions[slot] as number) + (advance.get(slot) ?? 0);
       }
       parts.push({ server, epoch: plan.epoch, from, to: from + keys.length, keptFrom, plainFrom });
@@ -100,33 +96,30 @@ export class PullPart {
   /** Takes an answer's rows into the cache, and notes where those lie that do not go there. Versions of an old generation do not count. */
   take({ asked, fresh }: Answer, isCurrent: boolean): void {
     const { arena, cached, rowKernels, width, counters } = this.#cache;
-    const { indexes, rows } = fresh;
-    const versions = isCurrent ? fresh.versions : new Uint32Array(fresh.versions.length).fill(VERSION_NONE);
+    const { words } = arena;
+    const { indexes, versions, rows } = fresh;
+    const rowBytes = width * FLOAT_BYTES;
     const staged = this.#memory.take(rows.byteLength);
     arena.floats.set(rows, staged >>> 2);
-    const slots: number[] = [];
-    for (const index of indexes) slots.push(this.#slotAt(asked.from + index));
     counters.stale += indexes.length;
     counters.hits += asked.keptFrom - asked.from - indexes.length;
-    for (let place = asked.keptFrom; place < asked.plainFrom; place++) slots.push(this.#slotAt(place));
-    const list = this.#memory.take(slots.length * WORD_BYTES);
-    slots.forEach((slot, i) => {
-      arena.words[(list >>> 2) + i] = cached.addressOf(slot);
-    });
-    rowKernels.writeRows(list, slots.length, 0, width * FLOAT_BYTES, staged);
-    this.#keep(asked, slots, versions);
-    let address = staged + slots.length * width * FLOAT_BYTES;
-    for (let place = asked.plainFrom; place < asked.to; place++, address += width * FLOAT_BYTES) {
-      arena.words[(this.#addresses >>> 2) + (this.#rowAt[place] as number)] = address;
+    const keptCount = indexes.length + asked.plainFrom - asked.keptFrom;
+    const list = this.#memory.take(keptCount * WORD_BYTES);
+    const placeOf = (i: number): number => (i < indexes.length ? asked.from + (indexes[i] as number) : asked.keptFrom + i - indexes.length);
+    for (let i = 0; i < keptCount; i++) words[(list >>> 2) + i] = cached.addressOf(this.#slotAt(placeOf(i)));
+    rowKernels.writeRows(list, keptCount, 0, rowBytes, staged);
+    for (let i = 0; i < keptCount; i++) this.#keep(placeOf(i), isCurrent ? (versions[i] as number) : VERSION_NONE);
+    let address = staged + keptCount * rowBytes;
+    for (let place = asked.plainFrom; place < asked.to; place++, address += rowBytes) {
+      words[(this.#addresses >>> 2) + (this.#rowAt[place] as number)] = address;
     }
   }
 
   /** L2. May be called again. */
   finish(): void {
-    const { cached } = this.#cache;
     for (let row = 0; row < this.#classOf.length; row++) {
       if (this.#classOf[row] !== NEW) continue;
-      cached.giveBack(this.#slotOf[row] as number);
+      this.#cache.cached.giveBack(this.#slotOf[row] as number);
       this.#classOf[row] = PLAIN;
     }
   }
@@ -146,42 +139,41 @@ export class PullPart {
   }
 
   #useCached(): void {
-    const { plan } = this;
+    const { keysAddress, rowCount } = this.plan;
     const { arena, cached, pending, optimizer } = this.#cache;
-    const slots = this.#memory.take(plan.rowCount * WORD_BYTES);
-    const updates = this.#memory.take(plan.rowCount * WORD_BYTES);
-    cached.find(plan.keysAddress, plan.rowCount, slots);
-    pending.find(plan.keysAddress, plan.rowCount, updates);
-    for (let row = 0; row < plan.rowCount; row++) {
-      const slot = (arena.words[(slots >>> 2) + row] as number) | 0;
+    const { words } = arena;
+    const isPushedFirst = !optimizer.isExact && pending.rowCount > 0;
+    const updates = isPushedFirst ? this.#memory.take(rowCount * WORD_BYTES) : 0;
+    if (isPushedFirst) pending.find(keysAddress, rowCount, updates);
+    cached.findAll(keysAddress, this.#slotOf);
+    for (let row = 0; row < rowCount; row++) {
+      const slot = this.#slotOf[row] as number;
       if (slot === NO_SLOT) continue;
-      const isHidden = !optimizer.isExact && arena.words[(updates >>> 2) + row] !== 0;
+      const isHidden = isPushedFirst && words[(updates >>> 2) + row] !== 0;
       cached.use(slot);
-      this.#slotOf[row] = slot;
       this.#classOf[row] = isHidden || cached.versions[slot] === VERSION_NONE ? REFRESH : KNOWN;
-      arena.words[(this.#addresses >>> 2) + row] = cached.addressOf(slot);
+      words[(this.#addresses >>> 2) + row] = cached.addressOf(slot);
     }
   }
 
   /** Slots for the rows that are not cached, as long as there are any. Writes the keys of rows that went; returns how many. */
   #reserveSlots(victims: number): number {
-    const { arena, cached, counters } = this.#cache;
+    const { arena, cached } = this.#cache;
+    const { words } = arena;
     let victimCount = 0;
-    let isFull = false;
     for (let row = 0; row < this.#classOf.length; row++) {
-      if (this.#classOf[row] !== PLAIN) {
-        if (this.#classOf[row] === REFRESH) counters.stale++;
-        continue;
+      if (this.#classOf[row] !== PLAIN) continue;
+      let slot = cached.takeFree();
+      if (slot === NO_SLOT) {
+        slot = cached.evict();
+        if (slot === NO_SLOT) return victimCount;
+        words[(victims >>> 2) + 2 * victimCount] = cached.keys[2 * slot] as number;
+        words[(victims >>> 2) + 2 * victimCount + 1] = cached.keys[2 * slot + 1] as number;
+        victimCount++;
       }
-      counters.misses++;
-      if (isFull) continue;
-      const { slot, isEvicted } = cached.reserve(victims + victimCount * KEY_BYTES);
-      isFull = slot === NO_SLOT;
-      if (isFull) continue;
-      if (isEvicted) victimCount++;
       this.#slotOf[row] = slot;
       this.#classOf[row] = NEW;
-      arena.words[(this.#addresses >>> 2) + row] = cached.addressOf(slot);
+      words[(this.#addresses >>> 2) + row] = cached.addressOf(slot);
     }
     return victimCount;
   }
@@ -205,17 +197,15 @@ export class PullPart {
     return starts;
   }
 
-  /** Notes the versions of rows that came to their slots; new ones are cached from now on. */
-  #keep(asked: AskPart, slots: readonly number[], versions: Uint32Array): void {
-    const { cached } = this.#cache;
-    let newFrom = asked.keptFrom;
-    while (newFrom < asked.plainFrom && this.#classOf[this.#rowAt[newFrom] as number] !== NEW) newFrom++;
-    const oldCount = slots.length - (asked.plainFrom - newFrom);
-    for (let i = 0; i < oldCount; i++) cached.versions[slots[i] as number] = versions[i] as number;
-    const fresh = slots.slice(oldCount);
-    if (fresh.length > 0 && cached.fill(this.#keys + newFrom * KEY_BYTES, fresh, versions.subarray(oldCount), this.#memory)) {
-      for (let place = newFrom; place < asked.plainFrom; place++) this.#classOf[this.#rowAt[place] as number] = KNOWN;
-    }
+  /** The values of a row have come to its slot; a new one is cached from now on. */
+  #keep(place: number, version: number): void {
+    const { arena, cached } = this.#cache;
+    const row = this.#rowAt[place] as number;
+    const slot = this.#slotOf[row] as number;
+    const at = (this.#keys >>> 2) + 2 * place;
+    if (this.#classOf[row] === NEW) cached.fill(slot, arena.words[at] as number, arena.words[at + 1] as number, version);
+    else cached.versions[slot] = version;
+    this.#classOf[row] = KNOWN;
   }
 
   /** L3: rows with pending updates are copied and updated beside the cache. */
@@ -232,20 +222,17 @@ export class PullPart {
     const [sources, targets] = [this.#memory.take(count * WORD_BYTES), this.#memory.take(count * WORD_BYTES)];
     const copies = this.#memory.take(count * rowBytes);
     const gradients = this.#memory.take(count * rowBytes);
-    const owners: number[] = [];
-    for (let row = 0; row < plan.rowCount; row++) {
+    for (let row = 0, n = 0; row < plan.rowCount; row++) {
       const at = words[(found >>> 2) + row] as number;
       if (at === 0) continue;
-      words[(found >>> 2) + owners.length] = at;
-      words[(sources >>> 2) + owners.length] = words[(this.#addresses >>> 2) + row] as number;
-      words[(targets >>> 2) + owners.length] = copies + owners.length * rowBytes;
-      owners.push(row);
+      const address = (this.#addresses >>> 2) + row;
+      words[(found >>> 2) + n] = at; // moves to the front of the list
+      words[(sources >>> 2) + n] = words[address] as number;
+      words[(targets >>> 2) + n] = words[address] = copies + n * rowBytes;
+      n++;
     }
     rowKernels.readRows(sources, count, 0, rowBytes, copies);
     pending.readGradients(found, count, gradients);
     optimizer.apply(targets, count, gradients);
-    owners.forEach((row, i) => {
-      words[(this.#addresses >>> 2) + row] = copies + i * rowBytes;
-    });
   }
 }

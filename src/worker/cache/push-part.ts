@@ -1,17 +1,17 @@
-// push-part — what one operation of a cache pushes: the pending updates of some keys, and what becomes of them when a server has them.
+// push-part — what one operation of a BoundedCache pushes: the pending updates of some keys, and what becomes of them when a server has them.
 //
 // Invariants:
-//   U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation, unless a server that lives may have
+//   PushPart.U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation, unless a server that lives may have
 //       applied it, or refused it for its numbers. One that had left when its server was taken for dead is held until that is known (held-pushes.ts).
-//   U2. An acknowledged update is in the row's copy (or the copy counts for nothing) and in its version, exactly once. Nothing can fail between
+//   PushPart.U2. An acknowledged update is in the row's copy (or the copy counts for nothing) and in its version, exactly once. Nothing can fail between
 //       the acknowledgement and that: the memory for it was taken before anything was sent.
 
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
+import type { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlan } from "../router/row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
-import type { OperationMemory } from "./operation-memory.ts";
+import { NO_SLOT } from "./eviction-order.ts";
 import type { Acknowledged, PushList, Span, Unsure } from "./row-exchange.ts";
-import { NO_SLOT } from "./slot-lists.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -23,18 +23,16 @@ export class PushPart {
   readonly #plan: RowPlan;
   readonly #gradients: number;
   readonly #updates: Uint32Array;
-  /** Room for a list of slots, and two of addresses (U2). */
-  readonly #slots: number;
+  /** Room for two lists of addresses (U2). */
   readonly #copies: number;
   readonly #sources: number;
 
   /** All keys of the plan have pending updates. Throws ARENA_FULL. */
-  constructor(cache: CacheState, plan: RowPlan, memory: OperationMemory) {
+  constructor(cache: CacheState, plan: RowPlan, memory: ArenaSpans) {
     const { arena, pending, width } = cache;
     const { rowCount, keysAddress } = plan;
     this.#cache = cache;
     this.#plan = plan;
-    this.#slots = memory.take(rowCount * WORD_BYTES);
     this.#copies = memory.take(rowCount * WORD_BYTES);
     this.#sources = memory.take(rowCount * WORD_BYTES);
     const found = this.#sources;
@@ -102,9 +100,9 @@ export class PushPart {
   }
 
   #slotsOf(from: number, to: number): Int32Array {
-    const { arena, cached } = this.#cache;
-    cached.find(this.#plan.keysAddress + from * KEY_BYTES, to - from, this.#slots);
-    return new Int32Array(arena.memory.buffer, this.#slots, to - from);
+    const slots = new Int32Array(to - from);
+    this.#cache.cached.findAll(this.#plan.keysAddress + from * KEY_BYTES, slots);
+    return slots;
   }
 
   /** The step that the server took, on those rows that are cached: by the same kernel, so to the same bits. Their gradients move together. */

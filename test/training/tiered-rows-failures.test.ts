@@ -6,8 +6,8 @@ import { type ErrorCode, isWeighbridgeError } from "../../src/base/errors.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import { MemoryCollectives } from "../../src/testing/memory-collective.ts";
-import { CachedRows } from "../../src/training/cached-rows.ts";
-import { batchesFor, batchesOf, IDS, MIB, openSource, openTable, plainRun, stateOf, step, tableOptions, WIDTH } from "./cached-row-runs.ts";
+import { TieredRows } from "../../src/training/tiered-rows.ts";
+import { batchesFor, batchesOf, IDS, MIB, openSource, openTable, plainRun, stateOf, step, tableOptions, WIDTH } from "./tiered-row-runs.ts";
 
 test("what its optimizer refuses is told to who gave it; the others' gradients count", async () => {
   const work = { workers: 2, steps: 1, optimizer: { type: "sgd", learningRate: 1 }, vocabCacheSize: 10 } as const;
@@ -38,7 +38,7 @@ test("arguments that make no sense are refused before anything is sent", async (
   for (const bad of [{ vocabCacheSize: 0 }, { hostRows: -1 }, { idCountMax: 0.5 }, { flushEverySteps: 0 }])
     await rejects(openSource(cluster.session, work, undefined, bad), "BAD_ARGUMENT");
   const asp = await cluster.session.embedding("asp", { ...tableOptions(work), consistency: "asp" });
-  await rejects(CachedRows.open({ embedding: asp, arena: new Arena({ bytesMax: MIB }), vocabCacheSize: 1, idCountMax: 1 }), "UNSUPPORTED");
+  await rejects(TieredRows.open({ embedding: asp, arena: new Arena({ bytesMax: MIB }), vocabCacheSize: 1, idCountMax: 1 }), "UNSUPPORTED");
   const { source } = await openSource(cluster.session, work);
   await rejects(source.give(new Int32Array(0), new Float32Array(0)), "BAD_ARGUMENT"); // nothing was taken
   await rejects(source.take(new Array(IDS + 1).fill(1)), "BAD_ARGUMENT");

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Arena } from "../kernel/arena.ts";
-import { putFloats, putKeys } from "../kernel/arena-lists.ts";
-import { SimdKernels } from "../kernel/simd-kernels.ts";
+import { Arena } from "../../kernel/arena.ts";
+import { putFloats } from "../../kernel/arena-lists.ts";
+import { SimdKernels } from "../../kernel/simd-kernels.ts";
 import { WriteBack } from "./write-back.ts";
 
 function stage() {
@@ -20,16 +20,17 @@ function stage() {
     },
   };
   const leaving = new WriteBack(arena, new SimdKernels(arena), writer);
-  const add = (key: bigint, row: readonly number[]): void => leaving.add(putKeys(arena, [key]), putFloats(arena, row));
+  const add = (key: bigint, row: readonly number[]): void =>
+    leaving.add(Number(key & 0xffff_ffffn), Number(key >> 32n), putFloats(arena, row));
   return { arena, writes, failures, leaving, add };
 }
 
 test("rows leave together, as they were when they were added, and their memory comes back", async () => {
   const { arena, writes, leaving, add } = stage();
-  const [key, row] = [putKeys(arena, [5n]), putFloats(arena, [1, 2])];
+  const row = putFloats(arena, [1, 2]);
   const before = arena.usedBytes;
   leaving.open(3);
-  leaving.add(key, row);
+  leaving.add(5, 0, row);
   arena.floats[row >>> 2] = 9;
   add(2n ** 63n, [3, 4]);
   assert.equal(leaving.rowCount, 2);
@@ -52,6 +53,17 @@ test("what could not be written is written again, and kept until it is (B1)", as
   assert.equal(leaving.rowCount, 0);
   assert.equal(writes.length, 3);
   assert.equal(new Set(writes.map(String)).size, 1);
+});
+
+test("`written` tells the first failure at once, and what it tells of is kept (B1)", async () => {
+  const { writes, failures, leaving, add } = stage();
+  leaving.open(1);
+  add(5n, [1, 2]);
+  failures.push(new Error("first"));
+  await assert.rejects(leaving.written(), /first/);
+  assert.deepEqual([leaving.rowCount, writes.length], [1, 1]);
+  await leaving.written();
+  assert.deepEqual([leaving.rowCount, writes.length], [0, 2]);
 });
 
 test("a batch that stays empty sends nothing", async () => {

@@ -1,4 +1,4 @@
-// cached-rows — a RowSource whose rows live with the workers while they train (MindSpore's vocabCacheSize): in the device's span that the layer reads, behind it
+// tiered-rows — a RowSource whose rows live with the workers while they train (MindSpore's vocabCacheSize): in the device's span that the layer reads, behind it
 // in host memory, behind that on the servers. Each row belongs to one worker, which applies the optimizer to it, with its moments; the servers get rows back
 // when they expire, at every flush and at the end. Which row lies where is row-tiers'; which worker owns it, row-members'.
 //
@@ -27,28 +27,27 @@ import { ArenaSpans } from "../worker/arena-spans.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
 import type { RowPlanner } from "../worker/router/row-plan.ts";
 import type { AskedRows } from "./asked-rows.ts";
-import { type CachedRowsOptions, checkCachedRows, FLUSH_EVERY_STEPS, HOST_ROWS_PER_DEVICE_ROW } from "./cached-rows-options.ts";
 import { encodeGiven, type GivenGradients, ownGiven } from "./given-gradients.ts";
 import { RowApplier } from "./row-applier.ts";
 import { RowAsk } from "./row-ask.ts";
 import { asError, dealRows } from "./row-deal.ts";
 import { RowMembers } from "./row-members.ts";
 import * as messages from "./row-messages.ts";
-import type { PoolKernels } from "./row-pool.ts";
 import type { RowSource, RowSourceStatistics } from "./row-source.ts";
-import { RowTiers } from "./row-tiers.ts";
+import { RowTiers, type TierKernels } from "./row-tiers.ts";
 import { RowWindow } from "./row-window.ts";
 import type { ServedRows } from "./served-rows.ts";
+import { checkTieredRows, FLUSH_EVERY_STEPS, HOST_ROWS_PER_DEVICE_ROW, type TieredRowsOptions } from "./tiered-rows-options.ts";
 
 /** The batch that was taken last. */
 type Taken = { readonly asked: AskedRows; readonly served: ServedRows; isGiven: boolean };
 
-export class CachedRows implements RowSource {
+export class TieredRows implements RowSource {
   readonly width: number;
   readonly address: number;
   readonly slotCount: number;
-  readonly #options: CachedRowsOptions;
-  readonly #tools: PoolKernels;
+  readonly #options: TieredRowsOptions;
+  readonly #tools: TierKernels;
   readonly #raw: RawRows;
   readonly #members: RowMembers;
   readonly #window: RowWindow;
@@ -71,7 +70,7 @@ export class CachedRows implements RowSource {
   #stepCount = 0;
   #isClosed = false;
 
-  private constructor(options: CachedRowsOptions, raw: RawRows) {
+  private constructor(options: TieredRowsOptions, raw: RawRows) {
     const { arena, members = new RowMembers(0), vocabCacheSize, idCountMax, flushEverySteps, log } = options;
     const { hostRows = vocabCacheSize * HOST_ROWS_PER_DEVICE_ROW } = options;
     const { width, rows } = raw.spec;
@@ -86,7 +85,7 @@ export class CachedRows implements RowSource {
     this.#window = new RowWindow(this.#tools, { deviceRows: vocabCacheSize, idCountMax, width, name: raw.spec.name });
     this.slotCount = this.#window.slotCount;
     this.address = this.#window.address;
-    const secret = BigInt(raw.planner.secret);
+    const { secret } = raw.planner;
     try {
       this.#tiers = new RowTiers(this.#tools, { raw, width, deviceRows: vocabCacheSize, hostRows, mirror: this.address, secret });
     } catch (thrown) {
@@ -99,10 +98,10 @@ export class CachedRows implements RowSource {
   }
 
   /** Every member opens it. Rejects with BAD_ARGUMENT, UNSUPPORTED for tables that cannot be cached, ARENA_FULL, and what the servers or members fail with. */
-  static async open(options: CachedRowsOptions, wait: WaitOptions = {}): Promise<CachedRows> {
-    checkCachedRows(options);
+  static async open(options: TieredRowsOptions, wait: WaitOptions = {}): Promise<TieredRows> {
+    checkTieredRows(options);
     const raw = options.embedding.raw(options.arena);
-    const source = new CachedRows(options, raw);
+    const source = new TieredRows(options, raw);
     const dealt = dealRows(source.#members, raw).then((training) => source.#applier.resume(training));
     try {
       await raw.wait(dealt, wait);

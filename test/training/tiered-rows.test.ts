@@ -1,5 +1,5 @@
 // Goal: rows that workers hold and update themselves are, bit for bit, those that the servers would have made, however small the cache is and however many workers
-// share it. What goes wrong on the way is cached-rows-failures.test.ts.
+// share it. What goes wrong on the way is tiered-rows-failures.test.ts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,9 +8,9 @@ import { Arena } from "../../src/kernel/arena.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { MemoryCollective, MemoryCollectives } from "../../src/testing/memory-collective.ts";
-import { CachedRows } from "../../src/training/cached-rows.ts";
 import { RowMembers } from "../../src/training/row-members.ts";
 import { NO_SLOT } from "../../src/training/row-source.ts";
+import { TieredRows } from "../../src/training/tiered-rows.ts";
 import {
   type Batches,
   batchesFor,
@@ -25,7 +25,7 @@ import {
   step,
   tableOptions,
   type Work,
-} from "./cached-row-runs.ts";
+} from "./tiered-row-runs.ts";
 
 const OPTIMIZERS: readonly OptimizerSpec[] = [
   { type: "sgd", learningRate: 0.1, schedule: { type: "step", every: 4, factor: 0.5 } } as OptimizerSpec,
@@ -42,7 +42,7 @@ for (const workers of [1, 2, 3]) {
       const cached = await cachedRun({ ...work, vocabCacheSize: 60, hostRows: 90 });
       assert.deepEqual(cached.rows, rows);
       assert.deepEqual(cached.steps, steps);
-      const { deviceHits, hostHits, serverReads, swappedOut, writtenBack } = (cached.sources[0] as CachedRows).statistics;
+      const { deviceHits, hostHits, serverReads, swappedOut, writtenBack } = (cached.sources[0] as TieredRows).statistics;
       for (const count of [deviceHits, hostHits, serverReads, swappedOut, writtenBack]) assert.ok(count > 0);
     });
   }
@@ -142,7 +142,7 @@ test("ids of a table without a fixed size go up to 2^53", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
   const embedding = await cluster.session.embedding("u", { dim: 1, optimizer: { type: "sgd", learningRate: 1 }, consistency: "bsp" });
   const arena = new Arena({ bytesMax: 4 * MIB });
-  const source = await CachedRows.open({ embedding, arena, vocabCacheSize: 2, hostRows: 1, idCountMax: 8 });
+  const source = await TieredRows.open({ embedding, arena, vocabCacheSize: 2, hostRows: 1, idCountMax: 8 });
   const ids = [2 ** 53 - 2, 2 ** 32, 0, 2 ** 32 + 1, -1, 0.5, 2 ** 32];
   const slots = await source.take(ids);
   assert.deepEqual([slots[1] === slots[6], slots[4], slots[5]], [true, NO_SLOT, NO_SLOT]);
@@ -165,10 +165,10 @@ test("several tables of one worker take side by side", async () => {
     cluster.sessions.map(async (session) => {
       const arena = new Arena({ bytesMax: 64 * MIB });
       const members = new RowMembers(session.rank, new MemoryCollective(shared, session.rank));
-      const sources: CachedRows[] = [];
+      const sources: TieredRows[] = [];
       for (const name of ["e", "f"]) {
         const embedding = await session.embedding(name, tableOptions(work));
-        sources.push(await CachedRows.open({ embedding, arena, vocabCacheSize: 30, idCountMax: IDS, members }));
+        sources.push(await TieredRows.open({ embedding, arena, vocabCacheSize: 30, idCountMax: IDS, members }));
       }
       for (const [number, ids] of batchesFor(work, session.rank).entries()) {
         await Promise.all(sources.map((source) => source.take(ids)));

@@ -1,4 +1,4 @@
-// cached-rows-options — what a cache of rows is opened with, what is left out, and what is refused.
+// tiered-rows-options — what a cache of rows is opened with, what is left out, and what is refused.
 
 import type { Embedding } from "../api/embedding.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -10,7 +10,7 @@ const ROWS_MAX = 2 ** 26;
 export const HOST_ROWS_PER_DEVICE_ROW = 10;
 export const FLUSH_EVERY_STEPS = 1000;
 
-export type CachedRowsOptions = {
+export type TieredRowsOptions = {
   /** Its consistency is "bsp". Nobody pushes to it while it is cached. */
   readonly embedding: Embedding;
   /** Where the layer computes. */
@@ -23,13 +23,13 @@ export type CachedRowsOptions = {
   readonly idCountMax: number;
   /** Those who share the rows; this worker alone when left out. */
   readonly members?: RowMembers | undefined;
-  /** All rows that changed are written back after so many steps (cached-rows.ts says what may be lost); Infinity: only at `flush`. 1000 by default. */
+  /** All rows that changed are written back after so many steps (tiered-rows.ts says what may be lost); Infinity: only at `flush`. 1000 by default. */
   readonly flushEverySteps?: number | undefined;
   readonly log?: Log | undefined;
 };
 
 /** Throws BAD_ARGUMENT. */
-export function checkCachedRows({ embedding, vocabCacheSize, hostRows = 0, idCountMax, flushEverySteps = 1 }: CachedRowsOptions): void {
+export function checkTieredRows({ embedding, vocabCacheSize, hostRows = 0, idCountMax, flushEverySteps = 1 }: TieredRowsOptions): void {
   const isCount = (value: number, least: number): boolean => Number.isSafeInteger(value) && value >= least && value <= ROWS_MAX;
   const bad = (what: string, value: number): WeighbridgeError =>
     new WeighbridgeError("BAD_ARGUMENT", `${embedding.name}: ${what}, not ${value}`);

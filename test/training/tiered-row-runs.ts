@@ -1,4 +1,4 @@
-// cached-row-runs — what the tests of CachedRows share: batches by Zipf's law, a step as a layer makes it, and the same training with and without a cache.
+// tiered-row-runs — what the tests of TieredRows share: batches by Zipf's law, a step as a layer makes it, and the same training with and without a cache.
 
 import assert from "node:assert/strict";
 import type { Embedding } from "../../src/api/embedding.ts";
@@ -9,10 +9,10 @@ import { Arena } from "../../src/kernel/arena.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { MemoryCollective, MemoryCollectives } from "../../src/testing/memory-collective.ts";
-import { CachedRows } from "../../src/training/cached-rows.ts";
-import type { CachedRowsOptions } from "../../src/training/cached-rows-options.ts";
 import { RowMembers } from "../../src/training/row-members.ts";
 import { NO_SLOT, type RowSource } from "../../src/training/row-source.ts";
+import { TieredRows } from "../../src/training/tiered-rows.ts";
+import type { TieredRowsOptions } from "../../src/training/tiered-rows-options.ts";
 
 export const ROWS = 400;
 export const WIDTH = 6;
@@ -146,7 +146,7 @@ export type CachedWork = Work & {
 
 export async function cachedRun(
   work: CachedWork,
-): Promise<Awaited<ReturnType<typeof stateOf>> & { readonly sources: readonly CachedRows[] }> {
+): Promise<Awaited<ReturnType<typeof stateOf>> & { readonly sources: readonly TieredRows[] }> {
   await using cluster = await EmbeddedCluster.start({ servers: work.servers ?? 2, workers: work.workers });
   const shared = new MemoryCollectives(cluster.sessions.map(({ rank }) => rank));
   const { announced = (_rank, number, batches) => batches[number + 1] } = work;
@@ -171,13 +171,13 @@ export async function openSource(
   session: Session,
   work: CachedWork,
   shared?: MemoryCollectives,
-  rest: Partial<CachedRowsOptions> = {},
-): Promise<{ readonly source: CachedRows; readonly arena: Arena }> {
+  rest: Partial<TieredRowsOptions> = {},
+): Promise<{ readonly source: TieredRows; readonly arena: Arena }> {
   const arena = new Arena({ bytesMax: 64 * MIB });
   const embedding = await session.embedding("e", tableOptions(work));
   const { rank } = session;
   const members = shared === undefined ? undefined : new RowMembers(rank, new MemoryCollective(shared, rank));
   const { vocabCacheSize, hostRows, flushEverySteps } = work;
-  const source = await CachedRows.open({ embedding, arena, vocabCacheSize, hostRows, flushEverySteps, idCountMax: IDS, members, ...rest });
+  const source = await TieredRows.open({ embedding, arena, vocabCacheSize, hostRows, flushEverySteps, idCountMax: IDS, members, ...rest });
   return { source, arena };
 }

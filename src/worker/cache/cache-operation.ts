@@ -1,0 +1,210 @@
+// cache-operation — one operation of a BoundedCache in its turn: what it updates and reads, and the one exchange with the servers that comes of it.
+// One for each operation; `release` ends it. Which operations there are, and their order, is bounded-cache.ts's.
+//
+// Invariants:
+//   CacheOperation.O1. What was acknowledged or answered before something failed is taken in, then the failure is told.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { ArenaSpans } from "../arena-spans.ts";
+import type { RowPlan } from "../router/row-plan.ts";
+import { type Admit, AS_IT_IS } from "../tensor-client.ts";
+import type { CacheState } from "./cache-state.ts";
+import { NO_SLOT } from "./eviction-order.ts";
+import { PullPart } from "./pull-part.ts";
+import { PushPart } from "./push-part.ts";
+import { checkAnswer, type ExchangeCall, type RowExchange } from "./row-exchange.ts";
+
+const KEY_BYTES = 8;
+const WORD_BYTES = 4;
+/** How many rows of failed pushes are kept beside those of cached rows. */
+const UNPUSHED_ROWS_MAX = 2 ** 20;
+
+export type OperationSettings = { readonly pushBound: number; readonly isBypassed: boolean };
+
+export class CacheOperation {
+  readonly #state: CacheState;
+  readonly #exchange: RowExchange;
+  readonly #settings: OperationSettings;
+  readonly #memory: ArenaSpans;
+  readonly #plans: RowPlan[] = [];
+  /** Lists of keys whose pending updates are pushed, some perhaps twice. */
+  readonly #pushKeys: BigUint64Array[] = [];
+  #pull: PullPart | undefined;
+  #pushesAll = false;
+
+  constructor(state: CacheState, exchange: RowExchange, settings: OperationSettings) {
+    this.#state = state;
+    this.#exchange = exchange;
+    this.#settings = settings;
+    this.#memory = new ArenaSpans(state.arena);
+    state.cached.begin();
+  }
+
+  /**
+   * Gradients become pending; those of rows over the bound or not cached will be pushed (BoundedCache.H2). Throws NOT_FINITE, QUEUE_FULL, ARENA_FULL:
+   * nothing is pending.
+   */
+  update(keys: BigUint64Array, gradients: Float32Array, admit?: Admit): void {
+    if (keys.length === 0) return;
+    const { arena, optimizer, pending, held, cached, counters, width } = this.#state;
+    const waiting = pending.rowCount + held.rowCount;
+    if (waiting > cached.slotCount + UNPUSHED_ROWS_MAX)
+      throw new WeighbridgeError("QUEUE_FULL", `${waiting} rows wait for servers that do not take them`, { retryable: true });
+    const plan = this.#plan(keys);
+    const sums = plan.gradients(gradients, width);
+    const { scale } = admit?.(sums, gradients) ?? AS_IT_IS;
+    const summed = this.#inArena(sums);
+    const floatCount = plan.rowCount * width;
+    if (scale !== 1) for (let at = summed >>> 2, end = at + floatCount; at < end; at++) arena.floats[at]! *= scale;
+    if (!optimizer.admit(summed, floatCount)) return;
+    const list = pending.add(plan.keysAddress, plan.rowCount, summed, this.#memory);
+    counters.rowsUpdated += plan.rowCount;
+    this.#pushDue(plan, list);
+  }
+
+  /** Rows to read. */
+  pull(keys: BigUint64Array): void {
+    if (keys.length === 0) return;
+    const plan = this.#plan(keys);
+    this.#pull = new PullPart(this.#state, plan, this.#memory);
+    const victims = this.#memory.take(plan.rowCount * KEY_BYTES);
+    const victimCount = this.#pull.select(this.#settings.isBypassed, victims);
+    this.#pushPending(victims, victimCount);
+    if (!this.#state.optimizer.isExact) this.#pushPending(plan.keysAddress, plan.rowCount);
+  }
+
+  /**
+   * What left for a server that was taken for dead is dealt with as soon as it is heard of again (BoundedCache.H3). Rejects with LINK_LOST when nobody can
+   * say any more.
+   */
+  async settleHeld(clock: number): Promise<void> {
+    const { held, pending } = this.#state;
+    if (held.rowCount === 0) return;
+    for (const server of held.servers) await this.#exchange.probe(server, clock).catch(() => {}); // still away: what asks it finds out
+    held.settle(pending, this.#memory);
+  }
+
+  pushAll(): void {
+    const { arena, pending } = this.#state;
+    const { rowCount } = pending;
+    this.#pushesAll = true;
+    if (rowCount === 0) return;
+    const keys = this.#memory.take(rowCount * KEY_BYTES);
+    pending.copyKeys(keys, this.#memory);
+    this.#pushKeys.push(new BigUint64Array(arena.memory.buffer, keys, rowCount));
+  }
+
+  /** One round trip to every server that has something to do. Rejects with what failed (O1). */
+  async exchange({ clock, priority }: ExchangeCall): Promise<void> {
+    const { cached, counters, held, optimizer, pending, width } = this.#state;
+    const pull = this.#pull;
+    const push = this.#pushPart();
+    if (push === undefined && pull === undefined) {
+      this.#checkAllPushed(0);
+      return;
+    }
+    const ask = pull?.ask(push?.advance() ?? new Map());
+    const { acknowledged, lost, unsure, answers, failure } = await this.#exchange.run(push?.list, ask, { clock, priority });
+    for (const one of acknowledged) push?.acknowledge(one);
+    for (const one of lost) push?.giveUp(one);
+    for (const one of unsure) push?.hold(one);
+    for (const answer of answers) checkAnswer(answer, width);
+    if (this.#exchange.noteGenerations(answers)) {
+      cached.invalidate();
+      counters.resyncs++;
+    }
+    for (const answer of answers) {
+      optimizer.setRate(answer.fresh.rate);
+      pull?.take(answer, answer.isWhole && answer.fresh.generation === this.#exchange.generationOf(answer.asked.server));
+    }
+    if (failure !== undefined) throw failure;
+    this.#checkAllPushed(held.rowCount === 0 ? 0 : held.settle(pending, this.#memory));
+  }
+
+  deliver(into: Float32Array): void {
+    this.#pull?.deliver(into);
+  }
+
+  release(): void {
+    this.#pull?.finish();
+    for (const plan of this.#plans.splice(0)) plan.release();
+    this.#memory.release();
+  }
+
+  /** A server came back between the look at what is held and the exchange, which is as if it were away still; or it is. Throws NODE_DEAD, retryable. */
+  #checkAllPushed(pendingAgain: number): void {
+    const { held } = this.#state;
+    if (pendingAgain > 0)
+      throw new WeighbridgeError("NODE_DEAD", `a server came back without updates of ${pendingAgain} rows, which are pushed again`, {
+        retryable: true,
+      });
+    if (this.#pushesAll && held.rowCount > 0) throw held.error;
+  }
+
+  /** Will push the rows of an update that are over the bound, or not cached. `list` says where their updates are. */
+  #pushDue({ keysAddress, rowCount }: RowPlan, list: number): void {
+    const { arena, cached, pending } = this.#state;
+    const { pushBound, isBypassed } = this.#settings;
+    const slots = new Int32Array(rowCount);
+    if (!isBypassed) cached.findAll(keysAddress, slots);
+    this.#pushThose(keysAddress, rowCount, (row) => {
+      const updates = arena.words[(list >>> 2) + row] as number;
+      return isBypassed || slots[row] === NO_SLOT || pending.updatesAt(updates) > pushBound;
+    });
+  }
+
+  /** Will push those keys that have pending updates. */
+  #pushPending(keys: number, keyCount: number): void {
+    const { arena, pending } = this.#state;
+    if (keyCount === 0 || pending.rowCount === 0) return;
+    const found = this.#memory.take(keyCount * WORD_BYTES);
+    if (pending.find(keys, keyCount, found) === keyCount) return;
+    this.#pushThose(keys, keyCount, (row) => arena.words[(found >>> 2) + row] !== 0);
+  }
+
+  #pushThose(keys: number, keyCount: number, isDue: (row: number) => boolean): void {
+    const { buffer } = this.#state.arena.memory;
+    const { words } = this.#state.arena;
+    const due = this.#memory.take(keyCount * KEY_BYTES);
+    let count = 0;
+    for (let row = 0; row < keyCount; row++) {
+      if (!isDue(row)) continue;
+      words[(due >>> 2) + 2 * count] = words[(keys >>> 2) + 2 * row] as number;
+      words[(due >>> 2) + 2 * count + 1] = words[(keys >>> 2) + 2 * row + 1] as number;
+      count++;
+    }
+    if (count > 0) this.#pushKeys.push(new BigUint64Array(buffer, due, count));
+  }
+
+  #pushPart(): PushPart | undefined {
+    const [first, ...more] = this.#pushKeys;
+    if (first === undefined) return undefined;
+    const keys = more.length === 0 ? first : joined(this.#pushKeys);
+    return new PushPart(this.#state, this.#plan(keys), this.#memory);
+  }
+
+  /** Where floats lie in the arena: the plan's own, or copied from the caller's array. */
+  #inArena(floats: Float32Array): number {
+    const { arena } = this.#state;
+    if (floats.buffer === arena.memory.buffer) return floats.byteOffset;
+    const address = this.#memory.take(floats.byteLength);
+    arena.floats.set(floats, address >>> 2);
+    return address;
+  }
+
+  #plan(keys: BigUint64Array): RowPlan {
+    const plan = this.#state.planner.plan(keys);
+    this.#plans.push(plan);
+    return plan;
+  }
+}
+
+function joined(lists: readonly BigUint64Array[]): BigUint64Array {
+  const all = new BigUint64Array(lists.reduce((count, { length }) => count + length, 0));
+  let at = 0;
+  for (const list of lists) {
+    all.set(list, at);
+    at += list.length;
+  }
+  return all;
+}
