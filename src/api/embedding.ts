@@ -12,9 +12,10 @@ import { BoundedCache, type CacheOptions } from "../worker/cache/bounded-cache.t
 import { type KeyList, listLength } from "../worker/key-lists.ts";
 import { RawRows } from "../worker/raw-rows.ts";
 import type { KeysAndGradients, TableClient } from "../worker/table-client.ts";
+import type { ParameterCall } from "../worker/tensor-client.ts";
 import { CachedEmbedding } from "./cached-embedding.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
-import type { CallOptions, ReadOptions } from "./tensor.ts";
+import { type CallOptions, NO_OPTIONS, type ReadOptions } from "./tensor.ts";
 
 export class Embedding {
   readonly name: string;
@@ -35,23 +36,23 @@ export class Embedding {
   }
 
   /** Hands gradients, a row for each key, to the optimizer; those of a key that is named twice are added first. */
-  async push(keys: KeyList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
-    await this.#client.push(keys, gradients, { ...this.#control.callNow(options), admit: this.#control.admit });
+  async push(keys: KeyList, gradients: Float32Array, options: CallOptions = NO_OPTIONS): Promise<void> {
+    await this.#client.push(keys, gradients, { ...this.#callNow(options), check: this.#control });
   }
 
   /** The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
-  async pull(keys: KeyList, into?: Float32Array, options: ReadOptions = {}): Promise<Float32Array> {
-    const call = this.#control.readAhead(options);
-    const values = into !== undefined ? into : new Float32Array(listLength(keys, this.name) * this.dim);
+  async pull(keys: KeyList, into?: Float32Array, options: ReadOptions = NO_OPTIONS): Promise<Float32Array> {
+    const call = this.#readAhead(options);
+    const values = into !== undefined ? into : this.#client.roomFor(keys);
     await this.#client.pull(keys, values, call);
     return values;
   }
 
   /** A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip. */
-  async pushPull(push: KeysAndGradients, pullKeys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
+  async pushPull(push: KeysAndGradients, pullKeys: KeyList, into?: Float32Array, options: CallOptions = NO_OPTIONS): Promise<Float32Array> {
     checkOptions(push, ["keys", "gradients"], `the pushed rows of ${this.name}`);
     const values = into !== undefined ? into : new Float32Array(listLength(pullKeys, this.name) * this.dim);
-    await this.#client.pushPull(push, pullKeys, values, { ...this.#control.callNow(options), admit: this.#control.admit });
+    await this.#client.pushPull(push, pullKeys, values, { ...this.#callNow(options), check: this.#control });
     return values;
   }
 
@@ -120,5 +121,16 @@ export class Embedding {
   /** Removes the parameter from the servers. */
   async clear(options: WaitOptions = {}): Promise<void> {
     await this.#control.clear(options);
+  }
+
+  /** How a call is sent at this worker's clock; one whose caller says nothing about it needs no closer look. Throws BAD_ARGUMENT. */
+  #callNow(options: CallOptions): ParameterCall {
+    const { workerClock } = this.#control;
+    return options === NO_OPTIONS && workerClock.lost === undefined ? { clock: workerClock.value } : this.#control.callNow(options);
+  }
+
+  /** The same for a read, perhaps ahead of that clock. */
+  #readAhead(options: ReadOptions): ParameterCall {
+    return options === NO_OPTIONS ? this.#callNow(options) : this.#control.readAhead(options);
   }
 }

@@ -14,6 +14,7 @@ import {
   parameterCreate,
   parameterNonFinite,
 } from "../contracts/parameters.ts";
+import type { FiniteScan } from "../kernel/finite-scan.ts";
 import { badField } from "../store/bad-field.ts";
 import { checkChange, encodeMode, encodeStaleness } from "../store/consistency-json.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
@@ -21,11 +22,10 @@ import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { CatalogueClient } from "../worker/catalogue-client.ts";
-import type { FiniteScan } from "../worker/finite-scan.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import { HeldParameter } from "../worker/held-parameter.ts";
 import type { PushNumbers } from "../worker/push-numbers.ts";
-import type { Admit } from "../worker/tensor-client.ts";
+import { type Admit, type PushCheck, WHOLE_CHECK_FLOATS } from "../worker/tensor-client.ts";
 import { type Consistency, engineConsistency } from "./consistency.ts";
 import { CLOCK_MAX } from "./worker-clock.ts";
 
@@ -50,8 +50,8 @@ const CLOCKS_AHEAD = 2;
 /** How often a parameter is opened that others clear at the same time. */
 const OPEN_ATTEMPTS = 8;
 
-/** Longer gradients are not looked through here: it would take a seventh of the time of pushing them. */
-const WHOLE_CHECK_FLOATS = 262_144;
+/** The worker's clock: that of a call is its value, unless it has lost something; asking for it may throw then. */
+export type CallClock = { readonly value: number; readonly lost: string | undefined; readonly forCall: number };
 
 export type ParameterControlOptions = {
   readonly functions: FunctionClient;
@@ -60,13 +60,15 @@ export type ParameterControlOptions = {
   readonly parameter: number;
   readonly spec: ParameterSpec;
   readonly scan: FiniteScan;
-  /** The worker's clock; asking for that of a call may throw. */
-  readonly clock: { readonly forCall: number };
+  readonly clock: CallClock;
   /** Numbers the pushes of all handles of the session. */
   readonly pushes: PushNumbers;
 };
 
-export class ParameterControl {
+export class ParameterControl implements PushCheck {
+  readonly workerClock: CallClock;
+  readonly clips: boolean;
+  readonly scan: FiniteScan | undefined;
   readonly #options: ParameterControlOptions;
   readonly #clipNorm: number | null;
   /** What the handle holds: in which lives of the servers the parameter was found. */
@@ -79,6 +81,10 @@ export class ParameterControl {
     this.#options = options;
     this.#clipNorm = options.spec.optimizer.clipNorm ?? null;
     const { spec, parameter } = options;
+    this.workerClock = options.clock;
+    this.clips = this.#clipNorm !== null;
+    const { nonFinite } = spec.optimizer;
+    this.scan = nonFinite === "refuse" || nonFinite === "skip" ? options.scan : undefined;
     this.held = new HeldParameter({ name: spec.name, maker: spec.kind === "tensor" ? "tensor" : "embedding", parameter }, options.pushes);
   }
 

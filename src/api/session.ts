@@ -15,6 +15,7 @@ import { showValue } from "../base/show-value.ts";
 import { checkpointSave, parameterSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
 import { Arena } from "../kernel/arena.ts";
+import { FiniteScan } from "../kernel/finite-scan.ts";
 import { hashText } from "../keys/hash-text.ts";
 import { decodeParameterSpec, type ParameterSpec } from "../store/parameter-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
@@ -24,7 +25,6 @@ import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
 import type { CatalogueClient } from "../worker/catalogue-client.ts";
 import { Collective } from "../worker/collective.ts";
-import { FiniteScan } from "../worker/finite-scan.ts";
 import { FunctionClient } from "../worker/function-client.ts";
 import { PushNumbers } from "../worker/push-numbers.ts";
 import type { RendezvousClient } from "../worker/rendezvous-client.ts";
@@ -111,6 +111,7 @@ export class Session {
       name: `worker ${node.rank}`,
       clock: node.clock,
       functions: this.#functions,
+      router: worker.router,
       log: node.log,
       pushes: this.#pushes,
       joiningAgain: () => this.#links.forgetKeyLists(),

@@ -6,7 +6,7 @@ import type { TensorSpec } from "../store/parameter-spec.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { RowList } from "../worker/block-rows.ts";
 import { listLength } from "../worker/key-lists.ts";
-import type { RowsAndGradients, TensorClient } from "../worker/tensor-client.ts";
+import type { ParameterCall, RowsAndGradients, TensorClient } from "../worker/tensor-client.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 
 export type CallOptions = WaitOptions & {
@@ -21,6 +21,9 @@ export type ReadOptions = CallOptions & {
    */
   readonly clocksAhead?: number;
 };
+
+/** Of a call whose caller says nothing about it. */
+export const NO_OPTIONS: ReadOptions = {};
 
 export class Tensor {
   readonly name: string;
@@ -52,13 +55,13 @@ export class Tensor {
   }
 
   /** Hands a gradient to the optimizer. Throws VALUE_LENGTH, NOT_FINITE. */
-  async push(gradient: Float32Array, options: CallOptions = {}): Promise<void> {
-    await this.#client.push(gradient, { ...this.#control.callNow(options), admit: this.#control.admit });
+  async push(gradient: Float32Array, options: CallOptions = NO_OPTIONS): Promise<void> {
+    await this.#client.push(gradient, { ...this.#callNow(options), check: this.#control });
   }
 
   /** The values: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
-  async pull(into: Float32Array = new Float32Array(this.size), options: ReadOptions = {}): Promise<Float32Array> {
-    await this.#client.pull(into, this.#control.readAhead(options));
+  async pull(into: Float32Array = new Float32Array(this.size), options: ReadOptions = NO_OPTIONS): Promise<Float32Array> {
+    await this.#client.pull(into, this.#readAhead(options));
     return into;
   }
 
@@ -66,21 +69,21 @@ export class Tensor {
   async pushPull(
     gradient: Float32Array,
     into: Float32Array = new Float32Array(this.size),
-    options: CallOptions = {},
+    options: CallOptions = NO_OPTIONS,
   ): Promise<Float32Array> {
-    await this.#client.pushPull(gradient, into, { ...this.#control.callNow(options), admit: this.#control.admit });
+    await this.#client.pushPull(gradient, into, { ...this.#callNow(options), check: this.#control });
     return into;
   }
 
   /** Gradients for some rows; those of a row that is named twice are added first. Throws OUT_OF_RANGE. */
-  async pushRows(rows: RowList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
-    await this.#client.pushRows(rows, gradients, { ...this.#control.callNow(options), admit: this.#control.admit });
+  async pushRows(rows: RowList, gradients: Float32Array, options: CallOptions = NO_OPTIONS): Promise<void> {
+    await this.#client.pushRows(rows, gradients, { ...this.#callNow(options), check: this.#control });
   }
 
   /** Some rows, in the order of the list. Throws OUT_OF_RANGE. */
-  async pullRows(rows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
+  async pullRows(rows: RowList, into?: Float32Array, options: CallOptions = NO_OPTIONS): Promise<Float32Array> {
     const values = into !== undefined ? into : new Float32Array(listLength(rows, this.name) * this.#client.shape.width);
-    await this.#client.pullRows(rows, values, this.#control.callNow(options));
+    await this.#client.pullRows(rows, values, this.#callNow(options));
     return values;
   }
 
@@ -89,17 +92,22 @@ export class Tensor {
     rows: RowList,
     gradients: Float32Array,
     into: Float32Array = new Float32Array(this.size),
-    options: CallOptions = {},
+    options: CallOptions = NO_OPTIONS,
   ): Promise<Float32Array> {
-    await this.#client.pushRowsPull(rows, gradients, into, { ...this.#control.callNow(options), admit: this.#control.admit });
+    await this.#client.pushRowsPull(rows, gradients, into, { ...this.#callNow(options), check: this.#control });
     return into;
   }
 
   /** A push of some rows, and other rows as they are right after that, block by block in one round trip. Throws OUT_OF_RANGE. */
-  async pushPullRows(push: RowsAndGradients, pullRows: RowList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
+  async pushPullRows(
+    push: RowsAndGradients,
+    pullRows: RowList,
+    into?: Float32Array,
+    options: CallOptions = NO_OPTIONS,
+  ): Promise<Float32Array> {
     checkOptions(push, ["rows", "gradients"], `the pushed rows of ${this.name}`);
     const values = into !== undefined ? into : new Float32Array(listLength(pullRows, this.name) * this.#client.shape.width);
-    await this.#client.pushPullRows(push, pullRows, values, { ...this.#control.callNow(options), admit: this.#control.admit });
+    await this.#client.pushPullRows(push, pullRows, values, { ...this.#callNow(options), check: this.#control });
     return values;
   }
 
@@ -107,8 +115,8 @@ export class Tensor {
    * Sends what top-k has kept for later, exactly; does nothing for a tensor without it. `session.close()` does it too. What could not be sent
    * is kept.
    */
-  async flushResidual(options: CallOptions = {}): Promise<void> {
-    await this.#client.flushResidual(this.#control.callNow(options));
+  async flushResidual(options: CallOptions = NO_OPTIONS): Promise<void> {
+    await this.#client.flushResidual(this.#callNow(options));
   }
 
   /**
@@ -132,5 +140,16 @@ export class Tensor {
   async clear(options: WaitOptions = {}): Promise<void> {
     await this.#control.clear(options);
     this.#client.dropResidual();
+  }
+
+  /** How a call is sent at this worker's clock; one whose caller says nothing about it needs no closer look. Throws BAD_ARGUMENT. */
+  #callNow(options: CallOptions): ParameterCall {
+    const { workerClock } = this.#control;
+    return options === NO_OPTIONS && workerClock.lost === undefined ? { clock: workerClock.value } : this.#control.callNow(options);
+  }
+
+  /** The same for a read, perhaps ahead of that clock. */
+  #readAhead(options: ReadOptions): ParameterCall {
+    return options === NO_OPTIONS ? this.#callNow(options) : this.#control.readAhead(options);
   }
 }

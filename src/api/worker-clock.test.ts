@@ -30,6 +30,19 @@ class Servers {
 
   readonly time = new SimClock();
   readonly pushes = new PushNumbers();
+  readonly callAll = (async (
+    fn: { readonly name: string },
+    { clock }: { readonly clock?: number },
+    { priority = 0 }: { readonly priority?: number },
+  ) => {
+    const ask = `${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`}`;
+    this.asked.push(ask);
+    this.sent.push(`${ask} ${priority}`);
+    await this.answers;
+    if (this.failure !== undefined) throw this.failure;
+    if (this.refusesClocks && clock !== undefined) throw new WeighbridgeError("NOT_JOINED", "who are you?");
+    return this.clocks.map((at) => ({ clock: at, lost: ask === "join" ? this.lost.splice(0) : [] }));
+  }) as FunctionClient["callAll"];
   readonly clock = new WorkerClock({
     name: "worker 1",
     clock: this.time,
@@ -39,25 +52,14 @@ class Servers {
         this.joiningCount++;
         return () => this.joiningCount--;
       },
-      callAll: (async (
-        fn: { readonly name: string },
-        { clock }: { readonly clock?: number },
-        { priority = 0 }: { readonly priority?: number },
-      ) => {
-        const ask = `${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`}`;
-        this.asked.push(ask);
-        this.sent.push(`${ask} ${priority}`);
-        await this.answers;
-        if (this.failure !== undefined) throw this.failure;
-        if (this.refusesClocks && clock !== undefined) throw new WeighbridgeError("NOT_JOINED", "who are you?");
-        return this.clocks.map((at) => ({ clock: at, lost: ask === "join" ? this.lost.splice(0) : [] }));
-      }) as FunctionClient["callAll"],
+      callAll: this.callAll,
       call: (async (fn: { readonly name: string }, { server }: { readonly server: number }, { clock }: { readonly clock?: number }) => {
         this.asked.push(`${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`} of server ${server}`);
         if (this.failure !== undefined) throw this.failure;
         return await Promise.resolve({ clock: this.clocks[server], lost: [] });
       }) as unknown as FunctionClient["call"],
     },
+    router: { tellAll: async (fn, request, priority) => void (await this.callAll(fn, request, { priority })) },
     log: { ...SILENT_LOG, warn: (message) => this.warnings.push(message) },
     joiningAgain: () => {
       this.rejoinCount++;

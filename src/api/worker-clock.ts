@@ -27,6 +27,7 @@ import type { PushReport } from "../consistency/push-counts.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../contracts/clocks.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import type { PushNumbers } from "../worker/push-numbers.ts";
+import type { Router } from "../worker/router.ts";
 
 /** Of what leaves after everything else. */
 export const LAST_PRIORITY: number = -(2 ** 31);
@@ -48,6 +49,8 @@ export type WorkerClockOptions = {
   readonly name: string;
   readonly clock: Clock;
   readonly functions: Pick<FunctionClient, "call" | "callAll" | "joining">;
+  /** Where the end of a clock is told. */
+  readonly router: Pick<Router, "tellAll">;
   readonly log: Log;
   /** Of what this worker pushes, which servers hear of with its clock. */
   readonly pushes: PushNumbers;
@@ -57,41 +60,40 @@ export type WorkerClockOptions = {
 
 export class WorkerClock {
   readonly #functions: WorkerClockOptions["functions"];
+  readonly #router: WorkerClockOptions["router"];
   readonly #log: Log;
   readonly #pushes: PushNumbers;
   readonly #joiningAgain: () => void;
   readonly #clock: Clock;
   readonly #name: string;
-  #value = 0;
+  // Plain fields that only this file changes: every call looks at them.
+  /** How many clocks this worker has finished. */
+  value = 0;
   /** The clock that every server has heard of. */
   #heard = 0;
   #isTellingAgain = false;
   #joining: Promise<void> | undefined;
   #hasLeft = false;
   /** What the next call is told, but for where this worker stands by then (J9). */
-  #lost: string | undefined;
+  lost: string | undefined;
   /** The same of the last join, also once a call was told. */
   #lastLost: string | undefined;
 
-  constructor({ name, clock, functions, log, pushes, joiningAgain }: WorkerClockOptions) {
+  constructor({ name, clock, functions, router, log, pushes, joiningAgain }: WorkerClockOptions) {
     this.#name = name;
     this.#clock = clock;
     this.#functions = functions;
+    this.#router = router;
     this.#log = log;
     this.#pushes = pushes;
     this.#joiningAgain = joiningAgain;
   }
 
-  /** How many clocks this worker has finished. */
-  get value(): number {
-    return this.#value;
-  }
-
-  /** The clock of a call that is made now. Throws NOT_JOINED (J9). */
+  /** The clock of a call that is made now: `value`, unless something was `lost`. Throws NOT_JOINED (J9). */
   get forCall(): number {
-    const lost = this.#lost;
-    if (lost === undefined) return this.#value;
-    this.#lost = undefined;
+    const lost = this.lost;
+    if (lost === undefined) return this.value;
+    this.lost = undefined;
     throw new WeighbridgeError("NOT_JOINED", `${lost}${this.#whereText}`, { retryable: true });
   }
 
@@ -105,39 +107,39 @@ export class WorkerClock {
       return error; // of the join the log tells
     }
     const { code, retryable, message } = error;
-    this.#lost = undefined;
+    this.lost = undefined;
     const again = "push again what it had pushed to parameters with sync updates at the clock that it had not ended"; // W5
     return new WeighbridgeError(code, `${this.#lastLost ?? message}${this.#whereText}: ${again}`, { retryable, cause: error });
   }
 
   get #whereText(): string {
-    return `; it has joined again, and stands at clock ${this.#value}`;
+    return `; it has joined again, and stands at clock ${this.value}`;
   }
 
   /**
    * Ends this worker's iteration and begins the next one, whose number is returned (J1). Servers that it has left hear of it when it joins. Throws OUT_OF_RANGE (J5).
    */
   advance(): number {
-    if (this.#value >= CLOCK_MAX) {
-      const what = `this worker stands at clock ${this.#value}, the highest there is`;
+    if (this.value >= CLOCK_MAX) {
+      const what = `this worker stands at clock ${this.value}, the highest there is`;
       const then = "save the parameters with saveParameter(), and load them in a new job";
       throw new WeighbridgeError("OUT_OF_RANGE", `${what}: it cannot end another one; ${then}`);
     }
-    this.#value++;
+    this.value++;
     if (this.#hasLeft) {
-      this.#hear(this.#value); // nobody waits to hear of it
-      return this.#value;
+      this.#hear(this.value); // nobody waits to hear of it
+      return this.value;
     }
     this.#tell().catch((thrown: unknown) => {
-      this.#log.warn("a server did not hear of the end of a clock", { clock: this.#value, reason: reasonOf(thrown) });
+      this.#log.warn("a server did not hear of the end of a clock", { clock: this.value, reason: reasonOf(thrown) });
       this.#tellAgain(thrown);
     });
-    return this.#value;
+    return this.value;
   }
 
   async #tell(priority: number = LAST_PRIORITY): Promise<void> {
-    const clock = this.#value;
-    await this.#functions.callAll(clockAdvance, this.#ended(clock), { priority });
+    const clock = this.value;
+    await this.#router.tellAll(clockAdvance, this.#ended(clock), priority);
     this.#hear(clock);
   }
 
@@ -163,7 +165,7 @@ export class WorkerClock {
 
   /** To where a checkpoint left off, unless this worker is beyond it (J3). */
   raise(clock: number): void {
-    this.#value = Math.max(this.#value, clock);
+    this.value = Math.max(this.value, clock);
   }
 
   /** A worker that comes late stands where the slowest does; servers may differ in that, and the highest holds for all. */
@@ -176,8 +178,8 @@ export class WorkerClock {
     const answers = await this.#functions.callAll(clockJoin, this.#pushes.all(), { ...wait, priority: JOIN_PRIORITY });
     this.#noteLost(answers.flatMap(({ lost }) => [...lost]));
     const clocks = answers.map(({ clock }) => clock);
-    this.#value = Math.max(this.#value, ...clocks);
-    const clock = this.#value;
+    this.value = Math.max(this.value, ...clocks);
+    const clock = this.value;
     if (clocks.some((other) => other < clock)) await this.#functions.callAll(clockAdvance, this.#ended(clock), wait);
     this.#hear(clock);
   }
@@ -215,20 +217,20 @@ export class WorkerClock {
 
   /** J9. Whoever lost updates of the clock at which it stands alone was told by the call that found out, and pushes them again. */
   #noteLost(clocks: readonly number[]): void {
-    if (!clocks.some((clock) => clock < this.#value)) return;
+    if (!clocks.some((clock) => clock < this.value)) return;
     const lost = [...new Set(clocks)].sort((a, b) => a - b);
     const what = `what it pushed at clock ${lost.join(", ")} to parameters with sync updates does not count`;
     const why = `${this.#name} was taken for dead before the servers heard of the end of its clock`;
-    this.#lost = `${why}: ${what}`;
-    this.#lastLost = this.#lost;
+    this.lost = `${why}: ${what}`;
+    this.#lastLost = this.lost;
     this.#log.warn("updates of a clock that this worker has ended do not count", { clocks: lost.join(", "), reason: why });
   }
 
   /** Nobody waits for this worker until `rejoin` (J4). */
   async leave(wait: WaitOptions): Promise<void> {
-    if (!this.#hasLeft) this.#value = Math.min(CLOCK_MAX, this.#value + 1); // J5
-    const pushes = this.#pushes.before(this.#value);
-    this.#hear(this.#value); // by leaving
+    if (!this.#hasLeft) this.value = Math.min(CLOCK_MAX, this.value + 1); // J5
+    const pushes = this.#pushes.before(this.value);
+    this.#hear(this.value); // by leaving
     this.#hasLeft = true;
     this.#joining = undefined; // what is under way leads to where this worker leaves
     await this.#functions.callAll(clockLeave, pushes, { ...wait, priority: LAST_PRIORITY });
@@ -236,14 +238,14 @@ export class WorkerClock {
 
   /** J7. A server that refuses to hear of the clock has nothing of this worker to drop; one that cannot be reached does not hear that it joins either. */
   async #joinBehindClock(): Promise<void> {
-    if (this.#heard < this.#value) this.#tell(JOIN_PRIORITY).catch(() => {});
+    if (this.#heard < this.value) this.#tell(JOIN_PRIORITY).catch(() => {});
     await this.join({});
   }
 
   async #startJoining(): Promise<void> {
     this.#joiningAgain();
-    this.#lastLost = this.#lost;
-    this.#pushes.drop(this.#value); // W5
+    this.#lastLost = this.lost;
+    this.#pushes.drop(this.value); // W5
     const joining = this.#joinBehindClock().finally(() => {
       if (this.#joining === joining) this.#joining = undefined;
     });

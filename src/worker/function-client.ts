@@ -66,12 +66,12 @@ export class FunctionClient {
     try {
       return await waitFor(promise, what, this.router.clock, wait);
     } catch (thrown) {
-      throw await this.#explained(thrown, subject, wait);
+      throw await this.explained(thrown, subject, wait);
     }
   }
 
   /** A DEADLINE names the worker that a read waits for, if a server says so in time (spec/consistency.md, P3): asked once, when it has passed. */
-  async #explained(thrown: unknown, subject: HeldParameter | undefined, wait: WaitOptions): Promise<unknown> {
+  async explained(thrown: unknown, subject: HeldParameter | undefined, wait: WaitOptions): Promise<unknown> {
     if (subject === undefined || !isWeighbridgeError(thrown)) return thrown;
     if (thrown.code !== "DEADLINE") return await this.explainFailure(thrown, wait);
     const { signal } = wait;

@@ -27,11 +27,11 @@ export class HeldParameter implements CallSubject {
   readonly parameter: number;
   /** By rank, the incarnation of each server in which it was found; undefined where it never was. The router compares them. */
   readonly incarnations: (number | undefined)[] = [];
-  readonly #pushes: PushNumbers;
+  /** Numbers what is pushed, for all handles of the session. */
+  readonly pushes: PushNumbers;
 
-  /** `pushes` are those of all handles of the session. */
   constructor({ name, maker, parameter }: Pick<HeldParameter, "name" | "maker" | "parameter">, pushes: PushNumbers) {
-    this.#pushes = pushes;
+    this.pushes = pushes;
     this.name = name;
     this.maker = maker;
     this.parameter = parameter;
@@ -39,17 +39,17 @@ export class HeldParameter implements CallSubject {
 
   /** The number of a push that is about to leave, at this clock: all its frames carry it. */
   numberPush(clock: number): number {
-    return this.#pushes.next(this.parameter, clock);
+    return this.pushes.next(this.parameter, clock);
   }
 
   /** That of the last push. */
   get pushNumber(): number {
-    return this.#pushes.last(this.parameter);
+    return this.pushes.last(this.parameter);
   }
 
   /** The parameter is no more: what was pushed to it is not told of one that is made anew. */
   cleared(): void {
-    this.#pushes.cleared(this.parameter);
+    this.pushes.cleared(this.parameter);
   }
 
   /** The parameter was found or made there, in this incarnation. */

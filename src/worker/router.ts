@@ -110,7 +110,14 @@ export class Router extends ServerDirectory {
     return group.left === undefined ? group.done : group.left.then(() => group.done);
   }
 
-  /** The same, for those who wait otherwise. */
+  /** The same request to every server; nobody looks at the answers. */
+  async tellAll<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, request: FieldValues<Q>, priority: number): Promise<void> {
+    const requests: AnyRequest[] = [];
+    for (const server of this.servers) requests.push(requestOf(fn, { to: { server }, request, priority }));
+    await this.call(requests);
+  }
+
+  /** As `call`, for those who wait otherwise. */
   send(requests: readonly AnyRequest[], subject?: HeldParameter): RequestGroup {
     const group = new RequestGroup(this, requests, subject);
     if (this.#mayLeave(group.requests) && this.trySend(group.requests)) return group;

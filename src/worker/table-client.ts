@@ -19,11 +19,11 @@ import { lostArray } from "./caller-array.ts";
 import type { EncodedTable } from "./encoded-table.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
-import { type KeyList, KeyLists } from "./key-lists.ts";
+import { type KeyList, KeyLists, listLength } from "./key-lists.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
 import { requestOf } from "./router.ts";
-import { AS_IT_IS, type ParameterCall, type PushCall } from "./tensor-client.ts";
+import { admissionOf, type CheckedPush, type ParameterCall } from "./tensor-client.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -73,61 +73,77 @@ export class TableClient {
   }
 
   /** `gradients` has a row for each of `keys` (B1). */
-  async push(keys: KeyList, gradients: Float32Array, { clock, priority, admit, ...wait }: PushCall): Promise<void> {
-    const list = this.#keys.arrayOf(keys);
-    this.#keys.checkRows(gradients, { keyCount: list.length, width: this.width }, "gradients");
+  async push(keys: KeyList, gradients: Float32Array, { clock, priority, check, ...wait }: CheckedPush): Promise<void> {
+    const list = this.#listOf(keys);
+    this.#checkRows(gradients, list.length, "gradients");
     const encoded = this.#encoded?.encodesPush ? this.#encoded : undefined;
     await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
       const rows = plan.gradients(gradients, this.width, this.options.merge);
-      const { scale, skips } = admit?.(rows, gradients) ?? AS_IT_IS;
+      const { scale, skips } = admissionOf(check, rows, gradients);
       if (skips) return;
       if (encoded !== undefined) return await encoded.push(this.#frames(plan), rows, { clock, priority, scale, subject: this.#subject });
-      const pushNumber = this.#subject.numberPush(clock);
-      await this.#send(this.#pushes(this.#frames(plan), rows, { clock, priority, pushNumber, scale }), "push");
+      const pushNumber = this.#subject.pushes.next(this.#parameter, clock);
+      await this.#send(this.#pushes(this.#frames(plan), rows, { clock, priority, pushNumber, scale }));
     });
   }
 
   /** Fills `into`, a row for each of `keys`. */
   async pull(keys: KeyList, into: Float32Array, { clock, priority, ...wait }: ParameterCall): Promise<void> {
-    const list = this.#keys.arrayOf(keys);
-    this.#keys.checkRows(into, { keyCount: list.length, width: this.width }, "the array to pull into");
+    const list = this.#listOf(keys);
+    this.#checkRows(into, list.length, "the array to pull into");
     const encoded = this.#encoded?.encodesPull ? this.#encoded : undefined;
     await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
       const intoLength = into.length;
       const landed = plan.landing(into, this.width);
       if (encoded !== undefined) {
         await encoded.pull(this.#frames(plan), landed, { clock, priority, subject: this.#subject });
-      } else await this.#send(this.#pulls(this.#frames(plan), landed, { clock, priority }), "pull");
+      } else await this.#send(this.#pulls(this.#frames(plan), landed, { clock, priority }));
       if (into.length < intoLength) throw lostArray(this.#name, false);
       plan.deliver(landed, into, this.width);
     });
   }
 
   /** Pushes gradients for some rows, and fills `into` with the rows of `pullKeys` as they are right after that (B3). */
-  async pushPull(push: KeysAndGradients, pullKeys: KeyList, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, admit, ...wait } = call;
-    const pushList = this.#keys.arrayOf(push.keys);
-    const pullList = this.#keys.arrayOf(pullKeys);
-    this.#keys.checkRows(push.gradients, { keyCount: pushList.length, width: this.width }, "gradients");
-    this.#keys.checkRows(into, { keyCount: pullList.length, width: this.width }, "the array to pull into");
+  async pushPull(push: KeysAndGradients, pullKeys: KeyList, into: Float32Array, call: CheckedPush): Promise<void> {
+    const { clock, priority, check, ...wait } = call;
+    const pushList = this.#listOf(push.keys);
+    const pullList = this.#listOf(pullKeys);
+    this.#checkRows(push.gradients, pushList.length, "gradients");
+    this.#checkRows(into, pullList.length, "the array to pull into");
     if (pullList.length === 0) return await this.push(pushList, push.gradients, call);
     if (pushList.length === 0) return await this.pull(pullList, into, { clock, priority, ...wait });
     if (this.#encoded?.encodesPush || this.#encoded?.encodesPull)
       return await this.#pushThenPull(pushList, push.gradients, pullList, into, call, this.#encoded);
     await this.#withPlan({ keys: pushList }, wait, async (pushPlan) => {
       const rows = pushPlan.gradients(push.gradients, this.width, this.options.merge);
-      const { scale, skips } = admit?.(rows, push.gradients) ?? AS_IT_IS;
+      const { scale, skips } = admissionOf(check, rows, push.gradients);
       if (skips) return await this.pull(pullList, into, { clock, priority });
       await this.#withPlan({ keys: pullList }, {}, async (pullPlan) => {
         const intoLength = into.length;
         const landed = pullPlan.landing(into, this.width);
         const pairs = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
-        const pushNumber = this.#subject.numberPush(clock);
-        await this.#send(this.#pushPulls(pairs, { rows, landed }, { clock, priority, pushNumber, scale }), "push-pull");
+        const pushNumber = this.#subject.pushes.next(this.#parameter, clock);
+        await this.#send(this.#pushPulls(pairs, { rows, landed }, { clock, priority, pushNumber, scale }));
         if (into.length < intoLength) throw lostArray(this.#name, true);
         pullPlan.deliver(landed, into, this.width);
       });
     });
+  }
+
+  /** A new array for the rows of these keys. Throws BAD_ARGUMENT. */
+  roomFor(keys: KeyList): Float32Array {
+    return new Float32Array((keys instanceof BigUint64Array ? keys.length : listLength(keys, this.#name)) * this.width);
+  }
+
+  /** Throws BAD_ARGUMENT for what is no key, OUT_OF_RANGE. Every u64 is a key of a table without bounds. */
+  #listOf(keys: KeyList): BigUint64Array {
+    return keys instanceof BigUint64Array && this.options.rowCountMax === undefined ? keys : this.#keys.arrayOf(keys);
+  }
+
+  /** B1 */
+  #checkRows(values: Float32Array, keyCount: number, what: string): void {
+    if (values instanceof Float32Array && values.length === keyCount * this.width) return;
+    this.#keys.checkRows(values, { keyCount, width: this.width }, what);
   }
 
   /** B4. Reads leave behind the updates of the same parameter, so both are on their way at once, unless a push may have to be sent again. */
@@ -136,10 +152,10 @@ export class TableClient {
     gradients: Float32Array,
     pullList: BigUint64Array,
     into: Float32Array,
-    { admit, ...read }: PushCall,
+    { check, ...read }: CheckedPush,
     { namesKeys }: EncodedTable,
   ): Promise<void> {
-    const pushed = this.push(pushList, gradients, { ...read, admit });
+    const pushed = this.push(pushList, gradients, { ...read, check });
     if (namesKeys) await pushed;
     await allEnded([pushed, this.pull(pullList, into, read)]);
   }
@@ -153,6 +169,7 @@ export class TableClient {
     if (keys.length === 0) return;
     const plan = this.#planner.plan(keys, isAscending);
     const done = run(plan).finally(() => plan.release());
+    if (wait.deadlineMs === undefined && wait.signal === undefined) return await done;
     await this.#functions.wait(done, `rows of ${JSON.stringify(this.#name)}`, { ...wait, subject: this.#subject });
   }
 
@@ -161,8 +178,12 @@ export class TableClient {
     return plan.frames(Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.width * FLOAT_BYTES))));
   }
 
-  async #send(requests: readonly AnyRequest[], what: string): Promise<void> {
-    await this.#functions.callMixed(requests, `the ${what} of ${JSON.stringify(this.#name)}`, { subject: this.#subject });
+  async #send(requests: readonly AnyRequest[]): Promise<void> {
+    try {
+      await this.#functions.router.call(requests, this.#subject);
+    } catch (thrown) {
+      throw await this.#functions.explained(thrown, this.#subject, {});
+    }
   }
 
   /** `rows` has the gradients of all frames. A frame that is cut again is a plan of its own keys, and its gradients are that plan's. */

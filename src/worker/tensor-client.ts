@@ -13,6 +13,7 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import type { Contract } from "../contracts/contract.ts";
 import {
   tensorPull,
   tensorPullRows,
@@ -25,7 +26,9 @@ import {
 } from "../contracts/tensors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
+import type { FiniteScan } from "../kernel/finite-scan.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
+import type { Fields } from "../wire/function-schema.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
 import { CallerArray } from "./caller-array.ts";
@@ -33,7 +36,7 @@ import type { EncodedTensor } from "./encoded-tensor.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { listLength } from "./key-lists.ts";
-import type { AnyRequest, Recut } from "./router/function-request.ts";
+import type { AnyRequest, FunctionRequest, Recut } from "./router/function-request.ts";
 import { BlockRoute } from "./router/server-directory.ts";
 import { requestOf } from "./router.ts";
 
@@ -56,12 +59,39 @@ export type Admission = {
 /** Looks at a gradient as it is sent, what belongs to one row made one; `given` is the caller's. Throws NOT_FINITE. */
 export type Admit = (gradients: Float32Array, given: Float32Array) => Admission;
 
+/** How gradients are looked at before they are pushed. */
+export type PushCheck = {
+  /** Whether their norm is bounded. */
+  readonly clips: boolean;
+  /** Finds what is not finite; undefined where that is pushed like anything else. */
+  readonly scan: Pick<FiniteScan, "firstNotFinite"> | undefined;
+  /** For those that are clipped, or not finite. */
+  readonly admit: Admit;
+};
+
+/** A push to a cache, which looks for what is not finite itself. */
 export type PushCall = ParameterCall & {
   /** Left out: it is pushed as it is. */
   readonly admit?: Admit | undefined;
 };
 
+export type CheckedPush = ParameterCall & {
+  /** Left out: it is pushed as it is. */
+  readonly check?: PushCheck | undefined;
+};
+
 export const AS_IT_IS: Admission = { scale: 1, skips: false };
+
+/** Longer gradients are not looked through here: it would take a seventh of the time of pushing them. */
+export const WHOLE_CHECK_FLOATS = 262_144;
+
+/** What becomes of a push of these gradients, which were made of those that are given. Throws NOT_FINITE. */
+export function admissionOf(check: PushCheck | undefined, gradients: Float32Array, given: Float32Array): Admission {
+  if (check === undefined) return AS_IT_IS;
+  const { scan, clips } = check;
+  const isPlain = scan === undefined || gradients.length > WHOLE_CHECK_FLOATS || scan.firstNotFinite(gradients) < 0;
+  return isPlain && !clips ? AS_IT_IS : check.admit(gradients, given);
+}
 
 /** Some rows, and a row of gradients for each. */
 export type RowsAndGradients = { readonly rows: RowList; readonly gradients: Float32Array };
@@ -131,21 +161,18 @@ export class TensorClient {
     return takenCount;
   }
 
-  async push(gradients: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, admit, ...wait } = call;
+  async push(gradients: Float32Array, call: CheckedPush): Promise<void> {
+    const { clock, priority, check, ...wait } = call;
     this.#checkLength(gradients, this.shape.floatCount, "gradients");
-    const { scale, skips } = admit?.(gradients, gradients) ?? AS_IT_IS;
+    const { scale, skips } = admissionOf(check, gradients, gradients);
     if (skips) return;
     if (this.#encoded?.encodesPush) return await this.#encoded.push(gradients, { clock, priority, ...wait, scale, subject: this.#subject });
-    const pushNumber = this.#subject.numberPush(clock);
-    await this.#functions.callEach(
-      tensorPush,
-      this.#blocks((block, from, to) => ({
-        request: { parameter: this.#parameter, block, clock, pushNumber, scale, gradients: gradients.subarray(from, to) },
-        priority,
-      })),
-      { ...wait, subject: this.#subject },
-    );
+    const pushNumber = this.#subject.pushes.next(this.#parameter, clock);
+    const requests = this.#ofBlocks(tensorPush, (to, block, from, end) => {
+      const request = { parameter: this.#parameter, block, clock, pushNumber, scale, gradients: gradients.subarray(from, end) };
+      return { to, scope: this.#parameter, request, priority };
+    });
+    await this.#call(requests, "push", wait);
   }
 
   /** Fills `into`. */
@@ -153,46 +180,39 @@ export class TensorClient {
     const { clock, priority, ...wait } = call;
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
     if (this.#encoded?.encodesPull) return await this.#encoded.pull(into, { ...call, subject: this.#subject });
-    await this.#functions.callEach(
-      tensorPull,
-      this.#blocks((block, from, to) => ({
-        request: { parameter: this.#parameter, block, clock },
-        priority,
-        into: into.subarray(from, to),
-      })),
-      { ...wait, subject: this.#subject },
-    );
+    const requests = this.#ofBlocks(tensorPull, (to, block, from, end) => {
+      const request = { parameter: this.#parameter, block, clock };
+      return { to, scope: this.#parameter, request, priority, into: into.subarray(from, end) };
+    });
+    await this.#call(requests, "pull", wait);
   }
 
-  async pushPull(gradients: Float32Array, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, admit, ...wait } = call;
+  async pushPull(gradients: Float32Array, into: Float32Array, call: CheckedPush): Promise<void> {
+    const { clock, priority, check, ...wait } = call;
     this.#checkLength(gradients, this.shape.floatCount, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
-    const { scale, skips } = admit?.(gradients, gradients) ?? AS_IT_IS;
+    const { scale, skips } = admissionOf(check, gradients, gradients);
     if (skips) return await this.pull(into, { clock, priority, ...wait });
     if (this.#encoded?.encodesPush || this.#encoded?.encodesPull)
       return await this.#encoded.pushPull(gradients, into, { clock, priority, ...wait, scale, subject: this.#subject });
-    const pushNumber = this.#subject.numberPush(clock);
-    await this.#functions.callEach(
-      tensorPushPull, // T2
-      this.#blocks((block, from, to) => ({
-        request: { parameter: this.#parameter, block, clock, pushNumber, scale, gradients: gradients.subarray(from, to) },
-        priority,
-        into: into.subarray(from, to),
-        answerLost: () => this.#pullAnew(block, into.subarray(from, to), { clock, priority }),
-      })),
-      { ...wait, subject: this.#subject },
-    );
+    const pushNumber = this.#subject.pushes.next(this.#parameter, clock);
+    const requests = this.#ofBlocks(tensorPushPull, (to, block, from, end) => {
+      const request = { parameter: this.#parameter, block, clock, pushNumber, scale, gradients: gradients.subarray(from, end) };
+      const landing = into.subarray(from, end);
+      const answerLost = (): Recut => this.#pullAnew(block, landing, { clock, priority });
+      return { to, scope: this.#parameter, request, priority, into: landing, answerLost };
+    }); // T2
+    await this.#call(requests, "push-pull", wait);
   }
 
   /** `gradients` has a row for each of `rows`. */
-  async pushRows(rows: RowList, gradients: Float32Array, call: PushCall): Promise<void> {
-    const { priority, clock, admit, ...wait } = call;
+  async pushRows(rows: RowList, gradients: Float32Array, call: CheckedPush): Promise<void> {
+    const { priority, clock, check, ...wait } = call;
     this.#checkLength(gradients, listLength(rows, this.#name) * this.shape.width, "gradients");
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
       const sums = named.gradients(gradients, this.shape.width, this.#merge);
-      const { scale, skips } = admit?.(sums, gradients) ?? AS_IT_IS;
+      const { scale, skips } = admissionOf(check, sums, gradients);
       if (skips) return;
       if (this.#encoded?.encodesPushOfRows) {
         await this.#encoded.pushRows(named.groups, sums, { priority, clock, scale, subject: this.#subject });
@@ -248,15 +268,15 @@ export class TensorClient {
   }
 
   /** Pushes gradients for some rows and fills `into` with the whole tensor: of each block what it is right after the push. */
-  async pushRowsPull(rows: RowList, gradients: Float32Array, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, admit, ...wait } = call;
+  async pushRowsPull(rows: RowList, gradients: Float32Array, into: Float32Array, call: CheckedPush): Promise<void> {
+    const { clock, priority, check, ...wait } = call;
     this.#checkLength(gradients, listLength(rows, this.#name) * this.shape.width, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
     if (this.#encodesRows) return await allEnded([this.pushRows(rows, gradients, call), this.pull(into, { clock, priority, ...wait })]); // T4
     await this.#withSpans(wait, async (spans) => {
       const named = new BlockRows(rows, this.shape, this.#name, spans);
       const sums = named.gradients(gradients, this.shape.width, this.#merge);
-      const { scale, skips } = admit?.(sums, gradients) ?? AS_IT_IS;
+      const { scale, skips } = admissionOf(check, sums, gradients);
       if (skips) return await this.pull(into, { clock, priority });
       const pushes = new Map(this.#rowsRequests(named, sums, { clock, scale }).map((request) => [request.block, request]));
       const blocks = this.#blocks((block, from, to) => ({ block, priority, into: into.subarray(from, to) }));
@@ -278,8 +298,8 @@ export class TensorClient {
   }
 
   /** Pushes gradients for some rows, and fills `into` with other rows: of each block what they are right after the push. */
-  async pushPullRows(rows: RowsAndGradients, pullRows: RowList, into: Float32Array, call: PushCall): Promise<void> {
-    const { clock, priority, admit, ...wait } = call;
+  async pushPullRows(rows: RowsAndGradients, pullRows: RowList, into: Float32Array, call: CheckedPush): Promise<void> {
+    const { clock, priority, check, ...wait } = call;
     const { width } = this.shape;
     this.#checkLength(rows.gradients, listLength(rows.rows, this.#name) * width, "gradients");
     this.#checkLength(into, listLength(pullRows, this.#name) * width, "the array to pull into");
@@ -290,7 +310,7 @@ export class TensorClient {
     await this.#withSpans(wait, async (spans) => {
       const pushed = new BlockRows(rows.rows, this.shape, this.#name, spans);
       const sums = pushed.gradients(rows.gradients, width, this.#merge);
-      const { scale, skips } = admit?.(sums, rows.gradients) ?? AS_IT_IS;
+      const { scale, skips } = admissionOf(check, sums, rows.gradients);
       if (skips) return await this.pullRows(pullRows, into, { clock, priority });
       const given = new CallerArray(into);
       const pulled = new BlockRows(pullRows, this.shape, this.#name, spans);
@@ -347,7 +367,7 @@ export class TensorClient {
   /** The frames of one push. One of no rows is none. */
   #rowsRequests(named: BlockRows, sums: Float32Array, { clock, scale }: { readonly clock: number; readonly scale: number }): RowsRequest[] {
     const { width } = this.shape;
-    const pushNumber = named.rowCount === 0 ? 0 : this.#subject.numberPush(clock);
+    const pushNumber = named.rowCount === 0 ? 0 : this.#subject.pushes.next(this.#parameter, clock);
     return named.groups.map(({ block, rows, from, to }) => ({
       parameter: this.#parameter,
       block,
@@ -361,6 +381,31 @@ export class TensorClient {
 
   #to<T extends object>(block: number, call: T): T & OfBlock {
     return { ...call, to: this.#routes[block] as BlockRoute, scope: this.#parameter };
+  }
+
+  /** A request about each block, of which it has the elements from `from` up to `end`. */
+  #ofBlocks<Q extends Fields, R extends Fields>(
+    fn: Contract<Q, R>,
+    make: (to: BlockRoute, block: number, from: number, end: number) => FunctionRequest<Q, R>,
+  ): AnyRequest[] {
+    const { blockFloats, floatCount } = this.shape;
+    const requests: AnyRequest[] = [];
+    for (let block = 0, from = 0; from < floatCount; block++, from += blockFloats)
+      requests.push(requestOf(fn, make(this.#routes[block] as BlockRoute, block, from, Math.min(floatCount, from + blockFloats))));
+    return requests;
+  }
+
+  /** `what` completes "waiting for the … of". */
+  async #call(requests: readonly AnyRequest[], what: string, wait: WaitOptions): Promise<void> {
+    if (wait.deadlineMs !== undefined || wait.signal !== undefined) {
+      const waiting = `the ${what} of ${JSON.stringify(this.#name)}`;
+      return await this.#functions.callMixed(requests, waiting, { ...wait, subject: this.#subject });
+    }
+    try {
+      await this.#functions.router.call(requests, this.#subject);
+    } catch (thrown) {
+      throw await this.#functions.explained(thrown, this.#subject, wait);
+    }
   }
 
   #blocks<T extends object>(make: (block: number, from: number, to: number) => T): (T & OfBlock)[] {

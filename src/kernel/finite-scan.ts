@@ -3,8 +3,8 @@
 //
 // Not a policy: whether such a gradient is refused, skipped or mended its optimizer says.
 
-import type { Arena } from "../kernel/arena.ts";
-import { type OptimizerKernels, SimdOptimizerKernels } from "../kernel/optimizer-kernels.ts";
+import type { Arena } from "./arena.ts";
+import { type OptimizerKernels, SimdOptimizerKernels } from "./optimizer-kernels.ts";
 
 const FLOAT_BYTES = 4;
 /** What fits the first two caches beside everything else. */

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Arena } from "../kernel/arena.ts";
+import { Arena } from "./arena.ts";
 import { FiniteScan } from "./finite-scan.ts";
 
 const LARGEST = 3.4028234663852886e38;
