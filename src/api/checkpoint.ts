@@ -10,6 +10,8 @@
 //   C4. No checkpoint is taken of servers that do not have the same parameters: one that was restarted has lost its share, and what is saved without it
 //       must not take the place of a checkpoint that is whole. A parameter that is just being made is left out: it is in the next one. One that is cleared after the cut
 //       is in; one that was cleared on some servers before their cut, and on others after, is not.
+//   C6. No checkpoint is taken of servers that made their cuts in different epochs of the placement: a part that moved in between would be in it twice, or not at
+//       all. The cut is made again where its clock allows it.
 //   C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its name.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
@@ -108,15 +110,21 @@ type TakeOptions = CheckpointOptions &
     readonly ownClock?: (() => number) | undefined;
   };
 
-/** Throws what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO, ARENA_FULL, UNSUPPORTED without a place for it. */
+/**
+ * Throws what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO, ARENA_FULL, UNSUPPORTED without a place for it; and WRONG_EPOCH,
+ * retryable, when the placement changed between the cuts of two servers, and the clock is over (C6).
+ */
 export async function takeCheckpoint(servers: CheckpointServers, options: TakeOptions): Promise<TakenCheckpoint> {
+  let moved: WeighbridgeError | undefined;
   for (let left = CUTS_MAX - 1; ; left--) {
     try {
       return await takeOnce(servers, options);
     } catch (thrown) {
+      if (moved !== undefined && isWeighbridgeError(thrown, "BAD_ARGUMENT") && thrown.retryable) throw moved; // the clock is over by now
+      moved = isWeighbridgeError(thrown, "WRONG_EPOCH") ? thrown : moved;
       // Servers cut on both sides of a change of parameters. Whoever was told of the cut has gone on, and no other can be made for it.
-      const isPassing = isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && thrown.retryable;
-      if (!isPassing || left === 0 || options.onCut !== undefined) throw thrown;
+      const isPassing = isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && thrown.retryable && options.onCut === undefined;
+      if (!(isPassing || thrown === moved) || left === 0) throw thrown;
     }
   }
 }
@@ -144,6 +152,7 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
   let pending: string | undefined;
   try {
     const cuts = await askAll(servers, functions.cut, { id, clock }); // C2
+    requireOnePlacement(cuts, clock); // C6
     onCut?.();
     const common = commonNames(cuts);
     const others = new Set(cuts.flatMap(({ names }) => names.filter((name) => !common.includes(name))));
@@ -267,6 +276,13 @@ async function requireOneOfEach(
     const message = `no checkpoint is taken: ${JSON.stringify(mixed)} was cleared and made anew, and servers made the cut before and after that`;
     if (look === LOOKS_MAX) throw new WeighbridgeError("UNKNOWN_PARAMETER", message, { retryable: true });
   }
+}
+
+function requireOnePlacement(cuts: readonly contracts.Frozen[], clock: number): void {
+  const epochs = new Set(cuts.map(({ epoch }) => epoch));
+  if (epochs.size === 1) return;
+  const message = `no checkpoint is taken: the placement changed while servers made the cut at clock ${clock}, in epochs ${[...epochs].join(" and ")}`;
+  throw new WeighbridgeError("WRONG_EPOCH", `${message}; take it again`, { retryable: true });
 }
 
 function lostAmong(surveys: readonly contracts.Survey[], others: ReadonlySet<string>): WeighbridgeError | undefined {

@@ -41,9 +41,9 @@ const surveyFields: SurveyFields = { clockMin: "u32", names, gone: json(optional
 /** `id` names the save on this server from here on. */
 type CutFields = { readonly id: Name; readonly clock: "u32" };
 const cutFields: CutFields = { id: name, clock: "u32" };
-/** The parameters there were, and the run of the job. */
-type FrozenFields = { readonly names: Names; readonly run: "string" };
-const frozenFields: FrozenFields = { names, run: "string" };
+/** The parameters there were, the run of the job, and the epoch of the placement at the cut. */
+type FrozenFields = { readonly names: Names; readonly run: "string"; readonly epoch: "u32" };
+const frozenFields: FrozenFields = { names, run: "string", epoch: "u32" };
 /** `step` left out: the next number, and at least `stepMin`. `directory` left out: among the job's own checkpoints. */
 type BeginFields = { readonly step: Maybe<Count>; readonly stepMin: Count; readonly directory: Maybe<Name> };
 const beginFields: BeginFields = { step: maybeNumber, stepMin: number, directory: maybeName };

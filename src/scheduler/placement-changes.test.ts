@@ -6,7 +6,7 @@ import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { ControlCluster } from "../testing/control-cluster.ts";
 
-/** Workers answer PREPARE once they are let go. */
+/** Workers answer PREPARE once they are let go, and servers at once. */
 class Workers {
   readonly asked: string[] = [];
   readonly #waits = new Map<string, Deferred<void>>();
@@ -14,7 +14,7 @@ class Workers {
   constructor(cluster: ControlCluster, ...slow: readonly string[]) {
     for (const host of slow) this.#waits.set(host, new Deferred());
     cluster.prepare = async (host, { epoch, holdMs }) => {
-      this.asked.push(holdMs === 0 ? `${host}: not ${epoch}` : `${host}: ${epoch}`);
+      if (host.startsWith("w")) this.asked.push(holdMs === 0 ? `${host}: not ${epoch}` : `${host}: ${epoch}`);
       if (holdMs > 0) await this.#waits.get(host)?.promise;
     };
   }
@@ -102,4 +102,22 @@ test("a change whose parts cannot be moved is told nobody, and workers hear that
   await cluster.clock.advance(100);
   assert.deepEqual(workers.asked.sort(), ["w0: 2", "w0: not 2", "w1: 2", "w1: not 2"]);
   assert.equal(servers[0]?.placement?.epoch, 1);
+});
+
+test("a server that is loading a checkpoint is asked until it is prepared; one that stays so ends the change with DEADLINE, which names it (PlacementChanges.C4)", async () => {
+  const cluster = new ControlCluster();
+  const { scheduler, servers } = await cluster.formed();
+  let isLoading = true;
+  cluster.prepare = async (host, { holdMs }) => {
+    if (host === "s1" && holdMs > 0 && isLoading) throw new WeighbridgeError("QUEUE_FULL", "server 1 is loading", { retryable: true });
+  };
+  const change = scheduler.publishPlacement();
+  await cluster.clock.advance(5000);
+  assert.equal(scheduler.roster.placement?.epoch, 1);
+  isLoading = false;
+  await cluster.clock.runUntil(change);
+  await cluster.clock.advance(100);
+  assert.equal(servers[0]?.placement?.epoch, 2);
+  isLoading = true;
+  await cluster.fails(scheduler.publishPlacement(), "DEADLINE", /server 1 to prepare for the placement of epoch 3/);
 });

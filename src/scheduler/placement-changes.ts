@@ -1,8 +1,8 @@
-// placement-changes — how the placement of a running job changes: one change at a time; all workers that live are
-// prepared for it, then everybody is told. Not what a placement is (placement-epochs.ts), nor how the state of a part
+// placement-changes — how the placement of a running job changes: one change at a time; all workers and servers
+// that live are prepared for it, then everybody is told. Not what a placement is (placement-epochs.ts), nor how the state of a part
 // comes to its new owner: that is `move`'s.
 //
-//   publish ──► PREPARE to every live worker ──► all prepared ──► move ──► told with the roster
+//   publish ──► PREPARE to every live node ──► all prepared ──► move ──► told with the roster
 //                       │                                          └── throws: PREPARE with holdMs 0, nothing told
 //                       └── not all within PREPARE_MS: PREPARE with holdMs 0, nothing told, DEADLINE
 //
@@ -10,8 +10,10 @@
 //   PlacementChanges.C1. When `move` is called every worker of the roster that lives is prepared, also one that joined
 //       meanwhile: every clock announcement that was sent is answered, and no other one leaves before the placement is
 //       adopted. So all servers know the same clocks, and have closed the same rounds.
-//   PlacementChanges.C2. Nobody waits for a worker that is dead or has left.
-//   PlacementChanges.C3. Workers stay prepared for longer (HOLD_MS) than it may take to prepare all of them and to tell
+//   PlacementChanges.C4. And every server that lives is: it loads nothing from a checkpoint, and begins no load before the
+//       placement is adopted.
+//   PlacementChanges.C2. Nobody waits for a node that is dead or has left.
+//   PlacementChanges.C3. Nodes stay prepared for longer (HOLD_MS) than it may take to prepare all of them and to tell
 //       all servers that live.
 
 import type { Clock } from "../base/clock.ts";
@@ -24,11 +26,11 @@ import { nameOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
 
-/** How long all workers together may take. */
+/** How long all nodes together may take. */
 const PREPARE_MS = 10_000;
-/** How long a worker stays prepared when it hears nothing more (C3). */
+/** How long a node stays prepared when it hears nothing more (C3). */
 const HOLD_MS = 30_000;
-/** After a failure a worker is asked again. */
+/** After a failure a node is asked again. */
 const ASK_AGAIN_MS = 200;
 
 /** Moves the state of the parts that get another owner. What it throws abandons the change. */
@@ -47,7 +49,7 @@ export class PlacementChanges {
   readonly #options: PlacementChangesOptions;
   /** The last change that was asked for; the next one comes behind it. */
   #last: Promise<void> = Promise.resolve();
-  /** Resolves when a worker has answered, or the roster has changed. */
+  /** Resolves when a node has answered, or the roster has changed. */
   #news = new Deferred<void>();
   #closed: WeighbridgeError | undefined;
 
@@ -56,7 +58,7 @@ export class PlacementChanges {
   }
 
   /**
-   * Throws BAD_ARGUMENT and NO_ROUTE as the roster does, DEADLINE naming the workers that are not prepared, and what
+   * Throws BAD_ARGUMENT and NO_ROUTE as the roster does, DEADLINE naming the nodes that are not prepared, and what
    * `move` throws; then nothing was told.
    */
   async publish(change: PlacementChange, move: PartsMove): Promise<void> {
@@ -86,9 +88,9 @@ export class PlacementChanges {
     try {
       for (;;) {
         if (this.#closed !== undefined) throw this.#closed;
-        const waiting = this.#liveWorkers().filter((worker) => !prepared.has(lifeOf(worker)));
+        const waiting = this.#liveNodes().filter((node) => !prepared.has(lifeOf(node)));
         if (waiting.length === 0) break; // and nothing happens before everybody is told (C1)
-        for (const worker of waiting) if (!asked.has(lifeOf(worker))) this.#prepare(worker, epoch, { asked, prepared });
+        for (const node of waiting) if (!asked.has(lifeOf(node))) this.#prepare(node, epoch, { asked, prepared });
         const names = waiting.map(({ node }) => nameOf(node)).join(", ");
         await waitFor(this.#news.promise, `${names} to prepare for the placement of epoch ${epoch}`, clock, {
           deadlineMs: Math.max(0, untilMs - clock.nowMs()),
@@ -97,15 +99,15 @@ export class PlacementChanges {
       move(next(change));
       tell(change);
     } catch (thrown) {
-      for (const worker of this.#liveWorkers()) if (asked.has(lifeOf(worker))) this.#ask(worker, epoch, 0).catch(() => {}); // then its hold ends by itself
+      for (const node of this.#liveNodes()) if (asked.has(lifeOf(node))) this.#ask(node, epoch, 0).catch(() => {}); // then its hold ends by itself
       throw thrown;
     }
   }
 
-  #prepare(worker: RosterEntry, epoch: number, { asked, prepared }: { readonly asked: Set<string>; readonly prepared: Set<string> }): void {
-    const life = lifeOf(worker);
+  #prepare(node: RosterEntry, epoch: number, { asked, prepared }: { readonly asked: Set<string>; readonly prepared: Set<string> }): void {
+    const life = lifeOf(node);
     asked.add(life);
-    this.#ask(worker, epoch, HOLD_MS).then(
+    this.#ask(node, epoch, HOLD_MS).then(
       () => {
         prepared.add(life);
         this.review();
@@ -126,8 +128,8 @@ export class PlacementChanges {
     await ask(channel, PREPARE, { epoch, holdMs }, clock);
   }
 
-  #liveWorkers(): readonly RosterEntry[] {
-    return this.#options.view().nodes.filter(({ role, state }) => role === "worker" && state === "alive");
+  #liveNodes(): readonly RosterEntry[] {
+    return this.#options.view().nodes.filter(({ state }) => state === "alive");
   }
 }
 

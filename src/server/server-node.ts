@@ -4,9 +4,12 @@ import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
 import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { MemberOptions } from "../cluster/node-options.ts";
+import { checkSender } from "../cluster/scheduler-news.ts";
+import { PREPARE } from "../contracts/control.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import type { KernelMemory } from "../kernel/kernel-memory.ts";
+import { serveJson } from "../peer/call-function.ts";
 import type { ChannelLimits } from "../peer/channel-limits.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
@@ -60,6 +63,13 @@ export class ServerNode extends MemberNode {
     membership.memory.catalogue = parameters;
     membership.onPlacement((placement) => ownership.adopt(placement, rankOf(membership.node)));
     ownership.onChange(() => ownership.placement && membership.adoptPlacement(ownership.placement)); // also one that the scheduler has not told
+    this.peer.serve(
+      serveJson(PREPARE, (channel, request) => {
+        checkSender(channel, "PREPARE");
+        this.server.checkpoints.prepare(request);
+        return {};
+      }),
+    );
     epochWait.ask = () => membership.askPlacement();
     if (this.#restoreFrom !== undefined) parameters.isRestoring = true;
   }

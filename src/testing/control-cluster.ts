@@ -32,7 +32,7 @@ export class ControlCluster {
   readonly network: SimNetwork;
   readonly serverCount: number;
   readonly workerCount: number;
-  /** What the worker on this host does about PREPARE. */
+  /** What the node on this host does about PREPARE. */
   prepare: (host: string, request: PrepareRequest) => Promise<void> = async () => {};
   readonly #readBuffers = new PlainReadBuffers();
   #starts = 0;
@@ -79,13 +79,12 @@ export class ControlCluster {
   node(role: Role, host: string, { packageVersion, job = "", ...options }: NodeOptions = {}): Joining {
     const peer = this.peer(host, packageVersion, role);
     peer.job = job;
-    if (role === "worker")
-      peer.serve(
-        serveJson(PREPARE, async (_, request) => {
-          await this.prepare(host, request);
-          return {};
-        }),
-      );
+    peer.serve(
+      serveJson(PREPARE, async (_, request) => {
+        await this.prepare(host, request);
+        return {};
+      }),
+    );
     const membership = new Membership({
       peer,
       clock: this.clock,

@@ -248,7 +248,7 @@ test("a worker that is prepared announces no clock until it has the placement; w
   assert.equal(stage.applied.at(-1)?.clock, 6);
 });
 
-test("PREPARE is answered when every announcement that has left is answered, also one that was refused and is sent again (AnnouncementHold.A1)", async () => {
+test("PREPARE is answered when every announcement that has left is answered, also one that was refused and is sent again (PlacementHold.A1)", async () => {
   const { stage, worker } = started();
   const announced = worker.clock(6);
   const prepared = stage.router.announcements.prepare({ epoch: 3, holdMs: 1000 });
@@ -302,7 +302,7 @@ test("PREPARE waits until the worker has joined the clock set, and told its cloc
   await atOnce;
 });
 
-test("announcements wait no longer than they were told to, nor for a change that is abandoned or was adopted before (AnnouncementHold.A2)", async () => {
+test("announcements wait no longer than they were told to, nor for a change that is abandoned or was adopted before (PlacementHold.A2)", async () => {
   const { stage, worker } = started();
   await stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
   const late = worker.clock(1);

@@ -2,12 +2,14 @@
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
+import type { Changes } from "../../src/testing/change-placement.ts";
 import { PAYLOAD_BYTES_MAX } from "../../src/wire/frame.ts";
 import { Checkpoints, type Tally, undisturbed } from "./checkpoints.ts";
 import { LARGE_MODEL_PARAMETERS, saveLargeManifest } from "./large-manifest.ts";
 import { forSeeds } from "./seeds.ts";
 
 const SEEDS = 10;
+const CHANGING_SEEDS = 3;
 let reference: readonly (readonly number[])[];
 const totals: Partial<Tally> = {};
 
@@ -23,6 +25,12 @@ test(`no cut is wrong and none is lost, whoever dies and onto however many serve
       totals[name as keyof Tally] = (totals[name as keyof Tally] ?? 0) + count;
     }
   });
+});
+
+test(`so it is while parts move from server to server, for ${CHANGING_SEEDS} seeds`, async () => {
+  const changes: Changes = { count: 0 };
+  await forSeeds({ from: 101, count: CHANGING_SEEDS }, async (seed) => await new Checkpoints(seed, reference, changes).run());
+  assert.ok(changes.count > CHANGING_SEEDS, `${changes.count} changes`);
 });
 
 test("everything that can happen to a checkpoint happened", () => {

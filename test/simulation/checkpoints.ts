@@ -1,7 +1,7 @@
 // Goal: a job that saves checkpoints goes through one run after the other, each on another number of servers and each with its own mishaps: frames
 // lost, doubled and swapped, links that break, a disk that is full for a while, servers that die in the middle of a save or of a restore, power
 // failures. Whatever happens: every checkpoint there is is whole; the newest that a worker was told of is still there after a power failure; a restored
-// cluster is exactly at the cut (the bits of an undisturbed job for sync updates, nothing lost and nothing beyond the bound for others); nobody hangs; and
+// cluster is exactly at the cut, whichever parts move while it is cut, written or loaded (the bits of an undisturbed job for sync updates, nothing lost and nothing beyond the bound for others); nobody hangs; and
 // the job ends with the bits of an undisturbed one.
 
 import assert from "node:assert/strict";
@@ -17,6 +17,7 @@ import { CheckpointDirectory } from "../../src/node/checkpoint/checkpoint-direct
 import { openCheckpoint } from "../../src/node/checkpoint/open-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { verifyCheckpoint } from "../../src/node/checkpoint/verify-checkpoint.ts";
+import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { OfficeOptions } from "../../src/testing/start-office.ts";
 import { rankOf, roleOf } from "../../src/wire/node-id.ts";
@@ -29,6 +30,8 @@ const RUNS = 4;
 const KEYS = Array.from({ length: 24 }, (_, i) => i * 7919);
 const TENSORS = ["a", "b", "c"];
 const ROOT = "/checkpoints";
+/** Between two changes of the placement. */
+const PAUSE_MS_MAX = 30;
 /** Whatever takes longer than this hangs. */
 const DEADLINE_MS = 240_000;
 /** So long after a worker has stopped the other one stops waiting for its clock: all that has to fail by itself has failed by then. */
@@ -107,8 +110,12 @@ export class Checkpoints {
   #deaths = 0;
   #over = new AbortController();
 
-  constructor(seed: number, reference: readonly (readonly number[])[]) {
+  /** Given, parts move from server to server all the time; counts how often. */
+  readonly #changes: Changes | undefined;
+
+  constructor(seed: number, reference: readonly (readonly number[])[], changes?: Changes) {
     this.#seed = seed;
+    this.#changes = changes;
     this.#random = new Random(seed);
     this.#disk = new SimDisk(new Random(seed + 7), ROOT);
     this.#reference = reference;
@@ -125,6 +132,7 @@ export class Checkpoints {
     this.#starts = newest !== undefined && random.chance(0.5) ? "restored" : "empty";
     this.#cluster = this.#makeCluster(run);
     await this.#cluster.start();
+    if (this.#changes !== undefined) keepChanging(this.#cluster, new Random(this.#seed + run), PAUSE_MS_MAX, this.#changes);
     const storm = isLast ? Promise.resolve() : this.#storm();
     const jobs = [0, 1].map((rank) => this.#job(rank, newest).catch((thrown: unknown) => this.#stopped(thrown)));
     const outcomes = await this.#cluster.run(Promise.allSettled([...jobs, storm]));
@@ -154,7 +162,8 @@ export class Checkpoints {
     this.#over = new AbortController();
     return new SimCluster({
       seed: this.#seed * RUNS + run + 1000,
-      serverCount: 1 + random.below(3),
+      serverCount: (this.#changes === undefined ? 1 : 2) + random.below(3),
+      ...(this.#changes === undefined ? {} : { placement: "range" }),
       workerCount: WORKERS,
       faults: {
         dropPercent: random.below(3) * 3,
@@ -259,7 +268,8 @@ export class Checkpoints {
       this.tally.saved++;
       if (taken.step > (this.#told?.step ?? -1)) this.#told = { step: taken.step, clock };
     } catch (thrown) {
-      if (!this.#isForgotten(thrown) && !isMishap(thrown, "QUEUE_FULL", "CHECKPOINT_IO")) throw thrown;
+      const hasMoved = this.#changes !== undefined && isWeighbridgeError(thrown, "WRONG_EPOCH") && thrown.retryable;
+      if (!hasMoved && !this.#isForgotten(thrown) && !isMishap(thrown, "QUEUE_FULL", "CHECKPOINT_IO")) throw thrown;
       this.tally.failed++;
     }
   }
@@ -315,7 +325,12 @@ export class Checkpoints {
   async #checkDisk(when: string): Promise<void> {
     const { layer } = this.#disk.mount(this.#cluster.clock, 0);
     const stored = await new CheckpointDirectory({ root: ROOT, layer }).list();
-    for (const { path } of stored) assert.deepEqual((await verifyCheckpoint(path, layer)).problems, [], `${when}: ${path}`);
+    for (const { path } of stored) {
+      const { problems, manifest } = await verifyCheckpoint(path, layer);
+      assert.deepEqual(problems, [], `${when}: ${path}`);
+      const rowCounts = (manifest?.parameters ?? []).filter(({ kind }) => kind === "table").map(({ rowCount }) => rowCount);
+      if ((manifest?.clock ?? 0) > 0) assert.deepEqual(new Set(rowCounts), new Set([KEYS.length]), `${when}: ${path} has each row once`);
+    }
     const told = this.#told;
     if (told === undefined) return;
     const found = stored.find(({ step }) => step === told.step);

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
+import { isWeighbridgeError } from "../../base/errors.ts";
 import { SILENT_LOG } from "../../base/log.ts";
 import { VectorClock } from "../../consistency/vector-clock.ts";
 import { PART_COUNT } from "../../keys/placement.ts";
@@ -107,7 +108,7 @@ test("two cuts at once, one that waits for its clock and another's: the second i
       message: /first is taking/,
     });
   one.stage.parameters.pacer.startAt(3);
-  assert.deepEqual(await waits, { names: [], run: "run" });
+  assert.deepEqual(await waits, { names: [], run: "run", epoch: one.stage.ownership.epoch });
 });
 
 test("a directory whose owner died while it was made is gone before the next one is begun (V4)", async () => {
@@ -146,4 +147,42 @@ test("what was loaded is forgotten when its last owner discards it, unless it wa
   await one.service.activate(1);
   await one.service.loadStep(1, "second");
   assert.equal(one.openCount, 2, "it is everybody's");
+});
+
+const PREPARE = { epoch: 2, holdMs: 1000 };
+
+test("a server that loads a checkpoint is not prepared for another placement until it was activated, or is given up (V7)", async () => {
+  for (const end of ["activate", "discard"] as const) {
+    const { service } = new Stage();
+    await service.loadStep(1, "first");
+    assert.throws(
+      () => service.prepare(PREPARE),
+      (error) => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable,
+    );
+    await (end === "activate" ? service.activate(1) : service.discard("first"));
+    service.prepare(PREPARE);
+  }
+});
+
+test("a server that is prepared for another placement begins no load before it has that, hears that it does not come, or has waited long enough (V7)", async () => {
+  for (const end of ["adopted", "abandoned", "late"] as const) {
+    const { service, stage } = new Stage();
+    service.prepare(PREPARE);
+    let isLoaded = false;
+    const loaded = service.loadStep(1, "first").then(() => {
+      isLoaded = true;
+    });
+    await stage.clock.advance(999);
+    assert.equal(isLoaded, false, end);
+    if (end === "adopted") stage.ownership.adopt({ epoch: 2, policy: "ring", servers: [0] }, 0);
+    else if (end === "abandoned") service.prepare({ epoch: 2, holdMs: 0 });
+    else await stage.clock.advance(1);
+    await loaded;
+  }
+});
+
+test("a cut says of which placement it is (V8)", async () => {
+  const { service, stage } = new Stage();
+  stage.ownership.adopt({ epoch: 7, policy: "ring", servers: [0] }, 0);
+  assert.equal((await service.cut({ id: "a", clock: 0 }, "first")).epoch, 7);
 });

@@ -12,6 +12,10 @@
 //   V4. One directory is made or removed at a time. What was given up while it was being made is gone before the next one is begun: a directory of
 //       checkpoints has one writer (checkpoint-directory.ts, K3).
 //   V5. There is one cut at a time: who asks for another is told QUEUE_FULL, retryable.
+//   V7. The placement does not change between a load and its activation, nor between stage and replace: what was read is what was this server's own then. A
+//       server that loads is not prepared for a change, and one that is prepared begins no load until the change is over.
+//   V8. A cut is of one placement: a part that leaves or comes later is written as it was, or not at all. Whoever takes the checkpoint sees to it that all servers
+//       made theirs in the same epoch.
 //   V6. A save has everything that existed at its cut: what is cleared or replaced meanwhile is written as it was.
 
 import { assert } from "../../base/assert.ts";
@@ -19,12 +23,14 @@ import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
+import { PlacementHold } from "../../cluster/placement-hold.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type * as contracts from "../../contracts/checkpoints.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { ServerReport } from "../../store/snapshot/server-report.ts";
 import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
+import type { PrepareRequest } from "../../wire/control.ts";
 import { ownerName } from "../handlers/checkpoints.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
@@ -84,11 +90,16 @@ export class CheckpointService {
   /** V4: ends with the last directory that was to be made or removed; never rejects. */
   #directories: Promise<unknown> = Promise.resolve();
   #loading: Loading | undefined;
+  /** V7; undefined while no placement is about to come. */
+  #hold: PlacementHold | undefined;
 
   constructor(options: CheckpointServiceOptions) {
     this.#options = options;
     this.#loads = new ParameterLoads(options.parameters);
     this.pressure = new CutPressure(options.parameters.host.arena, options.clock);
+    options.ownership.onChange(() => {
+      if (this.#hold !== undefined && options.ownership.epoch >= this.#hold.epoch) this.#hold.end();
+    });
     options.parameters.host.arena.onFull = (use, byteCount) => {
       if (this.#saving?.snapshot.blocks(use, byteCount) !== true) return false;
       return this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
@@ -99,6 +110,23 @@ export class CheckpointService {
   joined(run: string, catalogue: RestoreCatalogue): void {
     this.#run = run;
     this.#catalogue = catalogue;
+  }
+
+  /** The placement is about to change, or does not. Throws QUEUE_FULL, nothing held, while something is being loaded (V7). */
+  prepare(request: PrepareRequest): void {
+    const { ownership, parameters, clock } = this.#options;
+    const { epoch, holdMs } = request;
+    if (epoch <= ownership.epoch) return;
+    if (holdMs === 0) {
+      if (this.#hold?.epoch === epoch) this.#hold.end();
+      return;
+    }
+    if (parameters.isRestoring || this.#loading?.isActive === false || this.#loads.isBusy)
+      throw new WeighbridgeError("QUEUE_FULL", `server ${ownership.rank} is loading what was saved`, { retryable: true });
+    this.#hold ??= new PlacementHold(clock, () => {
+      this.#hold = undefined;
+    });
+    this.#hold.renew(request);
   }
 
   /** Whoever this is asks for nothing any more (V1). */
@@ -154,6 +182,7 @@ export class CheckpointService {
   }
 
   close(): void {
+    this.#hold?.end();
     this.#lose(new WeighbridgeError("CLOSED", "the server is closing"));
   }
 
@@ -198,7 +227,7 @@ export class CheckpointService {
       try {
         snapshot.freeze();
         this.#watch(saving);
-        saving.frozen.resolve({ names: snapshot.records.map(({ name }) => name), run });
+        saving.frozen.resolve({ names: snapshot.records.map(({ name }) => name), run, epoch: ownership.epoch });
       } catch (thrown) {
         this.#end(saving, thrown);
       }
@@ -308,6 +337,7 @@ export class CheckpointService {
   async #load(loading: Loading, open: () => Promise<SnapshotSource>): Promise<contracts.Loaded> {
     const { parameters, vectorClock, ownership } = this.#options;
     const { run, catalogue } = this.#restoring;
+    await this.#hold?.released; // V7
     if (parameters.all.length > 0) {
       const names = parameters.all.map(({ spec }) => JSON.stringify(spec.name)).join(", ");
       throw new WeighbridgeError(
@@ -338,6 +368,7 @@ export class CheckpointService {
 
   async stage(request: contracts.Stage, owner: string): Promise<contracts.Step> {
     const { step, directory } = request;
+    await this.#hold?.released; // V7
     return await this.#loads.stage(async () => this.#files.open(step, directory), request, owner, this.#options.ownership);
   }
 

@@ -30,6 +30,10 @@ export class ParameterLoads {
     this.#parameters = parameters;
   }
 
+  get isBusy(): boolean {
+    return this.#loadings.size > 0;
+  }
+
   /**
    * Reads this server's share of the parameter from what `open` opens. Throws UNKNOWN_PARAMETER, UNSUPPORTED for one that is bound by clocks, QUEUE_FULL
    * while its owner stages another, CHECKPOINT_MISSING, _TORN, _FOREIGN (L3) or _IO, ARENA_FULL.

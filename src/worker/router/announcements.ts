@@ -4,8 +4,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { PlacementHold } from "../../cluster/placement-hold.ts";
 import type { PrepareRequest } from "../../wire/control.ts";
-import { AnnouncementHold } from "./announcement-hold.ts";
 import type { ServerDirectory } from "./server-directory.ts";
 
 export class Announcements {
@@ -13,7 +13,7 @@ export class Announcements {
   /** Those that have left and have not ended; also those that were refused. */
   openCount = 0;
   /** Undefined while no placement is about to come. */
-  hold: AnnouncementHold | undefined;
+  hold: PlacementHold | undefined;
   /** By rank, the incarnation of a server that did not hear the last announcement to it: it failed. */
   readonly unheard: (number | undefined)[] = [];
   readonly #directory: ServerDirectory;
@@ -65,7 +65,7 @@ export class Announcements {
     while (this.#joinCount > 0 && this.hold === undefined) await this.#joinsEnded.promise;
     if (this.#wantedEpoch !== epoch || epoch <= this.#directory.epoch) return;
     this.#checkHeard();
-    this.hold ??= new AnnouncementHold(this.#clock, () => {
+    this.hold ??= new PlacementHold(this.#clock, () => {
       this.hold = undefined;
     });
     this.hold.renew(request);

@@ -25,11 +25,12 @@ function saveFunctions({ survey, cut, begin, write, commit, abandon }: checkpoin
       example: { request: {}, response: { clockMin: 12, names: ["w"], gone: undefined } },
     }),
     documented(cut, {
-      about: "Answered when this server's part of the cut at `clock` is frozen (consistency.md, D1).",
+      about:
+        "Answered when this server's part of the cut at `clock` is frozen (consistency.md, D1). When the epochs of two servers differ, parts have moved between their cuts: the checkpoint is abandoned, and taken again.",
       request: { id: ID, clock: "of the cut" },
-      response: { names: "the parameters that are in it", run: "the run of the job" },
+      response: { names: "the parameters that are in it", run: "the run of the job", epoch: "of the placement at the cut" },
       errors: ["QUEUE_FULL", "BAD_ARGUMENT", "UNSUPPORTED", "ARENA_FULL", "ABORTED", "DEADLINE", "NODE_DEAD", "CLOSED"],
-      example: { request: { id: "2026-01-02@12", clock: 12 }, response: { names: ["w"], run: "5f" } },
+      example: { request: { id: "2026-01-02@12", clock: 12 }, response: { names: ["w"], run: "5f", epoch: 3 } },
     }),
     documented(begin, {
       about: "Of server 0: makes the directory for the checkpoint.",

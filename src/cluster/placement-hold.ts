@@ -1,20 +1,18 @@
-// announcement-hold — what keeps a worker from announcing the ends of its clocks while the placement is about to change.
-// A server that has heard of the end of a clock has closed it: an update of that clock that another server refuses, and
-// that is cut again, would come too late there. So the scheduler prepares all workers before it publishes a placement.
+// placement-hold — what a node holds back while the placement is about to change: a worker the ends of its clocks (worker/router.ts, R7), a server what it would
+// load by the placement there is (server/checkpoint/checkpoint-service.ts, V7). The scheduler prepares both before it publishes a placement.
 //
-//   PREPARE ──► held: announcements, and joins of the clock set, wait ──► answered once all that had left are answered
+//   PREPARE ──► held ──► answered once all that had begun is over
 //                 └── ends with the placement, with PREPARE of holdMs 0, or holdMs after the last PREPARE
 //
 // Invariants:
-//   AnnouncementHold.A1. `prepared` resolves when every announcement that has left the worker is answered by its server.
-//   AnnouncementHold.A2. Nothing waits for ever: neither a scheduler that dies nor a change that is abandoned holds a
-//       worker for longer than holdMs.
+//   PlacementHold.A1. `prepared` resolves when all that had begun before is over: of a worker, when every announcement that has left it is answered by its server.
+//   PlacementHold.A2. Nothing waits for ever: neither a scheduler that dies nor a change that is abandoned holds a node for longer than holdMs.
 
-import type { CancelTimer, Clock } from "../../base/clock.ts";
-import { Deferred } from "../../base/deferred.ts";
-import type { PrepareRequest } from "../../wire/control.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { Deferred } from "../base/deferred.ts";
+import type { PrepareRequest } from "../wire/control.ts";
 
-export class AnnouncementHold {
+export class PlacementHold {
   readonly #clock: Clock;
   readonly #ended: () => void;
   readonly #prepared = new Deferred<void>();

@@ -1,0 +1,59 @@
+// checkpoint — Goal: a checkpoint is of one placement: cuts that servers made in different epochs are made again, or none is taken.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { checkpointSave } from "../contracts/checkpoints.ts";
+import type { Contract } from "../contracts/contract.ts";
+import { type CheckpointServers, takeCheckpoint } from "./checkpoint.ts";
+
+const createdAt = "2026-01-02T03:04:05.678Z";
+
+/** Two servers without parameters, which make cuts in these epochs, one pair after the other; then the clock is over. */
+class Servers implements CheckpointServers {
+  readonly serverCount = 2;
+  readonly asked: string[] = [];
+  readonly #epochs: (readonly [number, number])[];
+
+  constructor(...epochs: readonly (readonly [number, number])[]) {
+    this.#epochs = [...epochs];
+  }
+
+  call: CheckpointServers["call"] = (async (server: number, { name }: Contract) => {
+    this.asked.push(`${name.replace("wb/checkpoint/", "")} ${server}`);
+    if (name === checkpointSave.cut.name) return this.#cut(server);
+    if (name === checkpointSave.begin.name) return { pending: "step-3", step: 3 };
+    if (name === checkpointSave.survey.name) return { clockMin: 3, names: [], gone: [] };
+    if (name === checkpointSave.write.name)
+      return { record: { rank: server, files: [], vectorClock: [], state: {} }, parameters: [], workers: [] };
+    return name === checkpointSave.commit.name ? { path: "step-3", warning: undefined } : {};
+  }) as CheckpointServers["call"];
+
+  #cut(server: number): { readonly names: readonly string[]; readonly run: string; readonly epoch: number } {
+    const epochs = server === 1 ? this.#epochs.shift() : this.#epochs[0];
+    if (epochs === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "clock 3 is over", { retryable: true });
+    return { names: [], run: "run", epoch: epochs[server] as number };
+  }
+}
+
+test("cuts that servers made in different epochs are abandoned and made again, and whoever waits for the cut hears of the last one alone (C6)", async () => {
+  const servers = new Servers([1, 2], [2, 2]);
+  let cuts = 0;
+  const onCut = (): void => {
+    cuts++;
+    assert.ok(servers.asked.includes("abandon 0") && servers.asked.includes("abandon 1"));
+  };
+  assert.equal((await takeCheckpoint(servers, { createdAt, clock: 3, onCut })).step, 3);
+  assert.equal(cuts, 1);
+  assert.equal(servers.asked.filter((call) => call === "cut 0").length, 2);
+});
+
+test("when the clock is over by then, or the placement goes on changing, no checkpoint is taken: WRONG_EPOCH, retryable, names the epochs (C6)", async () => {
+  const ever = Array.from({ length: 100 }, (_, i) => [i, i + 1] as const);
+  for (const servers of [new Servers([1, 2]), new Servers(...ever)]) {
+    const isRefused = (error: unknown): boolean =>
+      isWeighbridgeError(error, "WRONG_EPOCH") && error.retryable && /in epochs \d+ and \d+/.test(error.message);
+    await assert.rejects(takeCheckpoint(servers, { createdAt, clock: 3 }), isRefused);
+    assert.ok(!servers.asked.some((call) => call.startsWith("commit")));
+  }
+});
