@@ -68,9 +68,9 @@ test("rounds are applied before the reads that need them are admitted (W3)", () 
   const { pacer, read, push, news } = openPacer();
   push(1, 0, "b");
   push(0, 0, "a");
-  pacer.advance(lifeOf(0), 1);
+  pacer.rounds.advance(lifeOf(0), 1);
   assert.notEqual(read(0, 1), undefined, "parked");
-  pacer.advance(lifeOf(1), 1);
+  pacer.rounds.advance(lifeOf(1), 1);
   assert.deepEqual(news(), ["round 0: a b", "read 0 at 1"]);
   assert.equal(read(1, 1), undefined, "answered at once");
 });
@@ -79,7 +79,7 @@ test("the death of the slowest drops what it did not finish, applies what the ot
   const { pacer, read, push, news } = openPacer();
   push(1, 0, "unfinished");
   push(0, 0, "a");
-  pacer.advance(lifeOf(0), 1);
+  pacer.rounds.advance(lifeOf(0), 1);
   read(0, 1);
   pacer.died(lifeOf(1));
   assert.deepEqual(news(), ["discard unfinished", "round 0: a", "read 0 at 1"]);
@@ -102,17 +102,17 @@ test("what a worker pushed before it left counts, whatever becomes of it after i
   push(0, 0, "a");
   pacer.leave(lifeOf(1));
   assert.equal(pacer.join(lifeOf(1)), 0);
-  pacer.advance(lifeOf(1), 1); // it has finished clock 0 by leaving (J4)
+  pacer.rounds.advance(lifeOf(1), 1); // it has finished clock 0 by leaving (J4)
   push(1, 1, "unfinished");
   pacer.died(lifeOf(1));
   assert.deepEqual(news(), ["discard unfinished"]);
-  pacer.advance(lifeOf(0), 1);
+  pacer.rounds.advance(lifeOf(0), 1);
   assert.deepEqual(news(), ["round 0: a b"]);
 });
 
 test("a restart ends the old life first: its reads fail, its unfinished updates go", () => {
   const { pacer, read, push, news } = openPacer();
-  pacer.advance(lifeOf(0), 1);
+  pacer.rounds.advance(lifeOf(0), 1);
   push(0, 1, "old");
   read(0, 1);
   assert.equal(pacer.join(lifeOf(0, 2)), 0);
@@ -125,23 +125,23 @@ test("a restart ends the old life first: its reads fail, its unfinished updates 
 test("a member that joins again begins anew where it stands: what it did not finish can be pushed again, and no round is made without it", () => {
   const { pacer, push, news } = openPacer();
   push(1, 0, "other's");
-  pacer.advance(lifeOf(1), 3);
+  pacer.rounds.advance(lifeOf(1), 3);
   push(0, 0, "first try");
   assert.equal(pacer.join(lifeOf(0)), 0, "the slowest stays the slowest");
   assert.deepEqual(news(), ["discard first try"]);
   push(0, 0, "second try");
-  pacer.advance(lifeOf(0), 1);
+  pacer.rounds.advance(lifeOf(0), 1);
   assert.deepEqual(news(), ["round 0: second try other's"]);
   assert.throws(() => push(0, 0, "stale"), throwsCode("STALE_UPDATE"));
 });
 
 test("who was taken for dead is told so, and joins again once it was heard of", () => {
   const { pacer, read } = openPacer();
-  pacer.advance(lifeOf(0), 2);
+  pacer.rounds.advance(lifeOf(0), 2);
   pacer.died(lifeOf(1));
   for (const attempt of [
     () => pacer.join(lifeOf(1)),
-    () => pacer.advance(lifeOf(1), 1),
+    () => pacer.rounds.advance(lifeOf(1), 1),
     () => pacer.clocks.checkUpdate(lifeOf(1), 0),
     () => read(1, 9),
   ]) {
@@ -157,10 +157,10 @@ test("nobody waits for a life whose successor is heard of, though the news of it
     const { pacer, read, push, news: events } = openPacer();
     push(0, 0, "a");
     push(1, 0, "b");
-    pacer.advance(lifeOf(0), 1);
-    pacer.advance(lifeOf(1), 1);
+    pacer.rounds.advance(lifeOf(0), 1);
+    pacer.rounds.advance(lifeOf(1), 1);
     push(1, 1, "unfinished");
-    pacer.advance(lifeOf(0), 2);
+    pacer.rounds.advance(lifeOf(0), 2);
     read(0, 2);
     assert.deepEqual(events(), ["round 0: a b"]);
     pacer[news](lifeOf(1, 2)); // life 2 began, and maybe ended, while this server heard of nothing
@@ -170,7 +170,7 @@ test("nobody waits for a life whose successor is heard of, though the news of it
 
 test("a raised bound admits at once, a wrong one is refused", () => {
   const { pacer, read, news } = openPacer();
-  pacer.advance(lifeOf(0), 4);
+  pacer.rounds.advance(lifeOf(0), 4);
   read(0, 4, { parameter: 1 });
   read(0, 4, { parameter: 2 });
   pacer.changeStaleness(1, 4);
@@ -182,7 +182,7 @@ test("a raised bound admits at once, a wrong one is refused", () => {
 
 test("a read that is given up, a parameter that is no more, a server that closes: nobody is left waiting", () => {
   const { pacer, read, push, news } = openPacer();
-  pacer.advance(lifeOf(0), 1);
+  pacer.rounds.advance(lifeOf(0), 1);
   const given = read(0, 1);
   assert.ok(given);
   pacer.lot.cancel(given);
@@ -207,7 +207,7 @@ test("a set that is declared complete goes on without those who were expected", 
   pacer.rounds.checkRoom(stamp, 1);
   pacer.rounds.put(stamp, update, 1);
   assert.equal(pacer.rounds.find(stamp), update);
-  pacer.advance(lifeOf(0), 1);
+  pacer.rounds.advance(lifeOf(0), 1);
   assert.deepEqual(events, []);
   pacer.form();
   assert.deepEqual(events, ["round 0: a"]);
@@ -216,19 +216,19 @@ test("a set that is declared complete goes on without those who were expected", 
 test("a cut comes after every round below its clock and before any other, however far the minimum jumps (D1)", () => {
   const { pacer, read, push, news } = openPacer();
   for (const clock of [0, 1, 2]) push(0, clock, `a${clock}`);
-  pacer.advance(lifeOf(0), 3);
+  pacer.rounds.advance(lifeOf(0), 3);
   const events: string[] = [];
-  pacer.cutAt(2, () => events.push(...news(), "cut"));
+  pacer.rounds.cutAt(2, () => events.push(...news(), "cut"));
   read(0, 3);
   pacer.leave(lifeOf(1)); // nobody is left below 3
   assert.deepEqual([...events, ...news()], ["round 0: a0", "round 1: a1", "cut", "round 2: a2", "read 0 at 3"]);
-  assert.throws(() => pacer.cutAt(2, () => {}), throwsCode("BAD_ARGUMENT"));
-  pacer.cutAt(3, () => events.push("at once"));
+  assert.throws(() => pacer.rounds.cutAt(2, () => {}), throwsCode("BAD_ARGUMENT"));
+  pacer.rounds.cutAt(3, () => events.push("at once"));
   assert.equal(events.at(-1), "at once");
-  pacer.cutAt(4, () => events.push("cancelled"));
-  assert.throws(() => pacer.cutAt(4, () => {}), throwsCode("QUEUE_FULL"), "one at a time, and it is worth another try");
-  pacer.cancelCut();
-  pacer.advance(lifeOf(0), 5);
+  pacer.rounds.cutAt(4, () => events.push("cancelled"));
+  assert.throws(() => pacer.rounds.cutAt(4, () => {}), throwsCode("QUEUE_FULL"), "one at a time, and it is worth another try");
+  pacer.rounds.cancelCut();
+  pacer.rounds.advance(lifeOf(0), 5);
   assert.equal(events.at(-1), "at once");
 });
 
@@ -241,17 +241,17 @@ test("a restored job begins at its clock: members stand there, newcomers join th
     [7, 7],
   );
   assert.throws(() => push(0, 6, "late"), throwsCode("STALE_UPDATE"));
-  pacer.advance(lifeOf(0), 8);
+  pacer.rounds.advance(lifeOf(0), 8);
   assert.equal(pacer.clockMin, 7);
   assert.equal(pacer.join(lifeOf(1, 2)), 8, "its life before was the slowest");
-  pacer.advance(lifeOf(1, 2), 9);
+  pacer.rounds.advance(lifeOf(1, 2), 9);
   assert.equal(pacer.clockMin, 8);
 });
 
 test("a life that was taken for dead hears once, when it joins again, of the clocks of which its updates were dropped", () => {
   const { pacer, push } = openPacer();
   push(1, 0, "finished");
-  pacer.advance(lifeOf(1), 1);
+  pacer.rounds.advance(lifeOf(1), 1);
   push(1, 2, "ahead");
   push(1, 1, "unfinished");
   pacer.died(lifeOf(1));

@@ -1,16 +1,9 @@
-// pacer — the pace of a job on one server: the clocks, the reads that wait for them and the updates that do, moved together in the one order
-// that keeps the promises of spec/consistency.md. Pure, and without I/O: what it decides it tells its caller at once.
-//
-//   the minimum moved ──► dead lives' unfinished updates dropped ──► complete rounds applied ──► reads admitted
-//                                                                      ▲ the cut, between the rounds before its clock and the others
+// pacer — the pace of a job on one server as workers come and go: their clocks, the reads that wait for them and the updates that do, moved together in the one
+// order that keeps the promises of spec/consistency.md. What follows when the minimum moves is in update-rounds.ts. Pure, and without I/O: what it decides
+// it tells its caller at once.
 //
 // Invariants:
-//   W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async update that its caller
-//       took (W6): the caller applies before it calls here again.
 //   U4. What a dead life did not finish is dropped before the round that its death completes is applied.
-//   N4. Steps and means of a round are counted before it is applied: who pushed at its clock, also to other servers, is
-//       known by then (push-counts.ts).
-//   D1. A cut at clock c comes when every round below c has been applied, and before any other is.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -37,17 +30,13 @@ export type PacerOptions = {
 export class Pacer<H extends GatheredUpdate<H>> {
   /** To be looked at, and asked about updates (W6); who moves is told to the pacer. */
   readonly clocks: StalenessController;
-  /** What is gathered; the pacer completes it. */
+  /** What is gathered, and what follows when the minimum moves. */
   readonly rounds: UpdateRounds<H>;
   readonly pushes: PushCounts;
   /** Who waits; the pacer parks and admits. */
   readonly lot: ParkingLot;
   /** By worker: what was dropped of a life that was taken for dead, until it joins again. */
   readonly #lost = new Map<number, { readonly incarnation: number; readonly clocks: readonly number[] }>();
-  /** The minimum up to which everything was settled. */
-  #settledMin = 0;
-  /** Somebody who waits for the moment between two clocks. */
-  #cut: { readonly clock: number; readonly reached: () => void } | undefined;
 
   constructor(options: PacerOptions) {
     this.clocks = new StalenessController({ expectedCount: options.expectedCount ?? 0 });
@@ -58,7 +47,12 @@ export class Pacer<H extends GatheredUpdate<H>> {
       describeSlowest: () => this.clocks.describeSlowest(),
     });
     this.pushes = new PushCounts(options.counter ?? { pushed: () => undefined, roundOver: () => {} });
-    this.rounds = new UpdateRounds({ contributionsMax: options.contributionsMax, bytesMax: options.gatheredBytesMax });
+    const { clocks, lot, pushes } = this;
+    this.rounds = new UpdateRounds({
+      ...{ clocks, lot, pushes },
+      contributionsMax: options.contributionsMax,
+      bytesMax: options.gatheredBytesMax,
+    });
   }
 
   get clockMin(): number {
@@ -78,7 +72,7 @@ export class Pacer<H extends GatheredUpdate<H>> {
     else this.#endEarlier(life);
     const clock = this.clocks.join(life);
     this.pushes.join(life, numbers, clock);
-    this.#settle(); // It may have been the last who was expected.
+    this.rounds.settle(); // It may have been the last who was expected.
     return clock;
   }
 
@@ -95,36 +89,13 @@ export class Pacer<H extends GatheredUpdate<H>> {
   /** What lies before `clock` is done: a checkpoint was restored, and nothing happened here before. */
   startAt(clock: number): void {
     this.clocks.startAt(clock);
-    this.#settle();
-  }
-
-  /**
-   * Calls `reached` once, when every worker has finished what lies before `clock`: at once if so (D1). It must not throw, nor call the pacer. One at a
-   * time: throws QUEUE_FULL while another is waited for, BAD_ARGUMENT when that moment has passed.
-   */
-  cutAt(clock: number, reached: () => void): void {
-    if (this.#cut !== undefined) {
-      const message = `a cut at clock ${clock}: one at clock ${this.#cut.clock} is waited for, and there is one at a time`;
-      throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
-    }
-    if (this.clockMin > clock) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `a cut at clock ${clock}: everybody is past it, the slowest at ${this.clockMin}`, {
-        retryable: true,
-      });
-    }
-    if (this.clockMin === clock) reached();
-    else this.#cut = { clock, reached };
-  }
-
-  /** Nobody waits for the cut any more. */
-  cancelCut(): void {
-    this.#cut = undefined;
+    this.rounds.settle();
   }
 
   /** The set is complete with whom it has. */
   form(): void {
     this.clocks.form();
-    this.#settle();
+    this.rounds.settle();
   }
 
   /** The worker leaves the clock set in good order, and may join again. */
@@ -161,17 +132,6 @@ export class Pacer<H extends GatheredUpdate<H>> {
   revived(life: WorkerLife): void {
     this.#endEarlier(life);
     this.clocks.revived(life);
-  }
-
-  /**
-   * The worker has finished all clocks before this one, and says what it pushed at them. Throws NOT_JOINED, NODE_DEAD,
-   * FENCED.
-   */
-  advance(life: WorkerLife, clock: number, pushes: PushReport = NO_PUSHES): void {
-    const from = this.clocks.memberAt(life.worker)?.clock ?? 0;
-    this.clocks.advance(life, clock);
-    if (pushes.parameters.length > 0) this.pushes.ended(life, pushes, { from, to: clock });
-    this.#settle();
   }
 
   /**
@@ -229,7 +189,7 @@ export class Pacer<H extends GatheredUpdate<H>> {
   /** `clock` is where it stood, if it was a member. What it pushed stays (U4). */
   #endInOrder({ worker }: WorkerLife, clock: number | undefined, what: string): void {
     if (clock !== undefined) this.lot.failWorker(worker, new WeighbridgeError("ABORTED", `${nameOf(worker)} left ${what}`));
-    this.#settle();
+    this.rounds.settle();
   }
 
   /** `clock` is where it stood, if it was a member. */
@@ -239,32 +199,6 @@ export class Pacer<H extends GatheredUpdate<H>> {
       const text = `${nameOf(life.worker)} is no member any more, and has to join again`;
       this.lot.failWorker(life.worker, new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
     }
-    this.#settle();
-  }
-
-  #settle(): void {
-    const clockMin = this.clocks.clockMin;
-    if (clockMin === this.#settledMin) return;
-    this.#settledMin = clockMin;
-    const cut = this.#cut;
-    if (cut !== undefined && clockMin >= cut.clock) {
-      this.#cut = undefined;
-      this.#apply(cut.clock);
-      cut.reached(); // D1
-    }
-    this.#apply(clockMin);
-    if (this.lot.readCount > 0) this.lot.release(clockMin);
-  }
-
-  #apply(clockMin: number): void {
-    const { pushes } = this;
-    const clocks = pushes.openClocks.size === 0 ? [] : pushes.clocksBelow(clockMin);
-    let endedCount = 0;
-    for (const round of this.rounds.complete(clockMin)) {
-      for (let next = clocks[endedCount]; next !== undefined && next <= round.clock; next = clocks[++endedCount]) pushes.end(next); // N4
-      round.contributions[0]?.handle.applyRound(round);
-    }
-    for (; endedCount < clocks.length; endedCount++) pushes.end(clocks[endedCount] as number);
-    for (const clock of clocks) pushes.forget(clock);
+    this.rounds.settle();
   }
 }

@@ -1,5 +1,8 @@
-// update-rounds — gathers sync updates until their round is complete, and says what to reduce then, and in which order. Pure: it holds the
-// caller's handles (an address, an array), never values; adding and freeing is the caller's.
+// update-rounds — gathers sync updates until their round is complete, and applies it then, in the one order that keeps the promises of spec/consistency.md. It holds
+// the caller's handles, never values; adding and freeing is theirs. Pure, and without I/O. Who comes and goes is the pacer's.
+//
+//   the minimum moved ──► complete rounds applied ──► reads admitted
+//                           ▲ the cut, between the rounds before its clock and the others
 //
 // A round is all updates of one clock to one parameter. It is complete when every worker of the clock set has passed its clock: when
 // clockMin is above it. A worker that pushed nothing is not waited for longer than that.
@@ -11,11 +14,18 @@
 //   U4. A life that died keeps the contributions to the clocks that it had passed here, and no others. One that left keeps all.
 //   U5. Nothing joins a round that was handed out: STALE_UPDATE. It joins no later one instead, for then the sum would depend on the network,
 //       and one server could count in this round what another counts in the next; dropping it silently would lose an update.
+//   W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async update that was taken (W6): whoever
+//       takes one applies it before anything else comes here.
+//   N4. Steps and means of a round are counted before it is applied: who pushed at its clock, also to other servers, is known by then (push-counts.ts).
+//   D1. A cut at clock c comes when every round below c has been applied, and before any other is.
 //   U6. Bounded: `contributionsMax` and `bytesMax`, QUEUE_FULL beyond. The oldest open round is exempt: somebody must be able to finish it.
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
+import type { ParkingLot } from "./parking-lot.ts";
+import { NO_PUSHES, type PushCounts, type PushReport } from "./push-counts.ts";
+import type { StalenessController } from "./staleness-controller.ts";
 import type { WorkerLife } from "./worker-lives.ts";
 
 /** Which update: whose, of which clock, to what. `parameter` is the caller's number of what is reduced as one: a block, the part of a table. */
@@ -34,22 +44,40 @@ export type Contribution<H> = WorkerLife & { readonly handle: H };
 /** A complete round, its contributions in the order in which they are to be added. */
 export type CompleteRound<H> = { readonly parameter: number; readonly clock: number; readonly contributions: readonly Contribution<H>[] };
 
-export type UpdateRoundsOptions = { readonly contributionsMax: number; readonly bytesMax: number };
+export type UpdateRoundsOptions = {
+  readonly contributionsMax: number;
+  readonly bytesMax: number;
+  /** Whose minimum completes rounds. */
+  readonly clocks: StalenessController;
+  /** Who reads once they are applied. */
+  readonly lot: ParkingLot;
+  /** Who pushed at which clock. */
+  readonly pushes: PushCounts;
+};
 
 type Kept<H> = Contribution<H> & { bytes: number };
 /** The contributions to each parameter at one clock. */
 type Gathering<H> = Map<number, Kept<H>[]>;
 
-export class UpdateRounds<H> {
+/** Of updates `H`, which must not call back when they are applied or freed. */
+export class UpdateRounds<H extends GatheredUpdate<H>> {
   readonly #options: UpdateRoundsOptions;
+  readonly #clocks: StalenessController;
+  readonly #lot: ParkingLot;
+  readonly #pushes: PushCounts;
   readonly #gatherings = new Map<number, Gathering<H>>();
   /** Rounds below this clock were handed out. */
   #clockMin = 0;
   #contributionCount = 0;
   #gatheredBytes = 0;
+  /** Somebody who waits for the moment between two clocks. */
+  #cut: { readonly clock: number; readonly reached: () => void } | undefined;
 
   constructor(options: UpdateRoundsOptions) {
     this.#options = options;
+    this.#clocks = options.clocks;
+    this.#lot = options.lot;
+    this.#pushes = options.pushes;
   }
 
   get contributionCount(): number {
@@ -95,6 +123,66 @@ export class UpdateRounds<H> {
     this.#gatherings.set(clock, gathering);
     this.#contributionCount++;
     this.#gatheredBytes += bytes;
+  }
+
+  /**
+   * The worker has finished all clocks before this one, and says what it pushed at them. Throws NOT_JOINED, NODE_DEAD,
+   * FENCED.
+   */
+  advance(life: WorkerLife, clock: number, pushes: PushReport = NO_PUSHES): void {
+    const from = this.#clocks.memberAt(life.worker)?.clock ?? 0;
+    this.#clocks.advance(life, clock);
+    if (pushes.parameters.length > 0) this.#pushes.ended(life, pushes, { from, to: clock });
+    this.settle();
+  }
+
+  /** Applies what the minimum completes where it has moved, and lets those go who wait for it. */
+  settle(): void {
+    const { clockMin } = this.#clocks;
+    if (clockMin === this.#clockMin) return;
+    const cut = this.#cut;
+    if (cut !== undefined && clockMin >= cut.clock) {
+      this.#cut = undefined;
+      this.#apply(cut.clock);
+      cut.reached(); // D1
+    }
+    this.#apply(clockMin);
+    if (this.#lot.readCount > 0) this.#lot.release(clockMin); // W3
+  }
+
+  #apply(clockMin: number): void {
+    const pushes = this.#pushes;
+    const clocks = pushes.openClocks.size === 0 ? [] : pushes.clocksBelow(clockMin);
+    let endedCount = 0;
+    for (const round of this.complete(clockMin)) {
+      for (let next = clocks[endedCount]; next !== undefined && next <= round.clock; next = clocks[++endedCount]) pushes.end(next); // N4
+      round.contributions[0]?.handle.applyRound(round);
+    }
+    for (; endedCount < clocks.length; endedCount++) pushes.end(clocks[endedCount] as number);
+    for (const clock of clocks) pushes.forget(clock);
+  }
+
+  /**
+   * Calls `reached` once, when every worker has finished what lies before `clock`: at once if so (D1). It must not throw, nor call back. One at a
+   * time: throws QUEUE_FULL while another is waited for, BAD_ARGUMENT when that moment has passed.
+   */
+  cutAt(clock: number, reached: () => void): void {
+    if (this.#cut !== undefined) {
+      const message = `a cut at clock ${clock}: one at clock ${this.#cut.clock} is waited for, and there is one at a time`;
+      throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
+    }
+    const { clockMin } = this.#clocks;
+    if (clockMin > clock) {
+      const message = `a cut at clock ${clock}: everybody is past it, the slowest at ${clockMin}`;
+      throw new WeighbridgeError("BAD_ARGUMENT", message, { retryable: true });
+    }
+    if (clockMin === clock) reached();
+    else this.#cut = { clock, reached };
+  }
+
+  /** Nobody waits for the cut any more. */
+  cancelCut(): void {
+    this.#cut = undefined;
   }
 
   /** The minimum is `clockMin` now: the rounds that this completes, by clock and then by parameter. They are the caller's from here on. */

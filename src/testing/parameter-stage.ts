@@ -140,7 +140,7 @@ export class ParameterStage {
   /** The worker has finished all clocks before this one. */
   advance(rank: number, clock: number): void {
     const pushes = this.pushes(rank);
-    this.parameters.pacer.advance(this.life(rank), clock, pushes.before(clock));
+    this.parameters.pacer.rounds.advance(this.life(rank), clock, pushes.before(clock));
     pushes.heard(clock);
   }
 

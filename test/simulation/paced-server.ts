@@ -89,7 +89,7 @@ export class PacedServer {
       this.#lastClocks.set(life, clock);
       this.#highestClock = Math.max(this.#highestClock, clock);
     }
-    this.#pacer.advance(life, clock);
+    this.#pacer.rounds.advance(life, clock);
     this.#checkMinimum();
   }
 

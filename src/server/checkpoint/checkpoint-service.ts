@@ -223,7 +223,7 @@ export class CheckpointService {
     const [frozen, cancelIdle, error] = [new Deferred<contracts.Frozen>(), undefined, undefined];
     const saving: Saving = { id, owner, snapshot, frozen, cancelIdle, isWriting: false, isOver: false, error };
     saving.frozen.promise.catch(() => {}); // whoever asks is told
-    parameters.pacer.cutAt(clock, () => {
+    parameters.pacer.rounds.cutAt(clock, () => {
       try {
         snapshot.freeze();
         this.#watch(saving);
@@ -285,7 +285,7 @@ export class CheckpointService {
     const saving = this.#saving;
     if (saving === undefined || saving.isOver) return false;
     this.#options.log.warn("a checkpoint was given up", { reason: error.message });
-    this.#options.parameters.pacer.cancelCut();
+    this.#options.parameters.pacer.rounds.cancelCut();
     saving.snapshot.lose(error);
     this.#end(saving, error);
     return true;

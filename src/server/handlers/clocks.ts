@@ -22,7 +22,7 @@ export const CLOCK_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(clockAdvance, {
     handler: ({ parameters, life }, { clock, ...pushes }) => {
-      parameters.pacer.advance(life, clock, countedOf(parameters, pushes));
+      parameters.pacer.rounds.advance(life, clock, countedOf(parameters, pushes));
       return {};
     },
   }),
