@@ -2,7 +2,7 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
-import type { PeerOptions } from "../peer/peer.ts";
+import type { PeerOptions } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";

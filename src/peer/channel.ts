@@ -5,11 +5,9 @@
 //   call:     send → frame-writer: outbox, number, stamp → open-requests … → answered or failed
 //   request:  frame → open-requests (order, duplicates) → served function → answer, now or later
 //
-// Invariants (N1 to N4 and N7 are the frame-writer's):
+// Invariants (N1 to N4 and N7 are the frame-writer's, N8 is in open-requests.ts):
 //   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or `failLost`.
 //   N6. A call that failed never leaves again, and its number is settled: the same life of the other node takes the next call.
-//   N8. What became of the updates that `failCalls` failed is known with the next hello: the same incarnation has taken those below the number that it
-//       expects, and takes no other; another incarnation has none.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
@@ -18,13 +16,14 @@ import { type FrameHeader, Kind, REQUESTS_OPEN_MAX, type RequestLabel } from "..
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { Answer, keptLabel, labelOf } from "./answer.ts";
-import { type Call, type CallFate, detachedError, IN_PLACE_BYTES_MAX } from "./call.ts";
+import { type Call, detachedError, IN_PLACE_BYTES_MAX } from "./call.ts";
 import type { Complaints } from "./complaints.ts";
 import type { Faults } from "./faults.ts";
 import type { FrameBatch, Held } from "./frame-batch.ts";
 import { FrameWriter, type WriterHost } from "./frame-writer.ts";
-import { GapNotice } from "./gap-notice.ts";
-import { PendingCalls, ReceivedRequests } from "./open-requests.ts";
+import { lostErrors } from "./gone-error.ts";
+import { PendingCalls, ReceivedRequests, UpdateFates } from "./open-requests.ts";
+import { GapNotice } from "./outbox.ts";
 
 /** Serves one function. Both are called with a header and bytes that are valid until they return. */
 export type FunctionHandler = {
@@ -66,8 +65,7 @@ export class Channel {
   #ended: WeighbridgeError | undefined;
   #callNumber = 0;
   #unlinked: (() => void)[] = [];
-  /** N8 */
-  #fates: { readonly request: number; outcome: CallFate["outcome"] }[] = [];
+  readonly #fates = new UpdateFates();
 
   constructor(host: ChannelHost, id: number, incarnation: number, faults?: Faults) {
     this.#host = host;
@@ -203,7 +201,7 @@ export class Channel {
       this.detach(link); // it was with the old life
       link.destroy();
     }
-    this.#decideFates(() => (incarnation === this.incarnation ? "unknown" : "dropped")); // the same one has forgotten what it took
+    this.#fates.decide(() => (incarnation === this.incarnation ? "unknown" : "dropped")); // the same one has forgotten what it took
     this.incarnation = incarnation;
     this.conversation++;
     this.#received = new ReceivedRequests();
@@ -219,7 +217,7 @@ export class Channel {
 
   /** The same life of the other node goes on where we stand: it expects this request next (N8), where it says so. */
   resume(expects: number | undefined): void {
-    this.#decideFates((request) => (expects === undefined ? "unknown" : request < expects ? "applied" : "dropped"));
+    this.#fates.decide((request) => (expects === undefined ? "unknown" : request < expects ? "applied" : "dropped"));
   }
 
   /** Nothing more will come of this channel: every open call fails with `error`, now and later (N5). */
@@ -236,7 +234,7 @@ export class Channel {
   failCalls(error: WeighbridgeError): void {
     const departed = this.#pending.giveUp();
     if (departed.length > 0) this.link?.destroy(); // an answer may be landing in memory that is the caller's again
-    for (const call of departed) call.failed(error, call.isUpdate ? this.#openFate(call.request) : undefined);
+    for (const call of departed) call.failed(error, call.isUpdate ? this.#fates.open(call.request, this.#ended !== undefined) : undefined);
     for (const call of this.#writer.takeWaiting()) call.failed(error);
     this.#writer.wakeRoomWaiters();
   }
@@ -246,24 +244,10 @@ export class Channel {
     const departed = this.#pending.giveUp();
     const waiting = this.#writer.takeWaiting();
     if (departed.length > 0) this.link?.destroy(); // as above
-    const applied = "the update had left and may have been applied, once at most; it is not sent again";
-    const mayCount = new WeighbridgeError("LINK_LOST", `${reason}: ${applied}`);
-    // Nobody can say whether the node is dead: a step may be repeated, but nobody sends the update itself again (gone-error.ts).
-    const lost = code === "LINK_LOST" ? mayCount : new WeighbridgeError(code, mayCount.message, { retryable: true, cause: mayCount });
-    const unsent = new WeighbridgeError(code, `${reason}: nothing was applied`, { retryable: true });
+    const { lost, unsent } = lostErrors(code, reason);
     for (const call of departed) call.failed(call.isUpdate ? lost : unsent);
     for (const call of waiting) call.failed(unsent);
     this.#writer.wakeRoomWaiters();
-  }
-
-  #openFate(request: number): CallFate {
-    const fate = { request, outcome: this.#ended === undefined ? ("open" as const) : ("unknown" as const) };
-    this.#fates.push(fate);
-    return fate;
-  }
-
-  #decideFates(outcomeOf: (request: number) => CallFate["outcome"]): void {
-    for (const fate of this.#fates.splice(0)) fate.outcome = outcomeOf(fate.request);
   }
 
   /** For a gateway: the call of this number failed; one that has ended is left alone. */
@@ -420,13 +404,8 @@ export class Channel {
   fail(label: RequestLabel, thrown: unknown): void {
     this.#host.metrics.requestsFailed++;
     const failure = toFailure(thrown);
-    const { code, message: reason, retryable } = failure;
     const called = this.#host.handlers[label.functionId]?.nameOf?.(label) ?? label.functionId;
-    const fields = { node: this.name, function: called, request: label.request, code, reason };
-    if (code === "UNKNOWN_PARAMETER") this.#host.complaints.tellSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
-    else if (code === "UNKNOWN_FUNCTION")
-      this.#host.complaints.tellOnce(code, "info", "a request failed", fields); // who asked tells it
-    else this.#host.complaints.tell(retryable || code === "ABORTED" ? "info" : "warn", "a request failed", fields); // ABORTED: by who asked
+    this.#host.complaints.tellFailure(failure, { node: this.name, function: called, request: label.request });
     const payload = encodeJson(failure);
     this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);
   }

@@ -3,6 +3,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { Log, LogFields } from "../base/log.ts";
+import type { Failure } from "../wire/failure.ts";
 
 const WINDOW_MS = 1000;
 const LINES_PER_WINDOW = 10;
@@ -62,5 +63,14 @@ export class Complaints {
   tellOnce(kind: string, level: "info" | "warn", message: string, fields: LogFields): void {
     this.tell(this.#told.has(kind) ? "debug" : level, message, fields);
     this.#told.add(kind);
+  }
+
+  /** A request failed. */
+  tellFailure({ code, message: reason, retryable }: Failure, request: LogFields): void {
+    const fields = { ...request, code, reason };
+    if (code === "UNKNOWN_PARAMETER") this.tellSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
+    else if (code === "UNKNOWN_FUNCTION")
+      this.tellOnce(code, "info", "a request failed", fields); // its caller reports it
+    else this.tell(retryable || code === "ABORTED" ? "info" : "warn", "a request failed", fields); // ABORTED: by its caller
   }
 }

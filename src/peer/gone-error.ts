@@ -15,3 +15,15 @@ export function goneError(node: number, state: "dead" | "left"): WeighbridgeErro
 export function mayBeApplied(error: WeighbridgeError): boolean {
   return [error, error.cause].some((each) => isWeighbridgeError(each, "LINK_LOST") && !each.retryable);
 }
+
+/** For the calls to a node that could not be reached: updates that had left, and all others (channel.ts, N6). */
+export function lostErrors(
+  code: "LINK_LOST" | "NODE_DEAD",
+  reason: string,
+): { readonly lost: WeighbridgeError; readonly unsent: WeighbridgeError } {
+  const applied = "the update had left and may have been applied, once at most; it is not sent again";
+  const mayCount = new WeighbridgeError("LINK_LOST", `${reason}: ${applied}`);
+  // Nobody can say whether the node is dead: a step may be repeated, but nobody sends the update itself again (mayBeApplied).
+  const lost = code === "LINK_LOST" ? mayCount : new WeighbridgeError(code, mayCount.message, { retryable: true, cause: mayCount });
+  return { lost, unsent: new WeighbridgeError(code, `${reason}: nothing was applied`, { retryable: true }) };
+}

@@ -1,5 +1,5 @@
 // open-requests — the requests that are open between two nodes, by their numbers on the channel: 1, 2, 3 … in the order they left. PendingCalls are ours to the
-// other node, ReceivedRequests its to us. Pure.
+// other node, UpdateFates what became of those of them that were given up, ReceivedRequests its to us. Pure.
 //
 // A lost request leaves a gap, and everything behind it is refused until it was sent again (go-back-n): a read can therefore never be served before a write that
 // left earlier.
@@ -8,13 +8,15 @@
 //   C1. A number is given once per life of the other node, also when its call is given up.
 //   C2. `first` is the lowest number without an answer; everything below is settled.
 //   C3. Calls leave again in the order of their numbers, from `resendFrom` on, before any new one.
+//   N8. What became of the updates that `failCalls` failed is known with the next hello: the same incarnation has taken those below the number that it
+//       expects, and takes no other; another incarnation has none.
 //   S1. A request is fresh exactly once.
 //   S2. Requests become fresh in the order of their numbers.
 //   S3. Answers that cannot be made again are kept until the asker says it has them (`settled`).
 //   S4. What the asker gave up before it came is not waited for: nothing below `settled` will be sent (again).
 
 import type { Answer } from "./answer.ts";
-import type { Call } from "./call.ts";
+import type { Call, CallFate } from "./call.ts";
 
 /** The calls that left and have no answer yet, by their numbers. Knows which of them are to leave again. */
 export class PendingCalls {
@@ -137,6 +139,22 @@ export class PendingCalls {
     const calls = new Array<Call | undefined>(this.#calls.length * 2).fill(undefined);
     for (let request = this.#first; request < this.#next; request++) calls[request & (calls.length - 1)] = this.at(request);
     this.#calls = calls;
+  }
+}
+
+/** What became of updates that were given up after they had left (N8). */
+export class UpdateFates {
+  #fates: { readonly request: number; outcome: CallFate["outcome"] }[] = [];
+
+  /** `isOver`: nobody will hear of the other node again. */
+  open(request: number, isOver: boolean): CallFate {
+    const fate: { readonly request: number; outcome: CallFate["outcome"] } = { request, outcome: isOver ? "unknown" : "open" };
+    this.#fates.push(fate);
+    return fate;
+  }
+
+  decide(outcomeOf: (request: number) => CallFate["outcome"]): void {
+    for (const fate of this.#fates.splice(0)) fate.outcome = outcomeOf(fate.request);
   }
 }
 

@@ -6,8 +6,10 @@
 //   O3. A read never leaves before a write it must see: it is taken down to that write's priority, behind it (`mustFollow`).
 
 import { RingQueue } from "../base/ring-queue.ts";
+import { type FrameHeader, Kind } from "../wire/frame.ts";
 import type { Answer } from "./answer.ts";
 import type { Call } from "./call.ts";
+import type { FrameBatch } from "./frame-batch.ts";
 
 /** One frame on its way out. */
 export type Outbound = Call | Answer | Notice;
@@ -73,5 +75,29 @@ export class Outbox {
     const lane: Lane = { priority, frames: new RingQueue() };
     lanes.splice(at, 0, lane);
     return lane;
+  }
+}
+
+/** Tells the other side which of its requests is missing. */
+export class GapNotice implements Notice {
+  readonly priority: number = 0x7fffffff;
+  readonly byteCount = 0;
+  readonly isRepeatable = true;
+  readonly isFresh = false;
+  readonly isCall = false;
+  readonly #missing: number;
+
+  constructor(missing: number) {
+    this.#missing = missing;
+  }
+
+  writeTo(header: FrameHeader, batch: FrameBatch): void {
+    header.reset(Kind.NOTICE, 0);
+    header.request = this.#missing;
+    batch.begin(header, 0);
+  }
+
+  discard(): void {
+    // It holds nothing.
   }
 }

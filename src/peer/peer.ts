@@ -1,10 +1,9 @@
-// peer — a node's end of all its conversations: listens, dials and redials, shakes hands, and keeps one channel per other node.
+// peer — a node's end of all its conversations: listens, dials (dialer.ts), shakes hands, and keeps one channel per other node.
 // It knows links and channels; who is who and alive is the membership's and the scheduler's business.
 //
-// Invariants:
+// Invariants (P3 is the dialer's):
 //   P1. At most one link per channel is in use: a newer one from the same node takes over, the old one is destroyed.
 //   P2. An older life of a node never takes over from a newer one (FENCED).
-//   P3. A dialed channel is redialed until it ends or gets another address.
 //   P4. Who dials us gets no channel of a node that we dial (but see P7), nor one that `events.greeting` refuses: what a stranger can make us keep is bounded.
 //   P7. Two nodes of one role have one connection, whichever dialed. When both do at once, that of the lower id wins: the other gives up its own.
 //   P6. A dialer that has a number names its job, and shows the token that its node registered with where the roster tells it: knowing a number is not
@@ -20,66 +19,23 @@ import type { Address, Link, LinkReader, Listener, Transport } from "../transpor
 import { FrameHeader } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { type Hello, type MemberKind, READS_RUNS } from "../wire/hello.ts";
-import { jobConflict, jobNameOf } from "../wire/job-id.ts";
 import { FIRST_SERVER_ID, nameOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Call } from "./call.ts";
 import { Channel, type ChannelHost, type FunctionHandler } from "./channel.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "./channel-limits.ts";
 import { Complaints } from "./complaints.ts";
 import { Connection, type ConnectionHost, type ReadBuffers } from "./connection.ts";
+import { type Dial, Dialer } from "./dialer.ts";
 import { type FaultOptions, Faults } from "./faults.ts";
 import { PagePool } from "./frame-batch.ts";
 import { FunctionHost, ServedCall } from "./function-host.ts";
 import type { Gateway, GatewayHost, PeerConnection } from "./gateway.ts";
+import { checkDialer, checkJob, dialsItself, restartedError } from "./hello-rules.ts";
 import { PeerMetrics } from "./metrics.ts";
+import type { AcceptedNode, PeerEvents, PeerOptions } from "./peer-options.ts";
 import { PlainMemory } from "./plain-memory.ts";
 import type { ServedFunction } from "./served-function.ts";
 
-export type PeerOptions = {
-  readonly transport: Transport;
-  /** Set where the nodes speak another protocol than ours: they are reached through it, and not over the transport. */
-  readonly gateway?: Gateway | undefined;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly readBuffers: ReadBuffers;
-  readonly limits?: Partial<ChannelLimits>;
-  readonly faults?: FaultOptions | undefined;
-  readonly resendTimeoutMs?: number;
-  readonly helloTimeoutMs?: number;
-  readonly redialDelayMs?: number;
-  readonly connectDeadlineMs?: number;
-  /** Whether nodes without an id may talk to this one: they may register with the scheduler, and ask it for its status. */
-  readonly acceptsAnonymous?: boolean;
-  /** What this node is, before it has a number that says so. Defaults to "tool". */
-  readonly kind?: MemberKind | undefined;
-  /** Of the package, for messages. */
-  readonly packageVersion?: string | undefined;
-};
-
-/** What a node wants to hear of its channels. */
-export type PeerEvents = {
-  /** The link of this channel is gone; it may come back. */
-  linkDown?(channel: Channel): void;
-  linkUp?(channel: Channel): void;
-  /** The other node has a new life; `again` are the calls that may be asked again, in order. */
-  restarted?(channel: Channel, again: readonly Call[]): void;
-  /** The other node refuses to talk to us, for good. */
-  refused?(channel: Channel, error: WeighbridgeError): void;
-  /** A try to reach the other node failed; the next one comes soon. */
-  unreachable?(channel: Channel, error: Error): void;
-  /**
-   * A node dialed us and says who it is: number 0 from one that has none. Throws to refuse it. `token` is undefined for a gateway's nodes, which
-   * have none.
-   */
-  greeting?(hello: AcceptedNode): void;
-};
-
-/** What a node that dialed us says of itself. */
-export type AcceptedNode = Pick<Hello, "job" | "node" | "incarnation"> & Partial<Hello>;
-
-type Dial = { readonly channel: Channel; address: Address; attempt: number; connecting: boolean };
-
-const REDIAL_DELAY_MAX_MS = 1000;
 /** More than nodes register at the same moment. */
 const NOBODIES_MAX = 1024;
 
@@ -108,15 +64,13 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly #transport: Transport;
   readonly #gateway: Gateway | undefined;
   readonly #faults: FaultOptions | undefined;
-  readonly #redialDelayMs: number;
   readonly #connectDeadlineMs: number;
   readonly #acceptsAnonymous: boolean;
   readonly #kind: MemberKind;
   readonly #functions: FunctionHost<Channel>;
   readonly #channels = new Map<number, Channel>();
   readonly #connections = new Set<PeerConnection>();
-  readonly #dials = new Map<Channel, Dial>();
-  readonly #dialing = new Map<PeerConnection, Dial>();
+  readonly #dialer: Dialer;
   /** Channels of the gateway's nodes. */
   readonly #adopted = new WeakSet<Channel>();
   readonly #listeners: Listener[] = [];
@@ -136,7 +90,6 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.#transport = options.transport;
     this.#gateway = options.gateway;
     this.#faults = options.faults;
-    this.#redialDelayMs = options.redialDelayMs ?? 20;
     this.#connectDeadlineMs = options.connectDeadlineMs ?? 5000;
     this.#acceptsAnonymous = options.acceptsAnonymous ?? false;
     this.#kind = options.kind ?? "tool";
@@ -144,6 +97,12 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       clock: options.clock,
       memory: new PlainMemory(),
       contextOf: (channel) => channel,
+    });
+    this.#dialer = new Dialer({
+      clock: options.clock,
+      redialDelayMs: options.redialDelayMs ?? 20,
+      connect: (dial, opened) => this.#connect(dial, opened),
+      unreachable: (channel, error) => this.events.unreachable?.(channel, error),
     });
     if (this.resendTimeoutMs > 0) this.#watchOverdue();
     this.#gateway?.attach(this);
@@ -200,7 +159,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
 
   /** Where this channel's node is dialed; undefined for one that dials us. */
   addressOf(channel: Channel): Address | undefined {
-    return this.#dials.get(channel)?.address;
+    return this.#dialer.addressOf(channel);
   }
 
   async listen(address: Address): Promise<Address> {
@@ -213,23 +172,16 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** A channel to a node at this address. A channel that was known under another address or life moves there. */
   dial(id: number, address: Address, incarnation: number): Channel {
     let channel = this.#channels.get(id);
-    if (channel !== undefined && channel.incarnation < incarnation && !this.#dials.has(channel))
+    if (channel !== undefined && channel.incarnation < incarnation && !this.#dialer.has(channel))
       this.drop(channel, restartedError(channel));
     if (channel === undefined || channel.ended !== undefined) channel = this.#newChannel(id, incarnation);
-    else if (channel.link !== undefined && !this.#dials.has(channel)) return channel; // P7
-    if (!this.#dials.has(channel)) this.#dials.set(channel, { channel, address, attempt: 0, connecting: false });
-    const dial = this.#dials.get(channel);
-    assert(dial !== undefined, "it was made above");
+    else if (channel.link !== undefined && !this.#dialer.has(channel)) return channel; // P7
     if (channel.incarnation < incarnation && channel.incarnation !== 0) {
       this.#replaceLink(channel); // answers of the old life may be under way on it, with numbers that are given again now
       this.#renew(channel, incarnation);
     }
     channel.incarnation = Math.max(channel.incarnation, incarnation);
-    if (dial.address !== address) {
-      dial.address = address;
-      channel.link?.destroy();
-    }
-    this.#connect(dial);
+    this.#dialer.dial(channel, address);
     return channel;
   }
 
@@ -253,7 +205,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** Ends the channel for good: open calls fail with `error`. */
   drop(channel: Channel, error: WeighbridgeError): void {
     if (this.#channels.get(channel.id) === channel) this.#channels.delete(channel.id);
-    this.#dials.delete(channel);
+    this.#dialer.drop(channel);
     channel.end(error);
   }
 
@@ -263,6 +215,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.#closed = true;
     const error = new WeighbridgeError("CLOSED", "this node was closed");
     for (const channel of [...this.#channels.values()]) this.drop(channel, error);
+    this.#dialer.close();
     for (const connection of [...this.#connections]) connection.link.close();
     await Promise.all(this.#listeners.map((listener) => listener.close()));
   }
@@ -271,7 +224,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
 
   greeted(connection: Connection, hello: Hello): { channel: Channel; reply: Hello | undefined } {
     checkJob(this.job, hello);
-    const dial = this.#dialing.get(connection);
+    const dial = this.#dialer.dialOf(connection);
     if (dial === undefined) {
       const channel = this.#acceptHello(hello);
       return { channel, reply: this.#hello(channel) };
@@ -280,7 +233,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   }
 
   refused(connection: Connection, error: WeighbridgeError): void {
-    const dial = this.#dialing.get(connection);
+    const dial = this.#dialer.dialOf(connection);
     if (dial === undefined || error.retryable) return;
     const { channel } = dial;
     this.drop(channel, error);
@@ -295,13 +248,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       const isExpected = this.isLeaving || channel?.isLeaving === true || (cause instanceof WeighbridgeError && cause.retryable); // the next try comes soon
       this.complaints.tell(isExpected ? "debug" : "warn", "link broken", fields);
     }
-    const dial = this.#dialing.get(connection);
-    this.#dialing.delete(connection);
-    if (dial !== undefined) {
-      dial.connecting = false;
-      if (channel === undefined && cause !== undefined) this.events.unreachable?.(dial.channel, cause);
-      this.#redial(dial);
-    }
+    this.#dialer.ended(connection, cause);
     if (channel === undefined) return;
     if (channel.id < 0) this.drop(channel, new WeighbridgeError("CLOSED", "the peer went away before it was registered"));
     if (channel.link === undefined) this.events.linkDown?.(channel);
@@ -315,10 +262,9 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   }
 
   adopt(connection: PeerConnection, node: number, incarnation: number): Channel {
-    const dial = this.#dialing.get(connection);
-    this.#dialing.delete(connection); // it is over if the node is refused
-    const channel = dial === undefined ? this.#acceptNode({ job: "", node, incarnation }) : this.#reached(dial, { node, incarnation });
-    if (dial !== undefined) this.#dialing.set(connection, dial);
+    const channel = this.#dialer.adopt(connection, (dial) =>
+      dial === undefined ? this.#acceptNode({ job: "", node, incarnation }) : this.#reached(dial, { node, incarnation }),
+    );
     this.metrics.linksOpened++;
     this.#connections.add(connection);
     this.#adopted.add(channel);
@@ -335,7 +281,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** The node that we dialed says who it is; a gateway's node cannot say which request it expects. */
   #reached(dial: Dial, hello: Pick<Hello, "node" | "incarnation"> & Partial<Hello>): Channel {
     const { channel } = dial;
-    if (this.#isDropped(dial)) throw dialsItself(channel.id, this.id); // P7
+    if (this.#dialer.isDropped(dial)) throw dialsItself(channel.id, this.id); // P7
     if (hello.node !== channel.id) {
       throw new WeighbridgeError("NO_ROUTE", `${dial.address} was expected to be ${channel.name} but is ${nameOf(hello.node)}`, {
         retryable: true,
@@ -395,13 +341,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
 
   /** The channel for whoever dialed us in our own protocol. A node with a number names its job (P6). */
   #acceptHello(hello: Hello): Channel {
-    const isKind = hello.node === 0 ? hello.kind !== "scheduler" : hello.kind === roleOf(hello.node);
-    if (!isKind) throw new WeighbridgeError("BAD_REQUEST", `node ${hello.node} says that it is a ${hello.kind}, which it cannot be`);
-    if (hello.node !== 0 && hello.job === "")
-      throw new WeighbridgeError(
-        "BAD_REQUEST",
-        `${nameOf(hello.node)} does not say which job it belongs to; a node that has a place knows it`,
-      );
+    checkDialer(hello);
     return this.#acceptNode(hello.node === 0 ? hello : { ...hello, token: hello.token ?? "" });
   }
 
@@ -413,14 +353,14 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       return this.#newChannel(-++this.#anonymousCount, 0);
     }
     const known = this.#channels.get(hello.node);
-    const isDialed = known !== undefined && this.#dials.has(known);
+    const isDialed = known !== undefined && this.#dialer.has(known);
     if (hello.node < FIRST_SERVER_ID || hello.node === this.id || (isDialed && roleOf(hello.node) !== roleOf(this.id))) {
       const name = hello.node === SCHEDULER_ID ? "the scheduler" : `node ${hello.node}`;
       throw new WeighbridgeError("BAD_REQUEST", `there is no node ${hello.node} that dials this one: ${name} does not`); // P4
     }
     this.events.greeting?.(hello);
     if (isDialed && hello.node > this.id) throw dialsItself(this.id, hello.node); // P7
-    if (isDialed) this.#dials.delete(known); // P7
+    if (isDialed) this.#dialer.drop(known); // P7
     if (known === undefined || known.ended !== undefined) {
       const channel = this.#newChannel(hello.node, hello.incarnation);
       this.#announceUp(channel);
@@ -475,34 +415,16 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.clock.soon(() => this.events.linkUp?.(channel));
   }
 
-  #connect(dial: Dial): void {
-    if (dial.connecting || dial.channel.link !== undefined || this.#isDropped(dial)) return;
-    dial.connecting = true;
+  async #connect(dial: Dial, opened: (connection: PeerConnection) => void): Promise<void> {
+    const { address, channel } = dial;
     const open = (link: Link): LinkReader => {
       const connection = this.#open(link);
-      this.#dialing.set(connection, dial);
-      connection.sendHello(this.#dialerHello(dial.channel));
+      opened(connection);
+      connection.sendHello(this.#dialerHello(channel));
       return connection.reader;
     };
-    const connecting =
-      this.#gateway?.connect(dial.address, (connection) => this.#dialing.set(connection, dial)) ??
-      this.#transport.connect(dial.address, open, { deadlineMs: this.#connectDeadlineMs });
-    connecting.catch((error: Error) => {
-      dial.connecting = false;
-      if (this.#isDropped(dial)) return;
-      this.events.unreachable?.(dial.channel, error);
-      this.#redial(dial);
-    });
-  }
-
-  #redial(dial: Dial): void {
-    if (this.#isDropped(dial)) return;
-    const delayMs = Math.min(REDIAL_DELAY_MAX_MS, this.#redialDelayMs * 2 ** Math.min(dial.attempt++, 10));
-    this.clock.after(delayMs, () => this.#connect(dial)); // P3
-  }
-
-  #isDropped(dial: Dial): boolean {
-    return this.#closed || this.#dials.get(dial.channel) !== dial;
+    if (this.#gateway === undefined) await this.#transport.connect(address, open, { deadlineMs: this.#connectDeadlineMs });
+    else await this.#gateway.connect(address, opened);
   }
 
   #watchOverdue(): void {
@@ -513,31 +435,4 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       this.#watchOverdue();
     });
   }
-}
-
-/** Of two links the other one counts; its dialer tries again, and finds that it has been reached meanwhile. */
-function dialsItself(dialer: number, dialed: number): WeighbridgeError {
-  return new WeighbridgeError("NO_ROUTE", `${nameOf(dialer)} dials ${nameOf(dialed)} itself`, { retryable: true });
-}
-
-function restartedError({ name }: Channel): WeighbridgeError {
-  const message = `${name} was restarted; whether what it had not answered was applied is lost with it`;
-  return new WeighbridgeError("NODE_DEAD", message, { retryable: true });
-}
-
-/** Nodes of two jobs do not talk, nor do those of two runs of one. Throws WRONG_JOB, and FENCED. */
-function checkJob(own: string, { job, kind, node }: Hello): void {
-  const conflict = jobConflict(own, job);
-  if (conflict === undefined) return;
-  const [theirs, ours] = [jobNameOf(job), jobNameOf(own)];
-  if (conflict === "name") {
-    const fix =
-      "give each job a scheduler of its own, and its nodes the right address (--scheduler-host, --scheduler-port) or name (--job)";
-    const message = `a ${kind} of job "${theirs}" has come to a node of job "${ours}"; ${fix}`;
-    throw new WeighbridgeError("WRONG_JOB", message, { retryable: node !== 0 }); // who has a place goes on, and waits for the right scheduler
-  }
-  throw new WeighbridgeError(
-    "FENCED",
-    `job ${job} is not job ${own}: a node of an earlier run of "${ours}" dialed this one, or this address was reused`,
-  );
 }

@@ -19,7 +19,8 @@ import { HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/cont
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkGreeting } from "../peer/greeting.ts";
-import type { AcceptedNode, Peer } from "../peer/peer.ts";
+import type { Peer } from "../peer/peer.ts";
+import type { AcceptedNode } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/job-id.ts";

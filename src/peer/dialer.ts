@@ -1,0 +1,116 @@
+// dialer — the nodes that a peer dials: connects to each, and again after a while whenever that failed or its link ended.
+//
+// Invariants:
+//   P3. A dialed channel is redialed until it ends or gets another address.
+
+import type { Clock } from "../base/clock.ts";
+import type { Address } from "../transport/transport.ts";
+import type { Channel } from "./channel.ts";
+import type { PeerConnection } from "./gateway.ts";
+
+const REDIAL_DELAY_MAX_MS = 1000;
+
+/** A node that is dialed. */
+export type Dial = {
+  readonly channel: Channel;
+  address: Address;
+  /** How often it was tried since it was last reached. */
+  attempt: number;
+  isConnecting: boolean;
+};
+
+export type DialerOptions = {
+  readonly clock: Clock;
+  readonly redialDelayMs: number;
+  /** Opens a connection for this dial; `opened` is called before anything is read from it. Rejects when nobody answers there. */
+  readonly connect: (dial: Dial, opened: (connection: PeerConnection) => void) => Promise<unknown>;
+  /** A try failed; the next one comes soon. */
+  readonly unreachable: (channel: Channel, error: Error) => void;
+};
+
+export class Dialer {
+  readonly #options: DialerOptions;
+  readonly #dials = new Map<Channel, Dial>();
+  readonly #connections = new Map<PeerConnection, Dial>();
+
+  constructor(options: DialerOptions) {
+    this.#options = options;
+  }
+
+  /** Whether this channel's node is dialed, and does not dial us. */
+  has(channel: Channel): boolean {
+    return this.#dials.has(channel);
+  }
+
+  addressOf(channel: Channel): Address | undefined {
+    return this.#dials.get(channel)?.address;
+  }
+
+  /** For whom this connection was opened; undefined for one that was accepted. */
+  dialOf(connection: PeerConnection): Dial | undefined {
+    return this.#connections.get(connection);
+  }
+
+  /** Dials this channel's node at this address, and at no other any more. */
+  dial(channel: Channel, address: Address): void {
+    const dial = this.#dials.get(channel) ?? { channel, address, attempt: 0, isConnecting: false };
+    this.#dials.set(channel, dial);
+    if (dial.address !== address) {
+      dial.address = address;
+      channel.link?.destroy();
+    }
+    this.#connect(dial);
+  }
+
+  drop(channel: Channel): void {
+    this.#dials.delete(channel);
+  }
+
+  /** Nobody is dialed any more. */
+  close(): void {
+    this.#dials.clear();
+  }
+
+  isDropped(dial: Dial): boolean {
+    return this.#dials.get(dial.channel) !== dial;
+  }
+
+  /** The connection has ended, or never was one. */
+  ended(connection: PeerConnection, cause: Error | undefined): void {
+    const dial = this.#connections.get(connection);
+    this.#connections.delete(connection);
+    if (dial === undefined) return;
+    dial.isConnecting = false;
+    if (connection.channel === undefined && cause !== undefined) this.#options.unreachable(dial.channel, cause);
+    this.#redial(dial);
+  }
+
+  /** Runs `adopt` for a connection as if it had been accepted: what it throws does not make us dial again. */
+  adopt(connection: PeerConnection, adopt: (dial: Dial | undefined) => Channel): Channel {
+    const dial = this.#connections.get(connection);
+    this.#connections.delete(connection); // it is over if the node is refused
+    const channel = adopt(dial);
+    if (dial !== undefined) this.#connections.set(connection, dial);
+    return channel;
+  }
+
+  #connect(dial: Dial): void {
+    if (dial.isConnecting || dial.channel.link !== undefined || this.isDropped(dial)) return;
+    dial.isConnecting = true;
+    this.#options
+      .connect(dial, (connection) => this.#connections.set(connection, dial))
+      .catch((error: Error) => {
+        dial.isConnecting = false;
+        if (this.isDropped(dial)) return;
+        this.#options.unreachable(dial.channel, error);
+        this.#redial(dial);
+      });
+  }
+
+  #redial(dial: Dial): void {
+    if (this.isDropped(dial)) return;
+    const { clock, redialDelayMs } = this.#options;
+    const delayMs = Math.min(REDIAL_DELAY_MAX_MS, redialDelayMs * 2 ** Math.min(dial.attempt++, 10));
+    clock.after(delayMs, () => this.#connect(dial)); // P3
+  }
+}

@@ -1,0 +1,55 @@
+// peer-options — what a peer is made with, and what it tells its node. Types alone.
+
+import type { Clock } from "../base/clock.ts";
+import type { WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { Transport } from "../transport/transport.ts";
+import type { Hello, MemberKind } from "../wire/hello.ts";
+import type { Call } from "./call.ts";
+import type { Channel } from "./channel.ts";
+import type { ChannelLimits } from "./channel-limits.ts";
+import type { ReadBuffers } from "./connection.ts";
+import type { FaultOptions } from "./faults.ts";
+import type { Gateway } from "./gateway.ts";
+
+export type PeerOptions = {
+  readonly transport: Transport;
+  /** Set where the nodes speak another protocol than ours: they are reached through it, and not over the transport. */
+  readonly gateway?: Gateway | undefined;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly readBuffers: ReadBuffers;
+  readonly limits?: Partial<ChannelLimits>;
+  readonly faults?: FaultOptions | undefined;
+  readonly resendTimeoutMs?: number;
+  readonly helloTimeoutMs?: number;
+  readonly redialDelayMs?: number;
+  readonly connectDeadlineMs?: number;
+  /** Whether nodes without an id may talk to this one: they may register with the scheduler, and ask it for its status. */
+  readonly acceptsAnonymous?: boolean;
+  /** What this node is, before it has a number that says so. Defaults to "tool". */
+  readonly kind?: MemberKind | undefined;
+  /** Of the package, for messages. */
+  readonly packageVersion?: string | undefined;
+};
+
+/** What a node wants to hear of its channels. */
+export type PeerEvents = {
+  /** The link of this channel is gone; it may come back. */
+  linkDown?(channel: Channel): void;
+  linkUp?(channel: Channel): void;
+  /** The other node has a new life; `again` are the calls that may be asked again, in order. */
+  restarted?(channel: Channel, again: readonly Call[]): void;
+  /** The other node refuses to talk to us, for good. */
+  refused?(channel: Channel, error: WeighbridgeError): void;
+  /** A try to reach the other node failed; the next one comes soon. */
+  unreachable?(channel: Channel, error: Error): void;
+  /**
+   * A node dialed us and says who it is: number 0 from one that has none. Throws to refuse it. `token` is undefined for a gateway's nodes, which
+   * have none.
+   */
+  greeting?(hello: AcceptedNode): void;
+};
+
+/** What a node that dialed us says of itself. */
+export type AcceptedNode = Pick<Hello, "job" | "node" | "incarnation"> & Partial<Hello>;
