@@ -6,7 +6,7 @@
 // workers. It says nothing about speed.
 
 import { parseArgs } from "node:util";
-import type { Consistency } from "../src/api/consistency.ts";
+import type { Consistency } from "../src/store/consistency.ts";
 import { SoftmaxCrossEntropy } from "../src/nn/losses/softmax-cross-entropy.ts";
 import { createLenet, LENET_CLASSES } from "../src/nn/models/lenet.ts";
 import { Workspace } from "../src/nn/workspace.ts";

@@ -7,7 +7,7 @@ import { showValue } from "../base/show-value.ts";
 import type { BoundedCache } from "../worker/cache/bounded-cache.ts";
 import type { CacheStatistics } from "../worker/cache/cache-statistics.ts";
 import { type KeyList, listLength } from "../worker/key-lists.ts";
-import type { ParameterControl } from "./parameter-control.ts";
+import type { ParameterControl } from "../worker/parameter-control.ts";
 import type { CallOptions } from "./tensor.ts";
 
 export class CachedEmbedding {

@@ -8,13 +8,13 @@ import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { takesValues } from "../store/updaters/optimizer-spec.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
-import { BoundedCache, type CacheOptions } from "../worker/cache/bounded-cache.ts";
+import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 import { type KeyList, listLength } from "../worker/key-lists.ts";
-import { RawRows } from "../worker/raw-rows.ts";
+import type { ParameterControl, ParameterSettings } from "../worker/parameter-control.ts";
+import type { RawRows } from "../worker/raw-rows.ts";
 import type { KeysAndGradients, TableClient } from "../worker/table-client.ts";
 import type { ParameterCall } from "../worker/tensor-client.ts";
 import { CachedEmbedding } from "./cached-embedding.ts";
-import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 import { type CallOptions, NO_OPTIONS, type ReadOptions } from "./tensor.ts";
 
 export class Embedding {
@@ -69,7 +69,7 @@ export class Embedding {
       throw new WeighbridgeError("UNSUPPORTED", `${this.name} is bound by clocks; rows are cached of tables whose consistency is "asp"`);
     if (takesValues(optimizer))
       throw new WeighbridgeError("UNSUPPORTED", `${this.name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
-    const cache = new BoundedCache({ ...this.#client.options, optimizer, cache: options });
+    const cache = this.#client.cache(optimizer, options);
     const cached: CachedEmbedding = new CachedEmbedding(this, cache, this.#control, () => this.#caches.delete(cached));
     this.#caches.add(cached);
     return cached;
@@ -92,13 +92,8 @@ export class Embedding {
         "UNSUPPORTED",
         `${this.name}: dcAsgd compensates for delays, and rows that workers hold have none: use sgd`,
       );
-    return new RawRows({
-      ...this.#client.options,
-      spec: this.#spec,
-      arena,
-      clock: () => this.#control.clock,
-      clipScaleOf: (gradient) => this.#control.clipScaleOf(gradient),
-    });
+    const clipScaleOf = (gradient: Float32Array): number => this.#control.clipScaleOf(gradient);
+    return this.#client.raw({ spec: this.#spec, arena, clock: () => this.#control.clock, clipScaleOf });
   }
 
   /**

@@ -3,11 +3,11 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
+import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import { checkCombination, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
-import { type Consistency, engineConsistency } from "./consistency.ts";
 
 type CommonOptions = {
   /** How elements begin. Defaults to zeros. */

@@ -14,28 +14,20 @@ import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
 import { checkpointSave, parameterSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
-import { Arena } from "../kernel/arena.ts";
-import { FiniteScan } from "../kernel/finite-scan.ts";
-import { hashText } from "../keys/hash-text.ts";
-import { decodeParameterSpec, type ParameterSpec } from "../store/parameter-spec.ts";
-import { TensorShape } from "../store/tensor-shape.ts";
-import { mergeOf } from "../store/updaters/optimizer-spec.ts";
+import type { ParameterSpec } from "../store/parameter-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
 import type { CatalogueClient } from "../worker/catalogue-client.ts";
-import { Collective } from "../worker/collective.ts";
-import { FunctionClient } from "../worker/function-client.ts";
-import { PushNumbers } from "../worker/push-numbers.ts";
+import type { Collective } from "../worker/collective.ts";
+import type { FunctionClient } from "../worker/function-client.ts";
 import type { RendezvousClient } from "../worker/rendezvous-client.ts";
 import type { FunctionCallSettings, FunctionLoad, FunctionRequest } from "../worker/router/function-request.ts";
-import type { RowPlanner } from "../worker/router/row-plan.ts";
-import { TableClient } from "../worker/table-client.ts";
-import { TensorClient } from "../worker/tensor-client.ts";
+import type { SessionEngine } from "../worker/session-engine.ts";
 import type { UnitClient, UnitOptions } from "../worker/unit-client.ts";
 import type { UnitFeed } from "../worker/unit-feed.ts";
 import type { Worker } from "../worker/worker.ts";
-import { WorkerLinks } from "../worker/worker-links.ts";
+import { CLOCK_MAX, LAST_PRIORITY, type WorkerClock } from "../worker/worker-clock.ts";
 import type { WorkerMesh } from "../worker/worker-mesh.ts";
 import type { CachedEmbedding } from "./cached-embedding.ts";
 import {
@@ -50,11 +42,9 @@ import {
 } from "./checkpoint.ts";
 import { Embedding } from "./embedding.ts";
 import { type FunctionTarget, routeOf } from "./function-target.ts";
-import { ParameterControl } from "./parameter-control.ts";
 import { ParameterFiles } from "./parameter-files.ts";
 import { type EmbeddingOptions, embeddingSpec, type TensorOptions, tensorSpec } from "./parameter-options.ts";
 import { Tensor } from "./tensor.ts";
-import { CLOCK_MAX, LAST_PRIORITY, WorkerClock } from "./worker-clock.ts";
 
 const CALL_OPTIONS: readonly string[] = ["priority", "scope", "into", "passing", ...WAIT_NAMES];
 const CLOSE_OPTIONS: readonly string[] = ["barrier", ...WAIT_NAMES];
@@ -79,18 +69,15 @@ export type SessionNode = {
 
 export class Session {
   readonly #node: SessionNode;
+  readonly #engine: SessionEngine;
   readonly #functions: FunctionClient;
-  readonly #planner: RowPlanner;
-  readonly #scan: FiniteScan;
   readonly #caches = new Set<CachedEmbedding>();
   readonly #units: UnitClient;
   /** Where the workers of a job wait for each other, each with a small value. Nobody waits for the dead. */
   readonly rendezvous: RendezvousClient;
-  readonly #links: WorkerLinks;
   readonly #catalogue: CatalogueClient;
   readonly #files = new ParameterFiles();
   readonly #clock: WorkerClock;
-  readonly #pushes = new PushNumbers();
   #collective: Collective | undefined;
   #openingCollective: Promise<Collective> | undefined;
   /** The checkpoint that is being taken: settles with it, and never rejects. */
@@ -98,24 +85,14 @@ export class Session {
   #closing: Promise<void> | undefined;
 
   private constructor(node: SessionNode, worker: Worker) {
+    const { rank, clock, log, compression } = node;
     this.#node = node;
     this.#units = worker.units;
     this.rendezvous = worker.rendezvous;
     this.#catalogue = worker.catalogue;
-    this.#functions = new FunctionClient(worker.router);
-    this.#planner = worker.router.planner(new Arena({ shared: false }), hashText(`${node.rank}`));
-    this.#scan = new FiniteScan(this.#planner.arena);
-    const { compression } = node;
-    this.#links = new WorkerLinks({ functions: this.#functions, planner: this.#planner, compression });
-    this.#clock = new WorkerClock({
-      name: `worker ${node.rank}`,
-      clock: node.clock,
-      functions: this.#functions,
-      router: worker.router,
-      log: node.log,
-      pushes: this.#pushes,
-      joiningAgain: () => this.#links.forgetKeyLists(),
-    });
+    this.#engine = worker.openSession({ rank, clock, log, compression });
+    this.#functions = this.#engine.functions;
+    this.#clock = this.#engine.clock;
   }
 
   /** Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers. */
@@ -124,10 +101,7 @@ export class Session {
     if (worker === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a session needs a worker node, but this is the ${node.role}`);
     if (node.serverCount === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a session needs servers, and this cluster has none");
     const session = new Session(node, worker);
-    await session.#clock.join(wait);
-    worker.router.onFailure = (error) => session.#clock.joinAgain(error);
-    session.#functions.explainFailure = (error, allowed) => session.#clock.explained(error, allowed);
-    worker.router.serverRestarted = (server) => session.#clock.serverRestarted(server);
+    await session.#engine.join(wait);
     return session;
   }
 
@@ -158,19 +132,7 @@ export class Session {
   async tensor(name: string, options: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
     checkWaitOptions(wait);
     const spec = tensorSpec(name, options);
-    const shape = new TensorShape(spec.shape);
-    const control = await this.#create(spec, wait);
-    const { held } = control;
-    const encoded = this.#links.tensor(spec, held);
-    const { arena } = this.#planner;
-    const client = new TensorClient({
-      functions: this.#functions,
-      held,
-      shape,
-      arena,
-      encoded,
-      merge: mergeOf(spec.optimizer),
-    });
+    const { client, control } = await this.#engine.tensor(spec, wait);
     return new Tensor(spec, client, control);
   }
 
@@ -178,16 +140,7 @@ export class Session {
   async embedding(name: string, options: EmbeddingOptions, wait: WaitOptions = {}): Promise<Embedding> {
     checkWaitOptions(wait);
     const spec = embeddingSpec(name, options);
-    const { width, rows: rowCountMax } = spec;
-    const control = await this.#create(spec, wait);
-    const common = { functions: this.#functions, planner: this.#planner, held: control.held };
-    const client = new TableClient({
-      ...common,
-      width,
-      rowCountMax,
-      encoded: this.#links.table(spec, control.held),
-      merge: mergeOf(spec.optimizer),
-    });
+    const { client, control } = await this.#engine.table(spec, wait);
     return new Embedding(spec, client, control, this.#caches);
   }
 
@@ -357,7 +310,7 @@ export class Session {
     checkWaitOptions(wait);
     if (mesh === undefined) throw new WeighbridgeError("UNSUPPORTED", "this worker is not joined with the others");
     if (this.#collective?.isClosed === false) return this.#collective;
-    this.#openingCollective ??= Collective.open(mesh, wait).finally(() => {
+    this.#openingCollective ??= this.#engine.openCollective(mesh, wait).finally(() => {
       this.#openingCollective = undefined;
     });
     this.#collective = await this.wait(this.#openingCollective, "the other workers", wait);
@@ -395,7 +348,7 @@ export class Session {
       await this.#units.close({ deadlineMs, signal });
       await this.#collective?.close();
       await Promise.all([...this.#caches].map((cache) => cache.close({ deadlineMs, signal })));
-      await this.#links.flush(this.clocks, options);
+      await this.#engine.flushLinks(options);
     } finally {
       await this.#leave(options);
     }
@@ -419,13 +372,6 @@ export class Session {
       serverCount: this.serverCount,
       call: (server, fn, request) => this.#functions.call(fn, { server }, request, { ...wait, priority: checkpointPriority(fn.name) }),
     };
-  }
-
-  async #create(spec: ParameterSpec, wait: WaitOptions): Promise<ParameterControl> {
-    const checked = decodeParameterSpec(JSON.stringify(spec));
-    this.#links.check(checked);
-    const common = { functions: this.#functions, catalogue: this.#catalogue, scan: this.#scan, clock: this.#clock, pushes: this.#pushes };
-    return await ParameterControl.open({ ...common, spec: checked }, wait);
   }
 }
 

@@ -6,8 +6,8 @@ import type { TensorSpec } from "../store/parameter-spec.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { RowList } from "../worker/block-rows.ts";
 import { listLength } from "../worker/key-lists.ts";
+import type { ParameterControl, ParameterSettings } from "../worker/parameter-control.ts";
 import type { ParameterCall, RowsAndGradients, TensorClient } from "../worker/tensor-client.ts";
-import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 
 export type CallOptions = WaitOptions & {
   /** Higher overtakes lower between blocks. Defaults to 0. */

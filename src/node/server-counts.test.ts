@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Consistency } from "../api/consistency.ts";
+import type { Consistency } from "../store/consistency.ts";
 import type { Session } from "../api/session.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";

@@ -1,6 +1,6 @@
 // The door `weighbridge/training`: MindSpore's words. Networks whose parameters live on servers, are reduced among the workers, or both.
 
-export type { Consistency } from "../api/consistency.ts";
+export type { Consistency } from "../store/consistency.ts";
 export type { Session } from "../api/session.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 export { Activations, type Shape } from "../nn/activations.ts";

@@ -1,10 +1,10 @@
 // The door `weighbridge`: parameters by name, for workers in Node. The faces of other systems have doors of their own.
 
 export type { CachedEmbedding } from "../api/cached-embedding.ts";
-export type { Consistency } from "../api/consistency.ts";
+export type { Consistency } from "../store/consistency.ts";
 export type { Embedding } from "../api/embedding.ts";
 export type { FunctionTarget } from "../api/function-target.ts";
-export type { ParameterSettings } from "../api/parameter-control.ts";
+export type { ParameterSettings } from "../worker/parameter-control.ts";
 export type { EmbeddingOptions, TensorOptions } from "../api/parameter-options.ts";
 export type { Session } from "../api/session.ts";
 export type { CallOptions, ReadOptions, Tensor } from "../api/tensor.ts";

@@ -1,6 +1,6 @@
 // data-store — Hetu's PushData, PullData and WaitData: arrays of any length by index, spread over the servers by index.
 
-import { CALL_NAMES } from "../api/parameter-control.ts";
+import { CALL_NAMES } from "../worker/parameter-control.ts";
 import type { Session } from "../api/session.ts";
 import type { CallOptions } from "../api/tensor.ts";
 import type { WaitOptions } from "../base/deferred.ts";

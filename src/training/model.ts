@@ -5,7 +5,7 @@
 //   M1. What is given is checked before the first step: options, shapes, labels.
 //   M2. One thing at a time: a second call while one is under way is refused.
 
-import { type Consistency, engineConsistency } from "../api/consistency.ts";
+import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import type { Session } from "../api/session.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";

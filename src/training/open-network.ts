@@ -1,7 +1,7 @@
 // open-network — a network whose parameters have their routes and whose lookups have their rows: what a Model trains with, from the first step until it is
 // closed. Where a parameter lives is decided here, once (docs/decisions/0014).
 
-import type { Consistency } from "../api/consistency.ts";
+import type { Consistency } from "../store/consistency.ts";
 import type { Session } from "../api/session.ts";
 import { assert } from "../base/assert.ts";
 import type { WaitOptions } from "../base/deferred.ts";

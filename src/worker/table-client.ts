@@ -14,12 +14,15 @@
 import type { WaitOptions } from "../base/deferred.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
+import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
+import { BoundedCache, type CacheOptions } from "./cache/bounded-cache.ts";
 import { lostArray } from "./caller-array.ts";
 import type { EncodedTable } from "./encoded-table.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { type KeyList, KeyLists, listLength } from "./key-lists.ts";
+import { RawRows, type RawRowsOptions } from "./raw-rows.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
 import { requestOf } from "./router.ts";
@@ -128,6 +131,16 @@ export class TableClient {
         pullPlan.deliver(landed, into, this.width);
       });
     });
+  }
+
+  /** A cache of some of the rows. Throws BAD_ARGUMENT, ARENA_FULL. */
+  cache(optimizer: ResolvedOptimizer, cache: CacheOptions): BoundedCache {
+    return new BoundedCache({ ...this.options, optimizer, cache });
+  }
+
+  /** The rows with their optimizer's slots. */
+  raw(options: Omit<RawRowsOptions, keyof TableClientOptions>): RawRows {
+    return new RawRows({ ...this.options, ...options });
   }
 
   /** A new array for the rows of these keys. Throws BAD_ARGUMENT. */

@@ -9,6 +9,7 @@ import type { Peer } from "../peer/peer.ts";
 import { CatalogueClient } from "./catalogue-client.ts";
 import { RendezvousClient } from "./rendezvous-client.ts";
 import { Router } from "./router.ts";
+import { SessionEngine, type SessionEngineOptions } from "./session-engine.ts";
 import { UnitClient } from "./unit-client.ts";
 
 export type WorkerOptions = {
@@ -38,5 +39,10 @@ export class Worker {
         return {};
       }),
     );
+  }
+
+  /** What a session of this worker stands on. */
+  openSession(options: SessionEngineOptions): SessionEngine {
+    return new SessionEngine(this.router, this.catalogue, options);
   }
 }

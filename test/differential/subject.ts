@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import type { CachedEmbedding } from "../../src/api/cached-embedding.ts";
-import { engineConsistency } from "../../src/api/consistency.ts";
+import { engineConsistency } from "../../src/store/consistency.ts";
 import type { Embedding } from "../../src/api/embedding.ts";
 import type { Session } from "../../src/api/session.ts";
 import type { Tensor } from "../../src/api/tensor.ts";

@@ -16,17 +16,17 @@ import {
 } from "../contracts/parameters.ts";
 import type { FiniteScan } from "../kernel/finite-scan.ts";
 import { badField } from "../store/bad-field.ts";
+import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import { checkChange, encodeMode, encodeStaleness } from "../store/consistency-json.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
-import type { CatalogueClient } from "../worker/catalogue-client.ts";
-import type { FunctionClient } from "../worker/function-client.ts";
-import { HeldParameter } from "../worker/held-parameter.ts";
-import type { PushNumbers } from "../worker/push-numbers.ts";
-import { type Admit, type PushCheck, WHOLE_CHECK_FLOATS } from "../worker/tensor-client.ts";
-import { type Consistency, engineConsistency } from "./consistency.ts";
+import type { CatalogueClient } from "./catalogue-client.ts";
+import type { FunctionClient } from "./function-client.ts";
+import { HeldParameter } from "./held-parameter.ts";
+import type { PushNumbers } from "./push-numbers.ts";
+import { type Admit, type PushCheck, WHOLE_CHECK_FLOATS } from "./tensor-client.ts";
 import { CLOCK_MAX } from "./worker-clock.ts";
 
 /** What may change while training goes on. What is left out stays. */

@@ -6,8 +6,8 @@ import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { SimClock } from "../testing/sim-clock.ts";
-import type { FunctionClient } from "../worker/function-client.ts";
-import { PushNumbers } from "../worker/push-numbers.ts";
+import type { FunctionClient } from "./function-client.ts";
+import { PushNumbers } from "./push-numbers.ts";
 import { LAST_PRIORITY, WorkerClock } from "./worker-clock.ts";
 
 /** Servers that stand at these clocks, and what they were asked: "join", "advance 3". */

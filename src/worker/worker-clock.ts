@@ -25,9 +25,9 @@ import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.t
 import type { Log } from "../base/log.ts";
 import type { PushReport } from "../consistency/push-counts.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../contracts/clocks.ts";
-import type { FunctionClient } from "../worker/function-client.ts";
-import type { PushNumbers } from "../worker/push-numbers.ts";
-import type { Router } from "../worker/router.ts";
+import type { FunctionClient } from "./function-client.ts";
+import type { PushNumbers } from "./push-numbers.ts";
+import type { Router } from "./router.ts";
 
 /** Of what leaves after everything else. */
 export const LAST_PRIORITY: number = -(2 ** 31);

@@ -1,0 +1,114 @@
+// session-engine — what lies behind a session of a worker: its clock, the calls of functions, the clients of its parameters and what their links carry. A session
+// (api/session.ts) says all of it in a user's words, and knows this file by its types alone: the worker brings it along.
+
+import type { Clock } from "../base/clock.ts";
+import type { WaitOptions } from "../base/deferred.ts";
+import type { Log } from "../base/log.ts";
+import { Arena } from "../kernel/arena.ts";
+import { FiniteScan } from "../kernel/finite-scan.ts";
+import { hashText } from "../keys/hash-text.ts";
+import { decodeParameterSpec, type ParameterSpec, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
+import { TensorShape } from "../store/tensor-shape.ts";
+import { mergeOf } from "../store/updaters/optimizer-spec.ts";
+import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
+import type { CatalogueClient } from "./catalogue-client.ts";
+import { Collective } from "./collective.ts";
+import { FunctionClient } from "./function-client.ts";
+import { ParameterControl } from "./parameter-control.ts";
+import { PushNumbers } from "./push-numbers.ts";
+import type { RowPlanner } from "./router/row-plan.ts";
+import type { Router } from "./router.ts";
+import { TableClient } from "./table-client.ts";
+import { TensorClient } from "./tensor-client.ts";
+import { WorkerClock } from "./worker-clock.ts";
+import { WorkerLinks } from "./worker-links.ts";
+import type { WorkerMesh } from "./worker-mesh.ts";
+
+export type SessionEngineOptions = {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Of the worker. */
+  readonly rank: number;
+  /** For parameters whose links ask for it. */
+  readonly compression?: GeneralCompression | undefined;
+};
+
+/** A parameter that was made or opened: the calls of its data, and what is changed for everybody. */
+export type OpenParameter<Client> = { readonly client: Client; readonly control: ParameterControl };
+
+export class SessionEngine {
+  readonly functions: FunctionClient;
+  readonly clock: WorkerClock;
+  readonly #router: Router;
+  readonly #catalogue: CatalogueClient;
+  readonly #planner: RowPlanner;
+  readonly #scan: FiniteScan;
+  readonly #links: WorkerLinks;
+  readonly #pushes = new PushNumbers();
+
+  constructor(router: Router, catalogue: CatalogueClient, { clock, log, rank, compression }: SessionEngineOptions) {
+    this.#router = router;
+    this.#catalogue = catalogue;
+    this.functions = new FunctionClient(router);
+    this.#planner = router.planner(new Arena({ shared: false }), hashText(`${rank}`));
+    this.#scan = new FiniteScan(this.#planner.arena);
+    this.#links = new WorkerLinks({ functions: this.functions, planner: this.#planner, compression });
+    this.clock = new WorkerClock({
+      name: `worker ${rank}`,
+      clock,
+      functions: this.functions,
+      router,
+      log,
+      pushes: this.#pushes,
+      joiningAgain: () => this.#links.forgetKeyLists(),
+    });
+  }
+
+  /** Joins the clock set of every server, and from then on each that is started again. */
+  async join(wait: WaitOptions): Promise<void> {
+    await this.clock.join(wait);
+    this.#router.onFailure = (error) => this.clock.joinAgain(error);
+    this.functions.explainFailure = (error, allowed) => this.clock.explained(error, allowed);
+    this.#router.serverRestarted = (server) => this.clock.serverRestarted(server);
+  }
+
+  /** Throws SPEC_MISMATCH when somebody described it differently. */
+  async tensor(spec: TensorSpec, wait: WaitOptions): Promise<OpenParameter<TensorClient>> {
+    const shape = new TensorShape(spec.shape);
+    const control = await this.#open(spec, wait);
+    const { held } = control;
+    const encoded = this.#links.tensor(spec, held);
+    const { arena } = this.#planner;
+    return {
+      client: new TensorClient({ functions: this.functions, held, shape, arena, encoded, merge: mergeOf(spec.optimizer) }),
+      control,
+    };
+  }
+
+  /** As `tensor`. */
+  async table(spec: TableSpec, wait: WaitOptions): Promise<OpenParameter<TableClient>> {
+    const { width, rows: rowCountMax } = spec;
+    const control = await this.#open(spec, wait);
+    const { held } = control;
+    const encoded = this.#links.table(spec, held);
+    const common = { functions: this.functions, planner: this.#planner, held };
+    return { client: new TableClient({ ...common, width, rowCountMax, encoded, merge: mergeOf(spec.optimizer) }), control };
+  }
+
+  async #open(spec: ParameterSpec, wait: WaitOptions): Promise<ParameterControl> {
+    const checked = decodeParameterSpec(JSON.stringify(spec));
+    this.#links.check(checked);
+    const common = { functions: this.functions, catalogue: this.#catalogue, scan: this.#scan, clock: this.clock, pushes: this.#pushes };
+    return await ParameterControl.open({ ...common, spec: checked }, wait);
+  }
+
+  /** Joins the other workers, once all that live have called it. */
+  async openCollective(mesh: WorkerMesh, wait: WaitOptions): Promise<Collective> {
+    return await Collective.open(mesh, wait);
+  }
+
+  /** Sends what top-k has kept of all tensors. */
+  async flushLinks(wait: WaitOptions): Promise<void> {
+    await this.#links.flush(this.clock.value, wait);
+  }
+}
