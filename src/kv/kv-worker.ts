@@ -23,7 +23,7 @@ import { CallerArray } from "../worker/caller-array.ts";
 import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions } from "../worker/kv-arrays.ts";
 import type { FloatWindow, Landing } from "../worker/kv-landing.ts";
 import { KvRequest } from "../worker/kv-request.ts";
-import type { KvRoutes } from "../worker/router/kv-routes.ts";
+import { type KvRoutes, kvRoutesOf } from "../worker/router/kv-routes.ts";
 import type { KVPairs } from "./kv-pairs.ts";
 import type { Postoffice } from "./postoffice.ts";
 import { SimpleApp } from "./simple-app.ts";
@@ -78,8 +78,8 @@ export class KVWorker implements KvOwner {
     this.app = appId;
     this.customer = customerId;
     const { router } = worker;
-    this.window = router.kv.window;
-    this.router = router.kv;
+    this.router = kvRoutesOf(router);
+    this.window = this.router.window;
     this.#tracker = this.simple.customer.tracker;
     this.incarnations = Array.from({ length: office.numServers }, (_, rank) => router.incarnationOf(rank));
   }

@@ -20,6 +20,7 @@ import type { KeyList } from "./key-lists.ts";
 import type { KvFunctionId } from "./kv-arrays.ts";
 import { KvRequest } from "./kv-request.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
+import { kvRoutesOf } from "./router/kv-routes.ts";
 import { BlockRoute } from "./router/server-directory.ts";
 import { requestOf } from "./router.ts";
 import { TableClient } from "./table-client.ts";
@@ -67,14 +68,15 @@ class Worker {
   async kv(functionId: KvFunctionId, keys: BigUint64Array, sent?: Float32Array, received?: Float32Array, isOwn = false): Promise<void> {
     const values = (sent ?? received) as Float32Array;
     const [width, elementBytes] = [values.length / keys.length, 4];
+    const routes = kvRoutesOf(this.stage.router);
     await new Promise<void>((resolve, reject) => {
       const owner = {
-        ...{ app: 0, customer: 0, window: this.stage.router.kv.window, incarnations: this.#incarnations, router: this.stage.router.kv },
+        ...{ app: 0, customer: 0, window: routes.window, incarnations: this.#incarnations, router: routes },
         ended: (_: KvRequest, error?: Error): void => (error === undefined ? resolve() : reject(error)),
       };
       const slicer = isOwn ? (all: BigUint64Array) => [0, ...this.stage.router.servers.map(() => all.length)] : undefined;
       const arrays = { keys, sent, received, lens: undefined, dtype: dtypeOf(values), width, elementBytes };
-      this.stage.router.kv.submit(new KvRequest(owner, functionId, arrays, { command: 0, priority: 0, callback: undefined, slicer }));
+      routes.submit(new KvRequest(owner, functionId, arrays, { command: 0, priority: 0, callback: undefined, slicer }));
     });
   }
 }

@@ -37,7 +37,7 @@ import { namedFailure } from "./call-subject.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { Announcements } from "./router/announcements.ts";
 import type { AnyRequest, FunctionLoad, FunctionRequest, Recut } from "./router/function-request.ts";
-import { KvRoutes } from "./router/kv-routes.ts";
+import type { KvRoutes } from "./router/kv-routes.ts";
 import { RequestQueue } from "./router/request-queue.ts";
 import { BlockRoute, type DirectoryOptions, ServerDirectory } from "./router/server-directory.ts";
 
@@ -60,7 +60,8 @@ export type RouterOptions = DirectoryOptions & { readonly membership: Pick<Membe
 const NUMBERS = 2 ** 32;
 
 export class Router extends ServerDirectory {
-  readonly kv: KvRoutes = new KvRoutes(this);
+  /** Requests of the kv face; undefined where nobody makes any (`kvRoutesOf`). */
+  kv: KvRoutes | undefined;
   /** Hears of every call of a function that failed, before its caller does. */
   onFailure: (error: WeighbridgeError) => void = () => {};
   /** Payload bytes by the function's name; undefined while nobody records. */
@@ -252,7 +253,7 @@ export class Router extends ServerDirectory {
 
   /** Once every update of an older epoch was answered or refused (R4). */
   sendAgainSoon(): void {
-    const isNeeded = this.held !== undefined || this.#refused.length > 0 || this.kv.hasRefused;
+    const isNeeded = this.held !== undefined || this.#refused.length > 0 || this.kv?.hasRefused === true;
     if (!isNeeded || this.#isSendingAgain || (this.held !== undefined && this.openUpdates > 0)) return;
     this.#isSendingAgain = true;
     this.held ??= new Deferred();
@@ -262,7 +263,7 @@ export class Router extends ServerDirectory {
   /** Never rejects: what cannot be sent again fails by itself. */
   async #sendAgain(): Promise<void> {
     const { epoch } = this;
-    this.kv.sendAgain();
+    this.kv?.sendAgain();
     this.#refused.sort((a, b) => a.order - b.order);
     while (this.epoch === epoch && this.#refused.length > 0) {
       const refused = this.#refused.shift() as RoutedRequest;
@@ -271,13 +272,13 @@ export class Router extends ServerDirectory {
     }
     this.#isSendingAgain = false;
     if (this.epoch !== epoch && this.openUpdates > 0) return; // a still newer placement: once what has left now is refused as well
-    if (this.#refused.length > 0 || this.kv.hasRefused) {
+    if (this.#refused.length > 0 || this.kv?.hasRefused === true) {
       this.sendAgainSoon();
       return;
     }
     const held = this.held;
     this.held = undefined;
-    this.kv.sendWaiting();
+    this.kv?.sendWaiting();
     held?.resolve();
   }
 }

@@ -15,6 +15,12 @@ import { cutKvAgain } from "./kv-recut.ts";
 /** How many requests wait at most while the placement changes. */
 const WAITING_MAX = 65_536;
 
+/** Those of this router: one for all who make requests of the kv face on a node. */
+export function kvRoutesOf(router: Router): KvRoutes {
+  router.kv ??= new KvRoutes(router);
+  return router.kv;
+}
+
 export class KvRoutes implements KvRouter {
   readonly window: FloatWindow = new FloatWindow();
   readonly #router: Router;
@@ -171,6 +177,7 @@ export class KvRoutes implements KvRouter {
     if (request.isIntact) this.#submitCut(request, sliceByRange(request.keys, this.#router.ranges), true);
     else request.owner.ended(request, detachedError({ isUpdate: request.sent !== undefined, sendCount: 0 }));
   }
+
   /** Router.R1 */
   #checkRoom(rank: number, callCount: number): void {
     const channel = this.#router.channels[rank];
