@@ -33,7 +33,7 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
   serve(tensorPush, {
     inPlace: true,
     handler: (context, { parameter, block, clock, pushNumber, scale, gradients }) => {
-      tensorOf(context, parameter, block).push({ life: context.life, clock, block, gradients, scale, pushNumber });
+      tensorOf(context, parameter, block).pushes.push({ life: context.life, clock, block, gradients, scale, pushNumber });
       return {};
     },
   }),
@@ -42,7 +42,7 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
     inPlace: true,
     handler: (context, request, call) => {
       const { parameter, block, clock, pushNumber, scale, gradients } = request;
-      tensorOf(context, parameter, block).push({ life: context.life, clock, block, gradients, scale, pushNumber });
+      tensorOf(context, parameter, block).pushes.push({ life: context.life, clock, block, gradients, scale, pushNumber });
       return readBlock(context, request, call);
     },
     again: readBlock,
@@ -50,7 +50,7 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
   serve(tensorPushRows, {
     inPlace: true,
     handler: (context, { parameter, block, clock, pushNumber, scale, rows, gradients }) => {
-      tensorOf(context, parameter, block).pushRows({ life: context.life, clock, block, rows, gradients, scale, pushNumber });
+      tensorOf(context, parameter, block).pushes.pushRows({ life: context.life, clock, block, rows, gradients, scale, pushNumber });
       return {};
     },
   }),
@@ -59,7 +59,7 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
     inPlace: true,
     handler: (context, request, call) => {
       const { parameter, block, clock, pushNumber, scale, rows, gradients } = request;
-      tensorOf(context, parameter, block).pushRows({ life: context.life, clock, block, rows, gradients, scale, pushNumber });
+      tensorOf(context, parameter, block).pushes.pushRows({ life: context.life, clock, block, rows, gradients, scale, pushNumber });
       return readBlock(context, request, call);
     },
     again: readBlock,
@@ -68,7 +68,15 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
     inPlace: true,
     handler: (context, { parameter, block, clock, pushNumber, scale, pushRows, gradients, pullRows }, call) => {
       const push = (): void =>
-        tensorOf(context, parameter, block).pushRows({ life: context.life, clock, block, rows: pushRows, gradients, scale, pushNumber });
+        tensorOf(context, parameter, block).pushes.pushRows({
+          life: context.life,
+          clock,
+          block,
+          rows: pushRows,
+          gradients,
+          scale,
+          pushNumber,
+        });
       return readRows(context, { parameter, block, clock, rows: pullRows }, call, push);
     },
     again: (context, { parameter, block, clock, pullRows }, call) => readRows(context, { parameter, block, clock, rows: pullRows }, call),
@@ -103,7 +111,7 @@ const ENCODED_HANDLERS: readonly ServedFunction[] = [
       const tensor = tensorOf(context, parameter, block);
       const shape = tensor.rowsShape(block, rows);
       tensor.link.decoded(gradients, shape, (values) =>
-        tensor.pushRows({ life, clock, block, rows, gradients: values, scale, pushNumber }),
+        tensor.pushes.pushRows({ life, clock, block, rows, gradients: values, scale, pushNumber }),
       );
       return {};
     },
@@ -123,6 +131,11 @@ function tensorOf({ parameters, ownership }: ServerContext, parameter: number, b
   return tensor;
 }
 
+/** Whether a read at this clock may be answered now (W2). */
+function isFresh({ clocks, phases }: TensorParameter, clock: number): boolean {
+  return clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
+}
+
 /** A block, now or as soon as the reader's clock allows it; it is held until it has left. */
 function readBlock(context: ServerContext, { parameter, block, clock }: BlockRequest, call: ServedCall): Values | Promise<Values> {
   const tensor = tensorOf(context, parameter, block);
@@ -132,7 +145,7 @@ function readBlock(context: ServerContext, { parameter, block, clock }: BlockReq
     call.hold(held);
     return { values: held.values as Float32Array };
   };
-  return tensor.isFresh(clock) ? read() : tensor.whenFresh({ life: context.life, clock, bytes: 0 }, read);
+  return isFresh(tensor, clock) ? read() : tensor.whenFresh({ life: context.life, clock, bytes: 0 }, read);
 }
 
 /** Rows of a block, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they cannot be read (R1). */
@@ -144,7 +157,7 @@ function readRows(
 ): Values | Promise<Values> {
   const tensor = tensorOf(context, parameter, block);
   const reading = { out: tensor.roomFor(block, rows, call), reader: context };
-  if (tensor.isFresh(clock)) {
+  if (isFresh(tensor, clock)) {
     push?.();
     return tensor.pullRows(block, rows, reading);
   }
@@ -158,7 +171,7 @@ function pushEncodedBlock(context: ServerContext, { parameter, block, clock, pus
   const { life } = context;
   const tensor = tensorOf(context, parameter, block);
   tensor.link.decoded(gradients, tensor.blockShape(block), (values) =>
-    tensor.push({ life, clock, block, gradients: values, scale, pushNumber }),
+    tensor.pushes.push({ life, clock, block, gradients: values, scale, pushNumber }),
   );
 }
 
@@ -190,7 +203,7 @@ function readEncodedRows(
   const room = tensor.link.roomFor(shape, call);
   const read = (list: Uint32Array): EncodedValues =>
     tensor.link.encoded(tensor.pullRows(block, list, { out: source, reader: context }).values, shape, room);
-  if (tensor.isFresh(clock)) return read(rows);
+  if (isFresh(tensor, clock)) return read(rows);
   const kept = tensor.keep(rows); // the frame is gone when the wait is over
   call.hold(kept);
   return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => read(kept.list));

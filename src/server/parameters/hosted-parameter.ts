@@ -27,16 +27,16 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   /** Which consistency it has at which clock, for what every request looks at. */
   readonly phases: ConsistencyPhases;
   abstract readonly store: { close(): void };
-  protected abstract readonly rounds: { forget(error: WeighbridgeError): void };
-  protected readonly host: ParameterHost;
-  protected readonly clocks: StalenessController;
-  protected readonly updater: Updater;
+  readonly host: ParameterHost;
+  readonly clocks: StalenessController;
+  readonly updater: Updater;
   protected readonly initializer: Initializer;
   /** Its number on the wire. */
-  protected readonly number: number;
+  readonly number: number;
   /** H1 */
-  protected readonly countsSteps: boolean;
-  protected stepCount = 0;
+  readonly countsSteps: boolean;
+  /** H1. Raised by `notePushes` and `countRound`, and by pushes. */
+  stepCount = 0;
   readonly #id: number;
   readonly #link: ParameterLink | undefined;
   /** The last clock that was counted as a step. */
@@ -152,8 +152,10 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   endRounds(): void {
     const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
     this.host.pacer.forget(this.#id, error);
-    this.rounds.forget(error);
+    this.forgetRounds(error);
   }
+
+  protected abstract forgetRounds(error: WeighbridgeError): void;
 
   /** Gives its memory back, after `endRounds`. */
   free(): void {

@@ -71,7 +71,7 @@ type RowsUpdate = UpdateStep & { readonly gradients: number; readonly updateCoun
 
 export class TableParameter extends HostedParameter<TableSpec> {
   readonly store: TableStore;
-  protected readonly rounds: TableRounds;
+  readonly #rounds: TableRounds;
   readonly #claims: RowClaims;
 
   constructor(host: ParameterHost, ids: ParameterIds, spec: TableSpec) {
@@ -83,7 +83,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
       this.freeOptimizer();
       throw thrown;
     }
-    this.rounds = new TableRounds(this, host);
+    this.#rounds = new TableRounds(this, host);
   }
 
   /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
@@ -106,7 +106,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     if (magnitude === undefined) return;
     const rise = this.countsSteps ? this.host.pacer.pushes.rise(life, this.number, pushNumber) : 0;
     if ((phases.constant ?? phases.at(clock)).updates === "sync") {
-      this.rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
+      this.#rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
       return;
     }
     this.stepCount += rise; // also where it is refused for its outcome: the other servers count it
@@ -237,13 +237,13 @@ export class TableParameter extends HostedParameter<TableSpec> {
   *savePart(part: number): Iterable<TablePage> {
     for (const images of this.store.parts.save(part)) yield { kind: "rows", images };
     for (const pulled of this.store.savePulled(part)) yield { kind: "pulledRows", pulled };
-    yield* this.rounds.savePart(part);
+    yield* this.#rounds.savePart(part);
   }
 
   /** Throws ARENA_FULL, and for a round STALE_UPDATE or QUEUE_FULL. */
   loadPage(page: TablePage): void {
     if (page.kind === "gatheredRows") {
-      this.rounds.load(page);
+      this.#rounds.load(page);
       this.pace.noteUpdate(page.clock);
       return;
     }
@@ -258,7 +258,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
 
   /** Removes what is here of a part; returns how many rows there were. */
   dropPart(part: number): number {
-    this.rounds.dropPart(part);
+    this.#rounds.dropPart(part);
     return this.store.dropPart(part);
   }
 
@@ -275,6 +275,10 @@ export class TableParameter extends HostedParameter<TableSpec> {
     checkChange(this.spec, change.mode);
     const why = "workers hold rows of it, and apply the updates of a clock together";
     throw new WeighbridgeError("UNSUPPORTED", `${this.spec.name} stays "bsp": ${why}`);
+  }
+
+  protected override forgetRounds(error: WeighbridgeError): void {
+    this.#rounds.forget(error);
   }
 
   /** A round, summed: one step, also where the sum is refused for not being finite. */

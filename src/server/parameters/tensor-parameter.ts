@@ -1,53 +1,23 @@
-// tensor-parameter — a dense tensor on a server as its functions see it: pushes that apply at once (async) or wait for everybody's (sync),
-// and reads that wait until they are fresh enough.
-//
-// Invariants:
-//   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
-//   T2. Sync pushes of one clock are put together in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
-//   T3. Applying a round cannot fail: what it needs was taken when its updates came.
-//   T4. Rows that nobody has named stay as they are, whatever the optimizer does to the others; also in a round to which all pushed rows.
+// tensor-parameter — a dense tensor on a server as its functions see it: its blocks as they begin, are read, and move with their parts. What pushes do is in
+// tensor-pushes.ts.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { TensorBlock } from "../../contracts/function-context.ts";
 import { partOf } from "../../keys/part.ts";
 import type { TensorSpec } from "../../store/parameter-spec.ts";
-import type { RowMarks } from "../../store/row-marks.ts";
 import { TensorShape } from "../../store/tensor-shape.ts";
-import { type BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
+import { TensorStore } from "../../store/tensor-store.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
-import { rankOf } from "../../wire/node-id.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
-import {
-  checkScale,
-  greatestIn,
-  type Holder,
-  type Kept,
-  keepRows,
-  type ParameterHost,
-  type ParameterIds,
-  roomFor,
-} from "./parameter-host.ts";
+import { greatestIn, type Holder, type Kept, keepRows, type ParameterHost, type ParameterIds, roomFor } from "./parameter-host.ts";
 import type { TensorPage } from "./part-page.ts";
-import { TensorRounds } from "./tensor-rounds.ts";
+import { TensorPushes } from "./tensor-pushes.ts";
 
 const FLOAT_BYTES = 4;
 
-/** A gradient for one block. */
-export type BlockPush = {
-  readonly life: WorkerLife;
-  readonly clock: number;
-  /** Of the push among those of its worker to the tensor; all its frames have it. */
-  readonly pushNumber: number;
-  readonly block: number;
-  /** In the arena. */
-  readonly gradients: Float32Array;
-  readonly scale: number;
-};
-
 export class TensorParameter extends HostedParameter<TensorSpec> {
   readonly store: TensorStore;
-  protected readonly rounds: TensorRounds;
+  readonly pushes: TensorPushes;
 
   constructor(host: ParameterHost, ids: ParameterIds, spec: TensorSpec) {
     const { arena, kernels } = host;
@@ -56,7 +26,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     super(host, ids, spec, shape.hasRows ? shape.width : 1);
     const { updater, initializer } = this;
     this.store = new TensorStore({ arena, kernels, shape, updater, initializer, partOf: (block) => partOf(block, number) });
-    this.rounds = new TensorRounds(this, host, updater.width);
+    this.pushes = new TensorPushes(this);
     try {
       this.reserve();
     } catch (thrown) {
@@ -76,71 +46,21 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
    * OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL.
    */
   start(block: number, values: Float32Array): boolean {
-    this.#checkLength(block, values.length);
+    this.checkLength(block, values.length);
     const { optimizers } = this.host;
     const magnitude = optimizers.greatestMagnitude(values.byteOffset, values.length);
     if (!Number.isFinite(magnitude)) {
       const index = optimizers.checkFinite(values.byteOffset, values.length);
       throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot begin with ${values[index]}, element ${index} of block ${block}`);
     }
-    if (this.rounds.has(block) || !this.store.start(block, values.byteOffset)) return false;
+    if (this.pushes.has(block) || !this.store.start(block, values.byteOffset)) return false;
     this.store.noteMagnitude(magnitude);
     return true;
   }
 
-  /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
-  push(push: BlockPush): void {
-    const { life, clock, pushNumber, block, gradients, scale } = push;
-    const { phases } = this;
-    if (gradients.length !== this.store.blocks.get(block)?.floatCount) this.#checkLength(block, gradients.length);
-    if (scale !== 1) checkScale(scale, this.spec);
-    this.clocks.checkUpdate(life, clock);
-    if (clock > phases.clockTop) phases.clockTop = clock;
-    const magnitude = this.updater.admit(gradients.byteOffset, gradients.length);
-    if (magnitude === undefined) return;
-    const rise = this.countsSteps ? this.host.pacer.pushes.rise(life, this.number, pushNumber) : 0;
-    if ((phases.constant ?? phases.at(clock)).updates === "sync") {
-      this.rounds.gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
-      return;
-    }
-    this.stepCount += rise;
-    this.store.update(block, this.#updateOf(push, magnitude));
-  }
-
-  /** As `push`, for some rows of a block, each named once. Without any it is no step. */
-  pushRows(push: BlockPush & { readonly rows: Uint32Array }): void {
-    const { life, clock, pushNumber, block, rows, gradients, scale } = push;
-    const { width } = this.store.shape;
-    this.#checkRows(block, rows);
-    if (gradients.length !== rows.length * width) throw this.#wrongLength(gradients.length, rows.length * width);
-    checkScale(scale, this.spec);
-    this.pace.take(life, clock);
-    if (rows.length === 0) return;
-    const magnitude = this.updater.admit(gradients.byteOffset, gradients.length);
-    if (magnitude === undefined) return;
-    const rise = this.countsSteps ? this.host.pacer.pushes.rise(life, this.number, pushNumber) : 0;
-    if (!this.pace.isSyncAt(clock)) {
-      this.stepCount += rise;
-      this.store.updateRows(block, { ...this.#updateOf(push, magnitude), rows: rows.byteOffset, listed: rows.length });
-      return;
-    }
-    const { arena, kernels, indexes } = this.host;
-    const byteCount = this.store.shape.floatsOf(block) * FLOAT_BYTES;
-    const whole = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount); // a sparse gradient joins the round of its block as one that is 0 elsewhere
-    try {
-      kernels.zero(whole, byteCount);
-      indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
-      const named = new Uint8Array(byteCount / FLOAT_BYTES / width);
-      for (const row of rows) named[row] = 1;
-      this.rounds.gather(push, { address: whole, magnitude, named });
-    } finally {
-      arena.release(whole, byteCount);
-    }
-  }
-
   /** Room for these rows of a block, which is made if it is not there; `holder` holds it. Throws OUT_OF_RANGE, UNSUPPORTED, ARENA_FULL. */
   roomFor(block: number, rows: Uint32Array, holder: Holder): number {
-    this.#checkRows(block, rows);
+    this.checkRows(block, rows);
     this.store.touchIfRoom(block);
     return roomFor(this.host.arena, rows.length * this.store.shape.width * FLOAT_BYTES, holder);
   }
@@ -171,17 +91,12 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
 
   /** As `blockShape`, for some rows of it, at least one. Throws also UNSUPPORTED and BAD_REQUEST. */
   rowsShape(block: number, rows: Uint32Array): ValueShape {
-    this.#checkRows(block, rows);
+    this.checkRows(block, rows);
     if (rows.length > 0 && rows.length <= this.store.shape.rowsPerBlock) return { rowCount: rows.length, width: this.store.shape.width };
     throw new WeighbridgeError(
       "BAD_REQUEST",
       `${rows.length} rows of a block of ${this.spec.name}, which has ${this.store.shape.rowsPerBlock}`,
     );
-  }
-
-  isFresh(clock: number): boolean {
-    const { phases } = this;
-    return this.clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
   }
 
   /** All blocks that are here, and those that `owns` says are this server's and nobody has touched: they have their initial values. Throws ARENA_FULL. */
@@ -205,14 +120,14 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
   /** What is here of a part: its blocks, and what waits in open rounds for them (part-state.ts). */
   *savePart(part: number): Iterable<TensorPage> {
     for (const image of this.store.savePart(part)) yield { kind: "block", image };
-    yield* this.rounds.save(this.store.blocksOfPart(part));
+    yield* this.pushes.save(this.store.blocksOfPart(part));
   }
 
   /** Throws ARENA_FULL, OUT_OF_RANGE, and for a round STALE_UPDATE or QUEUE_FULL. */
   loadPage(page: TensorPage): void {
     if (page.kind === "gatheredBlock") {
-      this.#checkLength(page.block, page.image.gradients.length);
-      this.rounds.load(page);
+      this.checkLength(page.block, page.image.gradients.length);
+      this.pushes.load(page);
       this.pace.noteUpdate(page.clock);
       return;
     }
@@ -224,7 +139,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
 
   /** Removes what is here of a part; returns how many blocks there were. */
   dropPart(part: number): number {
-    for (const block of this.store.blocksOfPart(part)) this.rounds.drop(block);
+    for (const block of this.store.blocksOfPart(part)) this.pushes.drop(block);
     return this.store.dropPart(part);
   }
 
@@ -232,25 +147,15 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     return this.store.countOfPart(part);
   }
 
-  /** A round: one step, with a gradient whose memory is given away. A sum that is not finite is none. */
-  applyRound(index: number, update: Omit<BlockUpdate, "pushCount">, named: RowMarks | undefined): void {
-    const { floatCount } = this.store.block(index);
-    const { gradients, magnitude: bound = Infinity, scheduleStep } = update;
-    if (this.countsSteps) this.countRound(scheduleStep);
-    const magnitude = this.updater.admitSum(gradients, floatCount, bound);
-    if (magnitude === undefined) this.host.arena.release(gradients, floatCount * FLOAT_BYTES);
-    else this.store.updateOwned(index, { ...update, magnitude, pushCount: this.stepCount }, named);
+  protected override forgetRounds(error: WeighbridgeError): void {
+    this.pushes.forget(error);
   }
 
-  #updateOf({ life, clock, gradients, scale }: BlockPush, magnitude: number): BlockUpdate {
-    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
-    return { ...at, gradients: gradients.byteOffset, magnitude, pushCount: this.stepCount };
-  }
-
-  #checkLength(block: number, length: number): void {
+  /** Throws OUT_OF_RANGE, VALUE_LENGTH. */
+  checkLength(block: number, length: number): void {
     const { shape } = this.store;
     this.#checkBlock(block);
-    if (length !== shape.floatsOf(block)) throw this.#wrongLength(length, shape.floatsOf(block));
+    if (length !== shape.floatsOf(block)) throw this.wrongLength(length, shape.floatsOf(block));
   }
 
   #checkBlock(block: number): void {
@@ -259,8 +164,8 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     throw new WeighbridgeError("OUT_OF_RANGE", `${this.spec.name} has ${blockCount} blocks; there is no block ${block}`);
   }
 
-  /** T1 */
-  #checkRows(block: number, rows: Uint32Array): void {
+  /** Throws OUT_OF_RANGE, UNSUPPORTED. */
+  checkRows(block: number, rows: Uint32Array): void {
     this.#checkBlock(block);
     const { shape } = this.store;
     if (!shape.hasRows) throw new WeighbridgeError("UNSUPPORTED", `${this.spec.name} has rows that are too long for calls by row`);
@@ -271,7 +176,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     }
   }
 
-  #wrongLength(length: number, expected: number): WeighbridgeError {
+  wrongLength(length: number, expected: number): WeighbridgeError {
     return new WeighbridgeError("VALUE_LENGTH", `${length} values came for ${this.spec.name}; ${expected} were expected`);
   }
 }

@@ -1,38 +1,46 @@
-// tensor-rounds — the open rounds of a tensor with sync updates, block by block: what each worker pushed to a block at a clock that is not over, until the
-// round is applied, or moves with the block's part to another server. Not the decision when a round is over (consistency/pacer), nor what the optimizer
-// makes of it.
+// tensor-pushes — pushes to the blocks of a tensor on a server: applied at once (async), or gathered until the clock is over, when what all workers pushed to a
+// block is applied as one update, or moves with the block's part to another server. Not the decision when a round is over (consistency/update-rounds), nor
+// what the optimizer makes of it.
 //
 // Gradients add up. Updates that are values (assign, min, max) do not: of what is pushed to one row the last, the least or the greatest counts, in the
 // order of the pushes and then of the workers' ranks. That is what the optimizer itself does to a row, so its kernel does it here.
 //
 // Invariants:
-//   TensorRounds.R1. What a round needs is taken when its updates come, or come from another server: applying it cannot fail.
-//   TensorRounds.R2. A contribution to a block is in its round once, however often it is loaded.
-//   TensorRounds.R3. A row that no push names is named by nobody: it is 0 in the sum, and is not looked at where values are put together.
-//   TensorRounds.R4. `magnitude` is at least what any element of a contribution is.
+//   TensorPushes.T1. A push that makes no sense, or is refused for a NaN, changes nothing.
+//   TensorPushes.T2. Sync pushes of one clock are put together in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
+//   TensorPushes.T3. Applying a round cannot fail: what it needs was taken when its updates came, or came from another server.
+//   TensorPushes.T4. Rows that nobody has named stay as they are, whatever the optimizer does to the others; also in a round to which all pushed rows. Such a
+//       row is 0 in the sum, and is not looked at where values are put together.
+//   TensorPushes.T5. A contribution to a block is in its round once, however often it is loaded.
+//   TensorPushes.T6. `magnitude` is at least what any element of a contribution is.
 
 import { assert } from "../../base/assert.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts";
 import type { CompleteRound } from "../../consistency/update-rounds.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { type RowMarks, runsOf } from "../../store/row-marks.ts";
 import type { BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
-import type { ParameterHost } from "./parameter-host.ts";
+import type { Updater } from "../../store/updaters/updater.ts";
+import { rankOf } from "../../wire/node-id.ts";
+import { checkScale, type ParameterHost } from "./parameter-host.ts";
 import type { GatheredBlockPage, GatheredBy } from "./part-page.ts";
 import type { ServerUpdate } from "./server-pacer.ts";
+import type { TensorParameter } from "./tensor-parameter.ts";
 
 const FLOAT_BYTES = 4;
 
-/** What gathered blocks are applied to. */
-type BlockTarget = {
-  /** How values are put together; undefined for gradients. */
-  readonly merge: MergeNumber | undefined;
-  readonly phases: ConsistencyPhases;
-  readonly store: TensorStore;
-  /** How many workers pushed to the tensor at this clock, to whichever of its blocks. */
-  pusherCount(clock: number): number;
-  applyRound(block: number, update: Omit<BlockUpdate, "pushCount">, named: RowMarks | undefined): void;
+/** A gradient for one block. */
+export type BlockPush = {
+  readonly life: WorkerLife;
+  readonly clock: number;
+  /** Of the push among those of its worker to the tensor; all its frames have it. */
+  readonly pushNumber: number;
+  readonly block: number;
+  /** In the arena. */
+  readonly gradients: Float32Array;
+  readonly scale: number;
 };
 
 /** A block's gradient or values in the arena, and which of its rows a push names; left out: all. */
@@ -49,18 +57,71 @@ type GatheredPlace = {
   readonly first: PushedBlock;
 };
 
-export class TensorRounds {
-  readonly #target: BlockTarget;
+export class TensorPushes {
+  readonly #tensor: TensorParameter;
   readonly #host: ParameterHost;
-  /** Floats of a row, as the optimizer sees it. */
-  readonly #width: number;
+  readonly #phases: ConsistencyPhases;
+  readonly #updater: Updater;
+  readonly #store: TensorStore;
   /** By block: its number among all that is reduced as one. */
   readonly #units = new Map<number, number>();
 
-  constructor(target: BlockTarget, host: ParameterHost, width: number) {
-    this.#target = target;
-    this.#host = host;
-    this.#width = width;
+  constructor(tensor: TensorParameter) {
+    this.#tensor = tensor;
+    this.#host = tensor.host;
+    this.#phases = tensor.phases;
+    this.#updater = tensor.updater;
+    this.#store = tensor.store;
+  }
+
+  /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
+  push(push: BlockPush): void {
+    const { life, clock, pushNumber, block, gradients, scale } = push;
+    const phases = this.#phases;
+    if (gradients.length !== this.#store.blocks.get(block)?.floatCount) this.#tensor.checkLength(block, gradients.length);
+    if (scale !== 1) checkScale(scale, this.#tensor.spec);
+    this.#host.pacer.clocks.checkUpdate(life, clock);
+    if (clock > phases.clockTop) phases.clockTop = clock;
+    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    if (magnitude === undefined) return;
+    const rise = this.#tensor.countsSteps ? this.#host.pacer.pushes.rise(life, this.#tensor.number, pushNumber) : 0;
+    if ((phases.constant ?? phases.at(clock)).updates === "sync") {
+      this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
+      return;
+    }
+    this.#tensor.stepCount += rise;
+    this.#store.update(block, this.#updateOf(push, magnitude));
+  }
+
+  /** As `push`, for some rows of a block, each named once. Without any it is no step. */
+  pushRows(push: BlockPush & { readonly rows: Uint32Array }): void {
+    const { life, clock, pushNumber, block, rows, gradients, scale } = push;
+    const { width } = this.#store.shape;
+    this.#tensor.checkRows(block, rows);
+    if (gradients.length !== rows.length * width) throw this.#tensor.wrongLength(gradients.length, rows.length * width);
+    checkScale(scale, this.#tensor.spec);
+    this.#tensor.pace.take(life, clock);
+    if (rows.length === 0) return;
+    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    if (magnitude === undefined) return;
+    const rise = this.#tensor.countsSteps ? this.#host.pacer.pushes.rise(life, this.#tensor.number, pushNumber) : 0;
+    if (!this.#tensor.pace.isSyncAt(clock)) {
+      this.#tensor.stepCount += rise;
+      this.#store.updateRows(block, { ...this.#updateOf(push, magnitude), rows: rows.byteOffset, listed: rows.length });
+      return;
+    }
+    const { arena, kernels, indexes } = this.#host;
+    const byteCount = this.#store.shape.floatsOf(block) * FLOAT_BYTES;
+    const whole = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount); // a sparse gradient joins the round of its block as one that is 0 elsewhere
+    try {
+      kernels.zero(whole, byteCount);
+      indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
+      const named = new Uint8Array(byteCount / FLOAT_BYTES / width);
+      for (const row of rows) named[row] = 1;
+      this.#gather(push, { address: whole, magnitude, named });
+    } finally {
+      arena.release(whole, byteCount);
+    }
   }
 
   /** Whether anybody has pushed to the block. */
@@ -69,15 +130,15 @@ export class TensorRounds {
   }
 
   /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
-  gather({ life, clock, block, scale }: GatheredBy & { readonly block: number; readonly scale: number }, pushed: PushedBlock): void {
+  #gather({ life, clock, block, scale }: GatheredBy & { readonly block: number; readonly scale: number }, pushed: PushedBlock): void {
     const { pacer, arena, kernels } = this.#host;
-    const { store } = this.#target;
+    const store = this.#store;
     const stamp = { ...life, parameter: this.#unitOf(block), clock };
     const floatCount = store.blocks.get(block)?.floatCount ?? store.shape.floatsOf(block);
     const byteCount = floatCount * FLOAT_BYTES;
     const known = pacer.rounds.find(stamp);
     if (known === undefined) pacer.rounds.checkRoom(stamp, byteCount);
-    store.touch(block, pushed.named !== undefined); // R1
+    store.touch(block, pushed.named !== undefined); // T3
     if (known instanceof GatheredBlock) {
       known.join(pushed, scale);
       return;
@@ -104,13 +165,13 @@ export class TensorRounds {
     }
   }
 
-  /** R2. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
+  /** T5. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
   load({ block, life, clock, image }: GatheredBlockPage): void {
     const { arena, pacer } = this.#host;
     const { byteLength } = image.gradients;
     const stamp = { ...life, parameter: this.#unitOf(block), clock };
     pacer.rounds.find(stamp);
-    this.#target.store.touch(block, image.named !== undefined); // R1
+    this.#store.touch(block, image.named !== undefined); // T3
     const address = arena.tryAllocateBeyond(byteLength) || arena.allocate(byteLength);
     arena.floats.set(image.gradients, address >>> 2);
     const first = { address, magnitude: image.magnitude, named: image.named?.slice() };
@@ -134,10 +195,25 @@ export class TensorRounds {
     for (const unit of this.#units.values()) this.#host.pacer.forget(unit, error);
   }
 
+  /** A round: one step, with a gradient whose memory is given away. A sum that is not finite is none. */
+  applyRound(index: number, update: Omit<BlockUpdate, "pushCount">, named: RowMarks | undefined): void {
+    const { floatCount } = this.#store.block(index);
+    const { gradients, magnitude: bound = Infinity, scheduleStep } = update;
+    if (this.#tensor.countsSteps) this.#tensor.countRound(scheduleStep);
+    const magnitude = this.#updater.admitSum(gradients, floatCount, bound);
+    if (magnitude === undefined) this.#host.arena.release(gradients, floatCount * FLOAT_BYTES);
+    else this.#store.updateOwned(index, { ...update, magnitude, pushCount: this.#tensor.stepCount }, named);
+  }
+
+  #updateOf({ life, clock, gradients, scale }: BlockPush, magnitude: number): BlockUpdate {
+    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
+    return { ...at, gradients: gradients.byteOffset, magnitude, pushCount: this.#tensor.stepCount };
+  }
+
   #first(block: number, clock: number, first: PushedBlock): GatheredBlock {
-    const width = this.#width;
-    const rowCount = this.#target.store.block(block).floatCount / width;
-    return new GatheredBlock(this.#target, this.#host, { block, clock, rowCount, width, first });
+    const { width } = this.#updater;
+    const rowCount = this.#store.block(block).floatCount / width;
+    return new GatheredBlock(this.#tensor, this.#host, { block, clock, rowCount, width, first });
   }
 
   #unitOf(block: number): number {
@@ -152,17 +228,17 @@ export class TensorRounds {
 /** What one worker pushed at one clock to a block, until everybody's has come. */
 class GatheredBlock implements ServerUpdate {
   readonly address: number;
-  readonly #target: BlockTarget;
+  readonly #tensor: TensorParameter;
   readonly #host: ParameterHost;
   readonly #place: GatheredPlace;
-  /** R3. Undefined once all rows are named. */
+  /** T4. Undefined once all rows are named. */
   #named: RowMarks | undefined;
-  /** R4 */
+  /** T6 */
   #magnitude: number;
 
   /** The memory of its first push is its own from here on. */
-  constructor(target: BlockTarget, host: ParameterHost, place: GatheredPlace) {
-    this.#target = target;
+  constructor(tensor: TensorParameter, host: ParameterHost, place: GatheredPlace) {
+    this.#tensor = tensor;
     this.#host = host;
     this.#place = place;
     this.address = place.first.address;
@@ -172,7 +248,7 @@ class GatheredBlock implements ServerUpdate {
 
   /** Another push of the same clock, times `scale`. */
   join(pushed: PushedBlock, scale = 1): void {
-    const { merge } = this.#target;
+    const { merge } = this.#tensor;
     if (merge === undefined) this.#host.kernels.axpy(this.address, pushed.address, scale, this.#floatCount);
     else this.#merge(merge, pushed);
     this.#magnitude =
@@ -180,7 +256,7 @@ class GatheredBlock implements ServerUpdate {
     this.#name(pushed.named);
   }
 
-  /** In the order of the contributions (TensorParameter T2). */
+  /** In the order of the contributions (T2). */
   applyRound({ contributions }: CompleteRound<ServerUpdate>): void {
     const { block, clock } = this.#place;
     for (const { handle } of contributions) {
@@ -188,11 +264,11 @@ class GatheredBlock implements ServerUpdate {
       this.join({ address: handle.address, magnitude: handle.#magnitude, named: handle.#named });
       handle.free();
     }
-    const { phases } = this.#target;
+    const { phases } = this.#tensor;
     const isMean = (phases.constant ?? phases.at(clock)).reduce === "mean";
-    const gradientScale = isMean ? 1 / Math.max(contributions.length, this.#target.pusherCount(clock)) : 1;
+    const gradientScale = isMean ? 1 / Math.max(contributions.length, this.#tensor.pusherCount(clock)) : 1;
     const update = { gradients: this.address, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude: this.#magnitude };
-    this.#target.applyRound(block, update, this.#named);
+    this.#tensor.pushes.applyRound(block, update, this.#named);
   }
 
   /** What it has, copied. */
