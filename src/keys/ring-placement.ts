@@ -18,6 +18,9 @@ const VIRTUAL_NODES_DEFAULT = 1024;
 const VIRTUAL_NODES_MAX = 65_536;
 const SHARE_MAX = 1.05;
 
+/** More than there are servers. */
+const PLACE = 2 ** 16;
+
 /** What keeps the points of servers and of parts apart: the high half of what is mixed. */
 const PART_POINTS = 0xffff_ffff;
 
@@ -48,9 +51,18 @@ export function ringPlacement(options: RingPlacementOptions): Placement {
 }
 
 function ringOf(ranks: readonly number[], virtualNodes: number): Ring {
-  const places = ranks.flatMap((rank, server) => Array.from({ length: virtualNodes }, (_, i) => ({ point: mixHigh(i, rank), server }))); // R1
-  places.sort((a, b) => a.point - b.point || a.server - b.server); // servers are in the order of their ranks: ties fall the same way everywhere
-  return { points: Uint32Array.from(places, ({ point }) => point), servers: Uint16Array.from(places, ({ server }) => server) };
+  const places = new Float64Array(ranks.length * virtualNodes); // point × PLACE + server, which floats hold exactly: numbers alone sort fast
+  ranks.forEach((rank, server) => {
+    for (let i = 0; i < virtualNodes; i++) places[server * virtualNodes + i] = mixHigh(i, rank) * PLACE + server; // R1
+  });
+  places.sort(); // servers are in the order of their ranks: ties fall the same way everywhere
+  const points = new Uint32Array(places.length);
+  const servers = new Uint16Array(places.length);
+  for (let at = 0; at < places.length; at++) {
+    points[at] = Math.floor(places[at]! / PLACE);
+    servers[at] = places[at]! % PLACE;
+  }
+  return { points, servers };
 }
 
 /** The first server at or after the point that has room; there is one, since the bounds add up to all parts at least. */

@@ -75,8 +75,9 @@ export function drawChange(random: Random, serverCount: number): PlacementChange
   return { moved: [...parts].flatMap((part) => [part, random.below(serverCount)]) };
 }
 
-/** From now on parts move again and again, at moments that `random` draws; `changes` counts how often. */
-export function keepChanging(cluster: SimCluster, random: Random, pauseMsMax: number, changes: Changes): void {
+/** From now on parts move again and again, at moments that `random` draws; `changes` counts how often. Returns what ends that. */
+export function keepChanging(cluster: SimCluster, random: Random, pauseMsMax: number, changes: Changes): () => void {
+  let isOver = false;
   const serverCount = cluster.nodes().filter((node) => roleOf(node) === "server").length;
   const next = (): void => void cluster.clock.after(random.below(pauseMsMax), () => void changeOnce());
   const changeOnce = async (): Promise<void> => {
@@ -86,9 +87,12 @@ export function keepChanging(cluster: SimCluster, random: Random, pauseMsMax: nu
     } catch (thrown) {
       if (!MISHAPS.some((code) => isWeighbridgeError(thrown, code))) throw thrown;
     }
-    next();
+    if (!isOver) next();
   };
   next();
+  return () => {
+    isOver = true;
+  };
 }
 
 function serverOf(nodes: PlacedNodes, rank: number): Server {

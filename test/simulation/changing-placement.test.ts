@@ -1,186 +1,40 @@
-// Goal: while workers push, pull, end clocks and lose links, and parts go from server to server, every acknowledged update counts once, every worker reads its own
-// writes, no read is staler than its bound, and BSP gives the bits of a run in which nothing moves.
+// Parts that move while workers push, pull and end clocks: the quick share, and what seeds have found; npm run soak takes many more seeds.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
-import { Random } from "../../src/base/random.ts";
-import { KVServer } from "../../src/kv/kv-server.ts";
-import { KVWorker } from "../../src/kv/kv-worker.ts";
-import { type Changes, changePlacement, keepChanging, nodesOf } from "../../src/testing/change-placement.ts";
+import { changePlacement, nodesOf } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { optionsOf, runAcknowledged, runBits, runPace, SERVERS, undisturbedReads, WORKERS } from "./changing-placement.ts";
 import { forSeeds } from "./seeds.ts";
 
-const SERVERS = 3;
-const WORKERS = 2;
-const ROUNDS = 8;
-/** Between two changes. */
-const PAUSE_MS_MAX = 20;
-const SIZE = 3000;
-const KEYS = BigUint64Array.from({ length: 100 }, (_, i) => BigInt(i) * 7919n);
-const RAW_KEYS = BigUint64Array.from({ length: 6 }, (_, i) => (2n ** 64n / 6n) * BigInt(i));
+const SEEDS = 2;
 
-/** A ring takes longer to make. */
-const optionsOf = (): { readonly placement: "range" } => ({ placement: "range" });
-
-/** Runs what each worker does; returns how often parts moved meanwhile. */
-async function runAll<T>(
-  seed: number,
-  isChanging: boolean,
-  job: (cluster: SimCluster, rank: number) => Promise<T>,
-): Promise<{ readonly outcomes: readonly T[]; readonly changes: Changes; readonly refusedCount: number }> {
-  const cluster = new SimCluster({ seed, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
-  await cluster.start();
-  for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
-  const changes: Changes = { count: 0 };
-  if (isChanging) keepChanging(cluster, new Random(seed), PAUSE_MS_MAX, changes);
-  const outcomes = await cluster.run(Promise.all(Array.from({ length: WORKERS }, (_, rank) => job(cluster, rank))));
-  const refusedCount = Array.from({ length: SERVERS }, (_, rank) => cluster.server(rank).metrics.requestsFailed).reduce((a, b) => a + b);
-  return { outcomes, changes: { ...changes }, refusedCount };
-}
-
-async function work(cluster: SimCluster, rank: number, seed: number): Promise<void> {
-  const random = new Random(seed * 100 + rank);
-  const session = await Session.open(cluster.worker(rank).node);
-  const kv = new KVWorker(cluster.worker(rank), 0);
-  const link = { push: "fp16", pull: "fp16", keys: "delta", keyCache: true } as const;
-  const [own, shared, encoded, tensor] = await Promise.all([
-    session.embedding(`own ${rank}`, { dim: 2, optimizer: { type: "sum" }, versions: true }),
-    session.embedding("shared", { dim: 2, optimizer: { type: "sum" } }),
-    session.embedding("encoded", { dim: 2, optimizer: { type: "sum" }, link }),
-    session.tensor("tensor", { shape: [SIZE], optimizer: { type: "sum" } }),
-  ]);
-  const cache = own.cached({ rows: 16 });
-  const ones = new Float32Array(2 * KEYS.length).fill(1);
-  for (let round = 1; round <= ROUNDS; round++) {
-    const pushes = [own.push(KEYS, ones), shared.push(KEYS, ones), encoded.push(KEYS, ones), tensor.push(new Float32Array(SIZE).fill(1))];
-    const kvPush = kv.push(RAW_KEYS, new Float32Array(RAW_KEYS.length).fill(1));
-    if (random.chance(0.2)) cluster.network.breakLinks(`worker-${rank}`, `server-${random.below(SERVERS)}`);
-    const seen = await own.pull(KEYS);
-    assert.ok(
-      seen.every((value) => value === round),
-      `worker ${rank} reads its own ${round} pushes`,
-    );
-    const copies = await cache.lookup(KEYS.subarray(0, 10));
-    assert.ok(
-      copies.every((value) => value === round),
-      `so does its cache`,
-    );
-    await Promise.all([...pushes, kv.wait(kvPush)]);
-  }
-  await session.barrier();
-  for (const table of [shared, encoded])
-    assert.deepEqual(await table.pull(KEYS), new Float32Array(2 * KEYS.length).fill(WORKERS * ROUNDS), table.name);
-  assert.deepEqual(await tensor.pull(), new Float32Array(SIZE).fill(WORKERS * ROUNDS));
-  const raw = new Float32Array(RAW_KEYS.length);
-  await kv.wait(kv.pull(RAW_KEYS, raw));
-  assert.deepEqual(raw, new Float32Array(RAW_KEYS.length).fill(WORKERS * ROUNDS));
-  await session.barrier();
-}
-
-test("for 4 seeds with parts that move between servers at any moment: acknowledged = applied, for rows, encoded rows, cached rows, tensors and kv", async () => {
-  await forSeeds({ from: 1, count: 4 }, async (seed) => {
-    const { refusedCount } = await runAll(seed, true, (cluster, rank) => work(cluster, rank, seed));
-    assert.ok(refusedCount > 0, "the placement has changed while requests were under way");
+test(`for ${SEEDS} seeds with parts that move between servers at any moment: acknowledged = applied, for rows, encoded rows, cached rows, tensors and kv`, async () => {
+  await forSeeds({ from: 1, count: SEEDS }, async (seed) => {
+    assert.ok((await runAcknowledged(seed)) > 0, "the placement has changed while requests were under way");
   });
 });
 
-const STALENESS = 2;
-
-async function keepPace(cluster: SimCluster, rank: number): Promise<void> {
-  const session = await Session.open(cluster.worker(rank).node);
-  const table = await session.embedding("counts", { dim: WORKERS, optimizer: { type: "sum" }, consistency: { ssp: STALENESS } });
-  const tensor = await session.tensor("tensor", { shape: [WORKERS], optimizer: { type: "sum" }, consistency: { ssp: STALENESS } });
-  const one = Float32Array.from({ length: WORKERS }, (_, i) => (i === rank ? 1 : 0));
-  const rows = Float32Array.from({ length: WORKERS * KEYS.length }, (_, i) => one[i % WORKERS] as number);
-  for (let clock = 1; clock <= 2 * ROUNDS; clock++) {
-    const pushes = [table.push(KEYS, rows), tensor.push(one)];
-    session.clock();
-    for (const values of [await table.pull(KEYS), await tensor.pull()]) {
-      for (const [i, count] of values.entries()) {
-        if (i % WORKERS === rank) assert.equal(count, clock, `worker ${rank} reads its own ${clock} pushes`);
-        else assert.ok(count >= clock - STALENESS, `worker ${rank} reads ${count} pushes at clock ${clock}`);
-      }
-    }
-    await Promise.all(pushes);
-  }
-  await session.barrier();
-}
-
-test("for 4 seeds with parts that move between servers at any moment: no read under SSP misses a push that its bound promises", async () => {
+test(`for ${SEEDS} seeds with parts that move between servers at any moment: no read under SSP misses a push that its bound promises`, async () => {
   let changeCount = 0;
-  await forSeeds({ from: 1, count: 4 }, async (seed) => {
-    changeCount += (await runAll(seed, true, keepPace)).changes.count;
+  await forSeeds({ from: 1, count: SEEDS }, async (seed) => {
+    changeCount += await runPace(seed);
   });
-  assert.ok(changeCount > 4, `${changeCount} changes`);
+  assert.ok(changeCount > SEEDS, `${changeCount} changes`);
 });
 
-const OPTIMIZERS = [
-  "sum",
-  "sgd",
-  "momentum",
-  "nesterov",
-  "adagrad",
-  "rowWiseAdagrad",
-  "adam",
-  "adamW",
-  "lazyAdam",
-  "rmsprop",
-  "ftrl",
-] as const;
-
-/** Steps whose gradients depend on what was read. Pushes are not waited for before the clock ends. Returns all that was read. */
-async function train(cluster: SimCluster, rank: number): Promise<readonly Float32Array[]> {
-  const session = await Session.open(cluster.worker(rank).node);
-  const tables = await Promise.all(
-    OPTIMIZERS.map((type, i) =>
-      session.embedding(type, { dim: 2, optimizer: { type }, consistency: { bsp: true, reduce: i % 2 === 0 ? "sum" : "mean" } }),
-    ),
-  );
-  const tensors = await Promise.all(
-    (["adam", "momentum"] as const).map((type) =>
-      session.tensor(`dense ${type}`, { shape: [7], optimizer: { type }, consistency: { bsp: true, reduce: "mean" } }),
-    ),
-  );
-  const reads: Float32Array[] = [];
-  let pushes: Promise<void>[] = [];
-  for (let clock = 0; clock < ROUNDS; clock++) {
-    const rows = await Promise.all(tables.map((table) => table.pull(KEYS)));
-    const blocks = await Promise.all(tensors.map((tensor) => tensor.pull()));
-    reads.push(...rows, ...blocks);
-    await Promise.all(pushes);
-    const gradientOf = (values: Float32Array, turn: number): Float32Array =>
-      values.map((value, i) => Math.sin(i + 3 * rank + 7 * clock + turn) + value / 100);
-    // Each worker leaves out some of the rows, and pushes some twice in a clock.
-    const some = KEYS.filter((_, i) => i % 5 !== (clock + rank) % 5);
-    pushes = [0, 1].flatMap((turn) => [
-      ...tables.map((table, i) => table.push(some, gradientOf((rows[i] as Float32Array).subarray(0, 2 * some.length), turn))),
-      ...tensors.map((tensor, i) => tensor.push(gradientOf(blocks[i] as Float32Array, turn))),
-    ]);
-    session.clock();
-  }
-  await Promise.all(pushes);
-  for (const table of tables) reads.push(await table.pull(KEYS));
-  await session.barrier();
-  return reads;
-}
-
-test("for 4 seeds with parts that move between servers at any moment: BSP reads the bits of a run in which nothing moves, for every optimizer", async () => {
-  const { outcomes: expected } = await runAll(1, false, train);
+test(`for ${SEEDS} seeds with parts that move between servers at any moment: BSP reads the bits of a run in which nothing moves, for every optimizer`, async () => {
+  const expected = await undisturbedReads();
   let changeCount = 0;
-  await forSeeds({ from: 1, count: 4 }, async (seed) => {
-    const { outcomes, changes } = await runAll(seed, true, train);
-    changeCount += changes.count;
-    for (const [rank, reads] of outcomes.entries())
-      for (const [i, values] of reads.entries()) {
-        const name = [...OPTIMIZERS, "dense adam", "dense momentum"][i % (OPTIMIZERS.length + 2)];
-        assert.deepEqual(values, expected[rank]?.[i], `worker ${rank}: ${name} at clock ${Math.floor(i / (OPTIMIZERS.length + 2))}`);
-      }
+  await forSeeds({ from: 1, count: SEEDS }, async (seed) => {
+    changeCount += await runBits(seed, expected);
   });
-  assert.ok(changeCount > 4, `${changeCount} changes`);
+  assert.ok(changeCount > SEEDS, `${changeCount} changes`);
 });
 
 test("a scheduler that dies once the workers are prepared holds nobody up for ever, and the next one moves parts again", async () => {
@@ -229,4 +83,33 @@ test("a placement that servers have, and a scheduler that died could tell nobody
   await cluster.clock.advance(100);
   const epochs = [0, 1].map((rank) => cluster.worker(rank).node.worker?.router.epoch);
   assert.deepEqual(epochs, [3, 3]);
+});
+
+test("a server that one worker cannot reach holds that worker's other requests back until its link is given up, and not longer; another worker's go on (R4)", async () => {
+  const linkTimeoutMs = 3000;
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf, linkTimeoutMs });
+  await cluster.start();
+  const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
+  const tables = await cluster.run(
+    Promise.all(sessions.map((session) => session.embedding("rows", { dim: 1, optimizer: { type: "sum" } }))),
+  );
+  const [cutOff, other] = tables as [Embedding, Embedding];
+  const keys = BigUint64Array.from({ length: 30 }, (_, i) => BigInt(i) * 7919n);
+  const owners = (key: bigint): readonly boolean[] =>
+    Array.from({ length: SERVERS }, (_, rank) => cluster.server(rank).server?.ownership.ownsKey(Number(key), 0) === true);
+  const elsewhere = keys.filter((key) => owners(key)[1] !== true);
+  cluster.network.partition("worker-0", "server-1", { breakLinks: true });
+  const pushed = assert.rejects(cutOff.push(keys, new Float32Array(keys.length).fill(1)), (error) =>
+    isWeighbridgeError(error, "LINK_LOST"),
+  );
+  await cluster.run(changePlacement(nodesOf(cluster), { moved: [0, 0] }));
+  await cluster.clock.advance(100);
+  assert.equal(cluster.worker(0).node.worker?.router.epoch, 2);
+  const beganMs = cluster.clock.nowMs();
+  const held = cutOff.pull(elsewhere).then(() => cluster.clock.nowMs() - beganMs);
+  await cluster.run(other.pull(keys));
+  assert.ok(cluster.clock.nowMs() - beganMs < 100, "another worker's requests go on");
+  const heldMs = await cluster.run(held);
+  assert.ok(heldMs > 1000 && heldMs < 2 * linkTimeoutMs, `held for ${heldMs} ms`);
+  await cluster.run(pushed);
 });

@@ -108,6 +108,7 @@ export class Checkpoints {
   #mounts = new Map<number, Mount>();
   #starts: "restored" | "empty" = "empty";
   #deaths = 0;
+  #stopChanging: () => void = () => {};
   #over = new AbortController();
 
   /** Given, parts move from server to server all the time; counts how often. */
@@ -132,7 +133,8 @@ export class Checkpoints {
     this.#starts = newest !== undefined && random.chance(0.5) ? "restored" : "empty";
     this.#cluster = this.#makeCluster(run);
     await this.#cluster.start();
-    if (this.#changes !== undefined) keepChanging(this.#cluster, new Random(this.#seed + run), PAUSE_MS_MAX, this.#changes);
+    if (this.#changes !== undefined)
+      this.#stopChanging = keepChanging(this.#cluster, new Random(this.#seed + run), PAUSE_MS_MAX, this.#changes);
     const storm = isLast ? Promise.resolve() : this.#storm();
     const jobs = [0, 1].map((rank) => this.#job(rank, newest).catch((thrown: unknown) => this.#stopped(thrown)));
     const outcomes = await this.#cluster.run(Promise.allSettled([...jobs, storm]));
@@ -147,6 +149,7 @@ export class Checkpoints {
   }
 
   #stopped(thrown: unknown): never {
+    this.#stopChanging();
     this.#cluster.clock.after(AFTERMATH_MS, () => this.#over.abort());
     throw thrown;
   }

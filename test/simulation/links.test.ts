@@ -10,7 +10,7 @@ import { keyList, quietCluster, runLinks } from "./links.ts";
 import { forSeeds } from "./seeds.ts";
 
 const SEEDS = 30;
-const CHANGING_SEEDS = 2;
+const CHANGING_SEEDS = 1;
 const OPTIONS = { dim: 1, link: { keyCache: true } } as const;
 
 test(`encoded pushes count once, and named key lists are those that were meant, for ${SEEDS} seeds`, async () => {

@@ -25,7 +25,7 @@ test("changes at named clocks begin there on every server, and BSP clocks give t
 
 test("so it is while parts move from server to server", async () => {
   const moves: Changes = { count: 0 };
-  await forSeeds({ from: 101, count: 2 }, async (seed) => void (await runModeChanges(seed, moves)));
+  await forSeeds({ from: 101, count: 1 }, async (seed) => void (await runModeChanges(seed, moves)));
   for (let seed = 1; seed <= 1; seed++)
     assert.deepEqual(await runNamedChanges(seed, 2000 + seed, 3, moves), await runNamedChanges(seed, seed, 1), `seed ${seed}`);
   assert.ok(moves.count > 3, `${moves.count} changes of the placement`);

@@ -18,10 +18,10 @@ import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { SimDisk } from "./sim-disk.ts";
 
 const ROOT = "/checkpoints";
-const SAVES = 6;
+const SAVES = 5;
 const KEYS = BigUint64Array.from({ length: 60 }, (_, i) => BigInt(i) * 7919n);
 const TENSORS = ["a", "b", "c"];
-const PAUSE_MS_MAX = 12;
+const PAUSE_MS_MAX = 20;
 const WAIT = { deadlineMs: 120_000 };
 
 /** Of every row of the table, then of every tensor. */

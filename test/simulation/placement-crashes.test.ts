@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { runPlacementCrashes } from "./placement-crashes.ts";
 import { forSeeds } from "./seeds.ts";
 
-const SEEDS = 8;
+const SEEDS = 6;
 
 test(`whoever dies, and whichever links are cut, at whichever phase of a change of the placement: calls settle, acknowledged = applied, and all nodes agree, for ${SEEDS} seeds`, async () => {
   const totals = { told: 0, givenUp: 0 };

@@ -1,7 +1,9 @@
 // The simulations of npm test, for seeds that they do not take. SOAK_SEEDS sets how many; a failing seed is in the message.
 
+import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runMixture } from "../differential/mixture.ts";
+import { runAcknowledged, runBits, runPace, undisturbedReads } from "../simulation/changing-placement.ts";
 import { Checkpoints, undisturbed } from "../simulation/checkpoints.ts";
 import { runChurn, runReduces } from "../simulation/collectives.ts";
 import { runCrashes } from "../simulation/crashes.ts";
@@ -9,6 +11,12 @@ import { runCutLinks } from "../simulation/cut-links.ts";
 import { runEmbeddingCache } from "../simulation/embedding-cache.ts";
 import { runExactlyOnce } from "../simulation/exactly-once.ts";
 import { runLentUnits } from "../simulation/lent-units.ts";
+import { runLinks } from "../simulation/links.ts";
+import { runModeChanges } from "../simulation/mode-changes.ts";
+import { runMovingCheckpoints } from "../simulation/moving-checkpoints.ts";
+import { runMovingParts } from "../simulation/moving-parts.ts";
+import { runParameters } from "../simulation/parameters.ts";
+import { runPlacementCrashes } from "../simulation/placement-crashes.ts";
 import { forSeeds } from "../simulation/seeds.ts";
 
 const COUNT = Number(process.env.SOAK_SEEDS ?? 10_000);
@@ -52,4 +60,27 @@ test(`no cut is wrong and none is lost, for ${Math.ceil(COUNT / 10)} more seeds`
 
 test(`mixtures of parameters and calls come to what a plain model does, for ${Math.ceil(COUNT / 10)} more seeds`, async () => {
   await forSeeds({ from: 9_000_000, count: Math.ceil(COUNT / 10) }, async (seed) => await runMixture(seed, { isChanging: seed % 2 === 1 }));
+});
+
+const CHANGING = Math.ceil(COUNT / 20);
+
+test(`nodes die and links are cut at every phase of a change of the placement, for ${CHANGING} more seeds`, async () => {
+  await forSeeds({ from: 10_000_000, count: CHANGING }, async (seed) => void (await runPlacementCrashes(seed)));
+});
+
+test(`checkpoints are whole, and what workers do is exact, while parts move, for ${CHANGING} more seeds`, async () => {
+  const [reference, reads, changes] = [await undisturbed(), await undisturbedReads(), { count: 0 }];
+  await forSeeds({ from: 11_000_000, count: CHANGING }, async (seed) => {
+    await runAcknowledged(seed);
+    await runPace(seed);
+    await runBits(seed, reads);
+    await runMovingParts(seed, changes);
+    await runMovingCheckpoints(seed, changes);
+    await runExactlyOnce(seed, changes);
+    await runEmbeddingCache(seed, changes);
+    await runModeChanges(seed, changes);
+    assert.deepEqual(await runParameters(seed, seed + 1, changes), await runParameters(seed));
+    assert.deepEqual(await runLinks(seed, seed + 1, changes), await runLinks(seed));
+    if (seed % 4 === 0) await new Checkpoints(seed, reference, changes).run();
+  });
 });

@@ -1,0 +1,177 @@
+// Goal: while workers push, pull, end clocks and lose links, and parts go from server to server, every acknowledged update counts once, every worker reads its own
+// writes, no read is staler than its bound, and BSP gives the bits of a run in which nothing moves.
+
+import assert from "node:assert/strict";
+import { setImmediate } from "node:timers/promises";
+import { Session } from "../../src/api/session.ts";
+import { Random } from "../../src/base/random.ts";
+import { KVServer } from "../../src/kv/kv-server.ts";
+import { KVWorker } from "../../src/kv/kv-worker.ts";
+import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
+import { SimCluster } from "../../src/testing/sim-cluster.ts";
+
+export const SERVERS = 3;
+export const WORKERS = 2;
+const ROUNDS = 8;
+/** Between two changes. */
+const PAUSE_MS_MAX = 20;
+const SIZE = 3000;
+const KEYS = BigUint64Array.from({ length: 100 }, (_, i) => BigInt(i) * 7919n);
+const RAW_KEYS = BigUint64Array.from({ length: 6 }, (_, i) => (2n ** 64n / 6n) * BigInt(i));
+
+/** A ring takes longer to make. */
+export const optionsOf = (): { readonly placement: "range" } => ({ placement: "range" });
+
+/** Runs what each worker does; returns how often parts moved meanwhile. */
+async function runAll<T>(
+  seed: number,
+  isChanging: boolean,
+  job: (cluster: SimCluster, rank: number) => Promise<T>,
+): Promise<{ readonly outcomes: readonly T[]; readonly changes: Changes; readonly refusedCount: number }> {
+  const cluster = new SimCluster({ seed, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  await cluster.start();
+  for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
+  const changes: Changes = { count: 0 };
+  if (isChanging) keepChanging(cluster, new Random(seed), PAUSE_MS_MAX, changes);
+  const outcomes = await cluster.run(Promise.all(Array.from({ length: WORKERS }, (_, rank) => job(cluster, rank))));
+  const refusedCount = Array.from({ length: SERVERS }, (_, rank) => cluster.server(rank).metrics.requestsFailed).reduce((a, b) => a + b);
+  return { outcomes, changes: { ...changes }, refusedCount };
+}
+
+async function work(cluster: SimCluster, rank: number, seed: number): Promise<void> {
+  const random = new Random(seed * 100 + rank);
+  const session = await Session.open(cluster.worker(rank).node);
+  const kv = new KVWorker(cluster.worker(rank), 0);
+  const link = { push: "fp16", pull: "fp16", keys: "delta", keyCache: true } as const;
+  const [own, shared, encoded, tensor] = await Promise.all([
+    session.embedding(`own ${rank}`, { dim: 2, optimizer: { type: "sum" }, versions: true }),
+    session.embedding("shared", { dim: 2, optimizer: { type: "sum" } }),
+    session.embedding("encoded", { dim: 2, optimizer: { type: "sum" }, link }),
+    session.tensor("tensor", { shape: [SIZE], optimizer: { type: "sum" } }),
+  ]);
+  const cache = own.cached({ rows: 16 });
+  const ones = new Float32Array(2 * KEYS.length).fill(1);
+  for (let round = 1; round <= ROUNDS; round++) {
+    const pushes = [own.push(KEYS, ones), shared.push(KEYS, ones), encoded.push(KEYS, ones), tensor.push(new Float32Array(SIZE).fill(1))];
+    const kvPush = kv.push(RAW_KEYS, new Float32Array(RAW_KEYS.length).fill(1));
+    if (random.chance(0.2)) cluster.network.breakLinks(`worker-${rank}`, `server-${random.below(SERVERS)}`);
+    const seen = await own.pull(KEYS);
+    assert.ok(
+      seen.every((value) => value === round),
+      `worker ${rank} reads its own ${round} pushes`,
+    );
+    const copies = await cache.lookup(KEYS.subarray(0, 10));
+    assert.ok(
+      copies.every((value) => value === round),
+      `so does its cache`,
+    );
+    await Promise.all([...pushes, kv.wait(kvPush)]);
+  }
+  await session.barrier();
+  for (const table of [shared, encoded])
+    assert.deepEqual(await table.pull(KEYS), new Float32Array(2 * KEYS.length).fill(WORKERS * ROUNDS), table.name);
+  assert.deepEqual(await tensor.pull(), new Float32Array(SIZE).fill(WORKERS * ROUNDS));
+  const raw = new Float32Array(RAW_KEYS.length);
+  await kv.wait(kv.pull(RAW_KEYS, raw));
+  assert.deepEqual(raw, new Float32Array(RAW_KEYS.length).fill(WORKERS * ROUNDS));
+  await session.barrier();
+}
+
+/** Acknowledged = applied. Returns how many requests were refused. */
+export async function runAcknowledged(seed: number): Promise<number> {
+  const { refusedCount } = await runAll(seed, true, (cluster, rank) => work(cluster, rank, seed));
+  return refusedCount;
+}
+
+const STALENESS = 2;
+
+async function keepPace(cluster: SimCluster, rank: number): Promise<void> {
+  const session = await Session.open(cluster.worker(rank).node);
+  const table = await session.embedding("counts", { dim: WORKERS, optimizer: { type: "sum" }, consistency: { ssp: STALENESS } });
+  const tensor = await session.tensor("tensor", { shape: [WORKERS], optimizer: { type: "sum" }, consistency: { ssp: STALENESS } });
+  const one = Float32Array.from({ length: WORKERS }, (_, i) => (i === rank ? 1 : 0));
+  const rows = Float32Array.from({ length: WORKERS * KEYS.length }, (_, i) => one[i % WORKERS] as number);
+  for (let clock = 1; clock <= 2 * ROUNDS; clock++) {
+    const pushes = [table.push(KEYS, rows), tensor.push(one)];
+    session.clock();
+    for (const values of [await table.pull(KEYS), await tensor.pull()]) {
+      for (const [i, count] of values.entries()) {
+        if (i % WORKERS === rank) assert.equal(count, clock, `worker ${rank} reads its own ${clock} pushes`);
+        else assert.ok(count >= clock - STALENESS, `worker ${rank} reads ${count} pushes at clock ${clock}`);
+      }
+    }
+    await Promise.all(pushes);
+  }
+  await session.barrier();
+}
+
+/** No read under SSP misses a push that its bound promises. Returns how often parts moved. */
+export async function runPace(seed: number): Promise<number> {
+  return (await runAll(seed, true, keepPace)).changes.count;
+}
+
+const OPTIMIZERS = [
+  "sum",
+  "sgd",
+  "momentum",
+  "nesterov",
+  "adagrad",
+  "rowWiseAdagrad",
+  "adam",
+  "adamW",
+  "lazyAdam",
+  "rmsprop",
+  "ftrl",
+] as const;
+
+/** Steps whose gradients depend on what was read. Pushes are not waited for before the clock ends. Returns all that was read. */
+async function train(cluster: SimCluster, rank: number): Promise<readonly Float32Array[]> {
+  const session = await Session.open(cluster.worker(rank).node);
+  const tables = await Promise.all(
+    OPTIMIZERS.map((type, i) =>
+      session.embedding(type, { dim: 2, optimizer: { type }, consistency: { bsp: true, reduce: i % 2 === 0 ? "sum" : "mean" } }),
+    ),
+  );
+  const tensors = await Promise.all(
+    (["adam", "momentum"] as const).map((type) =>
+      session.tensor(`dense ${type}`, { shape: [7], optimizer: { type }, consistency: { bsp: true, reduce: "mean" } }),
+    ),
+  );
+  const reads: Float32Array[] = [];
+  let pushes: Promise<void>[] = [];
+  for (let clock = 0; clock < ROUNDS; clock++) {
+    const rows = await Promise.all(tables.map((table) => table.pull(KEYS)));
+    const blocks = await Promise.all(tensors.map((tensor) => tensor.pull()));
+    reads.push(...rows, ...blocks);
+    await Promise.all(pushes);
+    const gradientOf = (values: Float32Array, turn: number): Float32Array =>
+      values.map((value, i) => Math.sin(i + 3 * rank + 7 * clock + turn) + value / 100);
+    // Each worker leaves out some of the rows, and pushes some twice in a clock.
+    const some = KEYS.filter((_, i) => i % 5 !== (clock + rank) % 5);
+    pushes = [0, 1].flatMap((turn) => [
+      ...tables.map((table, i) => table.push(some, gradientOf((rows[i] as Float32Array).subarray(0, 2 * some.length), turn))),
+      ...tensors.map((tensor, i) => tensor.push(gradientOf(blocks[i] as Float32Array, turn))),
+    ]);
+    session.clock();
+  }
+  await Promise.all(pushes);
+  for (const table of tables) reads.push(await table.pull(KEYS));
+  await session.barrier();
+  return reads;
+}
+
+/** What is read under BSP while nothing moves, by worker. */
+export async function undisturbedReads(): Promise<readonly (readonly Float32Array[])[]> {
+  return (await runAll(1, false, train)).outcomes;
+}
+
+/** BSP reads the same bits. Returns how often parts moved. */
+export async function runBits(seed: number, expected: readonly (readonly Float32Array[])[]): Promise<number> {
+  const { outcomes, changes } = await runAll(seed, true, train);
+  for (const [rank, reads] of outcomes.entries())
+    for (const [i, values] of reads.entries()) {
+      const name = [...OPTIMIZERS, "dense adam", "dense momentum"][i % (OPTIMIZERS.length + 2)];
+      assert.deepEqual(values, expected[rank]?.[i], `worker ${rank}: ${name} at clock ${Math.floor(i / (OPTIMIZERS.length + 2))}`);
+    }
+  return changes.count;
+}
