@@ -1,24 +1,22 @@
 // embedding — a table of rows by key as a user meets it: every u64 is a key, rows appear with their initial values when they are first
 // named. Arrays given to a call belong to it until its promise settles.
 
-import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { takesValues } from "../store/updaters/optimizer-spec.ts";
-import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 import { type KeyList, listLength } from "../worker/key-lists.ts";
-import type { ParameterControl, ParameterSettings } from "../worker/parameter-control.ts";
+import type { ParameterControl } from "../worker/parameter-control.ts";
 import type { RawRows } from "../worker/raw-rows.ts";
 import type { KeysAndGradients, TableClient } from "../worker/table-client.ts";
 import type { ParameterCall } from "../worker/tensor-client.ts";
 import { CachedEmbedding } from "./cached-embedding.ts";
+import { Parameter } from "./parameter.ts";
 import { type CallOptions, NO_OPTIONS, type ReadOptions } from "./tensor.ts";
 
-export class Embedding {
-  readonly name: string;
+export class Embedding extends Parameter {
   readonly dim: number;
   readonly #client: TableClient;
   readonly #control: ParameterControl;
@@ -27,12 +25,12 @@ export class Embedding {
 
   /** For the session alone, which closes the caches that are still open at its end. */
   constructor(spec: TableSpec, client: TableClient, control: ParameterControl, caches: Set<CachedEmbedding>) {
+    super(spec.name, control);
+    this.#control = control;
     this.#spec = spec;
     this.#caches = caches;
-    this.name = spec.name;
     this.dim = spec.width;
     this.#client = client;
-    this.#control = control;
   }
 
   /** Hands gradients, a row for each key, to the optimizer; those of a key that is named twice are added first. */
@@ -94,28 +92,6 @@ export class Embedding {
       );
     const clipScaleOf = (gradient: Float32Array): number => this.#control.clipScaleOf(gradient);
     return this.#client.raw({ spec: this.#spec, arena, clock: () => this.#control.clock, clipScaleOf });
-  }
-
-  /**
-   * Changes the learning rate, its schedule, the consistency or only its bound, for all workers, while training goes on. Returns the clock from which on it
-   * holds on every server: this worker's, or for a consistency one shortly ahead of the fastest worker. When it rejects, some servers may have
-   * changed and others not: call it again.
-   */
-  async configure(settings: ParameterSettings, options: WaitOptions = {}): Promise<number> {
-    return await this.#control.configure(settings, options);
-  }
-
-  /**
-   * What was pushed and not finite, since the parameter was made: on the servers by all workers, counted by frame, and what this handle has refused
-   * or skipped before it was sent. What became of it the optimizer's `nonFinite` says.
-   */
-  async nonFinite(options: WaitOptions = {}): Promise<NonFiniteCounts> {
-    return await this.#control.nonFinite(options);
-  }
-
-  /** Removes the parameter from the servers. */
-  async clear(options: WaitOptions = {}): Promise<void> {
-    await this.#control.clear(options);
   }
 
   /** How a call is sent at this worker's clock; one whose caller says nothing about it needs no closer look. Throws BAD_ARGUMENT. */

@@ -3,11 +3,11 @@
 import type { WaitOptions } from "../base/deferred.ts";
 import { checkOptions } from "../base/known-options.ts";
 import type { TensorSpec } from "../store/parameter-spec.ts";
-import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { RowList } from "../worker/block-rows.ts";
 import { listLength } from "../worker/key-lists.ts";
-import type { ParameterControl, ParameterSettings } from "../worker/parameter-control.ts";
+import type { ParameterControl } from "../worker/parameter-control.ts";
 import type { ParameterCall, RowsAndGradients, TensorClient } from "../worker/tensor-client.ts";
+import { Parameter } from "./parameter.ts";
 
 export type CallOptions = WaitOptions & {
   /** Higher overtakes lower between blocks. Defaults to 0. */
@@ -25,18 +25,17 @@ export type ReadOptions = CallOptions & {
 /** Of a call whose caller says nothing about it. */
 export const NO_OPTIONS: ReadOptions = {};
 
-export class Tensor {
-  readonly name: string;
+export class Tensor extends Parameter {
   readonly shape: readonly number[];
   readonly #client: TensorClient;
   readonly #control: ParameterControl;
 
   /** For the session alone. */
   constructor(spec: TensorSpec, client: TensorClient, control: ParameterControl) {
-    this.name = spec.name;
+    super(spec.name, control);
+    this.#control = control;
     this.shape = spec.shape;
     this.#client = client;
-    this.#control = control;
   }
 
   /** How many elements it has. */
@@ -119,26 +118,9 @@ export class Tensor {
     await this.#client.flushResidual(this.#callNow(options));
   }
 
-  /**
-   * Changes the learning rate, its schedule, the consistency or only its bound, for all workers, while training goes on. Returns the clock from which on it
-   * holds on every server: this worker's, or for a consistency one shortly ahead of the fastest worker. When it rejects, some servers may have
-   * changed and others not: call it again.
-   */
-  async configure(settings: ParameterSettings, options: WaitOptions = {}): Promise<number> {
-    return await this.#control.configure(settings, options);
-  }
-
-  /**
-   * What was pushed and not finite, since the parameter was made: on the servers by all workers, counted by frame, and what this handle has refused
-   * or skipped before it was sent. What became of it the optimizer's `nonFinite` says.
-   */
-  async nonFinite(options: WaitOptions = {}): Promise<NonFiniteCounts> {
-    return await this.#control.nonFinite(options);
-  }
-
-  /** Removes the parameter from the servers. */
-  async clear(options: WaitOptions = {}): Promise<void> {
-    await this.#control.clear(options);
+  /** Removes the parameter from the servers, and what top-k has kept of it. */
+  override async clear(options: WaitOptions = {}): Promise<void> {
+    await super.clear(options);
     this.#client.dropResidual();
   }
 

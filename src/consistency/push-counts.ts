@@ -2,7 +2,7 @@
 // other servers: how many each worker made, and who pushed at which clock. Pure: what follows from it (the steps of
 // lazyAdam, the mean over workers) is the caller's.
 //
-// A worker numbers its pushes to each parameter 1, 2, 3 … (worker/push-numbers.ts). A server hears of a number by a
+// A worker numbers its pushes to each parameter 1, 2, 3 … (worker/worker-clock.ts). A server hears of a number by a
 // frame of that push, or, if no row of it is here, by the message with which the worker ends the clock, joins or leaves
 // (spec/consistency.md, N1, N2).
 //

@@ -22,7 +22,7 @@ import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { FrameHeader } from "../wire/frame.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { idOf } from "../wire/node-id.ts";
-import { PushNumbers } from "../worker/push-numbers.ts";
+import { PushNumbers } from "../worker/worker-clock.ts";
 import { LocalCatalogue } from "./local-catalogue.ts";
 import { SimClock } from "./sim-clock.ts";
 

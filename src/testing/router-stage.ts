@@ -23,8 +23,8 @@ import { idOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
 import { FunctionClient } from "../worker/function-client.ts";
 import { HeldParameter } from "../worker/held-parameter.ts";
-import { PushNumbers } from "../worker/push-numbers.ts";
 import { Router } from "../worker/router.ts";
+import { PushNumbers } from "../worker/worker-clock.ts";
 import { SimClock } from "./sim-clock.ts";
 import { StubLink } from "./stub-link.ts";
 

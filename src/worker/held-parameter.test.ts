@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HeldParameter } from "./held-parameter.ts";
-import { PushNumbers } from "./push-numbers.ts";
+import { PushNumbers } from "./worker-clock.ts";
 
 test("a server is known in the incarnation in which the parameter was found there, and in no other", () => {
   const held = new HeldParameter({ name: "w", maker: "tensor", parameter: 7 }, new PushNumbers());

@@ -18,7 +18,7 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { CallSubject } from "./call-subject.ts";
-import type { PushNumbers } from "./push-numbers.ts";
+import type { PushNumbers } from "./worker-clock.ts";
 
 export class HeldParameter implements CallSubject {
   readonly name: string;

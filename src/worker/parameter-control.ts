@@ -25,8 +25,8 @@ import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
 import type { FunctionClient } from "./function-client.ts";
 import { HeldParameter } from "./held-parameter.ts";
-import type { PushNumbers } from "./push-numbers.ts";
 import { type Admit, type PushCheck, WHOLE_CHECK_FLOATS } from "./tensor-client.ts";
+import type { PushNumbers } from "./worker-clock.ts";
 import { CLOCK_MAX } from "./worker-clock.ts";
 
 /** What may change while training goes on. What is left out stays. */

@@ -15,12 +15,11 @@ import type { CatalogueClient } from "./catalogue-client.ts";
 import { Collective } from "./collective.ts";
 import { FunctionClient } from "./function-client.ts";
 import { ParameterControl } from "./parameter-control.ts";
-import { PushNumbers } from "./push-numbers.ts";
 import type { RowPlanner } from "./router/row-plan.ts";
 import type { Router } from "./router.ts";
 import { TableClient } from "./table-client.ts";
 import { TensorClient } from "./tensor-client.ts";
-import { WorkerClock } from "./worker-clock.ts";
+import { PushNumbers, WorkerClock } from "./worker-clock.ts";
 import { WorkerLinks } from "./worker-links.ts";
 import type { WorkerMesh } from "./worker-mesh.ts";
 

@@ -4,7 +4,7 @@
 // Invariants:
 //   B1. Lengths and keys are checked before anything is sent.
 //   B2. A push counts once, however many frames and servers it goes to: all its frames carry its number
-//       (push-numbers.ts).
+//       (worker-clock.ts).
 //   B3. What a push and pull asks of one server travels in order, its last pushed and first pulled rows in one frame: if the rest fits
 //       there too, nothing comes in between.
 //   B5. Where a part leaves its server before the answer of a push and pull is sent, or sent again, the push counts, and the rows are asked for anew: they have seen
