@@ -6,12 +6,12 @@
 // workers. It says nothing about speed.
 
 import { parseArgs } from "node:util";
-import type { Consistency } from "../src/store/consistency.ts";
 import { SoftmaxCrossEntropy } from "../src/nn/losses/softmax-cross-entropy.ts";
 import { createLenet, LENET_CLASSES } from "../src/nn/models/lenet.ts";
 import { Workspace } from "../src/nn/workspace.ts";
 import { readMnist } from "../src/node/datasets/mnist.ts";
 import { EmbeddedCluster } from "../src/node/embedded-cluster.ts";
+import type { Consistency } from "../src/store/consistency.ts";
 import type { OptimizerSpec } from "../src/store/updaters/optimizer-spec.ts";
 import { ImageDataset } from "../src/training/dataset.ts";
 import { Accuracy } from "../src/training/metrics.ts";

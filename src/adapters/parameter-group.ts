@@ -8,12 +8,12 @@
 //   G2. A step that is refused for its gradients (names, lengths, NaN) has pushed nothing and has not ended the clock.
 //   G3. Weights that were pulled are in new arrays, which belong to the caller.
 
-import type { Consistency } from "../store/consistency.ts";
 import type { Session } from "../api/session.ts";
 import type { Tensor } from "../api/tensor.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
+import type { Consistency } from "../store/consistency.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { allEnded } from "../worker/function-client.ts";

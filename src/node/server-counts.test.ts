@@ -3,8 +3,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Consistency } from "../store/consistency.ts";
 import type { Session } from "../api/session.ts";
+import type { Consistency } from "../store/consistency.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";

@@ -1,6 +1,5 @@
 // The door `weighbridge/training`: MindSpore's words. Networks whose parameters live on servers, are reduced among the workers, or both.
 
-export type { Consistency } from "../store/consistency.ts";
 export type { Session } from "../api/session.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 export { Activations, type Shape } from "../nn/activations.ts";
@@ -19,6 +18,7 @@ export { createLenet } from "../nn/models/lenet.ts";
 export type { Parameter } from "../nn/parameter.ts";
 export { Sequential, type SequentialOptions } from "../nn/sequential.ts";
 export { Workspace } from "../nn/workspace.ts";
+export type { Consistency } from "../store/consistency.ts";
 export type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
 export type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 export type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "../training/callbacks/callback.ts";

@@ -1,10 +1,8 @@
 // The door `weighbridge`: parameters by name, for workers in Node. The faces of other systems have doors of their own.
 
 export type { CachedEmbedding } from "../api/cached-embedding.ts";
-export type { Consistency } from "../store/consistency.ts";
 export type { Embedding } from "../api/embedding.ts";
 export type { FunctionTarget } from "../api/function-target.ts";
-export type { ParameterSettings } from "../worker/parameter-control.ts";
 export type { EmbeddingOptions, TensorOptions } from "../api/parameter-options.ts";
 export type { Session } from "../api/session.ts";
 export type { CallOptions, ReadOptions, Tensor } from "../api/tensor.ts";
@@ -12,6 +10,7 @@ export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 export type { FunctionContext } from "../contracts/function-context.ts";
 export { type PsFunction, type PsFunctionOptions, psFunction } from "../contracts/ps-function.ts";
+export type { Consistency } from "../store/consistency.ts";
 export type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
 export type { ParameterSpec } from "../store/parameter-spec.ts";
 export type { ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
@@ -25,6 +24,7 @@ export type { CacheStatistics } from "../worker/cache/cache-statistics.ts";
 export type { PolicyName } from "../worker/cache/eviction-order.ts";
 export type { Collective } from "../worker/collective.ts";
 export type { KeyList } from "../worker/key-lists.ts";
+export type { ParameterSettings } from "../worker/parameter-control.ts";
 export type { KeysAndGradients } from "../worker/table-client.ts";
 export type { RowsAndGradients } from "../worker/tensor-client.ts";
 export type { UnitOptions } from "../worker/unit-client.ts";

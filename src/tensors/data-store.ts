@@ -1,6 +1,5 @@
 // data-store — Hetu's PushData, PullData and WaitData: arrays of any length by index, spread over the servers by index.
 
-import { CALL_NAMES } from "../worker/parameter-control.ts";
 import type { Session } from "../api/session.ts";
 import type { CallOptions } from "../api/tensor.ts";
 import type { WaitOptions } from "../base/deferred.ts";
@@ -9,6 +8,7 @@ import { checkWaitOptions } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
 import { DATA_SCOPE, dataPull, dataPush } from "../contracts/data.ts";
 import { listLength } from "../worker/key-lists.ts";
+import { CALL_NAMES } from "../worker/parameter-control.ts";
 
 /** Indexes of data: whole numbers, as bigint up to 2^64 - 1. */
 export type IndexList = BigUint64Array | readonly (number | bigint)[];

@@ -5,7 +5,6 @@
 //   M1. What is given is checked before the first step: options, shapes, labels.
 //   M2. One thing at a time: a second call while one is under way is refused.
 
-import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import type { Session } from "../api/session.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -13,6 +12,7 @@ import { checkOptions } from "../base/known-options.ts";
 import type { Log } from "../base/log.ts";
 import type { Activations } from "../nn/activations.ts";
 import { initializeParameters } from "../nn/parameter.ts";
+import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { TrainingCallback, TrainingView } from "./callbacks/callback.ts";
 import { alignClocks } from "./clock-alignment.ts";

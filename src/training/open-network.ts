@@ -1,13 +1,13 @@
 // open-network — a network whose parameters have their routes and whose lookups have their rows: what a Model trains with, from the first step until it is
 // closed. Where a parameter lives is decided here, once (docs/decisions/0014).
 
-import type { Consistency } from "../store/consistency.ts";
 import type { Session } from "../api/session.ts";
 import { assert } from "../base/assert.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Parameter } from "../nn/parameter.ts";
+import type { Consistency } from "../store/consistency.ts";
 import type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { EmbeddingLookup } from "./embedding-lookup.ts";

@@ -3,11 +3,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Consistency } from "../../src/store/consistency.ts";
 import type { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
+import type { Consistency } from "../../src/store/consistency.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
 import { newRow64, notePull64, update64 } from "./float64-optimizers.ts";
 

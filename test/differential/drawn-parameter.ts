@@ -1,9 +1,9 @@
 // drawn-parameter — descriptions of parameters, drawn by chance: every optimizer with every initializer, consistency and link that it may have, of shapes and keys
 // that lie at edges. What cannot be compared with a plain model in all mixtures is left out here, with the reason.
 
-import type { Consistency } from "../../src/store/consistency.ts";
 import type { EmbeddingOptions, TensorOptions } from "../../src/api/parameter-options.ts";
 import type { Random } from "../../src/base/random.ts";
+import type { Consistency } from "../../src/store/consistency.ts";
 import type { InitializerSpec } from "../../src/store/initializers/initializer-spec.ts";
 import type { ScheduleSpec } from "../../src/store/updaters/learning-rate-schedule.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";

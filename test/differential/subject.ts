@@ -4,12 +4,12 @@
 
 import assert from "node:assert/strict";
 import type { CachedEmbedding } from "../../src/api/cached-embedding.ts";
-import { engineConsistency } from "../../src/store/consistency.ts";
 import type { Embedding } from "../../src/api/embedding.ts";
 import type { Session } from "../../src/api/session.ts";
 import type { Tensor } from "../../src/api/tensor.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import type { Random } from "../../src/base/random.ts";
+import { engineConsistency } from "../../src/store/consistency.ts";
 import { TensorShape } from "../../src/store/tensor-shape.ts";
 import { clipScale } from "../../src/store/updaters/gradient-norm.ts";
 import { resolveSchedule } from "../../src/store/updaters/learning-rate-schedule.ts";

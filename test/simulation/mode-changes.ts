@@ -2,9 +2,9 @@
 // server; workers see their own async updates; nobody hangs. And changes at named clocks give BSP clocks the same bits in every run.
 
 import assert from "node:assert/strict";
-import type { Consistency } from "../../src/store/consistency.ts";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
+import type { Consistency } from "../../src/store/consistency.ts";
 import type { Changes } from "../../src/testing/change-placement.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 

@@ -1,9 +1,9 @@
 // train-plan — what a training job is to do, from the flags of `weighbridge train`: checked as a whole before anything starts, and handed to every
 // process of the job as JSON. Pure.
 
-import type { Consistency } from "../../store/consistency.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
+import type { Consistency } from "../../store/consistency.ts";
 
 export type TaskName = "lenet" | "wide-deep" | "mf" | "logistic";
 
