@@ -132,8 +132,7 @@ export class Session {
   async tensor(name: string, options: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
     checkWaitOptions(wait);
     const spec = tensorSpec(name, options);
-    const { client, control } = await this.#engine.tensor(spec, wait);
-    return new Tensor(spec, client, control);
+    return new Tensor(spec, await this.#engine.tensor(spec, wait));
   }
 
   /** The table of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */

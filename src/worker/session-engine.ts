@@ -19,6 +19,7 @@ import type { RowPlanner } from "./router/row-plan.ts";
 import type { Router } from "./router.ts";
 import { TableClient } from "./table-client.ts";
 import { TensorClient } from "./tensor-client.ts";
+import { TensorRows } from "./tensor-rows.ts";
 import { PushNumbers, WorkerClock } from "./worker-clock.ts";
 import { WorkerLinks } from "./worker-links.ts";
 import type { WorkerMesh } from "./worker-mesh.ts";
@@ -72,16 +73,14 @@ export class SessionEngine {
   }
 
   /** Throws SPEC_MISMATCH when somebody described it differently. */
-  async tensor(spec: TensorSpec, wait: WaitOptions): Promise<OpenParameter<TensorClient>> {
+  async tensor(spec: TensorSpec, wait: WaitOptions): Promise<OpenParameter<TensorClient> & { readonly rows: TensorRows }> {
     const shape = new TensorShape(spec.shape);
     const control = await this.#open(spec, wait);
     const { held } = control;
     const encoded = this.#links.tensor(spec, held);
-    const { arena } = this.#planner;
-    return {
-      client: new TensorClient({ functions: this.functions, held, shape, arena, encoded, merge: mergeOf(spec.optimizer) }),
-      control,
-    };
+    const options = { functions: this.functions, held, shape, encoded };
+    const client = new TensorClient(options);
+    return { client, rows: new TensorRows(client, { ...options, arena: this.#planner.arena, merge: mergeOf(spec.optimizer) }), control };
   }
 
   /** As `tensor`. */
