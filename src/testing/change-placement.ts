@@ -137,8 +137,8 @@ function membersOf({ parameters: { pacer } }: Server): readonly { readonly life:
 function parametersOf({ parameters, ownership }: Server): string {
   const known = [...parameters.entries()].map((entry) => JSON.stringify(entry));
   const clocks = Array.from({ length: CLOCKS_AHEAD }, (_, i) => parameters.pacer.clockMin + i);
-  const phases = parameters.all.map(({ spec, pace }) => {
-    const modes = clocks.map((clock) => [pace.isSyncAt(clock), pace.reduceAt(clock)]);
+  const phases = parameters.all.map(({ spec, pace, phases: own }) => {
+    const modes = clocks.map((clock) => own.at(clock)).map(({ updates, reduce }) => [updates, reduce]);
     return JSON.stringify([spec.name, pace.survey.turn, pace.training.staleness, modes]);
   });
   return JSON.stringify([ownership.epoch, parameters.isRestoring, known.sort(), phases.sort()]);

@@ -14,6 +14,7 @@
 //       again and again takes the memory of a few pushes; when that was leaves no trace in the bits.
 
 import { assert } from "../../base/assert.ts";
+import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts";
 import type { CompleteRound } from "../../consistency/update-rounds.ts";
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { duplicateScratchBytes, joinDuplicates, type MergeNumber } from "../../kernel/duplicate-kernels.ts";
@@ -44,7 +45,7 @@ export type RoundTarget = {
   readonly spec: { readonly width: number };
   /** How values are put together; undefined for gradients. */
   readonly merge: MergeNumber | undefined;
-  readonly pace: { reduceAt(clock: number): "sum" | "mean" };
+  readonly phases: ConsistencyPhases;
   /** How many workers pushed to the table at this clock, wherever their rows lie. */
   pusherCount(clock: number): number;
   applyRound(keys: number, keyCount: number, round: RowsRound): void;
@@ -261,7 +262,7 @@ export class GatheredRows implements ServerUpdate {
     const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof GatheredRows);
     if (gathered.length > 1) for (const one of gathered) if (one.#isRepeated) one.#join(); // R4
     const gradientScale =
-      this.#target.pace.reduceAt(this.#clock) === "mean" ? 1 / Math.max(contributions.length, this.#target.pusherCount(this.#clock)) : 1;
+      this.#target.phases.at(this.#clock).reduce === "mean" ? 1 / Math.max(contributions.length, this.#target.pusherCount(this.#clock)) : 1;
     const memory = gathered.map((one) => one.#memory).find((known) => known !== undefined);
     if (memory === undefined) return; // all its parts were dropped
     const { keys, gradients, uniqueCount } = this.#reduce(memory, gathered);

@@ -35,8 +35,8 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   readonly number: number;
   /** H1 */
   readonly countsSteps: boolean;
-  /** H1. Raised by `notePushes` and `countRound`, and by pushes. */
-  stepCount = 0;
+  /** The pushes to the whole parameter that are known of here, and the clocks at which anybody made a sync push to it (H1). Raised here and by pushes. */
+  step = 0;
   readonly #id: number;
   readonly #link: ParameterLink | undefined;
   /** The last clock that was counted as a step. */
@@ -64,11 +64,6 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     this.#countPushes();
   }
 
-  /** The pushes to the whole parameter that are known of here, and the clocks at which anybody made a sync push to it (H1). */
-  get step(): number {
-    return this.stepCount;
-  }
-
   /** How values are put together; undefined for gradients, which add up. */
   get merge(): MergeNumber | undefined {
     return mergeOf(this.spec.optimizer);
@@ -78,13 +73,13 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   notePushes(clock: number, count: number): boolean {
     this.phases.take(clock);
     const waits = this.phases.at(clock).updates === "sync";
-    if (!waits) this.stepCount += count;
+    if (!waits) this.step += count;
     return waits;
   }
 
   /** A clock with sync updates is a step, once, wherever its rows lie (H1). */
   countRound(clock: number): void {
-    if (clock > this.#roundClock) this.stepCount++;
+    if (clock > this.#roundClock) this.step++;
     this.#roundClock = Math.max(this.#roundClock, clock);
   }
 
@@ -126,7 +121,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   /** What a checkpoint keeps beside the rows. */
   get training(): TrainingState {
     const { learningRate, schedule } = this.updater;
-    return { learningRate, schedule, ...this.pace.training, step: this.stepCount };
+    return { learningRate, schedule, ...this.pace.training, step: this.step };
   }
 
   /** Whether it is from a checkpoint, or from what was saved of it alone. */
@@ -137,7 +132,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   /** Takes it up again where a checkpoint left it. */
   resume({ learningRate, schedule, staleness, consistency, step }: TrainingState): void {
     this.#isRestored = true;
-    this.stepCount = step;
+    this.step = step;
     this.configure({ learningRate: this.spec.optimizer.learningRate === undefined ? undefined : learningRate, schedule, staleness });
     if (consistency !== undefined) this.pace.resume(consistency);
     this.#countPushes();

@@ -1,6 +1,6 @@
-// parameter-pace — how one parameter keeps pace with the clocks on a server: whether an update is applied at once or gathered, which reads may be
-// answered now, and which wait for the slowest worker. Who waits and what is gathered is the pacer's; this knows the parameter's own consistency, clock
-// by clock (consistency/consistency-phases).
+// parameter-pace — how one parameter keeps pace with the clocks on a server: which reads may be answered now, which wait for the slowest worker, and what a
+// change of its consistency means for them. Who waits is the pacer's; this knows the parameter's own consistency, clock by clock
+// (consistency/consistency-phases).
 //
 // Invariants (spec/consistency.md):
 //   M3. When the consistency changes, reads that wait are judged anew at once.
@@ -40,26 +40,6 @@ export class ParameterPace {
     this.#pacer = pacer;
     this.#parameter = parameter;
     this.phases = new ConsistencyPhases({ updates, reduce, staleness });
-  }
-
-  /** Whether an update may be taken; if it may, it is. Throws NOT_JOINED, NODE_DEAD, FENCED, STALE_UPDATE. */
-  take(life: WorkerLife, clock: number): void {
-    this.#pacer.clocks.checkUpdate(life, clock);
-    this.noteUpdate(clock);
-  }
-
-  /** Updates of this clock were made, of which nothing came here. */
-  noteUpdate(clock: number): void {
-    this.phases.take(clock);
-  }
-
-  /** Whether updates of this clock wait for those of others. */
-  isSyncAt(clock: number): boolean {
-    return this.phases.at(clock).updates === "sync";
-  }
-
-  reduceAt(clock: number): "sum" | "mean" {
-    return this.phases.at(clock).reduce;
   }
 
   /** Another bound, from now on at every clock, for those who wait as well. Throws BAD_ARGUMENT. */

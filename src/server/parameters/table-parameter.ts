@@ -109,9 +109,9 @@ export class TableParameter extends HostedParameter<TableSpec> {
       this.#rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
       return;
     }
-    this.stepCount += rise; // also where it is refused for its outcome: the other servers count it
+    this.step += rise; // also where it is refused for its outcome: the other servers count it
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
-    const update = { ...at, step: this.stepCount, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
+    const update = { ...at, step: this.step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
     this.#apply({ keys: keys.byteOffset, keyCount: keys.length, owners }, update);
   }
 
@@ -174,7 +174,8 @@ export class TableParameter extends HostedParameter<TableSpec> {
     const expected = keys.length * this.rawWidth;
     if (rows.length !== expected)
       throw new WeighbridgeError("VALUE_LENGTH", `${rows.length} floats of raw rows came for ${this.spec.name}; ${expected} were expected`);
-    this.pace.take(life, clock);
+    this.clocks.checkUpdate(life, clock);
+    this.phases.take(clock);
     this.#claims.check(claim);
     const { rowCount } = this.store;
     this.store.restore({ keys: keys.byteOffset, keyCount: keys.length, payloads: rows.byteOffset });
@@ -194,7 +195,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
   /** Says how many steps were made of which raw rows are the result; the count never goes back. Throws FENCED (T4). */
   noteSteps(claim: number, step: number): void {
     this.#claims.check(claim);
-    this.stepCount = Math.max(this.stepCount, step);
+    this.step = Math.max(this.step, step);
   }
 
   /** The learning rate at a clock; 0 for optimizers without one. */
@@ -244,7 +245,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
   loadPage(page: TablePage): void {
     if (page.kind === "gatheredRows") {
       this.#rounds.load(page);
-      this.pace.noteUpdate(page.clock);
+      this.phases.take(page.clock);
       return;
     }
     if (page.kind === "pulledRows") {
@@ -286,7 +287,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     const magnitude = this.updater.admitSum(gradients, keyCount * this.spec.width, bound);
     this.countRound(clock);
     if (magnitude === undefined) return;
-    const at = { step: this.stepCount, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
+    const at = { step: this.step, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
     unlessNotFinite(() => this.#apply({ keys, keyCount }, { ...at, gradients })); // it is counted; nobody is there to be told
   }
 

@@ -128,7 +128,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     if (page.kind === "gatheredBlock") {
       this.checkLength(page.block, page.image.gradients.length);
       this.pushes.load(page);
-      this.pace.noteUpdate(page.clock);
+      this.phases.take(page.clock);
       return;
     }
     const { image } = page;

@@ -76,37 +76,23 @@ export class TensorPushes {
 
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
-    const { life, clock, pushNumber, block, gradients, scale } = push;
-    const phases = this.#phases;
+    const { block, gradients } = push;
     if (gradients.length !== this.#store.blocks.get(block)?.floatCount) this.#tensor.checkLength(block, gradients.length);
-    if (scale !== 1) checkScale(scale, this.#tensor.spec);
-    this.#host.pacer.clocks.checkUpdate(life, clock);
-    if (clock > phases.clockTop) phases.clockTop = clock;
-    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
+    const magnitude = this.#admit(push);
     if (magnitude === undefined) return;
-    const rise = this.#tensor.countsSteps ? this.#host.pacer.pushes.rise(life, this.#tensor.number, pushNumber) : 0;
-    if ((phases.constant ?? phases.at(clock)).updates === "sync") {
-      this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
-      return;
-    }
-    this.#tensor.stepCount += rise;
-    this.#store.update(block, this.#updateOf(push, magnitude));
+    if (this.#waits(push)) this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
+    else this.#store.update(block, this.#updateOf(push, magnitude));
   }
 
   /** As `push`, for some rows of a block, each named once. Without any it is no step. */
   pushRows(push: BlockPush & { readonly rows: Uint32Array }): void {
-    const { life, clock, pushNumber, block, rows, gradients, scale } = push;
+    const { block, rows, gradients } = push;
     const { width } = this.#store.shape;
     this.#tensor.checkRows(block, rows);
     if (gradients.length !== rows.length * width) throw this.#tensor.wrongLength(gradients.length, rows.length * width);
-    checkScale(scale, this.#tensor.spec);
-    this.#tensor.pace.take(life, clock);
-    if (rows.length === 0) return;
-    const magnitude = this.#updater.admit(gradients.byteOffset, gradients.length);
-    if (magnitude === undefined) return;
-    const rise = this.#tensor.countsSteps ? this.#host.pacer.pushes.rise(life, this.#tensor.number, pushNumber) : 0;
-    if (!this.#tensor.pace.isSyncAt(clock)) {
-      this.#tensor.stepCount += rise;
+    const magnitude = this.#admit(push);
+    if (magnitude === undefined || rows.length === 0) return;
+    if (!this.#waits(push)) {
       this.#store.updateRows(block, { ...this.#updateOf(push, magnitude), rows: rows.byteOffset, listed: rows.length });
       return;
     }
@@ -127,6 +113,25 @@ export class TensorPushes {
   /** Whether anybody has pushed to the block. */
   has(block: number): boolean {
     return this.#units.has(block);
+  }
+
+  /** Takes a push in, if its worker may push now: how large its elements are at most; undefined where the optimizer skips it. Throws as `push` (T1). */
+  #admit({ life, clock, gradients, scale }: BlockPush): number | undefined {
+    const phases = this.#phases;
+    if (scale !== 1) checkScale(scale, this.#tensor.spec);
+    this.#host.pacer.clocks.checkUpdate(life, clock);
+    if (clock > phases.clockTop) phases.clockTop = clock;
+    return this.#updater.admit(gradients.byteOffset, gradients.length);
+  }
+
+  /** Whether a push waits for those of other workers. One that does not is a step (HostedParameter.H1). */
+  #waits({ life, clock, pushNumber }: BlockPush): boolean {
+    const phases = this.#phases;
+    const tensor = this.#tensor;
+    const rise = tensor.countsSteps ? this.#host.pacer.pushes.rise(life, tensor.number, pushNumber) : 0;
+    const waits = (phases.constant ?? phases.at(clock)).updates === "sync";
+    if (!waits) tensor.step += rise;
+    return waits;
   }
 
   /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
@@ -202,12 +207,12 @@ export class TensorPushes {
     if (this.#tensor.countsSteps) this.#tensor.countRound(scheduleStep);
     const magnitude = this.#updater.admitSum(gradients, floatCount, bound);
     if (magnitude === undefined) this.#host.arena.release(gradients, floatCount * FLOAT_BYTES);
-    else this.#store.updateOwned(index, { ...update, magnitude, pushCount: this.#tensor.stepCount }, named);
+    else this.#store.updateOwned(index, { ...update, magnitude, pushCount: this.#tensor.step }, named);
   }
 
   #updateOf({ life, clock, gradients, scale }: BlockPush, magnitude: number): BlockUpdate {
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
-    return { ...at, gradients: gradients.byteOffset, magnitude, pushCount: this.#tensor.stepCount };
+    return { ...at, gradients: gradients.byteOffset, magnitude, pushCount: this.#tensor.step };
   }
 
   #first(block: number, clock: number, first: PushedBlock): GatheredBlock {
