@@ -106,6 +106,14 @@ test("a worker contains no other role: what connect and the main door bring alon
   }
 });
 
+test("a worker that makes no kv requests loads nothing of the kv face", () => {
+  const closure = [...closureOf("src/node/connect.ts")];
+  assert.deepEqual(
+    closure.filter((path) => path.startsWith("src/kv/") || /^src\/worker\/(router\/)?kv-/.test(path)),
+    [],
+  );
+});
+
 test("a process loads its own role alone: what the roots, doors and commands of a role import at once has no file of another one", () => {
   const roles = ["server", "scheduler", "worker"];
   const loaded: Readonly<Record<string, readonly string[]>> = {

@@ -46,7 +46,10 @@ function stage() {
       if (request === paused) link.pause();
     };
   };
-  return { handled, link, inner, take, pauseAt };
+  const set = (handler: (request: number) => void): void => {
+    onFrame = handler;
+  };
+  return { handled, link, inner, take, pauseAt, onFrame: set };
 }
 
 const frames = (from: number, to: number, payloadBytes = 0): Uint8Array => {
@@ -88,6 +91,18 @@ test("half a frame waits like whole ones", () => {
   take(bytes.subarray(bytes.length - 50));
   assert.deepEqual(handled, [1, 2, 3]);
 });
+
+for (const end of ["close", "destroy"] as const)
+  test(`frames that came in one read with the one that made us ${end} the link are dropped (Connection.H4)`, () => {
+    const { handled, link, take, onFrame } = stage();
+    onFrame((request) => {
+      if (request === 2) link[end]();
+    });
+    take(frames(1, 5));
+    assert.deepEqual(handled, [1, 2]);
+    take(frames(6, 7)); // was under way
+    assert.deepEqual(handled, [1, 2]);
+  });
 
 test("a buffer that is full of frames goes on with them although the link is paused", () => {
   const { handled, take, pauseAt } = stage();

@@ -34,6 +34,28 @@ test("calls are numbered as they leave, and found by their numbers until they ar
   assert.deepEqual([pending.first, pending.length, pending.at(1), pending.at(3)], [3, 1, undefined, calls[2]]);
 });
 
+test("calls are found at their numbers while more are open than ever before, and while numbers go round (C2)", () => {
+  const pending = new PendingCalls();
+  const open = new Map<number, Call>();
+  let draw = 1;
+  for (let step = 0; step < 5000; step++) {
+    draw = (draw * 1103515245 + 12345) & 0x7fffffff;
+    const grows = step % 1000 < 300;
+    if (open.size === 0 || draw % 10 < (grows ? 7 : 4)) {
+      const added = call();
+      pending.add(added);
+      open.set(added.request, added);
+    } else {
+      const settled = [...open.keys()][draw % open.size] as number;
+      pending.settle(settled);
+      open.delete(settled);
+    }
+    assert.equal(pending.first, Math.min(pending.next, ...open.keys()));
+    assert.equal(pending.openCount, open.size);
+    for (let request = pending.first - 1; request <= pending.next; request++) assert.equal(pending.at(request), open.get(request));
+  }
+});
+
 test("calls leave again from the one named, in order, without those that are settled (C3)", () => {
   const { pending, calls } = added(5);
   assert.equal(pending.isResending, false);
