@@ -56,7 +56,7 @@ export abstract class Call {
     this.epoch = epoch;
   }
 
-  /** Appends the frame. `header` has kind, function, priority, request, stamp, settled and epoch; the rest is the call's. */
+  /** Appends the frame. `header` has kind, function, priority, request, stamp, settled and epoch; the call sets all of the rest. */
   abstract encode(header: FrameHeader, batch: FrameBatch): void;
 
   /** Appends, in the place of the frame, one that the receiver refuses, and that makes it forget what it has of the same request (K3). Refers to no memory. */

@@ -349,9 +349,7 @@ export class FrameWriter {
   #emitCall(frame: Call): void {
     const header = this.#header;
     this.#host.metrics.framesSent++;
-    header.reset(Kind.REQUEST, frame.functionId);
-    header.priority = frame.priority;
-    header.request = frame.request;
+    header.begin(Kind.REQUEST, frame.functionId, frame.priority, frame.request);
     header.stamp = frame.stamp;
     header.settled = this.#pending.first;
     header.epoch = frame.epoch;

@@ -154,6 +154,7 @@ class FunctionCall implements Call, CallFate {
   label(header: FrameHeader, flags: number, payloadBytes: number, from: number): void {
     const { fn, address } = this.options;
     const { byteCount } = this.encoded;
+    header.clearRest();
     header.flags = flags;
     header.payloadBytes = payloadBytes;
     if (fn.id === FunctionId.FUNCTION) {

@@ -66,11 +66,12 @@ export class TestCall extends Call {
   }
 
   encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
-    header.payloadBytes = 0;
+    header.clearRest();
     batch.begin(header, 0);
   }
 
   encode(header: FrameHeader, batch: FrameBatch): void {
+    header.clearRest();
     header.payloadBytes = this.#payload.length;
     batch.begin(header, 0);
     batch.attach(this.#payload);

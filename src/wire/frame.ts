@@ -89,16 +89,26 @@ export class FrameHeader {
 
   /** Back to an empty header of this kind. */
   reset(kind: Kind, functionId: number): this {
-    this.kind = kind;
-    this.functionId = functionId;
-    this.flags = 0;
-    this.payloadBytes = 0;
-    this.priority = 0;
-    this.request = 0;
-    this.more = 0;
+    this.begin(kind, functionId, 0, 0);
     this.stamp = 0;
     this.settled = 0;
     this.epoch = 0;
+    this.clearRest();
+    return this;
+  }
+
+  begin(kind: Kind, functionId: number, priority: number, request: number): void {
+    this.kind = kind;
+    this.functionId = functionId;
+    this.priority = priority;
+    this.request = request;
+    this.more = 0;
+  }
+
+  /** What `begin` leaves, beside stamp, settled and epoch. */
+  clearRest(): void {
+    this.flags = 0;
+    this.payloadBytes = 0;
     this.app = 0;
     this.customer = 0;
     this.command = 0;
@@ -106,7 +116,6 @@ export class FrameHeader {
     this.arg1 = 0;
     this.arg2 = 0;
     this.arg3 = 0;
-    return this;
   }
 
   copyFrom(other: FrameHeader): void {

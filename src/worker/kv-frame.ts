@@ -54,8 +54,8 @@ export function encodeKv(frame: KvFrame, header: FrameHeader, batch: FrameBatch)
 
 /** A frame without keys: the server refuses it, and the rest of its request. */
 export function encodeWithdrawnKv(frame: KvFrame, header: FrameHeader, batch: FrameBatch): void {
+  header.clearRest();
   label(header, frame);
-  header.payloadBytes = 0;
   batch.begin(header, 0);
 }
 

@@ -47,10 +47,8 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   readonly #keyCount: number;
   /** Of those that are sent, and of those that are received: where both are, they are as many. */
   readonly #valueCount: number;
-  /** What is sent or received, and the keys where that is not known. */
-  readonly #values: { readonly length: number };
-  /** Whether there are no other arrays than those: not both kinds of values, and no lens. */
-  readonly #isPlain: boolean;
+  /** What is sent or received, if that and the keys are all its arrays. */
+  readonly #values: Values | undefined;
   #openFrames = 0;
   #refusedFrames = 0;
   // As a call: one that carries all of it to one server.
@@ -80,19 +78,26 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
     this.slicer = options.slicer;
     this.#keyCount = arrays.keys.length;
     const values = arrays.sent ?? arrays.received;
-    this.#values = values ?? arrays.keys;
     this.#valueCount = values === undefined ? 0 : values.length;
-    this.#isPlain = arrays.lens === undefined && (arrays.sent === undefined || arrays.received === undefined);
+    const isAll = arrays.lens === undefined && (arrays.sent === undefined || arrays.received === undefined);
+    this.#values = isAll ? values : undefined;
   }
 
   /** Whether all its arrays are still there. */
   get isIntact(): boolean {
-    return this.keys.length >= this.#keyCount && this.#values.length >= this.#valueCount && (this.#isPlain || this.#areOthersIntact());
+    const values = this.#values;
+    if (values === undefined) return this.#areIntact();
+    return this.keys.length >= this.#keyCount && values.length >= this.#valueCount;
   }
 
-  #areOthersIntact(): boolean {
-    const { received, lens } = this;
-    return (received === undefined || received.length >= this.#valueCount) && (lens === undefined || lens.length >= this.#keyCount);
+  #areIntact(): boolean {
+    const { keys, sent, received, lens } = this;
+    return (
+      keys.length >= this.#keyCount &&
+      (sent === undefined || sent.length >= this.#valueCount) &&
+      (received === undefined || received.length >= this.#valueCount) &&
+      (lens === undefined || lens.length >= this.#keyCount)
+    );
   }
 
   /** Values of the keys from `keyFrom` up to `keyTo`. */

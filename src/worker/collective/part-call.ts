@@ -68,6 +68,7 @@ export class PartCall extends Call {
   encode(header: FrameHeader, batch: FrameBatch): void {
     const { kind, root, generation, sequence, length, index } = this.#options.label;
     const payload = this.#payload;
+    header.clearRest();
     header.arg0 = generation;
     header.payloadBytes = payload.length;
     if (this.#over === undefined) {
