@@ -11,6 +11,7 @@
 //   H5. An answer that comes later belongs to the conversation in which it was asked for: in another one its number is another request's.
 //   H6. A request is answered by the owner of what it is about: one that waited, or is
 //       answered again, is refused when its part has gone meanwhile.
+//   H7. An update without a stamp is refused: it could not be told from one that was applied before.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -159,6 +160,7 @@ export class FunctionHost<C> implements FunctionHandler {
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const fn = this.#find(header);
+    if (fn.isUpdate && header.stamp === 0) throw unstampedError(fn.name);
     if (fn.isPlaced && header.epoch === 0) this.#options.ownership?.checkEpoch(0);
     if ((header.flags & FunctionFlag.PART) !== 0) {
       if (fresh) this.#assembly.take(channel, header, bytes, at);
@@ -319,6 +321,11 @@ export class FunctionHost<C> implements FunctionHandler {
     const held = call.heldBy(frameCount);
     for (const answer of answerFrames(keptLabel(label), [payload], held === undefined ? {} : { held })) channel.answer(answer);
   }
+}
+
+/** BAD_REQUEST: nobody could tell whether an update without a stamp was applied before (H7). */
+export function unstampedError(name: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_REQUEST", `${name} is an update and has stamp 0; the updates of a node are stamped 1, 2, 3 …`);
 }
 
 /** In ordinary memory: what lies in the arena is shared, and not everything can work on that. */

@@ -76,7 +76,14 @@ class GateStage {
       at += chunk.length;
     }
     const args = [fn.signatureHash, 1, 0, byteCount];
-    await this.asker.request({ functionId: FunctionId.FUNCTION, command: fn.nameHash, args, payload, ...options });
+    await this.asker.request({
+      functionId: FunctionId.FUNCTION,
+      command: fn.nameHash,
+      args,
+      payload,
+      ...(fn.isUpdate ? {} : { stamp: 0 }),
+      ...options,
+    });
     return this.asker.answers();
   }
 }
@@ -96,6 +103,23 @@ test("what was refused for its epoch was not counted: the vector clock stands wh
   await stage.kv([0n], { epoch: 2, stamp: 3 });
   await stage.kv([0n], { epoch: 1, stamp: 9 });
   assert.equal(stage.server.clock.at(stage.asker.channel.id)?.stamp, 3);
+});
+
+test("an update without a stamp is refused, of kv and of functions, before anything is applied or counted; a read needs none", async () => {
+  const stage = new GateStage();
+  const { parameters } = stage.server;
+  parameters.create(JSON.stringify(TABLE), { number: 7, edition: 1 });
+  parameters.pacer.join({ worker: 9, incarnation: 1 });
+  const keys = BigUint64Array.of(BigInt([...Array(100).keys()].find((key) => stage.server.ownership.ownsKey(key, 0)) ?? -1));
+  const push = { parameter: 7, clock: 0, pushNumber: 1, scale: 1, keys, gradients: Float32Array.of(1) };
+  assert.deepEqual(await stage.kv([0n], { epoch: 1, stamp: 0 }), ["FAILURE 1 BAD_REQUEST"]);
+  assert.deepEqual(await stage.kv([0n], { functionId: FunctionId.KV_PUSH_PULL, epoch: 1, stamp: 0 }), ["FAILURE 2 BAD_REQUEST"]);
+  assert.deepEqual(await stage.kv([0n], { flags: APP_CUT, stamp: 0 }), ["FAILURE 3 BAD_REQUEST"]);
+  assert.deepEqual(await stage.call(rowsPush, push, { epoch: 1, stamp: 0 }), ["FAILURE 4 BAD_REQUEST"]);
+  assert.deepEqual(stage.applied, []);
+  assert.equal(stage.server.clock.at(stage.asker.channel.id), undefined);
+  assert.deepEqual(await stage.kv([0n], { functionId: FunctionId.KV_PULL, epoch: 1, stamp: 0 }), ["REPLY 5"]);
+  assert.deepEqual(await stage.call(rowsPush, push, { epoch: 1, stamp: 1 }), ["REPLY 6"]);
 });
 
 test("what was applied before is answered again, whatever its epoch", async () => {

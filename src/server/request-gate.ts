@@ -2,6 +2,7 @@
 // server has?), then, for kv, the owner of its keys. Functions check their keys and blocks themselves, once they are decoded (function-host.ts).
 //
 //   applied before        answered again, whatever its epoch
+//   an update, stamp 0    refused whole with BAD_REQUEST (of functions: function-host.ts)
 //   cut by the application (APP_CUT)   served by the server that it names; nothing is checked
 //   epoch 0               a function whose target is a node; kv is refused
 //   older epoch           refused whole with WRONG_EPOCH, which carries the placement
@@ -14,9 +15,11 @@
 //   RequestGate.G2. Of a run of frames that arrive in order none is handled before one that came earlier on its channel.
 
 import type { ClockEntry, VectorClock } from "../consistency/vector-clock.ts";
+import { KV_CONTRACTS } from "../contracts/kv.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
+import { unstampedError } from "../peer/function-host.ts";
 import { APP_CUT, type FrameHeader, type RequestLabel } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { KEY_BYTES } from "../wire/kv-message.ts";
@@ -114,6 +117,7 @@ export class RequestGate implements FunctionHandler {
   #checkKv(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
     const ownership = this.#ownership;
     const keyCount = header.arg0;
+    if (header.stamp === 0 && header.functionId !== FunctionId.KV_PULL) throw unstampedError(nameOfKv(header.functionId));
     if ((header.flags & APP_CUT) !== 0) ownership.noteAppCut();
     else if (header.epoch !== ownership.epoch) this.#checkApplied(channel, header);
     else if (ownership.epoch !== 0 && keyCount > 0 && keyCount * KEY_BYTES <= header.payloadBytes) {
@@ -134,6 +138,10 @@ export class RequestGate implements FunctionHandler {
     this.#buffer = bytes;
     this.#words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >> 2);
   }
+}
+
+function nameOfKv(functionId: number): string {
+  return KV_CONTRACTS.find(({ id }) => id === functionId)?.name ?? `function ${functionId}`;
 }
 
 /** Of raw keys, ascending, at word index `at`. Throws WRONG_OWNER unless all are this server's. */

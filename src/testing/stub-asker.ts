@@ -16,6 +16,7 @@ export type StubRequest = {
   readonly functionId?: number;
   readonly command?: number;
   readonly flags?: number;
+  /** That of an update; its number when left out. */
   readonly stamp?: number;
   readonly epoch?: number;
   readonly args?: readonly number[];
@@ -70,7 +71,7 @@ export class StubAsker {
     header.customer = options.customer ?? 0;
     header.command = options.command ?? 0;
     header.flags = options.flags ?? 0;
-    header.stamp = options.stamp ?? 0;
+    header.stamp = options.stamp ?? header.request;
     header.epoch = options.epoch ?? 0;
     header.payloadBytes = payload.length;
     Object.assign(header, { arg0, arg1, arg2, arg3 });
