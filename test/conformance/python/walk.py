@@ -1,62 +1,92 @@
-"""A worker's whole way through a job: python3 walk.py SCHEDULER SERVERS WORKERS. Writes what it found as one line of JSON."""
+# A worker's whole way through a job of two servers, beside another worker: walk.py SCHEDULER SERVERS WORKERS. Writes what it found as one line of JSON.
 import json
 import sys
+import threading
+from typing import Any
 
 import numpy as np
 
-import client as wb
-from wire import Failed, part_of
+from client import CREATE, ROWS_PULL, ROWS_PUSH, TENSOR_PULL, TENSOR_PUSH, Conversation, Failure, Signature, Worker
+from wire import part_of
 
 
-def refusal(call):
-    """The failure of a call that must fail."""
-    try:
-        call()
-    except Failed as failure:
-        return failure
-    raise AssertionError("it was not refused")
-
-
-def walk(scheduler, servers, workers):
-    worker = wb.Worker(scheduler, servers, workers, rank=0)
-    found = {"rank": worker.rank, "epoch": worker.epoch, "firstClock": worker.clock}
-
+def walk(scheduler: str, servers: int, workers: int) -> None:
+    worker = Worker(scheduler, servers, workers, rank=0)
+    found: dict[str, Any] = {"rank": (worker.node - 9) // 2, "epoch": worker.placement["epoch"], "firstClock": worker.now}
     tensor = worker.tensor("w", [300, 1000], updates="sync", staleness=0, optimizer={"type": "sgd", "learningRate": 0.5})
     table = worker.table("e", 4)
-    found["servers"] = sorted(set(worker.owners[part_of(tensor.keys)].tolist()))
-    gradient = np.arange(300_000, dtype=np.float32).reshape(300, 1000) / 8
+    owners = worker.placement["owners"]
+    found["servers"] = sorted(set(owners[part_of(tensor.keys)].tolist()))
+    gradient = np.arange(300_000, dtype="f4").reshape(300, 1000) / 8
     tensor.push(gradient)
     keys = [2**64 - 1, 7, 0, 7]
     table.push(keys, np.arange(16).reshape(4, 4))
     found["ownRows"] = table.pull(keys).tolist()
-    worker.end_clock()
+    worker.clock()
     values = tensor.pull()  # waits until every worker has ended the clock
     found["tensor"] = {"first": float(values[0, 0]), "last": float(values[-1, -1]), "even": bool(np.all(values == -0.5 * workers * gradient))}
-
-    owner = int(worker.owners[part_of(tensor.keys)[0]])
-    other = worker.servers[next(rank for rank in worker.ranks if rank != owner)]
-    pull = {"parameter": tensor.parameter, "block": 0, "clock": worker.clock}
-    found["wrongOwner"] = refusal(other.call(wb.TENSOR_PULL, pull, worker.epoch)).code
-    row = np.array([7], np.uint64)
-    stranger = worker.servers[next(rank for rank in worker.ranks if rank != int(worker.owners[part_of(row)[0]]))]
-    push = {**worker.push_fields(table.parameter), "keys": row, "gradients": [1, 1, 1, 1]}
-    found["wrongOwnerOfRow"] = refusal(stranger.call(wb.ROWS_PUSH, push, worker.epoch)).code
-    outdated = refusal(other.call(wb.TENSOR_PULL, pull))
-    found["noEpoch"] = [outdated.code, outdated.retryable, outdated.detail["epoch"]]
-    found["stale"] = refusal(worker.servers[owner].call(wb.TENSOR_PUSH, {**pull, "clock": 0, "pushNumber": 9, "scale": 1, "gradients": gradient.reshape(-1)[: tensor.block]}, worker.epoch)).code
-    found["unknown"] = refusal(other.call("wb/no/such{} → {}", {})).code
-    found["otherSignature"] = refusal(other.call("wb/tensor/pull{parameter: u32} → {}", {"parameter": 1})).code
-    found["otherSpec"] = refusal(lambda: worker.table("e", 5)).code
+    found["refused"] = refusals(worker, tensor, table)
     found["rowsAfter"] = table.pull([7]).tolist()
 
-    many, rows = np.arange(150_000, dtype=np.uint64) + np.uint64(2**40), np.arange(600_000, dtype=np.float32).reshape(-1, 4)
-    table.push(many, rows)  # above what a frame holds, to each server, and so is the answer [A7, A8]
-    found["many"] = bool(np.array_equal(table.pull(many), rows))
-
-    worker.end_clock()
-    found["lastClock"] = worker.clock
+    many, rows = np.arange(150_000, dtype="u8") + np.uint64(2**40), np.arange(600_000, dtype="f4").reshape(-1, 4)
+    breaking = threading.Thread(target=break_links, args=(worker,))
+    breaking.start()
+    for _ in range(5):
+        table.push(many, rows)  # above what a frame holds, to each server, and so is the answer (A7, A8)
+    breaking.join()
+    found["many"] = bool(np.array_equal(table.pull(many), 5 * rows))
+    worker.clock()
+    found["lastClock"] = worker.now
     worker.leave()
     print(json.dumps(found))
+
+
+def break_links(worker: Worker) -> None:
+    """Ends links in the middle of what they carry: they are dialed again, and the conversations go on (R13)."""
+    for conversation in (worker.servers[0], worker.servers[1], worker.scheduler, worker.servers[0]):
+        worker.is_done.wait(0.02)
+        conversation.link.shutdown(2)
+
+
+def refusals(worker: Worker, tensor: Any, table: Any) -> dict[str, Any]:
+    """What is refused, and with which code."""
+    owner = int(worker.placement["owners"][part_of(tensor.keys)[0]])
+    right, wrong, epoch = worker.servers[owner], worker.servers[1 - owner], worker.placement["epoch"]
+    pull = tensor.place() | {"block": 0}
+    push = pull | {"pushNumber": tensor.push_count + 1, "scale": 1.0, "gradients": np.zeros(tensor.block)}
+    some = np.arange(100, dtype="u8")
+    row = table.place() | {"keys": some[worker.placement["owners"][part_of(some)] == owner][:1]}
+    bad_spec = {"kind": "tensor", "name": "x", "shape": [3], "initializer": {"type": "constant"}, "optimizer": {"type": "sum", "color": 1}, "updates": "async", "reduce": "sum"}
+    unstamped = Signature(TENSOR_PUSH.text, False, True)
+    tries: dict[str, tuple[Conversation, Signature, dict[str, Any], int]] = {
+        "block of another server": (wrong, TENSOR_PULL, pull, epoch),
+        "push to another server": (wrong, TENSOR_PUSH, push, epoch),
+        "row of another server": (wrong, ROWS_PULL, row, epoch),
+        "row pushed to another server": (wrong, ROWS_PUSH, row | {"pushNumber": table.push_count + 1, "scale": 1.0, "gradients": np.ones(4)}, epoch),
+        "no stamp": (right, unstamped, push, epoch),
+        "too few values": (right, TENSOR_PUSH, push | {"gradients": [1.0]}, epoch),
+        "NaN": (right, TENSOR_PUSH, push | {"gradients": np.full(tensor.block, np.nan)}, epoch),
+        "clock that is over": (right, TENSOR_PUSH, push | {"clock": 0}, epoch),
+        "parameter that is not there": (right, ROWS_PULL, row | {"parameter": 99}, epoch),
+        "rows of a tensor": (right, ROWS_PULL, row | {"parameter": tensor.number}, epoch),
+        "no such function": (right, Signature("my/own{} → {}"), {}, 0),
+        "another signature": (right, Signature("wb/tensor/pull{parameter: u32} → {}"), {"parameter": 1}, 0),
+        "a spec that makes no sense": (right, CREATE, {"parameter": 50, "edition": 1, "spec": json.dumps(bad_spec)}, 0),
+        "no epoch": (right, TENSOR_PULL, pull, 0),
+    }
+    found: dict[str, Any] = {what: failure_of(lambda: server.call(fn, fields, at).result()).code for what, (server, fn, fields, at) in tries.items()}
+    outdated = failure_of(lambda: right.call(TENSOR_PULL, pull).result())
+    found["placement told"] = [outdated.retryable, outdated.detail["epoch"]]
+    found["another spec"] = failure_of(lambda: worker.table("e", 5)).code
+    return found
+
+
+def failure_of(call: Any) -> Failure:
+    try:
+        call()
+    except Failure as failure:
+        return failure
+    raise AssertionError("it was not refused")
 
 
 if __name__ == "__main__":

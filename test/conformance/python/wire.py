@@ -1,138 +1,196 @@
-"""What a client computes and writes by itself: hashes, mixed keys, owners, the fields of functions and frames. All of it is in spec/; names in brackets are rules of
-protocol.md. Beside client.py, in plain Python with numpy."""
+# The bytes of the Weighbridge protocol, version 2, written from spec/ alone: frames (F1 to F8), functions by name and their fields (A1 to A6), and which
+# server owns what (P1 to P4, B2). Labels in comments are rules of protocol.md.
+from __future__ import annotations
+
 import json
 import struct
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Iterator
 
 import numpy as np
 
-HEADER = struct.Struct("<2sBBHHIiQQQHHi4I")  # §2
 HELLO, REQUEST, REPLY, FAILURE, NOTICE = 1, 2, 3, 4, 5
-NUMBER_BITS = 53  # [F3]
-PARTS, RING_POINTS = 4096, 1024  # [P1, P3]
-ARRAYS = {"u8[]": "<u1", "i32[]": "<i4", "u32[]": "<u4", "f32[]": "<f4", "f64[]": "<f8", "i64[]": "<i8", "u64[]": "<u8"}
-SCALARS = {"u32": "<I4x", "i32": "<i4x", "f32": "<f4x", "f64": "<d", "u64": "<Q", "bool": "<?7x"}
+FUNCTIONS = {"REGISTER": 1, "HEARTBEAT": 2, "BARRIER": 3, "LEAVE": 4, "STATUS": 5, "UNITS": 7, "ROSTER": 8, "ABORT": 9,
+             "PLACEMENT": 10, "GATHER": 12, "RENDEZVOUS": 13, "PREPARE": 14, "SIMPLE": 16, "KV_PUSH": 32, "KV_PULL": 33,
+             "KV_PUSH_PULL": 34, "FUNCTION": 48, "COLLECTIVE": 64}  # protocol.md, section 7
+HEADER = struct.Struct("<HBBHHIiQQQHHi4I")  # section 2: 64 bytes, little-endian
+MAGIC, VERSION, MAX_PAYLOAD, BLOCK_BYTES, BLOCK_ELEMENTS, LOW53 = 0x4257, 2, 1 << 20, 524_288, 131_072, (1 << 53) - 1
+CONTROL_PRIORITY, CLOCK_PRIORITY, PART = 1 << 30, -(1 << 31), 1  # section 8; T3; A7
 
 
-class Failed(Exception):
-    def __init__(self, code, message, retryable=False, detail=None, **_):  # [E1, E2, J1]
-        super().__init__(f"{code}: {message}")
-        self.code, self.retryable, self.detail = code, retryable, detail
+class BadFrame(Exception):
+    """What closes a link (X1, X2, X3)."""
 
 
-def text_hash(text):
-    """[A1]"""
+@dataclass(frozen=True)
+class Frame:
+    kind: int
+    function: int = 0
+    flags: int = 0
+    priority: int = 0
+    request: int = 0
+    more: int = 0
+    stamp: int = 0
+    settled: int = 0
+    epoch: int = 0
+    app: int = 0
+    customer: int = 0
+    command: int = 0
+    args: tuple[int, int, int, int] = (0, 0, 0, 0)
+    payload: bytes = b""
+
+    def encode(self, others: tuple[bytes, ...] = ()) -> bytes:
+        """The bytes on the link; `others` are the payloads of a run behind the first (F6)."""
+        header = HEADER.pack(MAGIC, VERSION, self.kind, self.function, self.flags, len(self.payload), self.priority,
+                             self.request | self.more << 53,                  # F3, F6
+                             self.stamp | (self.epoch & 2047) << 53,          # F8: the epoch's lower half
+                             self.settled | (self.epoch >> 11) << 53,         # F8: and its upper half
+                             self.app, self.customer, self.command, *self.args)
+        return header + b"".join(padded(p) for p in (self.payload, *others))
+
+
+def padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 8)
+
+
+def decode_header(data: bytes) -> tuple[Frame, int]:
+    """A frame without its payload, and how many bytes that has."""
+    magic, version, kind, function, flags, size, priority, request, stamp, settled, app, customer, command, *args = HEADER.unpack(data)
+    if magic != MAGIC or version != VERSION or not HELLO <= kind <= NOTICE or size > MAX_PAYLOAD:
+        raise BadFrame(f"magic {magic:x}, version {version}, kind {kind}, {size} bytes")  # F1, F2
+    frame = Frame(kind, function, flags, priority, request & LOW53, request >> 53, stamp & LOW53, settled & LOW53,
+                  stamp >> 53 | (settled >> 53) << 11, app, customer, command, tuple(args))
+    if frame.more and (kind not in (REQUEST, REPLY) or size > 128 or max(frame.request, frame.stamp) + frame.more > LOW53):
+        raise BadFrame("this cannot be a run")  # F7
+    return frame, size
+
+
+def read_frames(read: Any) -> Iterator[Frame]:
+    """The frames behind the next header, one by one: more than one if it is a run (F6). `read(n)` gives n bytes."""
+    frame, size = decode_header(read(HEADER.size))
+    a0, a1, a2, a3 = frame.args
+    for i in range(frame.more + 1):
+        payload = read(size + -size % 8)[:size]
+        last = (a3 + i) % 2**32 if frame.kind == REQUEST else a3
+        yield replace(frame, request=frame.request + i, stamp=frame.stamp and frame.stamp + i, args=(a0, a1, a2, last), payload=payload)
+
+
+def text_of(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def total_and_offset(frame: Frame) -> tuple[int, int]:
+    """The args of an answer (R12)."""
+    return frame.args[0] | frame.args[1] << 32, frame.args[2] | frame.args[3] << 32
+
+
+# ---- functions by name ----
+
+SCALARS = {"u32": "<I4x", "i32": "<i4x", "f32": "<f4x", "bool": "<?7x", "f64": "<d", "u64": "<Q"}
+ARRAYS = {"u8[]": "u1", "i32[]": "<i4", "u32[]": "<u4", "f32[]": "<f4", "f64[]": "<f8", "i64[]": "<i8", "u64[]": "<u8"}
+Schema = list[tuple[str, str]]
+
+
+def hash_of(text: str) -> int:
+    """A1."""
     h = 0x811C9DC5
-    for byte in text.encode("utf-16-le"):
-        h = (h ^ byte) * 0x01000193 % 2**32
-    h = (h ^ h >> 16) * 0x85EBCA6B % 2**32
-    h = (h ^ h >> 13) * 0xC2B2AE35 % 2**32
+    for b in text.encode("utf-16-le", "surrogatepass"):
+        h = (h ^ b) * 0x01000193 & 0xFFFFFFFF
+    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
     return h ^ h >> 16
 
 
-def mix(keys):
-    """[P1], of an array of u64."""
-    x, factor, half = np.asarray(keys, np.uint64), np.uint64(0xD6E8FEB86659FD93), np.uint64(32)
-    for _ in range(2):
-        x = (x ^ x >> half) * factor
-    return x ^ x >> half
+class Signature:
+    """A function by name, read from its line in functions.md (A2)."""
+
+    def __init__(self, text: str, is_update: bool = False, has_epoch: bool = False) -> None:
+        self.text, self.name, rest = text, text[:text.index("{")], text[text.index("{"):]
+        self.request, self.response = (self._fields(part) for part in rest.split(" → "))
+        command = hash_of(self.name)
+        self.command, self.arg0 = command - (command >> 31 << 32), hash_of(text)  # 10a: as i32, as u32
+        self.is_update, self.has_epoch = is_update, has_epoch
+
+    @staticmethod
+    def _fields(braces: str) -> Schema:
+        return [tuple(field.split(": ")) for field in braces[1:-1].split(", ")] if braces != "{}" else []  # type: ignore[misc]
 
 
-def part_of(keys):
-    return (mix(keys) >> np.uint64(52)).astype(np.int64)
-
-
-def owners_of(placement):
-    """The rank that owns each part [P2 to P4]."""
-    ranks = sorted(placement["servers"])
-    if placement["policy"] == "range":
-        owners = [ranks[part * len(ranks) // PARTS] for part in range(PARTS)]
-    else:
-        share_max = max(-(-PARTS // len(ranks)), int(1.05 * PARTS / len(ranks)))
-        points = sorted((int(point) >> 32, rank) for rank in ranks for point in mix((rank << 32) + np.arange(RING_POINTS, dtype=np.uint64)))
-        places = np.array([point for point, _ in points])
-        shares, owners = dict.fromkeys(ranks, 0), []
-        for point in mix(np.uint64(0xFFFFFFFF << 32) + np.arange(PARTS, dtype=np.uint64)) >> np.uint64(32):
-            at = int(np.searchsorted(places, int(point)))
-            while shares[points[at % len(points)][1]] >= share_max:
-                at += 1
-            owners.append(points[at % len(points)][1])
-            shares[owners[-1]] += 1
-    moved = placement.get("moved") or []
-    for part, rank in zip(moved[::2], moved[1::2]):
-        owners[part] = rank
-    return np.array(owners)
-
-
-def schemas(signature):
-    """Name, and the fields of request and response [A2]."""
-    name, rest = signature.split("{", 1)
-    request, response = rest.split("} → {")
-    fields = lambda text: [tuple(field.split(": ")) for field in text.rstrip("}").split(", ") if field]  # noqa: E731
-    return name, fields(request), fields(response)
-
-
-def encode_fields(fields, values):
-    """[A3 to A5]"""
-    fixed, bodies = b"", []
-    for name, kind in fields:
-        value = values.get(name)
+def encode_fields(schema: Schema, values: dict[str, Any]) -> bytes:
+    words, bodies = [], []
+    for name, kind in schema:
+        value = values[name]
         if kind in SCALARS:
-            fixed += struct.pack(SCALARS[kind], value)
+            words.append(struct.pack(SCALARS[kind], value))  # A3
             continue
-        if kind in ARRAYS:
-            body = np.ascontiguousarray(value, ARRAYS[kind]).tobytes()
+        body = (np.ascontiguousarray(value, ARRAYS[kind]).tobytes() if kind in ARRAYS
+                else text_of(value) if kind == "json" else value.encode())  # A5
+        if len(schema) == 1 and kind != "string":
+            return body  # A4
+        words.append(struct.pack("<Q", len(body)))
+        bodies.append(padded(body))
+    return b"".join(words + bodies)
+
+
+def decode_fields(schema: Schema, data: bytes) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    at = 8 * len(schema)
+    for i, (name, kind) in enumerate(schema):
+        if kind in SCALARS:
+            values[name] = struct.unpack_from(SCALARS[kind], data, 8 * i)[0]
+            continue
+        if len(schema) == 1 and kind != "string":
+            body, at = data, len(data)  # A4
         else:
-            body = (value if kind == "string" else json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
-        if len(fields) == 1 and kind != "string":
-            return body
-        fixed += struct.pack("<Q", len(body))
-        bodies.append(body + bytes(-len(body) % 8))
-    return fixed + b"".join(bodies)
-
-
-def decode_fields(fields, payload):
-    """[A3 to A6]"""
-    def body_value(kind, body):
-        if kind in ARRAYS:
-            if len(body) % np.dtype(ARRAYS[kind]).itemsize:
-                raise Failed("BAD_REQUEST", f"{len(body)} bytes of {kind}")
-            return np.frombuffer(body, ARRAYS[kind])
-        try:
-            return body.decode() if kind == "string" else json.loads(body)
-        except ValueError as error:
-            raise Failed("BAD_REQUEST", str(error)) from error
-
-    payload = bytes(payload)
-    if len(fields) == 1 and fields[0][1] not in SCALARS and fields[0][1] != "string":
-        return {fields[0][0]: body_value(fields[0][1], payload)}
-    at, values = 8 * len(fields), {}
-    if len(payload) < at:
-        raise Failed("BAD_REQUEST", f"{len(payload)} bytes for {len(fields)} fields")
-    for i, (name, kind) in enumerate(fields):
-        slot = payload[8 * i : 8 * i + 8]
-        if kind in SCALARS:
-            values[name] = struct.unpack(SCALARS[kind], slot)[0]
-            continue
-        length = int.from_bytes(slot, "little")
-        if at + length > len(payload):
-            raise Failed("BAD_REQUEST", f"{name} has {length} bytes, {len(payload) - at} are left")
-        values[name] = body_value(kind, payload[at : at + length])
-        at += length + -length % 8
-    if at != len(payload):
-        raise Failed("BAD_REQUEST", f"{len(payload)} bytes, of which its fields take {at}")
+            size = struct.unpack_from("<Q", data, 8 * i)[0]
+            body, at = data[at:at + size], at + size + -size % 8
+        values[name] = np.frombuffer(body, ARRAYS[kind]) if kind in ARRAYS else json.loads(body) if kind == "json" else body.decode()
+    if at != len(data):
+        raise ValueError(f"{len(data)} bytes, {at} expected")  # A6
     return values
 
 
-def encode_frame(kind, function, payload=b"", *, flags=0, priority=0, request=0, stamp=0, settled=0, epoch=0, app=0, customer=0, command=0, args=(0, 0, 0, 0)):
-    low, high = epoch % 2**11 << NUMBER_BITS, epoch >> 11 << NUMBER_BITS  # §2
-    fields = (b"WB", 2, kind, function, flags, len(payload), priority, request, stamp | low, settled | high, app, customer, command, *args)
-    return HEADER.pack(*fields) + payload + bytes(-len(payload) % 8)
+# ---- who owns what ----
+
+def mix(keys: Any) -> np.ndarray:
+    """P1, of an array of u64."""
+    x, factor = np.array(keys, "u8", ndmin=1), np.uint64(0xD6E8FEB86659FD93)
+    for _ in range(2):
+        x = (x ^ x >> np.uint64(32)) * factor
+    return x ^ x >> np.uint64(32)
 
 
-def decode_header(data):
-    names = "magic version kind function flags payloadBytes priority request stamp settled app customer command arg0 arg1 arg2 arg3".split()
-    header = dict(zip(names, HEADER.unpack(data)))
-    upper = {name: header[name] >> NUMBER_BITS for name in ("request", "stamp", "settled")}
-    for name in upper:
-        header[name] %= 2**NUMBER_BITS
-    return {**header, "more": upper["request"], "epoch": upper["stamp"] + (upper["settled"] << 11)}
+def part_of(keys: Any) -> np.ndarray:
+    return (mix(keys) >> np.uint64(52)).astype(int)  # P1: the top 12 bits
+
+
+def owners_of(placement: dict[str, Any]) -> np.ndarray:
+    """The rank that owns each of the 4,096 parts (P2 to P4)."""
+    ranks = sorted(placement["servers"])
+    n = len(ranks)
+    if placement["policy"] == "range":
+        owners = np.array(ranks)[np.arange(4096) * n // 4096]  # P2
+    else:
+        half = np.uint64(32)
+        points = np.concatenate([mix(np.uint64(r << 32) + np.arange(1024, dtype="u8")) >> half for r in ranks])
+        holders = np.repeat(ranks, 1024)
+        order = np.lexsort((holders, points))  # P3: by point, then by rank
+        points, holders = points[order], holders[order]
+        starts = np.searchsorted(points, mix(np.uint64((2**32 - 1) << 32) + np.arange(4096, dtype="u8")) >> half)
+        room = dict.fromkeys(ranks, max(-(-4096 // n), 105 * 4096 // (100 * n)))
+        owners = np.empty(4096, int)
+        for part, at in enumerate(starts):
+            while not room[holders[at % len(holders)]]:
+                at += 1
+            owners[part] = holders[at % len(holders)]
+            room[owners[part]] -= 1
+    moved = placement.get("moved") or []
+    owners[moved[::2]] = moved[1::2]  # P4
+    return owners
+
+
+def block_elements(shape: list[int]) -> int:
+    """Elements of a block (B2)."""
+    width = prod(shape[1:])
+    return BLOCK_ELEMENTS // width * width if width <= BLOCK_ELEMENTS else BLOCK_ELEMENTS
