@@ -266,7 +266,7 @@ export class TensorStore {
     const block = this.block(index);
     this.#ownSlots(block);
     this.#own(block);
-    this.#updater.begin({ ...push, ...this.#stepOfSome(block, push.pushCount) });
+    this.#updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, false) });
     const { span, slots, rowCount } = block;
     const [values, slotsAt] = [span.address, slots?.address ?? 0];
     const whole = { values, slots: slotsAt, rowCount, pulled: this.#compared(block) };
@@ -361,7 +361,7 @@ export class TensorStore {
   /** Whether it counts (T6). */
   #apply(block: Block, push: BlockUpdate, target: number): boolean {
     const { span, slots, rowCount } = block;
-    this.#updater.begin({ ...push, ...this.#stepOfAll(block, push.pushCount) });
+    this.#updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, true) });
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount, pulled: this.#compared(block) };
     const isApplied = this.#attempt(
       () => this.#updater.updateBlock(whole, push.gradients),
@@ -376,7 +376,7 @@ export class TensorStore {
     const { span, slots, rowCount } = block;
     const rowBytes = this.#updater.width * FLOAT_BYTES;
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
-    this.#updater.begin({ ...push, ...this.#stepOfSome(block, push.pushCount) });
+    this.#updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, false) });
     const isApplied = this.#attempt(
       () => {
         for (const run of runsOf(named, 1)) this.#updater.updateBlockRun(whole, run, push.gradients);
@@ -419,21 +419,17 @@ export class TensorStore {
   }
 
   /**
-   * Which step an update of a block is to the optimizers of Adam's kind. `pushCount`: pushes to the tensor, this one among them.
+   * Which step an update of all rows of a block, or of some, is to the optimizers of Adam's kind. `pushCount`: pushes to the tensor, this one among them.
    *   adam, adamW   each row counts its own updates: the block those of all rows, each row those beside them
    *   lazyAdam      the tensor counts the pushes to it; to them comes what blocks of checkpoints of earlier versions have counted
    *   others        the block counts, and nobody asks
    */
-  #stepOfAll({ step, rowSteps }: Block, pushCount: number): BlockStep {
-    if (rowSteps !== undefined && this.#updater.countsRows)
-      return { step: step + 1, rowSteps: { address: rowSteps.address, counts: false } };
-    return { step: this.#updater.countsPushes ? Math.max(1, step + pushCount) : step + 1 };
-  }
-
-  /** The same for some rows of it. Rows that count their own were made ready to. */
-  #stepOfSome({ step, rowSteps }: Block, pushCount: number): BlockStep {
-    if (rowSteps !== undefined && this.#updater.countsRows) return { step, rowSteps: { address: rowSteps.address, counts: true } };
-    return { step: this.#updater.countsPushes ? Math.max(1, step + pushCount) : step + 1 };
+  #stepOf({ step, rowSteps }: Block, pushCount: number, ofAll: boolean): BlockStep {
+    const { countsRows, countsPushes } = this.#updater;
+    if (countsRows && !ofAll && rowSteps === undefined) throw new AssertionError("rows were made ready to count");
+    if (countsRows && rowSteps !== undefined)
+      return { step: ofAll ? step + 1 : step, rowSteps: { address: rowSteps.address, counts: !ofAll } };
+    return { step: countsPushes ? Math.max(1, step + pushCount) : step + 1 };
   }
 
   #count(block: Block, isCounted: boolean): void {
