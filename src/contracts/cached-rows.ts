@@ -49,6 +49,9 @@ const freshRows = {
   rows: "f32[]",
 } as const;
 
+/** What a cache pushes. */
+export type RowsPush = FieldValues<typeof pushRequest>;
+
 /** Which rows a cache asks about. */
 export type RowsSync = Omit<FieldValues<typeof syncRequest>, "parameter">;
 

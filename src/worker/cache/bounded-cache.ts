@@ -77,81 +77,65 @@ export class BoundedCache {
 
   /** Fills `into`, a row for each of `keys` (H1). */
   async lookup(keys: KeyList, into: Float32Array, call: ParameterCall): Promise<void> {
-    const list = this.#checkedKeys(keys, into, "the array to look up into");
-    const given = [new CallerArray(list), new CallerArray(into)];
-    await this.#operate(call, async (operation) => {
-      this.#checkGiven(given, false);
-      operation.pull(list);
-      await operation.exchange(call);
-      this.#checkGiven(given, false);
-      operation.deliver(into);
-    });
+    await this.#run(call, undefined, { keys, into });
   }
 
   /** Adds updates, a row of gradients for each of `keys`; those of a key that is named twice count as one. When it rejects after that, they are kept, unless it is with NOT_FINITE (H3). */
   async update(keys: KeyList, gradients: Float32Array, call: PushCall): Promise<void> {
-    const list = this.#checkedKeys(keys, gradients, "gradients");
-    const given = [new CallerArray(list), new CallerArray(gradients)];
-    await this.#operate(call, async (operation) => {
-      this.#checkGiven(given, false);
-      operation.update(list, gradients, call.admit);
-      await operation.exchange(call);
-    });
+    await this.#run(call, { keys, gradients }, undefined);
   }
 
   /** `update`, then `lookup`, in one round trip. */
   async pushPull(pullKeys: KeyList, into: Float32Array, pushKeys: KeyList, gradients: Float32Array, call: PushCall): Promise<void> {
-    const pullList = this.#checkedKeys(pullKeys, into, "the array to look up into");
-    const pushList = this.#checkedKeys(pushKeys, gradients, "gradients");
-    const [pushed, pulled] = [
-      [new CallerArray(pushList), new CallerArray(gradients)],
-      [new CallerArray(pullList), new CallerArray(into)],
-    ];
-    await this.#operate(call, async (operation) => {
-      this.#checkGiven([...pushed, ...pulled], false);
-      operation.update(pushList, gradients, call.admit);
-      operation.pull(pullList);
-      await operation.exchange(call);
-      this.#checkGiven(pulled, true);
-      operation.deliver(into);
-    });
+    await this.#run(call, { keys: pushKeys, gradients }, { keys: pullKeys, into });
   }
 
   /** Pushes all pending updates. */
   async flush(call: ParameterCall): Promise<void> {
-    await this.#operate(call, async (operation) => {
-      operation.pushAll();
-      await operation.exchange(call);
-    });
+    await this.#operate(call, async (operation) => await operation.pushAll(call));
   }
 
   /** On: pushes all pending updates, and from then on reads and updates go to the servers. Off: the cache serves again, with what it had. */
   async bypass(on: boolean, call: ParameterCall): Promise<void> {
     await this.#operate(call, async (operation) => {
       this.#isBypassed = on;
-      if (on) operation.pushAll();
-      await operation.exchange(call);
+      if (on) await operation.pushAll(call);
     });
   }
 
   /** Pushes all pending updates and gives the memory back. When that fails the cache is as it was, and may be closed again. */
   async close(call: ParameterCall): Promise<void> {
     if (this.#isClosed) return;
-    await this.#operate(
-      call,
-      async (operation) => {
-        operation.pushAll();
-        await operation.exchange(call);
-        this.#isClosed = true;
-        this.#state.close();
-      },
-      () => {}, // somebody else closed it meanwhile
-    );
+    const run = async (operation: CacheOperation): Promise<void> => {
+      await operation.pushAll(call);
+      this.#isClosed = true;
+      this.#state.close();
+    };
+    await this.#operate(call, run, () => {}); // somebody else may close it meanwhile
+  }
+
+  async #run(
+    call: PushCall,
+    push: { readonly keys: KeyList; readonly gradients: Float32Array } | undefined,
+    pull: { readonly keys: KeyList; readonly into: Float32Array } | undefined,
+  ): Promise<void> {
+    const pullKeys = pull && this.#checkedKeys(pull.keys, pull.into, "the array to look up into");
+    const pushKeys = push && this.#checkedKeys(push.keys, push.gradients, "gradients");
+    const given = [pushKeys, push?.gradients, pullKeys, pull?.into].map((array) => array && new CallerArray(array));
+    await this.#operate(call, async (operation) => {
+      this.#checkGiven(given, false);
+      if (push && pushKeys) operation.update(pushKeys, push.gradients, call.admit);
+      if (pullKeys) operation.pull(pullKeys);
+      await operation.exchange(call);
+      if (pull === undefined) return;
+      this.#checkGiven(given.slice(2), push !== undefined);
+      operation.deliver(pull.into);
+    });
   }
 
   /** Throws BUFFER_DETACHED. */
-  #checkGiven(given: readonly CallerArray[], isUpdate: boolean): void {
-    for (const array of given) array.check(this.#options.held.name, isUpdate);
+  #checkGiven(given: readonly (CallerArray | undefined)[], isUpdate: boolean): void {
+    for (const array of given) array?.check(this.#options.held.name, isUpdate);
   }
 
   #checkedKeys(keys: KeyList, rows: Float32Array, what: string): BigUint64Array {

@@ -30,7 +30,6 @@ export class CacheOperation {
   /** Lists of keys whose pending updates are pushed, some perhaps twice. */
   readonly #pushKeys: BigUint64Array[] = [];
   #pull: PullPart | undefined;
-  #pushesAll = false;
 
   constructor(state: CacheState, exchange: RowExchange, settings: OperationSettings) {
     this.#state = state;
@@ -84,14 +83,17 @@ export class CacheOperation {
     held.settle(pending, this.#memory);
   }
 
-  pushAll(): void {
-    const { arena, pending } = this.#state;
+  /** An exchange that pushes everything. Rejects as `exchange`, and with NODE_DEAD while something is held. */
+  async pushAll(call: ExchangeCall): Promise<void> {
+    const { arena, pending, held } = this.#state;
     const { rowCount } = pending;
-    this.#pushesAll = true;
-    if (rowCount === 0) return;
-    const keys = this.#memory.take(rowCount * KEY_BYTES);
-    pending.copyKeys(keys, this.#memory);
-    this.#pushKeys.push(new BigUint64Array(arena.memory.buffer, keys, rowCount));
+    if (rowCount > 0) {
+      const keys = this.#memory.take(rowCount * KEY_BYTES);
+      pending.copyKeys(keys, this.#memory);
+      this.#pushKeys.push(new BigUint64Array(arena.memory.buffer, keys, rowCount));
+      await this.exchange(call);
+    }
+    if (held.rowCount > 0) throw held.error;
   }
 
   /** One round trip to every server that has something to do. Rejects with what failed (O1). */
@@ -99,10 +101,7 @@ export class CacheOperation {
     const { cached, counters, held, optimizer, pending, width } = this.#state;
     const pull = this.#pull;
     const push = this.#pushPart();
-    if (push === undefined && pull === undefined) {
-      this.#checkAllPushed(0);
-      return;
-    }
+    if (push === undefined && pull === undefined) return;
     const ask = pull?.ask(push?.advance() ?? new Map());
     const { acknowledged, lost, unsure, answers, failure } = await this.#exchange.run(push?.list, ask, { clock, priority });
     for (const one of acknowledged) push?.acknowledge(one);
@@ -118,7 +117,10 @@ export class CacheOperation {
       pull?.take(answer, answer.isWhole && answer.fresh.generation === this.#exchange.generationOf(answer.asked.server));
     }
     if (failure !== undefined) throw failure;
-    this.#checkAllPushed(held.rowCount === 0 ? 0 : held.settle(pending, this.#memory));
+    const pendingAgain = held.rowCount === 0 ? 0 : held.settle(pending, this.#memory);
+    if (pendingAgain === 0) return; // else a server came back between the look at what is held and the exchange, which is as if it were away still
+    const text = `a server came back without updates of ${pendingAgain} rows, which are pushed again`;
+    throw new WeighbridgeError("NODE_DEAD", text, { retryable: true });
   }
 
   deliver(into: Float32Array): void {
@@ -129,16 +131,6 @@ export class CacheOperation {
     this.#pull?.finish();
     for (const plan of this.#plans.splice(0)) plan.release();
     this.#memory.release();
-  }
-
-  /** A server came back between the look at what is held and the exchange, which is as if it were away still; or it is. Throws NODE_DEAD, retryable. */
-  #checkAllPushed(pendingAgain: number): void {
-    const { held } = this.#state;
-    if (pendingAgain > 0)
-      throw new WeighbridgeError("NODE_DEAD", `a server came back without updates of ${pendingAgain} rows, which are pushed again`, {
-        retryable: true,
-      });
-    if (this.#pushesAll && held.rowCount > 0) throw held.error;
   }
 
   /** Will push the rows of an update that are over the bound, or not cached. `list` says where their updates are. */

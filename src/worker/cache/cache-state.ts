@@ -11,7 +11,7 @@ import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlanner } from "../router/row-plan.ts";
-import { CacheCounters } from "./cache-statistics.ts";
+import type { CacheCounters } from "./cache-statistics.ts";
 import type { PolicyName } from "./eviction-order.ts";
 import { HeldPushes } from "./held-pushes.ts";
 import { LocalOptimizer } from "./local-optimizer.ts";
@@ -38,7 +38,17 @@ export class CacheState {
   readonly pending: PendingUpdates;
   readonly held: HeldPushes = new HeldPushes();
   readonly optimizer: LocalOptimizer;
-  readonly counters: CacheCounters = new CacheCounters();
+  readonly counters: CacheCounters = {
+    keysLookedUp: 0,
+    rowsLookedUp: 0,
+    hits: 0,
+    stale: 0,
+    misses: 0,
+    rowsUpdated: 0,
+    rowsPushed: 0,
+    evictions: 0,
+    resyncs: 0,
+  };
   readonly #opened: (() => void)[] = [];
 
   /** Throws ARENA_FULL (C1). */

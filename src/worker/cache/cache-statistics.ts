@@ -1,5 +1,7 @@
 // cache-statistics — what a cache has done since it was made. Plain numbers that only rise, but for the last two.
 
+import type { NonFiniteCounts } from "../../store/updaters/updater.ts";
+
 export type CacheStatistics = {
   /** Keys that lookups named, and how many of them differed within their lookup. */
   readonly keysLookedUp: number;
@@ -24,15 +26,7 @@ export type CacheStatistics = {
   readonly rowsPending: number;
 };
 
-/** As the cache counts. */
-export class CacheCounters {
-  keysLookedUp = 0;
-  rowsLookedUp = 0;
-  hits = 0;
-  stale = 0;
-  misses = 0;
-  rowsUpdated = 0;
-  rowsPushed = 0;
-  evictions = 0;
-  resyncs = 0;
-}
+/** As the cache counts itself; the others are asked for. */
+export type CacheCounters = {
+  -readonly [Name in keyof CacheStatistics as Exclude<Name, keyof NonFiniteCounts | "rowsCached" | "rowsPending">]: CacheStatistics[Name];
+};

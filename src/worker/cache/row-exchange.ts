@@ -4,16 +4,16 @@
 //   server's part of a question     [ rows the cache has, with versions | rows to keep | rows only to read ]     (contracts/cached-rows.ts)
 //
 // Invariants:
-//   X1. All calls leave together, and on each server every push comes before every question.
-//   X2. What came back before something failed is told together with the failure: a push that was acknowledged counts as such.
-//   X3. So are the pushes that must not be made again: those that failed and may have been applied, and those that a server refused for their
+//   RowExchange.X1. All calls leave together, and on each server every push comes before every question.
+//   RowExchange.X2. What came back before something failed is told together with the failure: a push that was acknowledged counts as such.
+//   RowExchange.X3. So are the pushes that must not be made again: those that failed and may have been applied, and those that a server refused for their
 //       numbers, which it would refuse each time.
-//   X4. And those that had left when their server was taken for dead: whether they are to be made again is known when it is heard of again.
-//   X5. A question that is cut again, because the placement has changed, asks for all its rows: versions are those of the server that gave them, and mean nothing
+//   RowExchange.X4. And those that had left when their server was taken for dead: whether they are to be made again is known when it is heard of again.
+//   RowExchange.X5. A question that is cut again, because the placement has changed, asks for all its rows: versions are those of the server that gave them, and mean nothing
 //       to another one. So does one whose answer was lost with the part that it is about, after its push was applied.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { cachePush, cachePushSync, cacheSync, type FreshRows } from "../../contracts/cached-rows.ts";
+import { cachePush, cachePushSync, cacheSync, type FreshRows, type RowsPush, type RowsSync } from "../../contracts/cached-rows.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { CallFate } from "../../peer/call.ts";
 import { mayBeApplied } from "../../peer/gone-error.ts";
@@ -77,8 +77,6 @@ export type ExchangeOptions = {
 
 export type ExchangeCall = { readonly clock: number; readonly priority?: number | undefined };
 
-type Frames = { readonly pushes: readonly Span[]; readonly asks: readonly AskPart[] };
-
 const NOTHING_TO_PUSH: PushList = {
   parts: [],
   keys: new BigUint64Array(0),
@@ -91,11 +89,9 @@ export class RowExchange {
   readonly #options: ExchangeOptions;
   /** By rank, the generation of the versions we have of each server; none before its first answer. */
   readonly #generations: number[] = [];
-  readonly #rowsPerFrame: number;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
-    this.#rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + options.width * FLOAT_BYTES)));
   }
 
   /** The generation that a server's versions have to be of. */
@@ -116,11 +112,16 @@ export class RowExchange {
   }
 
   /** Never rejects: what failed is in the result (X2). */
-  async run(push: PushList | undefined, ask: AskList | undefined, call: ExchangeCall): Promise<Exchanged> {
-    const calls = new Calls(this.#options, this.#generations, { push: push ?? NOTHING_TO_PUSH, ask: ask ?? NOTHING_TO_ASK, ...call });
-    for (const server of this.#options.functions.servers) calls.add(this.#framesFor(server, push, ask));
-    const failure = await calls.send();
+  async run(push: PushList = NOTHING_TO_PUSH, ask: AskList = NOTHING_TO_ASK, call: ExchangeCall): Promise<Exchanged> {
+    const { functions, held: subject } = this.#options;
+    const pushNumber = push.parts.length === 0 ? 0 : subject.numberPush(call.clock);
+    const calls = new Calls(this.#options, this.#generations, { push, ask, pushNumber, ...call });
+    const requests = functions.servers.flatMap((server) => calls.requestsTo(server));
     const { acknowledged, lost, unsure, answers } = calls;
+    const failure = await functions.callMixed(requests, `the cache of ${JSON.stringify(subject.name)}`, { subject }).then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
     return { acknowledged, lost, unsure, answers, failure };
   }
 
@@ -131,32 +132,13 @@ export class RowExchange {
     const request = { parameter: subject.parameter, clock, generation: this.generationOf(server), bound, ...nothing };
     await functions.call(cacheSync, { server }, request, { subject });
   }
-
-  #framesFor(server: number, push: PushList | undefined, ask: AskList | undefined): Frames {
-    const own = (part: Span): boolean => part.server === server;
-    return {
-      pushes: (push?.parts ?? []).filter(own).flatMap((part) => cutSpan(part, this.#rowsPerFrame)),
-      asks: (ask?.parts ?? []).filter(own).flatMap((part) => cutAsk(part, this.#rowsPerFrame)),
-    };
-  }
 }
 
-type PushFields = {
-  readonly pushNumber: number;
-  readonly scale: number;
-  readonly pushKeys: BigUint64Array;
-  readonly gradients: Float32Array;
-  readonly updates: Uint32Array;
-};
-type AskFields = {
-  readonly generation: number;
-  readonly bound: number;
-  readonly keptCount: number;
-  readonly keys: BigUint64Array;
-  readonly versions: Uint32Array;
-};
+type Given = ExchangeCall & { readonly push: PushList; readonly ask: AskList; readonly pushNumber: number };
+/** What takes the place of a request, but for its memory. */
+type Again = Omit<Recut, "release">;
 
-/** The calls of one exchange, by function. */
+/** The calls of one exchange. */
 class Calls {
   readonly acknowledged: Acknowledged[] = [];
   readonly lost: Span[] = [];
@@ -164,170 +146,130 @@ class Calls {
   readonly answers: Answer[] = [];
   readonly #options: ExchangeOptions;
   readonly #generations: readonly number[];
-  readonly #given: ExchangeCall & { readonly push: PushList; readonly ask: AskList };
-  readonly #pushes: Span[] = [];
-  readonly #both: { readonly pushed: Span; readonly asked: AskPart }[] = [];
-  readonly #asks: AskPart[] = [];
+  readonly #given: Given;
+  readonly #rowsPerFrame: number;
 
-  constructor(
-    options: ExchangeOptions,
-    generations: readonly number[],
-    given: ExchangeCall & { readonly push: PushList; readonly ask: AskList },
-  ) {
+  constructor(options: ExchangeOptions, generations: readonly number[], given: Given) {
     this.#options = options;
     this.#generations = generations;
     this.#given = given;
+    this.#rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + options.width * FLOAT_BYTES)));
   }
 
-  /** The frames of one server; its last push and its first question become one call. */
-  add({ pushes, asks }: Frames): void {
-    const [firstAsk, ...moreAsks] = asks;
-    pushes.forEach((pushed, i) => {
-      if (i === pushes.length - 1 && firstAsk !== undefined) this.#both.push({ pushed, asked: firstAsk });
-      else this.#pushes.push(pushed);
-    });
-    this.#asks.push(...(pushes.length > 0 ? moreAsks : asks));
-  }
-
-  /** X1. Resolves with the first failure, if any. */
-  async send(): Promise<unknown> {
-    const { functions, held: subject } = this.#options;
-    const pushNumber = this.#pushes.length + this.#both.length === 0 ? 0 : subject.numberPush(this.#given.clock);
-    const requests = [
-      ...this.#pushes.map((pushed) => this.#pushRequest(pushed, pushNumber)),
-      ...this.#both.map((frame) => this.#bothRequest(frame, pushNumber)),
-      ...this.#asks.map((asked) => this.#askRequest(asked)),
+  /** X1. The last push to a server and the first question to it are one call. */
+  requestsTo(server: number): AnyRequest[] {
+    const { push, ask } = this.#given;
+    const isOwn = (part: Span): boolean => part.server === server;
+    const pushes = push.parts.filter(isOwn).flatMap((part) => cutSpan(part, this.#rowsPerFrame));
+    const asks = ask.parts.filter(isOwn).flatMap((part) => cutAsk(part, this.#rowsPerFrame));
+    const both = asks[0] === undefined ? undefined : pushes.pop();
+    return [
+      ...pushes.map((pushed) => this.#pushRequest(pushed)),
+      ...asks.map((asked, i) => (i === 0 && both !== undefined ? this.#bothRequest(both, asked) : this.#askRequest(asked))),
     ];
-    const what = `the cache of ${JSON.stringify(subject.name)}`;
-    try {
-      await functions.callMixed(requests, what, { subject });
-      return undefined;
-    } catch (thrown) {
-      return thrown;
-    }
   }
 
-  #pushRequest(pushed: Span, pushNumber: number): AnyRequest {
-    const fields = this.#pushFields(pushed, pushNumber);
+  #pushRequest(pushed: Span): AnyRequest {
+    const request = this.#pushFields(pushed);
     return requestOf(cachePush, {
       ...this.#to(pushed),
-      request: { ...this.#common, ...fields },
+      request,
       answered: ({ rate }) => this.#acknowledge(pushed, rate),
       failed: (error, fate) => this.#noteFailed(pushed, error, fate),
-      cutAgain: () => this.#options.planner.again(fields.pushKeys, (plan) => this.#pushAgain(plan, pushed, fields)),
+      cutAgain: () => this.#options.planner.again(request.pushKeys, (plan) => this.#pushedAgain(plan, pushed, request)),
     });
   }
 
-  #bothRequest({ pushed, asked }: { readonly pushed: Span; readonly asked: AskPart }, pushNumber: number): AnyRequest {
-    const [push, ask] = [this.#pushFields(pushed, pushNumber), this.#askFields(asked)];
+  #askRequest(asked: AskPart): AnyRequest {
+    const request = { parameter: this.#options.held.parameter, ...this.#askFields(asked) };
+    return requestOf(cacheSync, {
+      ...this.#to(asked),
+      request,
+      answered: (fresh) => this.answers.push({ asked, fresh, isWhole: true }),
+      cutAgain: () => this.#options.planner.again(request.keys, (plan) => this.#askedAgain(plan, asked)),
+    });
+  }
+
+  #bothRequest(pushed: Span, asked: AskPart): AnyRequest {
+    const { planner } = this.#options;
+    const push = this.#pushFields(pushed);
+    const ask = this.#askFields(asked);
     return requestOf(cachePushSync, {
       ...this.#to(pushed),
-      request: { ...this.#common, ...push, ...ask },
+      request: { ...push, ...ask },
       answered: (fresh) => {
         this.#acknowledge(pushed, fresh.rate);
         this.answers.push({ asked, fresh, isWhole: true });
       },
       failed: (error, fate) => this.#noteFailed(pushed, error, fate),
       cutAgain: () =>
-        this.#options.planner.again(
-          push.pushKeys,
-          (pushPlan, askPlan) => {
-            const [first, second] = [this.#pushAgain(pushPlan, pushed, push), this.#askAgain(askPlan, asked)];
-            const answered = (): void => {
-              first.answered?.();
-              second.answered?.();
-            };
-            return { requests: [...first.requests, ...second.requests], answered };
-          },
-          { others: ask.keys },
-        ),
-      answerLost: () =>
-        this.#options.planner.again(ask.keys, (plan) => {
-          const { requests, answered } = this.#askAgain(plan, asked);
-          const both = (): void => {
-            answered?.();
-            this.#acknowledge(pushed, this.answers.at(-1)?.fresh.rate ?? 0);
-          };
-          return { requests, answered: both };
+        planner.again(push.pushKeys, (plan, other) => joined(this.#pushedAgain(plan, pushed, push), this.#askedAgain(other, asked)), {
+          others: ask.keys,
         }),
+      answerLost: () => planner.again(ask.keys, (plan) => this.#askedAgain(plan, asked, (rate) => this.#acknowledge(pushed, rate))),
     });
   }
 
-  #askRequest(asked: AskPart): AnyRequest {
-    const fields = this.#askFields(asked);
-    return requestOf(cacheSync, {
-      ...this.#to(asked),
-      request: { ...this.#common, ...fields },
-      answered: (fresh) => this.answers.push({ asked, fresh, isWhole: true }),
-      cutAgain: () => this.#options.planner.again(fields.keys, (plan) => this.#askAgain(plan, asked)),
-    });
+  #pushedAgain(plan: RowPlan, pushed: Span, fields: RowsPush): Again {
+    return this.#pushAgain(plan, fields, (rate) => this.#acknowledge(pushed, rate));
   }
 
   /** The same gradients, as another placement has their rows. */
-  #pushAgain(plan: RowPlan, pushed: Span, { pushNumber, gradients, updates }: PushFields): Omit<Recut, "release"> {
-    const { width } = this.#options;
-    const rows = plan.gradients(gradients, width);
-    const counts = updates.length === 0 ? updates : plan.words(updates);
+  #pushAgain(plan: RowPlan, fields: RowsPush, acknowledged: (rate: number) => void): Again {
+    const { width, planner } = this.#options;
+    const rows = plan.gradients(fields.gradients, width);
+    const counts = fields.updates.length === 0 ? fields.updates : plan.words(fields.updates);
     let rate = 0;
-    const requests = plan.frames(plan.rowCount).map(({ server, epoch, keys, from, to }) => {
-      const span = { server, epoch, from: 0, to: to - from };
-      const own = {
-        pushNumber,
-        scale: 1,
-        pushKeys: keys,
-        gradients: rows.subarray(from * width, to * width),
-        updates: counts.length === 0 ? counts : counts.subarray(from, to),
-      };
+    const note = (last: number): void => {
+      rate = last;
+    };
+    const requests = plan.frames(plan.rowCount).map((frame) => {
+      const { keys, from, to } = frame;
+      const updates = counts.length === 0 ? counts : counts.subarray(from, to);
+      const request = { ...fields, pushKeys: keys, gradients: rows.subarray(from * width, to * width), updates };
       return requestOf(cachePush, {
-        ...this.#to(span),
-        request: { ...this.#common, ...own },
-        answered: (answer) => {
-          rate = answer.rate;
-        },
-        cutAgain: () => this.#options.planner.again(keys, (next) => this.#pushAgain(next, span, own)),
+        ...this.#to(frame),
+        request,
+        answered: (answer) => note(answer.rate),
+        cutAgain: () => planner.again(keys, (next) => this.#pushAgain(next, request, note)),
       });
     });
-    return { requests, answered: () => this.#acknowledge(pushed, rate) };
+    return { requests, answered: () => acknowledged(rate) };
   }
 
   /** X5: an answer in which every row that the cache has is too far behind. */
-  #askAgain(plan: RowPlan, asked: AskPart): Omit<Recut, "release"> {
+  #askedAgain(plan: RowPlan, asked: AskPart, acknowledged?: (rate: number) => void): Again {
     const rows = new Float32Array((asked.to - asked.from) * this.#options.width);
-    const { requests, answered } = this.#rowsAgain(plan, rows, (rate) => {
+    return this.#rowsAgain(plan, rows, (rate) => {
       const indexes = Uint32Array.from({ length: asked.keptFrom - asked.from }, (_, i) => i);
       const versions = new Uint32Array(asked.plainFrom - asked.from).fill(VERSION_NONE);
       this.answers.push({ asked, fresh: { generation: 0, rate, indexes, versions, rows }, isWhole: false });
+      acknowledged?.(rate);
     });
-    return { requests, answered };
   }
 
   /** Fills `into` with the rows of the plan. */
-  #rowsAgain(plan: RowPlan, into: Float32Array, filled: (rate: number) => void): Omit<Recut, "release"> {
-    const { width, pullBound: bound } = this.#options;
+  #rowsAgain(plan: RowPlan, into: Float32Array, filled: (rate: number) => void): Again {
+    const { width, pullBound: bound, planner } = this.#options;
     const landed = plan.landing(into, width);
-    const answers: { readonly from: number; readonly rows: Float32Array }[] = [];
     let rate = 0;
+    const note = (last: number): void => {
+      rate = last;
+    };
     const requests = plan.frames(plan.rowCount).map((frame) => {
       const { keys, from, to } = frame;
       const own = landed.subarray(from * width, to * width);
-      const request = { ...this.#common, generation: 0, bound, keptCount: 0, keys, versions: new Uint32Array(0) };
       return requestOf(cacheSync, {
         ...this.#to(frame),
-        request,
+        request: { ...this.#common, generation: 0, bound, keptCount: 0, keys, versions: new Uint32Array(0) },
         answered: (fresh) => {
-          rate = fresh.rate;
-          answers.push({ from, rows: fresh.rows });
+          note(fresh.rate);
+          own.set(fresh.rows);
         },
-        cutAgain: () =>
-          this.#options.planner.again(keys, (next) =>
-            this.#rowsAgain(next, own, (last) => {
-              rate = last;
-            }),
-          ),
+        cutAgain: () => planner.again(keys, (next) => this.#rowsAgain(next, own, note)),
       });
     });
     const answered = (): void => {
-      for (const { from, rows } of answers) landed.set(rows, from * width);
       plan.deliver(landed, into, width);
       filled(rate);
     };
@@ -352,21 +294,23 @@ class Calls {
     else if (fate !== undefined) this.unsure.push({ pushed, fate });
   }
 
-  #pushFields({ from, to }: Span, pushNumber: number): PushFields {
-    const { keys, gradients, updates } = this.#given.push;
+  #pushFields({ from, to }: Span): RowsPush {
+    const { push, pushNumber } = this.#given;
     const { width } = this.#options;
     return {
+      ...this.#common,
       pushNumber,
       scale: 1,
-      pushKeys: keys.subarray(from, to),
-      gradients: gradients.subarray(from * width, to * width),
-      updates: updates.length === 0 ? updates : updates.subarray(from, to),
+      pushKeys: push.keys.subarray(from, to),
+      gradients: push.gradients.subarray(from * width, to * width),
+      updates: push.updates.length === 0 ? push.updates : push.updates.subarray(from, to),
     };
   }
 
-  #askFields({ server, from, to, keptFrom, plainFrom }: AskPart): AskFields {
+  #askFields({ server, from, to, keptFrom, plainFrom }: AskPart): RowsSync {
     const { keys, versions } = this.#given.ask;
     return {
+      clock: this.#given.clock,
       generation: this.#generations[server] ?? 0,
       bound: this.#options.pullBound,
       keptCount: plainFrom - keptFrom,
@@ -374,6 +318,14 @@ class Calls {
       versions: versions.subarray(from, keptFrom),
     };
   }
+}
+
+function joined(one: Again, other: Again): Again {
+  const answered = (): void => {
+    one.answered?.();
+    other.answered?.();
+  };
+  return { requests: [...one.requests, ...other.requests], answered };
 }
 
 /** Throws BAD_REQUEST for an answer that does not fit its question. */
