@@ -5,8 +5,6 @@
 //   CacheState.C1. A cache that finds no room takes none: what was opened of it is closed again.
 
 import type { Arena } from "../../kernel/arena.ts";
-import type { Kernels } from "../../kernel/kernels.ts";
-import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { ArenaSpans } from "../arena-spans.ts";
@@ -31,7 +29,6 @@ export type CacheStateOptions = {
 export class CacheState {
   readonly planner: RowPlanner;
   readonly arena: Arena;
-  readonly kernels: Kernels;
   readonly rowKernels: RowKernels;
   readonly width: number;
   readonly cached: RowCache;
@@ -53,22 +50,20 @@ export class CacheState {
 
   /** Throws ARENA_FULL (C1). */
   constructor(planner: RowPlanner, { rows: slotCount, width, policy, optimizer }: CacheStateOptions) {
-    const { arena, kernels, secret } = planner;
+    const { arena, secret } = planner;
     const rowBytes = width * FLOAT_BYTES;
-    const optimizers = new SimdOptimizerKernels(arena);
     const spans = new ArenaSpans(arena);
     this.planner = planner;
     this.arena = arena;
-    this.kernels = kernels;
     this.rowKernels = simdRowKernels(arena);
     this.width = width;
     this.#opened.push(() => spans.release());
     try {
       const [address, rows] = [spans.take(sharedBytes(slotCount)), spans.take(slotCount * rowBytes)];
       this.cached = new RowCache({ buffer: arena.memory.buffer, address, rows, slotCount, rowBytes, secret }, policy);
-      this.pending = new PendingUpdates({ arena, kernels, rowKernels: this.rowKernels, optimizers }, width, BigInt(secret));
+      this.pending = new PendingUpdates(planner, width);
       this.#opened.push(() => this.pending.close());
-      this.optimizer = new LocalOptimizer(arena, optimizers, optimizer, width);
+      this.optimizer = new LocalOptimizer(arena, optimizer, width);
       this.#opened.push(() => this.optimizer.close());
     } catch (thrown) {
       this.close();

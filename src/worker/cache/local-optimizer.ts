@@ -7,7 +7,7 @@
 // that are read and not updated are cached all the same. (assign, min and max are not offered: a cache pushes sums.)
 
 import type { Arena } from "../../kernel/arena.ts";
-import type { OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
+import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { CONSTANT_SCHEDULE } from "../../store/updaters/learning-rate-schedule.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { type NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
@@ -18,10 +18,10 @@ export class LocalOptimizer {
   readonly #updater: Updater;
 
   /** Throws ARENA_FULL. */
-  constructor(arena: Arena, optimizers: OptimizerKernels, spec: ResolvedOptimizer, width: number) {
+  constructor(arena: Arena, spec: ResolvedOptimizer, width: number) {
     this.isExact = spec.type === "sum" || spec.type === "sgd";
     const scheduled = spec.schedule === undefined ? spec : { ...spec, schedule: CONSTANT_SCHEDULE }; // servers say what it comes to
-    this.#updater = new Updater(arena, optimizers, scheduled, { kind: "table", width });
+    this.#updater = new Updater(arena, new SimdOptimizerKernels(arena), scheduled, { kind: "table", width });
   }
 
   /** Whether gradients may count, as the server would decide: throws NOT_FINITE for "refuse", gives false for "skip", zeroes for "zero". */

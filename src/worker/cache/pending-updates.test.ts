@@ -4,8 +4,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { Arena } from "../../kernel/arena.ts";
-import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
-import { simdRowKernels } from "../../kernel/row-kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
 import { ArenaSpans } from "../arena-spans.ts";
 import { PendingUpdates } from "./pending-updates.ts";
@@ -21,12 +19,7 @@ class Stage {
     const arena = new Arena({ shared: false, bytesMax });
     this.arena = arena;
     this.memory = new ArenaSpans(arena);
-    const kernels = new SimdKernels(arena);
-    this.pending = new PendingUpdates(
-      { arena, kernels, rowKernels: simdRowKernels(arena), optimizers: new SimdOptimizerKernels(arena) },
-      WIDTH,
-      5n,
-    );
+    this.pending = new PendingUpdates({ arena, kernels: new SimdKernels(arena), secret: 5 }, WIDTH);
   }
 
   keys(keys: readonly bigint[]): number {

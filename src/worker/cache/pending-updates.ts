@@ -9,23 +9,16 @@
 
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
-import type { OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
-import type { RowKernels } from "../../kernel/row-kernels.ts";
+import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
+import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import { resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { Updater } from "../../store/updaters/updater.ts";
 import type { ArenaSpans } from "../arena-spans.ts";
+import type { RowPlanner } from "../router/row-plan.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
-
-/** The arena of a cache and what works on it. */
-export type CacheKernels = {
-  readonly arena: Arena;
-  readonly kernels: Kernels;
-  readonly rowKernels: RowKernels;
-  readonly optimizers: OptimizerKernels;
-};
 
 /** Updates of some rows, in memory of their own. */
 export type TakenUpdates = { readonly keys: BigUint64Array; readonly gradients: Float32Array; readonly updates: Uint32Array };
@@ -38,15 +31,15 @@ export class PendingUpdates {
   readonly #table: number;
   readonly #adder: Updater;
 
-  /** Throws ARENA_FULL. */
-  constructor({ arena, kernels, rowKernels, optimizers }: CacheKernels, width: number, secret: bigint) {
+  /** In the planner's arena. Throws ARENA_FULL. */
+  constructor({ arena, kernels, secret }: Pick<RowPlanner, "arena" | "kernels" | "secret">, width: number) {
     this.#arena = arena;
     this.#kernels = kernels;
-    this.#rowKernels = rowKernels;
+    this.#rowKernels = simdRowKernels(arena);
     this.#width = width;
-    this.#table = kernels.createTable({ payloadBytes: width * FLOAT_BYTES + WORD_BYTES, secret });
+    this.#table = kernels.createTable({ payloadBytes: width * FLOAT_BYTES + WORD_BYTES, secret: BigInt(secret) });
     try {
-      this.#adder = new Updater(arena, optimizers, resolveOptimizer({ type: "sum" }), { kind: "table", width });
+      this.#adder = new Updater(arena, new SimdOptimizerKernels(arena), resolveOptimizer({ type: "sum" }), { kind: "table", width });
     } catch (thrown) {
       kernels.destroyTable(this.#table);
       throw thrown;

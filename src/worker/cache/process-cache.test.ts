@@ -6,8 +6,6 @@ import { test } from "node:test";
 import { Random } from "../../base/random.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { putFloats, putKeys } from "../../kernel/arena-lists.ts";
-import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
-import { simdRowKernels } from "../../kernel/row-kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
 import { ArenaSpans } from "../arena-spans.ts";
 import { NO_SLOT } from "./eviction-order.ts";
@@ -47,13 +45,7 @@ class ProcessCache {
   constructor(servers: Servers, slotCount: number) {
     const arena = this.#arena;
     this.servers = servers;
-    const kernels = {
-      arena,
-      kernels: new SimdKernels(arena),
-      rowKernels: simdRowKernels(arena),
-      optimizers: new SimdOptimizerKernels(arena),
-    };
-    this.#oplog = new PendingUpdates(kernels, 1, 7n);
+    this.#oplog = new PendingUpdates({ arena, kernels: new SimdKernels(arena), secret: 7 }, 1);
     this.#spans = new ArenaSpans(arena);
     const [address, rows] = [arena.allocate(sharedBytes(slotCount)), arena.allocate(4 * slotCount)];
     this.cache = new RowCache({ buffer: arena.memory.buffer, address, rows, slotCount, rowBytes: 4, secret: 7 });
