@@ -199,14 +199,15 @@ export class RowTiers {
   async flush(): Promise<void> {
     await this.#leaving.settled();
     await this.writeLoose();
-    const { keys, dirty } = this.#pool;
-    const slots = this.#pool.held().filter((slot) => dirty[slot] === 1);
+    const pool = this.#pool;
+    const { dirty } = pool;
+    const slots = pool.held().filter((slot) => dirty[slot] === 1);
     await this.#write(
       slots.map((slot) => {
         const clean = (): void => {
           dirty[slot] = 0;
         };
-        return { low: keys[2 * slot] as number, high: keys[2 * slot + 1] as number, address: this.#pool.addressOf(slot), clean };
+        return { low: pool.lowOf(slot), high: pool.highOf(slot), address: pool.addressOf(slot), clean };
       }),
     );
   }
@@ -281,7 +282,7 @@ export class RowTiers {
     const slot = pool.evict(this.#limit);
     if (slot === NO_SLOT) return NO_SLOT;
     if (pool.dirty[slot] === 1) {
-      this.#leaving.add(pool.keys[2 * slot] as number, pool.keys[2 * slot + 1] as number, pool.addressOf(slot));
+      this.#leaving.add(pool.lowOf(slot), pool.highOf(slot), pool.addressOf(slot));
       this.counts.writtenBack++;
     }
     const shown = this.#device.find(slot, 0);

@@ -74,7 +74,7 @@ class ProcessCache {
       if (slot !== NO_SLOT && this.cache.claim(slot)) {
         this.#arena.floats[this.cache.addressOf(slot) >>> 2]! += delta;
         this.cache.publish(slot);
-      } else if (slot !== NO_SLOT) this.cache.versions[slot] = 0xffff_ffff; // somebody reads it: who comes next fetches it
+      } else if (slot !== NO_SLOT) this.cache.setVersion(slot, 0xffff_ffff); // somebody reads it: who comes next fetches it
     }
   }
 
@@ -89,7 +89,7 @@ class ProcessCache {
     this.#arena.floats[cache.addressOf(slot) >>> 2] = row;
     if (held === NO_SLOT) cache.fill(slot, key, 0, this.servers.clock);
     else {
-      cache.versions[slot] = this.servers.clock;
+      cache.setVersion(slot, this.servers.clock);
       cache.publish(slot);
     }
     return cache.pin(key, 0);

@@ -86,7 +86,7 @@ export class PullPart {
       const [keptFrom, plainFrom] = [starts[REFRESH] as number, starts[PLAIN] as number];
       for (let place = from; place < keptFrom; place++) {
         const slot = this.#slotAt(place);
-        versions[place] = (cached.versions[slot] as number) + (advance.get(slot) ?? 0);
+        versions[place] = cached.versionOf(slot) + (advance.get(slot) ?? 0);
       }
       parts.push({ server, epoch: plan.epoch, from, to: from + keys.length, keptFrom, plainFrom });
     }
@@ -151,7 +151,7 @@ export class PullPart {
       if (slot === NO_SLOT) continue;
       const isHidden = isPushedFirst && words[(updates >>> 2) + row] !== 0;
       cached.use(slot);
-      this.#classOf[row] = isHidden || cached.versions[slot] === VERSION_NONE ? REFRESH : KNOWN;
+      this.#classOf[row] = isHidden || cached.versionOf(slot) === VERSION_NONE ? REFRESH : KNOWN;
       words[(this.#addresses >>> 2) + row] = cached.addressOf(slot);
     }
   }
@@ -167,8 +167,8 @@ export class PullPart {
       if (slot === NO_SLOT) {
         slot = cached.evict();
         if (slot === NO_SLOT) return victimCount;
-        words[(victims >>> 2) + 2 * victimCount] = cached.keys[2 * slot] as number;
-        words[(victims >>> 2) + 2 * victimCount + 1] = cached.keys[2 * slot + 1] as number;
+        words[(victims >>> 2) + 2 * victimCount] = cached.lowOf(slot);
+        words[(victims >>> 2) + 2 * victimCount + 1] = cached.highOf(slot);
         victimCount++;
       }
       this.#slotOf[row] = slot;
@@ -204,7 +204,7 @@ export class PullPart {
     const slot = this.#slotOf[row] as number;
     const at = (this.#keys >>> 2) + 2 * place;
     if (this.#classOf[row] === NEW) cached.fill(slot, arena.words[at] as number, arena.words[at + 1] as number, version);
-    else cached.versions[slot] = version;
+    else cached.setVersion(slot, version);
     this.#classOf[row] = KNOWN;
   }
 

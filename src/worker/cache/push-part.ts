@@ -69,9 +69,8 @@ export class PushPart {
     if (optimizer.isExact) this.#applyToCopies(slots, from);
     for (let i = 0; i < slots.length; i++) {
       const slot = slots[i] as number;
-      if (slot === NO_SLOT || cached.versions[slot] === VERSION_NONE) continue;
-      if (optimizer.isExact) cached.versions[slot]! += this.#updates[from + i] as number;
-      else cached.versions[slot] = VERSION_NONE;
+      if (slot === NO_SLOT || cached.versionOf(slot) === VERSION_NONE) continue;
+      cached.setVersion(slot, optimizer.isExact ? cached.versionOf(slot) + (this.#updates[from + i] as number) : VERSION_NONE);
     }
     pending.remove(this.#plan.keysAddress + from * KEY_BYTES, to - from);
     counters.rowsPushed += to - from;
@@ -80,7 +79,7 @@ export class PushPart {
   /** A server has refused these for their numbers, or may have applied them, and nobody will know (U1): they are not pending any more, and copies of their rows count for nothing. */
   giveUp({ from, to }: Span): void {
     const { cached, pending } = this.#cache;
-    for (const slot of this.#slotsOf(from, to)) if (slot !== NO_SLOT) cached.versions[slot] = VERSION_NONE;
+    for (const slot of this.#slotsOf(from, to)) if (slot !== NO_SLOT) cached.setVersion(slot, VERSION_NONE);
     pending.remove(this.#plan.keysAddress + from * KEY_BYTES, to - from);
   }
 

@@ -57,24 +57,22 @@ class PlainCache {
     this.rows.set(key, { slot, version, isDirty: false, pins: 0, isMarked: false, usedAt: this.#stamp, uses: 1, order });
   }
 
-  /** The key of the row that goes. */
+  /** The key of the row that goes: a walk in the order, twice round at most, that passes over pinned rows, and once over marked ones. */
   evict(usedBefore = this.#stamp): string | undefined {
-    for (let round = 0; round < 2; round++) {
-      const seen = new Set<Row>();
-      for (let row = this.#first(seen); row !== undefined; row = this.#first(seen)) {
-        seen.add(row);
-        if (row.usedAt >= usedBefore) return undefined;
-        if (row.isMarked) {
-          row.isMarked = false;
-          this.#touch(row);
-          if (round === 0) seen.delete(row); // its turn comes again, later in the order
-          continue;
-        }
-        if (row.pins > 0) continue;
+    let order = this.#inOrder();
+    let row = order[0];
+    for (let steps = 2 * this.rows.size; steps > 0 && row !== undefined; steps--) {
+      if (row.usedAt >= usedBefore) return undefined;
+      const following: Row | undefined = order[order.indexOf(row) + 1];
+      if (!row.isMarked && row.pins === 0) {
         const key = [...this.rows].find(([, other]) => other === row)?.[0] as string;
         this.rows.delete(key);
         return key;
       }
+      if (row.isMarked) this.#touch(row);
+      row.isMarked = false;
+      order = this.#inOrder();
+      row = following ?? order[0];
     }
     return undefined;
   }
@@ -84,10 +82,10 @@ class PlainCache {
     row.uses++;
   }
 
-  #first(seen: ReadonlySet<Row>): Row | undefined {
+  #inOrder(): Row[] {
     const isLru = this.#policy === "lru";
-    const able = [...this.rows.values()].filter((row) => !(this.#policy === "lfu-opt" && row.uses >= PERMANENT_USES) && !seen.has(row));
-    return able.sort((one, other) => (isLru ? 0 : one.uses - other.uses) || one.order - other.order)[0];
+    const able = [...this.rows.values()].filter((row) => !(this.#policy === "lfu-opt" && row.uses >= PERMANENT_USES));
+    return able.sort((one, other) => (isLru ? 0 : one.uses - other.uses) || one.order - other.order);
   }
 }
 
@@ -129,7 +127,7 @@ class Stage {
     for (const [key, { slot, version, isDirty }] of plain.rows) {
       const [low, high] = key.split(",").map(Number) as [number, number];
       assert.equal(cache.find(low, high), slot, this.#text);
-      assert.deepEqual([cache.versions[slot], cache.dirty[slot]], [version, isDirty ? 1 : 0], this.#text);
+      assert.deepEqual([cache.versionOf(slot), cache.dirty[slot]], [version, isDirty ? 1 : 0], this.#text);
       assert.equal(this.#values[cache.addressOf(slot) >>> 2], low, this.#text);
       assert.equal(cache.slotAt(cache.addressOf(slot)), slot);
     }
@@ -148,7 +146,7 @@ class Stage {
     if (slot === NO_SLOT) {
       slot = cache.evict(usedBefore);
       const victim = plain.evict(usedBefore);
-      const left = slot === NO_SLOT ? undefined : `${cache.keys[2 * slot]},${cache.keys[2 * slot + 1]}`;
+      const left = slot === NO_SLOT ? undefined : `${cache.lowOf(slot)},${cache.highOf(slot)}`;
       assert.equal(left, victim, `RowCache.C3: ${this.#text}`);
     }
     if (slot === NO_SLOT) return;
@@ -173,7 +171,7 @@ class Stage {
       case 1: {
         const isFresh = row.version >= versionMin && row.version !== VERSION_NONE;
         assert.equal(cache.pin(...key, versionMin), isFresh ? row.slot : NO_SLOT, this.#text);
-        row.isMarked ||= isFresh;
+        row.isMarked = true;
         row.pins += isFresh ? 1 : 0;
         break;
       }
@@ -188,7 +186,7 @@ class Stage {
         break;
       case 4:
         row.version = this.#random.chance(0.5) ? VERSION_NONE : versionMin;
-        cache.versions[row.slot] = row.version;
+        cache.setVersion(row.slot, row.version);
         break;
       default:
         assert.equal(cache.remove(row.slot), row.pins === 0, `SharedRows.S1: ${this.#text}`);
@@ -244,6 +242,7 @@ test("nobody pins a row while it is written, and nobody writes one that is pinne
   const cache = filled(1);
   assert.equal(cache.claim(0), true);
   assert.equal(cache.pin(0, 0), NO_SLOT);
+  assert.equal(cache.evict(Infinity), NO_SLOT, "it is being written");
   cache.publish(0);
   assert.equal(cache.pin(0, 0), 0);
   assert.equal(cache.claim(0), false);

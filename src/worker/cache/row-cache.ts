@@ -18,7 +18,7 @@
 import { assert } from "../../base/assert.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import { EvictionOrder, NO_SLOT, type PolicyName } from "./eviction-order.ts";
-import { CLAIMED, type RowMemory, SharedRows } from "./shared-rows.ts";
+import { CLAIMED, MARK, ONE_PIN, RECORD_WORDS, type RowMemory, SharedRows, STATE } from "./shared-rows.ts";
 
 export class RowCache extends SharedRows {
   readonly #order: EvictionOrder;
@@ -36,7 +36,7 @@ export class RowCache extends SharedRows {
     this.#order = new EvictionOrder(policy, slotCount);
     this.#usedAt = new Float64Array(slotCount);
     this.#free = new Uint32Array(slotCount);
-    this.pins.fill(CLAIMED);
+    this.states.fill(CLAIMED);
     this.index.fill(NO_SLOT);
     for (let slot = slotCount - 1; slot >= 0; slot--) this.giveBack(slot);
   }
@@ -62,7 +62,7 @@ export class RowCache extends SharedRows {
   }
 
   isHeld(slot: number): boolean {
-    return (this.pins[slot] as number) !== CLAIMED;
+    return this.states[slot * RECORD_WORDS + STATE] !== CLAIMED;
   }
 
   /** All slots that hold rows. */
@@ -81,9 +81,9 @@ export class RowCache extends SharedRows {
     for (let steps = 2 * this.#rowCount; steps > 0 && slot !== NO_SLOT; steps--) {
       if ((this.#usedAt[slot] as number) >= usedBefore) return NO_SLOT;
       const following = this.#order.next(slot);
-      if (this.marks[slot] === 1) {
-        this.marks[slot] = 0; // a second chance
-        this.#order.touch(slot);
+      if (this.isHeld(slot) && ((this.states[slot * RECORD_WORDS + STATE] as number) & MARK) !== 0) {
+        Atomics.and(this.states, slot * RECORD_WORDS + STATE, ~MARK);
+        this.#order.touch(slot); // a second chance
       } else if (this.claim(slot)) {
         this.#takeOut(slot);
         return slot;
@@ -96,11 +96,10 @@ export class RowCache extends SharedRows {
   /** The row of a key that is not here stands in a reserved slot now, its values are there. It is not dirty. */
   fill(slot: number, low: number, high: number, version = 0): void {
     assert(!this.isHeld(slot), "RowCache.C1: only a reserved slot is filled");
-    this.keys[2 * slot] = low;
-    this.keys[2 * slot + 1] = high;
-    this.versions[slot] = version;
+    this.records[slot * RECORD_WORDS] = low;
+    this.records[slot * RECORD_WORDS + 1] = high;
+    this.setVersion(slot, version);
     this.dirty[slot] = 0;
-    this.marks[slot] = 0;
     this.#insert(slot, low, high);
     this.#usedAt[slot] = this.#stamp;
     this.#order.add(slot);
@@ -124,28 +123,30 @@ export class RowCache extends SharedRows {
 
   /** Keeps readers from a row that is about to be written; false when it is pinned or claimed. */
   claim(slot: number): boolean {
-    return Atomics.compareExchange(this.pins, slot, 0, CLAIMED) === 0;
+    const at = slot * RECORD_WORDS + STATE;
+    const state = this.states[at] as number;
+    return state !== CLAIMED && state < ONE_PIN && Atomics.compareExchange(this.states, at, state, CLAIMED) === state;
   }
 
   /** Readers may pin the row again. */
   publish(slot: number): void {
-    Atomics.store(this.pins, slot, 0);
+    Atomics.store(this.states, slot * RECORD_WORDS + STATE, 0);
   }
 
   /** No row counts any more, though all stay. */
   invalidate(): void {
-    this.versions.fill(VERSION_NONE);
+    for (let slot = 0; slot < this.slotCount; slot++) this.setVersion(slot, VERSION_NONE);
   }
 
   #takeOut(slot: number): void {
     this.#order.remove(slot);
     this.#rowCount--;
-    const { index, keys, mask } = this;
-    let hole = this.home(keys[2 * slot] as number, keys[2 * slot + 1] as number);
+    const { index, mask } = this;
+    let hole = this.home(this.lowOf(slot), this.highOf(slot));
     for (; index[hole] !== slot; hole = (hole + 1) & mask) assert(index[hole] !== NO_SLOT, "RowCache.C1: a held row is in the index");
     for (let entry = (hole + 1) & mask; index[entry] !== NO_SLOT; entry = (entry + 1) & mask) {
       const other = index[entry] as number;
-      const home = this.home(keys[2 * other] as number, keys[2 * other + 1] as number);
+      const home = this.home(this.lowOf(other), this.highOf(other));
       if (((entry - home) & mask) < ((entry - hole) & mask)) continue; // its search does not begin at the hole or before it
       index[hole] = other;
       hole = entry;
@@ -154,11 +155,11 @@ export class RowCache extends SharedRows {
   }
 
   #insert(slot: number, low: number, high: number): void {
-    const { index, keys, mask } = this;
+    const { index, mask } = this;
     let entry = this.home(low, high);
     for (; index[entry] !== NO_SLOT; entry = (entry + 1) & mask) {
       const other = index[entry] as number;
-      assert(keys[2 * other] !== low || keys[2 * other + 1] !== high, "RowCache.C1: a key has one row");
+      assert(this.lowOf(other) !== low || this.highOf(other) !== high, "RowCache.C1: a key has one row");
     }
     index[entry] = slot;
   }

@@ -29,7 +29,7 @@ const READER = `
       const slot = rows.pin(key % ${KEYS}, 0, versionMin);
       if (slot < 0) { counts.misses++; continue; }
       counts.hits++;
-      const version = rows.versions[slot];
+      const version = rows.versionOf(slot);
       if (version < versionMin) counts.tooOld++;
       const at = rows.addressOf(slot) >>> 2;
       for (let j = 0; j < ${WIDTH}; j++) if (floats[at + j] !== 1000 * version + (key % ${KEYS})) { counts.wrong++; break; }
@@ -57,7 +57,7 @@ function change(cache: RowCache, random: Random): { readonly evictions: number; 
     if (held !== NO_SLOT) {
       if (!cache.claim(held)) continue; // somebody reads it
       write(cache, floats, held, 1000 * version + key);
-      cache.versions[held] = version;
+      cache.setVersion(held, version);
       cache.publish(held);
       writes++;
       continue;

@@ -2,13 +2,13 @@
 // is handed in (a SharedArrayBuffer, a WebAssembly memory, an ordinary buffer for one thread) and belongs to the one who hands it in. Not who comes
 // and goes: one thread has the RowCache over the same memory, which says that.
 //
-//   keys       u32 × 2 × slotCount      low and high half of the key of each slot
-//   versions   u32 × slotCount          what a version counts is the policy's to say; VERSION_NONE: the row counts for nothing
-//   pins       i32 × slotCount          how many readers hold the row; CLAIMED: it is free, or being written
+//   records    u32 × 4 × slotCount      [ key: low, high | version | state ] of each slot, in one line of memory
 //   index      i32 × 2^n                slot or NO_SLOT; open addressing from the keyed hash of a key on, at most half full
-//   marks      u8 × slotCount           1: a reader used the row since the owner looked
 //   dirty      u8 × slotCount           1: the row is newer than what the servers have
 //   rows       rowBytes × slotCount     behind the others, or where `rows` says
+//
+//   version    what it counts is the policy's to say; VERSION_NONE: the row counts for nothing
+//   state      2 × how many readers hold the row, + 1 if one asked for it since the owner looked; CLAIMED: it is free, or being written
 //
 // Invariants:
 //   SharedRows.S1. A pinned row is that of its key: it is neither evicted nor written until it is unpinned. Pins are taken and given back by
@@ -21,11 +21,18 @@ import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import { NO_SLOT } from "./eviction-order.ts";
 
 const WORD_BYTES = 4;
-const KEY_BYTES = 8;
 const ALIGNMENT = 8;
 
-/** In place of a count of pins: nobody may pin this slot. */
+/** Of a record. */
+export const RECORD_WORDS = 4;
+const HIGH = 1;
+const VERSION = 2;
+export const STATE = 3;
+
+/** The state of a slot that nobody may pin. */
 export const CLAIMED = -1;
+export const MARK = 1;
+export const ONE_PIN = 2;
 
 /** Where the rows of a cache lie. Plain data: it can be posted to another thread. */
 export type RowMemory = {
@@ -42,7 +49,7 @@ export type RowMemory = {
 
 /** How many bytes a cache takes beside its rows. */
 export function sharedBytes(slotCount: number): number {
-  const bytes = slotCount * (KEY_BYTES + 2 * WORD_BYTES + 2) + entryCount(slotCount) * WORD_BYTES;
+  const bytes = slotCount * (RECORD_WORDS * WORD_BYTES + 1) + entryCount(slotCount) * WORD_BYTES;
   return Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
 }
 
@@ -53,11 +60,10 @@ function entryCount(slotCount: number): number {
 export class SharedRows {
   readonly memory: RowMemory;
   readonly slotCount: number;
-  readonly keys: Uint32Array;
-  readonly versions: Uint32Array;
   readonly dirty: Uint8Array;
-  protected readonly pins: Int32Array;
-  protected readonly marks: Uint8Array;
+  protected readonly records: Uint32Array;
+  /** The same memory, for states. */
+  protected readonly states: Int32Array;
   protected readonly index: Int32Array;
   protected readonly mask: number;
   readonly #words: Uint32Array;
@@ -66,21 +72,16 @@ export class SharedRows {
 
   constructor(memory: RowMemory) {
     const { buffer, address, slotCount, secret } = memory;
-    let at = address;
-    const take = (byteCount: number): number => {
-      at += byteCount;
-      return at - byteCount;
-    };
+    const recordWords = slotCount * RECORD_WORDS;
+    const entries = entryCount(slotCount);
+    const index = address + recordWords * WORD_BYTES;
     this.memory = memory;
     this.slotCount = slotCount;
-    this.keys = new Uint32Array(buffer, take(slotCount * KEY_BYTES), 2 * slotCount);
-    this.versions = new Uint32Array(buffer, take(slotCount * WORD_BYTES), slotCount);
-    this.pins = new Int32Array(buffer, take(slotCount * WORD_BYTES), slotCount);
-    const entries = entryCount(slotCount);
+    this.records = new Uint32Array(buffer, address, recordWords);
+    this.states = new Int32Array(buffer, address, recordWords);
+    this.index = new Int32Array(buffer, index, entries);
     this.mask = entries - 1;
-    this.index = new Int32Array(buffer, take(entries * WORD_BYTES), entries);
-    this.marks = new Uint8Array(buffer, take(slotCount), slotCount);
-    this.dirty = new Uint8Array(buffer, take(slotCount), slotCount);
+    this.dirty = new Uint8Array(buffer, index + entries * WORD_BYTES, slotCount);
     this.#words = new Uint32Array(buffer, 0, Math.floor(buffer.byteLength / WORD_BYTES));
     this.#secret = secret | 0;
     this.#factor = Math.imul(secret ^ 0x2545f491, 0x9e3779b1) | 1;
@@ -98,14 +99,30 @@ export class SharedRows {
     return offset >= 0 && offset < this.slotCount * rowBytes ? offset / rowBytes : NO_SLOT;
   }
 
+  lowOf(slot: number): number {
+    return this.records[slot * RECORD_WORDS] as number;
+  }
+
+  highOf(slot: number): number {
+    return this.records[slot * RECORD_WORDS + HIGH] as number;
+  }
+
+  versionOf(slot: number): number {
+    return this.records[slot * RECORD_WORDS + VERSION] as number;
+  }
+
+  setVersion(slot: number, version: number): void {
+    this.records[slot * RECORD_WORDS + VERSION] = version;
+  }
+
   /** The slot of a key, given as its u32 halves; NO_SLOT when its row is not here. For the owner: another thread pins what it finds (S2). */
   find(low: number, high: number): number {
-    return search(this.index, this.keys, this.home(low, high), low, high);
+    return search(this.index, this.records, this.home(low, high), low, high);
   }
 
   /** Writes the slots of `slots.length` keys that lie side by side at an address of the buffer. Two passes, so that no key waits for another's memory. */
   findAll(keys: number, slots: Int32Array): void {
-    const { index, mask, keys: held } = this;
+    const { index, mask, records } = this;
     const words = this.#words;
     const [secret, factor, first] = [this.#secret, this.#factor, keys >>> 2];
     for (let i = 0, at = first; i < slots.length; i++, at += 2)
@@ -114,8 +131,8 @@ export class SharedRows {
       const slot = slots[i] as number;
       const low = words[at] as number;
       const high = words[at + 1] as number;
-      if (slot === NO_SLOT || (held[2 * slot] === low && held[2 * slot + 1] === high)) continue;
-      slots[i] = search(index, held, (hashOf(low, high, secret, factor) + 1) & mask, low, high);
+      if (slot === NO_SLOT || (records[slot * RECORD_WORDS] === low && records[slot * RECORD_WORDS + HIGH] === high)) continue;
+      slots[i] = search(index, records, (hashOf(low, high, secret, factor) + 1) & mask, low, high);
     }
   }
 
@@ -126,18 +143,16 @@ export class SharedRows {
   pin(low: number, high: number, versionMin = 0): number {
     const slot = this.find(low, high);
     if (slot === NO_SLOT || !this.#tryPin(slot)) return NO_SLOT;
-    const version = this.versions[slot] as number;
-    const isRight = this.keys[2 * slot] === low && this.keys[2 * slot + 1] === high; // S2: another row may have come since it was found
-    if (isRight && version >= versionMin && version !== VERSION_NONE) {
-      this.marks[slot] = 1;
-      return slot;
-    }
+    const version = this.versionOf(slot);
+    const isRight = this.lowOf(slot) === low && this.highOf(slot) === high; // S2: another row may have come since it was found
+    if (isRight && version >= versionMin && version !== VERSION_NONE) return slot;
     this.unpin(slot);
     return NO_SLOT;
   }
 
   unpin(slot: number): void {
-    assert(Atomics.sub(this.pins, slot, 1) > 0, "SharedRows.S1: a slot is unpinned as often as it was pinned");
+    const state = Atomics.sub(this.states, slot * RECORD_WORDS + STATE, ONE_PIN);
+    assert(state >= ONE_PIN, "SharedRows.S1: a slot is unpinned as often as it was pinned");
   }
 
   /** The entry of the index at which the search for a key begins. */
@@ -146,11 +161,12 @@ export class SharedRows {
   }
 
   #tryPin(slot: number): boolean {
-    const { pins } = this;
-    for (let count = pins[slot] as number; count >= 0; ) {
-      const found = Atomics.compareExchange(pins, slot, count, count + 1);
-      if (found === count) return true;
-      count = found;
+    const { states } = this;
+    const at = slot * RECORD_WORDS + STATE;
+    for (let state = states[at] as number; state !== CLAIMED; ) {
+      const found = Atomics.compareExchange(states, at, state, (state + ONE_PIN) | MARK);
+      if (found === state) return true;
+      state = found;
     }
     return false;
   }
@@ -164,11 +180,11 @@ function hashOf(low: number, high: number, secret: number, factor: number): numb
   return hash ^ (hash >>> 15);
 }
 
-function search(index: Int32Array, keys: Uint32Array, home: number, low: number, high: number): number {
+function search(index: Int32Array, records: Uint32Array, home: number, low: number, high: number): number {
   const mask = index.length - 1;
   for (let entry = home, probes = 0; probes <= mask; entry = (entry + 1) & mask, probes++) {
     const slot = index[entry] as number;
-    if (slot === NO_SLOT || (keys[2 * slot] === low && keys[2 * slot + 1] === high)) return slot;
+    if (slot === NO_SLOT || (records[slot * RECORD_WORDS] === low && records[slot * RECORD_WORDS + HIGH] === high)) return slot;
   }
   return NO_SLOT;
 }
