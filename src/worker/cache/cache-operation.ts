@@ -135,14 +135,16 @@ export class CacheOperation {
 
   /** Will push the rows of an update that are over the bound, or not cached. `list` says where their updates are. */
   #pushDue({ keysAddress, rowCount }: RowPlan, list: number): void {
-    const { arena, cached, pending } = this.#state;
+    const { cached, pending } = this.#state;
+    const { words } = this.#state.arena;
     const { pushBound, isBypassed } = this.#settings;
-    const slots = new Int32Array(rowCount);
+    const slots = new Int32Array(rowCount).fill(NO_SLOT);
     if (!isBypassed) cached.findAll(keysAddress, slots);
-    this.#pushThose(keysAddress, rowCount, (row) => {
-      const updates = arena.words[(list >>> 2) + row] as number;
-      return isBypassed || slots[row] === NO_SLOT || pending.updatesAt(updates) > pushBound;
-    });
+    this.#pushThose(
+      keysAddress,
+      rowCount,
+      (row) => slots[row] === NO_SLOT || pending.updatesAt(words[(list >>> 2) + row] as number) > pushBound,
+    );
   }
 
   /** Will push those keys that have pending updates. */
