@@ -149,10 +149,6 @@ export class SocketLink implements Link {
     socket.write(EMPTY, this.#written);
   }
 
-  /**
-   * A small write that the system takes at once needs no callback, which would cost a tick. Where it does not, an empty write behind it
-   * tells when it has.
-   */
   #writeOne(chunk: Uint8Array, flushed: () => void): void {
     const { socket } = this;
     if (chunk.length > SMALL_WRITE_BYTES || socket.writableLength > 0) {
@@ -171,12 +167,7 @@ export class SocketLink implements Link {
       return;
     }
     socket.write(this.#buffer);
-    if (socket.writableLength === 0) {
-      flushed();
-      return;
-    }
-    this.#unflushed.push(flushed);
-    socket.write(EMPTY, this.#written);
+    this.#whenFlushed(true, flushed);
   }
 
   pause(): void {
