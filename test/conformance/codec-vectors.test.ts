@@ -45,7 +45,8 @@ test("there is a vector for every codec, every form of keys and every method of 
     files.map(({ name }) => name),
     FIX,
   );
-  assert.equal(valueVectors.length, Object.keys(ValueCodecId).length);
+  const codecOf = ({ codec }: ValueVector): string => (typeof codec === "string" ? codec : "topK");
+  assert.equal(new Set(valueVectors.map(codecOf)).size, Object.keys(ValueCodecId).length);
   assert.deepEqual(new Set(keyVectors.map(({ form }) => form.toUpperCase())), new Set(Object.keys(KeyForm)));
   assert.deepEqual(new Set(payloadVectors.map(({ method }) => method)), new Set(Object.keys(CompressionMethod)));
 });

@@ -67,6 +67,15 @@ const VALUE_INPUTS: readonly Omit<ValueVector, "hex" | "decoded">[] = [
     values: GRADIENT,
     residual: RESIDUAL,
   },
+  {
+    name: "values-top-k-odd",
+    about: "three of eight values, though 0.3 of eight is 2.4; two bytes of zeros follow those of the indices",
+    codec: { topK: 0.3 },
+    rowCount: 1,
+    width: 8,
+    values: GRADIENT,
+    residual: RESIDUAL,
+  },
 ];
 
 const SPREAD = [0n, 1n, 2n, 255n, 258n, 70_000n, 2n ** 32n, 2n ** 40n + 7n, 2n ** 63n, 2n ** 64n - 2n, 2n ** 64n - 1n];

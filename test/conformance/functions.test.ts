@@ -6,6 +6,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import type { Contract } from "../../src/contracts/contract.ts";
+import { Arena } from "../../src/kernel/arena.ts";
+import { Server } from "../../src/server/server.ts";
+import { SimClock } from "../../src/testing/sim-clock.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import type { Fields, FunctionSchema } from "../../src/wire/function-schema.ts";
 import { DOCUMENTED, FAMILIES } from "./functions/all.ts";
@@ -61,6 +64,23 @@ test("every contract is on the page, once, and nothing else is", async () => {
   assert.deepEqual([...names].sort(), await contractNames());
   for (const name of names) assert.equal(read("functions.md").split(`\n### ${name}\n`).length, 2, name);
 });
+
+test("every spec of a parameter in a golden vector is one that a server makes", () => {
+  const texts = byName.flatMap(({ file }) => SIDES.flatMap((side) => specsIn(file[side].fields)));
+  assert.ok(texts.length >= 5);
+  for (const text of texts) {
+    const server = new Server({ arena: new Arena({ bytesMax: 2 ** 24 }), clock: new SimClock(), workerCount: 1 });
+    server.parameters.create(text, { number: 1, edition: 1 });
+  }
+});
+
+/** Texts under `spec` and `specs`, at any depth. */
+function specsIn(value: unknown, name = ""): string[] {
+  if (typeof value === "string") return name === "spec" || name === "specs" ? [value] : [];
+  if (Array.isArray(value)) return value.flatMap((each) => specsIn(each, name));
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value).flatMap(([key, each]) => specsIn(each, key));
+}
 
 test("every function by name has a golden vector, and every other one vectors of its own", () => {
   assert.deepEqual(

@@ -4,7 +4,8 @@
 //   application 1   the default handle, with keys 1 and 2^64 − 1 of two floats each
 //   application 2   a handle that wants whole requests, and answers pulls with three floats, two for the first key and one for the second
 //   function 1024   fails
-//   golden, row     PS functions: one with a field of every kind, and one that answers with an array alone
+//   golden, mixed   PS functions that give back what they get: a field of every kind, and an array before a string
+//   row             one that answers with an array alone
 //   relay           what a survey of a checkpoint is answered with
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
@@ -48,13 +49,15 @@ import { WorkerGroups } from "../../src/server/parameters/worker-groups.ts";
 import { serve as serveFunction } from "../../src/server/served-function.ts";
 import { ArenaReadBuffers, serverFunctions } from "../../src/server/server.ts";
 import { ValueStore } from "../../src/store/value-store.ts";
-import type { RosterView } from "../../src/wire/roster.ts";
+import type { PlacementView, RosterView } from "../../src/wire/roster.ts";
 import { RecordedExchange } from "./recorded-exchange.ts";
 
 export const KEYS: readonly bigint[] = [1n, 2n ** 64n - 1n];
 export const VALUES: readonly number[] = [1, -2, 0.5, 65_536];
 
 export const PLACE = { job: "job/1", node: 9, incarnation: 1 } as const;
+
+const PLACEMENT_VIEW: PlacementView = { epoch: 2, policy: "ring", servers: [0, 1], moved: [17, 1] };
 
 export const ROSTER_VIEW: RosterView = {
   version: 1,
@@ -98,6 +101,15 @@ export const goldenFunction: PsFunction<typeof goldenFields, typeof goldenFields
   handler: (_context, request) => request,
 });
 
+const mixedFields = { a: "u8[]", b: "string", c: "u32" } as const;
+/** The same, of an array before a string. */
+export const mixedFunction: PsFunction<typeof mixedFields, typeof mixedFields> = psFunction({
+  name: "mixed",
+  request: mixedFields,
+  response: mixedFields,
+  handler: (_context, request) => request,
+});
+
 const rowRequest = { count: "u32" } as const;
 const rowResponse = { values: "f32[]" } as const;
 /** So many floats: 0, 1, 2 … */
@@ -138,7 +150,7 @@ export function goldenServer(): RecordedExchange {
     ],
   });
   peer.serveFrames(collectivePart, { handle: (channel, header) => channel.acknowledge(header) });
-  serve(PLACEMENT, { placement: { epoch: 2, policy: "ring", servers: [0, 1], moved: [17, 1] } });
+  serve(PLACEMENT, { placement: PLACEMENT_VIEW });
   serve(UNITS, { isOver: false, units: [5, 7], lost: [], repeatedCount: 2, inherited: { version: 1, done: [0, 2], suspect: [2, 3] } });
   serve(PREPARE, {});
   serve(ROSTER, {});
@@ -158,6 +170,7 @@ export function goldenServer(): RecordedExchange {
   const parameters = new Parameters({ arena, kernels, clock: exchange.clock, workerCount: 1, secret: 1n });
   const { clock } = exchange;
   const ownership = new Ownership(arena);
+  ownership.adopt(PLACEMENT_VIEW, 0);
   const checkpoints = new CheckpointService({
     parameters,
     vectorClock: new VectorClock(),
@@ -168,6 +181,7 @@ export function goldenServer(): RecordedExchange {
   });
   const functions = serverFunctions({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints, ownership }, clock);
   functions.add(goldenFunction);
+  functions.add(mixedFunction);
   functions.add(rowFunction);
   const surveyed = checkpointSave.survey.response.encode({ clockMin: 12, names: ["w"], gone: undefined });
   functions.add(serveFunction(relayCall, { handler: () => ({ response: joinBytes(surveyed.chunks) }) }));

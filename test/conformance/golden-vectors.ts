@@ -21,6 +21,7 @@ import {
   UNITS,
 } from "../../src/contracts/control.ts";
 import { relayCall } from "../../src/contracts/relay.ts";
+import { tensorPull } from "../../src/contracts/tensors.ts";
 import { sliceByRange } from "../../src/keys/key-list.ts";
 import { ask } from "../../src/peer/call-function.ts";
 import { Connection } from "../../src/peer/connection.ts";
@@ -41,7 +42,7 @@ import type { KvArrays, KvFunctionId } from "../../src/worker/kv-arrays.ts";
 import { FloatWindow } from "../../src/worker/kv-landing.ts";
 import { cutPart, type KvCall, KvRequest } from "../../src/worker/kv-request.ts";
 import { frameBytes, type HeaderFields, kvPayload } from "../hostile/raw-frame.ts";
-import { goldenFunction, goldenServer, KEYS, PLACE, ROSTER_VIEW, rowFunction, VALUES } from "./golden-server.ts";
+import { goldenFunction, goldenServer, KEYS, mixedFunction, PLACE, ROSTER_VIEW, rowFunction, VALUES } from "./golden-server.ts";
 import { RecordedExchange, RecordingLink } from "./recorded-exchange.ts";
 
 export type GoldenVector = {
@@ -49,6 +50,8 @@ export type GoldenVector = {
   readonly about: string;
   /** The vector that this one answers. */
   readonly answers?: string;
+  /** Of a call of a function: its fields are read by it. */
+  readonly signature?: string;
   /** How many lengths end an answer: it does not tell by itself. */
   readonly lensCount?: number;
   readonly frames: readonly Uint8Array[];
@@ -385,11 +388,25 @@ async function functionVectors(): Promise<GoldenVector[]> {
   const call = {
     name: "function-call",
     about: "an update with a field of every kind",
+    signature: goldenFunction.signature,
     frames: await functionFrames(goldenFunction, values),
+  };
+  const mixed = {
+    name: "function-mixed",
+    about: "an array of three bytes, a string and a number",
+    signature: mixedFunction.signature,
+    frames: await functionFrames(mixedFunction, { a: Uint8Array.of(1, 2, 3), b: "größe", c: 7 }),
+  };
+  const outdated = {
+    name: "function-no-epoch",
+    about: "a pull that says by no placement how it was cut",
+    signature: tensorPull.signature,
+    frames: await functionFrames(tensorPull, { parameter: 1, block: 0, clock: 0 }),
   };
   const row = {
     name: "function-row",
     about: "a read that is answered with one array",
+    signature: rowFunction.signature,
     frames: await functionFrames(rowFunction, { count: 3 }),
   };
   const { survey } = checkpointSave;
@@ -397,12 +414,15 @@ async function functionVectors(): Promise<GoldenVector[]> {
   const relayed = {
     name: "relay-call",
     about: "the command line calls wb/checkpoint/survey of server 0, through the scheduler",
+    signature: relayCall.signature,
     frames: await functionFrames(relayCall, surveyed),
   };
   return [
     ...(await answered(relayed, "relay-call-answer", "every worker has finished 12 clocks, and there is one parameter, w")),
     ...(await answered(call, "function-call-answer", "the same fields back")),
     ...(await answered(row, "function-row-answer", "the array's bytes alone")),
+    ...(await answered(mixed, "function-mixed-answer", "the same fields back")),
+    ...(await answered(outdated, "wrong-epoch", "the placement that the server has is in the detail")),
   ];
 }
 

@@ -69,6 +69,37 @@ test("every code in the text is one of ours, and every one of ours is in the tex
   for (const code of codes) assert.ok(listed.includes(code ?? ""), `${code} is not in the table`);
 });
 
+/** Every error that a node makes, by code: whether the same call may succeed later. Not those that only a caller sees. */
+function retryablesInCode(): Map<string, Set<string>> {
+  const found = new Map<string, Set<string>>();
+  const rooms = globSync("src/{base,cluster,consistency,kernel,node/checkpoint,peer,scheduler,server,store,wire}/**/*.ts", { cwd: root });
+  for (const path of rooms.filter((name) => !name.endsWith(".test.ts"))) {
+    const source = readFileSync(join(root, path), "utf8");
+    for (const made of source.matchAll(/new WeighbridgeError\(\s*"([A-Z_]+)"/g)) {
+      let end = made.index + made[0].length;
+      for (let depth = 1; depth > 0; end++) depth += source[end] === "(" ? 1 : source[end] === ")" ? -1 : 0;
+      const [, says = "false"] = /retryable: (true|false|[^,}]*)/.exec(source.slice(made.index, end)) ?? [];
+      const code = made[1] ?? "";
+      found.set(code, (found.get(code) ?? new Set()).add(says.trim()));
+    }
+  }
+  return found;
+}
+
+test("the text says of every code whether its failures are retryable, as the code has it", () => {
+  const first = rows.findIndex((row) => row[1] === "code");
+  const told = new Map(rows.slice(first + 2).map((row) => [row[1] ?? "", row[2] ?? ""]));
+  const inCode = retryablesInCode();
+  assert.ok(inCode.size > 30);
+  for (const [code, kinds] of inCode) {
+    const text = told.get(code);
+    if (text === "") continue; // at the caller only
+    const expected =
+      kinds.size > 1 || [...kinds].some((kind) => !/^(true|false)$/.test(kind)) ? /yes.*no|no.*yes/ : kinds.has("true") ? /^yes$/ : /^no$/;
+    assert.match(text ?? "", expected, `${code}: ${[...kinds].join(", ")}`);
+  }
+});
+
 /** The names and defaults that the text has for a type, in a table of this head. */
 function defaultsInText(head: string, type: string): Readonly<Record<string, unknown>> {
   const from = rows.findIndex((row) => row[1] === head);
@@ -177,6 +208,28 @@ test("rules are numbered without gaps, and every one that is cited exists", () =
   const known = new Set(rules.map(({ letter, number }) => `${letter}${number}`));
   const cited = [...`${protocol}${consistency}${functions}`.matchAll(/\b([FJHREKCSXVABT]\d+)\b/g)].map((match) => match[1] ?? "");
   for (const rule of cited) assert.ok(known.has(rule), `${rule} is cited, but there is no such rule`);
+});
+
+test("a label alone is of its own page, or of protocol.md where that page has none of its letter; others have their page", () => {
+  const pages = new Map(
+    ["protocol", "consistency", "codecs", "checkpoint", "functions"].map((name) => [
+      name,
+      readFileSync(join(root, "spec", `${name}.md`), "utf8"),
+    ]),
+  );
+  const rulesOf = (name: string): Set<string> =>
+    new Set([...(pages.get(name) ?? "").matchAll(/^- \*\*([A-Z]\d+[a-z]?)\.\*\*/gm)].map((match) => match[1] ?? ""));
+  const label = String.raw`[A-Z]\d{1,2}[a-z]?\b`;
+  const paged = new RegExp(String.raw`\b(\w+)\.md(?:\]\(\w+\.md\))?, (${label}(?:(?:, | and | to )${label})*)`, "g");
+  for (const [page, text] of pages) {
+    for (const [, other = "", labels = ""] of text.matchAll(paged))
+      for (const cited of labels.split(/, | and | to /)) assert.ok(rulesOf(other).has(cited), `${page}.md cites ${cited} of ${other}.md`);
+    const own = rulesOf(page);
+    const letters = new Set([...own].map((rule) => rule[0]));
+    const bare = text.replaceAll(paged, "").replaceAll(/`[^`]*`|U\+\d+/g, "");
+    for (const [cited] of bare.matchAll(new RegExp(String.raw`(?<![\w-])(?![FIU](?:16|32|64)\b)${label}`, "g")))
+      assert.ok((letters.has(cited[0]) ? own : rulesOf("protocol")).has(cited), `${page}.md cites ${cited}`);
+  }
 });
 
 test("the rules of consistency are numbered without gaps, and every one that its code and tests cite exists", () => {

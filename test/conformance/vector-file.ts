@@ -64,6 +64,8 @@ export type VectorFile = {
   readonly about: string;
   /** The vector that this one answers. */
   readonly answers?: string;
+  /** Of a call of a function. */
+  readonly signature?: string;
   /** How many lengths end an answer: it does not tell by itself. */
   readonly lensCount?: number;
   readonly frames: readonly VectorFrame[];
@@ -122,6 +124,7 @@ function describePayload(header: VectorHeader, body: Uint8Array, lensCount: numb
           .getBigUint64(i * 8, true)
           .toString(16),
       ),
+      ...(body.length % 8 === 0 ? {} : { rest: toHex(body.subarray(body.length - (body.length % 8))) }),
     };
   if (header.function === "COLLECTIVE" && header.flags !== OVER)
     return { floats: Array.from({ length: body.length / 4 }, (_, i) => viewOf(body).getFloat32(i * 4, true)) };

@@ -1,11 +1,12 @@
 // catalogue — what spec/functions.md says of src/contracts/catalogue.ts.
 
 import * as catalogue from "../../../src/contracts/catalogue.ts";
+import { SPEC } from "./common-words.ts";
 import { documentedJson, type FunctionFamily } from "./documented.ts";
 
 const ENTRIES = "a list of `{name, number, edition, spec?}`; the spec is left out while nobody has made the edition";
 const numbersText = "in the order of the request: a list of `{number, edition, isNew}`; `isNew`: this request has made it";
-const entry = { name: "w", number: 1, edition: 1, spec: '{"kind":"tensor","name":"w"}' };
+const entry = { name: "w", number: 1, edition: 1, spec: SPEC };
 const numbers = { parameters: [{ number: 1, edition: 1, isNew: true }] };
 
 export const CATALOGUE: FunctionFamily = {

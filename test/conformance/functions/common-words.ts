@@ -3,6 +3,9 @@
 import type { ErrorCode } from "../../../src/base/errors.ts";
 
 export const PARAMETER = "the number of the parameter (protocol.md, C35)";
+/** Of examples: one that every node takes. */
+export const SPEC =
+  '{"kind":"tensor","name":"w","shape":[10,4],"initializer":{"type":"constant","value":0},"optimizer":{"type":"sum","clipValue":null,"clipNorm":null,"nonFinite":"refuse"},"updates":"async","reduce":"sum"}';
 export const BLOCK = "the index of the block, from 0 (protocol.md, B2)";
 export const CLOCK = "the clock of the worker";
 export const PUSH_NUMBER =

@@ -15,7 +15,7 @@ export const CONTROL: FunctionFamily = {
     documentedControl(control.REGISTER, {
       about: "A node takes its place, or says that it has one; answered when the cluster is complete.",
       request: {
-        role: "of the sender",
+        role: "of the sender: a server or a worker; a scheduler does not register",
         rank: "that it asks for; left out: any",
         address: 'where it listens; "" if it does not',
         serverCount: "how many servers it was started for",
@@ -109,6 +109,7 @@ export const CONTROL: FunctionFamily = {
       vectors: ["units-request", "units-reply"],
     }),
     documentedControl(control.ROSTER, {
+      servedBy: "servers and workers",
       about: "The scheduler tells a node who is there.",
       request: {
         version: "higher with every change",
@@ -121,6 +122,7 @@ export const CONTROL: FunctionFamily = {
       vectors: ["roster-request", "roster-reply"],
     }),
     documentedControl(control.ABORT, {
+      servedBy: "servers and workers",
       about: "The scheduler ends the job.",
       request: { code: "of the error with which every node ends", message: "of it" },
       response: {},
@@ -161,10 +163,11 @@ export const CONTROL: FunctionFamily = {
       vectors: ["rendezvous-request", "rendezvous-reply"],
     }),
     documentedControl(control.PREPARE, {
+      servedBy: "servers and workers",
       about: "The placement of an epoch is about to come (protocol.md, P11).",
       request: { epoch: "of the placement", holdMs: "how long the worker waits for it at most; 0: it does not come" },
       response: {},
-      errors: [],
+      errors: ["QUEUE_FULL"],
       vectors: ["prepare-request", "prepare-reply"],
     }),
   ],

@@ -13,6 +13,8 @@ type Texts<T> = { readonly [K in keyof T]-?: string };
 export type DocumentedFunction = {
   readonly name: string;
   readonly target: Target;
+  /** Who serves it, where that is fewer than the target says. */
+  readonly servedBy?: string;
   readonly effect: Effect;
   readonly about: string;
   /** By field. */
@@ -36,7 +38,7 @@ export type FunctionExample = { readonly request: FieldValues<Fields>; readonly 
 /** Functions that belong together. */
 export type FunctionFamily = { readonly title: string; readonly about: string; readonly functions: readonly DocumentedFunction[] };
 
-type Words = { readonly about: string; readonly errors: readonly ErrorCode[] };
+type Words = { readonly about: string; readonly servedBy?: string; readonly errors: readonly ErrorCode[] };
 
 /** A function whose fields its schemas list. */
 export function documented<Q extends Fields, R extends Fields>(

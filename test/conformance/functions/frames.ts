@@ -9,6 +9,9 @@ import { type DocumentedFunction, documented, documentedExchange, documentedFram
 
 const KV_ERRORS = [
   "UNKNOWN_APP",
+  "BAD_REQUEST",
+  "WRONG_EPOCH",
+  "WRONG_OWNER",
   "KEYS_NOT_ASCENDING",
   "VALUE_LENGTH",
   "UNSUPPORTED",
@@ -38,12 +41,18 @@ export const FRAMES: FunctionFamily = {
     documentedFrames(kvPush, {
       about: "Values for keys of an application, which its handle applies; the default one adds them up.",
       errors: KV_ERRORS,
-      vectors: ["kv-push", "kv-push-answer", "kv-push-lens", "kv-push-piece", "kv-push-run", "kv-push-parts"],
+      vectors: [
+        ...["kv-push", "kv-push-answer", "kv-push-lens", "kv-push-piece", "kv-push-run", "kv-push-run-answer", "kv-push-parts"],
+        ...["kv-push-parts-answer", "kv-push-epoch", "kv-push-app-cut", "kv-push-float64"],
+      ],
     }),
     documentedFrames(kvPull, {
       about: "The values of keys. A server may note which keys were asked for.",
       errors: KV_ERRORS,
-      vectors: ["kv-pull", "kv-pull-answer", "kv-pull-lens", "kv-pull-piece", "kv-pull-run", "kv-pull-whole"],
+      vectors: [
+        ...["kv-pull", "kv-pull-answer", "kv-pull-lens", "kv-pull-lens-answer", "kv-pull-piece", "kv-pull-run", "kv-pull-run-answer"],
+        ...["kv-pull-whole", "kv-pull-whole-answer"],
+      ],
     }),
     documentedFrames(kvPushPull, {
       about: "A push of keys, and what they come to, with nothing in between.",

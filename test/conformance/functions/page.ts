@@ -39,27 +39,35 @@ Generated from the contracts of \`src/contracts\` by \`npm run build:functions\`
 
 - **A function by name** is a FUNCTION frame (protocol.md, §10a). \`command\` and \`arg0\` are the hashes of its name and of its signature, which is the line below its heading.
 - **Served by** says who must be asked. The owner of the keys, or of the block, is that of the placement (protocol.md, §10c).
-- **Kind**: a function that _updates_ has a stamp in every frame and is applied once (R2, R9). One that _reads_ has none, and may run again when its answer was lost; one that _reads, and
-  leaves a note_ does the same, and the note (what this worker has seen) is then the same one. An _idempotent_ one has no stamp, and means the same when it is called twice.
-- **Stamp** and **epoch** say what requests carry: a number of the sender's updates (R2); the epoch of the placement by which they were cut (F8, P10). Without, the field is 0.
-- **Answer**: _kept_ until its caller has it (R8); _made anew_ when it is asked for again; _empty_: a REPLY without a payload.
+- **Kind**: a function that _updates_ has a stamp in every frame and is applied once (protocol.md, R2 and R9). One that _reads_ has none, and may run again when its answer was lost; one that _reads, and
+  leaves a note_ does the same, and the note (what this worker has seen) is then the same one. An _idempotent_ one has no stamp, and means the same when it is called twice. One that _counts once_
+  has no stamp either: its number in the conversation is enough (protocol.md, R8), since a worker that was restarted is in no operation with the others.
+- **Stamp** and **epoch** say what requests carry: a number of the sender's updates (protocol.md, R2); the epoch of the placement by which they were cut (protocol.md, F8 and P10). Without, the field is 0. Keys
+  and values have an epoch unless they have APP_CUT (protocol.md, K16).
+- **Answer**: _kept_ until its caller has it (protocol.md, R8); _made anew_ when it is asked for again; _empty_: a REPLY without a payload. JSON without fields is the two bytes \`{}\`, and not empty.
 - **Errors** are those that its handler gives. Beside them every function by name may fail with UNKNOWN_FUNCTION, SPEC_MISMATCH (another signature), BAD_REQUEST (bytes that do not add
-  up, or JSON of another shape), QUEUE_FULL (requests of several frames), ANSWER_LOST (of one that updates: it was applied, and its answer is not known any more), CLOSED and HANDLER_FAILED; with an
+  up, JSON of another shape, an update without a stamp), QUEUE_FULL (requests of several frames), ANSWER_LOST (of one that updates: it was applied, and its answer is not known any more), CLOSED and HANDLER_FAILED; with an
   epoch, also with WRONG_EPOCH, and where owners are asked with WRONG_OWNER. The control plane is answered with NO_ROUTE or FENCED to a sender that has no place, or not that one any more.
 `;
 
 export function functionsPage(families: readonly FunctionFamily[], vectorOf: (name: string) => VectorView): string {
+  const kindOf = (fn: DocumentedFunction): string =>
+    fn.effect === "update" && !isStamped(fn, vectorOf) ? "counts once" : KINDS[fn.effect];
   const sections = families.map(({ title, about, functions }) =>
-    [`## ${title}\n\n${about}\n`, ...functions.map((fn) => functionText(fn, vectorOf))].join("\n"),
+    [`## ${title}\n\n${about}\n`, ...functions.map((fn) => functionText(fn, kindOf(fn), vectorOf))].join("\n"),
   );
-  return [HEAD, overview(families), ...sections].join("\n");
+  return [HEAD, overview(families, kindOf), ...sections].join("\n");
 }
 
-function overview(families: readonly FunctionFamily[]): string {
+function overview(families: readonly FunctionFamily[], kindOf: (fn: DocumentedFunction) => string): string {
   const rows = families.flatMap(({ functions }) =>
-    functions.map(({ name, label, effect, target }) => [`[\`${name}\`](#${anchorOf(name)})`, label, TARGETS[target], KINDS[effect]]),
+    functions.map((fn) => [`[\`${fn.name}\`](#${anchorOf(fn.name)})`, fn.label, serverOf(fn), kindOf(fn)]),
   );
   return `## All of them\n\n${table([["function", "named by", "served by", "kind"], ...rows])}`;
+}
+
+function serverOf({ target, servedBy }: DocumentedFunction): string {
+  return servedBy ?? TARGETS[target];
 }
 
 /** As GitHub makes it of a heading. */
@@ -67,10 +75,10 @@ function anchorOf(name: string): string {
   return name.replaceAll("/", "");
 }
 
-function functionText(fn: DocumentedFunction, vectorOf: (name: string) => VectorView): string {
+function functionText(fn: DocumentedFunction, kind: string, vectorOf: (name: string) => VectorView): string {
   const parts = [`### ${fn.name}\n`];
   if (isByName(fn)) parts.push(`\`\`\`\n${fn.contract?.signature}\n\`\`\`\n`);
-  parts.push(facts(fn, vectorOf), `${fn.about}\n`);
+  parts.push(facts(fn, kind, vectorOf), `${fn.about}\n`);
   for (const side of ["request", "response"] as const) parts.push(...fieldTable(fn, side, vectorOf));
   if (fn.errors.length > 0) parts.push(`Errors: ${[...new Set(fn.errors)].sort().join(", ")}.\n`);
   if (fn.example !== undefined || fn.vectors.length > 0) parts.push(`Vectors: ${vectorsText(fn)}.\n`);
@@ -78,12 +86,12 @@ function functionText(fn: DocumentedFunction, vectorOf: (name: string) => Vector
 }
 
 /** One line: how it is named, who serves it, and what its frames carry. */
-function facts(fn: DocumentedFunction, vectorOf: (name: string) => VectorView): string {
+function facts(fn: DocumentedFunction, kind: string, vectorOf: (name: string) => VectorView): string {
   const { contract, label, layout = "" } = fn;
   const names = isByName(fn) ? `${label}, arg0 ${contract?.signatureHash}` : label;
   const stamp = isStamped(fn, vectorOf) ? "stamp" : "no stamp";
   const rest = contract === undefined ? [layout] : [contract.isPlaced ? "epoch" : "no epoch", `answer ${answerText(contract)}`];
-  return `${[names, `served by ${TARGETS[fn.target]}`, KINDS[fn.effect], stamp, ...rest].map((fact) => `_${fact}_`).join(" · ")}\n`;
+  return `${[names, `served by ${serverOf(fn)}`, kind, stamp, ...rest].map((fact) => `_${fact}_`).join(" · ")}\n`;
 }
 
 function isByName({ contract }: DocumentedFunction): boolean {

@@ -2,12 +2,10 @@
 
 import { dataPull, dataPush } from "../../../src/contracts/data.ts";
 import * as parameters from "../../../src/contracts/parameters.ts";
-import { FIND_ERRORS, PARAMETER } from "./common-words.ts";
+import { FIND_ERRORS, PARAMETER, SPEC } from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 
 const EDITION = "which parameter of this name it is (protocol.md, C38)";
-const spec =
-  '{"kind":"tensor","name":"w","shape":[10,4],"initializer":{"type":"constant","value":0},"optimizer":{"type":"sum","clipValue":null,"clipNorm":null,"nonFinite":"refuse"},"updates":"async","reduce":"sum"}';
 
 export const PARAMETERS: FunctionFamily = {
   title: "Parameters",
@@ -18,7 +16,7 @@ export const PARAMETERS: FunctionFamily = {
       request: { parameter: PARAMETER, edition: EDITION, spec: "the spec, as JSON (protocol.md, §10e)" },
       response: {},
       errors: ["BAD_REQUEST", "BAD_ARGUMENT", "SPEC_MISMATCH", "UNKNOWN_PARAMETER", "UNSUPPORTED", "ARENA_FULL", "QUEUE_FULL"],
-      example: { request: { parameter: 1, edition: 1, spec }, response: {} },
+      example: { request: { parameter: 1, edition: 1, spec: SPEC }, response: {} },
     }),
     documented(parameters.parameterOrigin, {
       about:

@@ -56,7 +56,7 @@ def payload_of(header: dict[str, Any], payload: dict[str, Any], dtype: str) -> b
     if "text" in payload:
         return payload["text"].encode()
     if "words" in payload:
-        return b"".join(int(word, 16).to_bytes(8, "little") for word in payload["words"])
+        return b"".join(int(word, 16).to_bytes(8, "little") for word in payload["words"]) + bytes.fromhex(payload.get("rest", ""))
     values = payload.get("values", payload.get("floats", []))
     return (np.array([int(key) for key in payload.get("keys", [])], "<u8").tobytes() + np.array(values, dtype).tobytes()
             + np.array(payload.get("lens", []), "<i4").tobytes())
@@ -78,13 +78,16 @@ def check_message(vector: dict[str, Any], all_of: Vectors) -> None:
         header, payload = frame["header"], frame["payload"]
         dtype = TYPES[request["frames"][0]["header"]["flags"] // 256 % 128] if header["function"].startswith("KV_") else "<f4"
         payloads = [payload_of(header, part, dtype) for part in payload.get("run", [payload])]
-        if "words" in payload and len(payloads[0]) < header["payloadBytes"]:  # words leave out what is no whole u64
-            payloads[0] += bytes.fromhex(frame["hex"])[64 + len(payloads[0]):64 + header["payloadBytes"]]
         for read, part in zip(check_frame(frame, payloads), payload.get("run", [payload])):
             if header["function"].startswith("KV_"):
                 read_back(read, part, dtype, vector.get("lensCount", 0) if "lens" in part else 0)
             elif "json" in part:
                 same("json", json.loads(read.payload), part["json"])
+            elif "signature" in request:
+                signature = Signature(request["signature"])
+                schema = signature.request if request is vector else signature.response
+                same("fields", encode_fields(schema, decode_fields(schema, read.payload)), read.payload)  # A3 to A6
+                same("command", read.command, signature.command)
         if "answers" in vector and header["kind"] == "REPLY":  # R10
             asked = next(f["header"] for f in request["frames"] if f["header"]["request"] == header["request"])
             for name in ("function", "priority", "request", "app", "customer", "command"):
