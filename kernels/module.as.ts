@@ -13,7 +13,7 @@ export { decodeInt8Rows, encodeInt8Rows } from "./codec-int8.as";
 export { decodeDeltaKeys, encodeDeltaKeys, signKeys } from "./codec-keys.as";
 export { scatterFloats, selectTopK } from "./codec-top-k.as";
 export { packWords, unpackWords } from "./codec-words.as";
-export { createTable, destroyTable } from "./table.as";
+export { createTable, destroyTable, spareRows } from "./table.as";
 export { expectRows, segmentRowsMax, settleRows, splitTo } from "./table-growth.as";
 export {
   addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherListedRows, gatherRows, hasCertainRoom, insertRows, keysAhead,

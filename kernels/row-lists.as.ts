@@ -13,7 +13,7 @@
 import { copyFloats } from "./floats.as";
 import { BATCH, BATCH_ROWS } from "./layout.as";
 import { isOwnBatch, probe } from "./rows.as";
-import { KEY_BYTES, find, insert, remove } from "./table.as";
+import { KEY_BYTES, dropSlabs, find, insert, remove } from "./table.as";
 import { Table, hashOf } from "./table-shape.as";
 
 /** What insertValues returns when the arena is full. */
@@ -102,23 +102,27 @@ export function locateValues(t: Table, keys: usize, n: u32, touchBytes: u32, row
 }
 
 export function insertValues(t: Table, keys: usize, n: u32, freshOut: usize, owned: usize): i32 {
-  let fresh: u32 = 0;
+  const slabs = t.slabs, slabNext = t.slabNext, slabEnd = t.slabEnd;
+  let fresh: u32 = 0, reused: u32 = 0;
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3) {
     const count = min(BATCH, n - from);
     const missing = probe(t, keys, count, KEY_BYTES);
     if (owned != 0 && !isOwnBatch(owned, count)) {
       removeFresh(t, freshOut, fresh); // L1
+      if (reused < fresh) dropSlabs(t, reused == 0 ? 0 : listed(freshOut, reused - 1) - KEY_BYTES, slabs, slabNext, slabEnd);
       return FOREIGN_COUNT;
     }
     if (missing == 0) continue;
     for (let i: usize = 0; i < count; i++) {
       const key = load<u64>(keys + (i << 3)), hash = hashOf(t, key);
       if (listed(BATCH_ROWS, i) != 0 || find(t, key, hash) != 0) continue;
-      const row = insert(t, key, hash);
+      const isReused = t.freeRows != 0, row = insert(t, key, hash);
       if (row == 0) {
         removeFresh(t, freshOut, fresh);
+        if (reused < fresh) dropSlabs(t, reused == 0 ? 0 : listed(freshOut, reused - 1) - KEY_BYTES, slabs, slabNext, slabEnd);
         return NO_ROOM_COUNT;
       }
+      reused += u32(isReused);
       list(freshOut, fresh++, <usize>row + KEY_BYTES);
     }
   }

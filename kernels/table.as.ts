@@ -11,7 +11,7 @@ import {
   CHUNK_BYTES, Segment, addPassed, bucketAfter, bucketAt, bucketIndexOf, chunkCell, clearSlot, passed, place, rowInSlot, slotsWithTag, tagOf,
 } from "./segment.as";
 import { createSegment, grow, takeChunks, useChunks } from "./table-growth.as";
-import { Table, allocateFor, giveBack, hashOf, mix, nextSegmentIndex, segmentOf } from "./table-shape.as";
+import { Table, allocateFor, giveBack, hashOf, mix, nextSegmentIndex, releaseFor, segmentOf } from "./table-shape.as";
 
 export const KEY_BYTES: usize = 8;
 const SLAB_HEADER_BYTES: u32 = 8;
@@ -97,6 +97,29 @@ function addSlab(t: Table): bool {
   t.slabNext = slab + SLAB_HEADER_BYTES;
   t.slabEnd = slab + bytes;
   return true;
+}
+
+/**
+ * Gives slabs back whose rows were all removed again, newest first, down to what the table had; `lastFree` is the removed row behind which theirs begin in the list of free
+ * rows, 0 when they are all there is.
+ */
+export function dropSlabs(t: Table, lastFree: usize, slabs: u32, slabNext: u32, slabEnd: u32): void {
+  if (lastFree == 0) t.freeRows = 0;
+  else store<u32>(lastFree, 0);
+  while (t.slabs != slabs) {
+    const slab = t.slabs;
+    t.slabs = load<u32>(slab);
+    releaseFor(t, slab, load<u32>(slab, 4));
+  }
+  t.slabNext = slabNext;
+  t.slabEnd = slabEnd;
+}
+
+/** Rows that a table has memory for already. */
+export function spareRows(t: Table): u32 {
+  let count: u32 = (t.slabEnd - t.slabNext) / t.rowBytes;
+  for (let row = t.freeRows; row != 0; row = load<u32>(row)) count++;
+  return count;
 }
 
 /** Of the next slab for so many rows: no larger than they are, but for a small one, so that nothing of the last one is left over. */

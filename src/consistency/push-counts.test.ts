@@ -97,3 +97,15 @@ test("what is told of a parameter that is not here leaves nothing behind (C4)", 
   counter.isHere = true;
   assert.equal(counts.rise(life(1), P, 6), 6, "nothing was kept of it");
 });
+
+test("a push that was refused here is not counted, until its number comes again (C5)", () => {
+  const counter = new Counter();
+  const counts = new PushCounts(counter);
+  assert.equal(counts.rise(life(1), P, 1), 1);
+  counts.refuse(life(1), P, 1);
+  counts.ended(life(1), report([0, P, 1]), { from: 0, to: 1 });
+  assert.equal(counter.count, 0, "the end of the clock does not bring it back");
+  assert.equal(counts.rise(life(1), P, 2), 1, "the next one counts for itself alone");
+  assert.equal(counts.rise(life(1), P, 1), 1, "another frame of it, which was taken");
+  assert.equal(counts.rise(life(1), P, 1), 0, "its second frame");
+});

@@ -15,6 +15,8 @@
 //       one that is known, from those it had.
 //   PushCounts.C4. Bounded: the numbers of the last life of each worker, for parameters that it pushed to, and for sync
 //       parameters the clocks that are not over.
+//   PushCounts.C5. N3. A push that this server refused is not counted here, unless its number comes again, with another
+//       frame of it.
 
 import type { WorkerLife } from "./worker-lives.ts";
 
@@ -37,7 +39,15 @@ export type PushCounter = {
   roundOver(parameter: number, clock: number): void;
 };
 
-type Life = { readonly incarnation: number; readonly numbers: Map<number, number> };
+type Life = {
+  readonly incarnation: number;
+  readonly numbers: Map<number, number>;
+  /** By parameter: the pushes that were refused here (C5). Undefined as long as none was. */
+  refused: Map<number, Set<number>> | undefined;
+};
+
+/** So many refused pushes of a worker to a parameter are remembered, the newest: more than one has under way. */
+const REFUSED_MAX = 64;
 
 export const NO_PUSHES: PushReport = { clocks: new Uint32Array(0), parameters: new Uint32Array(0), numbers: new Uint32Array(0) };
 
@@ -68,11 +78,22 @@ export class PushCounts {
 
   /** A frame of a push came: by how many pushes its worker is ahead of what was known here (C1). */
   rise(life: WorkerLife, parameter: number, number: number): number {
-    const own = this.#numbersOf(life);
-    const known = own.get(parameter) ?? 0;
-    if (number <= known) return 0;
-    own.set(parameter, number);
+    const own = this.#lifeOf(life);
+    const known = own.numbers.get(parameter) ?? 0;
+    if (number <= known) return own.refused !== undefined && own.refused.get(parameter)?.delete(number) === true ? 1 : 0; // C5
+    own.numbers.set(parameter, number);
     return number - known;
+  }
+
+  /** The push of this number was refused here, after `rise` said that it is new: it does not count (C5). */
+  refuse(life: WorkerLife, parameter: number, number: number): void {
+    const own = this.#lifeOf(life);
+    own.refused ??= new Map();
+    const numbers = own.refused.get(parameter) ?? new Set();
+    own.refused.set(parameter, numbers);
+    numbers.add(number);
+    const [oldest] = numbers;
+    if (numbers.size > REFUSED_MAX && oldest !== undefined) numbers.delete(oldest);
   }
 
   /** The life has ended the clocks from `from` up to `to`, and says what it pushed (C2). */
@@ -119,11 +140,15 @@ export class PushCounts {
     return waits;
   }
 
-  #numbersOf({ worker, incarnation }: WorkerLife): Map<number, number> {
+  #numbersOf(life: WorkerLife): Map<number, number> {
+    return this.#lifeOf(life).numbers;
+  }
+
+  #lifeOf({ worker, incarnation }: WorkerLife): Life {
     const known = this.#lives.get(worker);
-    if (known?.incarnation === incarnation) return known.numbers;
-    const numbers = new Map<number, number>();
-    this.#lives.set(worker, { incarnation, numbers });
-    return numbers;
+    if (known?.incarnation === incarnation) return known;
+    const life = { incarnation, numbers: new Map<number, number>(), refused: undefined };
+    this.#lives.set(worker, life);
+    return life;
   }
 }

@@ -64,6 +64,8 @@ export class Arena {
   readonly bytesMax: number;
   /** The size of the reserve (A4); 0 when there is none. */
   readonly reserveBytes: number;
+  /** How much tables may overdraw now; 0 but for a moment. Nobody else writes it. */
+  overdraftBytes = 0;
   /** Asked when there is no room for so many bytes: true when it gave memory back that this use can have. It may be asked inside any call that allocates. */
   onFull: (use: MemoryUse, byteCount: number) => boolean = () => false;
   readonly #reserveStart: number;
@@ -159,10 +161,12 @@ export class Arena {
    * take memory for state meanwhile.
    */
   overdraw<T>(run: () => T): T {
-    this.module.setOverdraft(Math.floor(this.reserveBytes * OVERDRAWN_SHARE_MAX));
+    this.overdraftBytes = Math.floor(this.reserveBytes * OVERDRAWN_SHARE_MAX);
+    this.module.setOverdraft(this.overdraftBytes);
     try {
       return run();
     } finally {
+      this.overdraftBytes = 0;
       this.module.setOverdraft(0);
     }
   }

@@ -17,6 +17,10 @@ export class PlainRowKernels implements RowKernels {
   }
 
   /** Never sure, so that callers take the careful way. */
+  spareRows(): number {
+    return 0; // every row takes its own
+  }
+
   hasCertainRoom(): boolean {
     return false;
   }

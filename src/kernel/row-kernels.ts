@@ -26,6 +26,8 @@ export const VERSION_NONE = 0xffff_ffff;
 export interface RowKernels {
   /** Whether so many keys can be inserted for certain. False says nothing: `insertValues` may still find room. */
   hasCertainRoom(table: number, keyCount: number): boolean;
+  /** How many new rows a table has memory for already. */
+  spareRows(table: number): number;
   /** Lists the rows of `keys`; brings `touchBytes` of each payload into the cache. Returns how many keys have none. */
   findValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, owned: number): number;
   /**
@@ -65,9 +67,11 @@ export interface RowKernels {
 }
 
 export function simdRowKernels(arena: Arena): RowKernels {
-  const { hasCertainRoom, findValues, locateValues, insertValues, readRows, writeRows, addWords, staleRows, standIn } = arena.module;
+  const { hasCertainRoom, spareRows, findValues, locateValues, insertValues, readRows, writeRows, addWords, staleRows, standIn } =
+    arena.module;
   return {
     hasCertainRoom: (table, keyCount) => hasCertainRoom(table, keyCount) !== 0,
+    spareRows,
     findValues,
     locateValues,
     insertValues,

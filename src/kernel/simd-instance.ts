@@ -104,6 +104,7 @@ export type SimdExports = {
   segmentRowsMax(table: number): number;
   splitTo(table: number, hashTop: number, depth: number): number;
   settleRows(table: number): void;
+  spareRows(table: number): number;
   keysAhead(table: number, cursor: number, keys: number, keyCount: number, out: number): number;
 
   findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { Arena } from "../kernel/arena.ts";
 import { putFloats, putKeys, putWords, readFloats, readKey, readWords } from "../kernel/arena-lists.ts";
@@ -367,6 +368,40 @@ test("a closed table gives all its memory back; impossible widths are refused", 
       while (true) open(131_072);
     },
     { code: "ARENA_FULL" },
+  );
+});
+
+test("rows that are refused give their memory back: a table that is full of nothing takes no room from others", () => {
+  /** A table of 500 rows, with memory for 500 more, to which so many are added: how many bytes it has then, and before. Undefined when they fit. */
+  const refused = (rowCount: number): { readonly bytes: number; readonly before: number } | undefined => {
+    const { arena, store } = new Stage({ width: 16, bytesMax: 2 * MIB });
+    const keys = putKeys(
+      arena,
+      Array.from({ length: 40_000 }, (_, i) => BigInt(i)),
+    );
+    store.touch({ keys, keyCount: 1_000 });
+    store.remove(keys, 500);
+    const before = store.usedBytes;
+    try {
+      store.touch({ keys, keyCount: rowCount });
+      return undefined;
+    } catch (thrown) {
+      assert.ok(isWeighbridgeError(thrown, "ARENA_FULL"), String(thrown));
+    }
+    const bytes = store.usedBytes;
+    assert.equal(store.rowCount, 500);
+    store.touch({ keys, keyCount: 2_000 });
+    assert.equal(store.rowCount, 2_000);
+    return { bytes, before };
+  };
+  const many = refused(40_000);
+  assert.equal(many?.bytes, many?.before, "what is clearly too much is not begun");
+  let rowCount = 15_000;
+  while (refused(rowCount) === undefined) rowCount += 250;
+  const { bytes, before } = refused(rowCount)!;
+  assert.ok(
+    bytes > before && bytes - before < 0.2 * rowCount * 72,
+    `${bytes - before} bytes of index stay, for ${rowCount} rows that were begun`,
   );
 });
 

@@ -235,6 +235,23 @@ export class TableStore {
     }
   }
 
+  /** Whether so many new rows are certain to find no room. */
+  #isTooMany(newCount: number): boolean {
+    const room = this.#arena.stateBytesMax + this.#arena.overdraftBytes - this.#arena.stateUsedBytes;
+    const rowBytes = ROW_KEY_BYTES + this.columns.payload.byteCount;
+    return newCount * rowBytes > room && (newCount - this.#rowKernels.spareRows(this.#table)) * rowBytes > room;
+  }
+
+  /** How many of the keys have no row. */
+  #missingCount({ keys, keyCount, owners }: KeyList): number {
+    let missing = 0;
+    for (let from = 0; from < keyCount; from += this.#chunkRows) {
+      const count = Math.min(this.#chunkRows, keyCount - from);
+      missing += this.#find({ keys: keys + from * KEY_BYTES, keyCount: count, owners }, WORD_BYTES);
+    }
+    return missing;
+  }
+
   /** out = the values of each key in turn; initial values where there is no row (T2). Versions as well where `versionsOut` is given. */
   pull(pull: TablePull): void {
     const { keys, keyCount, owners, out, versionsOut } = pull;
@@ -427,10 +444,11 @@ export class TableStore {
   #makeRoom(made: KeyList): void {
     const { keys, keyCount, owners } = made;
     if (keyCount === 0 || this.#rowKernels.hasCertainRoom(this.#table, keyCount)) return;
-    const list = this.#arena.tryAllocate(keyCount * WORD_BYTES);
-    const fresh = list === 0 ? NO_ROOM_COUNT : this.#rowKernels.insertValues(this.#table, keys, keyCount, list, owners?.owned ?? 0);
+    const isTooMany = this.#isTooMany(keyCount) && this.#isTooMany(this.#missingCount(made)); // nothing is begun that cannot end
+    const list = isTooMany ? -1 : this.#arena.tryAllocate(keyCount * WORD_BYTES);
+    const fresh = list <= 0 ? NO_ROOM_COUNT : this.#rowKernels.insertValues(this.#table, keys, keyCount, list, owners?.owned ?? 0);
     if (fresh > 0) this.#start(list, fresh);
-    if (list !== 0) this.#arena.release(list, keyCount * WORD_BYTES);
+    if (list > 0) this.#arena.release(list, keyCount * WORD_BYTES);
     if (fresh === FOREIGN_COUNT) throw this.#foreignKey(made);
     if (fresh !== NO_ROOM_COUNT) return;
     if (this.#arena.onFull(list === 0 ? "work" : "state", keyCount * WORD_BYTES)) {

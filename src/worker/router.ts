@@ -35,6 +35,7 @@ import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import { namedFailure } from "./call-subject.ts";
 import type { HeldParameter } from "./held-parameter.ts";
+import { type Fate, fateOf, partsFailure } from "./part-outcome.ts";
 import { Announcements } from "./router/announcements.ts";
 import type { AnyRequest, FunctionLoad, FunctionRequest, Recut } from "./router/function-request.ts";
 import type { KvRoutes } from "./router/kv-routes.ts";
@@ -314,7 +315,7 @@ export class RequestGroup implements RequestOwner {
   ended(error?: WeighbridgeError): void {
     this.#failure ??= error;
     if (--this.#open > 0) return;
-    if (this.#failure !== undefined) this.#reject(this.#failure);
+    if (this.#failure !== undefined) this.#reject(partsFailure(this.#failure, this.requests));
     else if (this.#crossed === undefined) this.#resolve();
     else this.#resolve(this.#router.call(this.#crossed, this.#subject)); // once for each incarnation of a server
   }
@@ -338,6 +339,8 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   server = 0;
   epoch = 0;
   calls: readonly Call[] = [];
+  /** Of an update, when it has ended. */
+  fate: Fate;
   // What its call is made of.
   readonly request: FieldValues<Fields>;
   readonly priority: number;
@@ -420,6 +423,7 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
       if (error === undefined && announcements.hold === undefined) announcements.unheard[this.server] = undefined;
       else announcements.ended(this.server, error);
     }
+    if (this.fn.isUpdate) this.fate = error === undefined ? "applied" : fate === undefined ? fateOf(error) : "unsure";
     this.owner.ended(error, fate);
   }
 

@@ -5,10 +5,12 @@
 //   HostedParameter.H1. lazyAdam: a push is one step of the whole parameter, wherever its rows lie; so is a clock with sync updates
 //       (spec/consistency.md, N3, N4). For other optimizers the count means nothing.
 //   HostedParameter.H2. Pushes are counted as soon as somebody asks for it: lazyAdam, or a mean over the workers that pushed.
+//   HostedParameter.H3. A push to a table that is refused here is no step here (N3).
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";
 import type { StalenessController } from "../../consistency/staleness-controller.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { checkChange } from "../../store/consistency-json.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
@@ -75,6 +77,12 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     const waits = this.phases.at(clock).updates === "sync";
     if (!waits) this.step += count;
     return waits;
+  }
+
+  /** A push that was counted when it came is refused: it is no step here (H3). */
+  protected uncount({ life, clock, pushNumber }: { readonly life: WorkerLife; readonly clock: number; readonly pushNumber: number }): void {
+    this.host.pacer.pushes.refuse(life, this.number, pushNumber);
+    if (this.phases.at(clock).updates !== "sync") this.step--;
   }
 
   /** A clock with sync updates is a step, once, wherever its rows lie (H1). */

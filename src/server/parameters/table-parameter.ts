@@ -105,14 +105,20 @@ export class TableParameter extends HostedParameter<TableSpec> {
     const magnitude = this.updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
     const rise = this.countsSteps ? this.host.pacer.pushes.rise(life, this.number, pushNumber) : 0;
-    if ((phases.constant ?? phases.at(clock)).updates === "sync") {
-      this.#rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
-      return;
+    const isSync = (phases.constant ?? phases.at(clock)).updates === "sync";
+    if (!isSync) this.step += rise;
+    try {
+      if (isSync) {
+        this.#rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
+        return;
+      }
+      const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
+      const update = { ...at, step: this.step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
+      this.#apply({ keys: keys.byteOffset, keyCount: keys.length, owners }, update);
+    } catch (thrown) {
+      if (rise > 0) this.uncount(push);
+      throw thrown;
     }
-    this.step += rise; // also where it is refused for its outcome: the other servers count it
-    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
-    const update = { ...at, step: this.step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
-    this.#apply({ keys: keys.byteOffset, keyCount: keys.length, owners }, update);
   }
 
   /** Room for the rows of these keys; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */

@@ -1,0 +1,106 @@
+// Goal: a push that a full server refuses leaves no trace, and one that only some servers refuse says who applied it (spec/consistency.md, N1 and N3).
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Embedding } from "../api/embedding.ts";
+import { isWeighbridgeError, reasonOf } from "../base/errors.ts";
+import type { Consistency } from "../store/consistency.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
+
+const MIB = 2 ** 20;
+const DIM = 16;
+const OLD = 500;
+const keysFrom = (from: number, count: number): BigUint64Array => BigUint64Array.from({ length: count }, (_, i) => BigInt(from + i));
+const isFull = (thrown: unknown): boolean => isWeighbridgeError(thrown, "ARENA_FULL");
+
+/** Whether a push of new rows was taken. */
+async function pushNew(table: Embedding, from: number, count: number): Promise<boolean> {
+  return await table.push(keysFrom(from, count), new Float32Array(count * DIM).fill(1)).then(
+    () => true,
+    (thrown: unknown) => {
+      assert.ok(isFull(thrown), String(thrown));
+      return false;
+    },
+  );
+}
+
+/** Fills the servers with rows of another table. */
+async function fill(cluster: EmbeddedCluster): Promise<void> {
+  const filling = await cluster.session.embedding("filling", { dim: DIM });
+  for (let batch = 2_000, from = 0; batch >= 1; from += batch) if (!(await pushNew(filling, from, batch))) batch = Math.floor(batch / 6);
+}
+
+const consistencies: readonly (readonly [string, Consistency])[] = [
+  ["asp", "asp"],
+  ["ssp", { ssp: 1 }],
+];
+for (const [name, consistency] of consistencies) {
+  test(`lazyAdam counts no push that a full server refused (${name})`, async () => {
+    const options = { dim: DIM, optimizer: { type: "lazyAdam", learningRate: 0.1 }, consistency } as const;
+    const old = keysFrom(0, OLD);
+    /** What a table comes to after some pushes, with pushes in between that servers refuse once they are full. */
+    const valuesAfter = async (cluster: EmbeddedCluster, isFilled: boolean): Promise<Float32Array> => {
+      const { session } = cluster;
+      const table = await session.embedding("table", options);
+      for (let step = 0; step < 4; step++) {
+        await table.push(
+          old,
+          new Float32Array(OLD * DIM).map((_, i) => Math.sin(i + step)),
+        );
+        session.clock();
+        if (isFilled && step === 0) await fill(cluster);
+        for (let i = 0; isFilled && i < 3; i++) assert.ok(!(await pushNew(table, 1e6, 3_000)));
+        session.clock();
+      }
+      return await table.pull(old);
+    };
+    await using full = await EmbeddedCluster.start({ arenaBytesMax: 2 * MIB });
+    await using roomy = await EmbeddedCluster.start({});
+    assert.deepEqual(await valuesAfter(full, true), await valuesAfter(roomy, false));
+  });
+}
+
+test("lazyAdam counts no refused push among pushes that are under way together", async () => {
+  const options = { dim: DIM, optimizer: { type: "lazyAdam", learningRate: 0.1 } } as const;
+  const old = keysFrom(0, OLD);
+  const gradients = new Float32Array(OLD * DIM).fill(1);
+  const valuesAfter = async (cluster: EmbeddedCluster, isFilled: boolean): Promise<Float32Array> => {
+    const table = await cluster.session.embedding("table", options);
+    await table.push(old, gradients);
+    if (isFilled) await fill(cluster);
+    for (let round = 0; round < 3; round++) {
+      const between = async (): Promise<void> => {
+        if (isFilled) assert.ok(!(await pushNew(table, 1e6, 3_000)));
+      };
+      await Promise.all([table.push(old, gradients), between(), table.push(old, gradients), between(), between()]);
+    }
+    return await table.pull(old);
+  };
+  await using full = await EmbeddedCluster.start({ arenaBytesMax: 2 * MIB });
+  await using roomy = await EmbeddedCluster.start({});
+  assert.deepEqual(await valuesAfter(full, true), await valuesAfter(roomy, false));
+});
+
+test("a push that one full server refuses and another applies names both, is not worth a retry, and is whole on each", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, arenaBytesMax: 2 * MIB });
+  const table = await cluster.session.embedding("table", { dim: DIM });
+  let failure: unknown;
+  let from = 0;
+  for (let batch = 400; failure === undefined && from < 1e6; from += batch) {
+    const keys = keysFrom(from, batch);
+    const taken = await table.push(keys, new Float32Array(batch * DIM).fill(1)).then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    if (taken === undefined) continue;
+    const values = await table.pull(keys);
+    const applied = keys.filter((_, i) => values[i * DIM] !== 0).length;
+    if (applied === 0)
+      batch = Math.max(1, Math.floor(batch / 2)); // both refused it
+    else failure = taken;
+    const text = reasonOf(taken);
+    assert.ok(isFull(taken), text);
+    assert.equal(/applied in part: applied by server [01], not by server [01]$/.test(text), applied > 0, text);
+  }
+  assert.ok(isWeighbridgeError(failure) && !failure.retryable, "one server is full before the other");
+});
