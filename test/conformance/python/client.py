@@ -54,8 +54,8 @@ class Call:
 
 
 class Conversation:
-    """What a worker and one other node say to each other, over any number of links (section 5). One thread reads, always, and never waits for one that writes:
-    a node that does not read is not read from (section 12). The lock is for what is sent, and keeps the order of its numbers (R1)."""
+    """What a worker and one other node say to each other, over any number of links (section 5). One thread reads a link, always, and never waits for one that
+    writes: a node that does not read is not read from (section 12). The lock is for what is sent, and keeps the order of its numbers (R1)."""
 
     def __init__(self, worker: Worker, peer: int, address: str) -> None:
         self.worker, self.peer, self.address = worker, peer, address
@@ -63,7 +63,6 @@ class Conversation:
         self.open: dict[int, Call] = {}
         self.lock = threading.RLock()
         self._connect()
-        threading.Thread(target=self._read_all, daemon=True).start()
 
     def _connect(self) -> None:
         """Dials until the node takes us, refuses for good (H10), or was away for too long (R13, R18)."""
@@ -99,13 +98,15 @@ class Conversation:
             raise Failure({"code": "NODE_DEAD", "message": f"node {self.peer} has forgotten the conversation"})  # R14, R15
         link.settimeout(None)
         self.life, self.link = body["incarnation"], link
+        for call in list(self.open.values()):
+            call.answer.clear()  # R12: answers are not mixed
+        start(self._read_all, link)
         self._send_again(0)  # R13
 
     def _send_again(self, first: int) -> None:
         with self.lock:
             for number, call in list(self.open.items()):
                 if number >= first:
-                    call.answer.clear()  # R12: answers are not mixed
                     self._send(call.frame)
 
     def _send(self, frame: Frame) -> None:
@@ -145,20 +146,19 @@ class Conversation:
             call.error = error
             call.done.set()
 
-    def _read_all(self) -> None:
-        while True:
-            link = self.link
-            try:
+    def _read_all(self, link: socket.socket) -> None:
+        try:
+            while True:
                 for frame in read_frames(lambda size: receive(link, size)):
                     self._take(frame)
-            except (OSError, BadFrame, ValueError) as ended:
-                end(link)
-                try:
-                    if not self.dials_again:
-                        raise ConnectionError("the link has ended") from ended
-                    self._connect()
-                except Exception as error:
-                    return self.close(error)
+        except (OSError, BadFrame, ValueError) as ended:
+            end(link)
+            try:
+                if not self.dials_again:
+                    raise ConnectionError("the link has ended") from ended
+                self._connect()
+            except Exception as error:
+                self.close(error)
 
     def _take(self, frame: Frame) -> None:
         if frame.kind == REQUEST:

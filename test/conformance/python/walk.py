@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from client import CREATE, ROWS_PULL, ROWS_PUSH, TENSOR_PULL, TENSOR_PUSH, Conversation, Failure, Signature, Worker
+from client import CREATE, ROWS_PULL, ROWS_PUSH, TENSOR_PULL, TENSOR_PUSH, Conversation, Failure, Signature, Worker, end
 from wire import part_of
 
 
@@ -45,7 +45,7 @@ def break_links(worker: Worker) -> None:
     """Ends links in the middle of what they carry: they are dialed again, and the conversations go on (R13)."""
     for conversation in (worker.servers[0], worker.servers[1], worker.scheduler, worker.servers[0]):
         worker.is_done.wait(0.02)
-        conversation.link.shutdown(2)
+        end(conversation.link)
 
 
 def refusals(worker: Worker, tensor: Any, table: Any) -> dict[str, Any]:
