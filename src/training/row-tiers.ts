@@ -59,6 +59,8 @@ export class RowTiers {
   readonly #spans: ArenaSpans;
   readonly #pool: RowCache;
   readonly #device: RowCache;
+  /** The device slot of each slot of the pool, as the device's index has it: asked for too often for a search. */
+  readonly #shown: Int32Array;
   /** By key: those of cached tables are ids, which are below 2^53. */
   readonly #loose = new Map<number, LooseRow>();
   readonly #leaving: WriteBack;
@@ -81,6 +83,7 @@ export class RowTiers {
     ) as [number, number, number];
     this.#pool = new RowCache({ buffer, address, rows, slotCount, rowBytes: this.#rowBytes, secret });
     this.#device = new RowCache({ buffer, address: shown, rows: mirror, slotCount: deviceRows, rowBytes: this.#valueBytes, secret });
+    this.#shown = new Int32Array(slotCount).fill(NO_SLOT);
     this.#leaving = new WriteBack(arena, kernels, raw);
   }
 
@@ -166,7 +169,7 @@ export class RowTiers {
   /** The device slot of a row that lies at an address; NO_SLOT if it has none. */
   deviceSlotAt(address: number): number {
     const slot = this.#pool.slotAt(address);
-    return slot === NO_SLOT ? NO_SLOT : this.#device.find(slot, 0);
+    return slot === NO_SLOT ? NO_SLOT : (this.#shown[slot] as number);
   }
 
   /** The rows of these keys, which lie where `rows` says (u32 each), are not what the servers have. */
@@ -177,7 +180,7 @@ export class RowTiers {
       if (slot === NO_SLOT) this.#looseAt(keys + i * KEY_BYTES).isDirty = true;
       else {
         this.#pool.dirty[slot] = 1;
-        this.#mirror(slot, this.#device.find(slot, 0));
+        this.#mirror(slot, this.#shown[slot] as number);
       }
     }
   }
@@ -220,6 +223,7 @@ export class RowTiers {
   /** Forgets all rows, written or not. Nothing may be on its way: after `flush`, whether it failed or not. */
   clear(): void {
     for (const cache of [this.#pool, this.#device]) for (const slot of cache.held()) cache.remove(slot);
+    this.#shown.fill(NO_SLOT);
     for (const key of this.#loose.keys()) this.#dropLoose(key);
     this.#leaving.drop();
     this.release();
@@ -240,13 +244,13 @@ export class RowTiers {
   #usePool(keys: number, keyCount: number): Int32Array {
     const slots = new Int32Array(keyCount);
     this.#pool.findAll(keys, slots);
-    for (const slot of slots) if (slot !== NO_SLOT) this.#pool.use(slot);
+    for (let i = 0; i < keyCount; i++) if (slots[i] !== NO_SLOT) this.#pool.use(slots[i] as number);
     return slots;
   }
 
   /** Whether a row of the pool is on the device; if so it is used. */
   #useDevice(slot: number): boolean {
-    const shown = this.#device.find(slot, 0);
+    const shown = this.#shown[slot] as number;
     if (shown !== NO_SLOT) this.#device.use(shown);
     return shown !== NO_SLOT;
   }
@@ -257,10 +261,12 @@ export class RowTiers {
     if (shown === NO_SLOT) {
       shown = this.#device.evict(this.#limit);
       if (shown === NO_SLOT) return false;
+      this.#shown[this.#device.lowOf(shown)] = NO_SLOT;
       this.counts.swappedOut++;
     }
     this.#mirror(slot, shown);
     this.#device.fill(shown, slot, 0);
+    this.#shown[slot] = shown;
     return true;
   }
 
@@ -285,8 +291,9 @@ export class RowTiers {
       this.#leaving.add(pool.lowOf(slot), pool.highOf(slot), pool.addressOf(slot));
       this.counts.writtenBack++;
     }
-    const shown = this.#device.find(slot, 0);
+    const shown = this.#shown[slot] as number;
     if (shown !== NO_SLOT) this.#device.remove(shown);
+    this.#shown[slot] = NO_SLOT;
     return slot;
   }
 
