@@ -60,19 +60,24 @@ function optionsIn(parameters: string): string[] {
   });
 }
 
-/** The calls with options of a class, an interface or a function that a file exports: "Session.tensor wait". */
-function callsOf(name: string, path: string, isTypeOnly: boolean): string[] {
+/** The calls with options of a class, an interface or a function that a file exports, with those that a class inherits: "Session.tensor wait". */
+function callsOf(name: string, path: string, isTypeOnly: boolean, as: string = name): string[] {
   const source = read(path);
   const fn = new RegExp(`^export (?:async )?function ${name}(?:<.*?>)?\\(`, "m").exec(source);
   if (fn !== null) return optionsIn(enclosed(source, fn.index + fn[0].length - 1)).map((option) => `${name} ${option}`);
-  const type = new RegExp(`^export (?:abstract )?(?:class|interface) ${name}\\b`, "m").exec(source);
+  const type = new RegExp(`^export (?:abstract )?(?:class|interface) ${name}\\b(?: extends (\\w+))?`, "m").exec(source);
   if (type === null) return [];
   const body = source.slice(type.index, source.indexOf("\n}\n", type.index));
-  return [...body.matchAll(/^ {2}(static )?(?:async )?([a-zA-Z]+)(?:<.*?>)?\(/gm)].flatMap((match) => {
+  const own = [...body.matchAll(/^ {2}(static )?(?:override )?(?:async )?([a-zA-Z]+)(?:<.*?>)?\(/gm)].flatMap((match) => {
     const [text, isStatic, member = ""] = match;
     if (isTypeOnly && (isStatic !== undefined || member === "constructor")) return []; // out of reach
-    return optionsIn(enclosed(body, match.index + text.length - 1)).map((option) => `${name}.${member} ${option}`);
+    return optionsIn(enclosed(body, match.index + text.length - 1)).map((option) => `${as}.${member} ${option}`);
   });
+  const base = type[1];
+  const from =
+    base === undefined ? undefined : new RegExp(`^import (?:type )?\\{[^}]*\\b${base}\\b[^}]*\\} from "(\\.[^"]+)"`, "m").exec(source);
+  if (base === undefined || from?.[1] === undefined) return own;
+  return [...new Set([...own, ...callsOf(base, join(dirname(path), from[1]), true, as)])];
 }
 
 function callsOfDoors(): string[] {

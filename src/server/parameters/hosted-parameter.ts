@@ -3,7 +3,7 @@
 //
 // Invariants:
 //   HostedParameter.H1. lazyAdam: a push is one step of the whole parameter, wherever its rows lie; so is a clock with sync updates
-//       (spec/consistency.md, N3, N4). For other optimizers the count means nothing.
+//       (spec/consistency.md, N3, N4). For other optimizers nothing is counted: their count is 0 on every server.
 //   HostedParameter.H2. Pushes are counted as soon as somebody asks for it: lazyAdam, or a mean over the workers that pushed.
 //   HostedParameter.H3. A push to a table that is refused here is no step here (N3).
 
@@ -75,7 +75,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   notePushes(clock: number, count: number): boolean {
     this.phases.take(clock);
     const waits = this.phases.at(clock).updates === "sync";
-    if (!waits) this.step += count;
+    if (!waits && this.countsSteps) this.step += count;
     return waits;
   }
 
@@ -87,8 +87,9 @@ export abstract class HostedParameter<S extends ParameterSpec> {
 
   /** A clock with sync updates is a step, once, wherever its rows lie (H1). */
   countRound(clock: number): void {
-    if (clock > this.#roundClock) this.step++;
-    this.#roundClock = Math.max(this.#roundClock, clock);
+    if (!this.countsSteps || clock <= this.#roundClock) return;
+    this.step++;
+    this.#roundClock = clock;
   }
 
   /** How many workers pushed to the parameter at this clock, while its rounds are applied. */

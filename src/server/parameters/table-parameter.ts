@@ -201,7 +201,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
   /** Says how many steps were made of which raw rows are the result; the count never goes back. Throws FENCED (T4). */
   noteSteps(claim: number, step: number): void {
     this.#claims.check(claim);
-    this.step = Math.max(this.step, step);
+    if (this.countsSteps) this.step = Math.max(this.step, step);
   }
 
   /** The learning rate at a clock; 0 for optimizers without one. */
