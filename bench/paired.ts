@@ -1,0 +1,96 @@
+// paired — this checkout beside another one of this repository, an earlier commit for instance, in paired turns:
+//
+//   git worktree add ../before COMMIT && (cd ../before && npm install)
+//   node bench/paired.ts --other ../before [--starts 3] [--turns 7] [--ms 350] [CASE…]
+//
+// Both clusters are alive; a turn measures one and then the other, in both orders by turns. What counts is the ratio within a turn. The processor's clock, other work
+// on the machine and where threads and memory have come to lie change from start to start more than from turn to turn, so clusters are started
+// several times, and the median of the starts' medians is told. The other checkout's own bench drives its cluster: both must know the case.
+
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { parseArgs } from "node:util";
+import { type BenchCase, CASES } from "./cases.ts";
+import type { Regime } from "./child.ts";
+import { type Figure, together } from "./meter.ts";
+import { OurCluster } from "./our-cluster.ts";
+import { median } from "./statistics.ts";
+
+/** Small requests are compiled again and again for seconds. */
+const SETTLE_MS = 1_200;
+const WARMUP_MS = 60;
+
+type Settings = { readonly Other: typeof OurCluster; readonly turns: number; readonly measureMs: number; readonly regime: Regime };
+type Turn = { readonly ours: Figure; readonly other: Figure };
+
+async function turnsOf(cases: readonly BenchCase[], { Other, turns, measureMs, regime }: Settings): Promise<Map<string, Turn[]>> {
+  const nodesPerRole = (cases[0] as BenchCase).nodesPerRole;
+  await using ours = await OurCluster.start({ regime, nodesPerRole });
+  await using other = await Other.start({ regime, nodesPerRole });
+  const found = new Map<string, Turn[]>();
+  for (const benchCase of cases) {
+    for (const cluster of [ours, other]) {
+      await cluster.open(benchCase);
+      await cluster.measure({ warmupMs: 0, measureMs: SETTLE_MS });
+    }
+    const measure = async (cluster: OurCluster): Promise<Figure> => await cluster.measure({ warmupMs: WARMUP_MS, measureMs });
+    const list: Turn[] = [];
+    for (let turn = 0; turn < turns; turn++) {
+      const [first, second] = turn % 2 === 0 ? [ours, other] : [other, ours];
+      const [a, b] = [await measure(first), await measure(second)];
+      list.push(turn % 2 === 0 ? { ours: a, other: b } : { ours: b, other: a });
+    }
+    found.set(benchCase.name, list);
+  }
+  return found;
+}
+
+/** How much better ours is: above 1 is faster. */
+function ratioOf({ yardstick }: BenchCase, { ours, other }: Turn): number {
+  return yardstick === "latency" ? other.p50Us / ours.p50Us : ours.reqPerSec / other.reqPerSec;
+}
+
+function line(benchCase: BenchCase, starts: readonly (readonly Turn[])[]): string {
+  const medians = starts.map((turns) => median(turns.map((turn) => ratioOf(benchCase, turn))));
+  const all = starts.flat().map((turn) => ratioOf(benchCase, turn));
+  const ours = together(starts.flat().map((turn) => turn.ours));
+  const figure =
+    benchCase.yardstick === "latency" ? `${ours.p50Us.toFixed(1)} µs` : `${(ours.reqPerSec / starts.flat().length).toFixed(0)} req/s`;
+  const shown = medians.map((ratio) => ratio.toFixed(2)).join(" ");
+  return `${benchCase.name.padEnd(38)} ${median(medians).toFixed(3)}   starts ${shown}   turns ${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}   ${figure}`;
+}
+
+async function main(): Promise<void> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      other: { type: "string" },
+      starts: { type: "string", default: "3" },
+      turns: { type: "string", default: "7" },
+      ms: { type: "string", default: "350" },
+      regime: { type: "string", default: "free" },
+    },
+  });
+  if (values.other === undefined) throw new Error("--other names the checkout to compare with");
+  const unknown = positionals.find((name) => !CASES.some((one) => one.name === name));
+  if (unknown !== undefined) throw new Error(`no case is named ${unknown}`);
+  const { OurCluster: Other } = (await import(pathToFileURL(resolve(values.other, "bench/our-cluster.ts")).href)) as {
+    OurCluster: typeof OurCluster;
+  };
+  const settings = { Other, turns: Number(values.turns), measureMs: Number(values.ms), regime: values.regime as Regime };
+  for (const nodesPerRole of [1, 2]) {
+    const cases = CASES.filter((one) => one.nodesPerRole === nodesPerRole && (positionals.length === 0 || positionals.includes(one.name)));
+    if (cases.length === 0) continue;
+    const starts: Map<string, Turn[]>[] = [];
+    for (let start = 0; start < Number(values.starts); start++) starts.push(await turnsOf(cases, settings));
+    for (const benchCase of cases)
+      console.log(
+        line(
+          benchCase,
+          starts.map((found) => found.get(benchCase.name) as Turn[]),
+        ),
+      );
+  }
+}
+
+await main();
