@@ -19,6 +19,7 @@ import { median } from "./statistics.ts";
 /** Small requests are compiled again and again for seconds. */
 const SETTLE_MS = 1_200;
 const WARMUP_MS = 60;
+const CASES_PER_CLUSTER = 8;
 
 type Settings = { readonly Other: typeof OurCluster; readonly turns: number; readonly measureMs: number; readonly regime: Regime };
 type Turn = { readonly ours: Figure; readonly other: Figure };
@@ -78,19 +79,26 @@ async function main(): Promise<void> {
     OurCluster: typeof OurCluster;
   };
   const settings = { Other, turns: Number(values.turns), measureMs: Number(values.ms), regime: values.regime as Regime };
-  for (const nodesPerRole of [1, 2]) {
-    const cases = CASES.filter((one) => one.nodesPerRole === nodesPerRole && (positionals.length === 0 || positionals.includes(one.name)));
-    if (cases.length === 0) continue;
+  const chosen = CASES.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
+  for (const cases of groupsOf(chosen)) {
     const starts: Map<string, Turn[]>[] = [];
     for (let start = 0; start < Number(values.starts); start++) starts.push(await turnsOf(cases, settings));
-    for (const benchCase of cases)
-      console.log(
-        line(
-          benchCase,
-          starts.map((found) => found.get(benchCase.name) as Turn[]),
-        ),
-      );
+    for (const benchCase of cases) {
+      const turns = starts.map((found) => found.get(benchCase.name) as Turn[]);
+      console.log(line(benchCase, turns));
+    }
   }
+}
+
+/** Cases that one pair of clusters serves: of one size, and few enough for the memory of a server, which keeps the keys of all of them. */
+function groupsOf(cases: readonly BenchCase[]): readonly (readonly BenchCase[])[] {
+  const groups: BenchCase[][] = [];
+  for (const benchCase of cases) {
+    const last = groups.at(-1);
+    if (last !== undefined && last.length < CASES_PER_CLUSTER && last[0]?.nodesPerRole === benchCase.nodesPerRole) last.push(benchCase);
+    else groups.push([benchCase]);
+  }
+  return groups;
 }
 
 await main();
