@@ -4,6 +4,7 @@ export {
   aheadBytes, allocate, allocateReserve, allocateWork, lend, lentBytes, openArena, release, reserveUsedBytes, setOverdraft, stateUsedBytes,
   touchAhead, usedBytes,
 } from "./allocator.as";
+export { addElements, addRowElements } from "./elements.as";
 export { checkFinite, greatestMagnitude, zeroNonFinite } from "./finite.as";
 export { initialize, initializeRows } from "./initializers.as";
 export { updateBlock, updateBlockRows, updateRows } from "./optimizers.as";

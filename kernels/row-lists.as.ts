@@ -130,6 +130,10 @@ export function insertValues(t: Table, keys: usize, n: u32, freshOut: usize, own
 }
 
 export function readRows(rows: usize, n: u32, offset: i32, byteCount: u32, out: usize): void {
+  if ((byteCount & 3) != 0) {
+    readBytes(rows, n, offset, byteCount, out);
+    return;
+  }
   for (let i: usize = 0; i < n; i++, out += byteCount) {
     const row = listed(rows, i);
     if (row != 0) copyFloats(out, row + offset, byteCount);
@@ -137,7 +141,20 @@ export function readRows(rows: usize, n: u32, offset: i32, byteCount: u32, out: 
   }
 }
 
+/** Columns that are no whole words: of narrow integers, an odd number of them. */
+function readBytes(rows: usize, n: u32, offset: i32, byteCount: u32, out: usize): void {
+  for (let i: usize = 0; i < n; i++, out += byteCount) {
+    const row = listed(rows, i);
+    if (row != 0) memory.copy(out, row + offset, byteCount);
+    else memory.fill(out, 0, byteCount);
+  }
+}
+
 export function writeRows(rows: usize, n: u32, offset: i32, byteCount: u32, from: usize): void {
+  if ((byteCount & 3) != 0) {
+    for (let i: usize = 0; i < n; i++, from += byteCount) memory.copy(listed(rows, i) + offset, from, byteCount);
+    return;
+  }
   for (let i: usize = 0; i < n; i++, from += byteCount) copyFloats(listed(rows, i) + offset, from, byteCount);
 }
 

@@ -3,10 +3,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { elementTypeOf } from "../src/kernel/elements.ts";
 import { LINK_GRACE_MS } from "../src/peer/unfinished-requests.ts";
 import { HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";
-import { dtypeBits, dtypeOf, KvFlag } from "../src/wire/kv-message.ts";
+import { dtypeBits, KvFlag } from "../src/wire/kv-message.ts";
 import { failureOf } from "./hostile/raw-client.ts";
 import { type HeaderFields, kvPayload } from "./hostile/raw-frame.ts";
 import { type Refusal, refused } from "./hostile/refusal.ts";
@@ -236,7 +237,7 @@ test("pushes of other types that never end are counted over all applications, an
   const unfinished = cluster.server.server?.unfinishedRequests ?? assert.fail("it is a server");
   const frameKeys = 4096;
   const payload = new Uint8Array(frameKeys * 16);
-  const doubles = { ...PUSH, flags: KvFlag.FIRST | dtypeBits(dtypeOf(new Float64Array(0))), arg0: frameKeys, arg1: 1 };
+  const doubles = { ...PUSH, flags: KvFlag.FIRST | dtypeBits(elementTypeOf(new Float64Array(0))), arg0: frameKeys, arg1: 1 };
   for (let i = 1; i <= 200; i++) client.request({ ...doubles, app: i % 2 === 0 ? SUMMING_APP : HANDLE_APP, stamp: i, arg3: i }, payload);
   await cluster.settle();
   assert.deepEqual([client.frames.length, cluster.server.metrics.requestsFailed], [200, 0]);

@@ -70,17 +70,17 @@ export class PlainRowKernels implements RowKernels {
   }
 
   readRows(rows: number, rowCount: number, offset: number, byteCount: number, out: number): void {
-    const { words } = this.#arena;
+    const { words, bytes } = this.#arena;
     for (let i = 0; i < rowCount; i++) {
       const row = words[rows / 4 + i]!;
-      for (let j = 0; j < byteCount; j += 4) words[(out + i * byteCount + j) / 4] = row === 0 ? 0 : words[(row + offset + j) / 4]!;
+      for (let j = 0; j < byteCount; j++) bytes[out + i * byteCount + j] = row === 0 ? 0 : bytes[row + offset + j]!;
     }
   }
 
   writeRows(rows: number, rowCount: number, offset: number, byteCount: number, from: number): void {
-    const { words } = this.#arena;
+    const { words, bytes } = this.#arena;
     for (let i = 0; i < rowCount; i++) {
-      for (let j = 0; j < byteCount; j += 4) words[(words[rows / 4 + i]! + offset + j) / 4] = words[(from + i * byteCount + j) / 4]!;
+      for (let j = 0; j < byteCount; j++) bytes[words[rows / 4 + i]! + offset + j] = bytes[from + i * byteCount + j]!;
     }
   }
 

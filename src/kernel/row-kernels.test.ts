@@ -134,6 +134,33 @@ for (const name of Object.keys(IMPLEMENTATIONS)) {
       }
     });
 
+    test("columns that are no whole words are written and read back byte for byte, and leave their neighbours alone", () => {
+      for (const byteCount of [1, 2, 3, 5, 17, 63]) {
+        const { arena, rowKernels, table } = open(name, 64);
+        const list = putKeys(arena, [5n, 0n, KEY_MAX]);
+        const [rows, fresh, out] = [12, 12, 256].map((bytes) => arena.allocate(bytes)) as [number, number, number];
+        rowKernels.locateValues(table, list, 3, 64, rows, fresh, 0);
+        rowKernels.writeRows(rows, 3, 0, 64, putWords(arena, new Uint32Array(48).fill(0x0707_0707)));
+        const values = Uint8Array.from({ length: 3 * byteCount }, (_, i) => 100 + i);
+        const from = arena.allocate(256);
+        arena.bytes.set(values, from);
+        rowKernels.writeRows(rows, 3, 0, byteCount, from);
+        arena.bytes.fill(9, out, out + 256);
+        arena.words[rows / 4 + 1] = 0;
+        rowKernels.readRows(rows, 3, 0, byteCount, out);
+        const read = [...arena.bytes.subarray(out, out + 3 * byteCount + 1)];
+        const row = (i: number): number[] => [...values.subarray(i * byteCount, (i + 1) * byteCount)];
+        assert.deepEqual(read, [...row(0), ...new Array<number>(byteCount).fill(0), ...row(2), 9]);
+        rowKernels.findValues(table, list, 3, 64, rows, 0);
+        rowKernels.readRows(rows, 3, 0, 64, out);
+        for (let i = 0; i < 3; i++)
+          assert.deepEqual(
+            [...arena.bytes.subarray(out + i * 64, out + (i + 1) * 64)],
+            [...row(i), ...new Array<number>(64 - byteCount).fill(7)],
+          );
+      }
+    });
+
     test("a key without a row reads as zeros", () => {
       const { arena, rowKernels } = open(name, 20);
       const out = putWords(arena, numbers(10));

@@ -2,7 +2,7 @@
 // optimizers and checkpoints share. Tables, keys and addresses as in kernels.ts; PlainRowKernels is the reference.
 //
 //   list       u32 for each row: the address of its payload (the u64 key lies ROW_KEY_BYTES before); 0 for a key that has no row
-//   column     `byteCount` bytes at `offset` bytes after that address in every row; multiples of 4. The key is the column at -ROW_KEY_BYTES.
+//   column     `byteCount` bytes at `offset` bytes after that address in every row, any number of them; the offset is a multiple of 4. The key is the column at -ROW_KEY_BYTES.
 //
 // Invariants:
 //   R1. `locateValues` is called only where there is room for certain, and `insertValues` takes back what it inserted when the room ends.

@@ -26,6 +26,8 @@ export type SimdExports = {
   copy(target: number, source: number, byteCount: number): void;
   zero(target: number, byteCount: number): void;
   checkAscending(keys: number, keyCount: number): number;
+  addElements(type: number, target: number, source: number, count: number): void;
+  addRowElements(type: number, rows: number, rowCount: number, offset: number, width: number, values: number): void;
 
   updateRows(optimizer: number, rows: number, rowCount: number, width: number, gradients: number, hyper: number): void;
   updateBlock(

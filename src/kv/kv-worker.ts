@@ -16,9 +16,10 @@ import { Deferred } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { kvPull, kvPush, kvPushPull } from "../contracts/kv.ts";
+import { ElementType, elementArrayOf, elementTypeOf } from "../kernel/elements.ts";
 import { firstDescent, type Slicer } from "../keys/key-list.ts";
 import type { RequestTracker } from "../peer/request-tracker.ts";
-import { dtypeConstructor, dtypeOf, FLOAT32, type Values } from "../wire/kv-message.ts";
+import type { Values } from "../wire/kv-message.ts";
 import { CallerArray } from "../worker/caller-array.ts";
 import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions } from "../worker/kv-arrays.ts";
 import type { FloatWindow, Landing } from "../worker/kv-landing.ts";
@@ -108,7 +109,7 @@ export class KVWorker implements KvOwner {
     checkWaitOptions(options, PAIRS_OPTIONS, "the options of a request");
     const { deadlineMs, signal, ...rest } = options;
     const result = new Deferred<KVPairs<Float32Array>>();
-    const timestamp = this.#submitVariable(keys, FLOAT32, rest, (landings) => {
+    const timestamp = this.#submitVariable(keys, ElementType.F32, rest, (landings) => {
       const lens = new Int32Array(keys.length);
       const vals = fillFromLandings(landings, lens, (count) => new Float32Array(count));
       result.resolve({ keys, vals, lens });
@@ -144,10 +145,10 @@ export class KVWorker implements KvOwner {
     const { lens, cmd, priority, callback } = options;
     const values = (sent ?? received) as Values;
     checkKeys(keys);
-    const dtype = values instanceof Float32Array ? FLOAT32 : dtypeOf(values);
+    const dtype = values instanceof Float32Array ? ElementType.F32 : elementTypeOf(values);
     if (dtype < 0) throw badValues(values);
     const width = lens === undefined ? widthOf(keys, values) : checkLens(keys, values, lens);
-    if (sent !== undefined && received !== undefined && (received.length !== sent.length || dtypeOf(received) !== dtype))
+    if (sent !== undefined && received !== undefined && (received.length !== sent.length || elementTypeOf(received) !== dtype))
       throw badRoom(sent, received);
     const arrays: KvArrays = { keys, sent, received, lens, dtype, width, elementBytes: values.BYTES_PER_ELEMENT };
     return this.#send(new KvRequest(this, functionId, arrays, this.#optionsOf(cmd, priority, callback, undefined)));
@@ -156,7 +157,7 @@ export class KVWorker implements KvOwner {
   #pullInto(keys: BigUint64Array, vals: Values, lens: Int32Array, options: KVPullOptions): number {
     if (lens.length !== keys.length) throw bad(`${lens.length} lens for ${keys.length} keys`);
     const given = [new CallerArray(vals), new CallerArray(lens)];
-    return this.#submitVariable(keys, dtypeOf(vals), options, (landings) => {
+    return this.#submitVariable(keys, elementTypeOf(vals), options, (landings) => {
       for (const array of given) array.check("a pull", false);
       fillFromLandings(landings, lens, (count) => {
         if (count > vals.length) throw new WeighbridgeError("VALUE_LENGTH", `${count} values came, but there is room for ${vals.length}`);
@@ -168,7 +169,7 @@ export class KVWorker implements KvOwner {
   #submitVariable(keys: BigUint64Array, dtype: number, options: KVOptions, fill: (landings: readonly Landing[]) => void): number {
     checkKeys(keys);
     const { cmd, priority, callback } = options;
-    const elementBytes = dtypeConstructor(dtype)?.BYTES_PER_ELEMENT ?? 0;
+    const elementBytes = elementArrayOf(dtype)?.BYTES_PER_ELEMENT ?? 0;
     if (elementBytes === 0) throw bad("values are typed arrays of numbers");
     const arrays: KvArrays = { keys, sent: undefined, received: undefined, lens: undefined, dtype, width: 0, elementBytes };
     return this.#send(new KvRequest(this, kvPull.id, arrays, this.#optionsOf(cmd, priority, callback, fill)));

@@ -11,10 +11,11 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
+import { elementArrayOf } from "../kernel/elements.ts";
 import { decodeFailure, type Failure } from "../wire/failure.ts";
 import { type FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { dtypeConstructor, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
+import { dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import { bodyParts, bodyTooLong, SimpleFlag } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
 import type { MessageBatch } from "./message-batch.ts";
@@ -274,7 +275,7 @@ export class ClientRequests {
 
   #openRequest(header: FrameHeader, customer: number, timestamp: number): OpenRequest {
     const { functionId, flags, request } = header;
-    const elementBytes = dtypeConstructor(dtypeOfFlags(flags))?.BYTES_PER_ELEMENT ?? 1;
+    const elementBytes = elementArrayOf(dtypeOfFlags(flags))?.BYTES_PER_ELEMENT ?? 1;
     const wantsLens = functionId === FunctionId.KV_PULL && (flags & KvFlag.WANT_LENS) !== 0;
     return { functionId, customer, timestamp, requests: [request], wantsLens, elementBytes, keyCount: 0 };
   }

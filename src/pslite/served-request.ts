@@ -11,11 +11,12 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
+import { elementArrayOf } from "../kernel/elements.ts";
 import { toFailure } from "../wire/failure.ts";
 import { Kind } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { encodeJson } from "../wire/json-body.ts";
-import { dtypeConstructor, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
+import { KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { Awaiting } from "./conversation.ts";
 import type { MessageBatch } from "./message-batch.ts";
 import type { OutgoingConnection } from "./outgoing-connection.ts";
@@ -82,7 +83,7 @@ export class ServedRequest implements Awaiting {
     this.#simple = meta.simpleApp;
     this.valueType = meta.dataTypes[1] ?? 0;
     this.dtype = dtypeOfPsType(this.valueType);
-    this.elementBytes = dtypeConstructor(this.dtype)?.BYTES_PER_ELEMENT ?? 1;
+    this.elementBytes = elementArrayOf(this.dtype)?.BYTES_PER_ELEMENT ?? 1;
     this.functionId = !meta.pull ? FunctionId.KV_PUSH : meta.push ? FunctionId.KV_PUSH_PULL : FunctionId.KV_PULL;
   }
 

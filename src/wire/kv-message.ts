@@ -10,6 +10,7 @@
 // A server whose handle wants whole requests answers the others with GATHERED and no values, and LAST with WHOLE and all of them.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import type { ElementArray } from "../kernel/elements.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader } from "./frame.ts";
 
 export const KvFlag = {
@@ -31,45 +32,7 @@ export const DTYPE_SHIFT = 8;
 export const DTYPE_MASK: number = 0xff00 & ~APP_CUT;
 
 /** The types a value can have. */
-export type Values =
-  | Float32Array
-  | Float64Array
-  | Int8Array
-  | Uint8Array
-  | Int16Array
-  | Uint16Array
-  | Int32Array
-  | Uint32Array
-  | BigInt64Array
-  | BigUint64Array;
-
-type ValuesConstructor = {
-  readonly BYTES_PER_ELEMENT: number;
-  readonly name: string;
-  new (buffer: ArrayBufferLike, byteOffset: number, length: number): Values;
-};
-
-/** Position is the number on the wire. */
-const DTYPES: readonly ValuesConstructor[] = [
-  Float32Array,
-  Float64Array,
-  Int8Array,
-  Uint8Array,
-  Int16Array,
-  Uint16Array,
-  Int32Array,
-  Uint32Array,
-  BigInt64Array,
-  BigUint64Array,
-];
-
-export const FLOAT32 = 0;
-
-/** The number of an array's type, or -1 when it has none. */
-export function dtypeOf(values: Values): number {
-  if (values instanceof Float32Array) return FLOAT32;
-  return DTYPES.indexOf(values.constructor as unknown as ValuesConstructor);
-}
+export type Values = ElementArray;
 
 export function dtypeBits(dtype: number): number {
   return dtype << DTYPE_SHIFT;
@@ -77,11 +40,6 @@ export function dtypeBits(dtype: number): number {
 
 export function dtypeOfFlags(flags: number): number {
   return (flags & ~APP_CUT) >> DTYPE_SHIFT;
-}
-
-/** Undefined for a number that is no type's. */
-export function dtypeConstructor(dtype: number): ValuesConstructor | undefined {
-  return DTYPES[dtype];
 }
 
 export const KEY_BYTES = 8;

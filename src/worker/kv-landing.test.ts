@@ -3,9 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
+import { ElementType } from "../kernel/elements.ts";
 import { FrameHeader, Kind, setExtent } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { FLOAT32, KvFlag } from "../wire/kv-message.ts";
+import { KvFlag } from "../wire/kv-message.ts";
 import type { KvArrays, KvFunctionId } from "./kv-arrays.ts";
 import { FloatWindow, type Landing } from "./kv-landing.ts";
 import { cutPart, type KvCall, KvRequest } from "./kv-request.ts";
@@ -32,7 +33,7 @@ function made(
     sent,
     received,
     lens: undefined,
-    dtype: FLOAT32,
+    dtype: ElementType.F32,
     width: fill === undefined ? width : 0,
     elementBytes: 4,
   };

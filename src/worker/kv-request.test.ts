@@ -3,11 +3,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { elementTypeOf } from "../kernel/elements.ts";
 import { EncodedFrames, PagePool } from "../peer/frame-batch.ts";
 import { type StubFrame, StubLink } from "../testing/stub-link.ts";
 import { BLOCK_BYTES, FrameHeader, Kind, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { dtypeOf, KvFlag, LARGE_VALUE_BYTES, type Values } from "../wire/kv-message.ts";
+import { KvFlag, LARGE_VALUE_BYTES, type Values } from "../wire/kv-message.ts";
 import type { KvArrays } from "./kv-arrays.ts";
 import { FloatWindow } from "./kv-landing.ts";
 import { cutPart, fitsOneFrame, type KvCall, KvRequest } from "./kv-request.ts";
@@ -18,7 +19,7 @@ function pushOf(values: Values, keyCount: number, lens?: Int32Array): KvRequest 
   const keys = BigUint64Array.from({ length: keyCount }, (_, i) => BigInt(i));
   const width = lens === undefined ? values.length / keyCount : 0;
   const elementBytes = values.BYTES_PER_ELEMENT;
-  const arrays: KvArrays = { keys, sent: values, received: undefined, lens, dtype: dtypeOf(values), width, elementBytes };
+  const arrays: KvArrays = { keys, sent: values, received: undefined, lens, dtype: elementTypeOf(values), width, elementBytes };
   return new KvRequest(OWNER, FunctionId.KV_PUSH, arrays, { command: 0, priority: 0, callback: undefined });
 }
 

@@ -9,12 +9,13 @@ import { clockAdvance } from "../contracts/clocks.ts";
 import { sspSync } from "../contracts/groups.ts";
 import { rowsPush } from "../contracts/rows.ts";
 import { Arena } from "../kernel/arena.ts";
+import { elementTypeOf } from "../kernel/elements.ts";
 import { PART_COUNT } from "../keys/placement.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { RouterStage } from "../testing/router-stage.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { dtypeOf } from "../wire/kv-message.ts";
+
 import { HeldParameter } from "./held-parameter.ts";
 import type { KeyList } from "./key-lists.ts";
 import type { KvFunctionId } from "./kv-arrays.ts";
@@ -75,7 +76,7 @@ class Worker {
         ended: (_: KvRequest, error?: Error): void => (error === undefined ? resolve() : reject(error)),
       };
       const slicer = isOwn ? (all: BigUint64Array) => [0, ...this.stage.router.servers.map(() => all.length)] : undefined;
-      const arrays = { keys, sent, received, lens: undefined, dtype: dtypeOf(values), width, elementBytes };
+      const arrays = { keys, sent, received, lens: undefined, dtype: elementTypeOf(values), width, elementBytes };
       routes.submit(new KvRequest(owner, functionId, arrays, { command: 0, priority: 0, callback: undefined, slicer }));
     });
   }

@@ -22,6 +22,7 @@ import {
 } from "../../src/contracts/control.ts";
 import { relayCall } from "../../src/contracts/relay.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
+import { elementTypeOf } from "../../src/kernel/elements.ts";
 import { sliceByRange } from "../../src/keys/key-list.ts";
 import { ask } from "../../src/peer/call-function.ts";
 import { Connection } from "../../src/peer/connection.ts";
@@ -35,7 +36,7 @@ import { FunctionId } from "../../src/wire/function-id.ts";
 import type { Fields, FieldValues } from "../../src/wire/function-schema.ts";
 import { READS_RUNS } from "../../src/wire/hello.ts";
 import { encodeJson } from "../../src/wire/json-body.ts";
-import { dtypeOf, KvFlag, type Values } from "../../src/wire/kv-message.ts";
+import { KvFlag, type Values } from "../../src/wire/kv-message.ts";
 import type { PartLabel } from "../../src/worker/collective/operation.ts";
 import { PartCall } from "../../src/worker/collective/part-call.ts";
 import type { KvArrays, KvFunctionId } from "../../src/worker/kv-arrays.ts";
@@ -296,7 +297,7 @@ function kvCalls(functionId: KvFunctionId, input: KvInput, timestamp = 12): KvCa
     sent,
     received: wantsLens ? undefined : received,
     lens: lens === undefined ? undefined : Int32Array.from(lens),
-    dtype: dtypeOf(values),
+    dtype: elementTypeOf(values),
     width: lens === undefined && !wantsLens ? values.length / keys.length : 0,
     elementBytes: values.BYTES_PER_ELEMENT,
   };

@@ -5,13 +5,14 @@
 //   KvApplication.A1. Sums are of one type; requests of another one are refused with UNSUPPORTED, and change nothing.
 
 import type { Arena } from "../../kernel/arena.ts";
+import { ElementType, elementTypeOf } from "../../kernel/elements.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import type { AppDirectory } from "../../peer/app-directory.ts";
 import type { Channel } from "../../peer/channel.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import { ValueStore } from "../../store/value-store.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
-import { dtypeOf, dtypeOfFlags, FLOAT32, type Values } from "../../wire/kv-message.ts";
+import { dtypeOfFlags, type Values } from "../../wire/kv-message.ts";
 import { type OtherTypes, StoreHandle } from "./store-handle.ts";
 import { otherType, TypedSums } from "./typed-sums.ts";
 import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "./whole-requests.ts";
@@ -62,7 +63,7 @@ export class KvApplication implements OtherTypes {
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const { dtype } = this.sums;
-    if (dtype !== undefined && dtypeOfFlags(header.flags) === FLOAT32) throw otherType(dtype, FLOAT32); // A1
+    if (dtype !== undefined && dtypeOfFlags(header.flags) === ElementType.F32) throw otherType(dtype, ElementType.F32); // A1
     this.#typed.handle(channel, header, bytes, at, fresh);
   }
 
@@ -72,7 +73,7 @@ export class KvApplication implements OtherTypes {
 
   #sum(request: WholeRequest): void {
     try {
-      if (this.#store.keyCount > 0) throw otherType(FLOAT32, dtypeOf(request.values)); // A1
+      if (this.#store.keyCount > 0) throw otherType(ElementType.F32, elementTypeOf(request.values)); // A1
       this.sums.serve(request);
     } catch (thrown) {
       request.channel.fail(request.label, thrown);

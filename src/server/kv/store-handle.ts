@@ -8,6 +8,7 @@
 import { AssertionError, assert } from "../../base/assert.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { ElementType } from "../../kernel/elements.ts";
 import { answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import { type Held, INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";
@@ -21,7 +22,6 @@ import {
   DTYPE_MASK,
   DTYPE_SHIFT,
   doNotAddUp,
-  FLOAT32,
   KEY_BYTES,
   KvFlag,
   LARGE_VALUE_BYTES,
@@ -29,7 +29,7 @@ import {
 } from "../../wire/kv-message.ts";
 
 const FLOAT_BYTES = 4;
-const FLOATS = FLOAT32 << DTYPE_SHIFT;
+const FLOATS = ElementType.F32 << DTYPE_SHIFT;
 /** What a frame of values of one width may say beside its type: nothing that there is anything to do about. */
 const PLAIN_FLAGS = KvFlag.FIRST | KvFlag.LAST | APP_CUT;
 const ZEROS = new Uint8Array(BLOCK_BYTES);

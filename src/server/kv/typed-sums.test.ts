@@ -3,10 +3,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
+import { elementTypeOf } from "../../kernel/elements.ts";
 import { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import { StubAsker } from "../../testing/stub-asker.ts";
 import { FunctionId } from "../../wire/function-id.ts";
-import { dtypeBits, dtypeOf, KvFlag } from "../../wire/kv-message.ts";
+import { dtypeBits, KvFlag } from "../../wire/kv-message.ts";
 import { TypedSums } from "./typed-sums.ts";
 import { WholeRequests } from "./whole-requests.ts";
 
@@ -24,7 +25,7 @@ test("a push that there is no room for is ARENA_FULL, and the sums stay as they 
   asker.serve(FunctionId.KV_PUSH, whole);
   const push = async (keys: readonly bigint[]): Promise<void> => {
     const parts = [BigUint64Array.from(keys), new Float64Array(keys.length * 10).fill(1)].map((array) => new Uint8Array(array.buffer));
-    const flags = KvFlag.FIRST | KvFlag.LAST | dtypeBits(dtypeOf(new Float64Array(0)));
+    const flags = KvFlag.FIRST | KvFlag.LAST | dtypeBits(elementTypeOf(new Float64Array(0)));
     await asker.request({ flags, args: [keys.length, 10, 0, 0], payload: Buffer.concat(parts) });
   };
   await push([1n, 2n]);

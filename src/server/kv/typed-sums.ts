@@ -9,7 +9,8 @@
 //   Y5. Rows take `bytesMax` bytes at most, with what it takes to keep them.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { dtypeConstructor, dtypeOf, type Values } from "../../wire/kv-message.ts";
+import { elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
+import type { Values } from "../../wire/kv-message.ts";
 import { answerWhole, type WholeRequest } from "./whole-requests.ts";
 
 /** What a row takes beside its values: its key, its place among the others, the array. */
@@ -31,7 +32,7 @@ export class TypedSums {
   /** Throws UNSUPPORTED, VALUE_LENGTH or ARENA_FULL with nothing applied and nothing answered. */
   serve(request: WholeRequest): void {
     const { isPush, isPull, values } = request;
-    const dtype = dtypeOf(values);
+    const dtype = elementTypeOf(values);
     if (this.dtype !== undefined && dtype !== this.dtype) throw otherType(this.dtype, dtype); // Y1
     if (isPush) {
       this.#check(request);
@@ -94,7 +95,7 @@ export class TypedSums {
 
   /** Y4 */
   #read({ keys, values }: WholeRequest, lens: Int32Array): Values {
-    const Element = dtypeConstructor(dtypeOf(values)) ?? Float64Array;
+    const Element = elementArrayOf(elementTypeOf(values)) ?? Float64Array;
     const count = lens.reduce((sum, length) => sum + length, 0);
     const out = new Element(new ArrayBuffer(count * Element.BYTES_PER_ELEMENT), 0, count);
     for (let i = 0, at = 0; i < keys.length; i++) {
@@ -108,7 +109,7 @@ export class TypedSums {
 
 /** UNSUPPORTED: an application has values of one type. */
 export function otherType(held: number, asked: number): WeighbridgeError {
-  const [heldName, askedName] = [held, asked].map((dtype) => dtypeConstructor(dtype)?.name ?? `type ${dtype}`);
+  const [heldName, askedName] = [held, asked].map((dtype) => elementArrayOf(dtype)?.name ?? `type ${dtype}`);
   const message = `the default handle holds ${heldName} values here, from the first push on, and no ${askedName}: use another application, or set a request handle`;
   return new WeighbridgeError("UNSUPPORTED", message);
 }

@@ -10,12 +10,13 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { joinBytes } from "../../base/join-bytes.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
+import { elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
 import { firstDescent } from "../../keys/key-list.ts";
 import { Answer, answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
-import { checkKvFrame, dtypeConstructor, dtypeOf, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../../wire/kv-message.ts";
+import { checkKvFrame, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../../wire/kv-message.ts";
 
 export type WholeRequest = {
   readonly channel: Channel;
@@ -115,7 +116,7 @@ function newGathering({ functionId, flags }: FrameHeader): Gathering {
 
 function addFrame(gathering: Gathering, header: FrameHeader, payload: Uint8Array): Gathering {
   const { arg0: keyCount, arg1: width, arg2: offset, flags, functionId } = header;
-  const element = dtypeConstructor(dtypeOfFlags(flags));
+  const element = elementArrayOf(dtypeOfFlags(flags));
   if (element === undefined) throw bad(`there is no value type ${dtypeOfFlags(flags)}`);
   if (gathering.dtype !== dtypeOfFlags(flags) || gathering.functionId !== functionId) throw bad("two requests under one number");
   checkKvFrame(header, element.BYTES_PER_ELEMENT, functionId !== kvPull.id);
@@ -151,7 +152,7 @@ export function answerWhole(request: WholeRequest, values: Values | undefined, l
 function checkAnswer(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
   const given = values?.constructor.name ?? "nothing";
   const asked = request.values.constructor.name;
-  if (values === undefined || dtypeOf(values) !== dtypeOf(request.values))
+  if (values === undefined || elementTypeOf(values) !== elementTypeOf(request.values))
     throw new WeighbridgeError("BAD_ARGUMENT", `a pull of ${asked} values is answered with ${asked}, not with ${given}`);
   const problem = lens === undefined ? undefined : problemWithLens(lens, request.keys.length, values.length);
   if (problem !== undefined) throw new WeighbridgeError("VALUE_LENGTH", problem);
@@ -177,7 +178,7 @@ function uniformLens(keyCount: number, valueCount: number): Int32Array {
 }
 
 function wholeOf(channel: Channel, header: FrameHeader, gathering: Gathering): WholeRequest {
-  const Element = dtypeConstructor(gathering.dtype) ?? Float32Array;
+  const Element = elementArrayOf(gathering.dtype) ?? Float32Array;
   const keyBytes = joined(gathering.keys, KEY_BYTES);
   const valueBytes = joined(gathering.values, Element.BYTES_PER_ELEMENT);
   const lensBytes = joined(gathering.lens, LEN_BYTES);

@@ -1,0 +1,60 @@
+// elements — the types of the numbers that values and rows are made of: their numbers on the wire, their bytes, their arrays. Not the arithmetic on them:
+// that is element-kernels.ts.
+
+/** The number of each type on the wire (spec/protocol.md, §9). */
+export const ElementType = { F32: 0, F64: 1, I8: 2, U8: 3, I16: 4, U16: 5, I32: 6, U32: 7, I64: 8, U64: 9 } as const;
+export type ElementType = (typeof ElementType)[keyof typeof ElementType];
+
+export type ElementArray =
+  | Float32Array
+  | Float64Array
+  | Int8Array
+  | Uint8Array
+  | Int16Array
+  | Uint16Array
+  | Int32Array
+  | Uint32Array
+  | BigInt64Array
+  | BigUint64Array;
+
+export type ElementArrayConstructor = {
+  readonly BYTES_PER_ELEMENT: number;
+  readonly name: string;
+  new (buffer: ArrayBufferLike, byteOffset: number, length: number): ElementArray;
+};
+
+/** Position is the number of the type. */
+const ARRAYS: readonly ElementArrayConstructor[] = [
+  Float32Array,
+  Float64Array,
+  Int8Array,
+  Uint8Array,
+  Int16Array,
+  Uint16Array,
+  Int32Array,
+  Uint32Array,
+  BigInt64Array,
+  BigUint64Array,
+];
+
+/** The number of an array's type, or -1 when it has none. */
+export function elementTypeOf(values: ElementArray): ElementType | -1 {
+  if (values instanceof Float32Array) return ElementType.F32;
+  return ARRAYS.indexOf(values.constructor as unknown as ElementArrayConstructor) as ElementType | -1;
+}
+
+export function isElementType(type: number): type is ElementType {
+  return ARRAYS[type] !== undefined;
+}
+
+/** Undefined for a number that is no type's. */
+export function elementArrayOf(type: ElementType): ElementArrayConstructor;
+export function elementArrayOf(type: number): ElementArrayConstructor | undefined;
+export function elementArrayOf(type: number): ElementArrayConstructor | undefined {
+  return ARRAYS[type];
+}
+
+/** Bytes of one element. */
+export function elementBytesOf(type: ElementType): number {
+  return elementArrayOf(type).BYTES_PER_ELEMENT;
+}
