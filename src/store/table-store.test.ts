@@ -8,6 +8,8 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { Arena } from "../kernel/arena.ts";
 import { putFloats, putKeys, putWords, readFloats, readKey, readWords } from "../kernel/arena-lists.ts";
+import { simdElementKernels } from "../kernel/element-kernels.ts";
+import { ElementType, elementBytesOf } from "../kernel/elements.ts";
 import { SimdInitializerKernels } from "../kernel/initializer-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../kernel/kernels.ts";
 import { QuantileTable } from "../kernel/normal-quantiles.ts";
@@ -369,6 +371,30 @@ test("a closed table gives all its memory back; impossible widths are refused", 
     },
     { code: "ARENA_FULL" },
   );
+});
+
+test("rows of other elements than floats are as wide as their bytes say, and their updater adds to them", () => {
+  const arena = new Arena({ bytesMax: 8 * MIB });
+  const { addRowElements } = simdElementKernels(arena);
+  const [width, type] = [3, ElementType.I64];
+  const updater = {
+    ...NEVER_TRIED,
+    rowExtraBytes: () => 0,
+    startRows: () => undefined,
+    updateRows: (rows: number, rowCount: number, gradients: number) => addRowElements(type, rows, rowCount, 0, width, gradients),
+  };
+  const initializer = { recipe: 0, kernels: { initializeRows: () => undefined } };
+  const [kernels, rowKernels] = [new SimdKernels(arena), simdRowKernels(arena)];
+  const store = new TableStore({ arena, kernels, rowKernels, width, elementBytes: elementBytesOf(type), updater, initializer });
+  const keys = putKeys(arena, [1n, 2n]);
+  const gradients = arena.allocate(48);
+  const out = new BigInt64Array(arena.memory.buffer, gradients, 6);
+  out.set([1n, -2n, 2n ** 62n, 4n, 5n, 6n]);
+  store.update({ keys, keyCount: 2, gradients });
+  store.update({ keys, keyCount: 2, gradients });
+  store.pull({ keys, keyCount: 2, out: gradients });
+  assert.deepEqual([...out], [2n, -4n, -(2n ** 63n), 8n, 10n, 12n]);
+  assert.equal(store.columns.values.byteCount, 24);
 });
 
 test("rows that are refused give their memory back: a table that is full of nothing takes no room from others", () => {

@@ -1,7 +1,7 @@
 // table-store — an embedding table on one server: u64 key → row of `width` values with its optimizer's slots, made on first update. Not a
 // protocol and not a policy: requests come as addresses in the arena, duplicates summed, clocks checked, gradients admitted.
 //
-//   row     [ key u64 | values f32 × width | slots and words of the updater | version u32, where asked for ]
+//   row     [ key u64 | values × width | slots and words of the updater | version u32, where asked for ]
 //
 // A call works through its keys in chunks whose rows fit the second-level cache: find the rows, start the new ones, update or copy.
 //
@@ -31,14 +31,16 @@ const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
 const WORD_MAX = 0xffff_ffff;
 
-/** The widest row: 512 KiB of values. */
-const TABLE_WIDTH_MAX = 131_072;
+/** The widest row. */
+const VALUE_BYTES_MAX = 512 * 1024;
 
 export type TableStoreOptions = {
   readonly arena: Arena;
   readonly kernels: Kernels;
   readonly rowKernels: RowKernels;
+  /** Elements of a row, and bytes of each: those of f32 when left out. A row's are whole words. */
   readonly width: number;
+  readonly elementBytes?: number | undefined;
   readonly updater: RowUpdater;
   readonly initializer: RowInitializer;
   /** Whether rows count their updates, for caches that tolerate some. Defaults to false. */
@@ -77,9 +79,10 @@ export class TableStore {
 
   /** Throws BAD_ARGUMENT for an impossible width, ARENA_FULL. */
   constructor(options: TableStoreOptions) {
-    const { arena, kernels, width, updater, versions = false } = options;
-    if (!(Number.isInteger(width) && width >= 1 && width <= TABLE_WIDTH_MAX)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `rows of a table are 1 to ${TABLE_WIDTH_MAX} floats wide, not ${width}`);
+    const { arena, kernels, width, elementBytes = FLOAT_BYTES, updater, versions = false } = options;
+    const widthMax = VALUE_BYTES_MAX / elementBytes;
+    if (!(Number.isInteger(width) && width >= 1 && width <= widthMax)) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `rows of a table are 1 to ${widthMax} elements wide, not ${width}`);
     }
     this.width = width;
     this.#arena = arena;
@@ -87,7 +90,8 @@ export class TableStore {
     this.#rowKernels = options.rowKernels;
     this.#updater = updater;
     this.#initializer = options.initializer;
-    this.#valueBytes = width * FLOAT_BYTES;
+    this.#valueBytes = width * elementBytes;
+    assert(this.#valueBytes % WORD_BYTES === 0, `rows of ${width} elements of ${elementBytes} bytes are no whole words`);
     this.columns = columnsOf(this.#valueBytes, updater.rowExtraBytes(), versions);
     this.#chunkRows = chunkRowsFor(ROW_KEY_BYTES + this.columns.payload.byteCount);
     this.#spareBytes = Math.ceil((ROW_KEY_BYTES + this.#valueBytes) / KEY_BYTES) * KEY_BYTES;
