@@ -1,7 +1,7 @@
 // rows — rows of a table: gradients for them, their values, and both in one (Hetu: SparsePush, SparsePull, SSPushPull
 // on a table). `pushNumber` is the number of the push among those of its worker to the parameter, in all its frames: it
-// counts once, however it is cut (consistency/push-counts.ts). The encoded ones carry keys ascending in a section of
-// their own, perhaps only its name, and values as the parameter's link encodes them (spec/codecs.md).
+// counts once, however it is cut (consistency/push-counts.ts). Keys and values travel as the table says: u64 and f32 as
+// they are, or as its link carries them (spec/codecs.md), keys then ascending, perhaps only by the name of their list.
 
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { KEY_BYTES } from "../wire/kv-message.ts";
@@ -13,21 +13,18 @@ export const LISTED_KEYS_MAX: number = BLOCK_BYTES / KEY_BYTES;
 /** How many key lists a worker names at most. */
 export const NAMED_LISTS_MAX = 32;
 
-const pushRequest = { parameter: "u32", clock: "u32", pushNumber: "u32", scale: "f32", keys: "u64[]", gradients: "f32[]" } as const;
-const pullRequest = { parameter: "u32", clock: "u32", keys: "u64[]" } as const;
+const pushRequest = { parameter: "u32", clock: "u32", pushNumber: "u32", scale: "f32", keys: "keys", gradients: "values" } as const;
+const pullRequest = { parameter: "u32", clock: "u32", keys: "keys" } as const;
 const pushPullRequest = {
   parameter: "u32",
   clock: "u32",
   pushNumber: "u32",
   scale: "f32",
-  pushKeys: "u64[]",
-  gradients: "f32[]",
-  pullKeys: "u64[]",
+  pushKeys: "keys",
+  gradients: "values",
+  pullKeys: "keys",
 } as const;
-const pushEncodedRequest = { parameter: "u32", clock: "u32", pushNumber: "u32", scale: "f32", keys: "u8[]", gradients: "u8[]" } as const;
-const pullEncodedRequest = { parameter: "u32", clock: "u32", keys: "u8[]" } as const;
-const values = { values: "f32[]" } as const;
-const encodedValues = { values: "u8[]" } as const;
+const values = { values: "values" } as const;
 const nothing = {} as const;
 
 /** Gradients, each key once, which the parameter's optimizer applies; missing rows are made first. */
@@ -56,20 +53,4 @@ export const rowsPushPull: Contract<typeof pushPullRequest, typeof values> = con
   answersAgain: true,
   request: pushPullRequest,
   response: values,
-});
-
-export const rowsPushEncoded: Contract<typeof pushEncodedRequest, typeof nothing> = contract({
-  name: "wb/rows/push-encoded",
-  target: "part",
-  effect: "update",
-  request: pushEncodedRequest,
-  response: nothing,
-});
-
-export const rowsPullEncoded: Contract<typeof pullEncodedRequest, typeof encodedValues> = contract({
-  name: "wb/rows/pull-encoded",
-  target: "part",
-  effect: "recordingRead",
-  request: pullEncodedRequest,
-  response: encodedValues,
 });

@@ -6,7 +6,7 @@ import type { TensorOptions } from "../api/parameter-options.ts";
 import type { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
-import { rowsPullEncoded, rowsPushEncoded } from "../contracts/rows.ts";
+import { rowsPull, rowsPush } from "../contracts/rows.ts";
 import { tensorPullRowsEncoded, tensorPushEncoded, tensorPushPullEncoded } from "../contracts/tensors.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
@@ -130,10 +130,8 @@ test("bytes that no encoder makes are refused with a typed error, and change not
   for (let i = 0; i < 200; i++) {
     const keys = junk(random.below(80));
     keys[0] = random.below(3);
-    await refused(
-      session.call(rowsPushEncoded, at, { parameter, clock: 0, pushNumber: 1, scale: 1, keys, gradients: junk(8 * random.below(5)) }),
-    );
-    await refused(session.call(rowsPullEncoded, at, { parameter, clock: 0, keys }));
+    await refused(session.call(rowsPush, at, { parameter, clock: 0, pushNumber: 1, scale: 1, keys, gradients: junk(8 * random.below(5)) }));
+    await refused(session.call(rowsPull, at, { parameter, clock: 0, keys }));
   }
   assert.deepEqual(await table.pull([0, 1, 2]), new Float32Array(12));
 });

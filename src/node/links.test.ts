@@ -332,6 +332,34 @@ test("calls that push and pull rows at once travel by the codecs too, and what t
   });
 });
 
+test("a push and pull of rows of a table gives what a push and then a pull give, over every codec, in one frame or many", async () => {
+  const gradients = gradientOf(7, 6000 * 64);
+  const pushed = BigUint64Array.from({ length: 6000 }, (_, i) => BigInt((i * 7919) % 6007) << 20n);
+  const pulled = BigUint64Array.from({ length: 7000 }, (_, i) => BigInt((i * 31) % 6500) << 20n);
+  await withServers(async (session) => {
+    for (const { codec } of CODECS) {
+      for (const link of [
+        { push: codec, keys: "raw" },
+        { pull: codec, compression: "zstd" },
+        { push: codec, pull: codec, keyCache: true },
+      ] as const) {
+        const name = JSON.stringify(link);
+        const both = await session.embedding(`both ${name}`, { dim: 64, link });
+        const apart = await session.embedding(`apart ${name}`, { dim: 64, link });
+        for (const [push, pull] of [
+          [pushed, pulled],
+          [pushed.subarray(0, 20), pulled.subarray(0, 30)],
+          [pushed.subarray(0, 20), pulled.subarray(0, 30)], // by name, where lists are
+        ] as const) {
+          const rows = gradients.subarray(0, push.length * 64);
+          await apart.push(push, rows);
+          assert.deepEqual(await both.pushPull({ keys: push, gradients: rows }, pull), await apart.pull(pull), name);
+        }
+      }
+    }
+  });
+});
+
 test("of a push and pull of rows over a link that carries less, rows that do not exist send nothing", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
   const w = await cluster.session.tensor("w", { shape: [10, 4], link: { push: "fp16", pull: "fp16" } });

@@ -207,3 +207,9 @@ function copied<T extends object>(response: T): T {
     Object.entries(response).map(([name, value]) => [name, ArrayBuffer.isView(value) ? (value as TypedArray).slice() : (value as unknown)]),
   ) as T;
 }
+
+/** The values of a parameter that carries them as they are. */
+export function floatsOf(values: ArrayBufferView): Float32Array {
+  assert(values instanceof Float32Array, "values that travel as they are");
+  return values;
+}

@@ -135,3 +135,26 @@ test("a schema of one json field is its text alone", () => {
   assert.equal(schema.isOneArray, false);
   assert.throws(() => schema.decode(new TextEncoder().encode("{"), 0, 1), /the request of ask is not JSON/);
 });
+
+test("keys and values take arrays of any elements, and are given as u64 and f32 where they have that many bytes, as bytes otherwise", () => {
+  const schema = new FunctionSchema({ keys: "keys", values: "values" }, "the request of f");
+  const bytesOf = ({ chunks }: EncodedFields): Uint8Array => Uint8Array.from(chunks.flatMap((chunk) => [...chunk]));
+  for (const [keys, values] of [
+    [BigUint64Array.of(7n, 2n ** 64n - 1n), Float64Array.of(0.1, -2)],
+    [Uint8Array.of(1, 2, 3), BigInt64Array.of(-5n)],
+    [new BigUint64Array(0), Uint8Array.of(9)],
+  ] as const) {
+    const encoded = schema.encode({ keys, values });
+    const decoded = schema.decode(bytesOf(encoded), 0, encoded.byteCount);
+    for (const [given, read, Elements] of [
+      [keys, decoded.keys, BigUint64Array],
+      [values, decoded.values, Float32Array],
+    ] as const) {
+      assert.equal(read instanceof Elements, given.byteLength % Elements.BYTES_PER_ELEMENT === 0);
+      assert.equal(read.byteOffset % 8, 0);
+      assert.deepEqual(new Uint8Array(read.buffer, read.byteOffset, read.byteLength), new Uint8Array(given.buffer));
+    }
+  }
+  assert.deepEqual([schema.keyNames, schema.valueNames], [["keys"], ["values"]]);
+  assert.throws(() => schema.encode({ keys: [1n] as never, values: new Float32Array(0) }), /keys must be a typed array/);
+});

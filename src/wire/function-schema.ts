@@ -8,6 +8,8 @@
 // Invariants:
 //   S1. Arrays are not copied: encoding refers to them, decoding gives views of the payload.
 //   S2. Bytes that do not add up are refused before a handler sees any of them.
+//   S3. What the bytes of keys and values mean the parameter decides, not the schema: u64 and f32 as they are, another element type, or what the parameter's
+//       link makes of them (codecs.md). Encoding takes any array, decoding gives a view of u64 or f32 where the length allows it, and of bytes otherwise.
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -32,6 +34,9 @@ export type FieldTypes = {
   readonly "f64[]": Float64Array;
   readonly "i64[]": BigInt64Array;
   readonly "u64[]": BigUint64Array;
+  /** Keys and values of a parameter, as it carries them (S3). */
+  readonly keys: ArrayBufferView;
+  readonly values: ArrayBufferView;
 };
 export type FieldType = keyof FieldTypes;
 
@@ -62,7 +67,10 @@ const ARRAYS: Readonly<Record<string, ArrayConstructor>> = {
   "f64[]": Float64Array,
   "i64[]": BigInt64Array,
   "u64[]": BigUint64Array,
+  keys: BigUint64Array,
+  values: Float32Array,
 };
+const PAYLOADS: ReadonlySet<string> = new Set(["keys", "values"]);
 const SCALARS: ReadonlySet<string> = new Set(["u32", "i32", "f32", "f64", "u64", "bool", "string"]);
 const FIELD_BYTES = 8;
 const NO_BYTES = new Uint8Array(0);
@@ -77,6 +85,8 @@ type Field = {
   readonly check: Check<unknown> | undefined;
   /** Whether its value is in its 8 bytes, and not behind them. */
   readonly isScalar: boolean;
+  /** Whether the parameter decides what its bytes mean (S3). */
+  readonly isPayload: boolean;
 };
 
 /** The bytes of a request or response: chunks that are sent one after the other, multiples of 8 bytes but for the last. */
@@ -87,6 +97,9 @@ export class FunctionSchema<F extends Fields> {
   readonly #fields: readonly Field[];
   /** The one array, or JSON text, of a schema that has nothing else. */
   readonly #only: Field | undefined;
+  /** The names of its fields that are keys, and values (S3). */
+  readonly keyNames: readonly string[];
+  readonly valueNames: readonly string[];
 
   /** Throws BAD_ARGUMENT for a type that does not exist; `what` is "the request of push". */
   constructor(fields: F, what: string) {
@@ -94,7 +107,7 @@ export class FunctionSchema<F extends Fields> {
     if (typeof fields !== "object" || fields === null)
       throw new WeighbridgeError("BAD_ARGUMENT", `${what}: its fields are an object of names and types, not ${showValue(fields)}`);
     this.#fields = Object.entries(fields).map(([name, type]): Field => {
-      if (isJson(type)) return { name, type: "json", Elements: undefined, check: type.check, isScalar: false };
+      if (isJson(type)) return { name, type: "json", Elements: undefined, check: type.check, isScalar: false, isPayload: false };
       const Elements = Object.hasOwn(ARRAYS, type) ? ARRAYS[type] : undefined;
       if (Elements === undefined && !SCALARS.has(type)) {
         const known = [...SCALARS, ...Object.keys(ARRAYS)];
@@ -103,8 +116,12 @@ export class FunctionSchema<F extends Fields> {
           `${what}: ${name} is of type ${showValue(type)}; there are ${known.join(", ")}${didYouMean(type, known)}`,
         );
       }
-      return { name, type, Elements, check: undefined, isScalar: Elements === undefined && type !== "string" };
+      const isScalar = Elements === undefined && type !== "string";
+      return { name, type, Elements, check: undefined, isScalar, isPayload: PAYLOADS.has(type) };
     });
+    const namesOf = (type: FieldType): string[] => this.#fields.filter((field) => field.type === type).map(({ name }) => name);
+    this.keyNames = namesOf("keys");
+    this.valueNames = namesOf("values");
     const [first] = this.#fields;
     const isAlone = first?.Elements !== undefined || first?.check !== undefined;
     this.#only = this.#fields.length === 1 && isAlone ? first : undefined;
@@ -197,8 +214,8 @@ export class FunctionSchema<F extends Fields> {
   }
 
   #arrayBytes(field: Field, value: unknown): Uint8Array {
-    const { Elements } = field;
-    if (Elements === undefined || !(value instanceof Elements)) throw this.#wrong(field, value);
+    const { Elements, isPayload } = field;
+    if (Elements === undefined || !(value instanceof Elements || (isPayload && ArrayBuffer.isView(value)))) throw this.#wrong(field, value);
     const { buffer, byteOffset, byteLength } = value;
     return new Uint8Array(buffer, byteOffset, byteLength);
   }
@@ -226,9 +243,12 @@ export class FunctionSchema<F extends Fields> {
     }
   }
 
-  #view({ name, Elements }: Field, bytes: Uint8Array, at: number, length: number): ArrayBufferView {
+  #view({ name, Elements, isPayload }: Field, bytes: Uint8Array, at: number, length: number): ArrayBufferView {
     if (Elements === undefined) throw new AssertionError(`${name} is an array`);
-    if (length % Elements.BYTES_PER_ELEMENT !== 0) throw this.#bad(`${length} bytes of ${name}, which is no whole ${Elements.name}`);
+    if (length % Elements.BYTES_PER_ELEMENT !== 0) {
+      if (isPayload) return bytes.subarray(at, at + length);
+      throw this.#bad(`${length} bytes of ${name}, which is no whole ${Elements.name}`);
+    }
     return new Elements(bytes.buffer, bytes.byteOffset + at, length / Elements.BYTES_PER_ELEMENT);
   }
 
@@ -242,7 +262,7 @@ export class FunctionSchema<F extends Fields> {
 
   #wrong({ name, type }: Field, value: unknown): WeighbridgeError {
     const given = typeof value === "object" && value !== null ? showValue(value) : `${typeof value} ${showValue(value)}`;
-    const expected = ARRAYS[type]?.name ?? type;
+    const expected = PAYLOADS.has(type) ? "a typed array" : (ARRAYS[type]?.name ?? type);
     return new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: ${name} must be ${expected}, but is ${given}`);
   }
 

@@ -5,8 +5,14 @@ import type { ArenaSpans } from "./arena-spans.ts";
 import { CallerArray } from "./caller-array.ts";
 import type { LinkPayloads } from "./link-payloads.ts";
 
-/** For one answer: where it lands, if its length is known before, and what happens when it has. */
-export type Landing = { readonly into: Uint8Array | undefined; readonly answered: (answer: { readonly values: Uint8Array }) => void };
+/**
+ * For one answer: where it lands, if its length is known before, and what happens when it has: whether its values are
+ * where they belong.
+ */
+export type Landing = {
+  readonly into: Uint8Array | undefined;
+  readonly answered: (answer: { readonly values: ArrayBufferView }) => boolean;
+};
 
 /** Keeps what was wrong with an answer until all have come: a call's `answered` must not throw. */
 export class Landings {
@@ -28,8 +34,10 @@ export class Landings {
         try {
           given.check("an encoded answer", false);
           this.#payloads.decode(values, target, shape);
+          return true;
         } catch (thrown) {
           this.#failure ??= thrown;
+          return false;
         }
       },
     };

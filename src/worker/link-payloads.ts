@@ -90,16 +90,17 @@ export class LinkPayloads {
   }
 
   /** Fills `target` from an answer. Throws BAD_REQUEST for one that no encoder makes. */
-  decode(answer: Uint8Array, target: Float32Array, shape: ValueShape): void {
+  decode(answer: ArrayBufferView, target: Float32Array, shape: ValueShape): void {
     if (this.#pull.isPlain) return; // it landed there
     const { arena } = this.#codecs;
+    const { byteLength: byteCount } = answer;
     const source = isIn(arena.memory.buffer, answer) ? answer.byteOffset : this.#copyOf(answer);
     if (isIn(arena.memory.buffer, target)) {
-      this.#pull.decode({ ...shape, source, byteCount: answer.length, target: target.byteOffset });
+      this.#pull.decode({ ...shape, source, byteCount, target: target.byteOffset });
       return;
     }
     const values = this.#floats.of(target.byteLength);
-    this.#pull.decode({ ...shape, source, byteCount: answer.length, target: values });
+    this.#pull.decode({ ...shape, source, byteCount, target: values });
     target.set(arena.floats.subarray(values >>> 2, (values + target.byteLength) >>> 2));
   }
 
@@ -119,9 +120,9 @@ export class LinkPayloads {
     return address;
   }
 
-  #copyOf(answer: Uint8Array): number {
-    const address = this.#bytes.of(Math.max(1, answer.length));
-    this.#codecs.arena.bytes.set(answer, address);
+  #copyOf(answer: ArrayBufferView): number {
+    const address = this.#bytes.of(Math.max(1, answer.byteLength));
+    this.#codecs.arena.bytes.set(bytesOf(answer), address);
     return address;
   }
 }
@@ -130,6 +131,6 @@ function isIn(buffer: ArrayBufferLike, view: ArrayBufferView): boolean {
   return view.buffer === buffer;
 }
 
-function bytesOf({ buffer, byteOffset, byteLength }: Float32Array): Uint8Array {
+function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }

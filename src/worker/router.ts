@@ -409,6 +409,14 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
       router.askAnew(this, asked.answerLost);
       return;
     }
+    if (error.code === "UNKNOWN_KEY_LIST" && asked.keysUnknown !== undefined) {
+      if (this.isCounted) router.updateEnded();
+      router.call([asked.keysUnknown()], this.subject).then(
+        () => this.end(),
+        (thrown: WeighbridgeError) => this.end(thrown),
+      );
+      return;
+    }
     router.onFailure(error);
     asked.failed?.(error, fate);
     if (this.isCounted) router.updateEnded();

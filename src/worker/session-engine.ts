@@ -88,9 +88,9 @@ export class SessionEngine {
     const { width, rows: rowCountMax } = spec;
     const control = await this.#open(spec, wait);
     const { held } = control;
-    const encoded = this.#links.table(spec, held);
+    const link = this.#links.table(spec, held);
     const common = { functions: this.functions, planner: this.#planner, held };
-    return { client: new TableClient({ ...common, width, rowCountMax, encoded, merge: mergeOf(spec.optimizer) }), control };
+    return { client: new TableClient({ ...common, width, rowCountMax, link, merge: mergeOf(spec.optimizer) }), control };
   }
 
   async #open(spec: ParameterSpec, wait: WaitOptions): Promise<ParameterControl> {

@@ -9,7 +9,8 @@
 //       there too, nothing comes in between.
 //   B5. Where a part leaves its server before the answer of a push and pull is sent, or sent again, the push counts, and the rows are asked for anew: they have seen
 //       the push, and maybe what came in between.
-//   B4. Where the link carries less, the push and the pull travel as the link says, one after the other: the pull sees the push, and maybe what came in between.
+//   B4. Where keys may travel by name, a frame may have to be sent again, behind others: of a push and pull of several frames to a server, what follows a frame
+//       waits for its answer.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
@@ -18,10 +19,10 @@ import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { BoundedCache, type CacheOptions } from "./cache/bounded-cache.ts";
 import { lostArray } from "./caller-array.ts";
-import type { EncodedTable } from "./encoded-table.ts";
-import { allEnded, type FunctionClient } from "./function-client.ts";
+import type { FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { type KeyList, KeyLists, listLength } from "./key-lists.ts";
+import type { LinkCalls } from "./link-calls.ts";
 import { RawRows, type RawRowsOptions } from "./raw-rows.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
@@ -42,7 +43,7 @@ export type TableClientOptions = {
   /** For a table of fixed size: keys are below this. */
   readonly rowCountMax?: number | undefined;
   /** For a table whose link carries less. */
-  readonly encoded?: EncodedTable | undefined;
+  readonly link?: LinkCalls | undefined;
   /** How values for one key are made one; left out: gradients, which add up. */
   readonly merge?: MergeNumber | undefined;
 };
@@ -60,10 +61,10 @@ export class TableClient {
   readonly #subject: HeldParameter;
   readonly #parameter: number;
   readonly #keys: KeyLists;
-  readonly #encoded: EncodedTable | undefined;
+  readonly #link: LinkCalls | undefined;
 
   constructor(options: TableClientOptions) {
-    const { functions, planner, held, width, rowCountMax, encoded } = options;
+    const { functions, planner, held, width, rowCountMax, link } = options;
     this.options = options;
     this.width = width;
     this.#functions = functions;
@@ -72,21 +73,19 @@ export class TableClient {
     this.#subject = held;
     this.#parameter = held.parameter;
     this.#keys = new KeyLists(held.name, rowCountMax);
-    this.#encoded = encoded;
+    this.#link = link;
   }
 
   /** `gradients` has a row for each of `keys` (B1). */
   async push(keys: KeyList, gradients: Float32Array, { clock, priority, check, ...wait }: CheckedPush): Promise<void> {
     const list = this.#listOf(keys);
     this.#checkRows(gradients, list.length, "gradients");
-    const encoded = this.#encoded?.encodesPush ? this.#encoded : undefined;
-    await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
+    await this.#withPlan(list, wait, async (plan) => {
       const rows = plan.gradients(gradients, this.width, this.options.merge);
       const { scale, skips } = admissionOf(check, rows, gradients);
       if (skips) return;
-      if (encoded !== undefined) return await encoded.push(this.#frames(plan), rows, { clock, priority, scale, subject: this.#subject });
-      const pushNumber = this.#subject.pushes.next(this.#parameter, clock);
-      await this.#send(this.#pushes(this.#frames(plan), rows, { clock, priority, pushNumber, scale }));
+      const pushNumber = this.#subject.pushNumber + 1;
+      await this.#send(this.#pushes(this.#frames(plan), rows, { clock, priority, pushNumber, scale }), clock);
     });
   }
 
@@ -94,13 +93,10 @@ export class TableClient {
   async pull(keys: KeyList, into: Float32Array, { clock, priority, ...wait }: ParameterCall): Promise<void> {
     const list = this.#listOf(keys);
     this.#checkRows(into, list.length, "the array to pull into");
-    const encoded = this.#encoded?.encodesPull ? this.#encoded : undefined;
-    await this.#withPlan({ keys: list, isAscending: encoded !== undefined }, wait, async (plan) => {
+    await this.#withPlan(list, wait, async (plan) => {
       const intoLength = into.length;
       const landed = plan.landing(into, this.width);
-      if (encoded !== undefined) {
-        await encoded.pull(this.#frames(plan), landed, { clock, priority, subject: this.#subject });
-      } else await this.#send(this.#pulls(this.#frames(plan), landed, { clock, priority }));
+      await this.#send(this.#pulls(this.#frames(plan), landed, { clock, priority }));
       if (into.length < intoLength) throw lostArray(this.#name, false);
       plan.deliver(landed, into, this.width);
     });
@@ -115,18 +111,16 @@ export class TableClient {
     this.#checkRows(into, pullList.length, "the array to pull into");
     if (pullList.length === 0) return await this.push(pushList, push.gradients, call);
     if (pushList.length === 0) return await this.pull(pullList, into, { clock, priority, ...wait });
-    if (this.#encoded?.encodesPush || this.#encoded?.encodesPull)
-      return await this.#pushThenPull(pushList, push.gradients, pullList, into, call, this.#encoded);
-    await this.#withPlan({ keys: pushList }, wait, async (pushPlan) => {
+    await this.#withPlan(pushList, wait, async (pushPlan) => {
       const rows = pushPlan.gradients(push.gradients, this.width, this.options.merge);
       const { scale, skips } = admissionOf(check, rows, push.gradients);
       if (skips) return await this.pull(pullList, into, { clock, priority });
-      await this.#withPlan({ keys: pullList }, {}, async (pullPlan) => {
+      await this.#withPlan(pullList, {}, async (pullPlan) => {
         const intoLength = into.length;
         const landed = pullPlan.landing(into, this.width);
         const pairs = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
-        const pushNumber = this.#subject.pushes.next(this.#parameter, clock);
-        await this.#send(this.#pushPulls(pairs, { rows, landed }, { clock, priority, pushNumber, scale }));
+        const pushNumber = this.#subject.pushNumber + 1;
+        await this.#sendPairs(pairs, { rows, landed }, { clock, priority, pushNumber, scale });
         if (into.length < intoLength) throw lostArray(this.#name, true);
         pullPlan.deliver(landed, into, this.width);
       });
@@ -159,28 +153,10 @@ export class TableClient {
     this.#keys.checkRows(values, { keyCount, width: this.width }, what);
   }
 
-  /** B4. Reads leave behind the updates of the same parameter, so both are on their way at once, unless a push may have to be sent again. */
-  async #pushThenPull(
-    pushList: BigUint64Array,
-    gradients: Float32Array,
-    pullList: BigUint64Array,
-    into: Float32Array,
-    { check, ...read }: CheckedPush,
-    { namesKeys }: EncodedTable,
-  ): Promise<void> {
-    const pushed = this.push(pushList, gradients, { ...read, check });
-    if (namesKeys) await pushed;
-    await allEnded([pushed, this.pull(pullList, into, read)]);
-  }
-
   /** The plan lives until its calls have ended, also when their caller waits no longer. */
-  async #withPlan(
-    { keys, isAscending = false }: { readonly keys: BigUint64Array; readonly isAscending?: boolean },
-    wait: WaitOptions,
-    run: (plan: RowPlan) => Promise<void>,
-  ): Promise<void> {
+  async #withPlan(keys: BigUint64Array, wait: WaitOptions, run: (plan: RowPlan) => Promise<void>): Promise<void> {
     if (keys.length === 0) return;
-    const plan = this.#planner.plan(keys, isAscending);
+    const plan = this.#planner.plan(keys, this.#link !== undefined);
     const done = run(plan).finally(() => plan.release());
     if (wait.deadlineMs === undefined && wait.signal === undefined) return await done;
     await this.#functions.wait(done, `rows of ${JSON.stringify(this.#name)}`, { ...wait, subject: this.#subject });
@@ -191,12 +167,36 @@ export class TableClient {
     return plan.frames(Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.width * FLOAT_BYTES))));
   }
 
-  async #send(requests: readonly AnyRequest[]): Promise<void> {
+  /** `pushClock`: that of the push that these are, whose number they have; the same of further ones of one push. */
+  async #send(requests: readonly AnyRequest[], pushClock?: number): Promise<void> {
+    const leaving = (): void => void (pushClock === undefined || this.#subject.numberPush(pushClock));
     try {
+      if (this.#link !== undefined) return await this.#link.call(requests, this.#subject, leaving);
+      leaving();
       await this.#functions.router.call(requests, this.#subject);
     } catch (thrown) {
       throw await this.#functions.explained(thrown, this.#subject, {});
     }
+  }
+
+  async #sendPairs({ pushes, both, pulls }: PairedFrames, { rows, landed }: RowArrays, call: PushFrameCall): Promise<void> {
+    const turns = [this.#pushes(pushes, rows, call), this.#pushPulls(both, { rows, landed }, call), this.#pulls(pulls, landed, call)];
+    if (this.#link?.namesKeys !== true) return await this.#send(turns.flat(), call.clock);
+    let pushClock: number | undefined = call.clock;
+    for (const turn of turns) {
+      if (turn.length === 0) continue;
+      await this.#send(turn, pushClock); // B4
+      pushClock = undefined;
+    }
+  }
+
+  /** Plans keys of a frame that is cut again, as its own were. */
+  #again<T extends object>(
+    keys: BigUint64Array,
+    make: (plan: RowPlan, other: RowPlan) => T,
+    others?: BigUint64Array,
+  ): T & { readonly release: () => void } {
+    return this.#planner.again(keys, make, { others, isAscending: this.#link !== undefined });
   }
 
   /** `rows` has the gradients of all frames. A frame that is cut again is a plan of its own keys, and its gradients are that plan's. */
@@ -206,7 +206,7 @@ export class TableClient {
     return frames.map((frame) => {
       const gradients = this.#rowsOf(rows, frame);
       const cutAgain = (): Recut =>
-        this.#planner.again(frame.keys, (plan) => ({
+        this.#again(frame.keys, (plan) => ({
           requests: this.#pushes(this.#frames(plan), plan.gradients(gradients, this.width), call),
         }));
       const request = { parameter, clock, pushNumber, scale, keys: frame.keys, gradients };
@@ -227,38 +227,34 @@ export class TableClient {
 
   /** The rows of a frame, as the placement is now. */
   #pullAgain(frame: RowFrame, into: Float32Array, call: FrameCall): Recut {
-    return this.#planner.again(frame.keys, (plan) => {
+    return this.#again(frame.keys, (plan) => {
       const landing = plan.landing(into, this.width);
       const requests = this.#pulls(this.#frames(plan), landing, call);
       return { requests, answered: () => plan.deliver(landing, into, this.width) };
     });
   }
 
-  #pushPulls(
-    { pushes, both, pulls }: PairedFrames,
-    { rows, landed }: { readonly rows: Float32Array; readonly landed: Float32Array },
-    call: PushFrameCall,
-  ): AnyRequest[] {
+  #pushPulls(pairs: readonly FramePair[], { rows, landed }: RowArrays, call: PushFrameCall): AnyRequest[] {
     const { clock, pushNumber, scale, priority } = call;
     const [parameter, scope] = [this.#parameter, this.#parameter];
-    const paired = both.map(({ pushed, pulled }) => {
+    return pairs.map(({ pushed, pulled }) => {
       const [gradients, into] = [this.#rowsOf(rows, pushed), this.#rowsOf(landed, pulled)];
       const cutAgain = (): Recut =>
-        this.#planner.again(
+        this.#again(
           pushed.keys,
           (pushPlan, pullPlan) => {
             const landing = pullPlan.landing(into, this.width);
-            const pairs = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
-            const requests = this.#pushPulls(pairs, { rows: pushPlan.gradients(gradients, this.width), landed: landing }, call);
+            const [sums, next] = [pushPlan.gradients(gradients, this.width), pairFrames(this.#frames(pushPlan), this.#frames(pullPlan))];
+            const both = this.#pushPulls(next.both, { rows: sums, landed: landing }, call);
+            const requests = [...this.#pushes(next.pushes, sums, call), ...both, ...this.#pulls(next.pulls, landing, call)];
             return { requests, answered: () => pullPlan.deliver(landing, into, this.width) };
           },
-          { others: pulled.keys },
+          pulled.keys,
         );
       const request = { parameter, clock, pushNumber, scale, pushKeys: pushed.keys, gradients, pullKeys: pulled.keys };
       const answerLost = (): Recut => this.#pullAgain(pulled, into, call); // B5
       return requestOf(rowsPushPull, { to: pushed, request, priority, scope, into, cutAgain, answerLost });
     });
-    return [...this.#pushes(pushes, rows, call), ...paired, ...this.#pulls(pulls, landed, call)];
   }
 
   #rowsOf(rows: Float32Array, { from, to }: RowFrame): Float32Array {
@@ -266,9 +262,14 @@ export class TableClient {
   }
 }
 
+/** The rows of all frames of a call, pushed and pulled. */
+type RowArrays = { readonly rows: Float32Array; readonly landed: Float32Array };
+
+type FramePair = { readonly pushed: RowFrame; readonly pulled: RowFrame };
+
 type PairedFrames = {
   readonly pushes: readonly RowFrame[];
-  readonly both: readonly { readonly pushed: RowFrame; readonly pulled: RowFrame }[];
+  readonly both: readonly FramePair[];
   readonly pulls: readonly RowFrame[];
 };
 

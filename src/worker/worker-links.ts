@@ -9,11 +9,11 @@ import { TensorShape } from "../store/tensor-shape.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { compressionOf } from "../wire/codecs/link-encoding.ts";
-import type { CodecContext } from "../wire/codecs/value-codec.ts";
-import { EncodedTable, ServerKeyLists } from "./encoded-table.ts";
+import type { CodecContext, ValueShape } from "../wire/codecs/value-codec.ts";
 import { EncodedTensor } from "./encoded-tensor.ts";
 import { allEnded, type FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
+import { LinkCalls, ServerKeyLists } from "./link-calls.ts";
 import { LinkPayloads } from "./link-payloads.ts";
 import type { RowPlanner } from "./router/row-plan.ts";
 
@@ -33,7 +33,7 @@ export class WorkerLinks {
   readonly #tensors = new Map<string, { readonly spec: TensorSpec; readonly tensor: EncodedTensor; held: HeldParameter }>();
   readonly #tables = new Map<
     string,
-    { readonly spec: TableSpec; readonly parameter: number; readonly table: EncodedTable; readonly payloads: LinkPayloads }
+    { readonly spec: TableSpec; readonly parameter: number; readonly calls: LinkCalls; readonly payloads: LinkPayloads }
   >();
 
   constructor(options: WorkerLinksOptions) {
@@ -69,27 +69,19 @@ export class WorkerLinks {
   }
 
   /** Undefined for a table whose keys and values travel as they are. */
-  table(spec: TableSpec, { parameter }: HeldParameter): EncodedTable | undefined {
+  table(spec: TableSpec, { parameter }: HeldParameter): LinkCalls | undefined {
     const { link, name, width } = spec;
     const known = this.#tables.get(name);
-    if (known?.parameter === parameter && specDifferences(known.spec, spec).length === 0) return known.table;
+    if (known?.parameter === parameter && specDifferences(known.spec, spec).length === 0) return known.calls;
     known?.payloads.close();
     this.#tables.delete(name);
     if (link === undefined) return undefined;
-    const { functions, planner } = this.#options;
+    const { functions } = this.#options;
     const payloads = this.#payloads(link, name);
-    const table = new EncodedTable({
-      functions,
-      planner,
-      codecs: this.#codecs,
-      payloads,
-      keyLists: this.#keyLists,
-      parameter,
-      width,
-      link,
-    });
-    this.#tables.set(name, { spec, parameter, table, payloads });
-    return table;
+    const shapeOf = (_: unknown, __: unknown, valueCount: number): ValueShape => ({ rowCount: valueCount / width, width });
+    const calls = new LinkCalls({ functions, codecs: this.#codecs, payloads, keyLists: this.#keyLists, link, shapeOf });
+    this.#tables.set(name, { spec, parameter, calls, payloads });
+    return calls;
   }
 
   /** Servers took this worker for dead. */

@@ -72,6 +72,9 @@ class Requests {
         return Uint32Array.from({ length: this.#random.below(4) }, (_, i) => (this.#random.chance(0.1) ? 9 : i));
       case "f32[]":
         return Float32Array.from({ length }, () => (this.#random.chance(0.02) ? Number.NaN : this.#random.below(8) - 4));
+      case "keys":
+      case "values":
+        return this.#value(name, this.#random.chance(0.4) ? "u8[]" : type === "keys" ? "u64[]" : "f32[]");
       case "u64[]":
         return BigUint64Array.from({ length: this.#random.below(4) }, (_, i) => (this.#random.chance(0.1) ? 2n ** 64n - 1n : BigInt(i)));
       default:

@@ -29,6 +29,8 @@ const ELEMENT_BYTES: Readonly<Record<string, number>> = {
   "f64[]": 8,
   "i64[]": 8,
   "u64[]": 8,
+  keys: 1,
+  values: 1,
 };
 const read = (path: string): string => readFileSync(join(root, "spec", path), "utf8");
 

@@ -50,6 +50,23 @@ test("a server that forgot a key list gets the keys again, and the caller does n
   await cluster.finalize();
 });
 
+test("a push and pull whose key lists a server forgot counts once, and gives the rows right after it", async () => {
+  const cluster = quietCluster();
+  await cluster.start();
+  const session = await cluster.run(Session.open(cluster.worker(0).node));
+  const table = await cluster.run(session.embedding("e", OPTIONS));
+  const [pushed, pulled] = [keyList(1), keyList(1, 40)];
+  const ones = new Float32Array(pushed.length).fill(1);
+  const { metrics } = cluster.server(0);
+  for (let round = 1; round <= 4; round++) {
+    if (round === 3) cluster.server(0).server?.parameters.forgetWorker(idOf("worker", 0));
+    const rows = await cluster.run(table.pushPull({ keys: pushed, gradients: ones }, pulled));
+    assert.deepEqual(rows, new Float32Array(pulled.length).fill(round));
+    assert.equal(metrics.requestsFailed, round < 3 ? 0 : 1);
+  }
+  await cluster.finalize();
+});
+
 test("a server that was restarted is told the lists of its new life", async () => {
   const cluster = quietCluster({ serverCount: 2 });
   await cluster.start();

@@ -10,7 +10,7 @@ import type { ColumnRecord, ParameterRecord } from "../../store/snapshot/paramet
 import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { Chunk } from "../../store/snapshot/shard-header.ts";
 import type { ShardSink, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
-import { ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
+import { floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
 import type { Parameter } from "../parameters/parameters.ts";
 import { restoreParameter } from "./parameter-restore.ts";
 import { snapshotOf } from "./parameter-snapshot.ts";
@@ -145,7 +145,7 @@ for (const kind of ["table", "tensor"] as const) {
       const at = { parameter: w, clock: 0 };
       const { values } =
         kind === "table" ? await stage.call(rank, rowsPull, { ...at, keys }) : await stage.call(rank, tensorPull, { ...at, block: 0 });
-      return values[0] as number;
+      return floatsOf(values)[0] as number;
     };
     const stage = new ParameterStage();
     const w = stage.create(spec);

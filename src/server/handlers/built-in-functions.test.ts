@@ -15,6 +15,12 @@ const KEY_FIELDS = ["keys", "pushKeys", "pullKeys"];
 /** The types of fields, as a signature has them: "{parameter: u32, keys: u64[]}". */
 const fieldsOf = ({ signature }: { readonly signature: string }): Map<string, string> =>
   new Map([...signature.matchAll(/(\w+): ?([\w[\]]+)/g)].map(([, name, type]) => [name as string, type as string]));
+type Kind = "plain" | "encoded";
+/** Functions of parameters whose links say how keys and values travel serve both kinds. */
+const kindsOf = ({ name, request, response }: ServedFunction): readonly Kind[] => {
+  if (name.endsWith("-encoded")) return ["encoded"];
+  return [request, response].some(({ keyNames, valueNames }) => keyNames.length + valueNames.length > 0) ? ["plain", "encoded"] : ["plain"];
+};
 const isWrongOwner = (error: unknown): boolean => isWeighbridgeError(error, "WRONG_OWNER");
 
 /** A server that owns a half of everything, with a parameter for each kind of function. */
@@ -40,14 +46,13 @@ class Half {
   }
 
   /** A request whose `field` names what is another's, and whose other fields name what is this server's. */
-  requestOf({ name, target, request }: ServedFunction, field: string): FieldValues<Record<string, never>> {
-    const kind = name.endsWith("-encoded") ? "encoded" : "plain";
+  requestOf({ name, target, request }: ServedFunction, field: string, kind: Kind): FieldValues<Record<string, never>> {
     const parameter = target === "block" ? this.#tensor[kind] : name.startsWith("wb/cache") ? this.#table.cached : this.#table[kind];
     const fieldOf = (other: string, type: string): unknown => {
       if (other === "parameter") return parameter;
       if (other === "block") return this.#foreignBlock(parameter);
-      if (KEY_FIELDS.includes(other)) return this.#keys(other === field, type === "u8[]");
-      if (type === "f32[]") return new Float32Array(1);
+      if (KEY_FIELDS.includes(other)) return this.#keys(other === field, kind === "encoded");
+      if (type === "f32[]" || type === "values") return new Float32Array(1);
       if (type === "u32[]") return new Uint32Array(0);
       return type === "u8[]" ? new Uint8Array(4) : 1;
     };
@@ -80,7 +85,9 @@ for (const fn of ABOUT_OWNED) {
     const half = new Half();
     const fields = fn.target === "block" ? ["block"] : KEY_FIELDS.filter((field) => fieldsOf(fn.request).has(field));
     assert.ok(fields.length > 0);
-    for (const field of fields) await assert.rejects(half.stage.call(0, fn, half.requestOf(fn, field)), isWrongOwner, field);
+    for (const kind of kindsOf(fn))
+      for (const field of fields)
+        await assert.rejects(half.stage.call(0, fn, half.requestOf(fn, field, kind)), isWrongOwner, `${field}, ${kind}`);
     for (const parameter of half.stage.parameters.tables.values()) assert.equal(parameter.store.rowCount, 0);
     for (const parameter of half.stage.parameters.tensors.values()) assert.deepEqual(parameter.store.blockIndexes, []);
   });

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { clockAdvance } from "../../contracts/clocks.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
-import { ParameterStage } from "../../testing/parameter-stage.ts";
+import { floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
 
 const SYNC = { updates: "sync", staleness: 0 } as const;
 const KEYS = BigUint64Array.of(7n);
@@ -47,7 +47,7 @@ test("a mean that a sum was changed to is over all who pushed, from its first cl
   await advance(stage, 0, 2, t, 2);
   await advance(stage, 1, 2, t, 2); // its rows lie elsewhere
   const { values } = await stage.call(0, rowsPull, { parameter: t, clock: 2, keys: KEYS });
-  assert.deepEqual([...values], [6 + 6 / 2]);
+  assert.deepEqual([...floatsOf(values)], [6 + 6 / 2]);
 });
 
 test("a report whose lists differ in length is refused", async () => {

@@ -7,7 +7,7 @@ import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "../../contracts/raw-rows.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
-import { ParameterStage } from "../../testing/parameter-stage.ts";
+import { floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
 
 const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const WIDTH = 3;
@@ -71,7 +71,7 @@ test("rows of an older claim are refused, and so are those of a clock that is ov
   assert.equal(stage.parameters.table(parameter).store.rowCount, 0);
   await write(second);
   const { values } = await stage.call(1, rowsPull, { parameter, clock: 0, keys: BigUint64Array.of(5n) });
-  assert.deepEqual([...values], [1, 2, 3]);
+  assert.deepEqual([...floatsOf(values)], [1, 2, 3]);
   stage.advance(0, 3);
   await assert.rejects(write(second, 2), rejectsCode("STALE_UPDATE"));
 });

@@ -1,68 +1,70 @@
-// rows — serves pushes and pulls of rows of a table, plain ones and those whose link carries less (spec/codecs.md).
+// rows — serves pushes and pulls of rows of a table. How keys and values travel is the table's business: it gives them as
+// they are meant.
 //
 // Invariants:
-//   RowHandlers.R1. Rows that do not exist and memory that is not there are found out before the push of a push and pull.
+//   RowHandlers.R1. Keys that are not known, rows that do not exist and memory that is not there are found out before the
+//       push of a push and pull.
 
-import { rowsPull, rowsPullEncoded, rowsPush, rowsPushEncoded, rowsPushPull } from "../../contracts/rows.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
+import type { TableParameter } from "../parameters/table-parameter.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
 
-type Pull = { readonly parameter: number; readonly clock: number; readonly keys: BigUint64Array };
-type EncodedPull = { readonly parameter: number; readonly clock: number; readonly keys: Uint8Array };
-type Values = { readonly values: Float32Array };
-type EncodedValues = { readonly values: Uint8Array };
+type Values = { readonly values: ArrayBufferView };
 
 export const ROW_HANDLERS: readonly ServedFunction[] = [
   serve(rowsPush, {
     inPlace: true,
-    handler: ({ parameters, ownership, life }, { parameter, clock, scale, pushNumber, keys, gradients }) => {
+    handler: ({ parameters, ownership, life }, { parameter, clock, scale, pushNumber, keys, gradients }, call) => {
       const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
-      table.push({ life, clock, scale, pushNumber, keys, gradients, owners: ownership });
+      const list = table.keysIn(keys, life, call);
+      const rows = table.gradientsIn(gradients, list.length, call);
+      table.push({ life, clock, scale, pushNumber, keys: list, gradients: rows, owners: ownership });
       return {};
     },
   }),
-  serve(rowsPull, { inPlace: true, handler: readOwnRows }),
+  serve(rowsPull, {
+    inPlace: true,
+    handler: (context, { parameter, clock, keys }, call) => {
+      const { parameters, ownership, life } = context;
+      const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
+      const list = table.keysIn(keys, life, call);
+      if (!table.isFresh(clock)) return readRows(context, table, { clock, keys: list }, call);
+      // Who owns them is found out with them.
+      return table.pull(list, { out: table.roomFor(list, call), reader: context, owners: ownership });
+    },
+  }),
   serve(rowsPushPull, {
     inPlace: true,
     handler: (context, { parameter, clock, scale, pushNumber, pushKeys, gradients, pullKeys }, call) => {
       const { parameters, life, ownership: owners } = context;
-      const push = (): void => parameters.table(parameter).push({ life, clock, scale, pushNumber, keys: pushKeys, owners, gradients });
-      return readRows(context, { parameter, clock, keys: pullKeys }, call, push);
-    },
-    again: (context, { parameter, clock, pullKeys }, call) => readRows(context, { parameter, clock, keys: pullKeys }, call),
-  }),
-  serve(rowsPushEncoded, {
-    inPlace: true,
-    handler: ({ parameters, ownership, life }, { parameter, clock, scale, pushNumber, keys, gradients }) => {
       const table = parameters.table(parameter);
-      const { width } = table.spec;
-      const named = table.link.keys(keys, life, width);
-      try {
-        table.link.decoded(gradients, { rowCount: named.list.length, width }, (values) =>
-          table.push({ life, clock, scale, pushNumber, keys: named.list, owners: ownership, gradients: values }),
-        );
-      } finally {
-        named.release();
-      }
-      return {};
+      const keys = table.keysIn(pushKeys, life, call);
+      const pulled = table.keysIn(pullKeys, life, call);
+      const rows = table.gradientsIn(gradients, keys.length, call);
+      const push = (): void => table.push({ life, clock, scale, pushNumber, keys, owners, gradients: rows });
+      return readRows(context, table, { clock, keys: pulled }, call, push);
+    },
+    again: (context, { parameter, clock, pullKeys }, call) => {
+      const table = context.parameters.table(parameter);
+      return readRows(context, table, { clock, keys: knownAgain(() => table.keysIn(pullKeys, context.life, call)) }, call);
     },
   }),
-  serve(rowsPullEncoded, { inPlace: true, handler: readEncodedRows }),
 ];
 
-/** Rows of a table, now or as soon as the reader's clock allows it. Who owns them is found out with them, or before a wait. */
-function readOwnRows(context: ServerContext, request: Pull, call: ServedCall): Values | Promise<Values> {
-  const { parameter, clock, keys } = request;
-  const { parameters, ownership } = context;
-  const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
-  if (!table.isFresh(clock)) return readRows(context, request, call);
-  return table.pull(keys, { out: table.roomFor(keys, call), reader: context, owners: ownership });
-}
-
-/** As `readOwnRows`; `push` comes before the rows, and is not done if they cannot be read (R1). */
-function readRows(context: ServerContext, { parameter, clock, keys }: Pull, call: ServedCall, push?: () => void): Values | Promise<Values> {
-  const table = context.parameters.table(parameter);
+/**
+ * Rows of a table, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they
+ * cannot be read (R1).
+ */
+function readRows(
+  context: ServerContext,
+  table: TableParameter,
+  { clock, keys }: { readonly clock: number; readonly keys: BigUint64Array },
+  call: ServedCall,
+  push?: () => void,
+): Values | Promise<Values> {
   context.ownership.checkKeys(keys);
   const reading = { out: table.roomFor(keys, call), reader: context };
   if (table.isFresh(clock)) {
@@ -75,34 +77,17 @@ function readRows(context: ServerContext, { parameter, clock, keys }: Pull, call
   return table.whenFresh({ life: context.life, clock, bytes: keys.byteLength }, () => table.pull(kept.list, reading));
 }
 
-function readEncodedRows(
-  context: ServerContext,
-  { parameter, clock, keys }: EncodedPull,
-  call: ServedCall,
-): EncodedValues | Promise<EncodedValues> {
-  const { life, ownership } = context;
-  const table = context.parameters.table(parameter);
-  const { width } = table.spec;
-  const named = table.link.keys(keys, life, width);
+/**
+ * Keys of an update that was applied before. Who is told that they are not known would send it once more: ANSWER_LOST
+ * says that it counts.
+ */
+function knownAgain(read: () => BigUint64Array): BigUint64Array {
   try {
-    const isFresh = table.isFresh(clock);
-    if (!isFresh) ownership.checkKeys(named.list);
-    const shape = { rowCount: named.list.length, width };
-    const source = table.roomFor(named.list, call);
-    const room = table.link.isPlainPull ? 0 : table.link.roomFor(shape, call);
-    const read = (list: BigUint64Array): EncodedValues => {
-      const { values } = table.pull(list, { out: source, reader: context, owners: isFresh ? ownership : undefined });
-      return table.link.isPlainPull ? { values: bytesOf(values) } : table.link.encoded(values, shape, room);
-    };
-    if (isFresh) return read(named.list);
-    const kept = table.keep(named.list); // the frame is gone when the wait is over
-    call.hold(kept);
-    return table.whenFresh({ life, clock, bytes: kept.list.byteLength }, () => read(kept.list));
-  } finally {
-    named.release();
+    return read();
+  } catch (thrown) {
+    if (!isWeighbridgeError(thrown, "UNKNOWN_KEY_LIST")) throw thrown;
+    throw new WeighbridgeError("ANSWER_LOST", "rows were pushed before, and the keys of those to be read are not known any more", {
+      cause: thrown,
+    });
   }
-}
-
-function bytesOf({ buffer, byteOffset, byteLength }: Float32Array): Uint8Array {
-  return new Uint8Array(buffer, byteOffset, byteLength);
 }

@@ -3,6 +3,7 @@
 // Invariants:
 //   TensorHandlers.R1. Rows that do not exist and memory that is not there are found out before the push of a push and pull.
 
+import { WeighbridgeError } from "../../base/errors.ts";
 import {
   tensorPull,
   tensorPullEncoded,
@@ -19,6 +20,8 @@ import {
   tensorStart,
 } from "../../contracts/tensors.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
+import { roomFor } from "../parameters/parameter-host.ts";
+import type { ParameterLink } from "../parameters/parameter-link.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
@@ -90,8 +93,8 @@ const PLAIN_HANDLERS: readonly ServedFunction[] = [
 const ENCODED_HANDLERS: readonly ServedFunction[] = [
   serve(tensorPushEncoded, {
     inPlace: true,
-    handler: (context, request) => {
-      pushEncodedBlock(context, request);
+    handler: (context, request, call) => {
+      pushEncodedBlock(context, request, call);
       return {};
     },
   }),
@@ -101,18 +104,16 @@ const ENCODED_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(tensorPushPullEncoded, {
     inPlace: true,
-    handler: (context, request, call) => readEncodedBlock(context, request, call, () => pushEncodedBlock(context, request)),
+    handler: (context, request, call) => readEncodedBlock(context, request, call, () => pushEncodedBlock(context, request, call)),
     again: (context, request, call) => readEncodedBlock(context, request, call),
   }),
   serve(tensorPushRowsEncoded, {
     inPlace: true,
-    handler: (context, { parameter, block, clock, pushNumber, scale, rows, gradients }) => {
+    handler: (context, { parameter, block, clock, pushNumber, scale, rows, gradients }, call) => {
       const { life } = context;
       const tensor = tensorOf(context, parameter, block);
-      const shape = tensor.rowsShape(block, rows);
-      tensor.link.decoded(gradients, shape, (values) =>
-        tensor.pushes.pushRows({ life, clock, block, rows, gradients: values, scale, pushNumber }),
-      );
+      const values = linkOf(tensor).decoded(gradients, tensor.rowsShape(block, rows), call);
+      tensor.pushes.pushRows({ life, clock, block, rows, gradients: values, scale, pushNumber });
       return {};
     },
   }),
@@ -167,12 +168,15 @@ function readRows(
   return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => tensor.pullRows(block, kept.list, reading));
 }
 
-function pushEncodedBlock(context: ServerContext, { parameter, block, clock, pushNumber, scale, gradients }: EncodedPush): void {
+function pushEncodedBlock(
+  context: ServerContext,
+  { parameter, block, clock, pushNumber, scale, gradients }: EncodedPush,
+  call: ServedCall,
+): void {
   const { life } = context;
   const tensor = tensorOf(context, parameter, block);
-  tensor.link.decoded(gradients, tensor.blockShape(block), (values) =>
-    tensor.pushes.push({ life, clock, block, gradients: values, scale, pushNumber }),
-  );
+  const values = linkOf(tensor).decoded(gradients, tensor.blockShape(block), call);
+  tensor.pushes.push({ life, clock, block, gradients: values, scale, pushNumber });
 }
 
 /** As `readBlock`; `push` comes before the values, and is not done if there is no room for them (R1). */
@@ -183,12 +187,15 @@ function readEncodedBlock(
   push?: () => void,
 ): EncodedValues | Promise<EncodedValues> {
   const tensor = tensorOf(context, parameter, block);
+  const link = linkOf(tensor);
   const shape = tensor.blockShape(block);
-  const room = tensor.link.isPlainPull ? 0 : tensor.link.roomFor(shape, call);
+  const room = roomFor(tensor.host.arena, link.roomBytes(shape), call);
   push?.();
   return tensor.whenFresh({ life: context.life, clock, bytes: 0 }, () => {
     tensor.store.notePull(block, context);
-    return tensor.link.isPlainPull ? heldBytes(call, tensor, block) : encodedBlock(tensor, block, room);
+    const held = tensor.store.hold(block);
+    call.hold(held);
+    return { values: bytesOf(link.encoded(held.values as Float32Array, shape, room)) };
   });
 }
 
@@ -198,30 +205,24 @@ function readEncodedRows(
   call: ServedCall,
 ): EncodedValues | Promise<EncodedValues> {
   const tensor = tensorOf(context, parameter, block);
+  const link = linkOf(tensor);
   const shape = tensor.rowsShape(block, rows);
   const source = tensor.roomFor(block, rows, call);
-  const room = tensor.link.roomFor(shape, call);
-  const read = (list: Uint32Array): EncodedValues =>
-    tensor.link.encoded(tensor.pullRows(block, list, { out: source, reader: context }).values, shape, room);
+  const room = roomFor(tensor.host.arena, link.roomBytes(shape), call);
+  const read = (list: Uint32Array): EncodedValues => ({
+    values: bytesOf(link.encoded(tensor.pullRows(block, list, { out: source, reader: context }).values, shape, room)),
+  });
   if (isFresh(tensor, clock)) return read(rows);
   const kept = tensor.keep(rows); // the frame is gone when the wait is over
   call.hold(kept);
   return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () => read(kept.list));
 }
 
-function encodedBlock(tensor: TensorParameter, block: number, room: number): EncodedValues {
-  const held = tensor.store.hold(block);
-  try {
-    return tensor.link.encoded(held.values as Float32Array, tensor.blockShape(block), room);
-  } finally {
-    held.release();
-  }
+function linkOf({ link, spec }: TensorParameter): ParameterLink {
+  if (link !== undefined) return link;
+  throw new WeighbridgeError("UNSUPPORTED", `${spec.name} has no link encoding: its values travel as they are`);
 }
 
-/** The block where it lies, held until it has left. */
-function heldBytes(call: ServedCall, tensor: TensorParameter, block: number): EncodedValues {
-  const held = tensor.store.hold(block);
-  call.hold(held);
-  const { buffer, byteOffset, byteLength } = held.values;
-  return { values: new Uint8Array(buffer, byteOffset, byteLength) };
+function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
 }

@@ -18,8 +18,9 @@ import type { ParameterSpec } from "../../store/parameter-spec.ts";
 import type { TrainingState } from "../../store/training-state.ts";
 import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
 import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
-import type { ParameterHost, ParameterIds } from "./parameter-host.ts";
-import { noLink, ParameterLink } from "./parameter-link.ts";
+import type { ValueShape } from "../../wire/codecs/value-codec.ts";
+import type { Holder, ParameterHost, ParameterIds } from "./parameter-host.ts";
+import { ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
 
@@ -35,12 +36,13 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   protected readonly initializer: Initializer;
   /** Its number on the wire. */
   readonly number: number;
+  /** How values and keys travel; undefined where they do as they are. */
+  readonly link: ParameterLink | undefined;
   /** H1 */
   readonly countsSteps: boolean;
   /** The pushes to the whole parameter that are known of here, and the clocks at which anybody made a sync push to it (H1). Raised here and by pushes. */
   step = 0;
   readonly #id: number;
-  readonly #link: ParameterLink | undefined;
   /** The last clock that was counted as a step. */
   #roundClock = -1;
   #isRestored = false;
@@ -55,7 +57,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     this.pace = new ParameterPace(host.pacer, id, spec);
     this.phases = this.pace.phases;
     this.countsSteps = spec.optimizer.type === "lazyAdam";
-    this.#link = ParameterLink.of(host, spec);
+    this.link = ParameterLink.of(host, spec);
     this.initializer = host.initializer(spec);
     try {
       this.updater = host.updater(spec, width);
@@ -97,10 +99,11 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     return this.host.pacer.pushes.pusherCount(this.number, clock);
   }
 
-  /** How values and keys travel. Throws UNSUPPORTED when they do as they are. */
-  get link(): ParameterLink {
-    if (this.#link === undefined) throw noLink(this.spec.name);
-    return this.#link;
+  /** The values that a request carries: where they lie, or decoded in memory that `holder` holds. `shapeOf` is asked for those that are encoded. Throws BAD_REQUEST, ARENA_FULL. */
+  protected valuesIn(payload: ArrayBufferView, shapeOf: () => ValueShape, holder: Holder): Float32Array {
+    if (this.link !== undefined) return this.link.decoded(payload, shapeOf(), holder);
+    if (payload instanceof Float32Array) return payload;
+    throw new WeighbridgeError("BAD_REQUEST", `${payload.byteLength} bytes of values came for ${this.spec.name}, which are no whole f32`);
   }
 
   whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
@@ -171,7 +174,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   protected freeOptimizer(): void {
     this.updater.close();
     this.initializer.close();
-    this.#link?.close();
+    this.link?.close();
   }
 
   /** H2 */

@@ -1,14 +1,12 @@
 // parameter-link — how the values and keys of one parameter come to a server and leave it, when they do not travel as they are. Requests are
 // decoded into memory of the arena that lives as long as their handling, answers encoded into memory that is held until they have left.
 
-import { WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import { LISTED_KEYS_MAX } from "../../contracts/rows.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { CODEC_COUNT_MAX } from "../../kernel/codec-kernels.ts";
 import type { ParameterSpec } from "../../store/parameter-spec.ts";
 import type { GeneralCompression } from "../../wire/codecs/general-compression.ts";
-import type { HeldKeyList } from "../../wire/codecs/key-cache.ts";
 import { compressionOf, type LinkEncoding } from "../../wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../../wire/codecs/payload-codec.ts";
 import { type CodecContext, floatCountOf, malformed, type ValueShape } from "../../wire/codecs/value-codec.ts";
@@ -24,9 +22,6 @@ export type LinkHost = {
   /** What this server can compress with, if it can. */
   readonly compression: GeneralCompression | undefined;
 };
-
-/** The keys of a request, until released. */
-export type RequestKeys = { readonly list: BigUint64Array; release(): void };
 
 export class ParameterLink {
   readonly #host: LinkHost;
@@ -47,20 +42,12 @@ export class ParameterLink {
     return link === undefined ? undefined : new ParameterLink(host, link, name);
   }
 
-  /** Gives the values of a push, in the arena, to `use`; they are void when it returns. Throws BAD_REQUEST, ARENA_FULL. */
-  decoded(payload: Uint8Array, shape: ValueShape, use: (values: Float32Array) => void): void {
-    if (this.#push.isPlain) {
-      use(this.#push.plain(payload, shape));
-      return;
-    }
-    const byteCount = floatCountOf(shape) * FLOAT_BYTES;
-    const target = this.#arena.allocate(byteCount);
-    try {
-      this.#push.decode({ ...shape, source: payload.byteOffset, byteCount: payload.length, target });
-      use(new Float32Array(this.#arena.memory.buffer, target, byteCount / FLOAT_BYTES));
-    } finally {
-      this.#arena.release(target, byteCount);
-    }
+  /** The values of a push: where they lie, or decoded in memory that `holder` holds. Throws BAD_REQUEST, ARENA_FULL. */
+  decoded(payload: ArrayBufferView, shape: ValueShape, holder: Holder): Float32Array {
+    if (this.#push.isPlain) return this.#push.plain(payload, shape);
+    const target = roomFor(this.#arena, floatCountOf(shape) * FLOAT_BYTES, holder);
+    this.#push.decode({ ...shape, source: payload.byteOffset, byteCount: payload.byteLength, target });
+    return new Float32Array(this.#arena.memory.buffer, target, floatCountOf(shape));
   }
 
   /** Whether pulled values leave as they are. */
@@ -68,38 +55,30 @@ export class ParameterLink {
     return this.#pull.isPlain;
   }
 
-  /** Room for an answer of values of this shape, which `holder` holds. Throws ARENA_FULL. */
-  roomFor(shape: ValueShape, holder: Holder): number {
-    return roomFor(this.#arena, this.#pull.encodeBound(shape), holder);
+  /** How many bytes an answer with values of this shape takes beside the values themselves. */
+  roomBytes(shape: ValueShape): number {
+    return this.#pull.isPlain ? 0 : this.#pull.encodeBound(shape);
   }
 
-  /** The answer that carries these values, in `room`. Throws BAD_ARGUMENT for values that the link cannot carry. */
-  encoded(values: Float32Array, shape: ValueShape, room: number): { readonly values: Uint8Array } {
+  /** What carries these values: they themselves, or what is written at `room`. Throws BAD_ARGUMENT for values that the link cannot carry. */
+  encoded(values: Float32Array, shape: ValueShape, room: number): ArrayBufferView {
+    if (this.#pull.isPlain) return values;
     const byteCount = this.#pull.encode({ ...shape, source: values.byteOffset, target: room });
-    return { values: this.#arena.bytes.subarray(room, room + byteCount) as Uint8Array };
+    return this.#arena.bytes.subarray(room, room + byteCount);
   }
 
-  /** Throws BAD_REQUEST, KEYS_NOT_ASCENDING, UNKNOWN_KEY_LIST, ARENA_FULL. */
-  keys(section: Uint8Array, life: WorkerLife, width: number): RequestKeys {
+  /** The keys of a request, in memory that `holder` holds. Throws BAD_REQUEST, KEYS_NOT_ASCENDING, UNKNOWN_KEY_LIST, ARENA_FULL. */
+  keys({ byteOffset, byteLength }: ArrayBufferView, life: WorkerLife, width: number, holder: Holder): BigUint64Array {
     const keyCountMax = Math.min(LISTED_KEYS_MAX, Math.floor(CODEC_COUNT_MAX / width));
     const receiver = this.#host.keyLists.of(life);
-    const { keys, sectionBytes } = receiver.read({ source: section.byteOffset, byteCount: section.length, keyCountMax });
-    if (sectionBytes === section.length) return requestKeys(this.#arena, keys);
-    keys.release();
-    throw malformed(`${section.length} bytes of a key list that ends after ${sectionBytes}`);
+    const { keys, sectionBytes } = receiver.read({ source: byteOffset, byteCount: byteLength, keyCountMax });
+    holder.hold(keys);
+    if (sectionBytes !== byteLength) throw malformed(`${byteLength} bytes of a key list that ends after ${sectionBytes}`);
+    return new BigUint64Array(this.#arena.memory.buffer, keys.address, keys.keyCount);
   }
 
   close(): void {
     this.#push.close();
     this.#pull.close();
   }
-}
-
-function requestKeys({ memory }: Arena, held: HeldKeyList): RequestKeys {
-  return { list: new BigUint64Array(memory.buffer, held.address, held.keyCount), release: () => held.release() };
-}
-
-/** The error of an encoded call to a parameter whose values travel as they are. */
-export function noLink(name: string): WeighbridgeError {
-  return new WeighbridgeError("UNSUPPORTED", `${name} has no link encoding: its values and keys travel as they are`);
 }

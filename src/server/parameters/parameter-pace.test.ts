@@ -8,7 +8,7 @@ import { consistencyChange, consistencySurvey } from "../../contracts/parameters
 import { rawRowsClaim } from "../../contracts/raw-rows.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import { tensorPull, tensorPush } from "../../contracts/tensors.ts";
-import { ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
+import { floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
 
 const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const BSP = { updates: "sync", reduce: "sum", staleness: 0 } as const;
@@ -42,7 +42,7 @@ class OneNumber {
   async pull(rank: number, clock: number): Promise<number> {
     const { stage, parameter } = this;
     if (this.#kind === "tensor") return (await stage.call(rank, tensorPull, { parameter, block: 0, clock })).values[0] as number;
-    return (await stage.call(rank, rowsPull, { parameter, clock, keys: BigUint64Array.of(7n) })).values[0] as number;
+    return floatsOf((await stage.call(rank, rowsPull, { parameter, clock, keys: BigUint64Array.of(7n) })).values)[0] as number;
   }
 
   /** What is there, whatever the bound: as somebody reads who is at the beginning. */

@@ -10,7 +10,7 @@ import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import { tensorPull, tensorPush, tensorPushRows } from "../../contracts/tensors.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
-import { ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
+import { floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
 import { PartState } from "./part-state.ts";
 
 const OPTIMIZERS: readonly OptimizerSpec["type"][] = [
@@ -156,7 +156,7 @@ test("what a worker pushed twice to a row at a clock is added up first, also on 
   target.state.loadPart(source.state.savePart(partOfKey(keys[0] as bigint)));
   const read = async ({ stage, table }: Subject): Promise<number[]> => {
     for (const rank of [0, 1]) stage.advance(rank, 1);
-    return [...(await stage.call(0, rowsPull, { parameter: table, clock: 1, keys })).values];
+    return [...floatsOf((await stage.call(0, rowsPull, { parameter: table, clock: 1, keys })).values)];
   };
   assert.deepEqual(await read(target), await read(stays));
 });

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import { tensorPull, tensorPullRows, tensorPush, tensorPushRows } from "../../contracts/tensors.ts";
-import { ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
+import { floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
 import { idOf } from "../../wire/node-id.ts";
 
 const OPTIMIZER = { type: "dcAsgd", learningRate: 0.5, lambda: 1 } as const;
@@ -43,7 +43,7 @@ class Subject {
     const { stage, number: parameter } = this;
     const at = { parameter, clock: 0 };
     const keys = rows === undefined ? KEYS : BigUint64Array.from(rows, (row) => KEYS[row] as bigint);
-    if (this.#isTable) return [...(await stage.call(rank, rowsPull, { ...at, keys })).values];
+    if (this.#isTable) return [...floatsOf((await stage.call(rank, rowsPull, { ...at, keys })).values)];
     if (rows === undefined) return [...(await stage.call(rank, tensorPull, { ...at, block: 0 })).values];
     return [...(await stage.call(rank, tensorPullRows, { ...at, block: 0, rows: Uint32Array.from(rows) })).values];
   }

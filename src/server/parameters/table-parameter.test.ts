@@ -8,7 +8,7 @@ import { cachePush } from "../../contracts/cached-rows.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../../contracts/clocks.ts";
 import { consistencyChange } from "../../contracts/parameters.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
-import { ParameterStage } from "../../testing/parameter-stage.ts";
+import { floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
 
 const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const SYNC = { updates: "sync", staleness: 0 } as const;
@@ -22,7 +22,7 @@ function push(stage: ParameterStage, parameter: number, keys: Iterable<bigint>, 
 }
 
 async function pull(stage: ParameterStage, parameter: number, keys: Iterable<bigint>, { rank = 0, clock = 0 }: Push = {}) {
-  return [...(await stage.call(rank, rowsPull, { parameter, clock, keys: BigUint64Array.from(keys) })).values];
+  return [...floatsOf((await stage.call(rank, rowsPull, { parameter, clock, keys: BigUint64Array.from(keys) })).values)];
 }
 
 function* keysFrom(first: number, count: number): Iterable<bigint> {
@@ -71,7 +71,7 @@ test("a push and pull whose rows cannot be read has pushed nothing", async () =>
   await assert.rejects(stage.call(0, rowsPushPull, { ...common, pullKeys }), rejectsCode("ARENA_FULL"));
   free();
   assert.equal((await pull(stage, t, [1n]))[0], 1);
-  assert.equal((await stage.call(0, rowsPushPull, { ...common, pullKeys })).values[64], 2);
+  assert.equal(floatsOf((await stage.call(0, rowsPushPull, { ...common, pullKeys })).values)[64], 2);
 });
 
 test("a push of several frames is one step, and one of no rows is none", async () => {

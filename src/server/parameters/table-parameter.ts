@@ -121,17 +121,31 @@ export class TableParameter extends HostedParameter<TableSpec> {
     }
   }
 
-  /** Room for the rows of these keys; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */
+  /** The keys that a request names, and the gradients that it has for so many rows: where they lie, or decoded in memory that `holder` holds. Throws as the link does, BAD_REQUEST. */
+  keysIn(payload: ArrayBufferView, life: WorkerLife, holder: Holder): BigUint64Array {
+    if (this.link !== undefined) return this.link.keys(payload, life, this.spec.width, holder);
+    if (payload instanceof BigUint64Array) return payload;
+    throw new WeighbridgeError("BAD_REQUEST", `${payload.byteLength} bytes of keys came for ${this.spec.name}, which are no whole u64`);
+  }
+
+  gradientsIn(payload: ArrayBufferView, rowCount: number, holder: Holder): Float32Array {
+    if (this.link === undefined && payload instanceof Float32Array) return payload;
+    return this.valuesIn(payload, () => ({ rowCount, width: this.spec.width }), holder);
+  }
+
+  /** Room for the rows of these keys, and behind them for what carries them; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */
   roomFor(keys: BigUint64Array, holder: Holder): number {
     this.#check(keys);
     const { arena } = this.host;
-    const byteCount = Math.max(1, keys.length * this.spec.width * FLOAT_BYTES);
+    const { width } = this.spec;
+    const codedBytes = this.link === undefined ? 0 : this.link.roomBytes({ rowCount: keys.length, width });
+    const byteCount = Math.max(1, codedOffset(keys.length * width) + codedBytes);
     const address = arena.allocate(byteCount);
     holder.hold({ release: () => arena.release(address, byteCount), isFresh: true });
     return address;
   }
 
-  /** The rows one after the other, for this reader, in `out`: what `roomFor` gave for them. */
+  /** The rows one after the other, for this reader and as the table carries them, in `out`: what `roomFor` gave for them. */
   pull(
     keys: BigUint64Array,
     {
@@ -139,13 +153,16 @@ export class TableParameter extends HostedParameter<TableSpec> {
       reader,
       owners,
     }: { readonly out: number; readonly reader: { readonly worker: number }; readonly owners?: KeyOwners | undefined },
-  ): { readonly values: Float32Array } {
+  ): { readonly values: ArrayBufferView } {
     const { arena } = this.host;
-    const byteCount = keys.length * this.spec.width * FLOAT_BYTES;
+    const { width } = this.spec;
+    const floatCount = keys.length * width;
     const list = { keys: keys.byteOffset, keyCount: keys.length, owners };
     this.store.notePull(list, reader);
     this.store.pull({ ...list, out });
-    return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
+    const values = arena.floats.subarray(out >>> 2, (out >>> 2) + floatCount);
+    if (this.link === undefined) return { values };
+    return { values: this.link.encoded(values, { rowCount: keys.length, width }, out + codedOffset(floatCount)) };
   }
 
   /** What the cache of a worker of this rank lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST, ARENA_FULL. */
@@ -337,4 +354,9 @@ export class TableParameter extends HostedParameter<TableSpec> {
     if (beyond < 0) return;
     throw new WeighbridgeError("OUT_OF_RANGE", `${name} has rows 0 to ${(rows ?? 0) - 1}; there is no row ${keys[beyond]}`);
   }
+}
+
+/** Where what carries so many floats begins behind them: at a multiple of 8. */
+function codedOffset(floatCount: number): number {
+  return Math.ceil(floatCount / 2) * 2 * FLOAT_BYTES;
 }

@@ -99,11 +99,10 @@ export class PayloadCodec {
   }
 
   /** The floats of a plain payload where they lie. Throws BAD_REQUEST for another length. */
-  plain(payload: Uint8Array, shape: ValueShape): Float32Array {
+  plain({ buffer, byteOffset, byteLength }: ArrayBufferView, shape: ValueShape): Float32Array {
     const floatCount = floatCountOf(shape);
-    if (payload.length !== floatCount * FLOAT_BYTES)
-      throw malformed(`${payload.length} bytes of f32 where ${floatCount * FLOAT_BYTES} are due`);
-    return new Float32Array(payload.buffer, payload.byteOffset, floatCount);
+    if (byteLength !== floatCount * FLOAT_BYTES) throw malformed(`${byteLength} bytes of f32 where ${floatCount * FLOAT_BYTES} are due`);
+    return new Float32Array(buffer, byteOffset, floatCount);
   }
 
   close(): void {

@@ -14,7 +14,10 @@ export type FunctionCallSettings = {
   readonly scope?: number | undefined;
   /** Where a response lands that is one array. */
   readonly into?: ArrayBufferView | undefined;
-  /** `answered` copies the response on at once: a small one is shown where it was read, void when that returns, and never lands in `into`. */
+  /**
+   * `answered` copies the response on at once: a small one is shown where it was read, void when that returns, and
+   * never lands in `into`.
+   */
   readonly passing?: boolean | undefined;
 };
 
@@ -26,10 +29,21 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
   readonly answered?: ((response: FieldValues<R>) => void) | undefined;
   /** Hears how it failed, before the caller of the group does. */
   readonly failed?: (error: WeighbridgeError, fate?: CallFate) => void;
-  /** For rows, whose owners may not be one any more: what it carries, cut by the placement as it is now. Left out, it goes to the owner as it is. May throw. */
+  /**
+   * For rows, whose owners may not be one any more: what it carries, cut by the placement as it is now. Left out, it
+   * goes to the owner as it is. May throw.
+   */
   readonly cutAgain?: (() => Recut) | undefined;
-  /** For an update that was applied and whose answer was lost: what asks for it. Left out, it fails with ANSWER_LOST. May throw. */
+  /**
+   * For an update that was applied and whose answer was lost: what asks for it. Left out, it fails with ANSWER_LOST.
+   * May throw.
+   */
   readonly answerLost?: (() => Recut) | undefined;
+  /**
+   * For one whose server does not hold a key list that it names, and has done nothing: the same with its keys. Left
+   * out, it fails with UNKNOWN_KEY_LIST.
+   */
+  readonly keysUnknown?: (() => AnyRequest) | undefined;
 };
 
 /** A request of some function: the types of its fields were checked where it was made. */

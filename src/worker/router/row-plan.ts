@@ -118,7 +118,7 @@ export class RowPlanner {
   again<T extends object>(
     keys: BigUint64Array,
     make: (plan: RowPlan, other: RowPlan) => T,
-    { others, isAscending = false }: { readonly others?: BigUint64Array; readonly isAscending?: boolean } = {},
+    { others, isAscending = false }: { readonly others?: BigUint64Array | undefined; readonly isAscending?: boolean } = {},
   ): T & { readonly release: () => void } {
     const plan = this.plan(keys, isAscending);
     let other = plan;

@@ -1,67 +1,21 @@
 // rows — what spec/functions.md says of src/contracts/rows.ts.
 
-import { rowsPull, rowsPullEncoded, rowsPush, rowsPushEncoded, rowsPushPull } from "../../../src/contracts/rows.ts";
+import { rowsPull, rowsPush, rowsPushPull } from "../../../src/contracts/rows.ts";
 import * as words from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 
-const { PARAMETER, CLOCK, PUSH_NUMBER, SCALE, KEYS, KEY_GRADIENTS, KEY_VALUES, KEY_SECTION, PUSH_PAYLOAD, PULL_PAYLOAD } = words;
+const { PARAMETER, CLOCK, PUSH_NUMBER, SCALE, KEYS, KEY_GRADIENTS, KEY_VALUES } = words;
 const push = { parameter: 2, clock: 3, pushNumber: 5, scale: 0.5 };
-/** A key list of two raw keys: 7 and 2^32. */
-const section = Uint8Array.of(
-  0,
-  0,
-  0,
-  0,
-  2,
-  0,
-  0,
-  0,
-  16,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  7,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  1,
-  0,
-  0,
-  0,
-);
-/** 1 and -2 as fp16. */
-const halves = Uint8Array.of(0, 0x3c, 0, 0xc0);
-
 export const ROWS: FunctionFamily = {
   title: "Rows of a table",
   about:
-    "Rows are named by their keys. A call is cut by the owner of each key (protocol.md, P1), and may be cut further: each key is in one request only. A row that nobody has pushed to has the values of the table's initializer; a pull makes no row.",
+    "Rows are named by their keys. A call is cut by the owner of each key (protocol.md, P1), and may be cut further: each key is in one request only. A row that nobody has pushed to has the values of the table's initializer; a pull makes no row. Keys and values of a table with a link travel as it carries them (codecs.md, §6).",
   functions: [
     documented(rowsPush, {
       about: "Applies gradients with the table's optimizer; rows that are not there are made first. A push of no keys changes nothing.",
       request: { parameter: PARAMETER, clock: CLOCK, pushNumber: PUSH_NUMBER, scale: SCALE, keys: KEYS, gradients: KEY_GRADIENTS },
       response: {},
-      errors: words.PUSH_ERRORS,
+      errors: [...words.PUSH_ERRORS, ...words.CODED_KEY_ERRORS],
       example: {
         request: { ...push, keys: BigUint64Array.of(7n, 2n ** 64n - 1n), gradients: Float32Array.of(1, -2, 0.5, 4) },
         response: {},
@@ -71,7 +25,7 @@ export const ROWS: FunctionFamily = {
       about: "Answers the rows as soon as the clocks allow it (consistency.md, W2).",
       request: { parameter: PARAMETER, clock: CLOCK, keys: "in any order; one that is named twice is answered twice" },
       response: { values: KEY_VALUES },
-      errors: words.PULL_ERRORS,
+      errors: [...words.PULL_ERRORS, ...words.CODED_KEY_ERRORS],
       example: {
         request: { parameter: 2, clock: 3, keys: BigUint64Array.of(7n, 2n ** 64n - 1n) },
         response: { values: Float32Array.of(-0.5, 1, -0.25, -2) },
@@ -90,25 +44,11 @@ export const ROWS: FunctionFamily = {
         pullKeys: "the rows to be read, in any order",
       },
       response: { values: "the rows one after the other, in the order of `pullKeys`" },
-      errors: words.PUSH_PULL_ERRORS,
+      errors: [...words.PUSH_PULL_ERRORS, ...words.CODED_KEY_ERRORS],
       example: {
         request: { ...push, pushKeys: BigUint64Array.of(7n), gradients: Float32Array.of(1, -2), pullKeys: BigUint64Array.of(9n, 7n) },
         response: { values: Float32Array.of(0, 0, -0.5, 1) },
       },
-    }),
-    documented(rowsPushEncoded, {
-      about: "As `wb/rows/push`, for a table that has a link.",
-      request: { parameter: PARAMETER, clock: CLOCK, pushNumber: PUSH_NUMBER, scale: SCALE, keys: KEY_SECTION, gradients: PUSH_PAYLOAD },
-      response: {},
-      errors: [...words.PUSH_ERRORS, ...words.CODED_KEY_ERRORS],
-      example: { request: { ...push, keys: section, gradients: halves }, response: {} },
-    }),
-    documented(rowsPullEncoded, {
-      about: "As `wb/rows/pull`, for a table that has a link.",
-      request: { parameter: PARAMETER, clock: CLOCK, keys: KEY_SECTION },
-      response: { values: PULL_PAYLOAD },
-      errors: [...words.PULL_ERRORS, ...words.CODED_KEY_ERRORS],
-      example: { request: { parameter: 2, clock: 3, keys: section }, response: { values: halves } },
     }),
   ],
 };

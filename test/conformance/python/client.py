@@ -19,8 +19,8 @@ from wire import (BLOCK_BYTES, CLOCK_PRIORITY, CONTROL_PRIORITY, FAILURE, FUNCTI
 
 TENSOR_PUSH = Signature("wb/tensor/push{parameter: u32, block: u32, clock: u32, pushNumber: u32, scale: f32, gradients: f32[]} → {}", True, True)
 TENSOR_PULL = Signature("wb/tensor/pull{parameter: u32, block: u32, clock: u32} → {values: f32[]}", False, True)
-ROWS_PUSH = Signature("wb/rows/push{parameter: u32, clock: u32, pushNumber: u32, scale: f32, keys: u64[], gradients: f32[]} → {}", True, True)
-ROWS_PULL = Signature("wb/rows/pull{parameter: u32, clock: u32, keys: u64[]} → {values: f32[]}", False, True)
+ROWS_PUSH = Signature("wb/rows/push{parameter: u32, clock: u32, pushNumber: u32, scale: f32, keys: keys, gradients: values} → {}", True, True)
+ROWS_PULL = Signature("wb/rows/pull{parameter: u32, clock: u32, keys: keys} → {values: values}", False, True)
 JOIN = Signature("wb/clock/join{parameters: u32[], numbers: u32[]} → {clock: u32, lost: u32[]}", True, True)
 ADVANCE = Signature("wb/clock/advance{clock: u32, clocks: u32[], parameters: u32[], numbers: u32[]} → {}", True, True)
 LEAVE_CLOCKS = Signature("wb/clock/leave{clocks: u32[], parameters: u32[], numbers: u32[]} → {}", True, True)

@@ -97,7 +97,7 @@ def check_message(vector: dict[str, Any], all_of: Vectors) -> None:
 def plain(values: dict[str, Any], schema: list[tuple[str, str]]) -> dict[str, Any]:
     """Fields as vectors write them: arrays as lists, u64 as decimal texts."""
     lists = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
-    return {name: ([str(v) for v in lists[name]] if kind == "u64[]" else str(lists[name]) if kind == "u64" else lists[name]) for name, kind in schema}
+    return {name: ([str(v) for v in lists[name]] if kind in ("u64[]", "keys") else str(lists[name]) if kind == "u64" else lists[name]) for name, kind in schema}
 
 
 def check_function(vector: dict[str, Any], page: str) -> None:
@@ -108,7 +108,7 @@ def check_function(vector: dict[str, Any], page: str) -> None:
     same("hashes", (signature.command, signature.arg0), (int(line[1]), int(line[2])))  # A1
     for side, schema in (("request", signature.request), ("response", signature.response)):
         fields = vector[side]["fields"]
-        numbers = {name: (int(fields[name]) if kind == "u64" else [int(v) for v in fields[name]] if kind == "u64[]" else fields[name]) for name, kind in schema}
+        numbers = {name: (int(fields[name]) if kind == "u64" else [int(v) for v in fields[name]] if kind in ("u64[]", "keys") else fields[name]) for name, kind in schema}
         payload = encode_fields(schema, numbers)
         (frame,) = check_frame(vector[side]["frames"][0], [payload])
         same(side, plain(decode_fields(schema, frame.payload), schema), fields)

@@ -88,7 +88,8 @@ def total_and_offset(frame: Frame) -> tuple[int, int]:
 # ---- functions by name ----
 
 SCALARS = {"u32": "<I4x", "i32": "<i4x", "f32": "<f4x", "bool": "<?7x", "f64": "<d", "u64": "<Q"}
-ARRAYS = {"u8[]": "u1", "i32[]": "<i4", "u32[]": "<u4", "f32[]": "<f4", "f64[]": "<f8", "i64[]": "<i8", "u64[]": "<u8"}
+ARRAYS = {"u8[]": "u1", "i32[]": "<i4", "u32[]": "<u4", "f32[]": "<f4", "f64[]": "<f8", "i64[]": "<i8", "u64[]": "<u8",
+          "keys": "<u8", "values": "<f4"}  # A11: of a parameter without a link
 Schema = list[tuple[str, str]]
 
 

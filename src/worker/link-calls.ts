@@ -1,0 +1,226 @@
+// link-calls — the layer between the calls of a parameter and the router, for a parameter whose link carries less
+// (spec/codecs.md). Its clients make the same requests as for any other, with keys and values as they are; here the
+// fields of a request that are keys and values become what the link carries, and what is answered becomes values again,
+// in the array that the client has for it. So every call obeys the link, also when it is cut again.
+//
+//   client ─► requests: u64, f32 ─► LinkCalls: key lists (perhaps only their names), payloads ─► router
+//   client ◄── values where they are to land ◄── decoded ◄── payloads ◄──────────────────────────┘
+//
+// Invariants:
+//   LinkCalls.L1. A call of which something cannot be encoded sends nothing, and is no push: it has no number yet.
+//   LinkCalls.L2. A request leaves a second time only if the server said that it did nothing with the first
+//       (UNKNOWN_KEY_LIST, or a placement that has changed), and then with its keys.
+//   LinkCalls.L3. What requests are sent from, and answers land in, is given back when the last of them has ended, also
+//       when nobody waits any more.
+
+import { NAMED_LISTS_MAX } from "../contracts/rows.ts";
+import { type OpenKeyList, SentKeyLists } from "../wire/codecs/key-cache.ts";
+import { keySectionBound } from "../wire/codecs/key-codec.ts";
+import { KeySender } from "../wire/codecs/key-sender.ts";
+import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
+import type { CodecContext, ValueShape } from "../wire/codecs/value-codec.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import { ArenaSpans } from "./arena-spans.ts";
+import type { FunctionClient } from "./function-client.ts";
+import type { HeldParameter } from "./held-parameter.ts";
+import { Landings } from "./landings.ts";
+import type { LinkPayloads } from "./link-payloads.ts";
+import type { AnyRequest, FunctionRequest, Recut } from "./router/function-request.ts";
+import { requestOf } from "./router.ts";
+
+type Request = FieldValues<Fields>;
+
+export type LinkCallsOptions = {
+  readonly functions: FunctionClient;
+  readonly codecs: CodecContext;
+  readonly payloads: LinkPayloads;
+  readonly keyLists: ServerKeyLists;
+  readonly link: LinkEncoding;
+  /** In which rows so many values of a request, or of its answer, are encoded. */
+  readonly shapeOf: (request: Request, direction: "push" | "pull", valueCount: number) => ValueShape;
+};
+
+/** What the servers of a session were told, each by itself; one for all tables of the session. */
+export class ServerKeyLists {
+  readonly #functions: FunctionClient;
+  readonly #servers = new Map<number, { life: number; readonly lists: SentKeyLists }>();
+
+  constructor(functions: FunctionClient) {
+    this.#functions = functions;
+  }
+
+  of(server: number): SentKeyLists {
+    const life = this.#functions.incarnationOf(server);
+    const known = this.#servers.get(server);
+    if (known === undefined) {
+      const lists = new SentKeyLists({ listCountMax: NAMED_LISTS_MAX });
+      this.#servers.set(server, { life, lists });
+      return lists;
+    }
+    if (known.life !== life) known.lists.clear();
+    known.life = life;
+    return known.lists;
+  }
+
+  /** Servers took this worker for dead: they hold nothing of it any more. */
+  clear(): void {
+    for (const { lists } of this.#servers.values()) lists.clear();
+  }
+}
+
+/** Some requests on their way: what they take until the last has ended (L3). */
+type Sending = { readonly spans: ArenaSpans; readonly landings: Landings; readonly keys: Set<RequestKeys> };
+
+export class LinkCalls {
+  readonly #options: LinkCallsOptions;
+
+  constructor(options: LinkCallsOptions) {
+    this.#options = options;
+  }
+
+  /** Whether repeated keys travel by name: a request may then have to be sent again, behind what left after it (L2). */
+  get namesKeys(): boolean {
+    return this.#options.link.keyCache;
+  }
+
+  /**
+   * Sends these requests, together; `leaving` is called once all are encoded, before any of them leaves. As
+   * Router.call; throws also BAD_ARGUMENT, ARENA_FULL (L1).
+   */
+  async call(requests: readonly AnyRequest[], subject: HeldParameter, leaving: () => void): Promise<void> {
+    const sending = this.#begin();
+    try {
+      const carried = requests.map((request) => this.#carry(request, sending, this.namesKeys));
+      leaving();
+      await this.#options.functions.router.call(carried, subject);
+    } finally {
+      this.#end(sending);
+    }
+    sending.landings.check();
+  }
+
+  #begin(): Sending {
+    const spans = new ArenaSpans(this.#options.codecs.arena);
+    return { spans, landings: new Landings(this.#options.payloads, spans), keys: new Set() };
+  }
+
+  #end({ spans, keys }: Sending): void {
+    for (const each of keys) each.end("failed"); // of what never left, or was given up
+    spans.release();
+  }
+
+  /** The same request as the link carries it. */
+  #carry({ fn, asked }: AnyRequest, sending: Sending, isNaming: boolean): AnyRequest {
+    const { to, into } = asked;
+    const request: Record<string, unknown> = { ...asked.request };
+    for (const name of fn.request.valueNames) request[name] = this.#encoded(asked.request, name, sending);
+    const server = isNaming && "server" in to ? to.server : undefined;
+    const keys =
+      fn.request.keyNames.length === 0
+        ? undefined
+        : new RequestKeys(this.#options, fn.request.keyNames, asked.request, sending.spans, server);
+    if (keys !== undefined) sending.keys.add(keys);
+    keys?.write(request, false);
+    const landing = into === undefined ? undefined : this.#landing(asked, into as Float32Array, sending);
+    const again = (recut: (() => Recut) | undefined): (() => Recut) | undefined =>
+      recut === undefined
+        ? undefined
+        : () => {
+            keys?.end("failed"); // its server has not seen the list, or perhaps not
+            return this.#again(recut());
+          };
+    const carried: FunctionRequest<Fields, Fields> = {
+      ...asked,
+      ...landing,
+      request,
+      answered: (answer) => {
+        keys?.end("acknowledged");
+        (landing ?? asked).answered?.(answer);
+      },
+      failed: (error, fate) => {
+        keys?.end("failed");
+        asked.failed?.(error, fate);
+      },
+      cutAgain: again(asked.cutAgain),
+      answerLost: again(asked.answerLost),
+      keysUnknown: () => {
+        keys?.end("missed");
+        keys?.write(request, true);
+        return requestOf(fn, carried);
+      },
+    };
+    return requestOf(fn, carried);
+  }
+
+  /** What takes the place of a request, as the link carries it; its keys are not named (L2). */
+  #again(recut: Recut): Recut {
+    const sending = this.#begin();
+    const release = (): void => {
+      this.#end(sending);
+      recut.release();
+    };
+    try {
+      const requests = recut.requests.map((request) => this.#carry(request, sending, false));
+      const answered = (): void => {
+        sending.landings.check();
+        recut.answered?.();
+      };
+      return { requests, answered, release };
+    } catch (thrown) {
+      release();
+      throw thrown;
+    }
+  }
+
+  #encoded(request: Request, name: string, { spans }: Sending): Uint8Array {
+    const values = request[name] as Float32Array;
+    return this.#options.payloads.encode(values, this.#options.shapeOf(request, "push", values.length), spans);
+  }
+
+  /** Where the answer lands. The client hears of it when its values are where they belong. */
+  #landing(
+    { request, answered }: FunctionRequest<Fields, Fields>,
+    values: Float32Array,
+    { landings }: Sending,
+  ): Partial<FunctionRequest<Fields, Fields>> {
+    const landing = landings.open(values, this.#options.shapeOf(request, "pull", values.length));
+    const landed = (answer: Request): void => {
+      if (landing.answered(answer as { readonly values: ArrayBufferView })) answered?.({ values });
+    };
+    return { into: landing.into, passing: undefined, answered: landed };
+  }
+}
+
+/** The key lists of one request. */
+class RequestKeys {
+  readonly #options: LinkCallsOptions;
+  readonly #lists: SentKeyLists | undefined;
+  readonly #fields: readonly { readonly name: string; readonly keys: BigUint64Array; readonly target: number }[];
+  readonly #open: OpenKeyList[] = [];
+
+  /** The keys ascend, and lie in the arena. Those to `server` may be named. Throws ARENA_FULL. */
+  constructor(options: LinkCallsOptions, names: readonly string[], request: Request, spans: ArenaSpans, server: number | undefined) {
+    this.#options = options;
+    this.#lists = server === undefined ? undefined : options.keyLists.of(server);
+    this.#fields = names.map((name) => {
+      const keys = request[name] as BigUint64Array;
+      return { name, keys, target: spans.take(keySectionBound(keys.length)) };
+    });
+  }
+
+  /** Puts them into the fields of the request, in the shortest form or with the keys themselves. */
+  write(request: Record<string, unknown>, withKeys: boolean): void {
+    const { codecs, link } = this.#options;
+    const sender = new KeySender(codecs, this.#lists);
+    for (const { name, keys, target } of this.#fields) {
+      const { sectionBytes, open } = sender.write({ keys: keys.byteOffset, keyCount: keys.length, target, form: link.keys, withKeys });
+      request[name] = codecs.arena.bytes.subarray(target, target + sectionBytes);
+      if (open !== undefined) this.#open.push(open);
+    }
+  }
+
+  /** The request has ended. Missed: the server does not hold one of those that were named. */
+  end(how: "acknowledged" | "missed" | "failed"): void {
+    for (const open of this.#open.splice(0)) this.#lists?.[how === "missed" && !open.isNamed ? "failed" : how](open);
+  }
+}
