@@ -3,9 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../base/errors.ts";
+import { KEY_BYTES } from "../keys/key-range.ts";
 import { FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { KEY_BYTES, KvFlag } from "../wire/kv-message.ts";
+import { KvFlag } from "../wire/kv-message.ts";
 import { ClientRequests } from "./client-requests.ts";
 import type { Conversation } from "./conversation.ts";
 import { OutgoingFrame } from "./translating-batch.ts";

@@ -12,10 +12,11 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
 import { elementArrayOf } from "../kernel/elements.ts";
+import { KEY_BYTES } from "../keys/key-range.ts";
 import { decodeFailure, type Failure } from "../wire/failure.ts";
 import { type FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
+import { dtypeOfFlags, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import { bodyParts, bodyTooLong, SimpleFlag } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
 import type { MessageBatch } from "./message-batch.ts";

@@ -5,8 +5,9 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
+import { KEY_BYTES } from "../keys/key-range.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
-import { dtypeBits, KEY_BYTES, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
+import { dtypeBits, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
 import { variableSpans } from "../wire/kv-spans.ts";
 import { BODY_BYTES_MAX, bodyTooLong } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";

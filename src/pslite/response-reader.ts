@@ -9,8 +9,9 @@
 //       and come once more.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { KEY_BYTES } from "../keys/key-range.ts";
 import { BLOCK_BYTES, type FrameHeader, Kind, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
-import { KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
+import { KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { Conversation } from "./conversation.ts";
 import { COPY_BYTES_MAX } from "./message-batch.ts";
 import { PsType } from "./wire/data-type.ts";

@@ -17,12 +17,12 @@
 import type { ClockEntry, VectorClock } from "../consistency/vector-clock.ts";
 import { KV_CONTRACTS } from "../contracts/kv.ts";
 import type { Arena } from "../kernel/arena.ts";
+import { KEY_BYTES } from "../keys/key-range.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import { unstampedError } from "../peer/function-host.ts";
 import { APP_CUT, type FrameHeader, type RequestLabel } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { KEY_BYTES } from "../wire/kv-message.ts";
 import type { ArenaWatch } from "./arena-watch.ts";
 import type { EpochWait } from "./epoch-wait.ts";
 import type { Ownership } from "./ownership.ts";

@@ -11,6 +11,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { ElementArray } from "../kernel/elements.ts";
+import { KEY_BYTES } from "../keys/key-range.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader } from "./frame.ts";
 
 export const KvFlag = {
@@ -42,7 +43,6 @@ export function dtypeOfFlags(flags: number): number {
   return (flags & ~APP_CUT) >> DTYPE_SHIFT;
 }
 
-export const KEY_BYTES = 8;
 export const LEN_BYTES = 4;
 /** Values from this size on are stored and sent in blocks of their own. */
 export const LARGE_VALUE_BYTES: number = 16 * 1024;

@@ -1,8 +1,9 @@
 // kv-spans — how keys with lengths of their own are spread over the frames of a request (spec/protocol.md, K8, K9): grouped up to a block; a long
 // value goes alone, in pieces.
 
+import { KEY_BYTES } from "../keys/key-range.ts";
 import { BLOCK_BYTES } from "./frame.ts";
-import { KEY_BYTES, LARGE_VALUE_BYTES, LEN_BYTES } from "./kv-message.ts";
+import { LARGE_VALUE_BYTES, LEN_BYTES } from "./kv-message.ts";
 
 /** A run of a request's keys and their values; what one server is asked for. */
 export type KvPart = {

@@ -7,10 +7,11 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
+import { KEY_BYTES } from "../keys/key-range.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
 import { APP_CUT, type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
-import { DTYPE_SHIFT, KEY_BYTES, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
+import { DTYPE_SHIFT, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { KvPart, KvSpan } from "../wire/kv-spans.ts";
 import { KvLanding } from "./kv-landing.ts";
 import type { KvRequest } from "./kv-request.ts";

@@ -10,11 +10,12 @@
 import type { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
 import type { Slicer } from "../keys/key-list.ts";
+import { KEY_BYTES } from "../keys/key-range.ts";
 import type { Call } from "../peer/call.ts";
 import type { FrameBatch } from "../peer/frame-batch.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
 import { BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
-import { KEY_BYTES, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import { addPieces, type KvPart, type KvSpan, variableSpans } from "../wire/kv-spans.ts";
 import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions } from "./kv-arrays.ts";
 import { byteCountOf, encodeKv, encodeWithdrawnKv, type KvFrame, kvDestination, takeAnswer } from "./kv-frame.ts";

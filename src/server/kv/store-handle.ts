@@ -9,6 +9,7 @@ import { AssertionError, assert } from "../../base/assert.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { ElementType } from "../../kernel/elements.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 import { answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import { type Held, INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";
@@ -17,16 +18,7 @@ import { SharedSpan } from "../../store/shared-span.ts";
 import { checkLengths } from "../../store/value-batch.ts";
 import type { ValueStore } from "../../store/value-store.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
-import {
-  checkKvFrame,
-  DTYPE_MASK,
-  DTYPE_SHIFT,
-  doNotAddUp,
-  KEY_BYTES,
-  KvFlag,
-  LARGE_VALUE_BYTES,
-  LEN_BYTES,
-} from "../../wire/kv-message.ts";
+import { checkKvFrame, DTYPE_MASK, DTYPE_SHIFT, doNotAddUp, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../../wire/kv-message.ts";
 
 const FLOAT_BYTES = 4;
 const FLOATS = ElementType.F32 << DTYPE_SHIFT;

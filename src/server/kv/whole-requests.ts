@@ -12,11 +12,12 @@ import { joinBytes } from "../../base/join-bytes.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import { elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
 import { firstDescent } from "../../keys/key-list.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 import { Answer, answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
-import { checkKvFrame, dtypeOfFlags, KEY_BYTES, KvFlag, LEN_BYTES, type Values } from "../../wire/kv-message.ts";
+import { checkKvFrame, dtypeOfFlags, KvFlag, LEN_BYTES, type Values } from "../../wire/kv-message.ts";
 
 export type WholeRequest = {
   readonly channel: Channel;

@@ -6,10 +6,10 @@
 
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import { LISTED_KEYS_MAX, NAMED_LISTS_MAX } from "../../contracts/rows.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 import { ReceivedKeyLists, receivedListCount } from "../../wire/codecs/key-cache.ts";
 import { KeyReceiver } from "../../wire/codecs/key-receiver.ts";
 import type { CodecContext } from "../../wire/codecs/value-codec.ts";
-import { KEY_BYTES } from "../../wire/kv-message.ts";
 
 type Conversation = { readonly incarnation: number; readonly lists: ReceivedKeyLists; readonly receiver: KeyReceiver };
 

@@ -2,7 +2,7 @@
 // Invariants KC1 and KC2 are those of key-codec.ts.
 
 import { assert } from "../../base/assert.ts";
-import { KEY_BYTES } from "../kv-message.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 import { type HeldKeyList, type ReceivedKeyLists, unknownKeyList } from "./key-cache.ts";
 import { decodeKeyDeltas, KeyForm, keysNotAscending, readKeySectionHeader } from "./key-codec.ts";
 import { type CodecContext, malformed } from "./value-codec.ts";
