@@ -21,9 +21,6 @@ import { showValue } from "../base/show-value.ts";
 import * as contracts from "../contracts/checkpoints.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { PART_COUNT } from "../keys/part.ts";
-import type { CheckpointManifest } from "../store/snapshot/checkpoint-manifest.ts";
-import type { ParameterRecord } from "../store/snapshot/parameter-record.ts";
-import { type ServerReport, serverReportShape } from "../store/snapshot/server-report.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { type JsonObject, jsonObject } from "../wire/json-value.ts";
 
@@ -165,13 +162,10 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
       );
     const begun = await servers.call(COMMITTER, functions.begin, { step: wanted, stepMin: clock, directory });
     pending = begun.pending;
-    const reports = (await askAll(servers, functions.write, { ...begun, id, job, parameters })).map((report, server) =>
-      serverReportShape(report, `the report of server ${server}`),
-    );
+    const reports = await askAll(servers, functions.write, { ...begun, id, job, parameters });
     await requireOneOfEach(servers, functions, parameters); // C4
     const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
-    const body = { pending, manifest: manifest as unknown as JsonObject, keep };
-    const { path, warning } = await servers.call(COMMITTER, functions.commit, body);
+    const { path, warning } = await servers.call(COMMITTER, functions.commit, { pending, manifest, keep });
     return { step: begun.step, clock, path, warning };
   } catch (thrown) {
     await abandon(servers, functions, { id, pending }); // C1
@@ -303,20 +297,23 @@ function commonNames([first, ...others]: readonly contracts.Frozen[]): readonly 
   return (first?.names ?? []).filter((name) => others.every(({ names }) => names.includes(name)));
 }
 
-type Cut = Pick<CheckpointManifest, "job" | "step" | "clock" | "createdAt"> & {
+type Cut = {
+  readonly job: string;
+  readonly step: number;
+  readonly clock: number;
+  readonly createdAt: string;
   readonly run: string;
   readonly note: JsonObject | undefined;
 };
 
-function manifestOf(reports: readonly ServerReport[], { job, step, clock, createdAt, run, note }: Cut): CheckpointManifest {
+/** Puts together what the servers have reported. Whether it makes sense is for the one to say that writes it (store/snapshot/checkpoint-manifest.ts). */
+function manifestOf(reports: readonly contracts.Report[], { job, step, clock, createdAt, run, note }: Cut): JsonObject {
   const [first] = reports;
-  const parameters = (first?.parameters ?? []).map((parameter): ParameterRecord => {
+  const rowsOf = (parameters: contracts.Report["parameters"], wanted: JsonObject): number =>
+    Number(parameters.find(({ name }) => name === wanted.name)?.rowCount ?? 0);
+  const parameters = (first?.parameters ?? []).map((parameter) => {
     if (parameter.kind === "tensor") return parameter;
-    const rowCount = reports.reduce(
-      (sum, report) => sum + (report.parameters.find(({ name }) => name === parameter.name)?.rowCount ?? 0),
-      0,
-    );
-    return { ...parameter, rowCount };
+    return { ...parameter, rowCount: reports.reduce((sum, report) => sum + rowsOf(report.parameters, parameter), 0) };
   });
   const clocks = new Map<number, number>();
   for (const { workers } of reports) {

@@ -81,7 +81,7 @@ const shardFileName: Check<string> = (value, path) => {
   throw new WeighbridgeError("BAD_REQUEST", `${path} must be the name of a safetensors file, but is ${JSON.stringify(value)}`);
 };
 
-export const serverRecordShape: Check<ServerRecord> = object({
+const serverRecordShape: Check<ServerRecord> = object({
   rank: count,
   files: list(object({ file: shardFileName, bytes: count, headerCrc32: checksum })),
   vectorClock: list(object({ worker: count, incarnation: count, stamp: count })),

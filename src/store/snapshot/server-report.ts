@@ -1,8 +1,7 @@
 // server-report — what a server says of the shard that it has written: the records that the manifest is made of.
 
-import { type Check, count, list, object } from "../../wire/json-body.ts";
-import { type ServerRecord, serverRecordShape } from "./checkpoint-manifest.ts";
-import { type ParameterRecord, parameterShape } from "./parameter-record.ts";
+import type { ServerRecord } from "./checkpoint-manifest.ts";
+import type { ParameterRecord } from "./parameter-record.ts";
 
 /** The parameters are as this server has them: `rowCount` of a table is its own. */
 export type ServerReport = {
@@ -10,9 +9,3 @@ export type ServerReport = {
   readonly parameters: readonly ParameterRecord[];
   readonly workers: readonly { readonly rank: number; readonly clock: number }[];
 };
-
-export const serverReportShape: Check<ServerReport> = object({
-  record: serverRecordShape,
-  parameters: list(parameterShape),
-  workers: list(object({ rank: count, clock: count })),
-});
