@@ -9,7 +9,7 @@ import { takesValues } from "../store/updaters/optimizer-spec.ts";
 import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 import { type KeyList, listLength } from "../worker/key-lists.ts";
 import type { ParameterControl } from "../worker/parameter-control.ts";
-import type { RawRows } from "../worker/raw-rows.ts";
+import type { RawRowsOpener } from "../worker/raw-rows.ts";
 import type { KeysAndGradients, TableClient } from "../worker/table-client.ts";
 import type { ParameterCall } from "../worker/tensor-client.ts";
 import { CachedEmbedding } from "./cached-embedding.ts";
@@ -74,10 +74,10 @@ export class Embedding extends Parameter {
   }
 
   /**
-   * The table for workers that apply its optimizer themselves (training's cache of rows): rows with the optimizer's slots, as they are. Plans are made
-   * in `arena`. Throws UNSUPPORTED unless its consistency is "bsp", when it counts versions, and for dcAsgd.
+   * The table for workers that apply its optimizer themselves (training's cache of rows): rows with the optimizer's slots, as they are. Whoever needs them brings
+   * what reads and writes them (`openRawRows`); plans are made in `arena`. Throws UNSUPPORTED unless its consistency is "bsp", when it counts versions, and for dcAsgd.
    */
-  raw(arena: Arena): RawRows {
+  raw<T>(open: RawRowsOpener<T>, arena: Arena): T {
     const { versions, updates, optimizer } = this.#spec;
     if (updates !== "sync")
       throw new WeighbridgeError(
@@ -91,7 +91,7 @@ export class Embedding extends Parameter {
         `${this.name}: dcAsgd compensates for delays, and rows that workers hold have none: use sgd`,
       );
     const clipScaleOf = (gradient: Float32Array): number => this.#control.clipScaleOf(gradient);
-    return this.#client.raw({ spec: this.#spec, arena, clock: () => this.#control.clock, clipScaleOf });
+    return this.#client.raw(open, { spec: this.#spec, arena, clock: () => this.#control.clock, clipScaleOf });
   }
 
   /** How a call is sent at this worker's clock; one whose caller says nothing about it needs no closer look. Throws BAD_ARGUMENT. */

@@ -24,7 +24,7 @@ import { type Log, SILENT_LOG } from "../base/log.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { ArenaSpans } from "../worker/arena-spans.ts";
-import type { RawRows } from "../worker/raw-rows.ts";
+import { openRawRows, type RawRows } from "../worker/raw-rows.ts";
 import type { RowPlanner } from "../worker/router/row-plan.ts";
 import type { AskedRows } from "./asked-rows.ts";
 import { encodeGiven, type GivenGradients, ownGiven } from "./given-gradients.ts";
@@ -100,7 +100,7 @@ export class TieredRows implements RowSource {
   /** Every member opens it. Rejects with BAD_ARGUMENT, UNSUPPORTED for tables that cannot be cached, ARENA_FULL, and what the servers or members fail with. */
   static async open(options: TieredRowsOptions, wait: WaitOptions = {}): Promise<TieredRows> {
     checkTieredRows(options);
-    const raw = options.embedding.raw(options.arena);
+    const raw = options.embedding.raw(openRawRows, options.arena);
     const source = new TieredRows(options, raw);
     const dealt = dealRows(source.#members, raw).then((training) => source.#applier.resume(training));
     try {

@@ -37,6 +37,14 @@ export type RawRowsOptions = {
   readonly clipScaleOf: (gradient: Float32Array) => number;
 };
 
+/** Makes something of what a table knows of its rows. */
+export type RawRowsOpener<T> = (options: RawRowsOptions) => T;
+
+/** For a table whose caller reads and writes its rows with their slots (`Embedding.raw`). */
+export function openRawRows(options: RawRowsOptions): RawRows {
+  return new RawRows(options);
+}
+
 /** What the servers said of a table, each by itself. */
 export type RawClaim = { readonly claims: readonly number[]; readonly training: readonly TrainingState[] };
 

@@ -23,7 +23,7 @@ import type { FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import { type KeyList, KeyLists, listLength } from "./key-lists.ts";
 import type { LinkCalls } from "./link-calls.ts";
-import { RawRows, type RawRowsOptions } from "./raw-rows.ts";
+import type { RawRowsOpener, RawRowsOptions } from "./raw-rows.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
 import { requestOf } from "./router.ts";
@@ -132,9 +132,9 @@ export class TableClient {
     return new BoundedCache({ ...this.options, optimizer, cache });
   }
 
-  /** The rows with their optimizer's slots. */
-  raw(options: Omit<RawRowsOptions, keyof TableClientOptions>): RawRows {
-    return new RawRows({ ...this.options, ...options });
+  /** The rows with their optimizer's slots, by whatever opens them (`openRawRows`). */
+  raw<T>(open: RawRowsOpener<T>, options: Omit<RawRowsOptions, keyof TableClientOptions>): T {
+    return open({ ...this.options, ...options });
   }
 
   /** A new array for the rows of these keys. Throws BAD_ARGUMENT. */

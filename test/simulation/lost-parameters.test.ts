@@ -16,6 +16,7 @@ import { ParamType } from "../../src/tensors/tensor-settings.ts";
 import { TensorWorker } from "../../src/tensors/tensor-worker.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import { openRawRows } from "../../src/worker/raw-rows.ts";
 import { forSeeds } from "./seeds.ts";
 import { SimDisk } from "./sim-disk.ts";
 
@@ -153,7 +154,7 @@ async function otherHandles(session: Session): Promise<Readonly<Record<string, (
   const topK = await session.tensor("m top", { ...TENSOR, shape: [2_000_000], link: { push: { topK: 0.1 } } });
   const table = await session.embedding("e", { ...TABLE, link: { keyCache: true, push: "fp16", pull: "fp16" } });
   const cache = (await session.embedding("c", { ...TABLE, versions: true })).cached({ rows: 64 });
-  const raw = (await session.embedding("r", { ...TABLE, consistency: "bsp" })).raw(new Arena({ shared: false }));
+  const raw = (await session.embedding("r", { ...TABLE, consistency: "bsp" })).raw(openRawRows, new Arena({ shared: false }));
   const hetu = new TensorWorker(session);
   await hetu.initTensor(7, { paramType: ParamType.kCacheTable, length: 64, width: 2 });
   return {

@@ -9,6 +9,7 @@ import { Arena } from "../../src/kernel/arena.ts";
 import { TensorWorker } from "../../src/tensors/tensor-worker.ts";
 import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { openRawRows } from "../../src/worker/raw-rows.ts";
 
 const SERVERS = 3;
 const WORKERS = 2;
@@ -99,7 +100,7 @@ class MovingParts {
   async #writeRaw(session: Session, rank: number): Promise<void> {
     const table = await session.embedding("raw", { dim: WIDTH, optimizer: { type: "adagrad" }, consistency: "bsp" });
     if (rank !== 0) return;
-    const raw = table.raw(new Arena({ shared: false, bytesMax: 2 ** 24 }));
+    const raw = table.raw(openRawRows, new Arena({ shared: false, bytesMax: 2 ** 24 }));
     await raw.claim();
     for (let round = 1; round <= ROUNDS; round++) {
       const rows = Float32Array.from({ length: raw.rowFloats * KEYS.length }, (_, i) => round * 1000 + i);

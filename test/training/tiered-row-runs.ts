@@ -13,6 +13,7 @@ import { RowMembers } from "../../src/training/row-members.ts";
 import { NO_SLOT, type RowSource } from "../../src/training/row-source.ts";
 import { TieredRows } from "../../src/training/tiered-rows.ts";
 import type { TieredRowsOptions } from "../../src/training/tiered-rows-options.ts";
+import { openRawRows } from "../../src/worker/raw-rows.ts";
 
 export const ROWS = 400;
 export const WIDTH = 6;
@@ -94,7 +95,7 @@ export const batchesFor = (work: Work, rank: number): Batches => work.batches?.(
 /** All rows with their optimizer's slots, as the servers have them; and the steps that they counted. */
 export async function stateOf(session: Session): Promise<{ readonly rows: Uint32Array; readonly steps: readonly number[] }> {
   const table = await openTable(session);
-  const raw = table.raw(new Arena({ bytesMax: 8 * MIB }));
+  const raw = table.raw(openRawRows, new Arena({ bytesMax: 8 * MIB }));
   const rows = new Float32Array(ROWS * raw.rowFloats);
   await raw.read(
     BigUint64Array.from({ length: ROWS }, (_, i) => BigInt(i)),
