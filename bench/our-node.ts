@@ -2,7 +2,9 @@
 
 import { Session } from "../src/api/session.ts";
 import { KVServer, KVWorker } from "../src/kv/index.ts";
-import { start } from "../src/node/index.ts";
+import { loadConfig } from "../src/node/config/config.ts";
+import { nodeSessions } from "../src/node/node-sessions.ts";
+import { officeOver } from "../src/node/start.ts";
 import { CaseRunner, type KeyValueClient, type Round } from "./case-runner.ts";
 import { type BenchCase, CASES } from "./cases.ts";
 import { serveCommands } from "./command-loop.ts";
@@ -25,7 +27,7 @@ export type OurNodeProtocol = {
 const APP_COUNT = CASES.length + 1;
 const CUSTOMER_ID = 0;
 
-type Office = Awaited<ReturnType<typeof start>>;
+type Office = Awaited<ReturnType<typeof officeOver>>;
 
 let office: Office | undefined;
 let session: Session | undefined;
@@ -51,7 +53,7 @@ async function parameter(worker: Office, benchCase: BenchCase): Promise<KeyValue
 
 serveCommands<OurNodeProtocol>({
   async start() {
-    office = await start({});
+    office = await officeOver(loadConfig({ env: process.env }), { sessions: nodeSessions });
     if (office.isServer) for (let app = 0; app < APP_COUNT; app++) new KVServer(office, app);
     return { rank: office.myRank };
   },

@@ -11,7 +11,8 @@ import { KVWorker } from "../src/kv/kv-worker.ts";
 import type { Postoffice } from "../src/kv/postoffice.ts";
 import { loadConfig } from "../src/node/config/config.ts";
 import { freePort } from "../src/node/launcher/free-port.ts";
-import { startNode } from "../src/node/start.ts";
+import { nodeSessions } from "../src/node/node-sessions.ts";
+import { officeOver } from "../src/node/start.ts";
 
 /** At most 20 is the aim. What rounds take today, and one more for what a busy machine adds; it may only fall. */
 const FILES_MAX = { push: 19, pull: 20, round: 26 };
@@ -29,7 +30,7 @@ async function startCluster(t: TestContext): Promise<{ readonly servers: readonl
   const port = String(await freePort("127.0.0.1"));
   const where = { DMLC_PS_ROOT_URI: "127.0.0.1", DMLC_PS_ROOT_PORT: port, DMLC_NUM_SERVER: "2", DMLC_NUM_WORKER: "1" };
   const start = async (role: string): Promise<Postoffice> =>
-    await startNode(loadConfig({ env: { ...where, DMLC_ROLE: role, WEIGHBRIDGE_LOG_LEVEL: "silent" } }));
+    await officeOver(loadConfig({ env: { ...where, DMLC_ROLE: role, WEIGHBRIDGE_LOG_LEVEL: "silent" } }), { sessions: nodeSessions });
   const [scheduler, first, second, worker] = await Promise.all([start("scheduler"), start("server"), start("server"), start("worker")]);
   const offices = [worker, first, second, scheduler] as const;
   t.after(async () => void (await Promise.all(offices.map((office) => office.close()))));

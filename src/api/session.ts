@@ -15,7 +15,6 @@ import { showValue } from "../base/show-value.ts";
 import { checkpointSave, parameterSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
-import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
 import type { CatalogueClient } from "../worker/catalogue-client.ts";
@@ -29,6 +28,7 @@ import type { UnitFeed } from "../worker/unit-feed.ts";
 import type { Worker } from "../worker/worker.ts";
 import { CLOCK_MAX, LAST_PRIORITY, type WorkerClock } from "../worker/worker-clock.ts";
 import type { WorkerMesh } from "../worker/worker-mesh.ts";
+import type { WorkerSessions } from "../worker/worker-sessions.ts";
 import type { CachedEmbedding } from "./cached-embedding.ts";
 import {
   type CheckpointOptions,
@@ -61,8 +61,6 @@ export type SessionNode = {
   readonly rank: number;
   readonly serverCount: number;
   readonly workerCount: number;
-  /** For parameters whose links ask for it. */
-  readonly compression?: GeneralCompression | undefined;
   barrier(group: number, customer: number, wait?: WaitOptions): Promise<void>;
   finalize(options?: { readonly barrier?: boolean } & WaitOptions): Promise<void>;
 };
@@ -84,23 +82,28 @@ export class Session {
   #saving: { readonly clock: number; readonly ended: Promise<unknown> } | undefined;
   #closing: Promise<void> | undefined;
 
-  private constructor(node: SessionNode, worker: Worker) {
-    const { rank, clock, log, compression } = node;
+  private constructor(node: SessionNode, sessions: WorkerSessions) {
+    const { rank, clock, log } = node;
     this.#node = node;
-    this.#units = worker.units;
-    this.rendezvous = worker.rendezvous;
-    this.#catalogue = worker.catalogue;
-    this.#engine = worker.openSession({ rank, clock, log, compression });
+    this.#units = sessions.units;
+    this.rendezvous = sessions.rendezvous;
+    this.#catalogue = sessions.catalogue;
+    this.#engine = sessions.open({ rank, clock, log });
     this.#functions = this.#engine.functions;
     this.#clock = this.#engine.clock;
   }
 
-  /** Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers. */
+  /** Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers, and UNSUPPORTED on one of the kv face alone. */
   static async open(node: SessionNode, wait: WaitOptions = {}): Promise<Session> {
     const { worker } = node;
     if (worker === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a session needs a worker node, but this is the ${node.role}`);
     if (node.serverCount === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a session needs servers, and this cluster has none");
-    const session = new Session(node, worker);
+    if (worker.sessions === undefined)
+      throw new WeighbridgeError(
+        "UNSUPPORTED",
+        `worker ${node.rank} was started for ps-lite's words alone: connect() of weighbridge opens sessions`,
+      );
+    const session = new Session(node, worker.sessions);
     await session.#engine.join(wait);
     return session;
   }

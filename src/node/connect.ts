@@ -7,6 +7,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { WAIT_NAMES } from "../base/known-options.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfigOptions } from "./config/node-config.ts";
+import { nodeSessions } from "./node-sessions.ts";
 import { realClock } from "./real-clock.ts";
 import { restOf } from "./rest-of.ts";
 import { startWorker } from "./worker-root.ts";
@@ -36,7 +37,7 @@ export async function connect(options: ConnectOptions = {}): Promise<Session> {
     );
   }
   const restMs = restOf(deadlineMs, realClock());
-  const node = await startWorker(config, { signal, deadlineMs });
+  const node = await startWorker(config, { signal, deadlineMs, sessions: nodeSessions });
   try {
     return await Session.open(node, { signal, deadlineMs: restMs() });
   } catch (thrown) {

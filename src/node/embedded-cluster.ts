@@ -18,6 +18,7 @@ import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import { jobId } from "../wire/job-id.ts";
 import { WorkerNode } from "../worker/worker-node.ts";
 import type { PlacementName } from "./config/node-config.ts";
+import { nodeSessions } from "./node-sessions.ts";
 import { realClock } from "./real-clock.ts";
 import { restOf } from "./rest-of.ts";
 import { checkpointOptions } from "./server-root.ts";
@@ -98,7 +99,7 @@ export class EmbeddedCluster {
       return new ServerNode({ ...common(), rank, listenAddress, compression, functions, arenaBytesMax, ...checkpoints });
     });
     const workerNodes = range(workers).map(
-      (rank) => new WorkerNode({ ...common(), rank, meshAddress: `memory://worker-${rank}`, compression }),
+      (rank) => new WorkerNode({ ...common(), rank, meshAddress: `memory://worker-${rank}`, sessions: nodeSessions }),
     );
     const nodes = [scheduler, ...serverNodes, ...workerNodes];
     await allOrNone(nodes, giveUp, (all) => waitFor(all, "the start of the cluster", clock, { deadlineMs, signal }));

@@ -10,7 +10,8 @@ import { temporaryFolder } from "./checkpoint/testing-checkpoint.ts";
 import { verifyCheckpoint } from "./checkpoint/verify-checkpoint.ts";
 import { loadConfig } from "./config/config.ts";
 import { freePort } from "./launcher/free-port.ts";
-import { startNode } from "./start.ts";
+import { nodeSessions } from "./node-sessions.ts";
+import { officeOver } from "./start.ts";
 
 const MIB = 2 ** 20;
 const DIM = 16;
@@ -30,7 +31,8 @@ class SocketCluster implements AsyncDisposable {
     const port = String(await freePort("127.0.0.1"));
     const where = { DMLC_PS_ROOT_URI: "127.0.0.1", DMLC_PS_ROOT_PORT: port, DMLC_NUM_SERVER: "1", DMLC_NUM_WORKER: "1" };
     const common = { ...where, WEIGHBRIDGE_LOG_LEVEL: "silent", ...env };
-    const node = (role: string): Promise<Postoffice> => startNode(loadConfig({ env: { ...common, DMLC_ROLE: role } }));
+    const node = (role: string): Promise<Postoffice> =>
+      officeOver(loadConfig({ env: { ...common, DMLC_ROLE: role } }), { sessions: nodeSessions });
     const offices = await Promise.all(["worker", "server", "scheduler"].map(node));
     return new SocketCluster(await Session.open((offices[0] as Postoffice).node), offices);
   }

@@ -6,6 +6,7 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { KVServer } from "../kv/kv-server.ts";
 import { KVWorker } from "../kv/kv-worker.ts";
@@ -195,4 +196,12 @@ test("a cluster of MindSpore's variables alone", async () => {
     ["scheduler", "server", "worker"],
   );
   await Promise.all(offices.map((office) => office.finalize()));
+});
+
+test("a worker that was started for ps-lite's words opens no session, and the error names connect()", async () => {
+  await using trio = await Trio.start({});
+  await assert.rejects(
+    Session.open(trio.worker.node),
+    (error) => isWeighbridgeError(error, "UNSUPPORTED") && /^worker 0 .*connect\(\) of weighbridge/.test(error.message),
+  );
 });

@@ -7,8 +7,7 @@ import { showValue } from "../base/show-value.ts";
 import { Postoffice } from "../kv/postoffice.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
-import type { SchedulerRootOptions } from "./scheduler-root.ts";
-import { startRole } from "./start-role.ts";
+import { type RoleOptions, startRole } from "./start-role.ts";
 
 export type StartOptions = NodeConfigOptions & {
   /** False starts without waiting for the other nodes to be ready (ps-lite: StartAsync). */
@@ -28,11 +27,16 @@ export async function start(options: StartOptions = {}): Promise<Postoffice> {
 /** Starts the node of a configuration that was loaded before. */
 export async function startNode(
   config: NodeConfig,
-  options: Pick<SchedulerRootOptions, "startBarrier" | "onListening" | "onRoster" | "signal" | "deadlineMs"> = {},
+  options: Pick<RoleOptions, "startBarrier" | "onListening" | "onRoster" | "signal" | "deadlineMs"> = {},
 ): Promise<Postoffice> {
   checkWaitOptions(options, START_NODE_OPTIONS, "the options of startNode");
+  return await officeOver(config, options);
+}
+
+/** A Postoffice over the node that is started; with `sessions`, a worker of ps-lite's words can open sessions beside them. */
+export async function officeOver(config: NodeConfig, options: Omit<RoleOptions, "onComposed">): Promise<Postoffice> {
   let office: Postoffice | undefined;
-  const onComposed: SchedulerRootOptions["onComposed"] = (node) => {
+  const onComposed: RoleOptions["onComposed"] = (node) => {
     office = new Postoffice(node); // before it starts: requests to its applications may come at once
   };
   await startRole(config, { ...options, onComposed });

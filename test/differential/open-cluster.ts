@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { Session } from "../../src/api/session.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import type { NodeOptions } from "../../src/cluster/node-options.ts";
+import { nodeSessions } from "../../src/node/node-sessions.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { checkpointOptions } from "../../src/node/server-root.ts";
 import { zstd } from "../../src/node/zstd.ts";
@@ -58,7 +59,7 @@ export class OpenCluster implements PlacedNodes {
     const servers = range(serverCount).map(
       (rank) => new ServerNode({ ...common(), rank, listenAddress: `memory://server-${rank}`, compression, ...checkpoints }),
     );
-    const workers = range(workerCount).map((rank) => new WorkerNode({ ...common(), rank, compression }));
+    const workers = range(workerCount).map((rank) => new WorkerNode({ ...common(), rank, sessions: nodeSessions }));
     await Promise.all([scheduler, ...servers, ...workers].map((node) => node.start()));
     for (const node of [scheduler, ...servers]) node.finalize().catch(() => {}); // they stay until the last worker has closed
     return new OpenCluster(scheduler, servers, workers, await Promise.all(workers.map((node) => Session.open(node))));

@@ -110,8 +110,9 @@ class LentUnits {
 
   async #work(office: Postoffice, rank: number, epoch: number): Promise<void> {
     const { batchCount, partCount, assignment, random } = this;
-    assert.ok(office.worker !== undefined);
-    const feed = await office.worker.units.open("train", { epoch, batchCount, partCount, assignment }, { deadlineMs: 60_000 });
+    const units = office.worker?.sessions?.units;
+    assert.ok(units !== undefined);
+    const feed = await units.open("train", { epoch, batchCount, partCount, assignment }, { deadlineMs: 60_000 });
     const isAlive = (): boolean => this.#isRunning(office, rank);
     for (;;) {
       const unit = await feed.next({ deadlineMs: 60_000 });

@@ -109,8 +109,9 @@ for (const [loss, lose] of Object.entries(LOSSES)) {
     const names = (error: unknown): boolean =>
       isWeighbridgeError(error, "SCHEDULER_UNREACHABLE") && error.message.includes("the scheduler at sim://scheduler:1 has been away");
     const units = { epoch: 0, batchCount: 1, partCount: 1, assignment: "free" } as const;
-    assert.ok(office.worker !== undefined);
-    const asked = [office.barrier(0, Group.WORKERS), office.worker.units.open("train", units), meshOf(office).gather()];
+    const lent = office.worker?.sessions?.units;
+    assert.ok(lent !== undefined);
+    const asked = [office.barrier(0, Group.WORKERS), lent.open("train", units), meshOf(office).gather()];
     const ends = asked.map((promise) => assert.rejects(promise as Promise<unknown>, names));
     await cluster.run(Promise.all(ends));
     await assert.rejects(cluster.run(office.finalize()), names);
@@ -210,8 +211,9 @@ test("a node that is closed while a new scheduler has yet to take it back ends w
   cluster.kill(SCHEDULER_ID);
   cluster.startNode(SCHEDULER_ID).catch(() => {}); // it is never complete
   for (let turn = 0; turn < 1000 && !isResuming; turn++) await cluster.clock.advance(10);
-  assert.ok(isResuming && office.worker !== undefined);
-  const after = office.worker.units.open("train", { epoch: 0, batchCount: 1, partCount: 1, assignment: "free" });
+  const units = office.worker?.sessions?.units;
+  assert.ok(isResuming && units !== undefined);
+  const after = units.open("train", { epoch: 0, batchCount: 1, partCount: 1, assignment: "free" });
   after.catch(() => {}); // as above
   await cluster.run(office.close());
   await assert.rejects(cluster.run(before), (error) => isWeighbridgeError(error, "CLOSED"));

@@ -6,6 +6,7 @@ import { resolve } from "node:path";
 import { Session } from "../../api/session.ts";
 import { stepName } from "../../node/checkpoint/checkpoint-directory.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
+import { nodeSessions } from "../../node/node-sessions.ts";
 import { textLog } from "../../node/text-log.ts";
 import { startWorker } from "../../node/worker-root.ts";
 import type { StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
@@ -47,7 +48,7 @@ export class TrainingWorker implements TrainingRole {
   async run(): Promise<void> {
     const task = await openTask(this.#plan); // before the cluster is asked for anything: what is wrong with the data is said at once
     sendReport({ kind: "ready", data: task.dataText, model: task.modelText });
-    const node = await startWorker(this.#config);
+    const node = await startWorker(this.#config, { sessions: nodeSessions });
     const session = await Session.open(node);
     session.startRecord();
     const { network, loss, optimizer, metrics } = task;

@@ -1,0 +1,42 @@
+// worker-sessions — what the sessions of a worker stand on beside its router: what they ask the scheduler for, and an engine for each. A composition root hands it
+// to the worker: one that opens no session (kv alone) loads none of this.
+
+import type { Clock } from "../base/clock.ts";
+import type { Membership } from "../cluster/membership.ts";
+import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
+import { CatalogueClient } from "./catalogue-client.ts";
+import { RendezvousClient } from "./rendezvous-client.ts";
+import type { Router } from "./router.ts";
+import { SessionEngine, type SessionEngineOptions } from "./session-engine.ts";
+import { UnitClient } from "./unit-client.ts";
+
+/** The worker for which it is made, about to register. */
+export type SessionsGround = { readonly router: Router; readonly membership: Membership; readonly clock: Clock };
+
+export type WorkerSessionsOptions = {
+  /** For parameters whose links ask for it; left out, those cannot be made. */
+  readonly compression?: GeneralCompression | undefined;
+};
+
+export class WorkerSessions {
+  /** Which parameters there are, and their numbers. */
+  readonly catalogue: CatalogueClient;
+  /** What the scheduler lends this worker of its epochs. */
+  readonly units: UnitClient;
+  /** Where workers wait for each other. */
+  readonly rendezvous: RendezvousClient;
+  readonly #router: Router;
+  readonly #compression: GeneralCompression | undefined;
+
+  constructor(ground: SessionsGround, { compression }: WorkerSessionsOptions = {}) {
+    this.#router = ground.router;
+    this.#compression = compression;
+    this.catalogue = new CatalogueClient(ground);
+    this.units = new UnitClient(ground);
+    this.rendezvous = new RendezvousClient(ground);
+  }
+
+  open(options: Omit<SessionEngineOptions, "compression">): SessionEngine {
+    return new SessionEngine(this.#router, this.catalogue, { ...options, compression: this.#compression });
+  }
+}
