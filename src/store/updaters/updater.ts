@@ -23,6 +23,7 @@ import {
 } from "../../kernel/optimizer-kernels.ts";
 import { badField } from "../bad-field.ts";
 import { CONSTANT_SCHEDULE, type ResolvedSchedule, rateShare } from "./learning-rate-schedule.ts";
+import { admitNotFinite } from "./not-finite.ts";
 import { isFloat32, type ResolvedOptimizer } from "./optimizer-spec.ts";
 import { type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
 import { Trial } from "./trial.ts";
@@ -252,21 +253,10 @@ export class Updater {
    * changes the gradient's NaN and infinities to 0. Returns the greatest magnitude of one that may.
    */
   admit(gradients: number, floatCount: number): number | undefined {
-    const { nonFinite } = this.spec;
     const magnitude = this.#kernels.greatestMagnitude(gradients, floatCount);
     if (Number.isFinite(magnitude)) return magnitude;
-    if (nonFinite === "zero") {
-      this.counts.zeroedElements += this.#kernels.zeroNonFinite(gradients, floatCount);
-      return this.#kernels.greatestMagnitude(gradients, floatCount);
-    }
-    if (nonFinite === "skip") {
-      this.counts.skippedPushes++;
-      return undefined;
-    }
-    const index = this.#kernels.checkFinite(gradients, floatCount);
-    this.counts.refusedPushes++;
-    const value = this.#arena.floats[gradients / FLOAT_BYTES + index]!;
-    throw new WeighbridgeError("NOT_FINITE", `element ${index} of ${floatCount} pushed is ${value}: expected finite numbers`);
+    const look = { arena: this.#arena, kernels: this.#kernels, policy: this.spec.nonFinite, counts: this.counts };
+    return admitNotFinite(look, gradients, floatCount);
   }
 
   /**

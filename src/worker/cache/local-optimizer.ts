@@ -6,47 +6,64 @@
 // updates show after they were pushed, a row with pending ones is pushed before it is read, and its copy counts for nothing until then. Rows
 // that are read and not updated are cached all the same. (assign, min and max are not offered: a cache pushes sums.)
 
+import { assert } from "../../base/assert.ts";
 import type { Arena } from "../../kernel/arena.ts";
-import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
-import { CONSTANT_SCHEDULE } from "../../store/updaters/learning-rate-schedule.ts";
-import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
-import { type NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
+import { HYPER, HYPER_BYTES, HYPER_FLOATS, OPTIMIZER, SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
+import { badField } from "../../store/bad-field.ts";
+import { admitNotFinite } from "../../store/updaters/not-finite.ts";
+import { isFloat32, type ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import type { NonFiniteCounts } from "../../store/updaters/updater.ts";
 
 export class LocalOptimizer {
   /** Whether own updates can be applied to copies of rows. */
   readonly isExact: boolean;
-  readonly #updater: Updater;
+  /** What was not finite so far. */
+  readonly nonFinite: NonFiniteCounts = { refusedPushes: 0, skippedPushes: 0, zeroedElements: 0 };
+  readonly #arena: Arena;
+  readonly #kernels: SimdOptimizerKernels;
+  readonly #spec: ResolvedOptimizer;
+  readonly #width: number;
+  /** The kernels' hyper-parameters, in memory of its own until `close`. */
+  readonly #hyper: number;
+  readonly #numbers: Float64Array;
 
   /** Throws ARENA_FULL. */
   constructor(arena: Arena, spec: ResolvedOptimizer, width: number) {
     this.isExact = spec.type === "sum" || spec.type === "sgd";
-    const scheduled = spec.schedule === undefined ? spec : { ...spec, schedule: CONSTANT_SCHEDULE }; // servers say what it comes to
-    this.#updater = new Updater(arena, new SimdOptimizerKernels(arena), scheduled, { kind: "table", width });
+    this.#arena = arena;
+    this.#kernels = new SimdOptimizerKernels(arena);
+    this.#spec = spec;
+    this.#width = width;
+    this.#hyper = arena.allocateState(HYPER_BYTES);
+    this.#numbers = new Float64Array(arena.memory.buffer, this.#hyper, HYPER_FLOATS).fill(0);
+    this.#numbers[HYPER.learningRate] = spec.learningRate ?? 0;
+    this.#numbers[HYPER.gradientScale] = 1;
+    this.#numbers[HYPER.clipValue] = spec.clipValue ?? Infinity;
+    this.#numbers[HYPER.weightDecay] = spec.weightDecay ?? 0;
   }
 
   /** Whether gradients may count, as the server would decide: throws NOT_FINITE for "refuse", gives false for "skip", zeroes for "zero". */
   admit(gradients: number, floatCount: number): boolean {
-    return this.#updater.admit(gradients, floatCount) !== undefined;
+    if (Number.isFinite(this.#kernels.greatestMagnitude(gradients, floatCount))) return true;
+    const look = { arena: this.#arena, kernels: this.#kernels, policy: this.#spec.nonFinite, counts: this.nonFinite };
+    return admitNotFinite(look, gradients, floatCount) !== undefined;
   }
 
-  /** What was not finite so far. */
-  get nonFinite(): Readonly<NonFiniteCounts> {
-    return this.#updater.counts;
-  }
-
-  /** What servers multiply gradients with now. */
+  /** What servers multiply gradients with now, by their schedule. Throws BAD_ARGUMENT for what is no rate. */
   setRate(rate: number): void {
-    if (this.#updater.spec.learningRate === undefined) return;
-    this.#updater.setLearningRate(rate);
-    this.#updater.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: undefined });
+    if (this.#spec.learningRate === undefined) return;
+    if (!(rate >= 0 && isFloat32(rate))) throw badField("learningRate", "a number of at least 0 that float32 can hold", rate);
+    this.#numbers[HYPER.learningRate] = rate;
   }
 
   /** One step for each listed row, with gradients side by side. */
   apply(rows: number, rowCount: number, gradients: number): void {
-    this.#updater.updateRows(rows, rowCount, gradients);
+    assert(this.isExact, "other optimizers have slots that only a server has");
+    const number = this.#spec.type === "sgd" ? OPTIMIZER.sgd : OPTIMIZER.sum;
+    this.#kernels.updateRows(number, rows, rowCount, this.#width, gradients, this.#hyper);
   }
 
   close(): void {
-    this.#updater.close();
+    this.#arena.release(this.#hyper, HYPER_BYTES);
   }
 }

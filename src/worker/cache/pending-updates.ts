@@ -9,12 +9,11 @@
 
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
-import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import { resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
-import { Updater } from "../../store/updaters/updater.ts";
 import type { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlanner } from "../router/row-plan.ts";
+import { LocalOptimizer } from "./local-optimizer.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -29,7 +28,7 @@ export class PendingUpdates {
   readonly #rowKernels: RowKernels;
   readonly #width: number;
   readonly #table: number;
-  readonly #adder: Updater;
+  readonly #adder: LocalOptimizer;
 
   /** In the planner's arena. Throws ARENA_FULL. */
   constructor({ arena, kernels, secret }: Pick<RowPlanner, "arena" | "kernels" | "secret">, width: number) {
@@ -39,7 +38,7 @@ export class PendingUpdates {
     this.#width = width;
     this.#table = kernels.createTable({ payloadBytes: width * FLOAT_BYTES + WORD_BYTES, secret: BigInt(secret) });
     try {
-      this.#adder = new Updater(arena, new SimdOptimizerKernels(arena), resolveOptimizer({ type: "sum" }), { kind: "table", width });
+      this.#adder = new LocalOptimizer(arena, resolveOptimizer({ type: "sum" }), width);
     } catch (thrown) {
       kernels.destroyTable(this.#table);
       throw thrown;
@@ -58,7 +57,7 @@ export class PendingUpdates {
     }
     const { words } = this.#arena;
     for (let at = list >>> 2, end = at + keyCount; at < end; at++) words[at]! += ROW_KEY_BYTES;
-    this.#adder.updateRows(list, keyCount, gradients);
+    this.#adder.apply(list, keyCount, gradients);
     this.#rowKernels.addWords(list, keyCount, this.#width * FLOAT_BYTES, updates);
     return list;
   }
