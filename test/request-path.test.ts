@@ -3,7 +3,9 @@
 // list. Timers (heartbeats, the watch over links) are no part of a request: a file counts if one of its functions ran for one request in ten.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { Session as Inspector, type Profiler } from "node:inspector";
+import { basename } from "node:path";
 import { type TestContext, test } from "node:test";
 import { Session } from "../src/api/session.ts";
 import { KVServer } from "../src/kv/kv-server.ts";
@@ -24,6 +26,7 @@ const RUNS_MIN = REQUESTS / 10;
 /** The kernels are one module, and what is generated of them counts with it. */
 const KERNELS = "src/kernel";
 const SOURCES: string = new URL("../src/", import.meta.url).href;
+const WALK: string = readFileSync(new URL("../ARCHITECTURE.md", import.meta.url), "utf8");
 
 /** Two servers, so that requests are cut, and one worker. */
 async function startCluster(t: TestContext): Promise<{ readonly servers: readonly Postoffice[]; readonly worker: Postoffice }> {
@@ -77,6 +80,8 @@ function atMost(t: TestContext, files: readonly string[], filesMax: number): voi
   t.diagnostic(`${files.length} files: ${files.join(" ")}`);
   assert.ok(files.length > 5, "the coverage has seen the request");
   assert.ok(files.length <= filesMax, `${files.length} files, and at most ${filesMax} are allowed:\n${files.join("\n")}`);
+  const untold = files.filter((path) => !new RegExp(`\`([a-z-]+/)*${basename(path, ".ts")}\``).test(WALK));
+  assert.deepEqual(untold, [], "ARCHITECTURE.md walks through every file of the list");
 }
 
 test("a steady kv push passes a bounded list of files at worker and server together", async (t) => {

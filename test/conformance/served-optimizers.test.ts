@@ -194,7 +194,7 @@ for (const type of ["adam", "adamW"] as const) {
 }
 
 for (const consistency of ["asp", "bsp"] as const) {
-  test(`lazyAdam counts the pushes to the parameter, as SparseAdam, whatever rows they name: tables and tensors, 1 and 3 servers, ${consistency}`, async () => {
+  test(`lazyAdam counts the pushes to the parameter, as SparseAdam, whatever rows they name: tables and tensors, 1 to 5 servers, ${consistency}`, async () => {
     const optimizer: OptimizerSpec = { type: "lazyAdam", learningRate: 0.1 };
     const [near, far] = [newRow64([0]), newRow64([0])];
     const pushes = [[NEAR], [NEAR], [FAR], [NEAR, FAR], [FAR]] as const;
@@ -207,8 +207,12 @@ for (const consistency of ["asp", "bsp"] as const) {
     for (const [kind, servers] of [
       ["table", 1],
       ["tensor", 1],
+      ["table", 2],
       ["tensor", 3],
       ["table", 3],
+      ["table", 4],
+      ["tensor", 5],
+      ["table", 5],
     ] as const) {
       await using cluster = await EmbeddedCluster.start({ servers });
       const rows = await rowsOf(cluster.session, kind, { optimizer, consistency });
