@@ -87,6 +87,7 @@ export const PLACEMENT: JsonContract<Empty, control.PlacementReply> = jsonContra
 /**
  * The placement is about to change. A worker answers once the servers have answered every clock announcement that it has sent, a server when it loads nothing from a
  * checkpoint; until it has the placement, or hears that it does not come, the one sends no other announcement, and the other begins no load. QUEUE_FULL: ask again.
+ * UNSUPPORTED: it cannot, and the placement does not come.
  */
 export const PREPARE: JsonContract<control.PrepareRequest, Empty> = jsonContract({
   id: FunctionId.PREPARE,

@@ -104,6 +104,22 @@ test("a change whose parts cannot be moved is told nobody, and workers hear that
   assert.equal(servers[0]?.placement?.epoch, 1);
 });
 
+test("a server that cannot go along with other servers ends the change at once, with its reason; other changes go on (PlacementChanges.C5)", async () => {
+  const cluster = new ControlCluster();
+  const { scheduler, servers } = await cluster.formed();
+  const told: (readonly number[] | undefined)[] = [];
+  cluster.prepare = async (host, { holdMs, servers: next }) => {
+    if (host !== "s1" || holdMs === 0) return;
+    told.push(next);
+    if (next !== undefined) throw new WeighbridgeError("UNSUPPORTED", "an application cuts its requests itself");
+  };
+  await cluster.fails(scheduler.publishPlacement({ servers: [1] }), "UNSUPPORTED", /cuts its requests itself/);
+  await cluster.clock.runUntil(scheduler.publishPlacement({ policy: "range" }));
+  await cluster.clock.advance(100);
+  assert.deepEqual(told, [[1], undefined]);
+  assert.deepEqual([servers[0]?.placement?.epoch, servers[0]?.placement?.servers], [2, [0, 1]]);
+});
+
 test("a server that is loading a checkpoint is asked until it is prepared; one that stays so ends the change with DEADLINE, which names it (PlacementChanges.C4)", async () => {
   const cluster = new ControlCluster();
   const { scheduler, servers } = await cluster.formed();

@@ -4,7 +4,7 @@
 //
 //   publish ──► PREPARE to every live node ──► all prepared ──► move ──► told with the roster
 //                       │                                          └── throws: PREPARE with holdMs 0, nothing told
-//                       └── not all within PREPARE_MS: PREPARE with holdMs 0, nothing told, DEADLINE
+//                       └── not all within PREPARE_MS, or UNSUPPORTED: PREPARE with holdMs 0, nothing told
 //
 // Invariants:
 //   PlacementChanges.C1. When `move` is called every worker of the roster that lives is prepared, also one that joined
@@ -12,16 +12,18 @@
 //       adopted. So all servers know the same clocks, and have closed the same rounds.
 //   PlacementChanges.C4. And every server that lives is: it loads nothing from a checkpoint, and begins no load before the
 //       placement is adopted.
+//   PlacementChanges.C5. A node that cannot go along (UNSUPPORTED) ends the change; after any other failure it is asked again.
 //   PlacementChanges.C2. Nobody waits for a node that is dead or has left.
 //   PlacementChanges.C3. Nodes stay prepared for longer (HOLD_MS) than it may take to prepare all of them and to tell
 //       all servers that live.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { PREPARE } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
+import type { PrepareRequest } from "../wire/control.ts";
 import { nameOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
@@ -45,6 +47,14 @@ export type PlacementChangesOptions = {
   readonly tell: (change: PlacementChange) => void;
 };
 
+/** One change: who was asked and who is prepared, by lives, and why it cannot be. */
+type Preparation = {
+  readonly request: PrepareRequest;
+  readonly asked: Set<string>;
+  readonly prepared: Set<string>;
+  refusal: WeighbridgeError | undefined;
+};
+
 export class PlacementChanges {
   readonly #options: PlacementChangesOptions;
   /** The last change that was asked for; the next one comes behind it. */
@@ -58,8 +68,8 @@ export class PlacementChanges {
   }
 
   /**
-   * Throws BAD_ARGUMENT and NO_ROUTE as the roster does, DEADLINE naming the nodes that are not prepared, and what
-   * `move` throws; then nothing was told.
+   * Throws BAD_ARGUMENT and NO_ROUTE as the roster does, DEADLINE naming the nodes that are not prepared, UNSUPPORTED
+   * (C5), and what `move` throws; then nothing was told.
    */
   async publish(change: PlacementChange, move: PartsMove): Promise<void> {
     this.#options.next(change);
@@ -80,17 +90,24 @@ export class PlacementChanges {
   }
 
   async #publish(change: PlacementChange, move: PartsMove): Promise<void> {
-    const { clock, next, tell } = this.#options;
-    const { epoch } = next(change);
+    const { clock, next, tell, view } = this.#options;
+    const { epoch, servers } = next(change);
+    const isAmongSame = String(servers) === String(view().placement?.servers);
+    const preparation: Preparation = {
+      request: { epoch, holdMs: HOLD_MS, ...(isAmongSame ? {} : { servers }) },
+      asked: new Set(),
+      prepared: new Set(),
+      refusal: undefined,
+    };
+    const { asked, prepared } = preparation;
     const untilMs = clock.nowMs() + PREPARE_MS;
-    const asked = new Set<string>();
-    const prepared = new Set<string>();
     try {
       for (;;) {
         if (this.#closed !== undefined) throw this.#closed;
+        if (preparation.refusal !== undefined) throw preparation.refusal; // C5
         const waiting = this.#liveNodes().filter((node) => !prepared.has(lifeOf(node)));
         if (waiting.length === 0) break; // and nothing happens before everybody is told (C1)
-        for (const node of waiting) if (!asked.has(lifeOf(node))) this.#prepare(node, epoch, { asked, prepared });
+        for (const node of waiting) if (!asked.has(lifeOf(node))) this.#prepare(node, preparation);
         const names = waiting.map(({ node }) => nameOf(node)).join(", ");
         await waitFor(this.#news.promise, `${names} to prepare for the placement of epoch ${epoch}`, clock, {
           deadlineMs: Math.max(0, untilMs - clock.nowMs()),
@@ -99,33 +116,38 @@ export class PlacementChanges {
       move(next(change));
       tell(change);
     } catch (thrown) {
-      for (const node of this.#liveNodes()) if (asked.has(lifeOf(node))) this.#ask(node, epoch, 0).catch(() => {}); // then its hold ends by itself
+      for (const node of this.#liveNodes()) if (asked.has(lifeOf(node))) this.#ask(node, { epoch, holdMs: 0 }).catch(() => {}); // then its hold ends by itself
       throw thrown;
     }
   }
 
-  #prepare(node: RosterEntry, epoch: number, { asked, prepared }: { readonly asked: Set<string>; readonly prepared: Set<string> }): void {
+  #prepare(node: RosterEntry, preparation: Preparation): void {
     const life = lifeOf(node);
-    asked.add(life);
-    this.#ask(node, epoch, HOLD_MS).then(
+    preparation.asked.add(life);
+    this.#ask(node, preparation.request).then(
       () => {
-        prepared.add(life);
+        preparation.prepared.add(life);
         this.review();
       },
-      () => {
+      (thrown: unknown) => {
+        if (isWeighbridgeError(thrown, "UNSUPPORTED")) {
+          preparation.refusal = thrown;
+          this.review();
+          return;
+        }
         this.#options.clock.after(ASK_AGAIN_MS, () => {
-          asked.delete(life);
+          preparation.asked.delete(life);
           this.review();
         });
       },
     );
   }
 
-  async #ask({ node, incarnation }: RosterEntry, epoch: number, holdMs: number): Promise<void> {
+  async #ask({ node, incarnation }: RosterEntry, request: PrepareRequest): Promise<void> {
     const { peer, clock } = this.#options;
     const channel = peer.channel(node);
     if (channel?.incarnation !== incarnation) throw new WeighbridgeError("NO_ROUTE", `there is no channel to ${nameOf(node)}`);
-    await ask(channel, PREPARE, { epoch, holdMs }, clock);
+    await ask(channel, PREPARE, request, clock);
   }
 
   #liveNodes(): readonly RosterEntry[] {

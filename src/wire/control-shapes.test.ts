@@ -95,7 +95,7 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["placement", "endedGeneration"] },
   { name: "a placement", shape: placementShape, body: PLACEMENT, optional: ["moved"] },
   { name: "the answer to PLACEMENT", shape: placementReplyShape, body: { placement: PLACEMENT }, optional: ["placement"] },
-  { name: "PREPARE", shape: prepareRequestShape, body: { epoch: 2, holdMs: 30_000 } },
+  { name: "PREPARE", shape: prepareRequestShape, body: { epoch: 2, holdMs: 30_000, servers: [0, 2] }, optional: ["servers"] },
   { name: "BARRIER", shape: barrierRequestShape, body: BARRIER, optional: ["outlivesDeaths"] },
   { name: "the answer to BARRIER", shape: barrierReplyShape, body: { round: 1 } },
   { name: "ABORT", shape: abortRequestShape, body: { code: "DEADLINE", message: "too late" } },

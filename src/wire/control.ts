@@ -83,9 +83,12 @@ export const statusReplyShape: Check<StatusReply> = object({
 export type PlacementReply = { readonly placement?: PlacementView | undefined };
 export const placementReplyShape: Check<PlacementReply> = object({ placement: optional(placementShape) });
 
-/** PREPARE: the placement of this epoch comes within `holdMs` after this message arrived; 0: it does not come. */
-export type PrepareRequest = { readonly epoch: number; readonly holdMs: number };
-export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count, holdMs: count });
+/**
+ * PREPARE: the placement of this epoch comes within `holdMs` after this message arrived; 0: it does not come. `servers` are the ranks of those that it names; left
+ * out: the same as before.
+ */
+export type PrepareRequest = { readonly epoch: number; readonly holdMs: number; readonly servers?: readonly number[] | undefined };
+export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count, holdMs: count, servers: optional(list(count)) });
 
 /** A body without fields: HEARTBEAT, STATUS, PLACEMENT, and the replies that only say yes. */
 export type Empty = Readonly<Record<never, never>>;

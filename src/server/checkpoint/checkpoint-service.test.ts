@@ -181,6 +181,19 @@ test("a server that is prepared for another placement begins no load before it h
   }
 });
 
+test("a server that serves what an application cut itself is prepared for other parts, and not for other servers: UNSUPPORTED says why (V9)", () => {
+  const { service, stage } = new Stage();
+  const others = { ...PREPARE, servers: [0, 1] };
+  service.prepare(others);
+  stage.ownership.noteAppCut();
+  service.prepare(PREPARE);
+  assert.throws(
+    () => service.prepare(others),
+    (error) => isWeighbridgeError(error, "UNSUPPORTED") && !error.retryable && /setSlicer/.test(error.message),
+  );
+  service.prepare({ ...others, holdMs: 0 });
+});
+
 test("a cut says of which placement it is (V8)", async () => {
   const { service, stage } = new Stage();
   stage.ownership.adopt({ epoch: 7, policy: "ring", servers: [0] }, 0);

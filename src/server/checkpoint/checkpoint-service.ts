@@ -16,6 +16,7 @@
 //       server that loads is not prepared for a change, and one that is prepared begins no load until the change is over.
 //   V8. A cut is of one placement: a part that leaves or comes later is written as it was, or not at all. Whoever takes the checkpoint sees to it that all servers
 //       made theirs in the same epoch.
+//   V9. What an application cut itself stays where it is: a server that has any is prepared for no placement with other servers.
 //   V6. A save has everything that existed at its cut: what is cleared or replaced meanwhile is written as it was.
 
 import { assert } from "../../base/assert.ts";
@@ -112,10 +113,10 @@ export class CheckpointService {
     this.#catalogue = catalogue;
   }
 
-  /** The placement is about to change, or does not. Throws QUEUE_FULL, nothing held, while something is being loaded (V7). */
+  /** The placement is about to change, or does not. Throws QUEUE_FULL while something is being loaded (V7), and UNSUPPORTED (V9), nothing held. */
   prepare(request: PrepareRequest): void {
     const { ownership, parameters, clock } = this.#options;
-    const { epoch, holdMs } = request;
+    const { epoch, holdMs, servers } = request;
     if (epoch <= ownership.epoch) return;
     if (holdMs === 0) {
       if (this.#hold?.epoch === epoch) this.#hold.end();
@@ -123,6 +124,10 @@ export class CheckpointService {
     }
     if (parameters.isRestoring || this.#loading?.isActive === false || this.#loads.isBusy)
       throw new WeighbridgeError("QUEUE_FULL", `server ${ownership.rank} is loading what was saved`, { retryable: true });
+    if (servers !== undefined && ownership.hasAppCut) {
+      const why = "an application of this job chose the servers of its requests itself (setSlicer, or a C++ worker)";
+      throw new WeighbridgeError("UNSUPPORTED", `server ${ownership.rank} cannot go along with a change of the servers: ${why}`);
+    }
     this.#hold ??= new PlacementHold(clock, () => {
       this.#hold = undefined;
     });

@@ -16,6 +16,7 @@ import { Parameters } from "../parameters/parameters.ts";
 import { restoreServer } from "./server-restore.ts";
 
 const WORKER = 9;
+const ARENA = { bytesMax: 8 << 20, shared: false };
 
 /** Two servers; the worker's last updates were 10 on the first and 14 on the second. */
 function placementOfCount(serverCount: number) {
@@ -42,8 +43,12 @@ const manifest: CheckpointManifest = {
   state: { run: "run-1" },
 };
 
-async function restored({ rank, serverCount, run, policy = "ring" }: Place, saved: CheckpointManifest = manifest) {
-  const arena = new Arena({ bytesMax: 8 << 20, shared: false });
+async function restored(
+  { rank, serverCount, run, policy = "ring" }: Place,
+  saved: CheckpointManifest = manifest,
+  arena = new Arena(ARENA),
+  ownership = new Ownership(arena),
+) {
   const kernels = new SimdKernels(arena);
   const parameters = new Parameters({ arena, kernels, clock: new SimClock(), workerCount: 1, secret: 1n });
   const vectorClock = new VectorClock();
@@ -55,7 +60,6 @@ async function restored({ rank, serverCount, run, policy = "ring" }: Place, save
     readRows: async () => {},
     close: async () => {},
   };
-  const ownership = new Ownership(arena);
   ownership.adopt({ ...placementOfCount(serverCount), policy, epoch: 7 }, rank);
   const activate = await restoreServer({ source, parameters, vectorClock, ownership, run, catalogue: new LocalCatalogue() });
   assert.deepEqual([...vectorClock.entries()], [], "nobody sees it before it is activated");
@@ -95,6 +99,16 @@ test("what an application cut itself is restored on the same number of servers, 
         isWeighbridgeError(error, "UNSUPPORTED") &&
         error.message.includes(`memory is of 2 servers and cannot be restored on ${serverCount}: an application of this job chose`),
     );
+});
+
+test("a server that restores what an application cut itself says so in its next checkpoint, though no request came since", async () => {
+  for (const appCut of [true, false]) {
+    const arena = new Arena(ARENA);
+    const ownership = new Ownership(arena);
+    const servers = manifest.servers.map((record, rank) => ({ ...record, state: { ...record.state, appCut: appCut && rank === 1 } }));
+    await restored({ rank: 0, serverCount: 2, run: "run-1" }, { ...manifest, servers }, arena, ownership);
+    assert.equal(ownership.hasAppCut, appCut);
+  }
 });
 
 test("in another run lives begin anew, and the first update of the first life counts", async () => {

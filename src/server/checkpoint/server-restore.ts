@@ -54,7 +54,7 @@ export async function restoreServer({
 }: ServerRestoreOptions): Promise<() => Promise<void>> {
   const { manifest, path } = source;
   const { host } = parameters;
-  requireSameServers(manifest, ownership, path);
+  if (isAppCut(manifest)) requireSameServers(manifest, ownership, path);
   const specs = manifest.parameters.map((record) => specOf(record, path));
   const wanted = specs.map((spec) => describeParameter(spec));
   requireSameModel(path, manifest.parameters, wanted);
@@ -77,6 +77,7 @@ export async function restoreServer({
     const other = names.findIndex((_, i) => made[i]?.number !== numbers[i]?.number || made[i]?.edition !== numbers[i]?.edition);
     if (other >= 0)
       throw new WeighbridgeError("ABORTED", `${names[other]} was cleared while ${path} was being restored`, { retryable: true });
+    if (isAppCut(manifest)) ownership.noteAppCut();
     parameters.pacer.startAt(manifest.clock);
     for (const { vectorClock: entries } of clockSources(manifest, ownership, run)) {
       for (const { worker, incarnation, stamp } of entries) vectorClock.restore(worker, { incarnation, stamp });
@@ -88,9 +89,14 @@ function clockSources(manifest: CheckpointManifest, ownership: Ownership, run: s
   return manifest.state.run === run ? sourcesOf(manifest, ownership) : [];
 }
 
-/** Throws UNSUPPORTED when an application chose the servers of its requests itself, and there are others now. */
+/** Whether an application chose the servers of its requests itself. */
+function isAppCut({ servers }: CheckpointManifest): boolean {
+  return servers.some(({ state }) => state.appCut === true);
+}
+
+/** Throws UNSUPPORTED. */
 function requireSameServers({ servers }: CheckpointManifest, { serverCount }: Ownership, path: string): void {
-  if (servers.length === serverCount || !servers.some(({ state }) => state.appCut === true)) return;
+  if (servers.length === serverCount) return;
   const why = "an application of this job chose the servers of its requests itself (setSlicer, or a C++ worker)";
   throw new WeighbridgeError("UNSUPPORTED", `${path} is of ${servers.length} servers and cannot be restored on ${serverCount}: ${why}`);
 }

@@ -165,9 +165,13 @@ export const CONTROL: FunctionFamily = {
     documentedControl(control.PREPARE, {
       servedBy: "servers and workers",
       about: "The placement of an epoch is about to come (protocol.md, P11).",
-      request: { epoch: "of the placement", holdMs: "how long the worker waits for it at most; 0: it does not come" },
+      request: {
+        epoch: "of the placement",
+        holdMs: "how long the worker waits for it at most; 0: it does not come",
+        servers: "ranks of the servers that it names; left out: the same as before",
+      },
       response: {},
-      errors: ["QUEUE_FULL"],
+      errors: ["QUEUE_FULL", "UNSUPPORTED"],
       vectors: ["prepare-request", "prepare-reply"],
     }),
   ],
