@@ -1,38 +1,42 @@
-// checkpoint — Goal: a checkpoint is of one placement: cuts that servers made in different epochs are made again, or none is taken.
+// checkpoint — Goal: a checkpoint is of one placement: cuts that servers made in different epochs are made again, or none is taken; whatever ranks they have.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { checkpointSave } from "../contracts/checkpoints.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { type CheckpointServers, takeCheckpoint } from "./checkpoint.ts";
+import { type CheckpointServers, restoreCheckpoint, takeCheckpoint } from "./checkpoint.ts";
 
 const createdAt = "2026-01-02T03:04:05.678Z";
 
-/** Two servers without parameters, which make cuts in these epochs, one pair after the other; then the clock is over. */
+/** Two servers without parameters, of ranks that are not neighbours, which make cuts in these epochs, one pair after the other; then the clock is over. */
 class Servers implements CheckpointServers {
-  readonly serverCount = 2;
+  readonly servers = [2, 5];
   readonly asked: string[] = [];
+  /** What the first server was given to write. */
+  manifest: unknown;
   readonly #epochs: (readonly [number, number])[];
 
   constructor(...epochs: readonly (readonly [number, number])[]) {
     this.#epochs = [...epochs];
   }
 
-  call: CheckpointServers["call"] = (async (server: number, { name }: Contract) => {
+  call: CheckpointServers["call"] = (async (server: number, { name }: Contract, request: { readonly manifest?: unknown }) => {
     this.asked.push(`${name.replace("wb/checkpoint/", "")} ${server}`);
     if (name === checkpointSave.cut.name) return this.#cut(server);
     if (name === checkpointSave.begin.name) return { pending: "step-3", step: 3 };
     if (name === checkpointSave.survey.name) return { clockMin: 3, names: [], gone: [] };
     if (name === checkpointSave.write.name)
       return { record: { rank: server, files: [], vectorClock: [], state: {} }, parameters: [], workers: [] };
+    if (name === checkpointSave.commit.name) this.manifest = request.manifest;
     return name === checkpointSave.commit.name ? { path: "step-3", warning: undefined } : {};
   }) as CheckpointServers["call"];
 
   #cut(server: number): { readonly names: readonly string[]; readonly run: string; readonly epoch: number } {
-    const epochs = server === 1 ? this.#epochs.shift() : this.#epochs[0];
+    const at = this.servers.indexOf(server);
+    const epochs = at === 1 ? this.#epochs.shift() : this.#epochs[0];
     if (epochs === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "clock 3 is over", { retryable: true });
-    return { names: [], run: "run", epoch: epochs[server] as number };
+    return { names: [], run: "run", epoch: epochs[at] as number };
   }
 }
 
@@ -41,11 +45,11 @@ test("cuts that servers made in different epochs are abandoned and made again, a
   let cuts = 0;
   const onCut = (): void => {
     cuts++;
-    assert.ok(servers.asked.includes("abandon 0") && servers.asked.includes("abandon 1"));
+    assert.ok(servers.asked.includes("abandon 2") && servers.asked.includes("abandon 5"));
   };
   assert.equal((await takeCheckpoint(servers, { createdAt, clock: 3, onCut })).step, 3);
   assert.equal(cuts, 1);
-  assert.equal(servers.asked.filter((call) => call === "cut 0").length, 2);
+  assert.equal(servers.asked.filter((call) => call === "cut 2").length, 2);
 });
 
 test("when the clock is over by then, or the placement goes on changing, no checkpoint is taken: WRONG_EPOCH, retryable, names the epochs (C6)", async () => {
@@ -56,4 +60,19 @@ test("when the clock is over by then, or the placement goes on changing, no chec
     await assert.rejects(takeCheckpoint(servers, { createdAt, clock: 3 }), isRefused);
     assert.ok(!servers.asked.some((call) => call.startsWith("commit")));
   }
+});
+
+test("servers may have any ranks: all are asked, the first one commits, and the manifest lists them", async () => {
+  const servers = new Servers([2, 2]);
+  await takeCheckpoint(servers, { createdAt, clock: 3 });
+  for (const call of ["cut 2", "cut 5", "begin 2", "write 2", "write 5", "commit 2"]) assert.ok(servers.asked.includes(call), call);
+  assert.ok(!servers.asked.some((call) => ["begin 5", "commit 5"].includes(call)));
+  const { serverCount, servers: records } = servers.manifest as { serverCount: number; servers: readonly { readonly rank: number }[] };
+  assert.deepEqual([serverCount, records.map(({ rank }) => rank)], [2, [2, 5]]);
+});
+
+test("without servers there is no checkpoint: NO_ROUTE", async () => {
+  const none: CheckpointServers = { servers: [], call: () => assert.fail("nobody is asked") };
+  await assert.rejects(takeCheckpoint(none, { createdAt }), (error) => isWeighbridgeError(error, "NO_ROUTE"));
+  await assert.rejects(restoreCheckpoint(none), (error) => isWeighbridgeError(error, "NO_ROUTE"));
 });

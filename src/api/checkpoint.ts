@@ -26,7 +26,8 @@ import { type JsonObject, jsonObject } from "../wire/json-value.ts";
 
 /** The way to the servers' checkpoint services. */
 export type CheckpointServers = {
-  readonly serverCount: number;
+  /** The ranks of all servers, ascending. The first one makes and commits the directory of a checkpoint. */
+  readonly servers: readonly number[];
   /** Rejects with what the server threw. */
   call<Q extends Fields, R extends Fields>(server: number, fn: Contract<Q, R>, request: FieldValues<Q>): Promise<FieldValues<R>>;
 };
@@ -52,7 +53,7 @@ export type SaveOptions = { readonly parameter: string; readonly directory: stri
 export type TakenCheckpoint = {
   readonly step: number;
   readonly clock: number;
-  /** Its directory, as server 0 names it. */
+  /** Its directory, as the first server names it. */
   readonly path: string;
   /** What went wrong after it was complete. */
   readonly warning: string | undefined;
@@ -61,7 +62,6 @@ export type TakenCheckpoint = {
 export type RestoredCheckpoint = Omit<TakenCheckpoint, "warning"> & { readonly parameters: readonly string[] };
 
 const JOB_DEFAULT = "weighbridge";
-const COMMITTER = 0;
 /** How many clocks ahead of the slowest somebody looks who does not say which clock it wants, before it gives up. */
 const AHEAD_MAX = 1000;
 /** How often servers are asked before it is believed that one has lost a parameter: to make or clear one takes a round trip on each. */
@@ -108,11 +108,12 @@ type TakeOptions = CheckpointOptions &
   };
 
 /**
- * Throws what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO, ARENA_FULL, UNSUPPORTED without a place for it; and WRONG_EPOCH,
+ * Throws NO_ROUTE without servers, and what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO, ARENA_FULL, UNSUPPORTED without a place for it; and WRONG_EPOCH,
  * retryable, when the placement changed between the cuts of two servers, and the clock is over (C6).
  */
 export async function takeCheckpoint(servers: CheckpointServers, options: TakeOptions): Promise<TakenCheckpoint> {
   let moved: WeighbridgeError | undefined;
+  committerOf(servers);
   for (let left = CUTS_MAX - 1; ; left--) {
     try {
       return await takeOnce(servers, options);
@@ -160,12 +161,12 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
         "UNKNOWN_PARAMETER",
         `there is no parameter ${JSON.stringify(parameter)} to save${didYouMean(parameter, common)}`,
       );
-    const begun = await servers.call(COMMITTER, functions.begin, { step: wanted, stepMin: clock, directory });
+    const begun = await servers.call(committerOf(servers), functions.begin, { step: wanted, stepMin: clock, directory });
     pending = begun.pending;
     const reports = await askAll(servers, functions.write, { ...begun, id, job, parameters });
     await requireOneOfEach(servers, functions, parameters); // C4
     const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
-    const { path, warning } = await servers.call(COMMITTER, functions.commit, { pending, manifest, keep });
+    const { path, warning } = await servers.call(committerOf(servers), functions.commit, { pending, manifest, keep });
     return { step: begun.step, clock, path, warning };
   } catch (thrown) {
     await abandon(servers, functions, { id, pending }); // C1
@@ -177,34 +178,34 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
 export async function restoreCheckpoint(servers: CheckpointServers, step?: number): Promise<RestoredCheckpoint> {
   try {
     // One server says which is the newest, so that all take the same.
-    const loaded = await servers.call(COMMITTER, contracts.checkpointLoad, { step });
+    const loaded = await servers.call(committerOf(servers), contracts.checkpointLoad, { step });
     await askAll(servers, contracts.checkpointLoad, { step: loaded.step });
     await askAll(servers, contracts.checkpointActivate, { step: loaded.step });
     return loaded;
   } catch (thrown) {
-    await Promise.allSettled(ranksOf(servers).map((server) => servers.call(server, contracts.checkpointDiscard, {}))); // C3
+    await Promise.allSettled(servers.servers.map((server) => servers.call(server, contracts.checkpointDiscard, {}))); // C3
     throw thrown;
   }
 }
 
 /** Brings one parameter back to where it was saved. Throws as `restoreCheckpoint`, and UNKNOWN_PARAMETER, UNSUPPORTED; it is then as it was. */
 export async function loadParameter(servers: CheckpointServers, { parameter: name, directory }: SaveOptions): Promise<void> {
+  const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
   try {
-    const { step } = await servers.call(COMMITTER, contracts.parameterStage, { name, directory, step: undefined });
-    const others = ranksOf(servers).filter((server) => server !== COMMITTER);
+    const { step } = await servers.call(committer, contracts.parameterStage, { name, directory, step: undefined });
     await askEach(servers, others, contracts.parameterStage, { name, directory, step }); // all take the same
     await askAll(servers, contracts.parameterReplace, { step });
   } catch (thrown) {
-    await Promise.allSettled(ranksOf(servers).map((server) => servers.call(server, contracts.parameterUnstage, {}))); // C3
+    await Promise.allSettled(servers.servers.map((server) => servers.call(server, contracts.parameterUnstage, {}))); // C3
     throw thrown;
   }
 }
 
 async function abandon(servers: CheckpointServers, functions: contracts.SaveContracts, what: contracts.Abandon): Promise<void> {
   // The servers first, then the one that removes the directory. Whoever cannot be asked gives up by itself (V1 of checkpoint-service.ts).
-  const ranks = ranksOf(servers).filter((server) => server !== COMMITTER);
-  await Promise.allSettled(ranks.map((server) => servers.call(server, functions.abandon, what)));
-  await servers.call(COMMITTER, functions.abandon, what).catch(() => {}); // as above
+  const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
+  await Promise.allSettled(others.map((server) => servers.call(server, functions.abandon, what)));
+  await servers.call(committer, functions.abandon, what).catch(() => {}); // as above
 }
 
 /** Waits for all, also when one fails, and throws the first failure, naming the server. */
@@ -213,7 +214,7 @@ async function askAll<Q extends Fields, R extends Fields>(
   fn: Contract<Q, R>,
   request: FieldValues<Q>,
 ): Promise<FieldValues<R>[]> {
-  return await askEach(servers, ranksOf(servers), fn, request);
+  return await askEach(servers, servers.servers, fn, request);
 }
 
 async function askEach<Q extends Fields, R extends Fields>(
@@ -234,8 +235,10 @@ async function askEach<Q extends Fields, R extends Fields>(
   });
 }
 
-function ranksOf({ serverCount }: CheckpointServers): number[] {
-  return Array.from({ length: serverCount }, (_, server) => server);
+/** Throws NO_ROUTE. */
+function committerOf({ servers: [first] }: CheckpointServers): number {
+  if (first !== undefined) return first;
+  throw new WeighbridgeError("NO_ROUTE", "there are no servers to take or restore a checkpoint", { retryable: true });
 }
 
 /**
@@ -250,9 +253,9 @@ async function requireNoneLost(
   let suspects = others;
   for (let look = 1; ; look++) {
     const surveys = await askAll(servers, survey, {});
-    suspects = new Set([...suspects].filter((name) => lostAmong(surveys, new Set([name])) !== undefined)); // those that were missing at every look
+    suspects = new Set([...suspects].filter((name) => lostAmong(servers, surveys, new Set([name])) !== undefined)); // those that were missing at every look
     if (suspects.size === 0) return;
-    const lost = lostAmong(surveys, suspects);
+    const lost = lostAmong(servers, surveys, suspects);
     if (look === LOOKS_MAX && lost !== undefined) throw lost;
   }
 }
@@ -279,12 +282,16 @@ function requireOnePlacement(cuts: readonly contracts.Frozen[], clock: number): 
   throw new WeighbridgeError("WRONG_EPOCH", `${message}; take it again`, { retryable: true });
 }
 
-function lostAmong(surveys: readonly contracts.Survey[], others: ReadonlySet<string>): WeighbridgeError | undefined {
+function lostAmong(
+  { servers }: CheckpointServers,
+  surveys: readonly contracts.Survey[],
+  others: ReadonlySet<string>,
+): WeighbridgeError | undefined {
   for (const [owner, { names }] of surveys.entries()) {
     for (const [server, { names: known }] of surveys.entries()) {
       const missing = names.find((name) => others.has(name) && !known.includes(name));
       if (missing === undefined) continue;
-      const what = `server ${server} does not have ${JSON.stringify(missing)}, which server ${owner} has`;
+      const what = `server ${servers[server]} does not have ${JSON.stringify(missing)}, which server ${servers[owner]} has`;
       const why = "it was restarted without its share of a checkpoint, or the parameter is just being made or cleared";
       return new WeighbridgeError("UNKNOWN_PARAMETER", `no checkpoint is taken: ${what}; ${why}`, { retryable: true });
     }

@@ -17,6 +17,7 @@ import { type Contract, isContract } from "../contracts/contract.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
+import { type RosterView, serverRanks } from "../wire/roster.ts";
 import type { CatalogueClient } from "../worker/catalogue-client.ts";
 import type { Collective } from "../worker/collective.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
@@ -61,6 +62,7 @@ export type SessionNode = {
   readonly rank: number;
   readonly serverCount: number;
   readonly workerCount: number;
+  readonly roster: RosterView;
   barrier(group: number, customer: number, wait?: WaitOptions): Promise<void>;
   finalize(options?: { readonly barrier?: boolean } & WaitOptions): Promise<void>;
 };
@@ -371,7 +373,7 @@ export class Session {
 
   #checkpointServers(wait: WaitOptions): CheckpointServers {
     return {
-      serverCount: this.serverCount,
+      servers: serverRanks(this.#node.roster),
       call: (server, fn, request) => this.#functions.call(fn, { server }, request, { ...wait, priority: checkpointPriority(fn.name) }),
     };
   }

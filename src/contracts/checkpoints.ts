@@ -3,9 +3,9 @@
 //
 //   survey     every server    how far the clocks are, for who has no clock of its own, and the parameters there are
 //   cut        every server    answers when its part of the cut is frozen
-//   begin      server 0        makes the directory for a checkpoint
+//   begin      first server    makes the directory for a checkpoint
 //   write      every server    answers when its shard is on the disk
-//   commit     server 0        makes the shards a checkpoint
+//   commit     first server    makes the shards a checkpoint
 //   abandon    every server    gives it up, and its files with it
 //   load       every server    answers when this server holds what it owns of a checkpoint; nobody sees it yet
 //   activate   every server    everybody sees it

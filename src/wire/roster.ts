@@ -79,6 +79,14 @@ export function groupMembers({ nodes }: RosterView, group: number): number[] {
   return [...idsOf("worker"), ...idsOf("server"), ...(inGroup("scheduler", group) ? [SCHEDULER_ID] : [])];
 }
 
+/** The ranks of all servers, ascending, dead ones and those that have left included. */
+export function serverRanks({ nodes }: Pick<RosterView, "nodes">): number[] {
+  return nodes
+    .filter(({ role }) => role === "server")
+    .map(({ rank }) => rank)
+    .sort((a, b) => a - b);
+}
+
 /** The nodes that were declared dead and that nobody has replaced. */
 export function deadNodes({ nodes }: RosterView): number[] {
   return nodes.filter(({ state }) => state === "dead").map(({ node }) => node);

@@ -10,6 +10,7 @@ import { Peer } from "../../peer/peer.ts";
 import { PlainReadBuffers } from "../../peer/plain-read-buffers.ts";
 import type { Address, Transport } from "../../transport/transport.ts";
 import { SCHEDULER_ID } from "../../wire/node-id.ts";
+import { serverRanks } from "../../wire/roster.ts";
 import { askStatus } from "../status-client.ts";
 
 export type ClusterRequest = {
@@ -25,12 +26,12 @@ export type ClusterRequest = {
 /** Runs `use` with a way to the servers. Throws SCHEDULER_UNREACHABLE, and what `use` throws. */
 export async function withServers<T>(request: ClusterRequest, use: (servers: CheckpointServers) => Promise<T>): Promise<T> {
   const { address, findMs, deadlineMs, transport, clock } = request;
-  const { serverCount } = await askStatus({ address, deadlineMs: findMs, transport, clock });
+  const status = await askStatus({ address, deadlineMs: findMs, transport, clock });
   const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: findMs });
   try {
     const scheduler = peer.dial(SCHEDULER_ID, address, 0);
     return await use({
-      serverCount,
+      servers: serverRanks(status),
       call: async (server, fn, request) => {
         const call = { server, asker: "", name: fn.name, signature: fn.signatureHash };
         const { chunks } = fn.request.encode(request);

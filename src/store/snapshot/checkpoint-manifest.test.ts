@@ -112,11 +112,17 @@ test("fields of newer minor versions are ignored", () => {
   assert.deepEqual(decode(forge((text) => text.replace('"step": 7', '"step": 7,\n  "mood": "good"'))), MANIFEST);
 });
 
+test("servers may have any ranks that ascend", () => {
+  const other = { ...SERVER, rank: 7, files: [{ ...SERVER.files[0], file: "server-007-000.safetensors" }] };
+  const manifest = { ...MANIFEST, serverCount: 2, servers: [SERVER, other] };
+  assert.deepEqual(decode(encode(manifest)), manifest);
+});
+
 test("what contradicts itself is not written", () => {
   const refused = (changed: object, pattern: RegExp): void =>
     assert.throws(() => encode({ ...MANIFEST, ...changed }), failsWith("BAD_ARGUMENT", pattern));
   refused({ serverCount: 2 }, /2 servers wrote it, yet 1 are listed/);
-  refused({ serverCount: 2, servers: [SERVER, { ...SERVER, files: [] }] }, /not listed once each by rank/);
+  refused({ serverCount: 2, servers: [SERVER, { ...SERVER, files: [] }] }, /its servers do not ascend by rank/);
   refused({ serverCount: 2, servers: [SERVER, { ...SERVER, rank: 1 }] }, /file server-000-000\.safetensors is listed twice/);
   refused({ partCount: 1000 }, /not a power of two/);
   refused(

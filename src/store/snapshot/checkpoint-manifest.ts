@@ -9,7 +9,7 @@
 // Not the state itself: that is in the shard files it lists (shard-header.ts), and each of those is bound to it by its header's checksum.
 //
 // Invariants, of what is written and of everything that is accepted:
-//   M1. Servers have the ranks 0 to serverCount − 1, each once, in this order; workers ascend by rank.
+//   M1. There are serverCount servers; servers and workers ascend by rank.
 //   M2. Parameters have different names, files different names, and a file's name is no path.
 //   M3. What is kept word for word comes back equal (json-value.ts).
 
@@ -175,14 +175,18 @@ function parse(json: string, { file, hasTrailer }: { readonly file: string; read
 
 function manifestProblem({ serverCount, partCount, parameters, servers, workers }: CheckpointManifest): string | undefined {
   if (serverCount === 0 || servers.length !== serverCount) return `${serverCount} servers wrote it, yet ${servers.length} are listed`;
-  if (servers.some(({ rank }, index) => rank !== index)) return "its servers are not listed once each by rank"; // M1
+  if (!ascend(servers)) return "its servers do not ascend by rank"; // M1
   if (partCount === 0 || !Number.isInteger(Math.log2(partCount))) return `the number of parts, ${partCount}, is not a power of two`;
-  if (workers.some(({ rank }, index) => rank <= (workers[index - 1]?.rank ?? -1))) return "its workers do not ascend by rank"; // M1
+  if (!ascend(workers)) return "its workers do not ascend by rank"; // M1
   const file = repeated(servers.flatMap(({ files }) => files.map((record) => record.file)));
   if (file !== undefined) return `the file ${file} is listed twice`; // M2
   const parameter = repeated(parameters.map(({ name }) => name));
   if (parameter !== undefined) return `the parameter ${JSON.stringify(parameter)} is listed twice`; // M2
   return parameters.map(parameterProblem).find((problem) => problem !== undefined);
+}
+
+function ascend(nodes: readonly { readonly rank: number }[]): boolean {
+  return nodes.every(({ rank }, index) => rank > (nodes[index - 1]?.rank ?? -1));
 }
 
 function repeated(names: readonly string[]): string | undefined {

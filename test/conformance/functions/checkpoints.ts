@@ -33,7 +33,7 @@ function saveFunctions({ survey, cut, begin, write, commit, abandon }: checkpoin
       example: { request: { id: "2026-01-02@12", clock: 12 }, response: { names: ["w"], run: "5f", epoch: 3 } },
     }),
     documented(begin, {
-      about: "Of server 0: makes the directory for the checkpoint.",
+      about: "Of the server of the lowest rank: makes the directory for the checkpoint.",
       request: {
         step: "the number of the checkpoint; left out, the next one",
         stepMin: "the least that the next one may be",
@@ -69,7 +69,7 @@ function saveFunctions({ survey, cut, begin, write, commit, abandon }: checkpoin
       },
     }),
     documented(commit, {
-      about: "Of server 0: makes a checkpoint of the shards.",
+      about: "Of the same server: makes a checkpoint of the shards.",
       request: { pending: PENDING, manifest: "as it is to be written (checkpoint.md)", keep: "how many checkpoints stay; left out, all" },
       response: { path: "where it is", warning: "what went wrong beside; left out if nothing did" },
       errors: ["BAD_REQUEST", "UNSUPPORTED", "CHECKPOINT_FOREIGN", "CHECKPOINT_IO"],
@@ -91,7 +91,7 @@ function saveFunctions({ survey, cut, begin, write, commit, abandon }: checkpoin
 export const CHECKPOINTS: FunctionFamily = {
   title: "Checkpoints",
   about:
-    "One worker, or the command line through `wb/relay/call`, takes or restores a checkpoint: survey (who has no clock of its own), cut on every server, begin on server 0, write on every server, commit on server 0; abandon on every server when it fails. `wb/parameter/save/…` are the same functions for one parameter. Restoring: load on every server, then activate on every server; discard when it fails. One parameter: stage, replace, unstage.",
+    "One worker, or the command line through `wb/relay/call`, takes or restores a checkpoint: survey (who has no clock of its own), cut on every server, begin on the server of the lowest rank, write on every server, commit on the first one again; abandon on every server when it fails. `wb/parameter/save/…` are the same functions for one parameter. Restoring: load on every server, then activate on every server; discard when it fails. One parameter: stage, replace, unstage.",
   functions: [
     ...saveFunctions(checkpoints.checkpointSave),
     ...saveFunctions(checkpoints.parameterSave),
