@@ -22,6 +22,7 @@ import type { KvFunctionId } from "./kv-arrays.ts";
 import { KvRequest } from "./kv-request.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import { kvRoutesOf } from "./router/kv-routes.ts";
+import { RowPlanner } from "./router/row-plan.ts";
 import { BlockRoute } from "./router/server-directory.ts";
 import { requestOf } from "./router.ts";
 import { TableClient } from "./table-client.ts";
@@ -47,7 +48,7 @@ class Worker {
   constructor(stage: RouterStage) {
     const { functions } = stage;
     this.stage = stage;
-    this.table = new TableClient({ functions, planner: stage.router.planner(ARENA, 7), held: stage.held("rows", 1), width: 2 });
+    this.table = new TableClient({ functions, planner: new RowPlanner(ARENA, stage.router, 7), held: stage.held("rows", 1), width: 2 });
     this.tensor = new TensorClient({ functions, held: stage.held("tensor", 2), shape: new TensorShape([4 * 65_536, 2]) });
     this.#incarnations = stage.router.servers.map((rank) => stage.router.incarnationOf(rank));
   }
@@ -119,7 +120,7 @@ test("rows with duplicates that servers refuse are cut again by the new placemen
 
 test("a plan gives all memory back once the calls that took its place have ended (RowPlan.R2)", async () => {
   const stage = new RouterStage(3);
-  const planner = stage.router.planner(ARENA, 7);
+  const planner = new RowPlanner(ARENA, stage.router, 7);
   const table = new TableClient({ functions: stage.functions, planner, held: stage.held("rows", 1), width: 2 });
   const idleBytes = planner.arena.usedBytes;
   stage.change([0, 1, 2], turned(3));

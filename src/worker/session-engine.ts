@@ -15,7 +15,7 @@ import type { CatalogueClient } from "./catalogue-client.ts";
 import { Collective } from "./collective.ts";
 import { FunctionClient } from "./function-client.ts";
 import { ParameterControl } from "./parameter-control.ts";
-import type { RowPlanner } from "./router/row-plan.ts";
+import { RowPlanner } from "./router/row-plan.ts";
 import type { Router } from "./router.ts";
 import { TableClient } from "./table-client.ts";
 import { TensorClient } from "./tensor-client.ts";
@@ -50,7 +50,7 @@ export class SessionEngine {
     this.#router = router;
     this.#catalogue = catalogue;
     this.functions = new FunctionClient(router);
-    this.#planner = router.planner(new Arena({ shared: false }), hashText(`${rank}`));
+    this.#planner = new RowPlanner(new Arena({ shared: false }), router, hashText(`${rank}`));
     this.#scan = new FiniteScan(this.#planner.arena);
     this.#links = new WorkerLinks({ functions: this.functions, planner: this.#planner, compression });
     this.clock = new WorkerClock({

@@ -66,6 +66,7 @@ export class RowPlanner {
   readonly #source: PlacementSource;
   #placement: Placement | undefined;
 
+  /** Plans by the placement that `source`, the router, has at each plan. */
   constructor(arena: Arena, source: PlacementSource, secret: number) {
     this.arena = arena;
     this.kernels = new SimdKernels(arena);

@@ -5,7 +5,6 @@ import { AssertionError } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Membership } from "../../cluster/membership.ts";
-import type { Arena } from "../../kernel/arena.ts";
 import { evenRanges, type Range } from "../../keys/key-range.ts";
 import { type Placement, partOf } from "../../keys/placement.ts";
 import { rangePlacement } from "../../keys/range-placement.ts";
@@ -15,7 +14,6 @@ import { goneError } from "../../peer/gone-error.ts";
 import type { Peer } from "../../peer/peer.ts";
 import { idOf, nameOf } from "../../wire/node-id.ts";
 import type { RosterView } from "../../wire/roster.ts";
-import { RowPlanner } from "./row-plan.ts";
 
 /** What a request of a function is about; the router finds the server. */
 export type Route =
@@ -75,11 +73,6 @@ export class ServerDirectory {
   /** Which incarnation of a server calls go to now; 0 before it is known. */
   incarnationOf(rank: number): number {
     return this.channels[rank]?.incarnation ?? 0;
-  }
-
-  /** Plans rows by the placement as it is at each plan. */
-  planner(arena: Arena, secret: number): RowPlanner {
-    return new RowPlanner(arena, this, secret);
   }
 
   /** The server that a request about this goes to now. */
