@@ -6,16 +6,24 @@
 // Invariants:
 //   ClusterNode.N1. Once started, every wait ends: with what it waited for, or with an error that names who is missing.
 //   ClusterNode.N2. After a failure of the whole job every later call fails with the job's reason.
+//   ClusterNode.N3. Either end of a connection calls functions of the other, whichever dialed: nobody dials a worker
+//       back that has dialed a server.
+//   ClusterNode.N4. What this node has open with another one through `call` is bounded (CallWindow.W1): a node that is
+//       slow, or reads nothing, makes no other keep more than that. A call belongs to the incarnation of the node that
+//       the roster tells when it is made, and fails with that one.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
+import { showValue } from "../base/show-value.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { callFunction } from "../peer/call-function.ts";
+import { CallWindow, type CallWindowOptions } from "../peer/call-window.ts";
 import type { Channel } from "../peer/channel.ts";
 import { goneError } from "../peer/gone-error.ts";
+import { restartedError } from "../peer/hello-rules.ts";
 import type { PeerMetrics } from "../peer/metrics.ts";
 import { Peer } from "../peer/peer.ts";
 import type { PeerOptions } from "../peer/peer-options.ts";
@@ -29,6 +37,18 @@ import { type NodeOptions, START_TIMEOUT_MS } from "./node-options.ts";
 /** How a node leaves the cluster. */
 export type FinalizeOptions = { readonly barrier?: boolean } & WaitOptions;
 const FINALIZE_OPTIONS: readonly string[] = ["barrier", ...WAIT_NAMES];
+
+/** What may be open with one other node (N4): enough to fill a link for as long as an answer takes. */
+export const CALL_WINDOW: CallWindowOptions = { callsMax: 64, bytesMax: 8 * 1024 * 1024 };
+
+/** How a function of another node is called, and waited for. */
+export type NodeCallOptions = WaitOptions & {
+  /**
+   * Of calls and answers on one link higher ones leave first; those of one priority in the order in which they were
+   * made. Defaults to 0.
+   */
+  readonly priority?: number | undefined;
+};
 
 export abstract class ClusterNode {
   readonly role: Role;
@@ -46,6 +66,7 @@ export abstract class ClusterNode {
   readonly #endCallbacks = new Set<(error: WeighbridgeError) => void>();
   readonly #resources: { close(): void | Promise<void> }[] = [];
   readonly #closing = new AbortController();
+  readonly #windows = new WeakMap<Channel, CallWindow>();
   #failure: WeighbridgeError | undefined;
   #finalizing: Promise<void> | undefined;
   #lastBarrier: LastBarrier | undefined;
@@ -157,16 +178,18 @@ export abstract class ClusterNode {
 
   /**
    * The way to another node of the roster; one of the same role is dialed if there is no connection yet. Throws NO_ROUTE for a node that does not exist or does not
-   * listen, NODE_DEAD, and UNSUPPORTED where nodes of a role cannot be connected with each other.
+   * listen, NODE_DEAD, CLOSED when this node is, and UNSUPPORTED where nodes of a role cannot be connected with each
+   * other.
    */
   channelTo(node: number): Channel {
     this.checkAlive();
     const { peer, role } = this;
+    if (peer.closed) throw closedError(); // nothing would come of it
     const entry = this.roster.nodes.find((candidate) => candidate.node === node);
     if (node === this.id) throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} is this node itself`);
     if (entry === undefined && node !== SCHEDULER_ID) throw new WeighbridgeError("NO_ROUTE", `there is no node ${node}`);
     if (entry !== undefined && entry.state !== "alive") throw goneError(node, entry.state);
-    if (entry?.role !== role) return peer.channel(node) ?? peer.expect(node, entry?.incarnation ?? 0);
+    if (entry?.role !== role) return this.#crossChannel(node, entry?.incarnation ?? 0);
     if (this.#options.gateway !== undefined)
       throw new WeighbridgeError("UNSUPPORTED", `${nameOf(node)} is a ${role} too: those are not connected over ps-lite's protocol`);
     const known = peer.channel(node);
@@ -180,14 +203,29 @@ export abstract class ClusterNode {
     return peer.dial(node, entry.address, entry.incarnation);
   }
 
-  /** Calls a function that another node serves. Rejects with what its handler threw, as `channelTo` throws, and DEADLINE or ABORTED (the call then goes on). */
+  /**
+   * Calls a function that another node serves. Rejects with what its handler threw, as `channelTo` throws, with
+   * QUEUE_FULL when nothing was sent because so much is open already (N4), and with DEADLINE or ABORTED (the call then
+   * goes on).
+   */
   async call<Q extends Fields, R extends Fields>(
     node: number,
     fn: Contract<Q, R>,
     request: FieldValues<Q>,
-    wait: WaitOptions = {},
+    { priority = 0, ...wait }: NodeCallOptions = {},
   ): Promise<FieldValues<R>> {
-    return await callFunction(this.channelTo(node), fn, request, { clock: this.clock, priority: 0, ...wait });
+    if (!Number.isFinite(priority)) throw new WeighbridgeError("BAD_ARGUMENT", `a priority is a number, not ${showValue(priority)}`);
+    const channel = this.channelTo(node);
+    return await callFunction(channel, fn, request, { ...wait, clock: this.clock, priority, window: this.#windowOf(channel) });
+  }
+
+  /**
+   * Waits until `call` to this node need not be refused (N4): at once, or when half of what may be open has ended.
+   * Throws as `channelTo`.
+   */
+  async whenRoom(node: number, wait: WaitOptions = {}): Promise<void> {
+    const room = this.#windowOf(this.channelTo(node)).whenRoom();
+    await waitFor(room, `${nameOf(node)} to answer earlier calls`, this.clock, wait);
   }
 
   /** Throws why the job is over, if it is (N2). */
@@ -220,6 +258,27 @@ export abstract class ClusterNode {
     this.#options.onRoster?.(roster);
     for (const { node, state } of roster.nodes) if (state !== "alive") this.peer.channel(node)?.failCalls(goneError(node, state));
     for (const entry of roster.nodes) if (entry.role === this.role) this.#followOwn(entry);
+  }
+
+  #windowOf(channel: Channel): CallWindow {
+    let window = this.#windows.get(channel);
+    if (window === undefined) {
+      window = new CallWindow(CALL_WINDOW);
+      this.#windows.set(channel, window);
+    }
+    return window;
+  }
+
+  /**
+   * The way to a node of another role. One that dials this node, and was restarted, has not been here yet: it is waited
+   * for (N4).
+   */
+  #crossChannel(node: number, incarnation: number): Channel {
+    const { peer } = this;
+    const known = peer.channel(node);
+    if (known !== undefined && known.incarnation < incarnation && known.incarnation !== 0 && peer.addressOf(known) === undefined)
+      peer.drop(known, restartedError(known));
+    return peer.channel(node) ?? peer.expect(node, incarnation);
   }
 
   /** A connection with a node of this one's role goes on with its newest incarnation. */
@@ -292,7 +351,7 @@ export abstract class ClusterNode {
     for (const resource of this.#resources.splice(0)) await resource.close();
     await this.release();
     await this.peer.close();
-    this.#over(new WeighbridgeError("CLOSED", "this node was closed"));
+    this.#over(closedError());
   }
 
   #over(error: WeighbridgeError): void {
@@ -306,6 +365,10 @@ export abstract class ClusterNode {
       this.log.error("an exit callback failed", { reason: reasonOf(thrown) });
     }
   }
+}
+
+function closedError(): WeighbridgeError {
+  return new WeighbridgeError("CLOSED", "this node was closed");
 }
 
 function checkCount(what: string, count: number): void {

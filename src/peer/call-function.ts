@@ -6,6 +6,7 @@ import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Contract, JsonContract } from "../contracts/contract.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import type { CallWindow } from "./call-window.ts";
 import type { Channel } from "./channel.ts";
 import { functionCalls } from "./function-call.ts";
 import { type ServedFunction, servedFunction } from "./served-function.ts";
@@ -13,23 +14,38 @@ import { type ServedFunction, servedFunction } from "./served-function.ts";
 /** The control plane passes everything else. */
 const CONTROL_PRIORITY = 1 << 30;
 
-export type CallOptions = WaitOptions & { readonly clock: Clock; readonly priority?: number };
+export type CallOptions = WaitOptions & {
+  readonly clock: Clock;
+  readonly priority?: number | undefined;
+  /** What may be open with the node; left out where few calls can be. */
+  readonly window?: CallWindow | undefined;
+};
 
 /** Rejects with what the handler threw, QUEUE_FULL when nothing was sent, DEADLINE or ABORTED (the call then goes on), or why the channel ended. */
 export async function callFunction<Q extends Fields, R extends Fields>(
   channel: Channel,
   fn: Contract<Q, R>,
   request: FieldValues<Q>,
-  { clock, priority = CONTROL_PRIORITY, ...wait }: CallOptions,
+  { clock, priority = CONTROL_PRIORITY, window, ...wait }: CallOptions,
 ): Promise<FieldValues<R>> {
   const response = new Deferred<FieldValues<R>>();
   const calls = functionCalls({
     ...{ fn, request, priority, number: channel.nextCallNumber(), scope: 0 },
     answered: (values) => response.resolve(values),
-    failed: (error) => response.reject(error),
+    ended: () => window?.close(byteCount),
+    failed: (error) => {
+      window?.close(byteCount);
+      response.reject(error);
+    },
   });
+  const byteCount = calls.reduce((sum, call) => sum + call.byteCount, 0);
   if (!channel.admits(calls.length))
     throw new WeighbridgeError("QUEUE_FULL", `too many calls to ${channel.name} wait already`, { retryable: true });
+  if (window?.admits(byteCount) === false) {
+    const message = `${channel.name} has not answered ${window.describe()}; ${fn.name} has ${byteCount} more`;
+    throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
+  }
+  window?.open(byteCount);
   for (const call of calls) channel.send(call, true);
   return await waitFor(response.promise, `${channel.name} to answer ${fn.name}`, clock, wait);
 }
