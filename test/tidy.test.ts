@@ -91,7 +91,7 @@ test("a client contains no server: what a session brings along has no file of se
 const CLOSURE_LINES_MAX: Readonly<Record<string, number>> = {
   "src/api/session.ts": 9_000,
   "src/node/worker-root.ts": 12_000,
-  "src/node/connect.ts": 25_000,
+  "src/node/connect.ts": 25_300,
 };
 
 test("a session brings along at most 9,000 lines, because the worker provides what lies behind it, a worker's root with its links at most 12,000, and connect no more than today", () => {

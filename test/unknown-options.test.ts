@@ -8,7 +8,7 @@ import { after, before, suite, test } from "node:test";
 import "@tensorflow/tfjs-backend-cpu";
 import * as tf from "@tensorflow/tfjs-core";
 import type { CachedEmbedding, Collective, Embedding, Session, Tensor, UnitFeed } from "weighbridge";
-import { connect, isWeighbridgeError, psFunction } from "weighbridge";
+import { connect, isWeighbridgeError, psFunction, workerFunction } from "weighbridge";
 import { EmbeddedCluster } from "weighbridge/embedded";
 import { type JaxArray, PsParameters } from "weighbridge/jax";
 import { Group, KVServer, KVWorker, type Postoffice, SimpleApp } from "weighbridge/kv";
@@ -284,6 +284,7 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "dotOfHalves options": (x) => training.dotOfHalves(x),
   "loadModel options": (x, { model }) => training.loadModel(model, import.meta.filename, x),
   "maxPool options": (x) => training.maxPool(given({ size: 2 }, x)),
+  "workerFunction options": (x) => workerFunction(given({ name: "f", request: {}, response: {} }, x)),
   "psFunction options": (x) => psFunction(given({ name: "f", request: {}, response: {}, handler: () => ({}) }, x)),
   "psOptimizer options": (x, { session }) => psOptimizer(tf, session, given({ ...SGD, variables: [] }, x)),
   "psOptimizer wait": (x, { session }) => psOptimizer(tf, session, { ...SGD, prefix: "none" }, x),

@@ -6,6 +6,7 @@
 //   S2. A handle never goes on unawares with a parameter that a restarted server has lost and somebody made anew (worker/held-parameter.ts): its calls
 //       fail with UNKNOWN_PARAMETER until it is made again through this session, or restored.
 
+import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -14,6 +15,8 @@ import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
 import { checkpointSave, parameterSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
+import { isWorkerFunction } from "../contracts/described-function.ts";
+import type { WorkerFunction, WorkerHandler } from "../contracts/worker-function.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
@@ -169,6 +172,17 @@ export class Session {
     checkFunction(fn);
     checkWaitOptions(options, CALL_OPTIONS, "the options of a call");
     return await this.#functions.callAll(fn, request, options);
+  }
+
+  /**
+   * Serves a function, which servers call over the connections that this worker has opened (`context.workers`): with
+   * `handler`, or with the one that the function brings. Returns how to end that. Whoever asks a server to call it
+   * serves it first. Throws BAD_ARGUMENT when it is served already, and for two handlers or none.
+   */
+  serve<Q extends Fields, R extends Fields>(fn: WorkerFunction<Q, R>, handler?: WorkerHandler<Q, R>): () => void {
+    const { worker } = this.#node;
+    assert(worker !== undefined, "a session has a worker");
+    return worker.serve(fn, handler);
   }
 
   /** Waits for something of this session, as long as `wait` allows; it goes on even when nobody waits any more. */
@@ -392,6 +406,11 @@ function isSavingAlready(): WeighbridgeError {
 }
 
 function checkFunction(fn: unknown): void {
+  if (isWorkerFunction(fn))
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `${fn.name} is a function of workers, which servers call: a worker calls functions of servers`,
+    );
   if (isContract(fn)) return;
   throw new WeighbridgeError("BAD_ARGUMENT", `what is called is a function that psFunction() made, not ${showValue(fn)}`);
 }

@@ -1,4 +1,9 @@
-// function-context — what the handler of a user's own function knows beside its request: who asks, and the parameters of the server it runs on.
+// function-context — what the handler of a user's own function knows beside its request: who asks, the parameters of
+// the server it runs on, and the workers, whose functions it may call.
+
+import type { WaitOptions } from "../base/deferred.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import type { WorkerFunction } from "./worker-function.ts";
 
 /** A row of a table. */
 export type TableRow = { readonly key: bigint; readonly values: Float32Array };
@@ -6,9 +11,47 @@ export type TableRow = { readonly key: bigint; readonly values: Float32Array };
 /** A block of a tensor: the position of its first value in the tensor, and its values. */
 export type TensorBlock = { readonly first: number; readonly values: Float32Array };
 
+/** How a function of a worker is called, and waited for. */
+export type WorkerCallOptions = WaitOptions & {
+  /**
+   * Calls this incarnation of the worker alone: another one has not asked for what it is told. Left out: the one that
+   * is there.
+   */
+  readonly incarnation?: number;
+  /**
+   * Of what leaves for that worker, answers to its own calls among them, higher ones leave first; those of one priority
+   * in order. Defaults to 0.
+   */
+  readonly priority?: number;
+};
+
+/** The workers of the job, and the functions that they serve (contracts/worker-function.ts). */
+export type WorkerCalls = {
+  /** The ranks of those that are alive now, as far as this server knows, ascending. */
+  readonly ranks: readonly number[];
+  /**
+   * Calls a function of a worker, over the connection that the worker has opened. Arrays of the request stay unchanged
+   * until the call ended. Rejects with what the handler threw; NO_ROUTE for a worker that there is not; NODE_DEAD when
+   * it is gone, or is gone before it answers; UNKNOWN_FUNCTION when it does not serve it; QUEUE_FULL, nothing sent,
+   * while it has not answered so many calls or bytes before; LINK_LOST; DEADLINE and ABORTED (the call then goes on).
+   */
+  call<Q extends Fields, R extends Fields>(
+    worker: number,
+    fn: WorkerFunction<Q, R>,
+    request: FieldValues<Q>,
+    options?: WorkerCallOptions,
+  ): Promise<FieldValues<R>>;
+  /** Waits until calls of a worker are not refused with QUEUE_FULL. Rejects as `call`. */
+  whenRoom(worker: number, wait?: WaitOptions): Promise<void>;
+};
+
 export type FunctionContext = {
   /** The rank of the worker that asks. */
   readonly worker: number;
+  /** Which incarnation of that worker asks: the next one begins with nothing. */
+  readonly incarnation: number;
+  /** The workers, whose functions a handler may call. */
+  readonly workers: WorkerCalls;
   /** The rows of a table that this server holds, in no order. Values are the caller's to keep. Throws UNKNOWN_PARAMETER, UNSUPPORTED. */
   rowsOf(table: string): Iterable<TableRow>;
   /** The blocks of a tensor that are this server's, touched or not, by their first element. As `rowsOf`. Throws ARENA_FULL as well. */

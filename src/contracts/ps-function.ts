@@ -1,5 +1,6 @@
 // ps-function — a PS function of a user's own: its contract and its handler in one, so that a module which servers load and workers import says both.
-// Not the dispatch (peer/function-host.ts), not the call (peer/function-call.ts).
+// Not the dispatch (peer/function-host.ts), not the call (peer/function-call.ts), and not the functions that workers
+// serve (worker-function.ts).
 //
 //   const count = psFunction({
 //     name: "count",
@@ -13,11 +14,9 @@
 //   PsFunction.P1. A function that changes state (`reads` not set) runs once for each call of a worker, however often the call travels.
 //   PsFunction.P2. One that only reads may run again when its answer was lost.
 
-import { WeighbridgeError } from "../base/errors.ts";
-import { didYouMean } from "../base/nearest-name.ts";
-import { showValue } from "../base/show-value.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { type Contract, contract, isContract } from "./contract.ts";
+import type { Contract } from "./contract.ts";
+import { checkHandler, describedFunction } from "./described-function.ts";
 import type { FunctionContext } from "./function-context.ts";
 
 export type PsFunctionOptions<Q extends Fields, R extends Fields> = {
@@ -51,30 +50,8 @@ const OPTION_NAMES: readonly string[] = ["name", "request", "response", "reads",
 
 /** Throws BAD_ARGUMENT for a name or a field type that cannot be, and for an option that there is none of. */
 export function psFunction<const Q extends Fields, const R extends Fields>(options: PsFunctionOptions<Q, R>): PsFunction<Q, R> {
-  if (typeof options !== "object" || options === null)
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `a function is described by an object with ${OPTION_NAMES.join(", ")}, not ${showValue(options)}`,
-    );
-  const { name, request, response, reads = false, inPlace = false, handler, again } = options;
-  const made = contract({
-    ...{ name, request, response },
-    target: "server",
-    effect: reads ? "read" : "update",
-    answersAgain: again !== undefined,
-  });
-  const unknown = Object.keys(options).find((option) => !OPTION_NAMES.includes(option)); // "read" would be no promise at all
-  if (unknown !== undefined)
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${name}: a function has no ${JSON.stringify(unknown)}; there are ${OPTION_NAMES.join(", ")}${didYouMean(unknown, OPTION_NAMES)}`,
-    );
-  if (typeof handler !== "function")
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a handler is a function, not ${showValue(handler)}`);
+  const made = describedFunction(options, { target: "server", optionNames: OPTION_NAMES, answersAgain: options?.again !== undefined });
+  const { inPlace = false, handler, again } = options;
+  checkHandler(options.name, handler);
   return { ...made, isInPlace: inPlace, handle: handler, handleAgain: again ?? handler };
-}
-
-/** Whether something that a module exports is a PS function. */
-export function isPsFunction(value: unknown): value is PsFunction {
-  return isContract(value) && "handle" in value;
 }

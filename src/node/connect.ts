@@ -5,8 +5,10 @@ import { Session } from "../api/session.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { WAIT_NAMES } from "../base/known-options.ts";
-import { loadNodeConfig } from "./cannot-start.ts";
+import type { WorkerFunction } from "../contracts/worker-function.ts";
+import { loadNodeConfig, orTellOthers } from "./cannot-start.ts";
 import type { NodeConfigOptions } from "./config/node-config.ts";
+import { loadWorkerFunctions } from "./function-module.ts";
 import { nodeSessions } from "./node-sessions.ts";
 import { realClock } from "./real-clock.ts";
 import { restOf } from "./rest-of.ts";
@@ -37,7 +39,10 @@ export async function connect(options: ConnectOptions = {}): Promise<Session> {
     );
   }
   const restMs = restOf(deadlineMs, realClock());
-  const node = await startWorker(config, { signal, deadlineMs, sessions: nodeSessions });
+  const load = (): readonly WorkerFunction[] | Promise<readonly WorkerFunction[]> =>
+    config.functions === undefined ? [] : loadWorkerFunctions(config.functions);
+  const functions = await orTellOthers(() => config, load);
+  const node = await startWorker(config, { signal, deadlineMs, sessions: nodeSessions, functions });
   try {
     return await Session.open(node, { signal, deadlineMs: restMs() });
   } catch (thrown) {

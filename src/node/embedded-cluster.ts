@@ -10,7 +10,9 @@ import { didYouMean } from "../base/nearest-name.ts";
 import { showValue } from "../base/show-value.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { NodeOptions } from "../cluster/node-options.ts";
-import { isPsFunction, type PsFunction } from "../contracts/ps-function.ts";
+import { isPsFunction, isWorkerFunction } from "../contracts/described-function.ts";
+import type { PsFunction } from "../contracts/ps-function.ts";
+import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { SchedulerNode } from "../scheduler/scheduler-node.ts";
 import { ServerNode } from "../server/server-node.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
@@ -32,8 +34,8 @@ export type EmbeddedOptions = WaitOptions & {
   readonly workers?: number;
   /** How parts of tables and tensors are dealt out to the servers. Defaults to "ring". */
   readonly placement?: PlacementName;
-  /** PS functions of the servers, beside the built-in ones. */
-  readonly functions?: readonly PsFunction[];
+  /** Functions of the servers, beside the built-in ones, and of the workers. */
+  readonly functions?: readonly (PsFunction | WorkerFunction)[];
   /** Memory for parameters, for each server. */
   readonly arenaBytesMax?: number;
   /** Where the servers keep checkpoints; left out, none can be taken. */
@@ -71,8 +73,8 @@ export class EmbeddedCluster {
         "BAD_ARGUMENT",
         `placement is "ring" or "range", not ${showValue(placement)}${didYouMean(placement, ["ring", "range"])}`,
       );
-    if (!(Array.isArray(functions) && functions.every(isPsFunction)))
-      throw new WeighbridgeError("BAD_ARGUMENT", "functions are a list of what psFunction() makes");
+    if (!(Array.isArray(functions) && functions.every((fn) => isPsFunction(fn) || isWorkerFunction(fn))))
+      throw new WeighbridgeError("BAD_ARGUMENT", "functions are a list of what psFunction() makes, or workerFunction()");
     checkPath("checkpointDir", options.checkpointDir);
     checkPath("restore", options.restore);
     const { checkpointFiles } = options;
@@ -96,11 +98,13 @@ export class EmbeddedCluster {
     const scheduler = new SchedulerNode({ ...common(), placement, jobId: jobId("embedded", randomUUID()), incarnation: Date.now() });
     const serverNodes = range(servers).map((rank) => {
       const listenAddress = `memory://server-${rank}`;
-      return new ServerNode({ ...common(), rank, listenAddress, compression, functions, arenaBytesMax, ...checkpoints });
+      const served = functions.filter(isPsFunction);
+      return new ServerNode({ ...common(), rank, listenAddress, compression, functions: served, arenaBytesMax, ...checkpoints });
     });
-    const workerNodes = range(workers).map(
-      (rank) => new WorkerNode({ ...common(), rank, meshAddress: `memory://worker-${rank}`, sessions: nodeSessions }),
-    );
+    const workerNodes = range(workers).map((rank) => {
+      const served = functions.filter(isWorkerFunction);
+      return new WorkerNode({ ...common(), rank, meshAddress: `memory://worker-${rank}`, sessions: nodeSessions, functions: served });
+    });
     const nodes = [scheduler, ...serverNodes, ...workerNodes];
     await allOrNone(nodes, giveUp, (all) => waitFor(all, "the start of the cluster", clock, { deadlineMs, signal }));
     for (const node of [scheduler, ...serverNodes]) node.finalize().catch(() => {}); // they stay until the last worker has closed

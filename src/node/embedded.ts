@@ -3,4 +3,5 @@
 export type { Session } from "../api/session.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 export { type PsFunction, type PsFunctionOptions, psFunction } from "../contracts/ps-function.ts";
+export { type WorkerFunction, type WorkerFunctionOptions, workerFunction } from "../contracts/worker-function.ts";
 export { EmbeddedCluster, type EmbeddedOptions } from "./embedded-cluster.ts";

@@ -8,8 +8,15 @@ export type { Session } from "../api/session.ts";
 export type { CallOptions, ReadOptions, Tensor } from "../api/tensor.ts";
 export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-export type { FunctionContext } from "../contracts/function-context.ts";
+export type { FunctionContext, WorkerCallOptions, WorkerCalls } from "../contracts/function-context.ts";
 export { type PsFunction, type PsFunctionOptions, psFunction } from "../contracts/ps-function.ts";
+export {
+  type FunctionCaller,
+  type WorkerFunction,
+  type WorkerFunctionOptions,
+  type WorkerHandler,
+  workerFunction,
+} from "../contracts/worker-function.ts";
 export type { Consistency } from "../store/consistency.ts";
 export type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
 export type { ParameterSpec } from "../store/parameter-spec.ts";

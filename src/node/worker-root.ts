@@ -1,20 +1,23 @@
-// worker-root — a process as a worker of a cluster. A composition root: the node, its router and its links, and nothing of another role. What sessions stand on is
-// handed in by the roots that open them (connect.ts, the command that trains): a worker of the kv face does without.
+// worker-root — a process as a worker of a cluster. A composition root: the node, its router and its links, and nothing of another role. What sessions stand on, and the
+// functions of a module, are handed in by the roots that open them (connect.ts, the command that trains): a worker of the kv face does without.
 
 import { hostname } from "node:os";
 import { WorkerNode, type WorkerNodeOptions } from "../worker/worker-node.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { advertised, listenAddress, type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
 
-export type WorkerRootOptions = ProcessNodeOptions & Pick<WorkerNodeOptions, "sessions">;
+export type WorkerRootOptions = ProcessNodeOptions & Pick<WorkerNodeOptions, "sessions" | "functions">;
 
 /** Starts the worker of a configuration. Throws what starting a node throws. */
-export async function startWorker(config: NodeConfig, { sessions, ...options }: WorkerRootOptions = {}): Promise<WorkerNode> {
+export async function startWorker(
+  config: NodeConfig,
+  { sessions, functions = [], ...options }: WorkerRootOptions = {},
+): Promise<WorkerNode> {
   const { rank, nodeId, linkTimeoutMs } = config;
   const label = nodeId ?? `${hostname()}:${process.pid}`;
   const mesh = options.transportOf === undefined ? { meshAddress: listenAddress(config) } : {};
   return await startProcessNode(config, options, (common) => {
     const advertise = (bound: string): string => advertised(config, bound);
-    return new WorkerNode({ rank, label, linkTimeoutMs, sessions, advertise, ...mesh, ...common });
+    return new WorkerNode({ rank, label, linkTimeoutMs, sessions, functions, advertise, ...mesh, ...common });
   });
 }

@@ -136,6 +136,13 @@ export class FunctionHost<C> implements FunctionHandler {
     if (fn.id !== FunctionId.FUNCTION) this.#numbered.set(fn.id, fn);
   }
 
+  /** Serves it no more. A call that has begun ends as it would have. */
+  remove(fn: ServedFunction<C>): void {
+    if (this.#functions.get(fn.nameHash) !== fn) return;
+    this.#functions.delete(fn.nameHash);
+    this.#numbered.delete(fn.id);
+  }
+
   /** The function of this contract, if it is served here. */
   find({ nameHash }: Contract): ServedFunction<C> | undefined {
     return this.#functions.get(nameHash);

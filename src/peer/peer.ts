@@ -138,15 +138,30 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (this.handlers[fn.id] !== this.#functions) this.serveFrames(fn, this.#functions);
   }
 
+  /** Serves a function of `serve` no more. */
+  stopServing(fn: ServedFunction<Channel>): void {
+    this.#functions.remove(fn);
+  }
+
   /** Frames of this function's number go to a handler of the caller's own: they have a layout of their own, or that handler is a host. */
   serveFrames({ id }: Pick<FrameContract, "id">, handler: FunctionHandler): void {
     assert(this.handlers[id] === undefined, `function ${id} is served twice`);
     this.handlers[id] = handler;
   }
 
+  /** Frames of this function's number go to nobody any more. */
+  stopFrames({ id }: Pick<FrameContract, "id">): void {
+    this.handlers[id] = undefined;
+  }
+
   /** Functions that are named in their frames go to a host of the caller's own. */
   hostFunctions(host: FunctionHandler): void {
     this.serveFrames({ id: FunctionId.FUNCTION }, host);
+  }
+
+  /** They go to this peer's, also while `serve` has added none. */
+  hostOwnFunctions(): void {
+    this.hostFunctions(this.#functions);
   }
 
   channel(id: number): Channel | undefined {

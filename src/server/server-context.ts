@@ -10,6 +10,7 @@ import type { CheckpointService } from "./checkpoint/checkpoint-service.ts";
 import type { Ownership } from "./ownership.ts";
 import type { Parameters } from "./parameters/parameters.ts";
 import type { WorkerGroups } from "./parameters/worker-groups.ts";
+import type { WorkerCalls } from "./worker-calls.ts";
 
 /** What all calls on a server share. */
 export type FunctionState = {
@@ -19,6 +20,7 @@ export type FunctionState = {
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
   readonly ownership: Ownership;
+  readonly workers: WorkerCalls;
 };
 
 export class ServerContext implements FunctionState, FunctionContext {
@@ -28,6 +30,7 @@ export class ServerContext implements FunctionState, FunctionContext {
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
   readonly ownership: Ownership;
+  readonly workers: WorkerCalls;
   /** The worker that asks, as clocks count it. */
   readonly life: WorkerLife;
   /** Its rank. */
@@ -35,16 +38,25 @@ export class ServerContext implements FunctionState, FunctionContext {
   readonly #own: Map<string, object>;
 
   /** `own`: the objects that users' functions keep, the same for all callers. */
-  constructor({ arena, kernels, parameters, groups, checkpoints, ownership }: FunctionState, life: WorkerLife, own: Map<string, object>) {
+  constructor(
+    { arena, kernels, parameters, groups, checkpoints, ownership, workers }: FunctionState,
+    life: WorkerLife,
+    own: Map<string, object>,
+  ) {
     this.arena = arena;
     this.kernels = kernels;
     this.parameters = parameters;
     this.groups = groups;
     this.checkpoints = checkpoints;
     this.ownership = ownership;
+    this.workers = workers;
     this.life = life;
     this.worker = rankOf(life.worker);
     this.#own = own;
+  }
+
+  get incarnation(): number {
+    return this.life.incarnation;
   }
 
   rowsOf(table: string): Iterable<TableRow> {

@@ -52,6 +52,7 @@ export class ServerNode extends MemberNode {
     this.#sharerCount = workerCount;
     this.server = new Server({ arena, clock, workerCount, functions, compression, checkpointFiles, log });
     this.server.serve(this.peer);
+    this.server.workers.node = this;
   }
 
   protected override async prepare(): Promise<void> {

@@ -24,6 +24,7 @@ import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
 import { serve } from "./served-function.ts";
 import { type ServerFunctions, serverFunctions } from "./server.ts";
+import { WorkerCalls } from "./worker-calls.ts";
 
 type Frame = { readonly command: number; readonly flags: number; readonly args: number[]; readonly payload: Uint8Array };
 
@@ -46,7 +47,10 @@ class Stage {
       log: SILENT_LOG,
       clock,
     });
-    this.host = serverFunctions({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints, ownership }, clock);
+    this.host = serverFunctions(
+      { arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints, ownership, workers: new WorkerCalls() },
+      clock,
+    );
     for (const fn of functions) this.host.add(fn);
     this.asker = new StubAsker(clock);
     this.asker.serve(FunctionId.FUNCTION, {

@@ -32,6 +32,7 @@ import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
 import { RequestGate } from "./request-gate.ts";
 import { type FunctionState, ServerContext } from "./server-context.ts";
+import { WorkerCalls } from "./worker-calls.ts";
 
 /** Several blocks fit, so that the end of one frame and the next one are read together and handled where they lie. */
 const SERVER_READ_BYTES = 2 * READ_BUFFER_BYTES;
@@ -68,6 +69,8 @@ export class Server {
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
   readonly functions: ServerFunctions;
+  /** The functions of workers, for handlers. */
+  readonly workers: WorkerCalls = new WorkerCalls();
   readonly #watch: ArenaWatch;
   /** The incarnation of each worker that the roster told last. */
   readonly #incarnations = new Map<number, number>();
@@ -87,8 +90,8 @@ export class Server {
     this.groups = new WorkerGroups(clock, workerCount);
     const { ownership } = this;
     this.checkpoints = new CheckpointService({ parameters: this.parameters, vectorClock: this.clock, ownership, files, log, clock });
-    const { parameters, groups, checkpoints } = this;
-    this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints, ownership }, clock);
+    const { parameters, groups, checkpoints, workers } = this;
+    this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints, ownership, workers }, clock);
     for (const fn of [...BUILT_IN_FUNCTIONS, ...functions]) this.functions.add(fn);
   }
 

@@ -16,6 +16,7 @@ import { Parameters } from "../server/parameters/parameters.ts";
 import { WorkerGroups } from "../server/parameters/worker-groups.ts";
 import type { ServedFunction } from "../server/served-function.ts";
 import { ServerContext } from "../server/server-context.ts";
+import { WorkerCalls } from "../server/worker-calls.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
@@ -54,6 +55,7 @@ export class ParameterStage {
   readonly #kernels: SimdKernels;
   readonly #groups: WorkerGroups;
   readonly #checkpoints: CheckpointService;
+  readonly #workers = new WorkerCalls();
   readonly #owned = new Map<string, object>();
   readonly #pushes = new Map<number, PushNumbers>();
   readonly #catalogue = new LocalCatalogue();
@@ -159,7 +161,15 @@ export class ParameterStage {
 
   #context(rank: number): ServerContext {
     const { arena, parameters, ownership } = this;
-    const state = { arena, kernels: this.#kernels, parameters, groups: this.#groups, checkpoints: this.#checkpoints, ownership };
+    const state = {
+      arena,
+      kernels: this.#kernels,
+      parameters,
+      groups: this.#groups,
+      checkpoints: this.#checkpoints,
+      ownership,
+      workers: this.#workers,
+    };
     return new ServerContext(state, this.life(rank), this.#owned);
   }
 }

@@ -6,7 +6,10 @@ import { didYouMean } from "../base/nearest-name.ts";
 
 /** At the node that was called. */
 export function missingFunction(names: readonly string[]): WeighbridgeError {
-  const others = names.length === 0 ? "it has none of its own: is --functions set?" : `it has ${names.join(", ")}`;
+  const others =
+    names.length === 0
+      ? "it has none of its own: is --functions set? (a worker serves more with session.serve)"
+      : `it has ${names.join(", ")}`;
   return new WeighbridgeError("UNKNOWN_FUNCTION", `this node has no function with the name that was called; ${others}`);
 }
 

@@ -42,6 +42,8 @@ export class Collective implements MeshUser {
   #previous: Circle | undefined;
   #forming: Promise<void> | undefined;
   #closed: WeighbridgeError | undefined;
+  /** Parts are refused: whoever sends one does not know yet. */
+  #hasStopped = false;
 
   private constructor(mesh: WorkerMesh) {
     this.#mesh = mesh;
@@ -52,13 +54,13 @@ export class Collective implements MeshUser {
    * the names of those that are missing.
    */
   static async open(mesh: WorkerMesh, wait: WaitOptions = {}): Promise<Collective> {
-    if (mesh.user !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", "this worker has a collective already: close it first");
+    if (mesh.isUsed) throw new WeighbridgeError("BAD_ARGUMENT", "this worker has a collective already: close it first");
     const collective = new Collective(mesh);
-    mesh.user = collective;
+    mesh.use(collective);
     try {
       await collective.#form(wait);
     } catch (thrown) {
-      if (mesh.user === collective) mesh.user = undefined;
+      collective.#stop();
       throw thrown;
     }
     return collective;
@@ -158,7 +160,7 @@ export class Collective implements MeshUser {
     } catch (thrown) {
       this.#mesh.log.warn("not all workers know that this one left them", { reason: reasonOf(thrown) });
     } finally {
-      if (this.#mesh.user === this) this.#mesh.user = undefined;
+      this.#stop();
       this.#early.refuse({ generation: Infinity, from: 0 }, this.#closed);
     }
   }
@@ -177,16 +179,18 @@ export class Collective implements MeshUser {
     this.#closed ??= error;
     this.#circle?.abandon(error);
     this.#early.refuse({ generation: Infinity, from: 0 }, error);
-    if (this.#mesh.user === this) this.#mesh.user = undefined;
+    this.#stop();
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
+    if (this.#hasStopped) return undefined;
     const circle = this.#circle;
     const label = partLabel(header);
     return circle?.generation === label.generation ? circle.destination(channel, label, header.payloadBytes) : undefined;
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
+    if (this.#hasStopped) throw new WeighbridgeError("CLOSED", `worker ${this.#mesh.rank} takes no part in operations among workers`);
     if (!fresh) {
       channel.acknowledge(header); // it was taken before
       return;
@@ -204,6 +208,11 @@ export class Collective implements MeshUser {
     } else {
       throw this.#refusal(label.generation);
     }
+  }
+
+  #stop(): void {
+    this.#hasStopped = true;
+    this.#mesh.stop(this);
   }
 
   get #joined(): Circle {

@@ -5,6 +5,8 @@
 //   W1. Of two workers the one with the lower rank is dialed by the other, once both listen. Only workers may dial a worker; where two dial each other, one
 //       connection is left (Peer.P7).
 //   W2. A channel belongs to one life of the other worker: when the roster knows a newer one, the old channel ends, and what was open on it fails.
+//   W3. Parts of operations come to whoever takes part in them, through the table of everything that this worker serves
+//       (Worker.S1): nothing is dispatched here.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -15,7 +17,6 @@ import { GATHER } from "../contracts/control.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
-import type { FrameHeader } from "../wire/frame.ts";
 import type { GatherReply, GatherRequest, Generation, Member } from "../wire/gather.ts";
 import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
@@ -31,17 +32,17 @@ export type WorkerMeshOptions = {
   readonly advertise: (bound: Address) => Address;
 };
 
-/** Takes what other workers send, and hears who is there. One at a time. */
+/** Takes parts of operations, and hears who is there. One at a time. */
 export type MeshUser = FunctionHandler & {
   follow(roster: RosterView): void;
   /** This node cannot go on. */
   ended(error: WeighbridgeError): void;
 };
 
-export class WorkerMesh implements FunctionHandler {
+export class WorkerMesh {
   readonly clock: Clock;
   readonly log: Log;
-  user: MeshUser | undefined;
+  #user: MeshUser | undefined;
   readonly #peer: Peer;
   readonly #membership: Membership;
   readonly #options: WorkerMeshOptions;
@@ -59,10 +60,9 @@ export class WorkerMesh implements FunctionHandler {
     this.#membership = membership;
     this.clock = clock;
     this.log = log;
-    peer.serveFrames(collectivePart, this);
     membership.memory.generation = () => this.#gathered;
     membership.onRoster((roster) => this.#follow(roster));
-    membership.onFatal((error) => this.user?.ended(error));
+    membership.onFatal((error) => this.#user?.ended(error));
   }
 
   get rank(): number {
@@ -71,6 +71,26 @@ export class WorkerMesh implements FunctionHandler {
 
   get roster(): RosterView {
     return this.#membership.roster;
+  }
+
+  /** Whether somebody takes part in operations among the workers. */
+  get isUsed(): boolean {
+    return this.#user !== undefined;
+  }
+
+  /**
+   * From now on parts go to `user` (W3), also when it has stopped: it then says why it takes none, until the next one
+   * comes.
+   */
+  use(user: MeshUser): void {
+    this.#user = user;
+    this.#peer.stopFrames(collectivePart);
+    this.#peer.serveFrames(collectivePart, user);
+  }
+
+  /** Tells `user` no more of who is there. */
+  stop(user: MeshUser): void {
+    if (this.#user === user) this.#user = undefined;
   }
 
   /** Why this node cannot go on, if so. */
@@ -115,18 +135,7 @@ export class WorkerMesh implements FunctionHandler {
 
   /** The node is closed: what goes on among the workers ends. */
   close(): void {
-    this.user?.ended(new WeighbridgeError("CLOSED", "this node was closed"));
-  }
-
-  // FunctionHandler
-
-  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
-    return this.user?.destination?.(channel, header);
-  }
-
-  handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    if (this.user === undefined) throw new WeighbridgeError("CLOSED", `${nameOf(this.#peer.id)} takes no part in operations among workers`);
-    this.user.handle(channel, header, bytes, at, fresh);
+    this.#user?.ended(new WeighbridgeError("CLOSED", "this node was closed"));
   }
 
   /** Tells the scheduler where this worker listens for the others, and waits for the generation that it is in then. */
@@ -164,7 +173,7 @@ export class WorkerMesh implements FunctionHandler {
   #follow(roster: RosterView): void {
     if (!this.#isActive) return;
     for (const entry of roster.nodes) if (entry.role === "worker" && entry.node !== this.#peer.id) this.#followWorker(entry);
-    this.user?.follow(roster);
+    this.#user?.follow(roster);
   }
 
   #followWorker({ node, state, address, incarnation }: RosterEntry): void {

@@ -3,6 +3,7 @@
 import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { MemberOptions } from "../cluster/node-options.ts";
+import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import type { Address } from "../transport/transport.ts";
 import { Worker, type WorkerOptions } from "./worker.ts";
@@ -12,6 +13,11 @@ export type WorkerNodeOptions = MemberOptions &
   Pick<WorkerOptions, "sessions"> & {
     /** Where a worker listens for the other workers, from the first time on that they reduce among themselves; left out or "", they cannot. */
     readonly meshAddress?: Address;
+    /**
+     * What this worker serves from before it registers on, beside what its sessions serve; those without a handler are
+     * left to them.
+     */
+    readonly functions?: readonly WorkerFunction[];
   };
 
 export class WorkerNode extends MemberNode {
@@ -20,7 +26,7 @@ export class WorkerNode extends MemberNode {
   #mesh: WorkerMesh | undefined;
 
   constructor(options: WorkerNodeOptions) {
-    super("worker", options, { readBuffers: new PlainReadBuffers(), limits: options.limits ?? {} });
+    super("worker", options, { readBuffers: new PlainReadBuffers(), limits: { answerBytesMax: Infinity, ...options.limits } }); // Worker.S2
     this.#options = options;
   }
 
@@ -36,8 +42,9 @@ export class WorkerNode extends MemberNode {
 
   protected registering(membership: Membership): void {
     const { peer, clock, log } = this;
-    const { meshAddress: listenAddress = "", advertise = (bound) => bound, sessions } = this.#options;
+    const { meshAddress: listenAddress = "", advertise = (bound) => bound, sessions, functions = [] } = this.#options;
     this.#worker = new Worker({ peer, membership, clock, sessions });
+    for (const fn of functions) if (fn.handle !== undefined) this.#worker.serve(fn);
     this.#mesh = new WorkerMesh({ peer, membership, clock, log, listenAddress, advertise });
   }
 

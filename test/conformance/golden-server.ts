@@ -48,6 +48,7 @@ import { Parameters } from "../../src/server/parameters/parameters.ts";
 import { WorkerGroups } from "../../src/server/parameters/worker-groups.ts";
 import { serve as serveFunction } from "../../src/server/served-function.ts";
 import { ArenaReadBuffers, serverFunctions } from "../../src/server/server.ts";
+import { WorkerCalls } from "../../src/server/worker-calls.ts";
 import { ValueStore } from "../../src/store/value-store.ts";
 import type { PlacementView, RosterView } from "../../src/wire/roster.ts";
 import { RecordedExchange } from "./recorded-exchange.ts";
@@ -179,7 +180,10 @@ export function goldenServer(): RecordedExchange {
     log: SILENT_LOG,
     clock,
   });
-  const functions = serverFunctions({ arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints, ownership }, clock);
+  const functions = serverFunctions(
+    { arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints, ownership, workers: new WorkerCalls() },
+    clock,
+  );
   functions.add(goldenFunction);
   functions.add(mixedFunction);
   functions.add(rowFunction);

@@ -58,6 +58,20 @@ test("the guide's function is loaded by the servers, and its script calls it on 
   for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: ${norm}$`));
 });
 
+test("the guide's server tells all workers but the one that asked, over the connections that they opened", async () => {
+  using files = new GuideFiles("functions.md", ["notes.ts", "follow.ts"]);
+  await using processes = new Processes();
+  const [functions, script] = ["notes.ts", "follow.ts"].map((name) => join(files.directory, name)) as [string, string];
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 3, "--worker-only", "--functions", functions, "--", script]);
+  await job.succeeds(RUN_MS);
+  await job.says(/\[worker 0\] worker 0 has told 2$/);
+  await job.says(/\[worker 0\] worker 0: undefined$/);
+  for (const rank of [1, 2]) {
+    await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank} hears of key 7 from server [01]$`));
+    await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: 0.5$`));
+  }
+});
+
 test("the guide's own model trains on two servers and two workers", async () => {
   using script = new GuideScript("train-your-own-model.md");
   await using processes = new Processes();

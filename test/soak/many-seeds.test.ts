@@ -18,6 +18,7 @@ import { runMovingParts } from "../simulation/moving-parts.ts";
 import { runParameters } from "../simulation/parameters.ts";
 import { runPlacementCrashes } from "../simulation/placement-crashes.ts";
 import { forSeeds } from "../simulation/seeds.ts";
+import { runCalledWorkers, runCrashedCalls } from "../simulation/worker-functions.ts";
 
 const COUNT = Number(process.env.SOAK_SEEDS ?? 10_000);
 
@@ -29,6 +30,14 @@ test(`updates over links that are cut count once or not at all, for ${COUNT} mor
   await forSeeds({ from: 3_000_000, count: COUNT }, async (seed) => {
     await runCutLinks(seed);
   });
+});
+
+test(`a call of a server to a worker runs once, for ${Math.ceil(COUNT / 10)} more seeds`, async () => {
+  await forSeeds({ from: 16_000_000, count: Math.ceil(COUNT / 10) }, runCalledWorkers);
+});
+
+test(`it runs once at most, and ends, whoever is killed, for ${Math.ceil(COUNT / 10)} more seeds`, async () => {
+  await forSeeds({ from: 17_000_000, count: Math.ceil(COUNT / 10) }, runCrashedCalls);
 });
 
 test(`clusters live through deaths, for ${COUNT} more seeds`, async () => {

@@ -293,7 +293,8 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   functions: {
     kind: optional(label(PATH_CHARS_MAX, "module")),
-    description: "A module of PS functions that servers offer beside the built-in ones: everything it exports that `psFunction` made.",
+    description:
+      "A module of functions beside the built-in ones: servers offer everything it exports that `psFunction` made, workers what `workerFunction` made with a handler.",
     fallback: ABSENT,
   },
   checkpointDir: {

@@ -1,0 +1,69 @@
+// described-function — what all functions of users' own are described by, whoever serves them: those of servers
+// (ps-function.ts) and those of workers (worker-function.ts).
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { didYouMean } from "../base/nearest-name.ts";
+import { showValue } from "../base/show-value.ts";
+import type { Fields } from "../wire/function-schema.ts";
+import { type Contract, contract, isContract } from "./contract.ts";
+import type { PsFunction } from "./ps-function.ts";
+import type { WorkerFunction } from "./worker-function.ts";
+
+export type FunctionDescription<Q extends Fields, R extends Fields> = {
+  /** Names it on the wire. Unique within a node. */
+  readonly name: string;
+  readonly request: Q;
+  readonly response: R;
+  /** Promises that the handler changes nothing: it may then run again. */
+  readonly reads?: boolean;
+};
+
+/**
+ * The contract of a function of a user's own. Throws BAD_ARGUMENT for what is no description, and for an option that is
+ * none of `optionNames`.
+ */
+export function describedFunction<const Q extends Fields, const R extends Fields>(
+  options: FunctionDescription<Q, R>,
+  {
+    target,
+    optionNames,
+    answersAgain = false,
+  }: { readonly target: "server" | "worker"; readonly optionNames: readonly string[]; readonly answersAgain?: boolean },
+): Contract<Q, R> {
+  if (typeof options !== "object" || options === null)
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `a function is described by an object with ${optionNames.join(", ")}, not ${showValue(options)}`,
+    );
+  const { name, request, response, reads = false } = options;
+  const made = contract({ name, request, response, target, effect: reads ? "read" : "update", answersAgain });
+  const unknown = Object.keys(options).find((option) => !optionNames.includes(option)); // "read" would be no promise at all
+  if (unknown !== undefined)
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `${name}: a function has no ${JSON.stringify(unknown)}; there are ${optionNames.join(", ")}${didYouMean(unknown, optionNames)}`,
+    );
+  return made;
+}
+
+/** Throws BAD_ARGUMENT for what is no function. */
+export function checkHandler(name: string, handler: unknown): void {
+  if (typeof handler === "function") return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a handler is a function, not ${showValue(handler)}`);
+}
+
+/** Whether something that a module exports is a function of servers. */
+export function isPsFunction(value: unknown): value is PsFunction {
+  return isContract(value) && value.target === "server" && "isInPlace" in value;
+}
+
+/** Whether something that a module exports is a function of workers. */
+export function isWorkerFunction(value: unknown): value is WorkerFunction {
+  return isContract(value) && value.target === "worker" && "isInPlace" in value;
+}
+
+/** Throws BAD_ARGUMENT for what a caller hands over and `workerFunction` has not made. */
+export function checkWorkerFunction(value: unknown): void {
+  if (isWorkerFunction(value)) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `what a worker serves is a function that workerFunction() made, not ${showValue(value)}`);
+}

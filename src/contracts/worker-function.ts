@@ -1,0 +1,59 @@
+// worker-function — a function that workers serve: what a server tells them, or asks of them, over the connections that
+// they have opened. Pushed rows, invalidations and deltas are such functions. Its contract, and its handler where the
+// module that describes it has one; the program of a worker gives others (api/session.ts, serve).
+//
+//   export const refresh = workerFunction({
+//     name: "refresh",
+//     request: { keys: "u64[]", values: "f32[]" },
+//     response: {},
+//   });
+//
+// Invariants (PsFunction.P1 and P2 hold for the calls of a server as for those of a worker):
+//   WorkerFunction.W1. Calls of one node that have one priority begin in the order in which they were made; a handler
+//       that is async may end later than the next one begins.
+//   WorkerFunction.W2. Every call is acknowledged, also one with an empty response: its caller knows what has come, and
+//       how much is still open (CallWindow.W1). Nothing is sent that nobody answers for, so nothing is lost in silence:
+//       who does not want to wait for a slow worker skips what a later call says better.
+//   WorkerFunction.W3. A call belongs to one incarnation of the caller and one of the worker. It ran once, or it
+//       failed: with NODE_DEAD or LINK_LOST it may have run, once at most.
+//   WorkerFunction.W4. There is no order between a call to a worker and the answers to calls of that worker: who needs
+//       one answers when the call has ended.
+
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import type { Contract } from "./contract.ts";
+import { checkHandler, describedFunction, type FunctionDescription } from "./described-function.ts";
+
+/** Who calls a function of a worker. */
+export type FunctionCaller = { readonly role: "scheduler" | "server" | "worker"; readonly rank: number };
+
+/** What it throws comes back to the caller as an error. An array it returns is the response's now. */
+export type WorkerHandler<Q extends Fields, R extends Fields> = (
+  caller: FunctionCaller,
+  request: FieldValues<Q>,
+) => FieldValues<R> | Promise<FieldValues<R>>;
+
+export type WorkerFunctionOptions<Q extends Fields, R extends Fields> = FunctionDescription<Q, R> & {
+  /**
+   * The handler gets views of the read buffer, which are void when it returns or awaits, instead of arrays of its own.
+   * For functions that move many bytes.
+   */
+  readonly inPlace?: boolean;
+  /** For a module that all workers load (`--functions`); left out where the program of a worker has one. */
+  readonly handler?: WorkerHandler<Q, R>;
+};
+
+export type WorkerFunction<Q extends Fields = Fields, R extends Fields = Fields> = Contract<Q, R> & {
+  readonly isInPlace: boolean;
+  /** Left out: the program of a worker has one. */
+  handle?(caller: FunctionCaller, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
+};
+
+const OPTION_NAMES: readonly string[] = ["name", "request", "response", "reads", "inPlace", "handler"];
+
+/** Throws BAD_ARGUMENT as `psFunction`. */
+export function workerFunction<const Q extends Fields, const R extends Fields>(options: WorkerFunctionOptions<Q, R>): WorkerFunction<Q, R> {
+  const made = describedFunction(options, { target: "worker", optionNames: OPTION_NAMES });
+  const { inPlace = false, handler } = options;
+  if (handler !== undefined) checkHandler(options.name, handler);
+  return { ...made, isInPlace: inPlace, ...(handler === undefined ? {} : { handle: handler }) };
+}
