@@ -6,6 +6,8 @@
 //   function 1024   fails
 //   golden, mixed   PS functions that give back what they get: a field of every kind, and an array before a string
 //   row             one that answers with an array alone
+//   told            a function of workers, answered as a worker does
+//   wb/tensor/pull  one that is refused unless it names the epoch of the placement
 //   relay           what a survey of a checkpoint is answered with
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
@@ -33,6 +35,8 @@ import {
 import { KV_CONTRACTS } from "../../src/contracts/kv.ts";
 import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
 import { relayCall } from "../../src/contracts/relay.ts";
+import { tensorPull } from "../../src/contracts/tensors.ts";
+import { type WorkerFunction, workerFunction } from "../../src/contracts/worker-function.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
@@ -122,6 +126,15 @@ export const rowFunction: PsFunction<typeof rowRequest, typeof rowResponse> = ps
   handler: (_context, { count }) => ({ values: Float32Array.from({ length: count }, (_, i) => i) }),
 });
 
+const toldRequest = { keys: "u64[]", values: "f32[]" } as const;
+const toldResponse = { rowCount: "u32" } as const;
+/** Of workers: says how many rows it was told of. */
+export const toldFunction: WorkerFunction<typeof toldRequest, typeof toldResponse> = workerFunction({
+  name: "told",
+  request: toldRequest,
+  response: toldResponse,
+});
+
 /** An exchange whose server side serves everything. */
 export function goldenServer(): RecordedExchange {
   const arena = new Arena({ bytesMax: 2 ** 24 });
@@ -187,6 +200,8 @@ export function goldenServer(): RecordedExchange {
   functions.add(goldenFunction);
   functions.add(mixedFunction);
   functions.add(rowFunction);
+  functions.add(serveFunction(toldFunction, { handler: (_context, { keys }) => ({ rowCount: keys.length }) }));
+  functions.add(serveFunction(tensorPull, { handler: () => ({ values: Float32Array.of(1) }) }));
   const surveyed = checkpointSave.survey.response.encode({ clockMin: 12, names: ["w"], gone: undefined });
   functions.add(serveFunction(relayCall, { handler: () => ({ response: joinBytes(surveyed.chunks) }) }));
   peer.hostFunctions(functions);

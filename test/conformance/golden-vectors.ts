@@ -43,7 +43,17 @@ import type { KvArrays, KvFunctionId } from "../../src/worker/kv-arrays.ts";
 import { FloatWindow } from "../../src/worker/kv-landing.ts";
 import { cutPart, type KvCall, KvRequest } from "../../src/worker/kv-request.ts";
 import { frameBytes, type HeaderFields, kvPayload } from "../hostile/raw-frame.ts";
-import { goldenFunction, goldenServer, KEYS, mixedFunction, PLACE, ROSTER_VIEW, rowFunction, VALUES } from "./golden-server.ts";
+import {
+  goldenFunction,
+  goldenServer,
+  KEYS,
+  mixedFunction,
+  PLACE,
+  ROSTER_VIEW,
+  rowFunction,
+  toldFunction,
+  VALUES,
+} from "./golden-server.ts";
 import { RecordedExchange, RecordingLink } from "./recorded-exchange.ts";
 
 export type GoldenVector = {
@@ -364,13 +374,18 @@ async function kvVectors(): Promise<GoldenVector[]> {
   ];
 }
 
-/** The frames of a call of a PS function, as a worker sends it. */
-async function functionFrames<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, request: FieldValues<Q>): Promise<Uint8Array[]> {
-  const { asker, clock } = new RecordedExchange();
+/** The frames of a call of a function, as a worker sends it to a server, or the server to a worker. */
+async function functionFrames<Q extends Fields, R extends Fields>(
+  fn: Contract<Q, R>,
+  request: FieldValues<Q>,
+  from: "worker" | "server" = "worker",
+): Promise<Uint8Array[]> {
+  const { asker, server, clock } = new RecordedExchange();
+  const { channel, link } = from === "worker" ? asker : server;
   const calls = functionCalls({ fn, request, number: 7, priority: 2, scope: 0, answered: () => {}, failed: () => {} });
-  for (const call of calls) asker.channel.send(call);
+  for (const call of calls) channel.send(call);
   await clock.run();
-  return asker.link.takeFrames();
+  return link.takeFrames();
 }
 
 async function functionVectors(): Promise<GoldenVector[]> {
@@ -410,6 +425,12 @@ async function functionVectors(): Promise<GoldenVector[]> {
     signature: rowFunction.signature,
     frames: await functionFrames(rowFunction, { count: 3 }),
   };
+  const told = {
+    name: "worker-call",
+    about: "a server tells a worker of two rows, over the link that the worker opened: an update of the server's own sequence",
+    signature: toldFunction.signature,
+    frames: await functionFrames(toldFunction, { keys: BigUint64Array.from(KEYS), values: Float32Array.from(VALUES) }, "server"),
+  };
   const { survey } = checkpointSave;
   const surveyed = { server: 0, asker: "", name: survey.name, signature: survey.signatureHash, request: new Uint8Array(0) };
   const relayed = {
@@ -423,6 +444,7 @@ async function functionVectors(): Promise<GoldenVector[]> {
     ...(await answered(call, "function-call-answer", "the same fields back")),
     ...(await answered(row, "function-row-answer", "the array's bytes alone")),
     ...(await answered(mixed, "function-mixed-answer", "the same fields back")),
+    ...(await answered(told, "worker-call-answer", "the worker has taken them")),
     ...(await answered(outdated, "wrong-epoch", "the placement that the server has is in the detail")),
   ];
 }

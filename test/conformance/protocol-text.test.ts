@@ -5,6 +5,7 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { isWeighbridgeError, reasonOf } from "../../src/base/errors.ts";
+import { CALL_WINDOW } from "../../src/cluster/cluster-node.ts";
 import { rowsPull } from "../../src/contracts/rows.ts";
 import { type InitializerSpec, resolveInitializer } from "../../src/store/initializers/initializer-spec.ts";
 import { resolveSchedule } from "../../src/store/updaters/learning-rate-schedule.ts";
@@ -53,6 +54,8 @@ test("kinds and limits are those of the code", () => {
       figure,
     );
   assert.equal(REQUESTS_OPEN_MAX, 2 ** 20);
+  const openCalls = limits.find((row) => row[1]?.startsWith("calls that a server has open with one worker"));
+  assert.equal(openCalls?.[2], `${CALL_WINDOW.callsMax}, ${CALL_WINDOW.bytesMax / 2 ** 20} MiB of requests`);
 });
 
 test("every code in the text is one of ours, and every one of ours is in the text", () => {

@@ -59,6 +59,24 @@ test("every kind of frame and every function is among them", () => {
   }
 });
 
+test("a failure is the one that its vector is about, and that of another epoch carries the placement", () => {
+  const told = files.flatMap(({ name, frames: [first] }) => {
+    if (first?.header.kind !== "FAILURE") return [];
+    const [body = new Uint8Array()] = payloadsOf(fromHex(first.hex), first.header);
+    return [[name, decodeJson(failureShape, name, body)] as const];
+  });
+  assert.deepEqual(
+    told.map(([name, { code }]) => [name, code]),
+    [
+      ["failure", "UNKNOWN_FUNCTION"],
+      ["hello-refused", "FENCED"],
+      ["wrong-epoch", "WRONG_EPOCH"],
+    ],
+  );
+  const { retryable, detail } = new Map(told).get("wrong-epoch")!;
+  assert.deepEqual([retryable, detail], [true, { epoch: 2, policy: "ring", servers: [0, 1], moved: [17, 1] }]);
+});
+
 test("the meaning that is written beside the bytes is what the tables of the protocol say", () => {
   for (const file of files) assert.deepEqual(file, describeVector({ ...file, frames: bytesOf(file) }));
 });
