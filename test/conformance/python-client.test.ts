@@ -16,7 +16,7 @@ import { ServerNode } from "../../src/server/server-node.ts";
 import { changePlacement, type PlacedNodes } from "../../src/testing/change-placement.ts";
 import { jobId } from "../../src/wire/job-id.ts";
 import { Cluster } from "../e2e/cluster.ts";
-import { Processes } from "../e2e/processes.ts";
+import { Processes, script } from "../e2e/processes.ts";
 import { findPython } from "./find-python.ts";
 
 const root = join(import.meta.dirname, "..", "..");
@@ -69,7 +69,7 @@ test("a golden vector of which one byte is changed is not read, of whichever kin
 test("every rule and every signature that the client in Python names is in the specification", () => {
   const read = (folder: string, names: readonly string[]): string =>
     names.map((name) => readFileSync(join(root, folder, name), "utf8")).join("\n");
-  const source = read("test/conformance/python", ["client.py", "wire.py"]);
+  const source = read("test/conformance/python", ["client.py", "served.py", "wire.py"]);
   const spec = read("spec", ["protocol.md", "consistency.md", "functions.md"]);
   const signatures = [...source.matchAll(/"(wb\/[^"]* → [^"]*)"/g)].map(([, signature = ""]) => signature);
   assert.ok(signatures.length >= 9);
@@ -81,10 +81,10 @@ test("every rule and every signature that the client in Python names is in the s
   for (const rule of rulesOf(read("test/conformance/python", ["link_codecs.py"]))) assert.ok(codecs.includes(`- **${rule}.**`), rule);
 });
 
-test("a worker in Python and one of ours train together: tensor, table, clocks, broken links, what is refused, the end", {
+test("a worker in Python and one of ours train together: tensor, table, clocks, broken links, what is refused, what servers call, the end", {
   skip,
 }, async () => {
-  await using cluster = await Cluster.create({ servers: 2, workers: 2 });
+  await using cluster = await Cluster.create({ servers: 2, workers: 2, flags: ["--functions", script("tell-functions")] });
   const scheduler = cluster.scheduler();
   const servers = [cluster.server(0), cluster.server(1)];
   const ours = cluster.worker(1, "beside-python");
@@ -105,6 +105,10 @@ test("a worker in Python and one of ours train together: tensor, table, clocks, 
       ...{ "a spec that makes no sense": "BAD_ARGUMENT", "no epoch": "WRONG_EPOCH", "placement told": [true, 1] },
     },
     ...{ rowsAfter: [rows.seven], many: true },
+    told: {
+      ...{ "not served": "UNKNOWN_FUNCTION", "described otherwise": "SPEC_MISMATCH" },
+      ...{ "by each server": [20 * 2, 2 * (200_000 * 199_999 * 0.5 + 200_000 * 0.5)], runs: 22 },
+    },
   });
   assert.deepEqual(JSON.parse(ours.stdout), { last, rows: [...rows.max, ...rows.seven, ...rows.zero] });
 });

@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 
+from served import Functions, Served
 from wire import (BLOCK_BYTES, CLOCK_PRIORITY, CONTROL_PRIORITY, FAILURE, FUNCTIONS, HELLO, MAX_PAYLOAD, NOTICE, PART, REPLY, REQUEST, BadFrame, Frame,
                   Signature, block_elements, decode_fields, encode_fields, owners_of, part_of, read_frames, text_of, total_and_offset)
 
@@ -61,6 +62,7 @@ class Conversation:
         self.worker, self.peer, self.address = worker, peer, address
         self.life, self.next, self.expected, self.dials_again = 0, 1, 1, True
         self.open: dict[int, Call] = {}
+        self.served = Served(worker.functions)
         self.lock = threading.RLock()
         self._connect()
 
@@ -181,7 +183,10 @@ class Conversation:
         self.expected = max(self.expected, min(frame.settled, frame.request))  # R5
         if frame.request > self.expected:
             return start(self._send, Frame(NOTICE, request=self.expected))  # R7
-        self.expected += frame.request == self.expected  # R6
+        is_fresh = frame.request == self.expected
+        self.expected += is_fresh  # R6
+        if frame.function == FUNCTIONS["FUNCTION"]:
+            return start(self._send, self.served.take(frame, is_fresh))  # A12
         answer = replace(frame, kind=REPLY, flags=0, stamp=0, settled=0, epoch=0, args=(2, 0, 0, 0), payload=b"{}")  # R10, R12
         name = next((name for name, number in FUNCTIONS.items() if number == frame.function), "")
         if name not in ("ROSTER", "ABORT", "PREPARE", "HEARTBEAT"):  # section 15, step 2
@@ -228,6 +233,7 @@ class Worker:
         self.refused, self.prepared = 0, 0  # requests with WRONG_EPOCH, placements that clocks were held for
         self.pushed: dict[int, int] = {}  # at this clock: of each parameter the last push (T4)
         self.servers: dict[int, Conversation] = {}
+        self.functions: Functions = {}
         self.roster, self.placement, self.is_called_off = {"version": 0}, {"epoch": 0}, False
         self.clock_lock, self.placed, self.is_done = threading.Lock(), threading.Condition(), threading.Event()
         self.scheduler = Conversation(self, 1, scheduler)  # step 1
@@ -326,6 +332,10 @@ class Worker:
 
     def table(self, name: str, width: int, **spec: Any) -> Table:
         return Table(self, self.open("table", name, width=width, versions=False, **spec), width)
+
+    def serve(self, function: Signature, handler: Callable[..., Fields]) -> None:
+        """From now on servers may call it (A12). The handler gets the fields by their names, on the thread that reads: it must not wait for another call."""
+        self.functions[function.command] = (function, handler)
 
     def _ended(self) -> Fields:
         pushed, self.pushed = self.pushed, {}

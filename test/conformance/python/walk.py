@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from client import CREATE, ROWS_PULL, ROWS_PUSH, TENSOR_PULL, TENSOR_PUSH, Conversation, Failure, Signature, Worker, end
-from wire import part_of
+from wire import decode_fields, part_of
 
 
 def walk(scheduler: str, servers: int, workers: int) -> None:
@@ -35,10 +35,36 @@ def walk(scheduler: str, servers: int, workers: int) -> None:
         table.push(many, rows)  # above what a frame holds, to each server, and so is the answer (A7, A8)
     breaking.join()
     found["many"] = bool(np.array_equal(table.pull(many), 5 * rows))
+    found["told"] = told(worker)
     worker.clock()
     found["lastClock"] = worker.now
     worker.leave()
     print(json.dumps(found))
+
+
+def told(worker: Worker) -> dict[str, Any]:
+    """What servers tell this worker, over the links that it opened (A12), while those break; and what it does not serve, or describes otherwise."""
+    told, sums = Signature("told{keys: u64[], values: f32[]} → {sum: f64}"), []
+    tell = Signature("tell{worker: u32, count: u32, rowCount: u32} → {sum: f64, failure: string}", True)
+
+    def take(keys: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+        sums.append(float(keys.sum()) + float(values.sum()))
+        return {"sum": sums[-1]}
+
+    def ask(rank: int, count: int, rows: int) -> Any:
+        answer = decode_fields(tell.response, worker.servers[rank].call(tell, {"worker": 0, "count": count, "rowCount": rows}).result())
+        return answer["failure"] or answer["sum"]
+
+    found: dict[str, Any] = {"not served": ask(0, 1, 2)}
+    worker.serve(Signature("told{keys: u64[]} → {}"), take)
+    found["described otherwise"] = ask(0, 1, 2)
+    worker.serve(told, take)
+    breaking = threading.Thread(target=break_links, args=(worker,))
+    breaking.start()
+    found["by each server"] = [ask(0, 20, 2), ask(1, 2, 200_000)]  # the second in several frames (A7)
+    breaking.join()
+    found["runs"] = len(sums)
+    return found
 
 
 def break_links(worker: Worker) -> None:
