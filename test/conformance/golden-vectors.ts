@@ -30,6 +30,7 @@ import { functionCalls } from "../../src/peer/function-call.ts";
 import { PeerMetrics } from "../../src/peer/metrics.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
+import { dealMessage, encodeAsk, gradientsMessage, rowsMessage } from "../../src/training/row-messages.ts";
 import { CollectiveKind } from "../../src/wire/collective-frame.ts";
 import { Kind } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
@@ -459,7 +460,12 @@ async function collectiveVectors(): Promise<GoldenVector[]> {
     return asker.link.takeFrames();
   };
   const floats = new Uint8Array(Float32Array.of(1, -2, 0.5).buffer);
-  const { ALL_REDUCE, BROADCAST, OVER } = CollectiveKind;
+  const { ALL_REDUCE, EXCHANGE, BROADCAST, OVER } = CollectiveKind;
+  const exchanged = async (name: string, about: string, bytes: Uint8Array): Promise<GoldenVector> => ({
+    name: `row-exchange-${name}`,
+    about: `${about}: the only part of an exchange of such messages`,
+    frames: await send({ kind: EXCHANGE, sequence: 9, length: bytes.length }, bytes),
+  });
   const part = await send({ kind: ALL_REDUCE, sequence: 7, length: 20_000, index: 2 }, floats);
   const sent = await send({ kind: BROADCAST, sequence: 8, root: 1, length: 3 }, floats);
   const over = await send({ kind: OVER }, encodeJson({ from: 9, code: "CLOSED", message: "worker 0 has closed its collective" }));
@@ -473,9 +479,30 @@ async function collectiveVectors(): Promise<GoldenVector[]> {
       "collective-part-answer",
       "it was taken",
     )),
+    await exchanged(
+      "ask",
+      "a worker wants the rows of keys 1 and 2^64 - 1",
+      encodeAsk({ isKnown: true, keys: new Uint32Array(BigUint64Array.from(KEYS).buffer) }),
+    ),
+    await exchanged("give", "two rows of two floats", givenRows()),
+    await exchanged("gradients", "at clock 3 the second of those rows has a gradient, to be scaled by a half", givenGradients()),
+    await exchanged("deal", "what the workers agree on, in JSON", dealMessage({ largest: 7 })),
     { name: "collective-broadcast", about: "the only part of a broadcast of three floats from worker 1", frames: sent },
     { name: "collective-over", about: "the sender takes no part in operations from 9 on", frames: over },
   ];
+}
+
+function givenRows(): Uint8Array {
+  const { bytes, rows } = rowsMessage(2, 2);
+  rows.set(VALUES);
+  return bytes;
+}
+
+function givenGradients(): Uint8Array {
+  const { bytes, places, values } = gradientsMessage({ clock: 3, scale: 0.5, isPush: true, rowCount: 1, width: 2 });
+  places.set([1]);
+  values.set([1, -2]);
+  return bytes;
 }
 
 /** A push in two frames. A worker would send so little in one, but any cut between keys is legal. */

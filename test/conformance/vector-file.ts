@@ -27,7 +27,8 @@ const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   64: "COLLECTIVE",
 };
 const LENS = 1;
-/** A COLLECTIVE whose payload is JSON. */
+/** A COLLECTIVE whose payload is bytes, and one whose payload is JSON. */
+const EXCHANGE = 2;
 const OVER = 4;
 
 export type VectorHeader = {
@@ -125,6 +126,11 @@ function describePayload(header: VectorHeader, body: Uint8Array, lensCount: numb
           .toString(16),
       ),
       ...(body.length % 8 === 0 ? {} : { rest: toHex(body.subarray(body.length - (body.length % 8))) }),
+    };
+  if (header.function === "COLLECTIVE" && header.flags === EXCHANGE)
+    return {
+      u32: Array.from({ length: Math.floor(body.length / 4) }, (_, i) => viewOf(body).getUint32(i * 4, true)),
+      ...(body.length % 4 === 0 ? {} : { rest: toHex(body.subarray(body.length - (body.length % 4))) }),
     };
   if (header.function === "COLLECTIVE" && header.flags !== OVER)
     return { floats: Array.from({ length: body.length / 4 }, (_, i) => viewOf(body).getFloat32(i * 4, true)) };

@@ -112,8 +112,9 @@ export function documentedExchange(
   { kind, name, target, effect }: ExchangeContract,
   { layout, ...words }: { readonly about: string; readonly layout: string },
 ): DocumentedFunction {
-  const nothing = { request: {}, response: {}, contract: undefined, example: undefined, errors: [], vectors: [] };
-  return { ...words, ...nothing, name, target, effect, layout, label: `kind ${kind}` };
+  const nothing = { request: {}, response: {}, contract: undefined, example: undefined, errors: [] };
+  const vectors = [name.replace("wb/", "").replaceAll("/", "-")];
+  return { ...words, ...nothing, vectors, name, target, effect, layout, label: `kind ${kind}` };
 }
 
 function labelOf({ id, nameHash }: { readonly id: number; readonly nameHash: number }): string {

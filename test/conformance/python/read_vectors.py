@@ -57,6 +57,8 @@ def payload_of(header: dict[str, Any], payload: dict[str, Any], dtype: str) -> b
         return payload["text"].encode()
     if "words" in payload:
         return b"".join(int(word, 16).to_bytes(8, "little") for word in payload["words"]) + bytes.fromhex(payload.get("rest", ""))
+    if "u32" in payload:
+        return np.array(payload["u32"], "<u4").tobytes() + bytes.fromhex(payload.get("rest", ""))
     values = payload.get("values", payload.get("floats", []))
     return (np.array([int(key) for key in payload.get("keys", [])], "<u8").tobytes() + np.array(values, dtype).tobytes()
             + np.array(payload.get("lens", []), "<i4").tobytes())
