@@ -6,8 +6,7 @@ import type { TensorSpec } from "../store/parameter-spec.ts";
 import type { RowList } from "../worker/block-rows.ts";
 import { listLength } from "../worker/key-lists.ts";
 import type { ParameterControl } from "../worker/parameter-control.ts";
-import type { ParameterCall, TensorClient } from "../worker/tensor-client.ts";
-import type { RowsAndGradients, TensorRows } from "../worker/tensor-rows.ts";
+import type { ParameterCall, RowsAndGradients, TensorClient } from "../worker/tensor-client.ts";
 import { Parameter } from "./parameter.ts";
 
 export type CallOptions = WaitOptions & {
@@ -23,7 +22,7 @@ export type ReadOptions = CallOptions & {
   readonly clocksAhead?: number;
 };
 
-type OpenTensor = { readonly client: TensorClient; readonly rows: TensorRows; readonly control: ParameterControl };
+type OpenTensor = { readonly client: TensorClient; readonly control: ParameterControl };
 
 /** Of a call whose caller says nothing about it. */
 export const NO_OPTIONS: ReadOptions = {};
@@ -31,16 +30,14 @@ export const NO_OPTIONS: ReadOptions = {};
 export class Tensor extends Parameter {
   readonly shape: readonly number[];
   readonly #client: TensorClient;
-  readonly #rows: TensorRows;
   readonly #control: ParameterControl;
 
   /** For the session alone. */
-  constructor(spec: TensorSpec, { client, rows, control }: OpenTensor) {
+  constructor(spec: TensorSpec, { client, control }: OpenTensor) {
     super(spec.name, control);
     this.#control = control;
     this.shape = spec.shape;
     this.#client = client;
-    this.#rows = rows;
   }
 
   /** How many elements it has. */
@@ -81,13 +78,13 @@ export class Tensor extends Parameter {
 
   /** Gradients for some rows; those of a row that is named twice are added first. Throws OUT_OF_RANGE. */
   async pushRows(rows: RowList, gradients: Float32Array, options: CallOptions = NO_OPTIONS): Promise<void> {
-    await this.#rows.pushRows(rows, gradients, { ...this.#callNow(options), check: this.#control });
+    await this.#client.pushRows(rows, gradients, { ...this.#callNow(options), check: this.#control });
   }
 
   /** Some rows, in the order of the list. Throws OUT_OF_RANGE. */
   async pullRows(rows: RowList, into?: Float32Array, options: CallOptions = NO_OPTIONS): Promise<Float32Array> {
     const values = into !== undefined ? into : new Float32Array(listLength(rows, this.name) * this.#client.shape.width);
-    await this.#rows.pullRows(rows, values, this.#callNow(options));
+    await this.#client.pullRows(rows, values, this.#callNow(options));
     return values;
   }
 
@@ -98,7 +95,7 @@ export class Tensor extends Parameter {
     into: Float32Array = new Float32Array(this.size),
     options: CallOptions = NO_OPTIONS,
   ): Promise<Float32Array> {
-    await this.#rows.pushRowsPull(rows, gradients, into, { ...this.#callNow(options), check: this.#control });
+    await this.#client.pushRowsPull(rows, gradients, into, { ...this.#callNow(options), check: this.#control });
     return into;
   }
 
@@ -111,7 +108,7 @@ export class Tensor extends Parameter {
   ): Promise<Float32Array> {
     checkOptions(push, ["rows", "gradients"], `the pushed rows of ${this.name}`);
     const values = into !== undefined ? into : new Float32Array(listLength(pullRows, this.name) * this.#client.shape.width);
-    await this.#rows.pushPullRows(push, pullRows, values, { ...this.#callNow(options), check: this.#control });
+    await this.#client.pushPullRows(push, pullRows, values, { ...this.#callNow(options), check: this.#control });
     return values;
   }
 

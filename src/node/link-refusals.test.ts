@@ -7,11 +7,13 @@ import type { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { rowsPull, rowsPush } from "../contracts/rows.ts";
-import { tensorPullRowsEncoded, tensorPushEncoded, tensorPushPullEncoded } from "../contracts/tensors.ts";
+import { tensorPull, tensorPush, tensorPushPull } from "../contracts/tensors.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 type Link = Partial<LinkEncoding>;
+
+const ALL_ROWS = new Uint32Array(0);
 
 /** Runs with one server and with two. */
 async function withServers(run: (session: Session, servers: number) => Promise<void>): Promise<void> {
@@ -107,22 +109,24 @@ test("bytes that no encoder makes are refused with a typed error, and change not
     ["f32", "f32"],
   ] as const) {
     parameter++;
+    const both = { parameter, clock: 0, pushNumber: 1, scale: 1, pushRows: ALL_ROWS, pullRows: ALL_ROWS };
     const w = await session.tensor(name, { shape: [64, 16], link: { push, compression: "zstd" } });
     for (let i = 0; i < 100; i++) {
       await refused(
-        session.call(tensorPushEncoded, at, {
+        session.call(tensorPush, at, {
           parameter,
           block: 0,
           clock: 0,
           pushNumber: 1,
           scale: 1,
+          rows: ALL_ROWS,
           gradients: junk(random.below(1500)),
         }),
       );
     }
-    await refused(session.call(tensorPushPullEncoded, at, { parameter, block: 1, clock: 0, pushNumber: 1, scale: 1, gradients: junk(9) }));
-    await refused(session.call(tensorPullRowsEncoded, at, { parameter, block: 0, clock: 0, rows: Uint32Array.of(64) }));
-    await refused(session.call(tensorPullRowsEncoded, at, { parameter, block: 0, clock: 0, rows: new Uint32Array(0) }));
+    await refused(session.call(tensorPushPull, at, { ...both, block: 1, gradients: junk(9) }));
+    await refused(session.call(tensorPull, at, { parameter, block: 0, clock: 0, rows: Uint32Array.of(64) }));
+    await refused(session.call(tensorPushPull, at, { ...both, block: 0, gradients: junk(9) }));
     assert.deepEqual(await w.pull(), new Float32Array(w.size));
   }
   const table = await session.embedding("e", { dim: 4, link: { push: "fp16" } });
@@ -136,12 +140,18 @@ test("bytes that no encoder makes are refused with a typed error, and change not
   assert.deepEqual(await table.pull([0, 1, 2]), new Float32Array(12));
 });
 
-test("an encoded call to a parameter whose values travel as they are is an error", async () => {
+test("bytes that are no values and no keys are an error to parameters whose values and keys travel as they are", async () => {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
   await session.tensor("plain", { shape: [4] });
-  const request = { parameter: 1, block: 0, clock: 0, pushNumber: 1, scale: 1, gradients: new Uint8Array(16) };
-  await assert.rejects(session.call(tensorPushEncoded, { server: 0 }, request), (error) => isWeighbridgeError(error, "UNSUPPORTED"));
+  await session.embedding("table", { dim: 1 });
+  const at = { server: 0 };
+  const push = { clock: 0, pushNumber: 1, scale: 1 };
+  const isBad = (error: unknown): boolean => isWeighbridgeError(error, "BAD_REQUEST");
+  const gradients = new Uint8Array(15);
+  await assert.rejects(session.call(tensorPush, at, { ...push, parameter: 1, block: 0, rows: ALL_ROWS, gradients }), isBad);
+  await assert.rejects(session.call(rowsPush, at, { ...push, parameter: 2, keys: BigUint64Array.of(1n), gradients }), isBad);
+  await assert.rejects(session.call(rowsPull, at, { clock: 0, parameter: 2, keys: gradients }), isBad);
 });
 
 test("a caller that waits no longer does not disturb what it sent", async () => {

@@ -360,6 +360,51 @@ test("a push and pull of rows of a table gives what a push and then a pull give,
   });
 });
 
+test("a push and pull of a tensor, whole or of rows, gives what a push and then a pull give, over every codec", async () => {
+  const [rowCount, width] = [5000, 64]; // three blocks
+  const gradient = gradientOf(8, rowCount * width);
+  const pushRows = Uint32Array.from({ length: 3000 }, (_, i) => (i * 7) % 2500); // rows of two blocks, some twice
+  const pullRows = Uint32Array.from({ length: 2000 }, (_, i) => 1500 + ((i * 11) % 3500));
+  const rows = gradient.subarray(0, pushRows.length * width);
+  const links: readonly Link[] = [
+    ...CODECS.flatMap(({ codec }): Link[] => [
+      { push: codec, compression: "zstd" },
+      { push: codec, pull: codec },
+    ]),
+    { push: { topK: 0.1 }, pull: "bf16" },
+  ];
+  await withServers(async (session) => {
+    for (const link of links) {
+      const name = JSON.stringify(link);
+      const both = await session.tensor(`both ${name}`, { shape: [rowCount, width], link });
+      const apart = await session.tensor(`apart ${name}`, { shape: [rowCount, width], link });
+      await apart.push(gradient);
+      assert.deepEqual(await both.pushPull(gradient), await apart.pull(), `pushPull ${name}`);
+      await apart.pushRows(pushRows, rows);
+      assert.deepEqual(await both.pushRowsPull(pushRows, rows), await apart.pull(), `pushRowsPull ${name}`);
+      await apart.pushRows(pushRows, rows);
+      assert.deepEqual(
+        await both.pushPullRows({ rows: pushRows, gradients: rows }, pullRows),
+        await apart.pullRows(pullRows),
+        `pushPullRows ${name}`,
+      );
+      await Promise.all([both.flushResidual(), apart.flushResidual()]);
+      assert.deepEqual(await both.pull(), await apart.pull(), `what is left ${name}`);
+    }
+  });
+});
+
+test("rows over a top-k link travel exactly, and leave what is kept of whole blocks alone", async () => {
+  await withServers(async (session) => {
+    const w = await session.tensor("w", { shape: [100, 8], link: { push: { topK: 0.01 } } });
+    const gradients = gradientOf(9, 3 * 8);
+    await w.pushRows([5, 99, 7], gradients);
+    assert.deepEqual(await w.pullRows([5, 99, 7]), gradients);
+    await w.flushResidual();
+    assert.deepEqual(await w.pullRows([5, 99, 7]), gradients);
+  });
+});
+
 test("of a push and pull of rows over a link that carries less, rows that do not exist send nothing", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
   const w = await cluster.session.tensor("w", { shape: [10, 4], link: { push: "fp16", pull: "fp16" } });

@@ -33,7 +33,7 @@ export type { Collective } from "../worker/collective.ts";
 export type { KeyList } from "../worker/key-lists.ts";
 export type { ParameterSettings } from "../worker/parameter-control.ts";
 export type { KeysAndGradients } from "../worker/table-client.ts";
-export type { RowsAndGradients } from "../worker/tensor-rows.ts";
+export type { RowsAndGradients } from "../worker/tensor-client.ts";
 export type { UnitOptions } from "../worker/unit-client.ts";
 export type { Unit, UnitFeed } from "../worker/unit-feed.ts";
 export { type ConnectOptions, connect } from "./connect.ts";

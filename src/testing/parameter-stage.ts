@@ -218,6 +218,9 @@ function copied<T extends object>(response: T): T {
   ) as T;
 }
 
+/** The rows of a request about a whole block. */
+export const ALL_ROWS: Uint32Array = new Uint32Array(0);
+
 /** The values of a parameter that carries them as they are. */
 export function floatsOf(values: ArrayBufferView): Float32Array {
   assert(values instanceof Float32Array, "values that travel as they are");

@@ -82,6 +82,8 @@ type Field = {
   readonly name: string;
   readonly type: FieldType | "json";
   readonly Elements: ArrayConstructor | undefined;
+  /** An array without elements. */
+  readonly none: ArrayBufferView | undefined;
   readonly check: Check<unknown> | undefined;
   /** Whether its value is in its 8 bytes, and not behind them. */
   readonly isScalar: boolean;
@@ -107,7 +109,8 @@ export class FunctionSchema<F extends Fields> {
     if (typeof fields !== "object" || fields === null)
       throw new WeighbridgeError("BAD_ARGUMENT", `${what}: its fields are an object of names and types, not ${showValue(fields)}`);
     this.#fields = Object.entries(fields).map(([name, type]): Field => {
-      if (isJson(type)) return { name, type: "json", Elements: undefined, check: type.check, isScalar: false, isPayload: false };
+      if (isJson(type))
+        return { name, type: "json", Elements: undefined, none: undefined, check: type.check, isScalar: false, isPayload: false };
       const Elements = Object.hasOwn(ARRAYS, type) ? ARRAYS[type] : undefined;
       if (Elements === undefined && !SCALARS.has(type)) {
         const known = [...SCALARS, ...Object.keys(ARRAYS)];
@@ -117,7 +120,8 @@ export class FunctionSchema<F extends Fields> {
         );
       }
       const isScalar = Elements === undefined && type !== "string";
-      return { name, type, Elements, check: undefined, isScalar, isPayload: PAYLOADS.has(type) };
+      const none = Elements === undefined ? undefined : new Elements(new ArrayBuffer(0), 0, 0);
+      return { name, type, Elements, none, check: undefined, isScalar, isPayload: PAYLOADS.has(type) };
     });
     const namesOf = (type: FieldType): string[] => this.#fields.filter((field) => field.type === type).map(({ name }) => name);
     this.keyNames = namesOf("keys");
@@ -217,6 +221,7 @@ export class FunctionSchema<F extends Fields> {
     const { Elements, isPayload } = field;
     if (Elements === undefined || !(value instanceof Elements || (isPayload && ArrayBuffer.isView(value)))) throw this.#wrong(field, value);
     const { buffer, byteOffset, byteLength } = value;
+    if (byteLength === 0) return NO_BYTES;
     return new Uint8Array(buffer, byteOffset, byteLength);
   }
 
@@ -243,8 +248,9 @@ export class FunctionSchema<F extends Fields> {
     }
   }
 
-  #view({ name, Elements, isPayload }: Field, bytes: Uint8Array, at: number, length: number): ArrayBufferView {
-    if (Elements === undefined) throw new AssertionError(`${name} is an array`);
+  #view({ name, Elements, none, isPayload }: Field, bytes: Uint8Array, at: number, length: number): ArrayBufferView {
+    if (Elements === undefined || none === undefined) throw new AssertionError(`${name} is an array`);
+    if (length === 0) return none;
     if (length % Elements.BYTES_PER_ELEMENT !== 0) {
       if (isPayload) return bytes.subarray(at, at + length);
       throw this.#bad(`${length} bytes of ${name}, which is no whole ${Elements.name}`);

@@ -10,6 +10,8 @@
 //   LinkCalls.L1. A call of which something cannot be encoded sends nothing, and is no push: it has no number yet.
 //   LinkCalls.L2. A request leaves a second time only if the server said that it did nothing with the first
 //       (UNKNOWN_KEY_LIST, or a placement that has changed), and then with its keys.
+//   LinkCalls.L4. With top-k, a push of whole blocks sends of each the largest of what has added up, and keeps the others
+//       (kept-gradients.ts). Rows, and what is flushed, travel exactly.
 //   LinkCalls.L3. What requests are sent from, and answers land in, is given back when the last of them has ended, also
 //       when nobody waits any more.
 
@@ -23,6 +25,7 @@ import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import type { FunctionClient } from "./function-client.ts";
 import type { HeldParameter } from "./held-parameter.ts";
+import { type KeptGradients, noteLost, type SentBlock } from "./kept-gradients.ts";
 import { Landings } from "./landings.ts";
 import type { LinkPayloads } from "./link-payloads.ts";
 import type { AnyRequest, FunctionRequest, Recut } from "./router/function-request.ts";
@@ -36,6 +39,8 @@ export type LinkCallsOptions = {
   readonly payloads: LinkPayloads;
   readonly keyLists: ServerKeyLists;
   readonly link: LinkEncoding;
+  /** What top-k keeps of whole blocks; undefined without top-k. */
+  readonly kept?: KeptGradients | undefined;
   /** In which rows so many values of a request, or of its answer, are encoded. */
   readonly shapeOf: (request: Request, direction: "push" | "pull", valueCount: number) => ValueShape;
 };
@@ -69,7 +74,20 @@ export class ServerKeyLists {
 }
 
 /** Some requests on their way: what they take until the last has ended (L3). */
-type Sending = { readonly spans: ArenaSpans; readonly landings: Landings; readonly keys: Set<RequestKeys> };
+type Sending = {
+  readonly spans: ArenaSpans;
+  readonly landings: Landings;
+  readonly keys: Set<RequestKeys>;
+  /** Of which top-k has kept something, until they are acknowledged. */
+  readonly blocks: Set<SentBlock>;
+};
+
+type CallOptions = {
+  /** Called once all requests are encoded, before any of them leaves. */
+  readonly leaving: () => void;
+  /** L4 */
+  readonly isExact?: boolean | undefined;
+};
 
 export class LinkCalls {
   readonly #options: LinkCallsOptions;
@@ -83,16 +101,20 @@ export class LinkCalls {
     return this.#options.link.keyCache;
   }
 
-  /**
-   * Sends these requests, together; `leaving` is called once all are encoded, before any of them leaves. As
-   * Router.call; throws also BAD_ARGUMENT, ARENA_FULL (L1).
-   */
-  async call(requests: readonly AnyRequest[], subject: HeldParameter, leaving: () => void): Promise<void> {
+  get kept(): KeptGradients | undefined {
+    return this.#options.kept;
+  }
+
+  /** Sends these requests, together. As Router.call; throws also BAD_ARGUMENT, ARENA_FULL (L1). */
+  async call(requests: readonly AnyRequest[], subject: HeldParameter, { leaving, isExact = false }: CallOptions): Promise<void> {
     const sending = this.#begin();
     try {
-      const carried = requests.map((request) => this.#carry(request, sending, this.namesKeys));
+      const carried = requests.map((request) => this.#carry(request, sending, { isNaming: this.namesKeys, isExact }));
       leaving();
       await this.#options.functions.router.call(carried, subject);
+    } catch (thrown) {
+      this.kept?.takeBack(sending.blocks);
+      throw thrown;
     } finally {
       this.#end(sending);
     }
@@ -101,7 +123,7 @@ export class LinkCalls {
 
   #begin(): Sending {
     const spans = new ArenaSpans(this.#options.codecs.arena);
-    return { spans, landings: new Landings(this.#options.payloads, spans), keys: new Set() };
+    return { spans, landings: new Landings(this.#options.payloads, spans), keys: new Set(), blocks: new Set() };
   }
 
   #end({ spans, keys }: Sending): void {
@@ -110,23 +132,27 @@ export class LinkCalls {
   }
 
   /** The same request as the link carries it. */
-  #carry({ fn, asked }: AnyRequest, sending: Sending, isNaming: boolean): AnyRequest {
+  #carry({ fn, asked }: AnyRequest, sending: Sending, how: { readonly isNaming: boolean; readonly isExact: boolean }): AnyRequest {
     const { to, into } = asked;
     const request: Record<string, unknown> = { ...asked.request };
-    for (const name of fn.request.valueNames) request[name] = this.#encoded(asked.request, name, sending);
-    const server = isNaming && "server" in to ? to.server : undefined;
-    const keys =
-      fn.request.keyNames.length === 0
-        ? undefined
-        : new RequestKeys(this.#options, fn.request.keyNames, asked.request, sending.spans, server);
+    const sent = how.isExact ? undefined : this.#keeping(asked.request, sending);
+    for (const name of fn.request.valueNames) request[name] = sent?.payload ?? this.#encoded(asked.request, name, sending);
+    if (sent !== undefined) request.scale = 1; // it is in what was kept
+    const server = how.isNaming && "server" in to ? to.server : undefined;
+    const { keyNames } = fn.request;
+    const keys = keyNames.length === 0 ? undefined : new RequestKeys(this.#options, keyNames, asked.request, sending.spans, server);
     if (keys !== undefined) sending.keys.add(keys);
     keys?.write(request, false);
     const landing = into === undefined ? undefined : this.#landing(asked, into as Float32Array, sending);
-    const again = (recut: (() => Recut) | undefined): (() => Recut) | undefined =>
+    const acknowledged = (isApplied: boolean): void => {
+      keys?.end(isApplied ? "acknowledged" : "failed");
+      if (isApplied && sent !== undefined) sending.blocks.delete(sent);
+    };
+    const again = (recut: (() => Recut) | undefined, isApplied: boolean): (() => Recut) | undefined =>
       recut === undefined
         ? undefined
         : () => {
-            keys?.end("failed"); // its server has not seen the list, or perhaps not
+            acknowledged(isApplied);
             return this.#again(recut());
           };
     const carried: FunctionRequest<Fields, Fields> = {
@@ -134,15 +160,16 @@ export class LinkCalls {
       ...landing,
       request,
       answered: (answer) => {
-        keys?.end("acknowledged");
+        acknowledged(true);
         (landing ?? asked).answered?.(answer);
       },
       failed: (error, fate) => {
-        keys?.end("failed");
+        acknowledged(false);
+        if (sent !== undefined) noteLost(sent, error);
         asked.failed?.(error, fate);
       },
-      cutAgain: again(asked.cutAgain),
-      answerLost: again(asked.answerLost),
+      cutAgain: again(asked.cutAgain, false),
+      answerLost: again(asked.answerLost, true),
       keysUnknown: () => {
         keys?.end("missed");
         keys?.write(request, true);
@@ -150,6 +177,17 @@ export class LinkCalls {
       },
     };
     return requestOf(fn, carried);
+  }
+
+  /** L4 */
+  #keeping(request: Request, sending: Sending): SentBlock | undefined {
+    const { kept, shapeOf } = this.#options;
+    const { block, gradients, scale } = request as { readonly block?: number; readonly gradients?: Float32Array; readonly scale: number };
+    const rows = (request.rows ?? request.pushRows) as Uint32Array | undefined;
+    if (kept === undefined || block === undefined || gradients === undefined || rows?.length !== 0) return undefined;
+    const sent = kept.encode(block, gradients, shapeOf(request, "push", gradients.length), scale, sending.spans);
+    sending.blocks.add(sent);
+    return sent;
   }
 
   /** What takes the place of a request, as the link carries it; its keys are not named (L2). */
@@ -160,7 +198,7 @@ export class LinkCalls {
       recut.release();
     };
     try {
-      const requests = recut.requests.map((request) => this.#carry(request, sending, false));
+      const requests = recut.requests.map((request) => this.#carry(request, sending, { isNaming: false, isExact: true }));
       const answered = (): void => {
         sending.landings.check();
         recut.answered?.();

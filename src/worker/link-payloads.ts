@@ -20,6 +20,9 @@ export class LinkPayloads {
   readonly #codecs: CodecContext;
   readonly #push: PayloadCodec;
   readonly #pull: PayloadCodec;
+  /** For pushes that leave nothing behind: with top-k all values travel. */
+  readonly #exact: PayloadCodec;
+  readonly #zeros: ScratchSpan;
   readonly #floats: ScratchSpan;
   readonly #bytes: ScratchSpan;
 
@@ -27,6 +30,8 @@ export class LinkPayloads {
     this.#codecs = codecs;
     this.#push = new PayloadCodec(codecs, link.push, compression);
     this.#pull = new PayloadCodec(codecs, link.pull, compression);
+    this.#exact = this.#push.hasResidual ? new PayloadCodec(codecs, { topK: 1 }, compression) : this.#push;
+    this.#zeros = new ScratchSpan(codecs.arena);
     this.#floats = new ScratchSpan(codecs.arena);
     this.#bytes = new ScratchSpan(codecs.arena);
   }
@@ -36,12 +41,13 @@ export class LinkPayloads {
     return this.#push.hasResidual;
   }
 
-  /** What carries these values (LP1). Throws BAD_ARGUMENT for values that the link cannot carry, ARENA_FULL. */
+  /** What carries these values, with nothing left behind (LP1). Throws BAD_ARGUMENT for values that the link cannot carry, ARENA_FULL. */
   encode(values: Float32Array, shape: ValueShape, spans: ArenaSpans): Uint8Array {
     if (this.#push.isPlain) return bytesOf(values);
     const { arena } = this.#codecs;
-    const target = spans.take(this.#push.encodeBound(shape));
-    const byteCount = this.#push.encode({ ...shape, source: this.#addressOf(values), target });
+    const target = spans.take(this.#exact.encodeBound(shape));
+    const residual = this.#exact.hasResidual ? this.#zerosOf(values.byteLength) : undefined;
+    const byteCount = this.#exact.encode({ ...shape, source: this.#addressOf(values), target, residual });
     return arena.bytes.subarray(target, target + byteCount) as Uint8Array;
   }
 
@@ -105,8 +111,8 @@ export class LinkPayloads {
   }
 
   close(): void {
-    this.#push.close();
-    this.#pull.close();
+    for (const codec of new Set([this.#push, this.#pull, this.#exact])) codec.close();
+    this.#zeros.close();
     this.#floats.close();
     this.#bytes.close();
   }
@@ -117,6 +123,12 @@ export class LinkPayloads {
     if (isIn(arena.memory.buffer, values)) return values.byteOffset;
     const address = this.#floats.of(values.byteLength);
     arena.floats.set(values, address >>> 2);
+    return address;
+  }
+
+  #zerosOf(byteCount: number): number {
+    const address = this.#zeros.of(byteCount);
+    this.#codecs.kernels.zero(address, byteCount);
     return address;
   }
 

@@ -49,7 +49,7 @@ class Worker {
     const { functions } = stage;
     this.stage = stage;
     this.table = new TableClient({ functions, planner: new RowPlanner(ARENA, stage.router, 7), held: stage.held("rows", 1), width: 2 });
-    this.tensor = new TensorClient({ functions, held: stage.held("tensor", 2), shape: new TensorShape([4 * 65_536, 2]) });
+    this.tensor = new TensorClient({ functions, held: stage.held("tensor", 2), arena: ARENA, shape: new TensorShape([4 * 65_536, 2]) });
     this.#incarnations = stage.router.servers.map((rank) => stage.router.incarnationOf(rank));
   }
 

@@ -3,6 +3,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Arena } from "../kernel/arena.ts";
 import { FiniteScan } from "../kernel/finite-scan.ts";
@@ -13,13 +14,12 @@ import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
 import { Collective } from "./collective.ts";
-import { FunctionClient } from "./function-client.ts";
+import { allEnded, FunctionClient } from "./function-client.ts";
 import { ParameterControl } from "./parameter-control.ts";
 import { RowPlanner } from "./router/row-plan.ts";
 import type { Router } from "./router.ts";
 import { TableClient } from "./table-client.ts";
 import { TensorClient } from "./tensor-client.ts";
-import { TensorRows } from "./tensor-rows.ts";
 import { PushNumbers, WorkerClock } from "./worker-clock.ts";
 import { WorkerLinks } from "./worker-links.ts";
 import type { WorkerMesh } from "./worker-mesh.ts";
@@ -44,6 +44,8 @@ export class SessionEngine {
   readonly #planner: RowPlanner;
   readonly #scan: FiniteScan;
   readonly #links: WorkerLinks;
+  /** Of which top-k keeps something: the handle of each that was opened last. */
+  readonly #keeping = new Map<string, TensorClient>();
   readonly #pushes = new PushNumbers();
 
   constructor(router: Router, catalogue: CatalogueClient, { clock, log, rank, compression }: SessionEngineOptions) {
@@ -73,14 +75,16 @@ export class SessionEngine {
   }
 
   /** Throws SPEC_MISMATCH when somebody described it differently. */
-  async tensor(spec: TensorSpec, wait: WaitOptions): Promise<OpenParameter<TensorClient> & { readonly rows: TensorRows }> {
+  async tensor(spec: TensorSpec, wait: WaitOptions): Promise<OpenParameter<TensorClient>> {
     const shape = new TensorShape(spec.shape);
     const control = await this.#open(spec, wait);
     const { held } = control;
-    const encoded = this.#links.tensor(spec, held);
-    const options = { functions: this.functions, held, shape, encoded };
-    const client = new TensorClient(options);
-    return { client, rows: new TensorRows(client, { ...options, arena: this.#planner.arena, merge: mergeOf(spec.optimizer) }), control };
+    const link = this.#links.of(spec, held);
+    const { arena } = this.#planner;
+    const client = new TensorClient({ functions: this.functions, held, shape, link, arena, merge: mergeOf(spec.optimizer) });
+    if (link?.kept !== undefined) this.#keeping.set(spec.name, client);
+    else this.#keeping.delete(spec.name);
+    return { client, control };
   }
 
   /** As `tensor`. */
@@ -88,7 +92,7 @@ export class SessionEngine {
     const { width, rows: rowCountMax } = spec;
     const control = await this.#open(spec, wait);
     const { held } = control;
-    const link = this.#links.table(spec, held);
+    const link = this.#links.of(spec, held);
     const common = { functions: this.functions, planner: this.#planner, held };
     return { client: new TableClient({ ...common, width, rowCountMax, link, merge: mergeOf(spec.optimizer) }), control };
   }
@@ -105,8 +109,15 @@ export class SessionEngine {
     return await Collective.open(mesh, wait);
   }
 
-  /** Sends what top-k has kept of all tensors. */
-  async flushLinks(wait: WaitOptions): Promise<void> {
-    await this.#links.flush(this.clock.value, wait);
+  /** Sends what top-k has kept of all tensors. Of one that was cleared, or lost with its server, nothing is left to send to. */
+  async flushLinks({ deadlineMs, signal }: WaitOptions): Promise<void> {
+    const call = { clock: this.clock.value, deadlineMs, signal };
+    await allEnded(
+      [...this.#keeping.values()].map((client) =>
+        client.flushResidual(call).catch((thrown: unknown) => {
+          if (!isWeighbridgeError(thrown, "UNKNOWN_PARAMETER")) throw thrown;
+        }),
+      ),
+    );
   }
 }

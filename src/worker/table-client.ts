@@ -84,7 +84,7 @@ export class TableClient {
       const rows = plan.gradients(gradients, this.width, this.options.merge);
       const { scale, skips } = admissionOf(check, rows, gradients);
       if (skips) return;
-      const pushNumber = this.#subject.pushNumber + 1;
+      const pushNumber = this.#subject.pushes.last(this.#parameter) + 1;
       await this.#send(this.#pushes(this.#frames(plan), rows, { clock, priority, pushNumber, scale }), clock);
     });
   }
@@ -119,7 +119,7 @@ export class TableClient {
         const intoLength = into.length;
         const landed = pullPlan.landing(into, this.width);
         const pairs = pairFrames(this.#frames(pushPlan), this.#frames(pullPlan));
-        const pushNumber = this.#subject.pushNumber + 1;
+        const pushNumber = this.#subject.pushes.last(this.#parameter) + 1;
         await this.#sendPairs(pairs, { rows, landed }, { clock, priority, pushNumber, scale });
         if (into.length < intoLength) throw lostArray(this.#name, true);
         pullPlan.deliver(landed, into, this.width);
@@ -169,9 +169,9 @@ export class TableClient {
 
   /** `pushClock`: that of the push that these are, whose number they have; the same of further ones of one push. */
   async #send(requests: readonly AnyRequest[], pushClock?: number): Promise<void> {
-    const leaving = (): void => void (pushClock === undefined || this.#subject.numberPush(pushClock));
+    const leaving = (): void => void (pushClock === undefined || this.#subject.pushes.next(this.#parameter, pushClock));
     try {
-      if (this.#link !== undefined) return await this.#link.call(requests, this.#subject, leaving);
+      if (this.#link !== undefined) return await this.#link.call(requests, this.#subject, { leaving });
       leaving();
       await this.#functions.router.call(requests, this.#subject);
     } catch (thrown) {

@@ -418,7 +418,7 @@ async function functionVectors(): Promise<GoldenVector[]> {
     name: "function-no-epoch",
     about: "a pull that says by no placement how it was cut",
     signature: tensorPull.signature,
-    frames: await functionFrames(tensorPull, { parameter: 1, block: 0, clock: 0 }),
+    frames: await functionFrames(tensorPull, { parameter: 1, block: 0, clock: 0, rows: new Uint32Array(0) }),
   };
   const row = {
     name: "function-row",

@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
-import { tensorPull, tensorPush, tensorPushRows } from "../../contracts/tensors.ts";
+import { tensorPull, tensorPush } from "../../contracts/tensors.ts";
 import { PART_COUNT } from "../../keys/placement.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { ColumnRecord, ParameterRecord } from "../../store/snapshot/parameter-record.ts";
 import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { Chunk } from "../../store/snapshot/shard-header.ts";
 import type { ShardSink, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
-import { floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
+import { ALL_ROWS, floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
 import type { Parameter } from "../parameters/parameters.ts";
 import { restoreParameter } from "./parameter-restore.ts";
 import { snapshotOf } from "./parameter-snapshot.ts";
@@ -78,15 +78,16 @@ const pushed = (stage: ParameterStage, parameter: number, gradients: readonly nu
     clock: 0,
     pushNumber: stage.pushes(0).next(parameter, 0),
     scale: 1,
+    rows: ALL_ROWS,
     gradients: Float32Array.from(gradients),
   });
 const pushedRows = (stage: ParameterStage, parameter: number, rows: readonly number[]) =>
-  stage.call(0, tensorPushRows, {
+  stage.call(0, tensorPush, {
     ...{ parameter, block: 0, clock: 0, pushNumber: stage.pushes(0).next(parameter, 0), scale: 1, rows: Uint32Array.from(rows) },
     gradients: new Float32Array(rows.length).fill(1),
   });
 const valuesOf = async (stage: ParameterStage, parameter: number) => [
-  ...(await stage.call(0, tensorPull, { parameter, block: 0, clock: 0 })).values,
+  ...floatsOf((await stage.call(0, tensorPull, { parameter, block: 0, clock: 0, rows: ALL_ROWS })).values),
 ];
 
 test("the steps of a tensor's rows go through a checkpoint: what follows is the same", async () => {
@@ -139,12 +140,14 @@ for (const kind of ["table", "tensor"] as const) {
     const push = async (stage: ParameterStage, rank: number): Promise<void> => {
       const at = { parameter: w, clock: 0, pushNumber: stage.pushes(rank).next(w, 0), scale: 1, gradients: Float32Array.of(1) };
       if (kind === "table") await stage.call(rank, rowsPush, { ...at, keys });
-      else await stage.call(rank, tensorPush, { ...at, block: 0 });
+      else await stage.call(rank, tensorPush, { ...at, block: 0, rows: ALL_ROWS });
     };
     const pull = async (stage: ParameterStage, rank: number): Promise<number> => {
       const at = { parameter: w, clock: 0 };
       const { values } =
-        kind === "table" ? await stage.call(rank, rowsPull, { ...at, keys }) : await stage.call(rank, tensorPull, { ...at, block: 0 });
+        kind === "table"
+          ? await stage.call(rank, rowsPull, { ...at, keys })
+          : await stage.call(rank, tensorPull, { ...at, block: 0, rows: ALL_ROWS });
       return floatsOf(values)[0] as number;
     };
     const stage = new ParameterStage();

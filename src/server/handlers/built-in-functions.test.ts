@@ -17,8 +17,7 @@ const fieldsOf = ({ signature }: { readonly signature: string }): Map<string, st
   new Map([...signature.matchAll(/(\w+): ?([\w[\]]+)/g)].map(([, name, type]) => [name as string, type as string]));
 type Kind = "plain" | "encoded";
 /** Functions of parameters whose links say how keys and values travel serve both kinds. */
-const kindsOf = ({ name, request, response }: ServedFunction): readonly Kind[] => {
-  if (name.endsWith("-encoded")) return ["encoded"];
+const kindsOf = ({ request, response }: ServedFunction): readonly Kind[] => {
   return [request, response].some(({ keyNames, valueNames }) => keyNames.length + valueNames.length > 0) ? ["plain", "encoded"] : ["plain"];
 };
 const isWrongOwner = (error: unknown): boolean => isWeighbridgeError(error, "WRONG_OWNER");

@@ -130,6 +130,11 @@ export function roomFor(arena: Arena, byteCount: number, holder: Holder): number
   return address;
 }
 
+/** Where what carries so many floats begins behind them: at a multiple of 8. */
+export function codedOffset(floatCount: number): number {
+  return Math.ceil(floatCount / 2) * 8;
+}
+
 /**
  * What a worker multiplies a gradient with could make it NaN where its elements are not; values are not multiplied at all. Throws NOT_FINITE,
  * BAD_REQUEST.

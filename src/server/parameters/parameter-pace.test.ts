@@ -8,7 +8,7 @@ import { consistencyChange, consistencySurvey } from "../../contracts/parameters
 import { rawRowsClaim } from "../../contracts/raw-rows.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import { tensorPull, tensorPush } from "../../contracts/tensors.ts";
-import { floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
+import { ALL_ROWS, floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
 
 const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const BSP = { updates: "sync", reduce: "sum", staleness: 0 } as const;
@@ -35,13 +35,15 @@ class OneNumber {
     const { stage, parameter } = this;
     const gradients = Float32Array.of(value);
     const pushNumber = stage.pushes(rank).next(parameter, clock);
-    if (this.#kind === "tensor") await stage.call(rank, tensorPush, { parameter, block: 0, clock, pushNumber, scale: 1, gradients });
+    if (this.#kind === "tensor")
+      await stage.call(rank, tensorPush, { parameter, block: 0, clock, pushNumber, scale: 1, rows: ALL_ROWS, gradients });
     else await stage.call(rank, rowsPush, { parameter, clock, pushNumber, scale: 1, keys: BigUint64Array.of(7n), gradients });
   }
 
   async pull(rank: number, clock: number): Promise<number> {
     const { stage, parameter } = this;
-    if (this.#kind === "tensor") return (await stage.call(rank, tensorPull, { parameter, block: 0, clock })).values[0] as number;
+    if (this.#kind === "tensor")
+      return floatsOf((await stage.call(rank, tensorPull, { parameter, block: 0, clock, rows: ALL_ROWS })).values)[0] as number;
     return floatsOf((await stage.call(rank, rowsPull, { parameter, clock, keys: BigUint64Array.of(7n) })).values)[0] as number;
   }
 

@@ -7,10 +7,10 @@ import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { dataPull, dataPush } from "../../contracts/data.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
-import { tensorPull, tensorPush, tensorPushRows } from "../../contracts/tensors.ts";
+import { tensorPull, tensorPush } from "../../contracts/tensors.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
-import { floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
+import { ALL_ROWS, floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
 import { PartState } from "./part-state.ts";
 
 const OPTIMIZERS: readonly OptimizerSpec["type"][] = [
@@ -60,8 +60,12 @@ class Subject {
     for (const block of BLOCKS) {
       const at = { parameter: tensor, block, ...common, pushNumber };
       if (seed % 2 === 0)
-        await stage.call(rank, tensorPush, { ...at, gradients: floats((block === 0 ? ROWS_PER_BLOCK : ROWS - ROWS_PER_BLOCK) * WIDTH) });
-      else await stage.call(rank, tensorPushRows, { ...at, rows: Uint32Array.of(1, 5, 700), gradients: floats(3 * WIDTH) });
+        await stage.call(rank, tensorPush, {
+          ...at,
+          rows: ALL_ROWS,
+          gradients: floats((block === 0 ? ROWS_PER_BLOCK : ROWS - ROWS_PER_BLOCK) * WIDTH),
+        });
+      else await stage.call(rank, tensorPush, { ...at, rows: Uint32Array.of(1, 5, 700), gradients: floats(3 * WIDTH) });
     }
   }
 
@@ -69,7 +73,9 @@ class Subject {
   async values(clock = 0, rank = 0): Promise<string> {
     const { stage, table, tensor } = this;
     const rows = await stage.call(rank, rowsPull, { parameter: table, clock, keys: KEYS });
-    const blocks = await Promise.all(BLOCKS.map((block) => stage.call(rank, tensorPull, { parameter: tensor, block, clock })));
+    const blocks = await Promise.all(
+      BLOCKS.map((block) => stage.call(rank, tensorPull, { parameter: tensor, block, clock, rows: ALL_ROWS })),
+    );
     const bytes = [rows, ...blocks].map(({ values }) => Buffer.from(values.buffer, values.byteOffset, values.byteLength));
     return Buffer.concat(bytes).toString("latin1");
   }

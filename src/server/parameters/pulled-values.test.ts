@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
-import { tensorPull, tensorPullRows, tensorPush, tensorPushRows } from "../../contracts/tensors.ts";
+import { tensorPull, tensorPush } from "../../contracts/tensors.ts";
 import { floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
 import { idOf } from "../../wire/node-id.ts";
 
@@ -35,8 +35,7 @@ class Subject {
     const gradients = new Float32Array(count * WIDTH).fill(gradient);
     const keys = rows === undefined ? KEYS : BigUint64Array.from(rows, (row) => KEYS[row] as bigint);
     if (this.#isTable) await stage.call(rank, rowsPush, { ...at, keys, gradients });
-    else if (rows === undefined) await stage.call(rank, tensorPush, { ...at, block: 0, gradients });
-    else await stage.call(rank, tensorPushRows, { ...at, block: 0, rows: Uint32Array.from(rows), gradients });
+    else await stage.call(rank, tensorPush, { ...at, block: 0, rows: Uint32Array.from(rows ?? []), gradients });
   }
 
   async pull(rank: number, rows?: readonly number[]): Promise<number[]> {
@@ -44,8 +43,7 @@ class Subject {
     const at = { parameter, clock: 0 };
     const keys = rows === undefined ? KEYS : BigUint64Array.from(rows, (row) => KEYS[row] as bigint);
     if (this.#isTable) return [...floatsOf((await stage.call(rank, rowsPull, { ...at, keys })).values)];
-    if (rows === undefined) return [...(await stage.call(rank, tensorPull, { ...at, block: 0 })).values];
-    return [...(await stage.call(rank, tensorPullRows, { ...at, block: 0, rows: Uint32Array.from(rows) })).values];
+    return [...floatsOf((await stage.call(rank, tensorPull, { ...at, block: 0, rows: Uint32Array.from(rows ?? []) })).values)];
   }
 
   get usedBytes(): number {

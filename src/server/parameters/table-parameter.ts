@@ -25,6 +25,7 @@ import type { RowsRound } from "./gathered-rows.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
 import {
   checkScale,
+  codedOffset,
   greatestIn,
   type Holder,
   type Kept,
@@ -138,8 +139,9 @@ export class TableParameter extends HostedParameter<TableSpec> {
     this.#check(keys);
     const { arena } = this.host;
     const { width } = this.spec;
-    const codedBytes = this.link === undefined ? 0 : this.link.roomBytes({ rowCount: keys.length, width });
-    const byteCount = Math.max(1, codedOffset(keys.length * width) + codedBytes);
+    const rowBytes = keys.length * width * FLOAT_BYTES;
+    const codedBytes = this.link?.roomBytes({ rowCount: keys.length, width }) ?? 0;
+    const byteCount = Math.max(1, codedBytes === 0 ? rowBytes : codedOffset(keys.length * width) + codedBytes);
     const address = arena.allocate(byteCount);
     holder.hold({ release: () => arena.release(address, byteCount), isFresh: true });
     return address;
@@ -354,9 +356,4 @@ export class TableParameter extends HostedParameter<TableSpec> {
     if (beyond < 0) return;
     throw new WeighbridgeError("OUT_OF_RANGE", `${name} has rows 0 to ${(rows ?? 0) - 1}; there is no row ${keys[beyond]}`);
   }
-}
-
-/** Where what carries so many floats begins behind them: at a multiple of 8. */
-function codedOffset(floatCount: number): number {
-  return Math.ceil(floatCount / 2) * 2 * FLOAT_BYTES;
 }

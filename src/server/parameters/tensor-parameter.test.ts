@@ -4,17 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
-import {
-  tensorPull,
-  tensorPullRows,
-  tensorPush,
-  tensorPushPull,
-  tensorPushPullRows,
-  tensorPushRows,
-  tensorPushRowsPull,
-  tensorStart,
-} from "../../contracts/tensors.ts";
-import { ParameterStage } from "../../testing/parameter-stage.ts";
+import { tensorPull, tensorPush, tensorPushPull, tensorStart } from "../../contracts/tensors.ts";
+import { ALL_ROWS, floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
 
 const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const SYNC = { updates: "sync", staleness: 0 } as const;
@@ -29,19 +20,20 @@ function push(stage: ParameterStage, parameter: number, gradients: readonly numb
     clock,
     pushNumber: stage.pushes(rank).next(parameter, clock),
     scale,
+    rows: ALL_ROWS,
     gradients: Float32Array.from(gradients),
   });
 }
 
 function pushRows(stage: ParameterStage, parameter: number, rows: readonly number[], gradients: readonly number[], at: Push = {}) {
   const { rank = 0, clock = 0, block = 0, scale = 1 } = at;
-  const pushNumber = rows.length === 0 ? 0 : stage.pushes(rank).next(parameter, clock);
+  const pushNumber = stage.pushes(rank).next(parameter, clock);
   const request = { parameter, block, clock, pushNumber, scale, rows: Uint32Array.from(rows), gradients: Float32Array.from(gradients) };
-  return stage.call(rank, tensorPushRows, request);
+  return stage.call(rank, tensorPush, request);
 }
 
 async function pull(stage: ParameterStage, parameter: number, { rank = 0, clock = 0, block = 0 }: Push = {}): Promise<number[]> {
-  return [...(await stage.call(rank, tensorPull, { parameter, block, clock })).values];
+  return [...floatsOf((await stage.call(rank, tensorPull, { parameter, block, clock, rows: ALL_ROWS })).values)];
 }
 
 test("async pushes apply on arrival, whole, by rows, and times their scale", async () => {
@@ -72,26 +64,27 @@ test("a push and pull whose rows cannot be read has pushed nothing", async () =>
   const w = stage.create({ kind: "tensor", shape: [1000, 64] });
   const rows = Uint32Array.of(1);
   const common = { parameter: w, block: 0, clock: 0, pushNumber: 1, scale: 1, pushRows: rows, gradients: new Float32Array(64).fill(1) };
-  await assert.rejects(stage.call(0, tensorPushPullRows, { ...common, pullRows: Uint32Array.of(1000) }), rejectsCode("OUT_OF_RANGE"));
+  await assert.rejects(stage.call(0, tensorPushPull, { ...common, pullRows: Uint32Array.of(1000) }), rejectsCode("OUT_OF_RANGE"));
   await pull(stage, w);
   const pullRows = Uint32Array.from({ length: 1000 }, (_, i) => i);
   const request = { ...common, pullRows };
   const placed = stage.arena.allocate(2 ** 14); // leaves room for the request, and none for the answer
   const free = stage.fillArena();
   stage.arena.release(placed, 2 ** 14);
-  await assert.rejects(stage.call(0, tensorPushPullRows, request), rejectsCode("ARENA_FULL"));
+  await assert.rejects(stage.call(0, tensorPushPull, request), rejectsCode("ARENA_FULL"));
   free();
   assert.equal((await pull(stage, w))[64], 0);
-  assert.equal((await stage.call(0, tensorPushPullRows, request)).values[64], 1);
+  assert.equal(floatsOf((await stage.call(0, tensorPushPull, request)).values)[64], 1);
 });
 
-test("a push of no rows is no step, alone or with a pull", async () => {
+test("a push that names no rows is for the whole block: gradients for none are refused, and are no step, alone or with a pull", async () => {
   const stage = new ParameterStage();
   const w = stage.create({ kind: "tensor", shape: [4], optimizer: { type: "adam" } });
-  await pushRows(stage, w, [], []);
-  const nothing = { rows: new Uint32Array(0), gradients: new Float32Array(0) };
-  const { values } = await stage.call(0, tensorPushRowsPull, { parameter: w, block: 0, clock: 0, pushNumber: 1, scale: 1, ...nothing });
-  assert.deepEqual([...values], [0, 0, 0, 0]);
+  await assert.rejects(pushRows(stage, w, [], []), rejectsCode("VALUE_LENGTH"));
+  const nothing = { pushRows: ALL_ROWS, gradients: new Float32Array(0), pullRows: ALL_ROWS };
+  const request = { parameter: w, block: 0, clock: 0, pushNumber: 1, scale: 1, ...nothing };
+  await assert.rejects(stage.call(0, tensorPushPull, request), rejectsCode("VALUE_LENGTH"));
+  assert.deepEqual(await pull(stage, w), [0, 0, 0, 0]);
   assert.equal(stage.parameters.tensor(w).store.stepOf(0), 0);
 });
 
@@ -167,7 +160,7 @@ test("DC-ASGD compares with the rows that a worker saw, whether it pulled them o
     await push(stage, w, [1, 1, 1]);
     await push(stage, w, [2, 2, 2], { rank: 1 });
     if (sees === "all") await pull(stage, w);
-    else await stage.call(0, tensorPullRows, { parameter: w, block: 0, clock: 0, rows: Uint32Array.of(2, 0) });
+    else await stage.call(0, tensorPull, { parameter: w, block: 0, clock: 0, rows: Uint32Array.of(2, 0) });
     await push(stage, w, [1, 1, 1]);
     results.push(await pull(stage, w));
   }
@@ -220,10 +213,10 @@ test("a read that waits keeps its rows, though its frame is gone, and reads when
   await pushRows(stage, w, [3], [7, 8]);
   stage.advance(0, 1);
   const usedBytes = stage.arena.usedBytes;
-  const waiting = stage.call(0, tensorPullRows, { parameter: w, block: 0, clock: 1, rows: Uint32Array.of(4, 3, 3) });
+  const waiting = stage.call(0, tensorPull, { parameter: w, block: 0, clock: 1, rows: Uint32Array.of(4, 3, 3) });
   assert.ok(stage.arena.usedBytes > usedBytes, "the rows are kept");
   stage.advance(1, 1);
-  assert.deepEqual([...(await waiting).values], [0, 0, 7, 8, 7, 8]);
+  assert.deepEqual([...floatsOf((await waiting).values)], [0, 0, 7, 8, 7, 8]);
 });
 
 test("a pull that waits fails when its parameter is cleared, also in the same moment that admits it, and nothing is left", async () => {
@@ -232,7 +225,7 @@ test("a pull that waits fails when its parameter is cleared, also in the same mo
   const w = stage.create({ kind: "tensor", shape: [5, 2], ...SYNC });
   await push(stage, w, new Float32Array(10).fill(1));
   stage.advance(0, 1);
-  const rows = stage.call(0, tensorPullRows, { parameter: w, block: 0, clock: 1, rows: Uint32Array.of(4) });
+  const rows = stage.call(0, tensorPull, { parameter: w, block: 0, clock: 1, rows: Uint32Array.of(4) });
   stage.clear(w);
   await assert.rejects(rows, rejectsCode("UNKNOWN_PARAMETER"));
   assert.equal(stage.arena.usedBytes, usedBytes);
@@ -240,20 +233,29 @@ test("a pull that waits fails when its parameter is cleared, also in the same mo
   const again = stage.create({ kind: "tensor", shape: [5, 2], ...SYNC });
   await push(stage, again, new Float32Array(10).fill(1), { rank: 1 });
   const admitted = pull(stage, again, { clock: 1 });
-  const admittedRows = stage.call(0, tensorPullRows, { parameter: again, block: 0, clock: 1, rows: Uint32Array.of(4) });
+  const admittedRows = stage.call(0, tensorPull, { parameter: again, block: 0, clock: 1, rows: Uint32Array.of(4) });
   stage.advance(1, 1); // admits them …
   stage.clear(again); // … and comes in the same turn
   assert.deepEqual(await admitted, new Array(10).fill(1));
-  assert.deepEqual([...(await admittedRows).values], [1, 1]);
+  assert.deepEqual([...floatsOf((await admittedRows).values)], [1, 1]);
   assert.equal(stage.arena.usedBytes, usedBytes);
 });
 
 test("pushPull gives the values right after the push, and made again those of now, without a second push", async () => {
   const stage = new ParameterStage();
   const w = stage.create({ kind: "tensor", shape: [2] });
-  const request = { parameter: w, block: 0, clock: 0, pushNumber: 1, scale: 1, gradients: Float32Array.of(1, 2) };
-  assert.deepEqual([...(await stage.call(0, tensorPushPull, request)).values], [1, 2]);
-  assert.deepEqual([...(await stage.call(0, tensorPushPull, request, { again: true })).values], [1, 2]);
+  const request = {
+    parameter: w,
+    block: 0,
+    clock: 0,
+    pushNumber: 1,
+    scale: 1,
+    pushRows: ALL_ROWS,
+    gradients: Float32Array.of(1, 2),
+    pullRows: ALL_ROWS,
+  };
+  assert.deepEqual([...floatsOf((await stage.call(0, tensorPushPull, request)).values)], [1, 2]);
+  assert.deepEqual([...floatsOf((await stage.call(0, tensorPushPull, request, { again: true })).values)], [1, 2]);
 });
 
 test("a tensor that could not be made leaves no memory behind", () => {

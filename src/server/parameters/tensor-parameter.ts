@@ -9,11 +9,18 @@ import { TensorShape } from "../../store/tensor-shape.ts";
 import { TensorStore } from "../../store/tensor-store.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
-import { greatestIn, type Holder, type Kept, keepRows, type ParameterHost, type ParameterIds, roomFor } from "./parameter-host.ts";
+import {
+  codedOffset,
+  greatestIn,
+  type Holder,
+  type Kept,
+  keepRows,
+  type ParameterHost,
+  type ParameterIds,
+  roomFor,
+} from "./parameter-host.ts";
 import type { TensorPage } from "./part-page.ts";
 import { TensorPushes } from "./tensor-pushes.ts";
-
-const FLOAT_BYTES = 4;
 
 export class TensorParameter extends HostedParameter<TensorSpec> {
   readonly store: TensorStore;
@@ -58,27 +65,37 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     return true;
   }
 
-  /** Room for these rows of a block, which is made if it is not there; `holder` holds it. Throws OUT_OF_RANGE, UNSUPPORTED, ARENA_FULL. */
-  roomFor(block: number, rows: Uint32Array, holder: Holder): number {
-    this.checkRows(block, rows);
-    this.store.touchIfRoom(block);
-    return roomFor(this.host.arena, rows.length * this.store.shape.width * FLOAT_BYTES, holder);
+  /** The gradients that a request has for a block, or some of its rows: where they lie, or decoded in memory that `holder` holds. Throws BAD_REQUEST, OUT_OF_RANGE, ARENA_FULL. */
+  gradientsIn(payload: ArrayBufferView, block: number, rows: Uint32Array, holder: Holder): Float32Array {
+    return this.valuesIn(payload, () => (rows.length === 0 ? this.blockShape(block) : this.rowsShape(block, rows)), holder);
   }
 
-  /** The rows one after the other, for this reader, in `out`: what `roomFor` gave for them. */
+  /** Room for a block or these rows of it as they are answered, held by `holder`. Throws OUT_OF_RANGE, UNSUPPORTED, ARENA_FULL. */
+  roomFor(block: number, rows: Uint32Array, holder: Holder): number {
+    const { arena } = this.host;
+    if (rows.length === 0) return roomFor(arena, this.link?.roomBytes(this.blockShape(block)) ?? 0, holder);
+    this.checkRows(block, rows);
+    this.store.touchIfRoom(block);
+    const codedBytes = this.link?.roomBytes(this.rowsShape(block, rows)) ?? 0;
+    return roomFor(arena, codedOffset(rows.length * this.store.shape.width) + codedBytes, holder);
+  }
+
+  /** The rows one after the other, for this reader and as the tensor carries them, in `out`: what `roomFor` gave for them. */
   pullRows(
     block: number,
     rows: Uint32Array,
     { out, reader }: { readonly out: number; readonly reader: { readonly worker: number } },
-  ): { readonly values: Float32Array } {
+  ): { readonly values: ArrayBufferView } {
     const { arena, indexes } = this.host;
     this.store.notePull(block, reader, rows);
     const { width } = this.store.shape;
-    const byteCount = rows.length * width * FLOAT_BYTES;
+    const floatCount = rows.length * width;
     const held = this.store.hold(block);
     indexes.gatherByIndex(held.values.byteOffset, rows.byteOffset, rows.length, width, out);
     held.release();
-    return { values: arena.floats.subarray(out >>> 2, (out + byteCount) >>> 2) as Float32Array };
+    const values = arena.floats.subarray(out >>> 2, (out >>> 2) + floatCount);
+    if (this.link === undefined) return { values };
+    return { values: this.link.encoded(values, this.rowsShape(block, rows), out + codedOffset(floatCount)) };
   }
 
   /** The shape in which the values of a block are encoded. Throws OUT_OF_RANGE. */

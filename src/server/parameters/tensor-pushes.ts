@@ -31,14 +31,16 @@ import type { TensorParameter } from "./tensor-parameter.ts";
 
 const FLOAT_BYTES = 4;
 
-/** A gradient for one block. */
+/** Gradients for one block, or for some of its rows. */
 export type BlockPush = {
   readonly life: WorkerLife;
   readonly clock: number;
   /** Of the push among those of its worker to the tensor; all its frames have it. */
   readonly pushNumber: number;
   readonly block: number;
-  /** In the arena. */
+  /** Those of the block that the gradients are for, each once; none: all. */
+  readonly rows: Uint32Array;
+  /** In the arena, as the rows. */
   readonly gradients: Float32Array;
   readonly scale: number;
 };
@@ -76,7 +78,11 @@ export class TensorPushes {
 
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
-    const { block, gradients } = push;
+    const { block, rows, gradients } = push;
+    if (rows.length > 0) {
+      this.#pushRows(push);
+      return;
+    }
     if (gradients.length !== this.#store.blocks.get(block)?.floatCount) this.#tensor.checkLength(block, gradients.length);
     const magnitude = this.#admit(push);
     if (magnitude === undefined) return;
@@ -84,14 +90,13 @@ export class TensorPushes {
     else this.#store.update(block, this.#updateOf(push, magnitude));
   }
 
-  /** As `push`, for some rows of a block, each named once. Without any it is no step. */
-  pushRows(push: BlockPush & { readonly rows: Uint32Array }): void {
+  #pushRows(push: BlockPush): void {
     const { block, rows, gradients } = push;
     const { width } = this.#store.shape;
     this.#tensor.checkRows(block, rows);
     if (gradients.length !== rows.length * width) throw this.#tensor.wrongLength(gradients.length, rows.length * width);
     const magnitude = this.#admit(push);
-    if (magnitude === undefined || rows.length === 0) return;
+    if (magnitude === undefined) return;
     if (!this.#waits(push)) {
       this.#store.updateRows(block, { ...this.#updateOf(push, magnitude), rows: rows.byteOffset, listed: rows.length });
       return;

@@ -52,16 +52,6 @@ export function openValueCodec(context: CodecContext, choice: ValueCodecChoice):
   return new FloatCodec(choice, context);
 }
 
-/** Whether values in this direction do not travel as they are. */
-export function encodesValues(link: LinkEncoding, direction: "push" | "pull"): boolean {
-  return link[direction] !== "f32" || link.compression !== "none";
-}
-
-/** Whether keys, or values in this direction, do not travel as they are. */
-export function encodesRows(link: LinkEncoding, direction: "push" | "pull"): boolean {
-  return link.keys === "delta" || link.keyCache || encodesValues(link, direction);
-}
-
 function checkValueCodec(direction: string, choice: ValueCodecChoice): void {
   if (typeof choice === "object" && choice !== null) {
     const { topK, ...others } = choice;

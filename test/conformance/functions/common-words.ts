@@ -11,15 +11,9 @@ export const CLOCK = "the clock of the worker";
 export const PUSH_NUMBER =
   "the number of the push among those of this worker to the parameter (consistency.md, N1); all requests of one push have the same";
 export const SCALE = "multiplies every gradient, before anything else; finite, and 1 for the optimizers assign, min and max";
-export const BLOCK_GRADIENTS = "one for each element of the block, in order";
 export const KEYS = "each once, in any order";
 export const KEY_GRADIENTS = "the rows of gradients one after the other, in the order of the keys";
 export const KEY_VALUES = "the rows one after the other, in the order of the keys";
-export const KEY_SECTION = "one key list (codecs.md, §3)";
-export const BLOCK_ROWS = "rows of the block, counted from its first, each once";
-export const ROW_GRADIENTS = "the rows of gradients one after the other, in the order of `rows`";
-export const PUSH_PAYLOAD = "gradients as the parameter's link encodes those of pushes (codecs.md, §1 and §5)";
-export const PULL_PAYLOAD = "values as the parameter's link encodes those of pulls (codecs.md, §1 and §5)";
 
 /** The parameter is not there, is of the other kind, or its server is restoring a checkpoint (QUEUE_FULL). */
 export const FIND_ERRORS: readonly ErrorCode[] = ["UNKNOWN_PARAMETER", "UNSUPPORTED", "QUEUE_FULL"];

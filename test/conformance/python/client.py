@@ -18,8 +18,8 @@ from served import Functions, Served
 from wire import (BLOCK_BYTES, CLOCK_PRIORITY, CONTROL_PRIORITY, FAILURE, FUNCTIONS, HELLO, MAX_PAYLOAD, NOTICE, PART, REPLY, REQUEST, BadFrame, Frame,
                   Signature, block_elements, decode_fields, encode_fields, owners_of, part_of, read_frames, text_of, total_and_offset)
 
-TENSOR_PUSH = Signature("wb/tensor/push{parameter: u32, block: u32, clock: u32, pushNumber: u32, scale: f32, gradients: f32[]} → {}", True, True)
-TENSOR_PULL = Signature("wb/tensor/pull{parameter: u32, block: u32, clock: u32} → {values: f32[]}", False, True)
+TENSOR_PUSH = Signature("wb/tensor/push{parameter: u32, block: u32, clock: u32, pushNumber: u32, scale: f32, rows: u32[], gradients: values} → {}", True, True)
+TENSOR_PULL = Signature("wb/tensor/pull{parameter: u32, block: u32, clock: u32, rows: u32[]} → {values: values}", False, True)
 ROWS_PUSH = Signature("wb/rows/push{parameter: u32, clock: u32, pushNumber: u32, scale: f32, keys: keys, gradients: values} → {}", True, True)
 ROWS_PULL = Signature("wb/rows/pull{parameter: u32, clock: u32, keys: keys} → {values: values}", False, True)
 JOIN = Signature("wb/clock/join{parameters: u32[], numbers: u32[]} → {clock: u32, lost: u32[]}", True, True)
@@ -386,11 +386,11 @@ class Tensor(Parameter):
 
     def push(self, gradients: np.ndarray) -> None:
         flat, size, push = np.ravel(gradients).astype("<f4"), self.block, self.next_push()
-        list(self.worker._owners(TENSOR_PUSH, self.keys, lambda b: push | {"block": b[0], "gradients": flat[b[0] * size:(b[0] + 1) * size]}, 1))
+        list(self.worker._owners(TENSOR_PUSH, self.keys, lambda b: push | {"block": b[0], "rows": [], "gradients": flat[b[0] * size:(b[0] + 1) * size]}, 1))
 
     def pull(self) -> np.ndarray:
         flat, size, place = np.empty(self.shape, "<f4").ravel(), self.block, self.place()
-        for b, answer in self.worker._owners(TENSOR_PULL, self.keys, lambda b: place | {"block": b[0]}, 1):
+        for b, answer in self.worker._owners(TENSOR_PULL, self.keys, lambda b: place | {"block": b[0], "rows": []}, 1):
             flat[b[0] * size:(b[0] + 1) * size] = answer["values"]
         return flat.reshape(self.shape)
 

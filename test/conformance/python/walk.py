@@ -78,7 +78,7 @@ def refusals(worker: Worker, tensor: Any, table: Any) -> dict[str, Any]:
     """What is refused, and with which code."""
     owner = int(worker.placement["owners"][part_of(tensor.keys)[0]])
     right, wrong, epoch = worker.servers[owner], worker.servers[1 - owner], worker.placement["epoch"]
-    pull = tensor.place() | {"block": 0}
+    pull = tensor.place() | {"block": 0, "rows": []}
     push = pull | {"pushNumber": tensor.push_count + 1, "scale": 1.0, "gradients": np.zeros(tensor.block)}
     some = np.arange(100, dtype="u8")
     row = table.place() | {"keys": some[worker.placement["owners"][part_of(some)] == owner][:1]}
