@@ -5,17 +5,24 @@
 // Whoever changes a consistency asks every server first how far its workers are, and then names a clock that is
 // beyond all of them: the change begins there, on every server (spec/consistency.md, M4).
 
+import type { FieldValues } from "../wire/function-schema.ts";
 import { type Contract, contract } from "./contract.ts";
 
 const createRequest = { parameter: "u32", edition: "u32", spec: "string" } as const;
-const ofParameter = { parameter: "u32" } as const;
 const clearRequest = { parameter: "u32", edition: "u32", pushNumber: "u32" } as const;
-const originRequest = { parameter: "u32", name: "string" } as const;
-const configureRequest = { parameter: "u32", settings: "string" } as const;
-const changeRequest = { parameter: "u32", clock: "u32", turn: "u32", consistency: "string" } as const;
-const origin = { isRestored: "bool" } as const;
-const nonFinite = { refusedPushes: "f64", skippedPushes: "f64", zeroedElements: "f64" } as const;
-const survey = { clock: "u32", turn: "u32" } as const;
+const stateRequest = { parameter: "u32", name: "string" } as const;
+const configureRequest = { parameter: "u32", settings: "string", consistency: "string", clock: "u32", turn: "u32" } as const;
+const state = {
+  /** Whether this server has it from a checkpoint, or from what was saved of it; otherwise somebody has made it here. */
+  isRestored: "bool",
+  /** The highest clock of any worker here, or of any update of the parameter, and the turn of the last change. */
+  clock: "u32",
+  turn: "u32",
+  /** What was pushed to it here and was not finite, since it was made. */
+  refusedPushes: "f64",
+  skippedPushes: "f64",
+  zeroedElements: "f64",
+} as const;
 const changed = { clock: "u32" } as const;
 const nothing = {} as const;
 
@@ -31,17 +38,19 @@ export const parameterCreate: Contract<typeof createRequest, typeof nothing> = c
   response: nothing,
 });
 
+/** How a parameter stands on a server. */
+export type ParameterState = FieldValues<typeof state>;
+
 /**
- * Whether this server has the parameter from a checkpoint, or from what was saved of it; otherwise somebody has made
- * it here. The name is for a server that was restarted, and has never heard of it: its errors and its log then name
- * what is missing.
+ * How the parameter stands on this server. The name is for a server that was restarted, and has never heard of it: its
+ * errors and its log then name what is missing.
  */
-export const parameterOrigin: Contract<typeof originRequest, typeof origin> = contract({
-  name: "wb/parameter/origin",
+export const parameterState: Contract<typeof stateRequest, typeof state> = contract({
+  name: "wb/parameter/state",
   target: "server",
   effect: "read",
-  request: originRequest,
-  response: origin,
+  request: stateRequest,
+  response: state,
 });
 
 /**
@@ -56,38 +65,15 @@ export const parameterClear: Contract<typeof clearRequest, typeof nothing> = con
   response: nothing,
 });
 
-/** Changes what may change while training goes on: the learning rate and its schedule, the staleness bound. */
-export const parameterConfigure: Contract<typeof configureRequest, typeof nothing> = contract({
+/**
+ * Changes what may change while training goes on: the learning rate and its schedule, the staleness bound (`settings`,
+ * empty: none of these), and the consistency (empty: as it is). Answers the clock from which on the last change of the
+ * consistency holds here: `clock`, or a later one (M2); 0 without one.
+ */
+export const parameterConfigure: Contract<typeof configureRequest, typeof changed> = contract({
   name: "wb/parameter/configure",
   target: "server",
   effect: "update",
   request: configureRequest,
-  response: nothing,
-});
-
-/** What was pushed to the parameter on this server and was not finite, since it was made there. */
-export const parameterNonFinite: Contract<typeof ofParameter, typeof nonFinite> = contract({
-  name: "wb/parameter/non-finite",
-  target: "server",
-  effect: "read",
-  request: ofParameter,
-  response: nonFinite,
-});
-
-/** The highest clock of any worker here, or of any update of the parameter, and the turn of the last change. */
-export const consistencySurvey: Contract<typeof ofParameter, typeof survey> = contract({
-  name: "wb/consistency/survey",
-  target: "server",
-  effect: "read",
-  request: ofParameter,
-  response: survey,
-});
-
-/** Answers the clock from which on the last change holds here: `clock`, or a later one (M2). */
-export const consistencyChange: Contract<typeof changeRequest, typeof changed> = contract({
-  name: "wb/consistency/change",
-  target: "server",
-  effect: "update",
-  request: changeRequest,
   response: changed,
 });

@@ -11,8 +11,7 @@ import { type Contract, contract } from "./contract.ts";
 
 const readRequest = { parameter: "u32", keys: "u64[]" } as const;
 const writeRequest = { parameter: "u32", clock: "u32", claim: "u32", keys: "u64[]", rows: "f32[]" } as const;
-const claimRequest = { parameter: "u32" } as const;
-const syncRequest = { parameter: "u32", claim: "u32", step: "u32" } as const;
+const claimRequest = { parameter: "u32", claim: "u32", step: "u32" } as const;
 const rawRows = { rows: "f32[]" } as const;
 /** `training` as store/training-state has it, in JSON. */
 const claimed = { claim: "u32", training: "string" } as const;
@@ -34,20 +33,14 @@ export const rawRowsWrite: Contract<typeof writeRequest, typeof nothing> = contr
   response: nothing,
 });
 
-/** Begins a new claim (W2). */
+/**
+ * Begins a new claim (W2) where `claim` is 0; otherwise tells how many steps the rows of that one have seen. Both learn
+ * how the optimizer is set.
+ */
 export const rawRowsClaim: Contract<typeof claimRequest, typeof claimed> = contract({
   name: "wb/raw-rows/claim",
   target: "server",
   effect: "update",
   request: claimRequest,
-  response: claimed,
-});
-
-/** Tells how many steps the rows of a claim have seen, and learns how the optimizer is set. */
-export const rawRowsSync: Contract<typeof syncRequest, typeof claimed> = contract({
-  name: "wb/raw-rows/sync",
-  target: "server",
-  effect: "update",
-  request: syncRequest,
   response: claimed,
 });

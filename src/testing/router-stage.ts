@@ -7,7 +7,7 @@ import { joinBytes } from "../base/join-bytes.ts";
 import { clockAdvance, clockWait } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { sspSync } from "../contracts/groups.ts";
-import { parameterOrigin } from "../contracts/parameters.ts";
+import { parameterState } from "../contracts/parameters.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import { tensorPull, tensorPush, tensorPushPull } from "../contracts/tensors.ts";
 import { evenRanges } from "../keys/key-range.ts";
@@ -37,10 +37,11 @@ const CONTRACTS: readonly Contract[] = [
   tensorPushPull,
   clockAdvance,
   clockWait,
-  parameterOrigin,
+  parameterState,
   sspSync,
 ].map((fn) => fn as unknown as Contract);
 const INCARNATION = 1;
+const STATE = { clock: 0, turn: 0, refusedPushes: 0, skippedPushes: 0, zeroedElements: 0 };
 /** Of rows of tables. */
 const ROW_FLOATS = 2;
 
@@ -217,7 +218,8 @@ export class RouterStage {
     const request = fn.request.decode(payload.slice(), 0, payload.length) as unknown as Request;
     const { parameter, block, clock = 0 } = request;
     if (fn.name === clockWait.name) return joinBytes(clockWait.response.encode({ waits: "" }).chunks);
-    if (fn.name === parameterOrigin.name) return joinBytes(parameterOrigin.response.encode({ isRestored: this.isRestored(rank) }).chunks);
+    if (fn.name === parameterState.name)
+      return joinBytes(parameterState.response.encode({ ...STATE, isRestored: this.isRestored(rank) }).chunks);
     if (block !== undefined) return this.#block(rank, fn, request, `${parameter}/${block}`);
     const pushed = request.pushKeys ?? (request.gradients === undefined ? undefined : request.keys);
     const pulled = request.pullKeys ?? (request.gradients === undefined ? request.keys : undefined);

@@ -56,15 +56,16 @@ export class KeptGradients {
   /** Takes out all that is kept, to be sent as it is. Throws ARENA_FULL. */
   takeAll(spans: ArenaSpans): FlushedBlock[] {
     const { arena, kernels } = this.#codecs;
-    const left: FlushedBlock[] = [];
-    for (const { block, address, floatCount } of this.#residuals.entries()) {
-      if (isZero(arena.floats.subarray(address >>> 2, (address >>> 2) + floatCount))) continue;
-      const gradients = spans.takeFloats(floatCount);
+    const full = [...this.#residuals.entries()].filter(
+      ({ address, floatCount }) => !isZero(arena.floats.subarray(address >>> 2, (address >>> 2) + floatCount)),
+    );
+    const rooms = spans.guard(() => full.map(({ floatCount }) => spans.takeFloats(floatCount)));
+    return full.map(({ block, address, floatCount }, i) => {
+      const gradients = rooms[i] as Float32Array;
       kernels.copy(gradients.byteOffset, address, floatCount * FLOAT_BYTES);
       kernels.zero(address, floatCount * FLOAT_BYTES);
-      left.push({ block, gradients, isLost: false, isSent: false });
-    }
-    return left;
+      return { block, gradients, isLost: false, isSent: false };
+    });
   }
 
   /** What is not sent stays (E3). */

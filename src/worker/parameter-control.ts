@@ -6,14 +6,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
-import {
-  consistencyChange,
-  consistencySurvey,
-  parameterClear,
-  parameterConfigure,
-  parameterCreate,
-  parameterNonFinite,
-} from "../contracts/parameters.ts";
+import { type ParameterState, parameterClear, parameterConfigure, parameterCreate, parameterState } from "../contracts/parameters.ts";
 import type { FiniteScan } from "../kernel/finite-scan.ts";
 import { badField } from "../store/bad-field.ts";
 import { type Consistency, engineConsistency } from "../store/consistency.ts";
@@ -23,7 +16,7 @@ import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
-import type { FunctionClient } from "./function-client.ts";
+import type { CallWait, FunctionClient } from "./function-client.ts";
 import { HeldParameter } from "./held-parameter.ts";
 import { type Admit, type PushCheck, WHOLE_CHECK_FLOATS } from "./tensor-client.ts";
 import type { PushNumbers } from "./worker-clock.ts";
@@ -49,6 +42,9 @@ const CLOCKS_AHEAD = 2;
 
 /** How often a parameter is opened that others clear at the same time. */
 const OPEN_ATTEMPTS = 8;
+
+/** Another consistency, as a server is told of it. */
+type ModeChange = { readonly consistency: string; readonly clock: number; readonly turn: number };
 
 /** The worker's clock: that of a call is its value, unless it has lost something; asking for it may throw then. */
 export type CallClock = { readonly value: number; readonly lost: string | undefined; readonly forCall: number };
@@ -215,37 +211,39 @@ export class ParameterControl implements PushCheck {
     const mode = consistency === undefined ? undefined : modeOf(consistency);
     if (mode !== undefined) checkChange(spec, mode);
     const body = settingsBody(others);
-    if (mode === undefined || Object.values(body).some((value) => value !== undefined)) await this.#set(JSON.stringify(body), wait);
-    return mode === undefined ? this.clock : await this.#change(mode, fromClock, wait);
-  }
-
-  async #set(settings: string, wait: WaitOptions): Promise<void> {
+    const isSet = mode === undefined || Object.values(body).some((value) => value !== undefined);
     const { functions, parameter } = this.#options;
-    await functions.callAll(parameterConfigure, { parameter, settings }, { ...wait, scope: parameter, subject: this.held });
+    const change = mode === undefined ? { consistency: "", clock: 0, turn: 0 } : await this.#turnOf(mode, fromClock, wait);
+    const request = { parameter, settings: isSet ? JSON.stringify(body) : "", ...change };
+    const changes = await functions.callAll(parameterConfigure, request, this.#asked(wait));
+    return mode === undefined ? this.clock : Math.max(...changes.map(({ clock }) => clock));
   }
 
   /** spec/consistency.md, M4 */
-  async #change(mode: ConsistencyMode, fromClock: number, wait: WaitOptions): Promise<number> {
-    const { functions, parameter } = this.#options;
-    const call = { ...wait, scope: parameter, subject: this.held };
-    const surveys = await functions.callAll(consistencySurvey, { parameter }, call);
-    const fastest = Math.max(this.clock, ...surveys.map((survey) => survey.clock));
-    const clock = Math.max(fromClock, fastest + CLOCKS_AHEAD);
+  async #turnOf(mode: ConsistencyMode, fromClock: number, wait: WaitOptions): Promise<ModeChange> {
+    const states = await this.#states(wait);
+    const clock = Math.max(fromClock, Math.max(this.clock, ...states.map((state) => state.clock)) + CLOCKS_AHEAD);
     if (clock > CLOCK_MAX)
       throw new WeighbridgeError(
         "OUT_OF_RANGE",
         `${this.held.name} would change at clock ${clock}, above ${CLOCK_MAX}, the highest there is`,
       );
-    const turn = Math.max(...surveys.map((survey) => survey.turn)) + 1;
-    const consistency = JSON.stringify(encodeMode(mode));
-    const changes = await functions.callAll(consistencyChange, { parameter, clock, turn, consistency }, call);
-    return Math.max(...changes.map((change) => change.clock));
+    return { consistency: JSON.stringify(encodeMode(mode)), clock, turn: Math.max(...states.map((state) => state.turn)) + 1 };
+  }
+
+  /** How the parameter stands on every server. */
+  async #states(wait: WaitOptions): Promise<readonly ParameterState[]> {
+    const { functions, parameter } = this.#options;
+    return await functions.callAll(parameterState, { parameter, name: this.held.name }, this.#asked(wait));
+  }
+
+  #asked(wait: WaitOptions): CallWait & { readonly scope: number } {
+    return { ...wait, scope: this.#options.parameter, subject: this.held };
   }
 
   async nonFinite(wait: WaitOptions): Promise<NonFiniteCounts> {
-    const { functions, parameter } = this.#options;
     this.checkCall(wait);
-    const counts = await functions.callAll(parameterNonFinite, { parameter }, { ...wait, scope: parameter, subject: this.held });
+    const counts = await this.#states(wait);
     const sum = (of: keyof NonFiniteCounts): number => counts.reduce((total, count) => total + count[of], 0);
     return {
       refusedPushes: this.#refusedCount + sum("refusedPushes"),
@@ -261,10 +259,9 @@ export class ParameterControl implements PushCheck {
   async clear(wait: WaitOptions): Promise<void> {
     const { functions, catalogue, parameter } = this.#options;
     this.checkCall(wait);
-    const call = { ...wait, scope: parameter, subject: this.held };
-    await functions.callAll(consistencySurvey, { parameter }, call);
+    await this.#states(wait);
     const edition = await catalogue.clear(this.held.name, wait);
-    await functions.callAll(parameterClear, { parameter, edition, pushNumber: this.held.pushNumber }, call);
+    await functions.callAll(parameterClear, { parameter, edition, pushNumber: this.held.pushNumber }, this.#asked(wait));
     this.held.cleared();
   }
 

@@ -8,7 +8,7 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "../contracts/raw-rows.ts";
+import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../contracts/raw-rows.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { type TrainingState, trainingShape } from "../store/training-state.ts";
@@ -22,6 +22,8 @@ import { requestOf } from "./router.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
+/** One that no server has given: 0 would begin another. */
+const NO_CLAIM = 2 ** 32 - 1;
 
 export type RawRowsOptions = {
   readonly functions: FunctionClient;
@@ -101,7 +103,7 @@ export class RawRows {
   async claim(): Promise<RawClaim> {
     const { functions } = this.#options;
     const parameter = this.#parameter;
-    const answers = await functions.callAll(rawRowsClaim, { parameter }, { scope: parameter, subject: this.#subject });
+    const answers = await functions.callAll(rawRowsClaim, { parameter, claim: 0, step: 0 }, { scope: parameter, subject: this.#subject });
     this.#claims = answers.map(({ claim }) => claim);
     return { claims: this.#claims, training: answers.map(({ training }) => this.#training(training)) };
   }
@@ -118,13 +120,13 @@ export class RawRows {
     const training: TrainingState[] = [];
     const requests = functions.servers.map((server, i) => ({
       to: { server },
-      request: { parameter, claim: this.#claims[i] ?? 0, step },
+      request: { parameter, claim: this.#claims[i] ?? NO_CLAIM, step },
       scope: parameter,
       answered: (answer: { readonly training: string }) => {
         training[i] = this.#training(answer.training);
       },
     }));
-    await functions.callEach(rawRowsSync, requests, { subject: this.#subject });
+    await functions.callEach(rawRowsClaim, requests, { subject: this.#subject });
     return training;
   }
 

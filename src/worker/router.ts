@@ -437,9 +437,10 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
 
   #count(sentBytes: number, receivedBytes: number): void {
     const { loads } = this.router;
-    const load = loads?.get(this.fn.name) ?? { sentBytes: 0, receivedBytes: 0 };
+    const { countedAs = this.fn.name } = this.asked;
+    const load = loads?.get(countedAs) ?? { sentBytes: 0, receivedBytes: 0 };
     load.sentBytes += sentBytes;
     load.receivedBytes += receivedBytes;
-    loads?.set(this.fn.name, load);
+    loads?.set(countedAs, load);
   }
 }

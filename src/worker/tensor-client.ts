@@ -109,6 +109,14 @@ type PushFrameCall = FrameCall & { readonly pushNumber: number; readonly scale: 
 
 const ALL_ROWS = new Uint32Array(0);
 
+/** Bytes of calls about rows are counted apart from those about whole blocks, as Hetu does. */
+const ROW_LOADS = {
+  push: "wb/tensor/push-rows",
+  pull: "wb/tensor/pull-rows",
+  pushPull: "wb/tensor/push-rows-pull",
+  pushPullRows: "wb/tensor/push-pull-rows",
+} as const;
+
 export class TensorClient {
   readonly shape: TensorShape;
   readonly #functions: FunctionClient;
@@ -300,7 +308,7 @@ export class TensorClient {
   #pushOf({ to, rows, begin, end }: BlockPart, values: Float32Array, { clock, priority, pushNumber, scale }: PushFrameCall): AnyRequest {
     const [parameter, scope] = [this.#parameter, this.#parameter];
     const request = { parameter, block: to.block, clock, pushNumber, scale, rows, gradients: values.subarray(begin, end) };
-    return requestOf(tensorPush, { to, scope, request, priority });
+    return requestOf(tensorPush, { to, scope, request, priority, countedAs: rows.length === 0 ? undefined : ROW_LOADS.push });
   }
 
   #pulls(landing: Landing, call: FrameCall): AnyRequest[] {
@@ -310,13 +318,9 @@ export class TensorClient {
   #pullOf(part: BlockPart, landing: Landing, { clock, priority }: FrameCall): AnyRequest {
     const { to, rows } = part;
     const [parameter, scope] = [this.#parameter, this.#parameter];
-    return requestOf(tensorPull, {
-      to,
-      scope,
-      request: { parameter, block: to.block, clock, rows },
-      priority,
-      ...landingOf(part, landing),
-    });
+    const request = { parameter, block: to.block, clock, rows };
+    const countedAs = rows.length === 0 ? undefined : ROW_LOADS.pull;
+    return requestOf(tensorPull, { to, scope, request, priority, countedAs, ...landingOf(part, landing) });
   }
 
   /** Both lists are in the order of the blocks (T2). */
@@ -346,7 +350,8 @@ export class TensorClient {
     const at = { parameter: this.#parameter, block: to.block, clock, pushNumber, scale };
     const request = { ...at, pushRows, gradients: gradients.subarray(begin, end), pullRows: pull.rows };
     const answerLost = (): Recut => ({ requests: [this.#pullOf(pull, landing, call)], release: () => {} }); // T5
-    return requestOf(tensorPushPull, { to, scope: this.#parameter, request, priority, ...landingOf(pull, landing), answerLost });
+    const countedAs = pushRows.length === 0 ? undefined : pull.rows.length === 0 ? ROW_LOADS.pushPull : ROW_LOADS.pushPullRows;
+    return requestOf(tensorPushPull, { to, scope: this.#parameter, request, priority, countedAs, ...landingOf(pull, landing), answerLost });
   }
 
   /** `what` completes "waiting for the … of". `pushClock`: that of the push that these are. */

@@ -1,16 +1,9 @@
 // parameters — serves what makes, changes, lists and clears the parameters of this server (contracts/parameters.ts).
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import {
-  consistencyChange,
-  consistencySurvey,
-  parameterClear,
-  parameterConfigure,
-  parameterCreate,
-  parameterNonFinite,
-  parameterOrigin,
-} from "../../contracts/parameters.ts";
+import { parameterClear, parameterConfigure, parameterCreate, parameterState } from "../../contracts/parameters.ts";
 import { decodeMode } from "../../store/consistency-json.ts";
+import { decodeSettings } from "../parameters/parameter-settings.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
 export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
@@ -20,8 +13,11 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
       return {};
     },
   }),
-  serve(parameterOrigin, {
-    handler: ({ parameters }, { parameter, name }) => ({ isRestored: parameters.get(parameter, name).isRestored }),
+  serve(parameterState, {
+    handler: ({ parameters }, { parameter: number, name }) => {
+      const { isRestored, pace, nonFinite } = parameters.get(number, name);
+      return { isRestored, ...pace.survey, ...nonFinite };
+    },
   }),
   serve(parameterClear, {
     handler: ({ parameters, life }, { parameter, edition, pushNumber }) => {
@@ -30,21 +26,14 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
     },
   }),
   serve(parameterConfigure, {
-    handler: ({ parameters }, { parameter, settings }) => {
-      parameters.configure(parameter, settings);
-      return {};
-    },
-  }),
-  serve(parameterNonFinite, {
-    handler: ({ parameters }, { parameter }) => ({ ...parameters.get(parameter).nonFinite }),
-  }),
-  serve(consistencySurvey, {
-    handler: ({ parameters }, { parameter }) => parameters.get(parameter).pace.survey,
-  }),
-  serve(consistencyChange, {
-    handler: ({ parameters, life }, { parameter, clock, turn, consistency }) => {
-      if (turn === 0) throw new WeighbridgeError("BAD_REQUEST", "a change of a consistency has a turn from 1 up");
-      return { clock: parameters.get(parameter).change({ mode: decodeMode(consistency), clock, turn, worker: life.worker }) };
+    handler: ({ parameters, life }, { parameter: number, settings, consistency, clock, turn }) => {
+      const parameter = parameters.get(number);
+      const decoded = settings === "" ? undefined : decodeSettings(settings);
+      const mode = consistency === "" ? undefined : decodeMode(consistency);
+      if (mode !== undefined && turn === 0) throw new WeighbridgeError("BAD_REQUEST", "a change of a consistency has a turn from 1 up");
+      const from = mode === undefined ? 0 : parameter.change({ mode, clock, turn, worker: life.worker });
+      if (decoded !== undefined) parameter.configure(decoded);
+      return { clock: from };
     },
   }),
 ];

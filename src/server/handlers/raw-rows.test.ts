@@ -4,7 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
-import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "../../contracts/raw-rows.ts";
+import { parameterConfigure } from "../../contracts/parameters.ts";
+import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../../contracts/raw-rows.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 import { floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
@@ -61,13 +62,13 @@ test("what makes no sense is refused and changes nothing", async () => {
 test("rows of an older claim are refused, and so are those of a clock that is over (W2)", async () => {
   const stage = new ParameterStage();
   const parameter = stage.create({ kind: "table", width: WIDTH });
-  const { claim: first } = await stage.call(0, rawRowsClaim, { parameter });
-  const { claim: second } = await stage.call(1, rawRowsClaim, { parameter });
+  const { claim: first } = await stage.call(0, rawRowsClaim, { parameter, claim: 0, step: 0 });
+  const { claim: second } = await stage.call(1, rawRowsClaim, { parameter, claim: 0, step: 0 });
   const rows = Float32Array.of(1, 2, 3);
   const write = (claim: number, clock = 0): Promise<unknown> =>
     stage.call(0, rawRowsWrite, { parameter, clock, claim, keys: BigUint64Array.of(5n), rows });
   await assert.rejects(write(first), rejectsCode("FENCED"));
-  await assert.rejects(stage.call(0, rawRowsSync, { parameter, claim: first, step: 9 }), rejectsCode("FENCED"));
+  await assert.rejects(stage.call(0, rawRowsClaim, { parameter, claim: first, step: 9 }), rejectsCode("FENCED"));
   assert.equal(stage.parameters.table(parameter).store.rowCount, 0);
   await write(second);
   const { values } = await stage.call(1, rowsPull, { parameter, clock: 0, keys: BigUint64Array.of(5n) });
@@ -79,9 +80,10 @@ test("rows of an older claim are refused, and so are those of a clock that is ov
 test("the steps of those who hold rows become the table's, which never counts back; they learn its settings", async () => {
   const stage = new ParameterStage();
   const parameter = stage.create({ kind: "table", width: WIDTH, optimizer: { type: "lazyAdam", learningRate: 0.5 } });
-  const { claim } = await stage.call(0, rawRowsClaim, { parameter });
+  const { claim } = await stage.call(0, rawRowsClaim, { parameter, claim: 0, step: 0 });
   const sync = async (step: number): Promise<{ step: number; learningRate: number }> =>
-    JSON.parse((await stage.call(0, rawRowsSync, { parameter, claim, step })).training) as { step: number; learningRate: number };
-  stage.parameters.configure(parameter, JSON.stringify({ learningRate: 0.25 }));
+    JSON.parse((await stage.call(0, rawRowsClaim, { parameter, claim, step })).training) as { step: number; learningRate: number };
+  const settings = JSON.stringify({ learningRate: 0.25 });
+  await stage.call(0, parameterConfigure, { parameter, settings, consistency: "", clock: 0, turn: 0 });
   assert.deepEqual([(await sync(7)).step, (await sync(3)).step, (await sync(3)).learningRate], [7, 7, 0.25]);
 });

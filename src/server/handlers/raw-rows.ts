@@ -1,6 +1,6 @@
 // raw-rows — serves rows of a table with all that its optimizer keeps beside them, as they are (contracts/raw-rows.ts).
 
-import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "../../contracts/raw-rows.ts";
+import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../../contracts/raw-rows.ts";
 import { encodeTraining } from "../../store/training-state.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
@@ -23,16 +23,10 @@ export const RAW_ROW_HANDLERS: readonly ServedFunction[] = [
     },
   }),
   serve(rawRowsClaim, {
-    handler: ({ parameters }, { parameter }) => {
-      const table = parameters.table(parameter);
-      return { claim: table.claim(), training: JSON.stringify(encodeTraining(table.training)) };
-    },
-  }),
-  serve(rawRowsSync, {
     handler: ({ parameters }, { parameter, claim, step }) => {
       const table = parameters.table(parameter);
-      table.noteSteps(claim, step);
-      return { claim, training: JSON.stringify(encodeTraining(table.training)) };
+      if (claim !== 0) table.noteSteps(claim, step);
+      return { claim: claim === 0 ? table.claim() : claim, training: JSON.stringify(encodeTraining(table.training)) };
     },
   }),
 ];

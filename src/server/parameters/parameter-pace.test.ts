@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
-import { consistencyChange, consistencySurvey } from "../../contracts/parameters.ts";
+import { parameterConfigure, parameterState } from "../../contracts/parameters.ts";
 import { rawRowsClaim } from "../../contracts/raw-rows.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import { tensorPull, tensorPush } from "../../contracts/tensors.ts";
@@ -54,8 +54,8 @@ class OneNumber {
 
   async change(mode: Mode, clock: number): Promise<number> {
     this.#turn++;
-    const request = { parameter: this.parameter, clock, turn: this.#turn, consistency: JSON.stringify(mode) };
-    return (await this.stage.call(0, consistencyChange, request)).clock;
+    const request = { parameter: this.parameter, clock, turn: this.#turn, settings: "", consistency: JSON.stringify(mode) };
+    return (await this.stage.call(0, parameterConfigure, request)).clock;
   }
 
   advance(clock: number, ranks: readonly number[] = [0, 1]): void {
@@ -167,7 +167,10 @@ test("the slowest never waits, whatever the change", async () => {
 
 test("a survey names the highest clock of a worker or an update, and the turn of the last change", async () => {
   const one = new OneNumber("table", {});
-  const survey = () => one.stage.call(0, consistencySurvey, { parameter: one.parameter });
+  const survey = async (): Promise<{ readonly clock: number; readonly turn: number }> => {
+    const { clock, turn } = await one.stage.call(0, parameterState, { parameter: one.parameter, name: "w" });
+    return { clock, turn };
+  };
   assert.deepEqual(await survey(), { clock: 0, turn: 0 });
   one.advance(3, [1]);
   assert.deepEqual(await survey(), { clock: 3, turn: 0 });
@@ -205,8 +208,8 @@ test("a change that makes no sense is refused, and so is one that caches or hold
   const one = new OneNumber("tensor", {});
   const { stage, parameter } = one;
   const change = (number: number, turn: number, consistency: string) =>
-    stage.call(0, consistencyChange, { parameter: number, clock: 1, turn, consistency });
-  for (const wrong of ["", "7", "{}", '{"updates":"both","reduce":"sum","staleness":0}', '{"updates":"async","reduce":"sum"}'])
+    stage.call(0, parameterConfigure, { parameter: number, settings: "", clock: 1, turn, consistency });
+  for (const wrong of [" ", "7", "{}", '{"updates":"both","reduce":"sum","staleness":0}', '{"updates":"async","reduce":"sum"}'])
     await assert.rejects(change(parameter, 1, wrong), rejectsCode("BAD_REQUEST"), wrong);
   await assert.rejects(change(parameter, 0, JSON.stringify(BSP)), rejectsCode("BAD_REQUEST"));
   await assert.rejects(change(12_345, 1, JSON.stringify(BSP)), rejectsCode("UNKNOWN_PARAMETER"));
@@ -214,11 +217,11 @@ test("a change that makes no sense is refused, and so is one that caches or hold
   for (const mode of [BSP, SSP]) await assert.rejects(change(cached, 1, JSON.stringify(mode)), rejectsCode("UNSUPPORTED"));
   await change(cached, 1, JSON.stringify(ASP));
   const held = stage.create({ kind: "table", width: 1, name: "held", updates: "sync", staleness: 0 });
-  await stage.call(0, rawRowsClaim, { parameter: held });
+  await stage.call(0, rawRowsClaim, { parameter: held, claim: 0, step: 0 });
   await assert.rejects(change(held, 1, JSON.stringify(ASP)), rejectsCode("UNSUPPORTED"));
   await change(held, 1, JSON.stringify(MEAN));
   const changed = stage.create({ kind: "table", width: 1, name: "changed", updates: "sync", staleness: 0 });
   await change(changed, 1, JSON.stringify(ASP));
-  await assert.rejects(stage.call(0, rawRowsClaim, { parameter: changed }), rejectsCode("UNSUPPORTED"));
+  await assert.rejects(stage.call(0, rawRowsClaim, { parameter: changed, claim: 0, step: 0 }), rejectsCode("UNSUPPORTED"));
   assert.deepEqual(stage.parameters.get(parameter).training.consistency, undefined, "nothing changed");
 });

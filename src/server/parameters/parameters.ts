@@ -19,7 +19,6 @@ import type { CatalogueEntry, ParameterNumber } from "../../wire/catalogue.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { DataArrays } from "./data-arrays.ts";
 import { ParameterHost, type ParameterHostOptions, type ParameterIds } from "./parameter-host.ts";
-import { decodeSettings } from "./parameter-settings.ts";
 import type { ServerPacer } from "./server-pacer.ts";
 import { TableParameter } from "./table-parameter.ts";
 import { TensorParameter } from "./tensor-parameter.ts";
@@ -254,11 +253,6 @@ export class Parameters {
     const number = this.#numbers.get(name);
     if (number !== undefined && this.#byNumber.has(number)) return number;
     throw new WeighbridgeError("UNKNOWN_PARAMETER", `this server has no parameter ${JSON.stringify(name)}`);
-  }
-
-  /** Throws UNKNOWN_PARAMETER, BAD_REQUEST or BAD_ARGUMENT. */
-  configure(number: number, json: string): void {
-    this.get(number).configure(decodeSettings(json));
   }
 
   /** A worker died or left. */

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { cachePush } from "../../contracts/cached-rows.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../../contracts/clocks.ts";
-import { consistencyChange } from "../../contracts/parameters.ts";
+import { parameterConfigure } from "../../contracts/parameters.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
 import { floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
 
@@ -311,8 +311,8 @@ test("a server refuses what makes no sense for values: a mean, top-k, a scale, s
       rejectsCode("UNSUPPORTED"),
     );
     const mean = JSON.stringify({ updates: "sync", reduce: "mean", staleness: 0 });
-    const change = { parameter: t, clock: 5, turn: 1, consistency: mean };
-    await assert.rejects(stage.call(0, consistencyChange, change), rejectsCode("BAD_ARGUMENT"));
+    const change = { parameter: t, settings: "", clock: 5, turn: 1, consistency: mean };
+    await assert.rejects(stage.call(0, parameterConfigure, change), rejectsCode("BAD_ARGUMENT"));
     assert.equal(stage.parameters.table(t).store.rowCount, 0);
   }
 });

@@ -2,7 +2,7 @@
 // where its parameter is from (held-parameter.ts). They leave in the order in which they came, and what comes later waits behind them.
 
 import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
-import { parameterOrigin } from "../../contracts/parameters.ts";
+import { parameterState } from "../../contracts/parameters.ts";
 import { namedFailure } from "../call-subject.ts";
 import type { HeldParameter } from "../held-parameter.ts";
 import type { RequestGroup, RoutedRequest, Router } from "../router.ts";
@@ -78,11 +78,11 @@ export class RequestQueue {
       else lost = held.lost(server, incarnation);
     };
     const request = { parameter: held.parameter, name: held.name };
-    const { requests, done }: RequestGroup = this.#router.groupOf(parameterOrigin, [{ to: { server }, request, answered }]);
+    const { requests, done }: RequestGroup = this.#router.groupOf(parameterState, [{ to: { server }, request, answered }]);
     done.catch(() => {}); // nobody waits for it where sending fails
     while (!this.#router.trySend(requests, isForced)) await this.#router.room();
     await done.catch((thrown: unknown) => {
-      throw isWeighbridgeError(thrown) ? namedFailure(thrown, parameterOrigin, held) : thrown;
+      throw isWeighbridgeError(thrown) ? namedFailure(thrown, parameterState, held) : thrown;
     });
     if (lost !== undefined) throw lost;
   }

@@ -1,7 +1,7 @@
 // cached-rows — what spec/functions.md says of src/contracts/cached-rows.ts and src/contracts/raw-rows.ts.
 
 import { cachePush, cachePushSync, cacheSync } from "../../../src/contracts/cached-rows.ts";
-import { rawRowsClaim, rawRowsRead, rawRowsSync, rawRowsWrite } from "../../../src/contracts/raw-rows.ts";
+import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../../../src/contracts/raw-rows.ts";
 import * as words from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 
@@ -107,16 +107,9 @@ export const RAW_ROWS: FunctionFamily = {
       },
     }),
     documented(rawRowsClaim, {
-      about: "Begins a new claim: from now on only whoever knows its number writes raw rows on this server.",
-      request: { parameter: PARAMETER },
-      response: { claim: CLAIM, training: TRAINING },
-      errors: words.FIND_ERRORS,
-      example: { request: { parameter: 2 }, response: { claim: 1, training } },
-    }),
-    documented(rawRowsSync, {
       about:
-        "Tells how many steps the rows of a claim have seen, and answers how the optimizer is set. The count of steps never goes back.",
-      request: { parameter: PARAMETER, claim: CLAIM, step: "how many steps there were" },
+        "Begins a new claim: from then on only whoever knows its number writes raw rows on this server. Or, for a claim there is, tells how many steps its rows have seen; the count never goes back. Both answer how the optimizer is set.",
+      request: { parameter: PARAMETER, claim: `${CLAIM}; 0: a new one is begun`, step: "how many steps the rows of the claim have seen" },
       response: { claim: CLAIM, training: TRAINING },
       errors: [...words.FIND_ERRORS, "FENCED"],
       example: { request: { parameter: 2, claim: 1, step: 7 }, response: { claim: 1, training } },

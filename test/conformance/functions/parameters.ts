@@ -18,13 +18,23 @@ export const PARAMETERS: FunctionFamily = {
       errors: ["BAD_REQUEST", "BAD_ARGUMENT", "SPEC_MISMATCH", "UNKNOWN_PARAMETER", "UNSUPPORTED", "ARENA_FULL", "QUEUE_FULL"],
       example: { request: { parameter: 1, edition: 1, spec: SPEC }, response: {} },
     }),
-    documented(parameters.parameterOrigin, {
+    documented(parameters.parameterState, {
       about:
-        "Whether this server has the parameter from a checkpoint, or because somebody has made it since the server started (consistency.md, Exactly once).",
+        "How the parameter stands on this server: where it is from (consistency.md, Exactly once), what a worker has to know before it changes its consistency (consistency.md, M4 and M5), and what was refused.",
       request: { parameter: PARAMETER, name: "for the messages of a server that has never heard of it" },
-      response: { isRestored: "true: from a checkpoint, or from what was saved of it" },
+      response: {
+        isRestored: "true: from a checkpoint, or from what was saved of it; otherwise somebody has made it since the server started",
+        clock: "the highest clock of any worker on this server, or of any update of the parameter",
+        turn: "of the last change of the consistency; 0: there was none",
+        refusedPushes: "pushes that failed with NOT_FINITE, since it was made here",
+        skippedPushes: 'pushes that were dropped whole (`"nonFinite": "skip"`)',
+        zeroedElements: 'elements that counted as 0 (`"nonFinite": "zero"`)',
+      },
       errors: ["UNKNOWN_PARAMETER", "QUEUE_FULL"],
-      example: { request: { parameter: 1, name: "w" }, response: { isRestored: false } },
+      example: {
+        request: { parameter: 1, name: "w" },
+        response: { isRestored: false, clock: 7, turn: 0, refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 },
+      },
     }),
     documented(parameters.parameterClear, {
       about: "Clears this edition of the parameter, or an earlier one; a later one stays.",
@@ -34,48 +44,22 @@ export const PARAMETERS: FunctionFamily = {
       example: { request: { parameter: 1, edition: 1, pushNumber: 5 }, response: {} },
     }),
     documented(parameters.parameterConfigure, {
-      about: "Changes what may change while training goes on. What is left out stays.",
+      about:
+        "Changes what may change while training goes on; the consistency from a clock on (consistency.md, M2). What is left out stays.",
       request: {
         parameter: PARAMETER,
-        settings: 'JSON: `{learningRate?, schedule?, staleness?}`, a staleness without bound as `"any"` (protocol.md, §10e)',
+        settings: 'JSON: `{learningRate?, schedule?, staleness?}`, a staleness without bound as `"any"` (protocol.md, §10e); or empty',
+        consistency: 'JSON: `{updates, reduce, staleness}`, a staleness without bound as `"any"`; or empty',
+        clock: "before which a change of the consistency does not begin",
+        turn: "of such a change: one above the highest that the servers knew; from 1",
       },
-      response: {},
-      errors: ["BAD_REQUEST", "BAD_ARGUMENT", "UNKNOWN_PARAMETER", "UNSUPPORTED", "QUEUE_FULL"],
-      example: { request: { parameter: 1, settings: '{"learningRate":0.25,"staleness":"any"}' }, response: {} },
-    }),
-    documented(parameters.parameterNonFinite, {
-      about: "What was pushed to the parameter on this server and was not finite, since it was made there.",
-      request: { parameter: PARAMETER },
-      response: {
-        refusedPushes: "pushes that failed with NOT_FINITE",
-        skippedPushes: 'pushes that were dropped whole (`"nonFinite": "skip"`)',
-        zeroedElements: 'elements that counted as 0 (`"nonFinite": "zero"`)',
-      },
-      errors: ["UNKNOWN_PARAMETER", "QUEUE_FULL"],
-      example: { request: { parameter: 1 }, response: { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 } },
-    }),
-    documented(parameters.consistencySurvey, {
-      about: "What a worker has to know before it changes a consistency (consistency.md, M4 and M5).",
-      request: { parameter: PARAMETER },
-      response: {
-        clock: "the highest clock of any worker on this server, or of any update of the parameter",
-        turn: "of the last change of the consistency; 0: there was none",
-      },
-      errors: ["UNKNOWN_PARAMETER", "QUEUE_FULL"],
-      example: { request: { parameter: 1 }, response: { clock: 7, turn: 0 } },
-    }),
-    documented(parameters.consistencyChange, {
-      about: "Changes the consistency from a clock on (consistency.md, M2).",
-      request: {
-        parameter: PARAMETER,
-        clock: "before which the change does not begin",
-        turn: "one above the highest that the servers knew; from 1",
-        consistency: 'JSON: `{updates, reduce, staleness}`, a staleness without bound as `"any"`',
-      },
-      response: { clock: "from which on the last change holds on this server" },
+      response: { clock: "from which on the last change of the consistency holds on this server; 0 if none was asked for" },
       errors: ["BAD_REQUEST", "BAD_ARGUMENT", ...FIND_ERRORS],
       example: {
-        request: { parameter: 1, clock: 9, turn: 1, consistency: '{"updates":"sync","reduce":"mean","staleness":0}' },
+        request: {
+          ...{ parameter: 1, settings: '{"learningRate":0.25}', clock: 9, turn: 1 },
+          consistency: '{"updates":"sync","reduce":"mean","staleness":0}',
+        },
         response: { clock: 9 },
       },
     }),
