@@ -7,25 +7,13 @@ import type { CallOptions, Tensor } from "../api/tensor.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 import type { KeyList } from "../worker/key-lists.ts";
+import type { RowsAndGradients } from "../worker/tensor-client.ts";
 
 /** Rows of a tensor or a table: whole numbers, exact up to 2^53 (as bigint, 2^64). */
 export type RowNames = Uint32Array | Int32Array | BigUint64Array | readonly number[];
 
-/** What Hetu's dense and sparse functions ask of a parameter. */
-export interface PushPull {
-  push(values: Float32Array, options: CallOptions): Promise<void>;
-  pull(into: Float32Array, options: CallOptions): Promise<void>;
-  pushPull(values: Float32Array, into: Float32Array, options: CallOptions): Promise<void>;
-  pushRows(rows: RowNames, values: Float32Array, options: CallOptions): Promise<void>;
-  pullRows(rows: RowNames, into: Float32Array, options: CallOptions): Promise<void>;
-  pushRowsPull(rows: RowNames, values: Float32Array, into: Float32Array, options: CallOptions): Promise<void>;
-  pushPullRows(push: PushedRows, pullRows: RowNames, into: Float32Array, options: CallOptions): Promise<void>;
-  /** A cache of some rows; only of tables. */
-  cached(options: CacheOptions): CachedEmbedding;
-  clear(options: CallOptions): Promise<void>;
-}
-
-export type PushedRows = { readonly rows: RowNames; readonly values: Float32Array };
+/** What Hetu's dense and sparse functions ask of a parameter: the calls of a tensor, which a table has too. */
+export type PushPull = Pick<Tensor, "push" | "pull" | "pushPull" | "pushRows" | "pullRows" | "pushRowsPull" | "pushPullRows" | "clear">;
 
 export class NamedTensor {
   readonly name: string;
@@ -58,50 +46,7 @@ export class NamedTensor {
   }
 }
 
-export class DenseTensor implements PushPull {
-  readonly #tensor: Tensor;
-
-  constructor(tensor: Tensor) {
-    this.#tensor = tensor;
-  }
-
-  async push(values: Float32Array, options: CallOptions): Promise<void> {
-    await this.#tensor.push(values, options);
-  }
-
-  async pull(into: Float32Array, options: CallOptions): Promise<void> {
-    await this.#tensor.pull(into, options);
-  }
-
-  async pushPull(values: Float32Array, into: Float32Array, options: CallOptions): Promise<void> {
-    await this.#tensor.pushPull(values, into, options);
-  }
-
-  async pushRows(rows: RowNames, values: Float32Array, options: CallOptions): Promise<void> {
-    await this.#tensor.pushRows(rows, values, options);
-  }
-
-  async pullRows(rows: RowNames, into: Float32Array, options: CallOptions): Promise<void> {
-    await this.#tensor.pullRows(rows, into, options);
-  }
-
-  async pushRowsPull(rows: RowNames, values: Float32Array, into: Float32Array, options: CallOptions): Promise<void> {
-    await this.#tensor.pushRowsPull(rows, values, into, options);
-  }
-
-  async pushPullRows({ rows, values }: PushedRows, pullRows: RowNames, into: Float32Array, options: CallOptions): Promise<void> {
-    await this.#tensor.pushPullRows({ rows, gradients: values }, pullRows, into, options);
-  }
-
-  cached(): never {
-    throw new WeighbridgeError("UNSUPPORTED", `${this.#tensor.name} is no kCacheTable; only those are cached`);
-  }
-
-  async clear(options: CallOptions): Promise<void> {
-    await this.#tensor.clear(options);
-  }
-}
-
+/** A table of fixed size in the place of a tensor. */
 export class CacheTable implements PushPull {
   readonly #table: Embedding;
   readonly #rowCount: number;
@@ -116,35 +61,36 @@ export class CacheTable implements PushPull {
     await this.#table.push(this.#allRows(), values, options);
   }
 
-  async pull(into: Float32Array, options: CallOptions): Promise<void> {
+  async pull(into: Float32Array, options: CallOptions): Promise<Float32Array> {
     this.#checkWhole(into);
-    await this.#table.pull(this.#allRows(), into, options);
+    return await this.#table.pull(this.#allRows(), into, options);
   }
 
-  async pushPull(values: Float32Array, into: Float32Array, options: CallOptions): Promise<void> {
+  async pushPull(values: Float32Array, into: Float32Array, options: CallOptions): Promise<Float32Array> {
     this.#checkWhole(values);
     this.#checkWhole(into);
     const keys = this.#allRows();
-    await this.#table.pushPull({ keys, gradients: values }, keys, into, options);
+    return await this.#table.pushPull({ keys, gradients: values }, keys, into, options);
   }
 
   async pushRows(rows: RowNames, values: Float32Array, options: CallOptions): Promise<void> {
     await this.#table.push(rows, values, options);
   }
 
-  async pullRows(rows: RowNames, into: Float32Array, options: CallOptions): Promise<void> {
-    await this.#table.pull(rows, into, options);
+  async pullRows(rows: RowNames, into: Float32Array, options: CallOptions): Promise<Float32Array> {
+    return await this.#table.pull(rows, into, options);
   }
 
-  async pushRowsPull(rows: RowNames, values: Float32Array, into: Float32Array, options: CallOptions): Promise<void> {
+  async pushRowsPull(rows: RowNames, values: Float32Array, into: Float32Array, options: CallOptions): Promise<Float32Array> {
     this.#checkWhole(into);
-    await this.#table.pushPull({ keys: rows, gradients: values }, this.#allRows(), into, options);
+    return await this.#table.pushPull({ keys: rows, gradients: values }, this.#allRows(), into, options);
   }
 
-  async pushPullRows({ rows, values }: PushedRows, pullRows: RowNames, into: Float32Array, options: CallOptions): Promise<void> {
-    await this.#table.pushPull({ keys: rows, gradients: values }, pullRows, into, options);
+  async pushPullRows(push: RowsAndGradients, pullRows: RowNames, into: Float32Array, options: CallOptions): Promise<Float32Array> {
+    return await this.#table.pushPull({ keys: push.rows, gradients: push.gradients }, pullRows, into, options);
   }
 
+  /** A cache of some rows. */
   cached(options: CacheOptions): CachedEmbedding {
     return this.#table.cached(options);
   }

@@ -20,7 +20,7 @@ import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 import type { FunctionLoad } from "../worker/router/function-request.ts";
 import { DataStore, type IndexList } from "./data-store.ts";
 import { hetuLoads } from "./function-names.ts";
-import { CacheTable, DenseTensor, NamedTensor, type RowNames } from "./named-tensor.ts";
+import { CacheTable, NamedTensor, type RowNames } from "./named-tensor.ts";
 import { dimensionsOf, initializerOf, optimizerOf, ParamType, type TensorSettings } from "./tensor-settings.ts";
 
 /** A tensor's name: Hetu's are whole numbers. 7 and "7" are one name. */
@@ -73,9 +73,7 @@ export class TensorWorker {
     const calls =
       paramType === ParamType.kCacheTable
         ? new CacheTable(await this.#session.embedding(key, { ...common, dim: width, rows: length, versions: true }, wait), length)
-        : new DenseTensor(
-            await this.#session.tensor(key, { ...common, shape: paramType === ParamType.kParam ? [length] : [length, width] }, wait),
-          );
+        : await this.#session.tensor(key, { ...common, shape: paramType === ParamType.kParam ? [length] : [length, width] }, wait);
     this.#tensors.set(key, new NamedTensor(key, calls));
   }
 
@@ -118,12 +116,14 @@ export class TensorWorker {
     into: Float32Array,
     options: CallOptions = {},
   ): Promise<void> {
-    return this.#begin(name, ({ calls }) => calls.pushPullRows({ rows: pushRows, values }, pullRows, into, options));
+    return this.#begin(name, ({ calls }) => calls.pushPullRows({ rows: pushRows, gradients: values }, pullRows, into, options));
   }
 
   /** A cache of some rows of a kCacheTable, with bounds by row (Hetu: CacheSparseTable). Throws UNSUPPORTED for other tensors. */
   cacheSparseTable(name: TensorName, options: CacheOptions): CachedEmbedding {
-    return this.#find(name).calls.cached(options);
+    const { name: key, calls } = this.#find(name);
+    if (calls instanceof CacheTable) return calls.cached(options);
+    throw new WeighbridgeError("UNSUPPORTED", `${key} is no kCacheTable; only those are cached`);
   }
 
   /** Ends when all calls of this name so far have. Rejects with the first that failed since the last wait. */
@@ -224,10 +224,10 @@ export class TensorWorker {
   }
 
   /** F1, F2 */
-  #begin(name: TensorName, call: (tensor: NamedTensor) => Promise<void>): Promise<void> {
+  #begin(name: TensorName, call: (tensor: NamedTensor) => Promise<unknown>): Promise<void> {
     try {
       const tensor = this.#find(name);
-      return tensor.track(call(tensor));
+      return tensor.track(call(tensor).then(() => {}));
     } catch (thrown) {
       return Promise.reject(thrown as Error);
     }

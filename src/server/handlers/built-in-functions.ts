@@ -1,5 +1,6 @@
 // built-in-functions — the functions that every server has.
 
+import { TENSOR_HANDLERS } from "../parameters/tensor-requests.ts";
 import type { ServedFunction } from "../served-function.ts";
 import { CACHED_ROW_HANDLERS } from "./cached-rows.ts";
 import { CHECKPOINT_HANDLERS } from "./checkpoints.ts";
@@ -9,7 +10,6 @@ import { GROUP_HANDLERS } from "./groups.ts";
 import { PARAMETER_HANDLERS } from "./parameters.ts";
 import { RAW_ROW_HANDLERS } from "./raw-rows.ts";
 import { ROW_HANDLERS } from "./rows.ts";
-import { TENSOR_HANDLERS } from "./tensors.ts";
 
 export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...CACHED_ROW_HANDLERS,

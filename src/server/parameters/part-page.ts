@@ -8,7 +8,7 @@ import type { PulledImages } from "../../store/pulled-rows.ts";
 import type { RowImages } from "../../store/table-requests.ts";
 import type { DataPage } from "./data-arrays.ts";
 import type { GatheredImage } from "./gathered-rows.ts";
-import type { GatheredBlockImage } from "./tensor-pushes.ts";
+import type { GatheredBlockImage } from "./tensor-requests.ts";
 
 /** Whose push, and of which clock. */
 export type GatheredBy = { readonly life: WorkerLife; readonly clock: number };

@@ -1,5 +1,5 @@
 // tensor-parameter — a dense tensor on a server as its functions see it: its blocks as they begin, are read, and move with their parts. What pushes do is in
-// tensor-pushes.ts.
+// tensor-requests.ts.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { TensorBlock } from "../../contracts/function-context.ts";
@@ -20,7 +20,7 @@ import {
   roomFor,
 } from "./parameter-host.ts";
 import type { TensorPage } from "./part-page.ts";
-import { TensorPushes } from "./tensor-pushes.ts";
+import { TensorPushes } from "./tensor-requests.ts";
 
 export class TensorParameter extends HostedParameter<TensorSpec> {
   readonly store: TensorStore;
