@@ -360,6 +360,21 @@ test("a push and pull of rows of a table gives what a push and then a pull give,
   });
 });
 
+test("a push and pull of many rows belongs to the clock at which it was called, though nobody waited for it", async () => {
+  await withServers(async (session) => {
+    const link = { push: "fp16", keyCache: true } as const;
+    const table = await session.embedding("e", { dim: 64, consistency: "bsp", link });
+    const keys = BigUint64Array.from({ length: 6000 }, (_, i) => BigInt(i)); // several frames
+    const ones = new Float32Array(6000 * 64).fill(1);
+    for (let clock = 1; clock <= 3; clock++) {
+      const pulled = table.pushPull({ keys, gradients: ones }, keys);
+      session.clock();
+      assert.deepEqual(await table.pull(keys), new Float32Array(6000 * 64).fill(clock));
+      assert.equal((await pulled).length, ones.length);
+    }
+  });
+});
+
 test("a push and pull of a tensor, whole or of rows, gives what a push and then a pull give, over every codec", async () => {
   const [rowCount, width] = [5000, 64]; // three blocks
   const gradient = gradientOf(8, rowCount * width);

@@ -85,6 +85,8 @@ type Sending = {
 type CallOptions = {
   /** Called once all requests are encoded, before any of them leaves. */
   readonly leaving: () => void;
+  /** Whether key lists may travel by name, where the link has that. A request may then have to be sent again (L2). */
+  readonly isNaming?: boolean | undefined;
   /** L4 */
   readonly isExact?: boolean | undefined;
 };
@@ -96,20 +98,19 @@ export class LinkCalls {
     this.#options = options;
   }
 
-  /** Whether repeated keys travel by name: a request may then have to be sent again, behind what left after it (L2). */
-  get namesKeys(): boolean {
-    return this.#options.link.keyCache;
-  }
-
   get kept(): KeptGradients | undefined {
     return this.#options.kept;
   }
 
   /** Sends these requests, together. As Router.call; throws also BAD_ARGUMENT, ARENA_FULL (L1). */
-  async call(requests: readonly AnyRequest[], subject: HeldParameter, { leaving, isExact = false }: CallOptions): Promise<void> {
+  async call(
+    requests: readonly AnyRequest[],
+    subject: HeldParameter,
+    { leaving, isNaming = true, isExact = false }: CallOptions,
+  ): Promise<void> {
     const sending = this.#begin();
     try {
-      const carried = requests.map((request) => this.#carry(request, sending, { isNaming: this.namesKeys, isExact }));
+      const carried = requests.map((request) => this.#carry(request, sending, { isNaming, isExact }));
       leaving();
       await this.#options.functions.router.call(carried, subject);
     } catch (thrown) {
@@ -138,7 +139,7 @@ export class LinkCalls {
     const sent = how.isExact ? undefined : this.#keeping(asked.request, sending);
     for (const name of fn.request.valueNames) request[name] = sent?.payload ?? this.#encoded(asked.request, name, sending);
     if (sent !== undefined) request.scale = 1; // it is in what was kept
-    const server = how.isNaming && "server" in to ? to.server : undefined;
+    const server = how.isNaming && this.#options.link.keyCache && "server" in to ? to.server : undefined;
     const { keyNames } = fn.request;
     const keys = keyNames.length === 0 ? undefined : new RequestKeys(this.#options, keyNames, asked.request, sending.spans, server);
     if (keys !== undefined) sending.keys.add(keys);

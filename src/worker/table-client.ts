@@ -9,8 +9,7 @@
 //       there too, nothing comes in between.
 //   B5. Where a part leaves its server before the answer of a push and pull is sent, or sent again, the push counts, and the rows are asked for anew: they have seen
 //       the push, and maybe what came in between.
-//   B4. Where keys may travel by name, a frame may have to be sent again, behind others: of a push and pull of several frames to a server, what follows a frame
-//       waits for its answer.
+//   B4. Keys of a push and pull that takes several frames do not travel by name: a frame whose list is not known would be sent again, behind the others.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
@@ -167,11 +166,11 @@ export class TableClient {
     return plan.frames(Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.width * FLOAT_BYTES))));
   }
 
-  /** `pushClock`: that of the push that these are, whose number they have; the same of further ones of one push. */
-  async #send(requests: readonly AnyRequest[], pushClock?: number): Promise<void> {
+  /** `pushClock`: that of the push that these are. `isNaming`: whether keys may travel by name (B4). */
+  async #send(requests: readonly AnyRequest[], pushClock?: number, isNaming = true): Promise<void> {
     const leaving = (): void => void (pushClock === undefined || this.#subject.pushes.next(this.#parameter, pushClock));
     try {
-      if (this.#link !== undefined) return await this.#link.call(requests, this.#subject, { leaving });
+      if (this.#link !== undefined) return await this.#link.call(requests, this.#subject, { leaving, isNaming });
       leaving();
       await this.#functions.router.call(requests, this.#subject);
     } catch (thrown) {
@@ -180,14 +179,10 @@ export class TableClient {
   }
 
   async #sendPairs({ pushes, both, pulls }: PairedFrames, { rows, landed }: RowArrays, call: PushFrameCall): Promise<void> {
-    const turns = [this.#pushes(pushes, rows, call), this.#pushPulls(both, { rows, landed }, call), this.#pulls(pulls, landed, call)];
-    if (this.#link?.namesKeys !== true) return await this.#send(turns.flat(), call.clock);
-    let pushClock: number | undefined = call.clock;
-    for (const turn of turns) {
-      if (turn.length === 0) continue;
-      await this.#send(turn, pushClock); // B4
-      pushClock = undefined;
-    }
+    const paired = this.#pushPulls(both, { rows, landed }, call);
+    if (pushes.length === 0 && pulls.length === 0) return await this.#send(paired, call.clock);
+    const requests = [...this.#pushes(pushes, rows, call), ...paired, ...this.#pulls(pulls, landed, call)];
+    await this.#send(requests, call.clock, false); // B4
   }
 
   /** Plans keys of a frame that is cut again, as its own were. */
