@@ -13,7 +13,9 @@ const clearRequest = { parameter: "u32", edition: "u32", pushNumber: "u32" } as 
 const stateRequest = { parameter: "u32", name: "string" } as const;
 const configureRequest = { parameter: "u32", settings: "string", consistency: "string", clock: "u32", turn: "u32" } as const;
 const state = {
-  /** Whether this server has it from a checkpoint, or from what was saved of it; otherwise somebody has made it here. */
+  /**
+   * Whether this server has it from a checkpoint, or from what was saved of it; otherwise somebody has made it here.
+   */
   isRestored: "bool",
   /** The highest clock of any worker here, or of any update of the parameter, and the turn of the last change. */
   clock: "u32",

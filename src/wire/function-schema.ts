@@ -8,8 +8,9 @@
 // Invariants:
 //   S1. Arrays are not copied: encoding refers to them, decoding gives views of the payload.
 //   S2. Bytes that do not add up are refused before a handler sees any of them.
-//   S3. What the bytes of keys and values mean the parameter decides, not the schema: u64 and f32 as they are, another element type, or what the parameter's
-//       link makes of them (codecs.md). Encoding takes any array, decoding gives a view of u64 or f32 where the length allows it, and of bytes otherwise.
+//   S3. What the bytes of keys and values mean the parameter decides, not the schema: u64 and f32 as they are, another
+//       element type, or what the parameter's link makes of them (codecs.md). Encoding takes any array, decoding gives a
+//       view of u64 or f32 where the length allows it, and of bytes otherwise.
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";

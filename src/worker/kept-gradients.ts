@@ -38,7 +38,10 @@ export class KeptGradients {
     this.#residuals = new Residuals(codecs);
   }
 
-  /** Encodes `scale` times a gradient and what was kept of the block before. Throws BAD_ARGUMENT, ARENA_FULL, with the residual as it was. */
+  /**
+   * Encodes `scale` times a gradient and what was kept of the block before. Throws BAD_ARGUMENT, ARENA_FULL, with the
+   * residual as it was.
+   */
   encode(block: number, values: Float32Array, shape: ValueShape, scale: number, spans: ArenaSpans): SentBlock {
     const kept = this.#payloads.encodeKeeping(values, shape, scale, this.#residuals.spanOf(block, values.length), spans);
     return { ...kept, block, shape, isLost: false };

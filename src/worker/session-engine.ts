@@ -109,7 +109,10 @@ export class SessionEngine {
     return await Collective.open(mesh, wait);
   }
 
-  /** Sends what top-k has kept of all tensors. Of one that was cleared, or lost with its server, nothing is left to send to. */
+  /**
+   * Sends what top-k has kept of all tensors. Of one that was cleared, or lost with its server, nothing is left to
+   * send to.
+   */
   async flushLinks({ deadlineMs, signal }: WaitOptions): Promise<void> {
     const call = { clock: this.clock.value, deadlineMs, signal };
     await allEnded(

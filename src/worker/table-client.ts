@@ -9,7 +9,8 @@
 //       there too, nothing comes in between.
 //   B5. Where a part leaves its server before the answer of a push and pull is sent, or sent again, the push counts, and the rows are asked for anew: they have seen
 //       the push, and maybe what came in between.
-//   B4. Keys of a push and pull that takes several frames do not travel by name: a frame whose list is not known would be sent again, behind the others.
+//   B4. Keys of a push and pull that takes several frames do not travel by name: a frame whose list is not known would be
+//       sent again, behind the others.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";

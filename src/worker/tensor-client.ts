@@ -209,7 +209,10 @@ export class TensorClient {
     });
   }
 
-  /** Pushes gradients for some rows and fills `into` with the whole tensor: of each block what it is right after the push. */
+  /**
+   * Pushes gradients for some rows and fills `into` with the whole tensor: of each block what it is right after the
+   * push.
+   */
   async pushRowsPull(rows: RowList, gradients: Float32Array, into: Float32Array, call: CheckedPush): Promise<void> {
     this.#checkRows(gradients, rows, "gradients");
     this.#checkLength(into, this.shape.floatCount, "the array to pull into");
@@ -217,7 +220,10 @@ export class TensorClient {
     await this.#withSpans(call, async (spans) => await this.#pushRowsThenPull({ rows, gradients }, whole, call, spans));
   }
 
-  /** Pushes gradients for some rows, and fills `into` with other rows: of each block what they are right after the push. */
+  /**
+   * Pushes gradients for some rows, and fills `into` with other rows: of each block what they are right after the
+   * push.
+   */
   async pushPullRows(push: RowsAndGradients, pullRows: RowList, into: Float32Array, call: CheckedPush): Promise<void> {
     this.#checkRows(push.gradients, push.rows, "gradients");
     this.#checkRows(into, pullRows, "the array to pull into");

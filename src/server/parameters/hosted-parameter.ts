@@ -99,7 +99,10 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     return this.host.pacer.pushes.pusherCount(this.number, clock);
   }
 
-  /** The values that a request carries: where they lie, or decoded in memory that `holder` holds. `shapeOf` is asked for those that are encoded. Throws BAD_REQUEST, ARENA_FULL. */
+  /**
+   * The values that a request carries: where they lie, or decoded in memory that `holder` holds. `shapeOf` is asked
+   * for those that are encoded. Throws BAD_REQUEST, ARENA_FULL.
+   */
   protected valuesIn(payload: ArrayBufferView, shapeOf: () => ValueShape, holder: Holder): Float32Array {
     if (this.link !== undefined) return this.link.decoded(payload, shapeOf(), holder);
     if (payload instanceof Float32Array) return payload;

@@ -60,14 +60,20 @@ export class ParameterLink {
     return this.#pull.isPlain ? 0 : this.#pull.encodeBound(shape);
   }
 
-  /** What carries these values: they themselves, or what is written at `room`. Throws BAD_ARGUMENT for values that the link cannot carry. */
+  /**
+   * What carries these values: they themselves, or what is written at `room`. Throws BAD_ARGUMENT for values that the
+   * link cannot carry.
+   */
   encoded(values: Float32Array, shape: ValueShape, room: number): ArrayBufferView {
     if (this.#pull.isPlain) return values;
     const byteCount = this.#pull.encode({ ...shape, source: values.byteOffset, target: room });
     return this.#arena.bytes.subarray(room, room + byteCount);
   }
 
-  /** The keys of a request, in memory that `holder` holds. Throws BAD_REQUEST, KEYS_NOT_ASCENDING, UNKNOWN_KEY_LIST, ARENA_FULL. */
+  /**
+   * The keys of a request, in memory that `holder` holds. Throws BAD_REQUEST, KEYS_NOT_ASCENDING, UNKNOWN_KEY_LIST,
+   * ARENA_FULL.
+   */
   keys({ byteOffset, byteLength }: ArrayBufferView, life: WorkerLife, width: number, holder: Holder): BigUint64Array {
     const keyCountMax = Math.min(LISTED_KEYS_MAX, Math.floor(CODEC_COUNT_MAX / width));
     const receiver = this.#host.keyLists.of(life);

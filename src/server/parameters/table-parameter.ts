@@ -122,7 +122,10 @@ export class TableParameter extends HostedParameter<TableSpec> {
     }
   }
 
-  /** The keys that a request names, and the gradients that it has for so many rows: where they lie, or decoded in memory that `holder` holds. Throws as the link does, BAD_REQUEST. */
+  /**
+   * The keys that a request names, and the gradients that it has for so many rows: where they lie, or decoded in
+   * memory that `holder` holds. Throws as the link does, BAD_REQUEST.
+   */
   keysIn(payload: ArrayBufferView, life: WorkerLife, holder: Holder): BigUint64Array {
     if (this.link !== undefined) return this.link.keys(payload, life, this.spec.width, holder);
     if (payload instanceof BigUint64Array) return payload;
@@ -134,7 +137,10 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return this.valuesIn(payload, () => ({ rowCount, width: this.spec.width }), holder);
   }
 
-  /** Room for the rows of these keys, and behind them for what carries them; `holder` holds it. Throws OUT_OF_RANGE, ARENA_FULL. */
+  /**
+   * Room for the rows of these keys, and behind them for what carries them; `holder` holds it. Throws OUT_OF_RANGE,
+   * ARENA_FULL.
+   */
   roomFor(keys: BigUint64Array, holder: Holder): number {
     this.#check(keys);
     const { arena } = this.host;
@@ -147,7 +153,10 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return address;
   }
 
-  /** The rows one after the other, for this reader and as the table carries them, in `out`: what `roomFor` gave for them. */
+  /**
+   * The rows one after the other, for this reader and as the table carries them, in `out`: what `roomFor` gave for
+   * them.
+   */
   pull(
     keys: BigUint64Array,
     {

@@ -65,12 +65,18 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     return true;
   }
 
-  /** The gradients that a request has for a block, or some of its rows: where they lie, or decoded in memory that `holder` holds. Throws BAD_REQUEST, OUT_OF_RANGE, ARENA_FULL. */
+  /**
+   * The gradients that a request has for a block, or some of its rows: where they lie, or decoded in memory that
+   * `holder` holds. Throws BAD_REQUEST, OUT_OF_RANGE, ARENA_FULL.
+   */
   gradientsIn(payload: ArrayBufferView, block: number, rows: Uint32Array, holder: Holder): Float32Array {
     return this.valuesIn(payload, () => (rows.length === 0 ? this.blockShape(block) : this.rowsShape(block, rows)), holder);
   }
 
-  /** Room for a block or these rows of it as they are answered, held by `holder`. Throws OUT_OF_RANGE, UNSUPPORTED, ARENA_FULL. */
+  /**
+   * Room for a block or these rows of it as they are answered, held by `holder`. Throws OUT_OF_RANGE, UNSUPPORTED,
+   * ARENA_FULL.
+   */
   roomFor(block: number, rows: Uint32Array, holder: Holder): number {
     const { arena } = this.host;
     if (rows.length === 0) return roomFor(arena, this.link?.roomBytes(this.blockShape(block)) ?? 0, holder);
@@ -80,7 +86,10 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     return roomFor(arena, codedOffset(rows.length * this.store.shape.width) + codedBytes, holder);
   }
 
-  /** The rows one after the other, for this reader and as the tensor carries them, in `out`: what `roomFor` gave for them. */
+  /**
+   * The rows one after the other, for this reader and as the tensor carries them, in `out`: what `roomFor` gave for
+   * them.
+   */
   pullRows(
     block: number,
     rows: Uint32Array,

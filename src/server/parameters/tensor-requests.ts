@@ -77,7 +77,10 @@ export const TENSOR_HANDLERS: readonly ServedFunction[] = [
   }),
 ];
 
-/** The tensor that a request about one of its blocks is for. Throws UNKNOWN_PARAMETER, UNSUPPORTED, and WRONG_OWNER unless the block is this server's. */
+/**
+ * The tensor that a request about one of its blocks is for. Throws UNKNOWN_PARAMETER, UNSUPPORTED, and WRONG_OWNER
+ * unless the block is this server's.
+ */
 function tensorOf({ parameters, ownership }: ServerContext, parameter: number, block: number): TensorParameter {
   const tensor = parameters.tensors.get(parameter) ?? parameters.tensor(parameter);
   const known = tensor.store.blocks.get(block);
@@ -92,7 +95,10 @@ function isFresh({ clocks, phases }: TensorParameter, clock: number): boolean {
   return clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
 }
 
-/** A block or rows of it, now or as soon as the reader's clock allows it; `push` comes before that, and is not done if they cannot be read (R1). */
+/**
+ * A block or rows of it, now or as soon as the reader's clock allows it; `push` comes before that, and is not done if
+ * they cannot be read (R1).
+ */
 function read(
   context: ServerContext,
   tensor: TensorParameter,
