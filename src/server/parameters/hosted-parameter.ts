@@ -5,7 +5,7 @@
 //   HostedParameter.H1. lazyAdam: a push is one step of the whole parameter, wherever its rows lie; so is a clock with sync updates
 //       (spec/consistency.md, N3, N4). For other optimizers nothing is counted: their count is 0 on every server.
 //   HostedParameter.H2. Pushes are counted as soon as somebody asks for it: lazyAdam, or a mean over the workers that pushed.
-//   HostedParameter.H3. A push to a table that is refused here is no step here (N3).
+//   HostedParameter.H3. A push that is refused or skipped here is no step here (N3).
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";
@@ -23,6 +23,9 @@ import type { Holder, ParameterHost, ParameterIds } from "./parameter-host.ts";
 import { ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
+
+/** A push to a parameter, by its number among those of its worker. */
+type NumberedPush = { readonly life: WorkerLife; readonly clock: number; readonly pushNumber: number };
 
 export abstract class HostedParameter<S extends ParameterSpec> {
   readonly spec: S;
@@ -81,10 +84,24 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     return waits;
   }
 
-  /** A push that was counted when it came is refused: it is no step here (H3). */
-  protected uncount({ life, clock, pushNumber }: { readonly life: WorkerLife; readonly clock: number; readonly pushNumber: number }): void {
-    this.host.pacer.pushes.refuse(life, this.number, pushNumber);
-    if (this.phases.at(clock).updates !== "sync") this.step--;
+  /** Takes in a frame of a push to a parameter that counts steps: a push is one here unless it is refused or skipped (H1, H3). Throws what `take` throws. */
+  counted({ life, clock, pushNumber }: NumberedPush, take: () => void): void {
+    const { pushes } = this.host.pacer;
+    const { counts } = this.updater;
+    const rise = pushes.rise(life, this.number, pushNumber);
+    const isStep = this.phases.at(clock).updates !== "sync";
+    const { skippedPushes } = counts;
+    let isTaken = false;
+    if (isStep) this.step += rise;
+    try {
+      take();
+      isTaken = counts.skippedPushes === skippedPushes;
+    } finally {
+      if (rise > 0 && !isTaken) {
+        pushes.refuse(life, this.number, pushNumber);
+        if (isStep) this.step--;
+      }
+    }
   }
 
   /** A clock with sync updates is a step, once, wherever its rows lie (H1). */

@@ -89,7 +89,13 @@ export class TableParameter extends HostedParameter<TableSpec> {
 
   /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: RowsPush): void {
-    const { life, clock, scale, pushNumber, keys, gradients, updates, owners } = push;
+    this.clocks.checkUpdate(push.life, push.clock);
+    if (this.countsSteps && push.gradients.length > 0) this.counted(push, () => this.#take(push));
+    else this.#take(push);
+  }
+
+  /** Gathers a push of a worker that may push now, or applies it. */
+  #take({ life, clock, scale, pushNumber, keys, gradients, updates, owners }: RowsPush): void {
     this.#check(keys);
     if (updates !== undefined) this.#checkCached();
     const updateCounts = updates === undefined || updates.length === 0 ? undefined : updates;
@@ -100,26 +106,17 @@ export class TableParameter extends HostedParameter<TableSpec> {
     if (gradients.length !== expected)
       throw new WeighbridgeError("VALUE_LENGTH", `${gradients.length} gradients came for ${this.spec.name}; ${expected} were expected`);
     const { phases } = this;
-    this.clocks.checkUpdate(life, clock);
     if (clock > phases.clockTop) phases.clockTop = clock;
     if (keys.length === 0) return; // no step
     const magnitude = this.updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
-    const rise = this.countsSteps ? this.host.pacer.pushes.rise(life, this.number, pushNumber) : 0;
-    const isSync = (phases.constant ?? phases.at(clock)).updates === "sync";
-    if (!isSync) this.step += rise;
-    try {
-      if (isSync) {
-        this.#rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
-        return;
-      }
-      const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
-      const update = { ...at, step: this.step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
-      this.#apply({ keys: keys.byteOffset, keyCount: keys.length, owners }, update);
-    } catch (thrown) {
-      if (rise > 0) this.uncount(push);
-      throw thrown;
+    if ((phases.constant ?? phases.at(clock)).updates === "sync") {
+      this.#rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
+      return;
     }
+    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
+    const update = { ...at, step: this.step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
+    this.#apply({ keys: keys.byteOffset, keyCount: keys.length, owners }, update);
   }
 
   /**

@@ -188,26 +188,38 @@ export class TensorPushes {
 
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
-    const { block, rows, gradients } = push;
+    this.#host.pacer.clocks.checkUpdate(push.life, push.clock);
+    if (this.#tensor.countsSteps) this.#tensor.counted(push, () => this.#take(push));
+    else this.#take(push);
+  }
+
+  /** Whether anybody has pushed to the block. */
+  has(block: number): boolean {
+    return this.#units.has(block);
+  }
+
+  /** Gathers a push of a worker that may push now, or applies it. */
+  #take(push: BlockPush): void {
+    const { block, clock, rows, gradients } = push;
     if (rows.length > 0) {
-      this.#pushRows(push);
+      this.#takeRows(push);
       return;
     }
     if (gradients.length !== this.#store.blocks.get(block)?.floatCount) this.#tensor.checkLength(block, gradients.length);
     const magnitude = this.#admit(push);
     if (magnitude === undefined) return;
-    if (this.#waits(push)) this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
+    if (this.#waits(clock)) this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
     else this.#store.update(block, this.#updateOf(push, magnitude));
   }
 
-  #pushRows(push: BlockPush): void {
-    const { block, rows, gradients } = push;
+  #takeRows(push: BlockPush): void {
+    const { block, clock, rows, gradients } = push;
     const { width } = this.#store.shape;
     this.#tensor.checkRows(block, rows);
     if (gradients.length !== rows.length * width) throw this.#tensor.wrongLength(gradients.length, rows.length * width);
     const magnitude = this.#admit(push);
     if (magnitude === undefined) return;
-    if (!this.#waits(push)) {
+    if (!this.#waits(clock)) {
       this.#store.updateRows(block, { ...this.#updateOf(push, magnitude), rows: rows.byteOffset, listed: rows.length });
       return;
     }
@@ -225,28 +237,18 @@ export class TensorPushes {
     }
   }
 
-  /** Whether anybody has pushed to the block. */
-  has(block: number): boolean {
-    return this.#units.has(block);
-  }
-
-  /** Takes a push in, if its worker may push now: how large its elements are at most; undefined where the optimizer skips it. Throws as `push` (T1). */
-  #admit({ life, clock, gradients, scale }: BlockPush): number | undefined {
+  /** How large the elements of a push are at most; undefined where the optimizer skips it. Throws NOT_FINITE (T1). */
+  #admit({ clock, gradients, scale }: BlockPush): number | undefined {
     const phases = this.#phases;
     if (scale !== 1) checkScale(scale, this.#tensor.spec);
-    this.#host.pacer.clocks.checkUpdate(life, clock);
     if (clock > phases.clockTop) phases.clockTop = clock;
     return this.#updater.admit(gradients.byteOffset, gradients.length);
   }
 
-  /** Whether a push waits for those of other workers. One that does not is a step (HostedParameter.H1). */
-  #waits({ life, clock, pushNumber }: BlockPush): boolean {
+  /** Whether what is pushed at this clock waits for what other workers push. */
+  #waits(clock: number): boolean {
     const phases = this.#phases;
-    const tensor = this.#tensor;
-    const rise = tensor.countsSteps ? this.#host.pacer.pushes.rise(life, tensor.number, pushNumber) : 0;
-    const waits = (phases.constant ?? phases.at(clock)).updates === "sync";
-    if (!waits) tensor.step += rise;
-    return waits;
+    return (phases.constant ?? phases.at(clock)).updates === "sync";
   }
 
   /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
