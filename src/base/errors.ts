@@ -6,7 +6,7 @@ import { showValue } from "./show-value.ts";
 /** Stable codes. They cross the wire as strings; an unknown one from a newer peer is kept as it is. */
 export type ErrorCode =
   | "ABORTED" // the caller's AbortSignal fired
-  | "ANSWER_LOST" // the update was applied once, but its answer is not known any more
+  | "ANSWER_LOST" // the update was applied once, but its answer is not known any more, or found no memory
   | "ARENA_FULL" // the node's parameter memory is exhausted
   | "BAD_ARGUMENT" // a call's arguments do not make sense; nothing was sent
   | "BAD_CONFIG" // configuration is missing, unknown or contradictory

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../api/session.ts";
-import { isWeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
 import { MemoryCluster } from "../testing/memory-cluster.ts";
 import { idOf } from "../wire/node-id.ts";
 import { KVServer } from "./kv-server.ts";
@@ -131,5 +131,68 @@ test("sums of other types than floats are read and added to on a server that is 
   await push(known);
   assert.ok((await pull(known)).every((value) => value === 3));
   assert.deepEqual(await pull(keysFrom(2 ** 40, 2)), new Int32Array(2), "a key that is not there reads as zeros, as ever");
+  await cluster.finalize();
+});
+
+test("a push that a full server refuses and another applies names both; one in several pieces says how many were applied", async () => {
+  const cluster = await MemoryCluster.start({ serverCount: 2, arenaBytesMax: 16 * MIB });
+  for (const rank of [0, 1]) new KVServer(cluster.server(rank), 0);
+  const asker = new Asker(cluster, new KVWorker(cluster.worker(), 0));
+  const second = 2n ** 63n;
+  const on = (rank: number, from: number, count: number): BigUint64Array => keysFrom(from, count).map((key) => key + BigInt(rank) * second);
+  const failureOf = async (keys: BigUint64Array): Promise<WeighbridgeError> =>
+    await asker.push(keys, 16).then(
+      () => assert.fail("it was taken"),
+      (thrown: unknown) => (isWeighbridgeError(thrown, "ARENA_FULL") ? thrown : assert.fail(String(thrown))),
+    );
+  const countOf = async (keys: BigUint64Array): Promise<number> => {
+    const values = await asker.pull(keys, 16);
+    return keys.filter((_, i) => values[i * 16] !== 0).length;
+  };
+
+  const many = on(1, 0, 300_000); // more than it has room for
+  const torn = await failureOf(many);
+  const [, some, all] = /applied in part: (\d+) of its (\d+) pieces by server 1$/.exec(torn.message) ?? [];
+  const [pieces, pieceCount] = [Number(some), Number(all)];
+  assert.ok(pieces > 0 && pieces < pieceCount, torn.message);
+  const ofPieces = (await countOf(many)) / (many.length / pieceCount);
+  assert.ok(Math.abs(ofPieces - pieces) <= 1, `${ofPieces} of ${pieceCount} are there: ${torn.message}`);
+
+  const both = BigUint64Array.of(...on(0, 0, 1000), ...on(1, 2 ** 40, 4000));
+  const parted = await failureOf(both);
+  assert.match(parted.message, /applied in part: applied by server 0, not by server 1$/);
+  assert.deepEqual([parted.retryable, await countOf(both.subarray(0, 1000)), await countOf(both.subarray(1000))], [false, 1000, 0]);
+
+  const refused = await failureOf(on(1, 2 ** 41, 4000));
+  assert.doesNotMatch(refused.message, /applied in part/);
+  await cluster.finalize();
+});
+
+test("a pushPull for whose answer a server has no memory says that it was applied, and is not worth a retry", async () => {
+  const cluster = await MemoryCluster.start({ arenaBytesMax: 16 * MIB });
+  new KVServer(cluster.server(), 0);
+  const kv = new KVWorker(cluster.worker(), 0);
+  const asker = new Asker(cluster, kv);
+  const keys = keysFrom(0, 4000);
+  await asker.push(keys, 16);
+  const { arena } = cluster.server().server ?? assert.fail("there is a server");
+  const taken: (readonly [number, number])[] = [];
+  for (let byteCount = 2 ** 30; byteCount >= 2 ** 10; byteCount /= 2) {
+    for (let address = arena.tryAllocateBeyond(byteCount); address !== 0; address = arena.tryAllocateBeyond(byteCount))
+      taken.push([address, byteCount]);
+    try {
+      while (byteCount < 2 ** 25) taken.push([arena.allocate(byteCount), byteCount]);
+    } catch (thrown) {
+      assert.ok(isWeighbridgeError(thrown, "ARENA_FULL"), String(thrown));
+    }
+  }
+  const into = new Float32Array(keys.length * 16);
+  await assert.rejects(cluster.run(kv.wait(kv.pushPull(keys, new Float32Array(into.length).fill(1), into))), {
+    code: "ANSWER_LOST",
+    retryable: false,
+    message: /^server 0: the push was applied, but there was no memory for what it came to: read it with a pull; no room for /,
+  });
+  for (const [address, byteCount] of taken) arena.release(address, byteCount);
+  assert.ok((await asker.pull(keys, 16)).every((value) => value === 2));
   await cluster.finalize();
 });

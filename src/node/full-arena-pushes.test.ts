@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Embedding } from "../api/embedding.ts";
+import type { EmbeddingOptions } from "../api/parameter-options.ts";
 import { isWeighbridgeError, reasonOf } from "../base/errors.ts";
 import type { Consistency } from "../store/consistency.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
@@ -104,3 +105,31 @@ test("a push that one full server refuses and another applies names both, is not
   }
   assert.ok(isWeighbridgeError(failure) && !failure.retryable, "one server is full before the other");
 });
+
+const links: readonly (readonly [string, EmbeddingOptions["link"]])[] = [
+  ["as it is", undefined],
+  ["encoded", { push: "fp16" }],
+];
+for (const [how, link] of links) {
+  test(`a push in several pieces that a server refuses some of says how many were applied, and each is whole (${how})`, async () => {
+    await using cluster = await EmbeddedCluster.start({ arenaBytesMax: 16 * MIB });
+    const table = await cluster.session.embedding("table", { dim: DIM, ...(link === undefined ? {} : { link }) });
+    const count = 40_000;
+    let failure: unknown;
+    for (let from = 0; failure === undefined && from < 1e6; from += count) {
+      const keys = keysFrom(from, count);
+      await table.push(keys, new Float32Array(count * DIM).fill(1)).catch(async (thrown: unknown) => {
+        assert.ok(isFull(thrown), String(thrown));
+        failure = thrown;
+        const values = await table.pull(keys);
+        const applied = keys.filter((_, i) => values[i * DIM] !== 0).length;
+        const [, some, all] = /applied in part: (\d+) of its (\d+) pieces by server 0$/.exec(reasonOf(thrown)) ?? [];
+        const [pieces, pieceCount] = [Number(some), Number(all)];
+        assert.ok(applied > 0 && pieces > 0 && pieces < pieceCount, `${applied} rows: ${reasonOf(thrown)}`);
+        const ofPieces = applied / (count / pieceCount);
+        assert.ok(Math.abs(ofPieces - pieces) <= 1, `${ofPieces} of ${pieceCount} pieces are there: ${reasonOf(thrown)}`);
+      });
+    }
+    assert.ok(isWeighbridgeError(failure) && !failure.retryable, "it becomes full");
+  });
+}

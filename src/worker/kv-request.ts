@@ -1,6 +1,7 @@
 // kv-request — one push, pull or pushPull of a user, over all servers that own some of its keys. Most requests are small and go to one server: such a one is its
 // own call, so that nothing else is made for it. All others have calls of about a block each (KvCall). A request ends once, when every call ended: well, or with
-// the first error. Not which server that is: the router decides it; not what is in its frames: kv-frame.ts.
+// the first error; the router adds what was applied all the same (part-outcome.ts). Not which server that is: the router decides it; not what is in its
+// frames: kv-frame.ts.
 //
 // Invariants (K1 is in kv-frame.ts, K3 and K4 are in kv-landing.ts):
 //   K2. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and last keys, never of all.
@@ -15,11 +16,12 @@ import type { Call } from "../peer/call.ts";
 import type { FrameBatch } from "../peer/frame-batch.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
 import { BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
-import { keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import { addPieces, type KvPart, type KvSpan, variableSpans } from "../wire/kv-spans.ts";
 import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions } from "./kv-arrays.ts";
 import { byteCountOf, encodeKv, encodeWithdrawnKv, type KvFrame, kvDestination, takeAnswer } from "./kv-frame.ts";
 import type { KvLanding, Landing } from "./kv-landing.ts";
+import { type Fate, fateOf, type PartOutcome } from "./part-outcome.ts";
 
 export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   readonly owner: KvOwner;
@@ -50,6 +52,8 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   readonly #valueCount: number;
   /** What is sent or received, if that and the keys are all its arrays. */
   readonly #values: Values | undefined;
+  /** Of an update in several frames, by those that have ended; undefined before the first has. */
+  outcomes: PartOutcome[] | undefined;
   #openFrames = 0;
   #refusedFrames = 0;
   // As a call: one that carries all of it to one server.
@@ -149,6 +153,12 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
     this.frameDone();
   }
 
+  /** One of several frames of an update has ended at this server. */
+  note(server: number, fate: Fate): void {
+    this.outcomes ??= [];
+    this.outcomes.push({ fn: kvPush, server, fate });
+  }
+
   // Call and KvFrame.
 
   get kvRequest(): this {
@@ -236,6 +246,8 @@ export class KvCall implements Call, KvFrame {
   readonly part: KvPart;
   readonly priority: number;
   readonly epoch: number;
+  /** Whom it went to last. */
+  server = 0;
   request = 0;
   stamp = 0;
   sentAtMs = 0;
@@ -305,13 +317,18 @@ export class KvCall implements Call, KvFrame {
 
   answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
     if (!takeAnswer(this, header, bytes, at)) return false;
-    this.kvRequest.frameDone();
+    const request = this.kvRequest;
+    const isTaken = (header.flags & KvFlag.GATHERED) === 0; // otherwise its last frame tells
+    if (isTaken && request.isUpdate) request.note(this.server, "applied");
+    request.frameDone();
     return true;
   }
 
   failed(error: WeighbridgeError): void {
     const request = this.kvRequest;
-    if (request.owner.router?.kvRefused(this, error) !== true) request.frameFailed(error);
+    if (request.owner.router?.kvRefused(this, error) === true) return;
+    if (request.isUpdate) request.note(this.server, fateOf(error));
+    request.frameFailed(error);
   }
 
   mustFollow(waiting: Call): boolean {

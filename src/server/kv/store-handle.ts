@@ -6,6 +6,7 @@
 //   H2. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
 
 import { AssertionError, assert } from "../../base/assert.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { ElementType } from "../../kernel/elements.ts";
@@ -92,10 +93,26 @@ export class StoreHandle implements FunctionHandler {
     if (header.functionId !== kvPull.id && fresh) this.#push(header, keys);
     else this.#store.requireAscending(keys, header.arg0);
     if (header.functionId === kvPush.id) channel.acknowledge(header);
-    else if ((header.flags & KvFlag.WANT_LENS) !== 0) this.#pullVariable(channel, header, keys);
+    else if (header.functionId === kvPull.id) this.#pull(channel, header, keys);
+    else this.#pullAfterPush(channel, header, keys);
+  }
+
+  #pull(channel: Channel, header: FrameHeader, keys: number): void {
+    if ((header.flags & KvFlag.WANT_LENS) !== 0) this.#pullVariable(channel, header, keys);
     else if ((header.flags & KvFlag.PIECE) !== 0) this.#pullPiece(channel, header, keys);
     else if ((header.flags & KvFlag.LENS) !== 0) this.#pullPushed(channel, header, keys);
     else this.#pullRows(channel, header, keys);
+  }
+
+  /** The push counts, whatever becomes of its answer: nobody must repeat it for want of that. */
+  #pullAfterPush(channel: Channel, header: FrameHeader, keys: number): void {
+    try {
+      this.#pull(channel, header, keys);
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown, "ARENA_FULL")) throw thrown;
+      const message = `the push was applied, but there was no memory for what it came to: read it with a pull; ${thrown.message}`;
+      throw new WeighbridgeError("ANSWER_LOST", message, { cause: thrown });
+    }
   }
 
   #push(header: FrameHeader, keys: number): void {

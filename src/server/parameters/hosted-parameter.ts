@@ -84,7 +84,10 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     return waits;
   }
 
-  /** Takes in a frame of a push to a parameter that counts steps: a push is one here unless it is refused or skipped (H1, H3). Throws what `take` throws. */
+  /**
+   * Takes in a frame of a push to a parameter that counts steps: a push is one here unless it is refused or skipped
+   * (H1, H3). Throws what `take` throws.
+   */
   counted({ life, clock, pushNumber }: NumberedPush, take: () => void): void {
     const { pushes } = this.host.pacer;
     const { counts } = this.updater;

@@ -9,6 +9,7 @@ import { idOf, nameOf } from "../../wire/node-id.ts";
 import type { KvRouter } from "../kv-arrays.ts";
 import { FloatWindow } from "../kv-landing.ts";
 import { cutPart, fitsOneFrame, type KvCall, type KvRequest } from "../kv-request.ts";
+import { partsFailure } from "../part-outcome.ts";
 import type { Router } from "../router.ts";
 import { cutKvAgain } from "./kv-recut.ts";
 
@@ -113,7 +114,7 @@ export class KvRoutes implements KvRouter {
 
   kvEnded(request: KvRequest, failure: WeighbridgeError | undefined): void {
     if (request.sent !== undefined) this.#router.openUpdates--;
-    request.owner.ended(request, failure);
+    request.owner.ended(request, failure === undefined ? undefined : partsFailure(failure, request.outcomes ?? []));
     if (this.#router.held !== undefined) this.#router.sendAgainSoon();
   }
 
@@ -194,6 +195,7 @@ export class KvRoutes implements KvRouter {
       if (calls === undefined) continue;
       const channel = this.#router.gone[rank] === undefined ? this.#router.channels[rank] : undefined;
       for (const call of calls) {
+        call.server = rank;
         if (channel !== undefined) channel.send(call, true);
         else this.#router.failSoon(rank, call);
       }
