@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { elementTypeOf } from "../src/kernel/elements.ts";
+import { KVServer } from "../src/kv/kv-server.ts";
 import { LINK_GRACE_MS } from "../src/peer/unfinished-requests.ts";
 import { HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";
@@ -231,14 +232,16 @@ test("thousands of requests that never end are no burden to others", async () =>
   await cluster.close();
 });
 
-test("pushes of other types that never end are counted over all applications, and given back when the link of their worker is gone", async () => {
+test("pushes to handles of the user's own that never end are counted over all applications, and given back when the link of their worker is gone", async () => {
   const cluster = await TargetCluster.start();
+  const other = new KVServer(cluster.server, HANDLE_APP + 1);
+  other.setRequestHandle(() => assert.fail("none of them comes whole"));
   const client = await cluster.intrude();
   const unfinished = cluster.server.server?.unfinishedRequests ?? assert.fail("it is a server");
   const frameKeys = 4096;
   const payload = new Uint8Array(frameKeys * 16);
   const doubles = { ...PUSH, flags: KvFlag.FIRST | dtypeBits(elementTypeOf(new Float64Array(0))), arg0: frameKeys, arg1: 1 };
-  for (let i = 1; i <= 200; i++) client.request({ ...doubles, app: i % 2 === 0 ? SUMMING_APP : HANDLE_APP, stamp: i, arg3: i }, payload);
+  for (let i = 1; i <= 200; i++) client.request({ ...doubles, app: HANDLE_APP + (i % 2), stamp: i, arg3: i }, payload);
   await cluster.settle();
   assert.deepEqual([client.frames.length, cluster.server.metrics.requestsFailed], [200, 0]);
   assert.ok(unfinished.bytes >= 200 * payload.length, `${unfinished.bytes} bytes`);

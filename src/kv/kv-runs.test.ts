@@ -74,7 +74,7 @@ test("one request of a run fails alone, with its own reason", async () => {
     ends.map(({ status }) => status),
     ["fulfilled", "fulfilled", "rejected", "fulfilled"],
   );
-  assert.match(String((ends[2] as PromiseRejectedResult).reason), /key 6 has 2 floats, the request has 1/);
+  assert.match(String((ends[2] as PromiseRejectedResult).reason), /key 6 has 2 values, the request has 1/);
   const out = new Float32Array(1);
   await cluster.run(kv.wait(kv.pull(keysOf(5n), out)));
   assert.equal(out[0], 4);

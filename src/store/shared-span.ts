@@ -6,6 +6,8 @@ import type { Arena } from "../kernel/arena.ts";
 export class SharedSpan {
   readonly address: number;
   readonly byteCount: number;
+  /** It was put together for one answer (peer/frame-batch.ts, Held). */
+  readonly isFresh = true;
   readonly #arena: Arena;
   #users: number;
 
@@ -15,13 +17,6 @@ export class SharedSpan {
     this.address = span.address;
     this.byteCount = span.byteCount;
     this.#users = span.users ?? 1;
-  }
-
-  /** One more user. */
-  share(): this {
-    assert(this.#users > 0, "a span that was given back has no users");
-    this.#users++;
-    return this;
   }
 
   /** To be called once by each user; the address is void for it afterwards. */

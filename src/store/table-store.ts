@@ -18,11 +18,11 @@ import { type Arena, arenaFull, stateFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { FOREIGN_COUNT, NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
 import { type PulledImages, PulledRows } from "./pulled-rows.ts";
-import { chunkRowsFor, columnsOf } from "./row-layout.ts";
+import { columnsOf } from "./row-layout.ts";
+import { RowTable } from "./row-table.ts";
 import type { RowInitializer, RowUpdater } from "./row-updater.ts";
-import { splitFor } from "./split-table.ts";
-import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
-import { TableParts } from "./table-parts.ts";
+import type { TableFreeze, TakenColumn } from "./table-freeze.ts";
+import type { TableParts } from "./table-parts.ts";
 import type { KeyList, RowColumns, RowImages, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
 import { type Trial, triedRow } from "./updaters/trial.ts";
 
@@ -60,6 +60,8 @@ export class TableStore {
   readonly #rowKernels: RowKernels;
   readonly #updater: RowUpdater;
   readonly #initializer: RowInitializer;
+  readonly #rows: RowTable;
+  /** The kernels' name for it. */
   readonly #table: number;
   /** What workers pulled last, for an optimizer that compares with it. */
   readonly #pulled: PulledRows | undefined;
@@ -74,8 +76,6 @@ export class TableStore {
   readonly #spareBytes: number;
   #generation: number = randomWord();
   #closed = false;
-  /** While a checkpoint is being saved: what changes is shown to it first. */
-  #frozen: TableFreeze | undefined;
 
   /** Throws BAD_ARGUMENT for an impossible width, ARENA_FULL. */
   constructor(options: TableStoreOptions) {
@@ -93,27 +93,28 @@ export class TableStore {
     this.#valueBytes = width * elementBytes;
     assert(this.#valueBytes % WORD_BYTES === 0, `rows of ${width} elements of ${elementBytes} bytes are no whole words`);
     this.columns = columnsOf(this.#valueBytes, updater.rowExtraBytes(), versions);
-    this.#chunkRows = chunkRowsFor(ROW_KEY_BYTES + this.columns.payload.byteCount);
+    const { rowKernels, secret } = options;
+    this.#rows = new RowTable({ arena, kernels, rowKernels }, { payloadBytes: this.columns.payload.byteCount, secret });
+    this.#table = this.#rows.address;
+    this.#chunkRows = this.#rows.chunkRows;
     this.#spareBytes = Math.ceil((ROW_KEY_BYTES + this.#valueBytes) / KEY_BYTES) * KEY_BYTES;
     this.#scratchBytes = this.#chunkRows * (2 * WORD_BYTES + KEY_BYTES + this.#spareBytes);
-    this.#scratch = arena.allocateState(this.#scratchBytes);
+    try {
+      this.#scratch = arena.allocateState(this.#scratchBytes);
+    } catch (thrown) {
+      this.#rows.close();
+      throw thrown;
+    }
     this.#fresh = this.#scratch + this.#chunkRows * WORD_BYTES;
     this.#freshKeys = this.#fresh + this.#chunkRows * WORD_BYTES;
     this.#spares = this.#freshKeys + this.#chunkRows * KEY_BYTES;
-    try {
-      this.#table = kernels.createTable({ payloadBytes: this.columns.payload.byteCount, secret: options.secret ?? randomSecret() });
-    } catch (thrown) {
-      arena.release(this.#scratch, this.#scratchBytes);
-      throw thrown;
-    }
-    const { rowKernels } = options;
     const pulled = { arena, kernels, rowKernels, valueBytes: this.#valueBytes, secret: randomSecret };
     this.#pulled = updater.notesPulls ? new PulledRows(pulled) : undefined;
-    this.parts = new TableParts({ arena, kernels, rowKernels, table: this.#table, payloadBytes: this.columns.payload.byteCount });
+    this.parts = this.#rows.parts;
   }
 
   get rowCount(): number {
-    return this.#kernels.rowCount(this.#table);
+    return this.#rows.rowCount;
   }
 
   /** A u32 by chance, never 0: a caller that has versions of another generation has nothing (T5). */
@@ -123,7 +124,7 @@ export class TableStore {
 
   /** Arena bytes of rows, slots and index, and of what workers pulled. */
   get usedBytes(): number {
-    return this.#kernels.tableBytes(this.#table) + (this.#pulled?.usedBytes ?? 0);
+    return this.#rows.usedBytes + (this.#pulled?.usedBytes ?? 0);
   }
 
   /**
@@ -133,7 +134,7 @@ export class TableStore {
   update(update: TableUpdate): boolean {
     const { keys, keyCount } = update;
     this.#checkFurther(update);
-    this.#frozen?.preserve(keys, keyCount);
+    this.#rows.frozen?.preserve(keys, keyCount);
     const missing = this.#updater.isTried ? this.#missing(update) : [];
     this.#makeRoom(update);
     if (!this.#updater.isTried) {
@@ -232,7 +233,7 @@ export class TableStore {
   touch(list: KeyList): void {
     const { keys, keyCount, owners } = list;
     this.#checkFurther(list);
-    this.#frozen?.preserve(keys, keyCount);
+    this.#rows.frozen?.preserve(keys, keyCount);
     this.#makeRoom(list);
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       this.#locate({ keys: keys + from * KEY_BYTES, keyCount: Math.min(this.#chunkRows, keyCount - from), owners });
@@ -299,7 +300,7 @@ export class TableStore {
   /** Removes the rows of these keys; returns how many there were. Their next update makes them anew (T3). */
   remove(keys: number, keyCount: number): number {
     this.#generation = randomWord(); // T5
-    this.#frozen?.preserve(keys, keyCount);
+    this.#rows.frozen?.preserve(keys, keyCount);
     this.#pulled?.remove(keys, keyCount);
     return this.#kernels.removeRows(this.#table, keys, keyCount);
   }
@@ -321,26 +322,16 @@ export class TableStore {
    * ARENA_FULL, nothing changed, while a checkpoint is being saved and there is no room to list them.
    */
   dropPart(part: number): number {
-    if (this.#frozen !== undefined) this.parts.eachKeys(part, (keys, keyCount) => this.#frozen?.preserve(keys, keyCount));
+    const rowCount = this.#rows.dropPart(part);
     this.#pulled?.dropPart(part);
-    const rowCount = this.parts.drop(part);
     if (rowCount > 0) this.#generation = randomWord(); // T5
     return rowCount;
   }
 
   /** Puts saved rows in the place of those that are there; twice is as once. Throws ARENA_FULL, none of them put. */
-  loadRows({ keys, payloads }: RowImages): void {
-    assert(payloads.length === keys.length * this.columns.payload.byteCount, "rows are those of a table of this kind");
-    if (keys.length === 0) return;
-    const byteCount = keys.byteLength + payloads.length;
-    const at = this.#arena.allocate(byteCount);
-    try {
-      this.#arena.bytes.set(new Uint8Array(keys.buffer, keys.byteOffset, keys.byteLength), at);
-      this.#arena.bytes.set(payloads, at + keys.byteLength);
-      this.restore({ keys: at, keyCount: keys.length, payloads: at + keys.byteLength });
-    } finally {
-      this.#arena.release(at, byteCount);
-    }
+  loadRows(images: RowImages): void {
+    this.#rows.loadRows(images);
+    this.#generation = randomWord(); // T5
   }
 
   /** Copies a column of listed rows to `out`, one after the other. */
@@ -368,21 +359,14 @@ export class TableStore {
     this.restoreColumns(keys, keyCount, [{ ...this.columns.payload, address: payloads }]);
   }
 
-  /**
-   * The rows of a checkpoint are about to come to a table that has none: `byPart` says how many, as far as is known. They take no more memory than those of a table that
-   * grew, whatever their order, and memory that is kept for work where there is no other (kernel/arena, A4), until `settle`. Throws ARENA_FULL.
-   */
+  /** RowTable: the rows of a checkpoint are about to come. */
   expect(byPart: Float64Array): void {
-    const total = Math.round(byPart.reduce((sum, count) => sum + count, 0));
-    if (total === 0 || this.rowCount > 0) return;
-    this.#kernels.expectRows(this.#table, total);
-    if (!this.#arena.overdraw(() => splitFor(this.#kernels, this.#table, byPart)))
-      throw stateFull(this.#arena, `an index of ${total} rows`);
+    this.#rows.expect(byPart);
   }
 
   /** All rows that were expected are there. */
   settle(): void {
-    this.#kernels.settleRows(this.#table);
+    this.#rows.settle();
   }
 
   /** As `restoreColumns`, for rows of a checkpoint (`expect`). */
@@ -392,17 +376,8 @@ export class TableStore {
 
   /** As `restore`, column by column: they have to be all of the payload. */
   restoreColumns(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
-    this.#frozen?.preserve(keys, keyCount);
-    this.#makeRoom({ keys, keyCount });
+    this.#rows.restore(keys, keyCount, columns);
     this.#generation = randomWord(); // T5
-    for (let from = 0; from < keyCount; from += this.#chunkRows) {
-      const count = Math.min(this.#chunkRows, keyCount - from);
-      const { byteCount: payloadBytes } = this.columns.payload;
-      this.#rowKernels.locateValues(this.#table, keys + from * KEY_BYTES, count, payloadBytes, this.#scratch, this.#fresh, 0);
-      for (const { offset, byteCount, address } of columns) {
-        this.#rowKernels.writeRows(this.#scratch, count, offset, byteCount, address + from * byteCount);
-      }
-    }
   }
 
   /** What was restored has magnitudes up to this. */
@@ -412,34 +387,19 @@ export class TableStore {
 
   /** Whether updates set rows aside now, which takes memory. */
   get isFrozen(): boolean {
-    return this.#frozen !== undefined;
+    return this.#rows.frozen !== undefined;
   }
 
   /** The table as it is now, to be handed out while it changes. One at a time; whoever asked closes it. Throws ARENA_FULL. */
   freeze(): TableFreeze {
-    assert(this.#frozen === undefined, "a table is frozen once at a time");
-    const frozen = new TableFreeze({
-      arena: this.#arena,
-      kernels: this.#kernels,
-      rowKernels: this.#rowKernels,
-      table: this.#table,
-      payloadBytes: this.columns.payload.byteCount,
-      chunkRows: this.#chunkRows,
-      secret: randomSecret(),
-      ended: () => {
-        this.#frozen = undefined;
-      },
-    });
-    this.#frozen = frozen;
-    return frozen;
+    return this.#rows.freeze();
   }
 
   /** Gives all memory back to the arena. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#frozen?.lose(new WeighbridgeError("UNKNOWN_PARAMETER", "the table was cleared while it was saved"));
-    this.#kernels.destroyTable(this.#table);
+    this.#rows.close();
     this.#pulled?.close();
     this.#arena.release(this.#scratch, this.#scratchBytes);
   }

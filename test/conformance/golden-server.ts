@@ -53,7 +53,8 @@ import { WorkerGroups } from "../../src/server/parameters/worker-groups.ts";
 import { serve as serveFunction } from "../../src/server/served-function.ts";
 import { ArenaReadBuffers, serverFunctions } from "../../src/server/server.ts";
 import { WorkerCalls } from "../../src/server/worker-calls.ts";
-import { ValueStore } from "../../src/store/value-store.ts";
+import { SumStore } from "../../src/store/sums/sum-store.ts";
+import { simdSumHost } from "../../src/store/testing-sums.ts";
 import type { PlacementView, RosterView } from "../../src/wire/roster.ts";
 import { RecordedExchange } from "./recorded-exchange.ts";
 
@@ -214,7 +215,7 @@ export function goldenServer(): RecordedExchange {
 }
 
 function storeHandle(arena: Arena): StoreHandle {
-  const store = new ValueStore({ arena, kernels: new SimdKernels(arena) });
+  const store = new SumStore(simdSumHost(arena));
   store.push({ keys: putKeys(arena, KEYS), keyCount: 2, width: 2, values: putFloats(arena, VALUES) });
   return new StoreHandle(arena, store);
 }

@@ -1,31 +1,115 @@
-// data — serves arrays of any length by index, beside the parameters (contracts/data.ts, parameters/data-arrays.ts).
+// data — serves arrays of any length by index, beside the parameters (contracts/data.ts). They are sums as those of the kv face are (parameters/server-sums.ts); an
+// index is a key like those of tables: its array belongs to that part, and moves with it.
+//
+// Invariants:
+//   DataHandlers.A1. A push that is refused has stored and added nothing. An index that it names twice gets both.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { dataPull, dataPush } from "../../contracts/data.ts";
+import { ElementType } from "../../kernel/elements.ts";
+import type { SumStore } from "../../store/sums/sum-store.ts";
+import { keepBytes } from "../parameters/parameter-host.ts";
+import type { Parameters } from "../parameters/parameters.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
+
+const KEY_BYTES = 8;
+const FLOAT_BYTES = 4;
+
+/** Arrays one behind the other: how long each is, and all their values. */
+type Arrays = { readonly indexes: BigUint64Array; readonly lengths: Uint32Array; readonly values: Float32Array };
 
 export const DATA_HANDLERS: readonly ServedFunction[] = [
   serve(dataPush, {
     handler: ({ parameters }, push) => {
-      parameters.data.push(push);
+      const { indexes, lengths, values } = ascending(push);
+      const { addresses, release } = keepBytes(parameters.host.arena, [indexes, lengths, values]);
+      const [keys = 0, lens = 0, at = 0] = addresses;
+      try {
+        sumsOf(parameters).pushVariable({
+          keys,
+          lens,
+          keyCount: indexes.length,
+          values: at,
+          valueCount: values.length,
+          makesEmpty: true,
+        });
+      } finally {
+        release();
+      }
       return {};
     },
   }),
-  serve(dataPull, {
-    handler: ({ parameters }, { indexes }) => {
-      const found = Array.from(indexes, (index) => {
-        const values = parameters.data.find(index);
-        if (values === undefined) throw new WeighbridgeError("OUT_OF_RANGE", `nobody has pushed data under index ${index}`);
-        return values;
-      });
-      const lengths = Uint32Array.from(found, ({ length }) => length);
-      const values = new Float32Array(lengths.reduce((sum, length) => sum + length, 0));
-      let at = 0;
-      for (const part of found) {
-        values.set(part, at);
-        at += part.length;
-      }
-      return { lengths, values };
-    },
-  }),
+  serve(dataPull, { handler: ({ parameters }, { indexes }) => pull(parameters, indexes) }),
 ];
+
+/** Throws QUEUE_FULL while the server is being restored. */
+function sumsOf({ sums }: Parameters): SumStore {
+  const store = sums.of("data");
+  store.use(ElementType.F32);
+  return store;
+}
+
+/** Throws OUT_OF_RANGE for an index that nobody has pushed. */
+function pull(parameters: Parameters, indexes: BigUint64Array): { readonly lengths: Uint32Array; readonly values: Float32Array } {
+  const { arena } = parameters.host;
+  const store = sumsOf(parameters);
+  const { addresses, release } = keepBytes(arena, [indexes, new Uint32Array(indexes.length)]);
+  const [keys = 0, lens = 0] = addresses;
+  try {
+    const lengths = Uint32Array.from(indexes, (index, i) => {
+      const width = store.widthOf(keys + i * KEY_BYTES);
+      if (width === undefined) throw new WeighbridgeError("OUT_OF_RANGE", `nobody has pushed data under index ${index}`);
+      return width;
+    });
+    arena.words.set(lengths, lens >>> 2);
+    const byteCount = Math.max(1, FLOAT_BYTES * lengths.reduce((sum, length) => sum + length, 0));
+    const out = arena.allocate(byteCount);
+    try {
+      const count = store.pullVariable({ keys, keyCount: indexes.length, lens, out });
+      return { lengths, values: arena.floats.slice(out >>> 2, (out >>> 2) + count) as Float32Array };
+    } finally {
+      arena.release(out, byteCount);
+    }
+  } finally {
+    release();
+  }
+}
+
+/** The same push, by rising indexes, each of them once (A1). Throws VALUE_LENGTH. */
+function ascending({ indexes, lengths, values }: Arrays): Arrays {
+  const starts = new Float64Array(lengths.length + 1);
+  for (const [i, length] of lengths.entries()) starts[i + 1] = (starts[i] as number) + length;
+  const total = starts[lengths.length];
+  if (indexes.length !== lengths.length || total !== values.length) {
+    const what = `${indexes.length} indexes, ${lengths.length} lengths of ${total} together, ${values.length} values`;
+    throw new WeighbridgeError("VALUE_LENGTH", what);
+  }
+  if (indexes.every((index, i) => i === 0 || index > (indexes[i - 1] as bigint))) return { indexes, lengths, values };
+  const order = [...indexes.keys()].sort((a, b) =>
+    indexes[a] === indexes[b] ? a - b : (indexes[a] as bigint) < (indexes[b] as bigint) ? -1 : 1,
+  );
+  const sorted = {
+    indexes: new BigUint64Array(order.length),
+    lengths: new Uint32Array(order.length),
+    values: new Float32Array(values.length),
+  };
+  let [count, at] = [0, 0];
+  for (const i of order) {
+    const [index, length] = [indexes[i] as bigint, lengths[i] as number];
+    const part = values.subarray(starts[i], (starts[i] as number) + length);
+    if (count > 0 && sorted.indexes[count - 1] === index) {
+      if (sorted.lengths[count - 1] !== length)
+        throw new WeighbridgeError(
+          "VALUE_LENGTH",
+          `${sorted.lengths[count - 1]} and ${length} values were pushed to index ${index} at once`,
+        );
+      for (let j = 0; j < length; j++) sorted.values[at - length + j]! += part[j] as number;
+      continue;
+    }
+    sorted.indexes[count] = index;
+    sorted.lengths[count++] = length;
+    sorted.values.set(part, at);
+    at += length;
+  }
+  return { indexes: sorted.indexes.subarray(0, count), lengths: sorted.lengths.subarray(0, count), values: sorted.values.subarray(0, at) };
+}

@@ -1,67 +1,46 @@
-// store-handle — KV_PUSH, KV_PULL and KV_PUSH_PULL on a ValueStore: pushes are summed, pulls read. What ps-lite's default handle does for
-// one value per key, for any number of them. Works where the frame lies in the arena; never waits. Values that are no floats are handed on.
+// store-handle — KV_PUSH, KV_PULL and KV_PUSH_PULL on a SumStore: pushes are summed, pulls read. What ps-lite's default handle does for
+// one value per key, for any number of them, of any type. Works where the frame lies in the arena, frame by frame; never waits.
 //
 // Invariants:
 //   H1. A request that makes no sense changes nothing, and its asker is told why.
 //   H2. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
 
-import { AssertionError, assert } from "../../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
-import { ElementType } from "../../kernel/elements.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import { answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
-import { type Held, INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";
-import { BLOCK_FLOATS } from "../../store/large-value.ts";
+import { INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";
 import { SharedSpan } from "../../store/shared-span.ts";
-import { checkLengths } from "../../store/value-batch.ts";
-import type { ValueStore } from "../../store/value-store.ts";
+import { checkLengths } from "../../store/sums/sum-batch.ts";
+import type { SumStore } from "../../store/sums/sum-store.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
 import { checkKvFrame, DTYPE_MASK, DTYPE_SHIFT, doNotAddUp, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../../wire/kv-message.ts";
 
-const FLOAT_BYTES = 4;
-const FLOATS = ElementType.F32 << DTYPE_SHIFT;
 /** What a frame of values of one width may say beside its type: nothing that there is anything to do about. */
-const PLAIN_FLAGS = KvFlag.FIRST | KvFlag.LAST | APP_CUT;
+const PLAIN_FLAGS = KvFlag.FIRST | KvFlag.LAST | APP_CUT | DTYPE_MASK;
 const ZEROS = new Uint8Array(BLOCK_BYTES);
-
-/** Who serves values of other types, and refuses floats once it holds some. */
-export type OtherTypes = FunctionHandler & { readonly sums: { readonly dtype: number | undefined } };
 
 export class StoreHandle implements FunctionHandler {
   readonly #arena: Arena;
-  readonly #store: ValueStore;
-  readonly #others: OtherTypes | undefined;
+  readonly #store: SumStore;
   /** Where small answers are put together. */
   readonly #scratch: number;
   /** The read buffer that was last found to lie in the arena. */
   #readBuffer: Uint8Array | undefined;
 
-  constructor(arena: Arena, store: ValueStore, others?: OtherTypes) {
-    assert(BLOCK_FLOATS * FLOAT_BYTES === BLOCK_BYTES, "the store and the wire cut long values alike");
+  /** Throws ARENA_FULL. */
+  constructor(arena: Arena, store: SumStore) {
     this.#arena = arena;
     this.#store = store;
-    this.#others = others;
     this.#scratch = arena.allocateState(INLINE_BYTES_MAX);
   }
 
-  destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
-    return (header.flags & DTYPE_MASK) === FLOATS ? undefined : this.#others?.destination?.(channel, header);
-  }
-
-  abandon(channel: Channel, header: FrameHeader): void {
-    this.#others?.abandon?.(channel, header);
-  }
-
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    const others = this.#others;
-    if (others !== undefined && ((header.flags & DTYPE_MASK) !== FLOATS || others.sums.dtype !== undefined)) {
-      others.handle(channel, header, bytes, at, fresh);
-      return;
-    }
-    checkFrame(header);
+    const type = (header.flags & DTYPE_MASK) >> DTYPE_SHIFT;
+    if (type !== this.#store.type) this.#store.use(type);
+    checkFrame(header, this.#store.elementBytes);
     if (bytes === this.#readBuffer || this.#isInArena(bytes)) {
       this.#serve(channel, header, bytes.byteOffset + at, fresh);
       return;
@@ -117,56 +96,76 @@ export class StoreHandle implements FunctionHandler {
 
   #push(header: FrameHeader, keys: number): void {
     const { arg0: keyCount, arg1: width, arg2: offset, flags } = header;
+    const { elementBytes } = this.#store;
     const values = keys + keyCount * KEY_BYTES;
     if ((flags & KvFlag.LENS) !== 0) {
-      const valueBytes = header.payloadBytes - keyCount * (KEY_BYTES + LEN_BYTES);
-      this.#store.pushVariable({ keys, keyCount, values, lens: values + valueBytes, valueCount: valueBytes / FLOAT_BYTES });
+      const valueCount = valueBytesOf(header) / elementBytes;
+      this.#withLens(header, keys, (lens) => this.#store.pushVariable({ keys, keyCount, values, lens, valueCount }));
     } else if ((flags & KvFlag.PIECE) !== 0) {
-      const floatCount = Math.min(BLOCK_FLOATS, width - offset);
-      this.#store.pushBlock({ key: keys, width, blockIndex: offset / BLOCK_FLOATS, values, floatCount });
+      const blockElements = BLOCK_BYTES / elementBytes;
+      const elementCount = Math.min(blockElements, width - offset);
+      this.#store.pushBlock({ key: keys, width, blockIndex: offset / blockElements, values, elementCount });
     } else {
       this.#store.push({ keys, keyCount, width, values });
     }
   }
 
-  #pullRows(channel: Channel, header: FrameHeader, keys: number): void {
-    const { arg0: keyCount, arg1: width } = header;
-    const byteCount = keyCount * width * FLOAT_BYTES;
-    const { bytes } = this.#arena;
-    if (byteCount <= INLINE_BYTES_MAX) {
-      this.#store.pull({ keys, keyCount, width, out: this.#scratch });
-      channel.answerCopy(header, bytes, this.#scratch, byteCount);
+  /** The lens of a frame: where they lie, or, behind an odd number of narrow integers, as whole words elsewhere. */
+  #withLens(header: FrameHeader, keys: number, use: (lens: number) => void): void {
+    const { arg0: keyCount } = header;
+    const at = keys + keyCount * KEY_BYTES + valueBytesOf(header);
+    if (at % LEN_BYTES === 0) {
+      use(at);
       return;
     }
-    const hold = this.#store.holdRows({ keys, keyCount, width });
-    channel.answerHeld(header, bytes.subarray(hold.address, hold.address + byteCount), hold);
+    const lens = this.#arena.allocate(keyCount * LEN_BYTES);
+    try {
+      this.#arena.bytes.copyWithin(lens, at, at + keyCount * LEN_BYTES);
+      use(lens);
+    } finally {
+      this.#arena.release(lens, keyCount * LEN_BYTES);
+    }
+  }
+
+  #pullRows(channel: Channel, header: FrameHeader, keys: number): void {
+    const { arg0: keyCount, arg1: width } = header;
+    const byteCount = keyCount * width * this.#store.elementBytes;
+    if (byteCount <= INLINE_BYTES_MAX) {
+      this.#store.pull({ keys, keyCount, width, out: this.#scratch });
+      channel.answerCopy(header, this.#arena.bytes, this.#scratch, byteCount);
+    } else this.#answerFresh(channel, header, byteCount, (out) => this.#store.pull({ keys, keyCount, width, out }));
   }
 
   /** The values of keys that were just pushed, each of the length it was pushed with. */
   #pullPushed(channel: Channel, header: FrameHeader, keys: number): void {
     const { arg0: keyCount } = header;
-    const byteCount = header.payloadBytes - keyCount * (KEY_BYTES + LEN_BYTES);
-    const lens = keys + keyCount * KEY_BYTES + byteCount;
-    checkLengths(this.#arena, lens, keyCount, byteCount / FLOAT_BYTES); // no push has looked at them when the request came again
-    if (byteCount === 0) {
-      channel.acknowledge(header);
-      return;
-    }
-    const out = this.#arena.allocate(byteCount);
-    const hold = new FreshSpan(this.#arena, { address: out, byteCount });
+    const byteCount = valueBytesOf(header);
+    this.#withLens(header, keys, (lens) => {
+      checkLengths(this.#arena, lens, keyCount, byteCount / this.#store.elementBytes); // no push has looked at them when the request came again
+      if (byteCount === 0) channel.acknowledge(header);
+      else this.#answerFresh(channel, header, byteCount, (out) => this.#store.pullVariable({ keys, keyCount, lens, out }));
+    });
+  }
+
+  /** Answers with so many bytes that `gather` puts together for it. */
+  #answerFresh(channel: Channel, header: FrameHeader, byteCount: number, gather: (out: number) => void): void {
+    const address = this.#arena.allocate(byteCount);
+    const hold = new SharedSpan(this.#arena, { address, byteCount });
     try {
-      this.#store.pullVariable({ keys, keyCount, lens, out });
+      gather(address);
     } catch (thrown) {
       hold.release();
       throw thrown;
     }
-    channel.answerHeld(header, this.#arena.bytes.subarray(out, out + byteCount), hold);
+    channel.answerHeld(header, this.#arena.bytes.subarray(address, address + byteCount), hold);
   }
 
   #pullPiece(channel: Channel, header: FrameHeader, key: number): void {
     const { arg1: width, arg2: offset } = header;
-    const hold = this.#store.holdBlock(key, width, offset / BLOCK_FLOATS);
-    const byteCount = Math.min(BLOCK_FLOATS, width - offset) * FLOAT_BYTES;
+    const { elementBytes } = this.#store;
+    const blockElements = BLOCK_BYTES / elementBytes;
+    const hold = this.#store.holdBlock(key, width, offset / blockElements);
+    const byteCount = Math.min(blockElements, width - offset) * elementBytes;
     if (hold === undefined) channel.answerHeld(header, ZEROS.subarray(0, byteCount));
     else channel.answerHeld(header, this.#arena.bytes.subarray(hold.address, hold.address + byteCount), hold);
   }
@@ -179,18 +178,24 @@ export class StoreHandle implements FunctionHandler {
     const lens = arena.allocate(lensBytes);
     try {
       const knownCount = this.#store.lengths(keys, keyCount, lens);
-      const floatCount = width === 0 ? knownCount : knownCount + lengthenUnknown(arena.words, lens >>> 2, keyCount, width);
-      const totalBytes = floatCount * FLOAT_BYTES + lensBytes;
+      const count = width === 0 ? knownCount : knownCount + lengthenUnknown(arena.words, lens >>> 2, keyCount, width);
+      const valueBytes = count * this.#store.elementBytes;
+      const totalBytes = valueBytes + lensBytes;
       const out = arena.allocate(totalBytes);
-      const hold = new FreshSpan(arena, { address: out, byteCount: totalBytes, users: Math.ceil(totalBytes / BLOCK_BYTES) });
+      const hold = new SharedSpan(arena, { address: out, byteCount: totalBytes, users: Math.ceil(totalBytes / BLOCK_BYTES) });
       this.#store.pullVariable({ keys, keyCount, lens, out }); // cannot fail: `lengths` found every key
-      arena.bytes.copyWithin(out + floatCount * FLOAT_BYTES, lens, lens + lensBytes);
+      arena.bytes.copyWithin(out + valueBytes, lens, lens + lensBytes);
       const payload = arena.bytes.subarray(out, out + totalBytes);
       for (const answer of answerFrames(labelOf(header), [payload], { held: hold })) channel.answer(answer);
     } finally {
       arena.release(lens, lensBytes);
     }
   }
+}
+
+/** Of a frame with lens. */
+function valueBytesOf({ arg0: keyCount, payloadBytes }: FrameHeader): number {
+  return payloadBytes - keyCount * (KEY_BYTES + LEN_BYTES);
 }
 
 /** Gives keys that nobody pushed a length: that of the first key somebody did, or `width`. Returns how many values that makes. */
@@ -211,32 +216,27 @@ function lengthenUnknown(words: Uint32Array, from: number, keyCount: number, wid
   return added;
 }
 
-/** What was put together for one answer, in as many frames as it has users. */
-class FreshSpan extends SharedSpan implements Held {
-  readonly isFresh = true;
-}
-
 /** Lengths that do not add up are refused before anything is touched (H1). */
-function checkFrame(header: FrameHeader): void {
+function checkFrame(header: FrameHeader, elementBytes: number): void {
   const { arg0: keyCount, arg1: width, flags } = header;
   const sends = header.functionId !== kvPull.id;
-  if (isPlain(header, sends)) return;
-  if ((flags & DTYPE_MASK) !== FLOATS) throw new AssertionError("the caller serves other types elsewhere");
-  checkKvFrame(header, FLOAT_BYTES, sends);
+  if (isPlain(header, elementBytes, sends)) return;
+  checkKvFrame(header, elementBytes, sends);
   const isPiece = (flags & KvFlag.PIECE) !== 0;
-  const isLarge = width * FLOAT_BYTES >= LARGE_VALUE_BYTES;
-  if (isPiece && !isLarge) throw doNotAddUp(`pieces of a value of only ${width} floats`);
-  if (!isPiece && isLarge) throw doNotAddUp(`a value of ${width} floats that is not cut into pieces`);
-  const answerBytes = keyCount * width * FLOAT_BYTES;
+  const isLarge = width * elementBytes >= LARGE_VALUE_BYTES;
+  if (isPiece && !isLarge) throw doNotAddUp(`pieces of a value of only ${width} elements`);
+  if (!isPiece && isLarge) throw doNotAddUp(`a value of ${width} elements that is not cut into pieces`);
+  const answerBytes = keyCount * width * elementBytes;
   if (!isPiece && answerBytes > PAYLOAD_BYTES_MAX)
     throw doNotAddUp(`${answerBytes} bytes of values in one frame; they must be cut at ${PAYLOAD_BYTES_MAX}`);
 }
 
-/** Whether it is one of most frames, floats of one small width whose lengths add up: there `checkKvFrame` has nothing to find. */
-function isPlain({ arg0: keyCount, arg1: width, arg2: offset, flags, payloadBytes }: FrameHeader, sends: boolean): boolean {
-  const valueBytes = width * FLOAT_BYTES;
+/** Whether it is one of most frames, values of one small width whose lengths add up: there `checkKvFrame` has nothing to find. */
+function isPlain(header: FrameHeader, elementBytes: number, sends: boolean): boolean {
+  const { arg0: keyCount, arg1: width, arg2: offset, flags, payloadBytes } = header;
+  const valueBytes = width * elementBytes;
   return (
-    (flags & ~PLAIN_FLAGS) === FLOATS &&
+    (flags & ~PLAIN_FLAGS) === 0 &&
     offset === 0 &&
     keyCount > 0 &&
     width > 0 &&

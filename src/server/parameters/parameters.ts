@@ -5,7 +5,7 @@
 //   P1. A name has one spec: whoever describes it differently is told in what, and changes nothing.
 //   P2. A name has one number, and a number one name. A request that says otherwise is refused: it was numbered
 //       by another scheduler.
-//   P3. While a checkpoint is being restored nobody finds, makes or clears a parameter: who asks is told to ask
+//   P3. While a checkpoint is being restored nobody finds, makes or clears a parameter, or asks for sums: who asks is told to ask
 //       again. A worker that joins waits: at which clock it stands here, the checkpoint says.
 //   P4. A parameter that is being saved keeps its memory until that is over, also when it is cleared or replaced
 //       meanwhile. Nobody finds it from then on, and its name is free.
@@ -17,9 +17,9 @@ import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../../store/parameter-spec.ts";
 import type { CatalogueEntry, ParameterNumber } from "../../wire/catalogue.ts";
 import { rankOf } from "../../wire/node-id.ts";
-import { DataArrays } from "./data-arrays.ts";
 import { ParameterHost, type ParameterHostOptions, type ParameterIds } from "./parameter-host.ts";
 import type { ServerPacer } from "./server-pacer.ts";
+import { ServerSums } from "./server-sums.ts";
 import { TableParameter } from "./table-parameter.ts";
 import { TensorParameter } from "./tensor-parameter.ts";
 
@@ -35,8 +35,8 @@ export class Parameters {
   /** Those that requests find (P3), by number: what handlers look into, and ask `table` or `tensor` why where there is none. */
   readonly tables: ReadonlyMap<number, TableParameter>;
   readonly tensors: ReadonlyMap<number, TensorParameter>;
-  /** What workers leave for each other beside the parameters. */
-  readonly data: DataArrays;
+  /** What workers add up beside the parameters. */
+  readonly sums: ServerSums;
   readonly #tables = new Map<number, TableParameter>();
   readonly #tensors = new Map<number, TensorParameter>();
   /** What the parameters share. */
@@ -55,12 +55,12 @@ export class Parameters {
   constructor(options: ParameterHostOptions) {
     this.tables = this.#tables;
     this.tensors = this.#tensors;
-    this.data = new DataArrays(options.arena);
     this.host = new ParameterHost(options, {
       pushed: (number, clock, count) => this.#byNumber.get(number)?.notePushes(clock, count),
       roundOver: (number, clock) => this.#byNumber.get(number)?.countRound(clock),
     });
     this.pacer = this.host.pacer;
+    this.sums = new ServerSums(this.host);
     options.ownership?.onChange(() => this.#reserveBlocks());
   }
 
@@ -90,6 +90,7 @@ export class Parameters {
     else this.#restoring?.resolve();
     if (!is) this.#restoring = undefined;
     for (const [number, parameter] of this.#byNumber) this.#show(number, parameter);
+    this.sums.isRestoring = is;
   }
 
   /** To those who look into `tables` and `tensors`. */
@@ -327,6 +328,7 @@ export class Parameters {
       this.#forgetName(number);
     }
     this.#byNumber.clear();
+    this.sums.clear();
   }
 
   /** P3 */

@@ -5,8 +5,8 @@
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { BlockImage } from "../../store/block-span.ts";
 import type { PulledImages } from "../../store/pulled-rows.ts";
+import type { SumImages } from "../../store/sums/sum-requests.ts";
 import type { RowImages } from "../../store/table-requests.ts";
-import type { DataPage } from "./data-arrays.ts";
 import type { GatheredImage } from "./gathered-rows.ts";
 import type { GatheredBlockImage } from "./tensor-requests.ts";
 
@@ -24,4 +24,6 @@ export type TensorPage = { readonly kind: "block"; readonly image: BlockImage } 
 
 /** A page of one parameter, by its name. */
 export type ParameterPage = { readonly parameter: string } & (TablePage | TensorPage);
+/** Data beside the parameters. */
+export type DataPage = { readonly kind: "data"; readonly images: SumImages };
 export type PartPage = ParameterPage | DataPage;

@@ -31,8 +31,7 @@ export class PartState {
       const { name } = parameter.spec;
       for (const page of parameter.savePart(part)) yield { parameter: name, ...page };
     }
-    const data = this.#parameters.data.savePart(part);
-    if (data !== undefined) yield data;
+    for (const images of this.#parameters.sums.of("data").savePart(part)) yield { kind: "data", images };
   }
 
   /**
@@ -42,7 +41,7 @@ export class PartState {
   loadPart(pages: Iterable<PartPage>): void {
     for (const page of pages) {
       if (page.kind === "data") {
-        this.#parameters.data.load(page);
+        this.#parameters.sums.of("data").put(page.images);
         continue;
       }
       const parameter = this.#parameters.find(page.parameter);
@@ -59,13 +58,13 @@ export class PartState {
 
   /** Removes what is here of a part, open rounds too; returns how many rows, blocks and arrays of data there were. */
   dropPart(part: number): number {
-    const { all, data } = this.#parameters;
-    return all.reduce((count, parameter) => count + parameter.dropPart(part), data.dropPart(part));
+    const { all, sums } = this.#parameters;
+    return all.reduce((count, parameter) => count + parameter.dropPart(part), sums.of("data").dropPart(part));
   }
 
   /** How many rows, blocks and arrays of data a part has here. */
   countPart(part: number): number {
-    const { all, data } = this.#parameters;
-    return all.reduce((count, parameter) => count + parameter.countPart(part), data.countPart(part));
+    const { all, sums } = this.#parameters;
+    return all.reduce((count, parameter) => count + parameter.countPart(part), sums.of("data").countPart(part));
   }
 }

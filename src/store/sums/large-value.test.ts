@@ -2,30 +2,30 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Arena } from "../kernel/arena.ts";
-import { putFloats, putKeys, readFloats } from "../kernel/arena-lists.ts";
-import { SimdKernels } from "../kernel/simd-kernels.ts";
-import { BLOCK_FLOATS } from "./large-value.ts";
-import { ValueStore } from "./value-store.ts";
+import { Arena } from "../../kernel/arena.ts";
+import { putFloats, putKeys, readFloats } from "../../kernel/arena-lists.ts";
+import { simdSumHost } from "../testing-sums.ts";
+import { BLOCK_BYTES } from "./large-value.ts";
+import { SumStore } from "./sum-store.ts";
 
 const MIB = 2 ** 20;
-const BLOCK_BYTES = BLOCK_FLOATS * 4;
+const BLOCK_FLOATS = BLOCK_BYTES / 4;
 /** Two whole blocks and a rest. */
 const WIDTH = BLOCK_FLOATS * 2 + 5;
 
-function open(bytesMax = 16 * MIB): { arena: Arena; store: ValueStore; key: number; ones: number } {
+function open(bytesMax = 16 * MIB): { arena: Arena; store: SumStore; key: number; ones: number } {
   const arena = new Arena({ bytesMax });
-  const store = new ValueStore({ arena, kernels: new SimdKernels(arena), secret: 1n });
+  const store = new SumStore({ ...simdSumHost(arena), secret: 1n });
   return { arena, store, key: putKeys(arena, [77n]), ones: putFloats(arena, new Float32Array(BLOCK_FLOATS).fill(1)) };
 }
 
 test("blocks add up one by one; those never pushed read as zeros and take no memory", () => {
   const { arena, store, key, ones } = open();
   const used = arena.usedBytes;
-  store.pushBlock({ key, width: WIDTH, blockIndex: 2, values: ones, floatCount: 5 });
+  store.pushBlock({ key, width: WIDTH, blockIndex: 2, values: ones, elementCount: 5 });
   assert.ok(arena.usedBytes - used < BLOCK_BYTES);
-  store.pushBlock({ key, width: WIDTH, blockIndex: 1, values: ones, floatCount: BLOCK_FLOATS });
-  store.pushBlock({ key, width: WIDTH, blockIndex: 1, values: ones, floatCount: BLOCK_FLOATS });
+  store.pushBlock({ key, width: WIDTH, blockIndex: 1, values: ones, elementCount: BLOCK_FLOATS });
+  store.pushBlock({ key, width: WIDTH, blockIndex: 1, values: ones, elementCount: BLOCK_FLOATS });
   assert.equal(store.holdBlock(key, WIDTH, 0), undefined);
   const out = arena.allocate(WIDTH * 4);
   store.pull({ keys: key, keyCount: 1, width: WIDTH, out });
@@ -39,7 +39,7 @@ test("blocks add up one by one; those never pushed read as zeros and take no mem
 
 test("a held block does not change while pushes go on, and its memory returns with the last hold (B1, B2)", () => {
   const { arena, store, key, ones } = open();
-  const push = (): void => store.pushBlock({ key, width: WIDTH, blockIndex: 0, values: ones, floatCount: BLOCK_FLOATS });
+  const push = (): void => store.pushBlock({ key, width: WIDTH, blockIndex: 0, values: ones, elementCount: BLOCK_FLOATS });
   push();
   const used = arena.usedBytes;
   const [first, second] = [store.holdBlock(key, WIDTH, 0)!, store.holdBlock(key, WIDTH, 0)!];
@@ -81,7 +81,7 @@ test("a whole push copies only the blocks that are held", () => {
 test("a held block outlives the store", () => {
   const { arena, store, key, ones } = open();
   const used = arena.usedBytes;
-  store.pushBlock({ key, width: WIDTH, blockIndex: 0, values: ones, floatCount: BLOCK_FLOATS });
+  store.pushBlock({ key, width: WIDTH, blockIndex: 0, values: ones, elementCount: BLOCK_FLOATS });
   const hold = store.holdBlock(key, WIDTH, 0)!;
   store.close();
   assert.equal(arena.usedBytes, used + BLOCK_BYTES);
@@ -92,7 +92,7 @@ test("a held block outlives the store", () => {
 
 test("a full arena refuses a block, and a key that is new, without a trace", () => {
   const { arena, store, key, ones } = open(2 * MIB);
-  const push = (blockIndex: number): void => store.pushBlock({ key, width: WIDTH, blockIndex, values: ones, floatCount: BLOCK_FLOATS });
+  const push = (blockIndex: number): void => store.pushBlock({ key, width: WIDTH, blockIndex, values: ones, elementCount: BLOCK_FLOATS });
   push(0);
   const hold = store.holdBlock(key, WIDTH, 0)!;
   while (arena.tryAllocate(64 * 1024) !== 0);
@@ -101,7 +101,7 @@ test("a full arena refuses a block, and a key that is new, without a trace", () 
   assert.equal(arena.floats[hold.address / 4], 1);
   const other = key + 8;
   arena.words[other / 4] = 78;
-  assert.throws(() => store.pushBlock({ key: other, width: WIDTH, blockIndex: 0, values: ones, floatCount: BLOCK_FLOATS }), {
+  assert.throws(() => store.pushBlock({ key: other, width: WIDTH, blockIndex: 0, values: ones, elementCount: BLOCK_FLOATS }), {
     code: "ARENA_FULL",
   });
   assert.equal(store.keyCount, 1);
@@ -113,8 +113,8 @@ test("a full arena refuses a block, and a key that is new, without a trace", () 
 test("blocks that a value does not have, or of another size, are refused", () => {
   const { store, key, ones } = open();
   const refusal = { code: "BAD_REQUEST" };
-  const push = (width: number, blockIndex: number, floatCount: number) => (): void =>
-    store.pushBlock({ key, width, blockIndex, values: ones, floatCount });
+  const push = (width: number, blockIndex: number, elementCount: number) => (): void =>
+    store.pushBlock({ key, width, blockIndex, values: ones, elementCount });
   assert.throws(push(WIDTH, 3, BLOCK_FLOATS), refusal);
   assert.throws(push(WIDTH, -1, BLOCK_FLOATS), refusal);
   assert.throws(push(WIDTH, 0.5, BLOCK_FLOATS), refusal);

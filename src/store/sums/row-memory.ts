@@ -6,8 +6,8 @@
 //   M2. A list is remembered when it comes the second time. Lists that never come again cost a comparison.
 //   M3. At most LISTS lists of together ROWS_MAX rows are remembered, in the arena.
 
-import type { Arena } from "../kernel/arena.ts";
-import type { Kernels } from "../kernel/kernels.ts";
+import type { Arena } from "../../kernel/arena.ts";
+import type { Kernels } from "../../kernel/kernels.ts";
 
 const LISTS = 256;
 /** A megabyte of addresses. */

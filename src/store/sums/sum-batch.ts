@@ -1,29 +1,28 @@
-// value-batch — keys with their values as one request brings them, cut into runs: consecutive keys of equal width, which one kernel call
+// sum-batch — keys with their values as one request brings them, cut into runs: consecutive keys of equal width, which one kernel call
 // serves. Free functions over the arena's words; nothing is allocated per key.
 
-import { WeighbridgeError } from "../base/errors.ts";
-import type { Arena } from "../kernel/arena.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Arena } from "../../kernel/arena.ts";
 
 export const KEY_BYTES = 8;
-export const FLOAT_BYTES = 4;
 const LENGTH_BYTES = 4;
 
-/** Addresses as in Push and PushVariable; every width is at least 1. */
-export type ValueBatch = {
+/** Addresses as in Push and PushVariable. */
+export type SumBatch = {
   readonly keys: number;
   readonly keyCount: number;
-  /** Address of the width (u32) of each key, or 0 when all have `width` floats. */
+  /** Address of the width (u32) of each key, or 0 when all have `width` elements. */
   readonly lens: number;
   readonly width: number;
   readonly values: number;
 };
 
-export function widthAt(arena: Arena, batch: ValueBatch, index: number): number {
+export function widthAt(arena: Arena, batch: SumBatch, index: number): number {
   return batch.lens === 0 ? batch.width : arena.words[(batch.lens >>> 2) + index]!;
 }
 
 /** The index after the last key of the run that begins at `from`. */
-export function runEnd(arena: Arena, batch: ValueBatch, from: number): number {
+export function runEnd(arena: Arena, batch: SumBatch, from: number): number {
   if (batch.lens === 0) return batch.keyCount;
   const { words } = arena;
   const first = batch.lens >>> 2;
@@ -52,7 +51,7 @@ export function checkLengths(arena: Arena, lens: number, keyCount: number, value
  * The batch without its keys of length 0, in scratch memory of the arena, handed to `use` and released after it. `keptCount` is how many
  * keys remain. Throws ARENA_FULL.
  */
-export function withoutZeroLengths(arena: Arena, batch: ValueBatch, keptCount: number, use: (batch: ValueBatch) => void): void {
+export function withoutZeroLengths(arena: Arena, batch: SumBatch, keptCount: number, use: (batch: SumBatch) => void): void {
   if (keptCount === 0) return;
   const { words } = arena;
   const scratchBytes = keptCount * (KEY_BYTES + LENGTH_BYTES);
@@ -74,8 +73,8 @@ export function withoutZeroLengths(arena: Arena, batch: ValueBatch, keptCount: n
   }
 }
 
-/** Key `index` of a list, in decimal, for messages. */
-export function keyText(arena: Arena, keys: number, index: number): string {
+/** Key `index` of a list. */
+export function keyAt(arena: Arena, keys: number, index: number): bigint {
   const at = (keys >>> 2) + index * 2;
-  return String((BigInt(arena.words[at + 1]!) << 32n) | BigInt(arena.words[at]!));
+  return (BigInt(arena.words[at + 1]!) << 32n) | BigInt(arena.words[at]!);
 }

@@ -2,12 +2,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isWeighbridgeError } from "../base/errors.ts";
-import { Random } from "../base/random.ts";
-import { Arena } from "../kernel/arena.ts";
-import { SimdKernels } from "../kernel/simd-kernels.ts";
+import { isWeighbridgeError } from "../../base/errors.ts";
+import { Random } from "../../base/random.ts";
+import { Arena } from "../../kernel/arena.ts";
+import { SimdKernels } from "../../kernel/simd-kernels.ts";
+import { simdSumHost } from "../testing-sums.ts";
 import { LISTED_KEYS_MIN, ROWS_MAX, RowMemory } from "./row-memory.ts";
-import { ValueStore } from "./value-store.ts";
+import { SumStore } from "./sum-store.ts";
 
 const MIB = 1024 * 1024;
 const KEYS_MAX = 264;
@@ -74,7 +75,7 @@ test("whatever is pushed and refused in between, repeated pulls read what a plai
     const random = new Random(seed);
     const arena = new Arena({ bytesMax: MIB });
     const [keyRoom, valueRoom] = [arena.allocate(KEYS_MAX * 8), arena.allocate(KEYS_MAX * 16)];
-    const store = new ValueStore({ arena, kernels: new SimdKernels(arena), secret: BigInt(seed) });
+    const store = new SumStore({ ...simdSumHost(arena), secret: BigInt(seed) });
     const width = 1 + random.below(4);
     const oracle = new Map<bigint, number>();
     const lists = Array.from({ length: 4 }, () =>
@@ -100,7 +101,7 @@ test("whatever is pushed and refused in between, repeated pulls read what a plai
 });
 
 /** Pushes long values of keys that nobody has: where they do not fit, rows are made and removed again. Whether they were taken. */
-function pushMuch(arena: Arena, store: ValueStore, keys: number, keyCount: number): boolean {
+function pushMuch(arena: Arena, store: SumStore, keys: number, keyCount: number): boolean {
   const { words } = arena;
   const byteCount = keyCount * 8;
   const others = arena.tryAllocate(byteCount);

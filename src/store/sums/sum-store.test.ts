@@ -1,31 +1,35 @@
-// Goal: a ValueStore agrees with a Map of arrays, whatever the widths; what it refuses leaves no trace.
+// Goal: a SumStore agrees with a Map of arrays, whatever the widths; what it refuses leaves no trace.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { isWeighbridgeError } from "../base/errors.ts";
-import { Random } from "../base/random.ts";
-import { Arena } from "../kernel/arena.ts";
-import { putFloats, putKeys, putWords, readFloats, readWords } from "../kernel/arena-lists.ts";
-import type { Kernels } from "../kernel/kernels.ts";
-import { PlainKernels } from "../kernel/plain-kernels.ts";
-import { SimdKernels } from "../kernel/simd-kernels.ts";
-import { BLOCK_FLOATS } from "./large-value.ts";
-import { ValueStore } from "./value-store.ts";
-import { LARGE_WIDTH_MIN } from "./value-tables.ts";
+import { isWeighbridgeError } from "../../base/errors.ts";
+import { Random } from "../../base/random.ts";
+import { Arena } from "../../kernel/arena.ts";
+import { putFloats, putKeys, putWords, readFloats, readWords } from "../../kernel/arena-lists.ts";
+import { type ElementArray, ElementType, elementArrayOf, elementBytesOf } from "../../kernel/elements.ts";
+import type { Kernels } from "../../kernel/kernels.ts";
+import { SimdKernels } from "../../kernel/simd-kernels.ts";
+import { plainSumHost, simdSumHost } from "../testing-sums.ts";
+import { BLOCK_BYTES } from "./large-value.ts";
+import type { SumHost } from "./sum-requests.ts";
+import { SumStore } from "./sum-store.ts";
+import { LARGE_BYTES_MIN } from "./sum-tables.ts";
 
 const KEY_MAX = 2n ** 64n - 1n;
 const MIB = 2 ** 20;
 const SECRET = 42n;
+const BLOCK_FLOATS = BLOCK_BYTES / 4;
+const LARGE_WIDTH_MIN = LARGE_BYTES_MIN / 4;
 
 /** A store with ways to call it on plain arrays. The arena's spans for requests are released at once. */
 class Bench {
   readonly arena: Arena;
-  readonly store: ValueStore;
+  readonly store: SumStore;
 
-  constructor(bytesMax: number = 16 * MIB, open: (arena: Arena) => Kernels = (arena) => new SimdKernels(arena)) {
+  constructor(bytesMax: number = 16 * MIB, open: (arena: Arena) => SumHost = simdSumHost) {
     this.arena = new Arena({ bytesMax });
-    this.store = new ValueStore({ arena: this.arena, kernels: open(this.arena), secret: SECRET });
+    this.store = new SumStore({ ...open(this.arena), secret: SECRET });
   }
 
   push(keys: readonly bigint[], width: number, values: ArrayLike<number>): void {
@@ -80,7 +84,7 @@ class Bench {
 
   pushBlock(key: bigint, width: number, blockIndex: number, values: ArrayLike<number>): void {
     this.#with([[key]], [values], ([keyAt, valuesAt]) => {
-      this.store.pushBlock({ key: keyAt!, width, blockIndex, values: valuesAt!, floatCount: values.length });
+      this.store.pushBlock({ key: keyAt!, width, blockIndex, values: valuesAt!, elementCount: values.length });
     });
   }
 
@@ -172,10 +176,10 @@ function checkAgainstMap(
 }
 
 for (const { name, open } of [
-  { name: "SimdKernels", open: (arena: Arena): Kernels => new SimdKernels(arena) },
-  { name: "PlainKernels", open: (arena: Arena): Kernels => new PlainKernels(arena) },
+  { name: "SimdKernels", open: simdSumHost },
+  { name: "PlainKernels", open: plainSumHost },
 ]) {
-  describe(`ValueStore on ${name}`, () => {
+  describe(`SumStore on ${name}`, () => {
     test("agrees with a Map over random pushes of all widths", () => {
       fc.assert(
         fc.property(fc.nat(), (seed) => {
@@ -216,7 +220,7 @@ test("keys that do not ascend are refused by name, and nothing is applied", () =
 
 test("a key keeps its width: pushes and pulls of another one are refused, naming key, expected and actual (V1)", () => {
   const bench = new Bench();
-  const refusal = { code: "VALUE_LENGTH", message: "key 18446744073709551615 has 2 floats, the request has 3" };
+  const refusal = { code: "VALUE_LENGTH", message: "key 18446744073709551615 has 2 values, the request has 3" };
   const check = (): void => {
     assert.throws(() => bench.push([1n, KEY_MAX], 3, ramp(6)), refusal);
     assert.throws(() => bench.pushVariable([1n, KEY_MAX], [7, 3], ramp(10)), refusal);
@@ -279,7 +283,7 @@ test("one pull and one push of a sole width take one call each, and the check of
       };
     },
   });
-  const store = new ValueStore({ arena, kernels });
+  const store = new SumStore({ ...simdSumHost(arena), kernels });
   const request = { keys: putKeys(arena, [1n, 2n]), keyCount: 2, width: 2, values: putFloats(arena, ramp(4)) };
   store.push(request);
   calls.length = 0;
@@ -299,4 +303,128 @@ test("close gives all memory back to the arena", () => {
   bench.store.close();
   assert.equal(bench.arena.usedBytes, used);
   assert.equal(bench.store.keyCount, 0);
+});
+
+const TYPES = Object.values(ElementType);
+
+/** So many elements of a type, counted from `from` on, and what they come to when they are pushed twice. */
+function counted(type: ElementType, count: number, from: number): { readonly values: ElementArray; readonly twice: ElementArray } {
+  const values = new (elementArrayOf(type))(new ArrayBuffer(count * elementBytesOf(type)), 0, count);
+  for (let i = 0; i < count; i++) {
+    if (values instanceof BigInt64Array || values instanceof BigUint64Array) values[i] = 2n ** 62n + BigInt(from + i);
+    else values[i] = type === ElementType.F32 || type === ElementType.F64 ? from + i / 8 : 100 + from + i;
+  }
+  const twice = values.slice();
+  for (let i = 0; i < count; i++) {
+    if (twice instanceof BigInt64Array || twice instanceof BigUint64Array) twice[i]! += values[i] as bigint;
+    else twice[i]! += values[i] as number;
+  }
+  return { values, twice };
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: ElementArray): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}
+
+/** A store of any type, called with bytes. */
+class TypedBench {
+  readonly arena: Arena;
+  readonly store: SumStore;
+
+  constructor(type: ElementType, bytesMax: number = 16 * MIB, open: (arena: Arena) => SumHost = simdSumHost) {
+    this.arena = new Arena({ bytesMax });
+    this.store = new SumStore({ ...open(this.arena), type, secret: SECRET });
+  }
+
+  push(keys: readonly bigint[], lens: readonly number[], values: ElementArray): void {
+    const keysAt = putKeys(this.arena, keys);
+    const lensAt = putWords(this.arena, lens);
+    const valuesAt = this.arena.allocate(Math.max(1, values.byteLength));
+    this.arena.bytes.set(bytesOf(values), valuesAt);
+    try {
+      this.store.pushVariable({ keys: keysAt, keyCount: keys.length, lens: lensAt, values: valuesAt, valueCount: values.length });
+    } finally {
+      this.arena.release(keysAt, Math.max(8, keys.length * 8));
+      this.arena.release(lensAt, Math.max(4, lens.length * 4));
+      this.arena.release(valuesAt, Math.max(1, values.byteLength));
+    }
+  }
+
+  /** The values of the keys, one after the other, as bytes. */
+  pull(keys: readonly bigint[]): Uint8Array {
+    const keysAt = putKeys(this.arena, keys);
+    const lensAt = putWords(this.arena, new Uint32Array(keys.length));
+    const byteCount = this.store.lengths(keysAt, keys.length, lensAt) * this.store.elementBytes;
+    const out = this.arena.allocate(byteCount + 1);
+    this.arena.bytes.fill(0xa5, out, out + byteCount + 1);
+    this.store.pullVariable({ keys: keysAt, keyCount: keys.length, lens: lensAt, out });
+    const bytes = this.arena.bytes.slice(out, out + byteCount);
+    assert.equal(this.arena.bytes[out + byteCount], 0xa5, "nothing is written behind the values");
+    this.arena.release(keysAt, Math.max(8, keys.length * 8));
+    this.arena.release(lensAt, Math.max(4, keys.length * 4));
+    this.arena.release(out, byteCount + 1);
+    return bytes;
+  }
+}
+
+for (const { name, open } of [
+  { name: "SimdKernels", open: simdSumHost },
+  { name: "PlainKernels", open: plainSumHost },
+]) {
+  test(`sums of all ten types, of narrow, odd and large widths side by side, wrap around as they do in C++ (V4; ${name})`, () => {
+    for (const type of TYPES) {
+      const large = LARGE_BYTES_MIN / elementBytesOf(type);
+      const [keys, lens] = [
+        [1n, 2n, 3n, 4n, 5n, KEY_MAX],
+        [1, 3, 3, 64, large, large + 1],
+      ];
+      const { values, twice } = counted(
+        type,
+        lens.reduce((total, length) => total + length, 0),
+        3,
+      );
+      const bench = new TypedBench(type, 16 * MIB, open);
+      bench.push(keys, lens, values);
+      bench.push(keys, lens, values);
+      assert.deepEqual(bench.pull(keys), bytesOf(twice), `type ${type}`);
+      assert.throws(() => bench.push([2n, 9n], [2, 3], counted(type, 5, 0).values), { code: "VALUE_LENGTH" });
+      assert.equal(bench.store.keyCount, 6);
+      assert.deepEqual(bench.pull(keys), bytesOf(twice));
+    }
+  });
+}
+
+test("a push of any type that there is no room for is ARENA_FULL, and the sums stay as they were; what is there takes pushes still (V2)", () => {
+  for (const type of TYPES) {
+    const bench = new TypedBench(type, MIB);
+    const width = 96 / elementBytesOf(type);
+    const { values, twice } = counted(type, width, 0);
+    const keys = Array.from({ length: 40_000 }, (_, i) => BigInt(i));
+    let pushed = 0;
+    assert.throws(
+      () => {
+        for (; pushed < keys.length; pushed++) bench.push([keys[pushed]!], [width], values);
+      },
+      { code: "ARENA_FULL" },
+    );
+    assert.ok(pushed > 1000 && pushed < keys.length, `${pushed} keys`);
+    assert.throws(() => bench.push([0n, keys[pushed]!], [width, width], counted(type, 2 * width, 0).values), { code: "ARENA_FULL" });
+    assert.equal(bench.store.keyCount, pushed);
+    assert.deepEqual(bench.pull([0n]), bytesOf(values));
+    bench.push([0n], [width], values);
+    assert.deepEqual(bench.pull([0n]), bytesOf(twice));
+  }
+});
+
+test("an empty store is of any type, one with keys of its own alone (V4)", () => {
+  const bench = new TypedBench(ElementType.F32);
+  bench.store.use(ElementType.I16);
+  bench.store.use(ElementType.F64);
+  bench.push([1n], [1], Float64Array.of(1));
+  assert.throws(() => bench.store.use(ElementType.F32), { code: "UNSUPPORTED", message: /holds Float64Array values.*no Float32Array/ });
+  assert.throws(() => bench.store.use(10), { code: "BAD_REQUEST" });
+  bench.store.suspend();
+  assert.throws(() => bench.store.use(ElementType.F64), { code: "QUEUE_FULL" });
+  bench.store.resume();
+  assert.equal(bench.store.type, ElementType.F64);
 });

@@ -1,7 +1,7 @@
 // copy-keys — enters all keys of one table in another.
 
-import type { Arena } from "../kernel/arena.ts";
-import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX } from "../kernel/kernels.ts";
+import type { Arena } from "../../kernel/arena.ts";
+import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
 
 const KEY_BYTES = 8;
 const ROW_BYTES = 4;

@@ -1,0 +1,49 @@
+// server-sums — the sums of a server: one store for each application of the kv face, and one for the data that workers leave for each other (Hetu: PushData).
+// They are the server's state as parameters are: saved with them, and restored before anybody asks for them.
+
+import { simdElementKernels } from "../../kernel/element-kernels.ts";
+import type { RowTableHost } from "../../store/row-table.ts";
+import { SumStore } from "../../store/sums/sum-store.ts";
+
+/** Whose sums they are: an application of the kv face, by its number, or the data of `pushData`. */
+export type SumOwner = number | "data";
+
+export class ServerSums {
+  readonly #host: RowTableHost;
+  readonly #stores = new Map<SumOwner, SumStore>();
+  #isRestoring = false;
+
+  constructor(host: RowTableHost) {
+    this.#host = host;
+  }
+
+  get all(): ReadonlyMap<SumOwner, SumStore> {
+    return this.#stores;
+  }
+
+  /** Those of an owner; made when it is first asked for. Throws ARENA_FULL. */
+  of(owner: SumOwner): SumStore {
+    let store = this.#stores.get(owner);
+    if (store === undefined) {
+      const { arena, kernels, rowKernels } = this.#host;
+      store = new SumStore({ arena, kernels, rowKernels, elements: simdElementKernels(arena) });
+      if (this.#isRestoring) store.suspend();
+      this.#stores.set(owner, store);
+    }
+    return store;
+  }
+
+  /** While a checkpoint is being restored nobody adds or reads: who asks is told to ask again. */
+  set isRestoring(is: boolean) {
+    this.#isRestoring = is;
+    for (const store of this.#stores.values()) {
+      if (is) store.suspend();
+      else store.resume();
+    }
+  }
+
+  /** Removes everything: a restore that failed leaves nothing behind. */
+  clear(): void {
+    for (const store of this.#stores.values()) store.clear();
+  }
+}

@@ -1,0 +1,141 @@
+// row-table — a kernel table in the arena, u64 key → payload, with all that state on a server needs beside updates and reads: it can be frozen for a checkpoint,
+// filled from one, and walked, saved, moved and dropped part by part. What tables with optimizers (table-store.ts) and sums (sums/) share. Not what rows
+// mean, nor how they are updated: whoever does that calls `frozen.preserve` before rows change, come or go.
+//
+// Invariants:
+//   RowTable.R1. What finds no room changes nothing, and gives back what it took.
+
+import { assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { type Arena, stateFull } from "../kernel/arena.ts";
+import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
+import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
+import { chunkRowsFor } from "./row-layout.ts";
+import { splitFor } from "./split-table.ts";
+import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
+import { TableParts } from "./table-parts.ts";
+import type { RowImages } from "./table-requests.ts";
+
+const WORD_BYTES = 4;
+
+/** What tables are made of. */
+export type RowTableHost = { readonly arena: Arena; readonly kernels: Kernels; readonly rowKernels: RowKernels };
+
+export class RowTable {
+  /** The kernels' name for it. */
+  readonly address: number;
+  readonly payloadBytes: number;
+  /** How many rows are worked on together. */
+  readonly chunkRows: number;
+  /** Its rows part by part. */
+  readonly parts: TableParts;
+  /** While a checkpoint is being saved: what changes is shown to it first. Nobody else writes it. */
+  frozen: TableFreeze | undefined;
+  readonly #host: RowTableHost;
+
+  /** Throws ARENA_FULL. */
+  constructor(
+    host: RowTableHost,
+    { payloadBytes, secret = randomSecret() }: { readonly payloadBytes: number; readonly secret?: bigint | undefined },
+  ) {
+    this.#host = host;
+    this.payloadBytes = payloadBytes;
+    this.chunkRows = chunkRowsFor(ROW_KEY_BYTES + payloadBytes);
+    this.address = host.kernels.createTable({ payloadBytes, secret });
+    this.parts = new TableParts({ ...host, table: this.address, payloadBytes });
+  }
+
+  get rowCount(): number {
+    return this.#host.kernels.rowCount(this.address);
+  }
+
+  get usedBytes(): number {
+    return this.#host.kernels.tableBytes(this.address);
+  }
+
+  /** The table as it is now, to be handed out while it changes. One at a time; whoever asked closes it. Throws ARENA_FULL. */
+  freeze(): TableFreeze {
+    assert(this.frozen === undefined, "a table is frozen once at a time");
+    this.frozen = new TableFreeze({
+      ...this.#host,
+      table: this.address,
+      payloadBytes: this.payloadBytes,
+      chunkRows: this.chunkRows,
+      secret: randomSecret(),
+      ended: () => {
+        this.frozen = undefined;
+      },
+    });
+    return this.frozen;
+  }
+
+  /**
+   * Removes the rows of a part; returns how many there were. Their memory serves later rows of the table. Throws ARENA_FULL, nothing changed, while a checkpoint
+   * is being saved and there is no room to list them.
+   */
+  dropPart(part: number): number {
+    if (this.frozen !== undefined) this.parts.eachKeys(part, (keys, keyCount) => this.frozen?.preserve(keys, keyCount));
+    return this.parts.drop(part);
+  }
+
+  /**
+   * The rows of a checkpoint are about to come to a table that has none: `byPart` says how many, as far as is known. They take no more memory than those of a table that
+   * grew, whatever their order, and memory that is kept for work where there is no other (kernel/arena, A4), until `settle`. Throws ARENA_FULL.
+   */
+  expect(byPart: Float64Array): void {
+    const { arena, kernels } = this.#host;
+    const total = Math.round(byPart.reduce((sum, count) => sum + count, 0));
+    if (total === 0 || this.rowCount > 0) return;
+    kernels.expectRows(this.address, total);
+    if (!arena.overdraw(() => splitFor(kernels, this.address, byPart))) throw stateFull(arena, `an index of ${total} rows`);
+  }
+
+  /** All rows that were expected are there. */
+  settle(): void {
+    this.#host.kernels.settleRows(this.address);
+  }
+
+  /** Gives each key a row with these columns, counted from its payload; new rows are zero elsewhere. Throws ARENA_FULL (R1). */
+  restore(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
+    if (keyCount === 0) return;
+    const { arena, rowKernels } = this.#host;
+    this.frozen?.preserve(keys, keyCount);
+    const listBytes = keyCount * WORD_BYTES;
+    const list = arena.tryAllocateBeyond(listBytes) || arena.allocate(listBytes); // no holes among the rows
+    try {
+      while (rowKernels.insertValues(this.address, keys, keyCount, list, 0) === NO_ROOM_COUNT) {
+        if (!arena.onFull("state", keyCount * this.payloadBytes)) throw stateFull(arena, `${keyCount} rows that were saved`);
+      }
+      rowKernels.findValues(this.address, keys, keyCount, this.payloadBytes, list, 0);
+      for (const { offset, byteCount, address } of columns) rowKernels.writeRows(list, keyCount, offset, byteCount, address);
+    } finally {
+      arena.release(list, listBytes);
+    }
+  }
+
+  /** Puts saved rows in the place of those that are there; twice is as once. Throws ARENA_FULL, none of them put. */
+  loadRows({ keys, payloads }: RowImages): void {
+    assert(payloads.length === keys.length * this.payloadBytes, "rows are those of a table of this kind");
+    if (keys.length === 0) return;
+    const { arena } = this.#host;
+    const byteCount = keys.byteLength + payloads.length;
+    const at = arena.allocate(byteCount);
+    try {
+      arena.bytes.set(new Uint8Array(keys.buffer, keys.byteOffset, keys.byteLength), at);
+      arena.bytes.set(payloads, at + keys.byteLength);
+      this.restore(at, keys.length, [{ offset: 0, byteCount: this.payloadBytes, address: at + keys.byteLength }]);
+    } finally {
+      arena.release(at, byteCount);
+    }
+  }
+
+  /** Gives all memory back to the arena. */
+  close(): void {
+    this.frozen?.lose(new WeighbridgeError("UNKNOWN_PARAMETER", "the table was cleared while it was saved"));
+    this.#host.kernels.destroyTable(this.address);
+  }
+}
+
+function randomSecret(): bigint {
+  return crypto.getRandomValues(new BigUint64Array(1))[0]!;
+}

@@ -1,0 +1,72 @@
+// sum-requests — what a SumStore is asked, as addresses in the arena. All memory stays the caller's: nothing is kept past the call. Widths and lengths count
+// elements, of the store's type.
+
+import type { Arena } from "../../kernel/arena.ts";
+import type { ElementKernels } from "../../kernel/element-kernels.ts";
+import type { Kernels } from "../../kernel/kernels.ts";
+import type { RowKernels } from "../../kernel/row-kernels.ts";
+import type { RowImages } from "../table-requests.ts";
+
+/** What stores of sums are made of. */
+export type SumHost = {
+  readonly arena: Arena;
+  readonly kernels: Kernels;
+  readonly rowKernels: RowKernels;
+  readonly elements: ElementKernels;
+};
+
+export type Push = {
+  /** Address of keyCount × u64, strictly ascending. */
+  readonly keys: number;
+  readonly keyCount: number;
+  /** Elements per key, at least 1. */
+  readonly width: number;
+  /** Address of keyCount × width elements. */
+  readonly values: number;
+};
+
+export type PushVariable = {
+  readonly keys: number;
+  /** Address of keyCount × i32: how many elements each key has. */
+  readonly lens: number;
+  readonly keyCount: number;
+  readonly values: number;
+  /** The sum of `lens`. */
+  readonly valueCount: number;
+  /** Whether a length of 0 makes its key, which has no elements for life then. Left out: it does nothing. */
+  readonly makesEmpty?: boolean | undefined;
+};
+
+export type PushBlock = {
+  /** Address of one u64. */
+  readonly key: number;
+  /** Elements of the whole value. */
+  readonly width: number;
+  readonly blockIndex: number;
+  readonly values: number;
+  /** Elements of this block: as many as a block has, or the rest in the last one. */
+  readonly elementCount: number;
+};
+
+export type Pull = {
+  /** Address of keyCount × u64, in any order. */
+  readonly keys: number;
+  readonly keyCount: number;
+  readonly width: number;
+  /** Address where keyCount × width elements are written; unspecified after an error. */
+  readonly out: number;
+};
+
+export type PullVariable = {
+  readonly keys: number;
+  readonly keyCount: number;
+  /** Address of keyCount × i32, as `lengths` wrote them. */
+  readonly lens: number;
+  readonly out: number;
+};
+
+/** Sums of one width as they are, not in the arena: for each key its elements, and perhaps bytes without meaning up to `payloads.length / keys.length`. */
+export type SumImages = RowImages & { readonly width: number };
+
+/** How many keys of a width are going to be restored, by part. */
+export type ExpectedSums = { readonly width: number; readonly byPart: Float64Array };
