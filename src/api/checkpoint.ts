@@ -315,13 +315,13 @@ type Cut = {
 
 /** Puts together what the servers have reported. Whether it makes sense is for the one to say that writes it (store/snapshot/checkpoint-manifest.ts). */
 function manifestOf(reports: readonly contracts.Report[], { job, step, clock, createdAt, run, note }: Cut): JsonObject {
-  const [first] = reports;
-  const rowsOf = (parameters: contracts.Report["parameters"], wanted: JsonObject): number =>
-    Number(parameters.find(({ name }) => name === wanted.name)?.rowCount ?? 0);
-  const parameters = (first?.parameters ?? []).map((parameter) => {
-    if (parameter.kind === "tensor") return parameter;
-    return { ...parameter, rowCount: reports.reduce((sum, report) => sum + rowsOf(report.parameters, parameter), 0) };
-  });
+  const found = new Map<unknown, JsonObject>(); // servers have the same parameters (C4), and sums of different widths
+  for (const record of reports.flatMap((report) => report.parameters)) {
+    const known = found.get(record.name);
+    const rowsBefore = known === undefined || record.kind === "tensor" ? 0 : Number(known.rowCount);
+    found.set(record.name, { ...(known ?? record), rowCount: rowsBefore + Number(record.rowCount) });
+  }
+  const parameters = [...found.values()].sort((a, b) => Number(a.kind === "sums") - Number(b.kind === "sums"));
   const clocks = new Map<number, number>();
   for (const { workers } of reports) {
     for (const worker of workers) clocks.set(worker.rank, Math.min(worker.clock, clocks.get(worker.rank) ?? Infinity));

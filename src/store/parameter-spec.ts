@@ -9,6 +9,7 @@ import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
 import { consistencyText } from "./consistency-text.ts";
 import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
+import { SUMS_PREFIX } from "./snapshot/describe-sums.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer, takesValues } from "./updaters/optimizer-spec.ts";
 
 /** What tensors and tables have in common. */
@@ -89,6 +90,8 @@ export function decodeParameterSpec(json: string): ParameterSpec {
   const spec = kind === "tensor" ? tensorFields(value, "spec") : tableFields(value, "spec");
   checkCombination(spec);
   if (spec.name === "") throw new WeighbridgeError("BAD_REQUEST", "the name of a parameter is empty");
+  if (spec.name.startsWith(SUMS_PREFIX))
+    throw new WeighbridgeError("BAD_REQUEST", `${spec.name} begins with ${SUMS_PREFIX}, as the sums of the kv face do in checkpoints`);
   if (spec.kind === "table" && spec.width === 0) throw new WeighbridgeError("BAD_REQUEST", `the rows of ${spec.name} have no elements`);
   return spec;
 }

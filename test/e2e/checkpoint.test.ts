@@ -76,6 +76,33 @@ test("save takes a checkpoint of a running cluster, restore brings it to one of 
   await worker.says(new RegExp(`^restored ${clock} at clock ${clock}$`));
 });
 
+test("what a kv job had pushed when it was saved is there again after all of it was killed, on another number of servers", async () => {
+  using folder = temporaryFolder();
+  let pushedBefore = 0;
+  {
+    await using cluster = await Cluster.create({ servers: 2, workers: 1, flags: ["--checkpoint-dir", folder.path] });
+    const nodes = [cluster.scheduler(), cluster.server(0), cluster.server(1), cluster.worker(0, "pusher")];
+    const [, told] = (await nodes[3]?.says(/^pushed (\d+)$/, 3)) ?? [];
+    pushedBefore = Number(told);
+    await cluster.weighbridge(["checkpoint", "save", "--scheduler-port", cluster.port]).succeeds();
+    for (const node of nodes) await node.kill();
+  }
+  const inspect = new Processes();
+  await using _ = inspect;
+  const shown = inspect.weighbridge(["checkpoint", "inspect", folder.path]);
+  await shown.succeeds();
+  assert.match(shown.stdout, /^wb\/sums\/kv\/0\/F32\/1 +sums +keys × 1 +64 +768 B +sum +asp +keys, values$/m);
+  await inspect.weighbridge(["checkpoint", "verify", folder.path]).succeeds();
+  const flags = ["--checkpoint-dir", folder.path];
+  await using cluster = await Cluster.create({ servers: 3, workers: 1, flags });
+  const servers = [0, 1, 2].map((rank) => cluster.weighbridge(["server", ...cluster.flags, "--rank", rank, "--restore", folder.path]));
+  const nodes = [cluster.scheduler(), ...servers, cluster.worker(0, "kv-reader")];
+  const [, least, greatest] = (await nodes.at(-1)?.says(/^holds (\d+) to (\d+)$/)) ?? [];
+  assert.ok(pushedBefore > 0 && Number(least) >= pushedBefore, `${least} pushes, and ${pushedBefore} before it was saved`);
+  assert.ok(Number(greatest) - Number(least) <= 1, "each server has whole pushes, and the worker waits for each");
+  for (const node of nodes) await node.succeeds();
+});
+
 for (const consistency of ["bsp", "asp"]) {
   test(`a server that was killed comes back from its checkpoint, and training goes on (${consistency})`, async () => {
     using folder = temporaryFolder();

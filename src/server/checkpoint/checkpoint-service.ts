@@ -218,13 +218,14 @@ export class CheckpointService {
     throw new WeighbridgeError("ABORTED", "the checkpoint was given up");
   }
 
-  async cut({ id, clock }: contracts.Cut, owner: string): Promise<contracts.Frozen> {
+  /** `withSums`: the cut is one of the whole server, not of a parameter that is saved alone. */
+  async cut({ id, clock }: contracts.Cut, owner: string, withSums = true): Promise<contracts.Frozen> {
     const { parameters, vectorClock, ownership } = this.#options;
     const run = this.#knownRun;
     void this.#files; // throws when there are none
     if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner); // V5
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
-    const snapshot = new ServerSnapshot({ parameters, vectorClock, ownership });
+    const snapshot = new ServerSnapshot({ parameters, vectorClock, ownership, withSums });
     const [frozen, cancelIdle, error] = [new Deferred<contracts.Frozen>(), undefined, undefined];
     const saving: Saving = { id, owner, snapshot, frozen, cancelIdle, isWriting: false, isOver: false, error };
     saving.frozen.promise.catch(() => {}); // whoever asks is told
@@ -232,7 +233,7 @@ export class CheckpointService {
       try {
         snapshot.freeze();
         this.#watch(saving);
-        saving.frozen.resolve({ names: snapshot.records.map(({ name }) => name), run, epoch: ownership.epoch });
+        saving.frozen.resolve({ names: snapshot.names, run, epoch: ownership.epoch });
       } catch (thrown) {
         this.#end(saving, thrown);
       }
@@ -350,6 +351,14 @@ export class CheckpointService {
         `a checkpoint is restored before there are parameters; server ${ownership.rank} has ${names}`,
       );
     }
+    const owned = [...parameters.sums.all].find(([, store]) => store.keyCount > 0);
+    if (owned !== undefined) {
+      const what = owned[0] === "data" ? "data of pushData" : `values of kv application ${owned[0]}`;
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `a checkpoint is restored before anything is pushed; server ${ownership.rank} has ${what}`,
+      );
+    }
     parameters.isRestoring = true;
     try {
       const source = await open();
@@ -361,7 +370,7 @@ export class CheckpointService {
           throw new WeighbridgeError("BAD_ARGUMENT", `${path} is of clock ${clock}, and the workers are at ${clockMin}`);
         loading.activate = await restoreServer({ source, parameters, vectorClock, ownership, run, catalogue });
         loading.step = step;
-        return { path, step, clock, parameters: manifest.parameters.map(({ name }) => name) };
+        return { path, step, clock, parameters: manifest.parameters.filter(({ kind }) => kind !== "sums").map(({ name }) => name) };
       } finally {
         await source.close();
       }

@@ -1,11 +1,14 @@
-// expected-rows — what a checkpoint has for this server, before any of it is read: the rows of its tables by part, and the memory that all of it takes. Exact where the
+// expected-rows — what a checkpoint has for this server, before any of it is read: the rows of its tables and the keys of sums by part, and the memory that all of it takes. Exact where the
 // placement is that of the checkpoint; otherwise what is spread evenly over the parts of a chunk.
 
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { type Arena, arenaBytesFor } from "../../kernel/arena.ts";
+import { evenRanges, type Range } from "../../keys/key-range.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
+import { sumsOf } from "../../store/snapshot/describe-sums.ts";
 import { columnBytesPerRow, type ParameterRecord } from "../../store/snapshot/parameter-record.ts";
+import type { Chunk } from "../../store/snapshot/shard-header.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Ownership } from "../ownership.ts";
 
@@ -38,13 +41,66 @@ export function expectedRows(source: SnapshotSource, name: string, ownership: Ow
   return byPart;
 }
 
+/** How many keys of sums come to this server, by part. */
+export function expectedSums(source: SnapshotSource, record: ParameterRecord, ownership: Ownership): Float64Array {
+  const shares = sharesOf(source, record, ownership);
+  if (shares === undefined) return expectedRows(source, record.name, ownership);
+  const byPart = new Float64Array(PART_COUNT);
+  for (const { file, key, rowCount } of source.chunks(record.name)) {
+    const perPart = (rowCount * (shares.get(file) ?? 0)) / (key.to - key.from);
+    for (let part = key.from; part < Math.min(key.to, PART_COUNT); part++) byPart[part]! += perPart;
+  }
+  return byPart;
+}
+
+/** Which part of the raw keys in a file is this server's now, from 0 to 1, if they are spread evenly. */
+type Shares = ReadonlyMap<Chunk["file"], number>;
+
+/** Undefined for sums that go by their parts: data. */
+export function sharesOf({ manifest, path }: SnapshotSource, record: ParameterRecord, ownership: Ownership): Shares | undefined {
+  if (sumsOf(record, path).owner === "data") return undefined;
+  const { servers } = manifest;
+  const own = rangeOf(ownership.placement, ownership.rank);
+  const isByRank = isAppCut(manifest);
+  return new Map(
+    servers.flatMap(({ rank, state, files }) => {
+      const share = isByRank ? Number(rank === ownership.rank) : overlap(own, rangeOf(state.placement, rank));
+      return files.map(({ file }) => [file, share] as const);
+    }),
+  );
+}
+
+/** The raw keys of a server in a placement; all of them where it is not known. */
+function rangeOf(placement: unknown, rank: number): Range {
+  const { servers } = (placement ?? {}) as { readonly servers?: unknown };
+  const [all] = evenRanges(1) as [Range];
+  if (!Array.isArray(servers)) return all;
+  const index = servers.indexOf(rank);
+  return evenRanges(servers.length)[index] ?? { begin: 0n, end: 0n }; // a server that takes no part owns nothing
+}
+
+/** Which part of the other range is in the first one. */
+function overlap(own: Range, other: Range): number {
+  let { begin, end } = own;
+  if (other.begin > begin) begin = other.begin;
+  if (other.end < end) end = other.end;
+  return end <= begin ? 0 : Number(end - begin) / Number(other.end - other.begin);
+}
+
+/** Whether an application chose the servers of its requests itself. */
+export function isAppCut({ servers }: CheckpointManifest): boolean {
+  return servers.some(({ state }) => state.appCut === true);
+}
+
 /** How many bytes of state this server needs for all of a checkpoint, about. */
 function neededBytes(source: SnapshotSource, numbers: readonly number[], ownership: Ownership): number {
   return source.manifest.parameters.reduce((bytes, record, i) => {
     const rows =
-      record.kind === "table" ? sum(expectedRows(source, record.name, ownership)) : tensorRows(source, record, numbers[i] ?? 0, ownership);
+      record.kind === "tensor"
+        ? tensorRows(source, record, numbers[i] ?? 0, ownership)
+        : sum(record.kind === "table" ? expectedRows(source, record.name, ownership) : expectedSums(source, record, ownership));
     const rowBytes = record.columns.reduce((total, column) => total + columnBytesPerRow(column), 0);
-    return bytes + rows * (rowBytes + (record.kind === "table" ? INDEX_BYTES_PER_ROW : 0)) + PARAMETER_BYTES;
+    return bytes + rows * (rowBytes + (record.kind === "tensor" ? 0 : INDEX_BYTES_PER_ROW)) + PARAMETER_BYTES;
   }, 0);
 }
 

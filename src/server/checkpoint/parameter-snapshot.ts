@@ -40,9 +40,9 @@ import { TableParameter } from "../parameters/table-parameter.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
 
 /** Chunks that are written side by side. */
-const LANES = 2;
+export const LANES = 2;
 /** How much of a table is copied in one turn of the event loop; of a small arena's reserve no more than a share. */
-const STAGE_BYTES = 1 << 20;
+export const STAGE_BYTES: number = 1 << 20;
 const STAGE_SHARE = 1 / 32;
 
 export interface ParameterSnapshot {
@@ -67,7 +67,7 @@ export function snapshotOf(name: string, parameters: Parameters, ownership: Owne
   const record = { ...described, consistency, schedule: scheduleOf(parameter), state: encodeTraining(parameter.training) };
   const snapshot =
     parameter instanceof TableParameter
-      ? new TableSnapshot(record, arena, parameter)
+      ? new TableSnapshot({ record, arena, stored: storedColumns(parameter.spec), freeze: parameter.store.freeze() })
       : new TensorSnapshot(record, parameter, number, ownership);
   return new KeptSnapshot(snapshot, parameters.keep(parameter));
 }
@@ -187,18 +187,25 @@ class TensorSnapshot implements ParameterSnapshot {
   }
 }
 
-class TableSnapshot implements ParameterSnapshot {
+/** The rows of a table, frozen at the cut (S1). */
+export class TableSnapshot implements ParameterSnapshot {
   readonly #record: ParameterRecord;
   readonly #arena: Arena;
   readonly #stored: readonly ColumnRecord[];
   readonly #freeze: TableFreeze;
   #rowCount = 0;
 
-  constructor(record: ParameterRecord, arena: Arena, table: TableParameter) {
-    this.#record = record;
-    this.#arena = arena;
-    this.#stored = storedColumns(table.spec);
-    this.#freeze = table.store.freeze(); // S1
+  /** `stored`: the columns of a row as it lies in the table. */
+  constructor(options: {
+    readonly record: ParameterRecord;
+    readonly arena: Arena;
+    readonly stored: readonly ColumnRecord[];
+    readonly freeze: TableFreeze;
+  }) {
+    this.#record = options.record;
+    this.#arena = options.arena;
+    this.#stored = options.stored;
+    this.#freeze = options.freeze;
   }
 
   get keptBytes(): number {
@@ -292,7 +299,7 @@ export function stagedColumns(columns: readonly ColumnRecord[], span: number, ro
 }
 
 /** Waits for all, also when one fails: what they use is in use until then. */
-async function allOrFirstError(promises: readonly Promise<unknown>[]): Promise<void> {
+export async function allOrFirstError(promises: readonly Promise<unknown>[]): Promise<void> {
   for (const outcome of await Promise.allSettled(promises)) if (outcome.status === "rejected") throw outcome.reason;
 }
 

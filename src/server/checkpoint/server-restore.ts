@@ -1,6 +1,7 @@
 // server-restore — fills a server without parameters from a checkpoint, whichever servers wrote it. spec/consistency.md, D4, D5 and D6.
 //
 //   values, slots, steps, versions   of what this server owns now, from whoever owned it then
+//   sums                             the same (sums-restore.ts)
 //   learning rate, schedule, bound   as they were at the cut
 //   push counts of tables            this server's own when there are as many servers as then, otherwise the highest: a push that names rows of
 //                                    several servers counts on each, so no server knows a truer number of all pushes
@@ -20,8 +21,9 @@ import type { ParameterNumber } from "../../wire/catalogue.ts";
 import type { JsonObject } from "../../wire/json-value.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
-import { explainedRoom, sourcesOf } from "./expected-rows.ts";
+import { explainedRoom, isAppCut, sourcesOf } from "./expected-rows.ts";
 import { restoreParameter } from "./parameter-restore.ts";
+import { restoreSums } from "./sums-restore.ts";
 
 export type ServerRestoreOptions = {
   readonly source: SnapshotSource;
@@ -55,18 +57,20 @@ export async function restoreServer({
   const { manifest, path } = source;
   const { host } = parameters;
   if (isAppCut(manifest)) requireSameServers(manifest, ownership, path);
-  const specs = manifest.parameters.map((record) => specOf(record, path));
+  const records = manifest.parameters.filter(({ kind }) => kind !== "sums");
+  const specs = records.map((record) => specOf(record, path));
   const wanted = specs.map((spec) => describeParameter(spec));
-  requireSameModel(path, manifest.parameters, wanted);
-  const states = manifest.parameters.map((record) => trainingOf(record, manifest, ownership, path));
+  requireSameModel(path, records, wanted);
+  const states = records.map((record) => trainingOf(record, manifest, ownership, path));
   const names = specs.map(({ name }) => name);
   const numbers = await catalogue.reserve(names, `number the parameters of ${path}`);
   try {
     const made = specs.map((spec, i) => parameters.add(spec, numbers[i]!)); // tensors take their room first: rows of tables may lie elsewhere
-    for (const [i, record] of manifest.parameters.entries()) {
+    for (const [i, record] of records.entries()) {
       made[i]!.resume(states[i]!);
       await restoreParameter(made[i]!, { source, record, host, ownership, number: numbers[i]!.number });
     }
+    await restoreSums(parameters.sums, source, ownership);
   } catch (thrown) {
     parameters.clearAll();
     throw explainedRoom(thrown, { source, numbers: numbers.map(({ number }) => number), ownership, arena: host.arena });
@@ -87,11 +91,6 @@ export async function restoreServer({
 
 function clockSources(manifest: CheckpointManifest, ownership: Ownership, run: string): readonly ServerRecord[] {
   return manifest.state.run === run ? sourcesOf(manifest, ownership) : [];
-}
-
-/** Whether an application chose the servers of its requests itself. */
-function isAppCut({ servers }: CheckpointManifest): boolean {
-  return servers.some(({ state }) => state.appCut === true);
 }
 
 /** Throws UNSUPPORTED. */

@@ -12,16 +12,20 @@ import { rankOf } from "../../wire/node-id.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameter, Parameters } from "../parameters/parameters.ts";
 import { type ParameterSnapshot, snapshotOf } from "./parameter-snapshot.ts";
+import { snapshotsOfSums } from "./sums-snapshot.ts";
 
 export type ServerSnapshotOptions = {
   readonly parameters: Parameters;
   readonly vectorClock: VectorClock;
   readonly ownership: Ownership;
+  /** Whether sums are in: those of a whole checkpoint, not of one parameter. */
+  readonly withSums: boolean;
 };
 
 export class ServerSnapshot {
   readonly #options: ServerSnapshotOptions;
   #parts: ParameterSnapshot[] = [];
+  #sums: readonly ParameterSnapshot[] = [];
   readonly #frozen = new Map<string, Parameter | undefined>();
   #clocks: readonly ClockRecord[] = [];
   #workers: ServerReport["workers"] = [];
@@ -33,8 +37,9 @@ export class ServerSnapshot {
 
   /** Throws UNKNOWN_PARAMETER or ARENA_FULL, with nothing held. */
   freeze(): void {
-    const { parameters, vectorClock, ownership } = this.#options;
+    const { parameters, vectorClock, ownership, withSums } = this.#options;
     try {
+      if (withSums) this.#sums = snapshotsOfSums(parameters.sums, parameters.host.arena);
       for (const { name } of parameters.specs) {
         this.#parts.push(snapshotOf(name, parameters, ownership));
         this.#frozen.set(name, parameters.find(name));
@@ -49,9 +54,18 @@ export class ServerSnapshot {
     this.#state = { ...placementState(ownership), training };
   }
 
-  /** The parameters as they were, in the order in which they were made. */
+  /** The parameters as they were, in the order in which they were made, and behind them the sums. */
   get records(): ServerReport["parameters"] {
-    return this.#parts.map(({ record }) => record);
+    return this.#all.map(({ record }) => record);
+  }
+
+  /** Of the parameters. */
+  get names(): readonly string[] {
+    return this.#parts.map(({ record }) => record.name);
+  }
+
+  get #all(): readonly ParameterSnapshot[] {
+    return [...this.#parts, ...this.#sums];
   }
 
   /** What was cleared or replaced since the cut. */
@@ -62,7 +76,7 @@ export class ServerSnapshot {
 
   /** Arena bytes of what it keeps twice. */
   get keptBytes(): number {
-    return this.#parts.reduce((sum, part) => sum + part.keptBytes, 0);
+    return this.#all.reduce((sum, part) => sum + part.keptBytes, 0);
   }
 
   /** Whether memory of this use, so many bytes, is there when this snapshot is given up. */
@@ -84,7 +98,7 @@ export class ServerSnapshot {
   /** Everything is given back at the end, whatever it is. */
   async write(sink: ShardSink): Promise<ServerReport> {
     try {
-      for (const part of this.#parts) await part.write(sink);
+      for (const part of this.#all) await part.write(sink);
       const files = await sink.finish();
       const record = { rank: this.#options.ownership.rank, files, vectorClock: this.#clocks, state: this.#state };
       return { record, parameters: this.records, workers: this.#workers };
@@ -99,11 +113,11 @@ export class ServerSnapshot {
 
   /** The rest is not to be written: gives back what is held, at once. */
   lose(error: WeighbridgeError): void {
-    for (const part of this.#parts) part.lose(error);
+    for (const part of this.#all) part.lose(error);
   }
 
   close(): void {
-    for (const part of this.#parts) part.close();
+    for (const part of this.#all) part.close();
   }
 }
 

@@ -25,10 +25,11 @@ function operation<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, run: 
   return { fn, run } as unknown as Operation;
 }
 
-function saveOperations({ survey, cut, begin, write, commit, abandon }: checkpoints.SaveContracts): Operation[] {
+/** `withSums`: what is saved is the whole server. */
+function saveOperations({ survey, cut, begin, write, commit, abandon }: checkpoints.SaveContracts, withSums: boolean): Operation[] {
   return [
     operation(survey, (service, _, owner) => service.survey(owner)),
-    operation(cut, (service, request, owner) => service.cut(request, owner)),
+    operation(cut, (service, request, owner) => service.cut(request, owner, withSums)),
     operation(begin, (service, request, owner) => service.begin(request, owner)),
     operation(write, async (service, request, owner) => (await service.write(request, owner)) as unknown as checkpoints.Report),
     operation(commit, (service, request, owner) => service.commit(request, owner)),
@@ -37,8 +38,8 @@ function saveOperations({ survey, cut, begin, write, commit, abandon }: checkpoi
 }
 
 const OPERATIONS: readonly Operation[] = [
-  ...saveOperations(checkpoints.checkpointSave),
-  ...saveOperations(checkpoints.parameterSave),
+  ...saveOperations(checkpoints.checkpointSave, true),
+  ...saveOperations(checkpoints.parameterSave, false),
   operation(checkpoints.checkpointLoad, (service, { step }, owner) => service.loadStep(step, owner)),
   operation(checkpoints.checkpointActivate, (service, { step }) => service.activate(step)),
   operation(checkpoints.checkpointDiscard, (service, _, owner) => service.discard(owner)),

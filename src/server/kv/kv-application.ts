@@ -6,6 +6,7 @@ import type { Arena } from "../../kernel/arena.ts";
 import type { AppDirectory } from "../../peer/app-directory.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import type { Values } from "../../wire/kv-message.ts";
+import type { CutPressure } from "../checkpoint/cut-pressure.ts";
 import type { ServerSums } from "../parameters/server-sums.ts";
 import { StoreHandle } from "./store-handle.ts";
 import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "./whole-requests.ts";
@@ -16,6 +17,7 @@ export type KvApplicationOptions = {
   /** Pushes of all applications that are served whole, and have not come whole. */
   readonly unfinishedRequests: UnfinishedRequests<Gathering>;
   readonly parameters: { readonly sums: ServerSums };
+  readonly checkpoints: { readonly pressure: CutPressure };
 };
 
 export class KvApplication {
@@ -25,11 +27,11 @@ export class KvApplication {
   readonly #sums: StoreHandle;
 
   /** Sums what is pushed from the start. Throws BAD_ARGUMENT when the application exists already. */
-  constructor({ arena, apps, unfinishedRequests, parameters }: KvApplicationOptions, appId: number) {
+  constructor({ arena, apps, unfinishedRequests, parameters, checkpoints }: KvApplicationOptions, appId: number) {
     this.#appId = appId;
     this.#apps = apps;
     this.#unfinished = unfinishedRequests;
-    this.#sums = new StoreHandle(arena, parameters.sums.of(appId));
+    this.#sums = new StoreHandle(arena, parameters.sums.of(appId), checkpoints.pressure);
     apps.add(appId, this.#sums);
   }
 

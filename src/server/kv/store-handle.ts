@@ -6,12 +6,14 @@
 //   H2. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
 
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import { answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import { INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";
+import type { UpdatePressure } from "../../peer/function-host.ts";
 import { SharedSpan } from "../../store/shared-span.ts";
 import { checkLengths } from "../../store/sums/sum-batch.ts";
 import type { SumStore } from "../../store/sums/sum-store.ts";
@@ -22,6 +24,9 @@ import { checkKvFrame, DTYPE_MASK, DTYPE_SHIFT, doNotAddUp, KvFlag, LARGE_VALUE_
 const PLAIN_FLAGS = KvFlag.FIRST | KvFlag.LAST | APP_CUT | DTYPE_MASK;
 const ZEROS = new Uint8Array(BLOCK_BYTES);
 
+/** Whose update it was. */
+type UpdateSource = { readonly life: WorkerLife };
+
 export class StoreHandle implements FunctionHandler {
   readonly #arena: Arena;
   readonly #store: SumStore;
@@ -29,11 +34,14 @@ export class StoreHandle implements FunctionHandler {
   readonly #scratch: number;
   /** The read buffer that was last found to lie in the arena. */
   #readBuffer: Uint8Array | undefined;
+  /** What links wait for that bring pushes while a checkpoint is being saved. */
+  readonly #pressure: UpdatePressure<UpdateSource> | undefined;
 
   /** Throws ARENA_FULL. */
-  constructor(arena: Arena, store: SumStore) {
+  constructor(arena: Arena, store: SumStore, pressure?: UpdatePressure<UpdateSource>) {
     this.#arena = arena;
     this.#store = store;
+    this.#pressure = pressure;
     this.#scratch = arena.allocateState(INLINE_BYTES_MAX);
   }
 
@@ -69,8 +77,10 @@ export class StoreHandle implements FunctionHandler {
   }
 
   #serve(channel: Channel, header: FrameHeader, keys: number, fresh: boolean): void {
-    if (header.functionId !== kvPull.id && fresh) this.#push(header, keys);
-    else this.#store.requireAscending(keys, header.arg0);
+    if (header.functionId !== kvPull.id && fresh) {
+      this.#push(header, keys);
+      if (this.#pressure?.isOn === true) this.#slowDown(channel, this.#pressure);
+    } else this.#store.requireAscending(keys, header.arg0);
     if (header.functionId === kvPush.id) channel.acknowledge(header);
     else if (header.functionId === kvPull.id) this.#pull(channel, header, keys);
     else this.#pullAfterPush(channel, header, keys);
@@ -92,6 +102,11 @@ export class StoreHandle implements FunctionHandler {
       const message = `the push was applied, but there was no memory for what it came to: read it with a pull; ${thrown.message}`;
       throw new WeighbridgeError("ANSWER_LOST", message, { cause: thrown });
     }
+  }
+
+  #slowDown(channel: Channel, pressure: UpdatePressure<UpdateSource>): void {
+    const wait = pressure.on({ life: { worker: channel.id, incarnation: channel.incarnation } });
+    if (wait !== undefined) channel.holdInput(wait);
   }
 
   #push(header: FrameHeader, keys: number): void {

@@ -3,10 +3,8 @@
 
 import { simdElementKernels } from "../../kernel/element-kernels.ts";
 import type { RowTableHost } from "../../store/row-table.ts";
+import type { SumOwner } from "../../store/sums/sum-requests.ts";
 import { SumStore } from "../../store/sums/sum-store.ts";
-
-/** Whose sums they are: an application of the kv face, by its number, or the data of `pushData`. */
-export type SumOwner = number | "data";
 
 export class ServerSums {
   readonly #host: RowTableHost;

@@ -4,8 +4,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { ElementType } from "../../kernel/elements.ts";
 import { type CheckpointManifest, decodeManifest, encodeManifest, type ServerRecord } from "./checkpoint-manifest.ts";
-import type { ParameterRecord } from "./parameter-record.ts";
+import { describeSums, sumsOf } from "./describe-sums.ts";
+import { type ParameterRecord, parameterProblem } from "./parameter-record.ts";
 
 const FILE = "/data/step-000007/manifest.json";
 const failsWith = (code: string, pattern: RegExp) => (error: unknown) =>
@@ -100,11 +102,27 @@ test("a manifest that was written by somebody else and makes no sense says where
   nonsense('"server-000-000.safetensors"', '"../../etc/passwd"', /files\[0\]\.file must be the name of a safetensors file/);
   nonsense('"00ff00ff"', '"00FF00FF"', /headerCrc32 must be a checksum/);
   nonsense('"kind": "adagrad"', '"sort": "adagrad"', /optimizer\.kind must be a string/);
-  nonsense('"dtype": "U64"', '"dtype": "I64"', /dtype must be one of F32, F64, U32, U64/);
+  nonsense('"dtype": "U64"', '"dtype": "F16"', /dtype must be one of F32, F64, I8, U8, I16, U16, I32, U32, I64, U64, but is "F16"/);
+  nonsense('"dtype": "U64"', '"dtype": "I64"', /"users" is a table: only a table has the column keys, of one U64 per row/);
+  nonsense('"kind": "table"', '"kind": "list"', /kind must be one of tensor, table, sums/);
   nonsense('"parameters"', '"parametres"', /manifest\.parameters must be a list, but is left out/);
   assert.throws(
     () => decode(forge((text) => text.replace('"step": 7', '"step": 7,\n  "step": 8'))),
     failsWith("CHECKPOINT_TORN", /says "step" twice/),
+  );
+});
+
+test("sums have keys and values of any type, also of no width, and no other parameter has", () => {
+  const sums = describeSums({ owner: 3, type: ElementType.I64, width: 5 });
+  assert.deepEqual(sumsOf(sums, "here"), { owner: 3, type: ElementType.I64, width: 5 });
+  assert.equal(parameterProblem(sums), undefined);
+  assert.equal(parameterProblem(describeSums({ owner: "data", type: ElementType.F32, width: 0 })), undefined);
+  assert.match(parameterProblem({ ...sums, kind: "table" }) ?? "", /has no column values of F32, 5 per row/);
+  assert.match(parameterProblem({ ...sums, shape: [5] }) ?? "", /is a sums, yet has a shape/);
+  assert.match(parameterProblem({ ...sums, columns: sums.columns.slice(1) }) ?? "", /only a table has the column keys/);
+  assert.throws(
+    () => sumsOf({ ...sums, settings: { owner: "others" } }, "here"),
+    failsWith("CHECKPOINT_FOREIGN", /here has sums .*"others"/),
   );
 });
 

@@ -3,8 +3,9 @@
 //
 //   tensor   rows 0 to rowCount − 1; `shape` is the user's, and has rowCount × width elements
 //   table    rowCount rows with a u64 key each: the column `keys`; `shape` is empty
+//   sums     the same; what workers add up beside the parameters, of any type and of one width (describe-sums.ts)
 //
-// P1. Every parameter has the column `values`, F32, `width` per row; a table, and only a table, has `keys`, U64, one per row.
+// P1. Every parameter has the column `values`, `width` per row, which may be 0 for sums and is F32 for others; tables and sums, and only they, have `keys`, U64, one per row.
 // P2. Column names are unique within a parameter.
 
 import { type Check, count, list, object, oneOf, text } from "../../wire/json-body.ts";
@@ -15,7 +16,8 @@ import { type ChunkKey, isColumnName } from "./section-name.ts";
 export const KEYS_COLUMN = "keys";
 export const VALUES_COLUMN = "values";
 
-export type ColumnDtype = "F32" | "F64" | "U32" | "U64";
+const COLUMN_DTYPES = ["F32", "F64", "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64"] as const;
+export type ColumnDtype = (typeof COLUMN_DTYPES)[number];
 
 export type ColumnRecord = {
   readonly name: string;
@@ -28,7 +30,7 @@ export type ColumnRecord = {
 
 export type ParameterRecord = {
   readonly name: string;
-  readonly kind: "tensor" | "table";
+  readonly kind: "tensor" | "table" | "sums";
   readonly shape: readonly number[];
   readonly rowCount: number;
   /** Values per row. */
@@ -47,14 +49,14 @@ export type ParameterRecord = {
 
 const columnShape: Check<ColumnRecord> = object({
   name: text,
-  dtype: oneOf("F32", "F64", "U32", "U64"),
+  dtype: oneOf(...COLUMN_DTYPES),
   width: count,
   per: oneOf("row", "chunk"),
 });
 
 export const parameterShape: Check<ParameterRecord> = object({
   name: text,
-  kind: oneOf("tensor", "table"),
+  kind: oneOf("tensor", "table", "sums"),
   shape: list(count),
   rowCount: count,
   width: count,
@@ -71,20 +73,21 @@ export const parameterShape: Check<ParameterRecord> = object({
 export function parameterProblem({ name, kind, shape, rowCount, width, columns }: ParameterRecord): string | undefined {
   const subject = `parameter ${JSON.stringify(name)}`;
   if (name === "") return "a parameter has no name";
-  if (width === 0) return `${subject} has rows without values`;
-  if (kind === "table" && shape.length > 0) return `${subject} is a table, yet has a shape`;
+  if (width === 0 && kind !== "sums") return `${subject} has rows without values`;
+  if (kind !== "tensor" && shape.length > 0) return `${subject} is a ${kind}, yet has a shape`;
   if (kind === "tensor" && elementCount(shape) !== rowCount * width) {
     return `${subject} has shape [${shape.join(", ")}], which is not ${rowCount} rows of ${width} values`;
   }
   const names = new Set(columns.map((column) => column.name));
   if (names.size < columns.length) return `${subject} has two columns of one name`; // P2
-  const wrong = columns.find((column) => !isColumnName(column.name) || column.width === 0);
+  const wrong = columns.find((column) => !isColumnName(column.name) || (column.width === 0 && width > 0));
   if (wrong !== undefined) return `${subject} has a column ${JSON.stringify(wrong.name)} of width ${wrong.width}`;
-  if (!hasColumn(columns, { name: VALUES_COLUMN, dtype: "F32", width, per: "row" })) {
-    return `${subject} has no column ${VALUES_COLUMN} of F32, ${width} per row`; // P1
+  const values = columns.find((column) => column.name === VALUES_COLUMN);
+  if (values?.width !== width || values.per !== "row" || (kind !== "sums" && values.dtype !== "F32")) {
+    return `${subject} has no column ${VALUES_COLUMN} of ${kind === "sums" ? "any type" : "F32"}, ${width} per row`; // P1
   }
   const hasKeys = hasColumn(columns, { name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
-  if (hasKeys !== (kind === "table") || (!hasKeys && names.has(KEYS_COLUMN))) {
+  if (hasKeys !== (kind !== "tensor") || (!hasKeys && names.has(KEYS_COLUMN))) {
     return `${subject} is a ${kind}: only a table has the column ${KEYS_COLUMN}, of one U64 per row`;
   }
   return undefined;
@@ -104,7 +107,7 @@ export function columnBytesPerRow({ dtype, width, per }: ColumnRecord): number {
   return per === "row" ? width * DTYPE_BYTES[dtype] : 0;
 }
 
-/** Tensors are cut by rows, tables by parts. */
+/** Tensors are cut by rows, tables and sums by parts. */
 export function chunkKindOf({ kind }: ParameterRecord): ChunkKey["kind"] {
   return kind === "tensor" ? "rows" : "parts";
 }

@@ -15,6 +15,9 @@ export type SumHost = {
   readonly elements: ElementKernels;
 };
 
+/** Whose sums they are: an application of the kv face, by its number, or the data of `pushData`. */
+export type SumOwner = number | "data";
+
 export type Push = {
   /** Address of keyCount × u64, strictly ascending. */
   readonly keys: number;

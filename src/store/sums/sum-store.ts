@@ -38,7 +38,10 @@ export type SumStoreOptions = SumHost & {
 export type HeldValue = { readonly key: bigint; readonly byteCount: number; readonly blocks: readonly (BlockHold | undefined)[] };
 
 /** All values of one width at one moment (V5): rows of a table, or large ones. Whoever asked closes the one, and releases the blocks of the others. */
-export type FrozenSums = { readonly width: number } & ({ readonly rows: TableFreeze } | { readonly values: readonly HeldValue[] });
+export type FrozenSums = { readonly type: ElementType; readonly width: number } & (
+  | { readonly rows: TableFreeze }
+  | { readonly values: readonly HeldValue[] }
+);
 
 export class SumStore {
   /** The type of its values; while it is empty that of whoever asked last, and -1 while it is being restored. Nobody else writes it. */
@@ -177,9 +180,10 @@ export class SumStore {
 
   /** Everything as it is now, by width (V5). Throws ARENA_FULL, nothing held. */
   freeze(): readonly FrozenSums[] {
+    const { type } = this.#tables;
     const frozen: FrozenSums[] = [];
     try {
-      for (const [width, table] of this.#tables.narrow) if (table.rowCount > 0) frozen.push({ width, rows: table.freeze() });
+      for (const [width, table] of this.#tables.narrow) if (table.rowCount > 0) frozen.push({ type, width, rows: table.freeze() });
     } catch (thrown) {
       for (const sums of frozen) if ("rows" in sums) sums.rows.close();
       throw thrown;
@@ -193,7 +197,7 @@ export class SumStore {
       const blocks = Array.from({ length: value.blockCount }, (_, block) => value.hold(block));
       values.push({ key: value.key, byteCount: value.byteCount, blocks });
     }
-    for (const [width, values] of byWidth) frozen.push({ width, values });
+    for (const [width, values] of byWidth) frozen.push({ type, width, values });
     return frozen;
   }
 
@@ -328,7 +332,8 @@ export class SumStore {
         take();
         return;
       } catch (thrown) {
-        if (!isWeighbridgeError(thrown, "ARENA_FULL") || !this.#host.arena.onFull("state", byteCount)) throw thrown;
+        const use = this.retiredBytes > 0 ? "move" : "state";
+        if (!isWeighbridgeError(thrown, "ARENA_FULL") || !this.#host.arena.onFull(use, byteCount)) throw thrown;
       }
     }
   }

@@ -1,0 +1,48 @@
+// describe-sums — sums as a checkpoint records them, and back: a record of the kind "sums" for each owner and width, with the type of its elements as the dtype of
+// its values. Not their keys and values: those are in the shards, as those of tables are.
+//
+//   wb/sums/kv/<application>/<type>/<width>       wb/sums/data/F32/<width>           names that no parameter has (SUMS_PREFIX)
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { ElementType } from "../../kernel/elements.ts";
+import type { SumOwner } from "../sums/sum-requests.ts";
+import { type ColumnDtype, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "./parameter-record.ts";
+
+/** What the names of sums begin with. */
+export const SUMS_PREFIX = "wb/sums/";
+
+const TYPE_NAMES = Object.keys(ElementType) as readonly (keyof typeof ElementType & ColumnDtype)[];
+
+/** Sums of one width. */
+export type SumsOfWidth = { readonly owner: SumOwner; readonly type: ElementType; readonly width: number };
+
+/** A record without rows, which are the caller's to know. */
+export function describeSums({ owner, type, width }: SumsOfWidth): ParameterRecord {
+  const dtype = TYPE_NAMES[type]!;
+  const place = owner === "data" ? owner : `kv/${owner}`;
+  return {
+    name: `${SUMS_PREFIX}${place}/${dtype}/${width}`,
+    kind: "sums",
+    shape: [],
+    rowCount: 0,
+    width,
+    columns: [
+      { name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" },
+      { name: VALUES_COLUMN, dtype, width, per: "row" },
+    ],
+    optimizer: { kind: "sum" },
+    initializer: { kind: "zeros" },
+    consistency: { kind: "async", reduce: "sum", staleness: "any" },
+    schedule: { kind: "constant" },
+    settings: { owner },
+    state: {},
+  };
+}
+
+/** Whose sums a record is of. Throws CHECKPOINT_FOREIGN, naming the checkpoint. */
+export function sumsOf({ name, width, columns, settings }: ParameterRecord, checkpoint: string): SumsOfWidth {
+  const { owner } = settings;
+  const type = ElementType[columns.find((column) => column.name === VALUES_COLUMN)?.dtype ?? "F32"];
+  if (owner === "data" || (typeof owner === "number" && Number.isInteger(owner))) return { owner, type, width };
+  throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${checkpoint} has sums ${JSON.stringify(name)} of ${JSON.stringify(owner)}`);
+}
