@@ -11,7 +11,7 @@ import { type ColumnDtype, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } fr
 /** What the names of sums begin with. */
 export const SUMS_PREFIX = "wb/sums/";
 
-const TYPE_NAMES = Object.keys(ElementType) as readonly (keyof typeof ElementType & ColumnDtype)[];
+const TYPE_NAMES = Object.keys(ElementType) as readonly ColumnDtype[];
 
 /** Sums of one width. */
 export type SumsOfWidth = { readonly owner: SumOwner; readonly type: ElementType; readonly width: number };
