@@ -48,7 +48,7 @@ function ownerTest(owner: SumOwner, { manifest }: SnapshotSource, ownership: Own
   return isAppCut(manifest) ? () => true : (low, high) => ownership.ownsRawKey(low, high);
 }
 
-/** Puts those of a batch into the store that are this server's. */
+/** Puts those of a batch into the store that are this server's, moved to its front. */
 function put(
   store: SumStore,
   { rowCount, columns }: SourceBatch,

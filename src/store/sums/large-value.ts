@@ -161,6 +161,15 @@ export class LargeValue {
     }
   }
 
+  /** A copy of all of it, not in the arena. */
+  bytes(): Uint8Array {
+    const { arena } = this.#host;
+    const bytes = new Uint8Array(this.byteCount);
+    for (const [index, { address, byteCount }] of this.#blocks)
+      bytes.set(arena.bytes.subarray(address, address + byteCount), index * BLOCK_BYTES);
+    return bytes;
+  }
+
   /** Frees all blocks, the held ones with their last hold. */
   close(): void {
     this.unreserve();

@@ -259,15 +259,9 @@ export class SumStore {
 
   /** The sums of a part, page by page, copied, for `put`. Throws ARENA_FULL. */
   *savePart(part: number): Iterable<SumImages> {
-    const { arena } = this.#host;
     for (const [width, table] of this.#tables.narrow) for (const images of table.parts.save(part)) yield { width, ...images };
-    for (const value of this.#tables.largeValues?.ofPart(part) ?? []) {
-      const out = arena.allocate(value.byteCount);
-      value.copyTo(out);
-      const payloads = arena.bytes.slice(out, out + value.byteCount);
-      arena.release(out, value.byteCount);
-      yield { width: value.width, keys: BigUint64Array.of(value.key), payloads };
-    }
+    for (const value of this.#tables.largeValues?.ofPart(part) ?? [])
+      yield { width: value.width, keys: BigUint64Array.of(value.key), payloads: value.bytes() };
   }
 
   /** How many keys a part has. */
