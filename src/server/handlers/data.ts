@@ -7,12 +7,12 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { dataPull, dataPush } from "../../contracts/data.ts";
 import { ElementType } from "../../kernel/elements.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { SumStore } from "../../store/sums/sum-store.ts";
 import { keepBytes } from "../parameters/parameter-host.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
-const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 
 /** Arrays one behind the other: how long each is, and all their values. */

@@ -2,8 +2,8 @@
 
 import type { Arena } from "../../kernel/arena.ts";
 import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 
-const KEY_BYTES = 8;
 const ROW_BYTES = 4;
 
 export type CopyKeys = {

@@ -2,9 +2,10 @@
 
 import type { ElementType } from "../../kernel/elements.ts";
 import { DONE, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 import { RowTable } from "../row-table.ts";
 import { type LargeHost, LargeValue } from "./large-value.ts";
-import { KEY_BYTES, keyAt } from "./sum-batch.ts";
+import { keyAt } from "./sum-batch.ts";
 import type { SumHost } from "./sum-requests.ts";
 
 const HANDLE_BYTES = 4;

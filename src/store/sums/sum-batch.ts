@@ -3,8 +3,8 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 
-export const KEY_BYTES = 8;
 const LENGTH_BYTES = 4;
 
 /** Addresses as in Push and PushVariable. */

@@ -13,11 +13,12 @@
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { ElementType, elementArrayOf, elementBytesOf, isElementType } from "../../kernel/elements.ts";
 import { DONE, type Kernels, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { RowTable } from "../row-table.ts";
 import type { TableFreeze } from "../table-freeze.ts";
 import { BLOCK_BYTES, type BlockHold, blockBytesOf, type LargeValue } from "./large-value.ts";
 import { LISTED_KEYS_MIN, RowMemory } from "./row-memory.ts";
-import { checkLengths, KEY_BYTES, keyAt, runEnd, type SumBatch, widthAt, withoutZeroLengths } from "./sum-batch.ts";
+import { checkLengths, keyAt, runEnd, type SumBatch, widthAt, withoutZeroLengths } from "./sum-batch.ts";
 import type { ExpectedSums, Pull, PullVariable, Push, PushBlock, PushVariable, SumHost, SumImages } from "./sum-requests.ts";
 import { noRoomFor, SumTables } from "./sum-tables.ts";
 

@@ -16,11 +16,12 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { type Arena, stateFull } from "../../kernel/arena.ts";
 import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
 import { DONE, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 import { RowTable } from "../row-table.ts";
 import { copyKeys } from "./copy-keys.ts";
 import type { LargeValue } from "./large-value.ts";
 import { LargeValues } from "./large-values.ts";
-import { KEY_BYTES, keyAt, runEnd, type SumBatch, widthAt } from "./sum-batch.ts";
+import { keyAt, runEnd, type SumBatch, widthAt } from "./sum-batch.ts";
 import type { ExpectedSums, SumHost } from "./sum-requests.ts";
 
 /** From this many bytes on a value is large: it has blocks, and can be pushed and held block by block. */
