@@ -9,7 +9,6 @@ import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
 import { consistencyText } from "./consistency-text.ts";
 import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
-import { SUMS_PREFIX } from "./snapshot/describe-sums.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer, takesValues } from "./updaters/optimizer-spec.ts";
 
 /** What tensors and tables have in common. */
@@ -62,6 +61,8 @@ export function checkCombination({
 }
 
 const NAME_LENGTH_MAX = 256;
+/** What the names of sums begin with in checkpoints (snapshot/describe-sums.ts): no parameter has such a name. */
+export const SUMS_PREFIX = "wb/sums/";
 const KIND_WORDS = { tensor: "tensor", table: "embedding" } as const;
 
 const common = {

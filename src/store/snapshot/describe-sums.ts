@@ -5,11 +5,9 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ElementType } from "../../kernel/elements.ts";
+import { SUMS_PREFIX } from "../parameter-spec.ts";
 import type { SumOwner } from "../sums/sum-requests.ts";
 import { type ColumnDtype, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "./parameter-record.ts";
-
-/** What the names of sums begin with. */
-export const SUMS_PREFIX = "wb/sums/";
 
 const TYPE_NAMES = Object.keys(ElementType) as readonly ColumnDtype[];
 
