@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { consistencyText } from "./consistency-text.ts";
 import { resolveInitializer } from "./initializers/initializer-spec.ts";
-import { type ParameterSpec, specDifferences, type TableSpec, type TensorSpec } from "./parameter-spec.ts";
+import { decodeParameterSpec, type ParameterSpec, specDifferences, type TableSpec, type TensorSpec } from "./parameter-spec.ts";
 import { resolveOptimizer } from "./updaters/optimizer-spec.ts";
 
 const COMMON = {
@@ -39,6 +39,14 @@ test("a difference is told in the words of the options", () => {
 test("of a tensor and an embedding nothing more is told", () => {
   assert.deepEqual(specDifferences(TENSOR, TABLE), ["kind is tensor and embedding"]);
   assert.deepEqual(specDifferences(TABLE, TENSOR), ["kind is embedding and tensor"]);
+});
+
+test("names that begin as those of sums in checkpoints are refused", () => {
+  assert.throws(() => decodeParameterSpec(JSON.stringify({ ...TABLE, name: "wb/sums/kv/0/F32/1" })), {
+    code: "BAD_REQUEST",
+    message: /wb\/sums\//,
+  });
+  assert.equal(decodeParameterSpec(JSON.stringify({ ...TABLE, name: "wb/sum" })).name, "wb/sum");
 });
 
 test("every consistency has words of its own (W1 of consistency-text)", () => {

@@ -30,9 +30,9 @@ export class TableParts {
   }
 
   /** As the store's `list`, for the rows of one part (P1). */
-  rowsOfPart(part: number, cursor: number, rowsOut: number): number {
+  rowsOfPart(part: number | "all", cursor: number, rowsOut: number): number {
     const { arena, kernels, table } = this.#options;
-    const count = kernels.listPart(table, part, cursor, rowsOut);
+    const count = part === "all" ? kernels.listRows(table, cursor, rowsOut) : kernels.listPart(table, part, cursor, rowsOut);
     const { words } = arena;
     for (let at = rowsOut >>> 2, end = at + count; at < end; at++) words[at]! += ROW_KEY_BYTES;
     return count;
@@ -60,10 +60,10 @@ export class TableParts {
   }
 
   /**
-   * Shows `use` the keys of a part, page by page, in memory that is void when it returns. Throws ARENA_FULL before
-   * that.
+   * Shows `use` the keys of a part, or of all, page by page, in memory that is void when it returns. Throws ARENA_FULL
+   * before that.
    */
-  eachKeys(part: number, use: (keys: number, keyCount: number) => void): void {
+  eachKeys(part: number | "all", use: (keys: number, keyCount: number) => void): void {
     const { arena, rowKernels } = this.#options;
     const keys = arena.allocate(LIST_ROWS_MAX * KEY_BYTES);
     try {
@@ -83,7 +83,7 @@ export class TableParts {
   }
 
   /** What `use` makes of each page of a part's rows, listed by address. */
-  *#pages<T>(part: number, use: (listed: number, count: number) => T): Iterable<T> {
+  *#pages<T>(part: number | "all", use: (listed: number, count: number) => T): Iterable<T> {
     const { arena, kernels } = this.#options;
     const byteCount = CURSOR_BYTES + LIST_ROWS_MAX * WORD_BYTES;
     const cursor = arena.allocate(byteCount);

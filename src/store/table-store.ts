@@ -311,10 +311,7 @@ export class TableStore {
    * that are there all the while are listed exactly once.
    */
   list(cursor: number, rowsOut: number): number {
-    const count = this.#kernels.listRows(this.#table, cursor, rowsOut);
-    const { words } = this.#arena;
-    for (let at = rowsOut >>> 2, end = at + count; at < end; at++) words[at]! += ROW_KEY_BYTES;
-    return count;
+    return this.parts.rowsOfPart("all", cursor, rowsOut);
   }
 
   /**

@@ -198,7 +198,12 @@ export class StoreHandle implements FunctionHandler {
       const totalBytes = valueBytes + lensBytes;
       const out = arena.allocate(totalBytes);
       const hold = new SharedSpan(arena, { address: out, byteCount: totalBytes, users: Math.ceil(totalBytes / BLOCK_BYTES) });
-      this.#store.pullVariable({ keys, keyCount, lens, out }); // cannot fail: `lengths` found every key
+      try {
+        this.#store.pullVariable({ keys, keyCount, lens, out });
+      } catch (thrown) {
+        arena.release(out, totalBytes);
+        throw thrown;
+      }
       arena.bytes.copyWithin(out + valueBytes, lens, lens + lensBytes);
       const payload = arena.bytes.subarray(out, out + totalBytes);
       for (const answer of answerFrames(labelOf(header), [payload], { held: hold })) channel.answer(answer);

@@ -18,7 +18,6 @@ import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
 import { DONE, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import { RowTable } from "../row-table.ts";
-import { copyKeys } from "./copy-keys.ts";
 import type { LargeValue } from "./large-value.ts";
 import { LargeValues } from "./large-values.ts";
 import { keyAt, runEnd, type SumBatch, widthAt } from "./sum-batch.ts";
@@ -296,10 +295,14 @@ export class SumTables {
     if (this.#widths !== undefined) return;
     const { arena, kernels } = this.#host;
     const widths = this.#newTable(WORD_BYTES);
-    const sole = this.#sole;
-    if (sole !== undefined && !copyKeys(arena, kernels, { source: sole.table.address, target: widths.address, word: sole.width + 1 })) {
+    try {
+      this.#sole?.table.parts.eachKeys("all", (keys, keyCount) => {
+        if (kernels.insertRows(widths.address, keys, keyCount) !== DONE) throw noRoomFor(arena, this.keyCount);
+        kernels.setWords(widths.address, keys, keyCount, this.#sole!.width + 1);
+      });
+    } catch (thrown) {
       widths.close();
-      throw noRoomFor(arena, this.keyCount);
+      throw thrown;
     }
     this.#widths = widths;
     this.#sole = undefined;
