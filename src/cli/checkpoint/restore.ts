@@ -10,8 +10,8 @@ import { addClusterFlags, clusterRequest } from "./cluster-flags.ts";
 import { stepOption } from "./step-option.ts";
 
 const HELP = `
-The servers read it where their --checkpoint-dir says. They must not have parameters, nor anything that was pushed through kv: servers that are to begin with a checkpoint are better
-started with --restore.
+The servers read it where their --checkpoint-dir says. They must not have parameters, nor anything
+that was pushed through kv: servers that are to begin with a checkpoint are better started with --restore.
 
 Examples:
   $ weighbridge checkpoint restore --scheduler-port 9700
