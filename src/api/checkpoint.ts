@@ -59,7 +59,11 @@ export type TakenCheckpoint = {
   readonly warning: string | undefined;
 };
 
-export type RestoredCheckpoint = Omit<TakenCheckpoint, "warning"> & { readonly parameters: readonly string[] };
+export type RestoredCheckpoint = Omit<TakenCheckpoint, "warning"> & {
+  readonly parameters: readonly string[];
+  /** The tables of what the kv face and pushData had added up, as `checkpoint inspect` names them. */
+  readonly sums: readonly string[];
+};
 
 const JOB_DEFAULT = "weighbridge";
 /** How many clocks ahead of the slowest somebody looks who does not say which clock it wants, before it gives up. */

@@ -73,8 +73,15 @@ const abandonFields: AbandonFields = { id: name, pending: maybeName };
 /** The newest, when `step` is left out. */
 type LoadFields = { readonly step: Maybe<Count> };
 const loadFields: LoadFields = { step: maybeNumber };
-type LoadedFields = { readonly step: Count; readonly clock: Count; readonly path: "string"; readonly parameters: Names };
-const loadedFields: LoadedFields = { step: number, clock: number, path: "string", parameters: names };
+/** `sums`: what the kv face and pushData had added up, by the names of its records. */
+type LoadedFields = {
+  readonly step: Count;
+  readonly clock: Count;
+  readonly path: "string";
+  readonly parameters: Names;
+  readonly sums: Names;
+};
+const loadedFields: LoadedFields = { step: number, clock: number, path: "string", parameters: names, sums: names };
 type StepFields = { readonly step: Count };
 const stepFields: StepFields = { step: number };
 type StageFields = { readonly name: Name; readonly directory: Name; readonly step: Maybe<Count> };

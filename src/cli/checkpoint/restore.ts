@@ -26,8 +26,9 @@ export function restoreCommand(_invocation: Invocation): Command {
     .addOption(stepOption())
     .addHelpText("after", helpText(HELP))
     .action(async ({ step, ...flags }: RestoreFlags) => {
-      const { path, clock, parameters } = await withServers(clusterRequest(flags), (servers) => restoreCheckpoint(servers, step));
-      process.stdout.write(`${path}: clock ${clock}, ${parameters.length} parameters\n`);
+      const { path, clock, parameters, sums } = await withServers(clusterRequest(flags), (servers) => restoreCheckpoint(servers, step));
+      const added = sums.length === 0 ? "" : `, ${sums.length} tables of sums`;
+      process.stdout.write(`${path}: clock ${clock}, ${parameters.length} parameters${added}\n`);
     });
   return addClusterFlags(command);
 }

@@ -264,6 +264,7 @@ test("a session restores sums too, before anything is pushed and not after; an a
   await using cluster = await KvCluster.start({ servers: 1, folder: folder.path });
   const restored = await cluster.session.restore();
   assert.deepEqual(restored.parameters, [], "sums are no parameters");
+  assert.deepEqual(restored.sums, ["wb/sums/kv/4/I16/1"]);
   const kv = cluster.kv(4);
   const pulled = kv.pull(KEYS, new Int16Array(KEYS.length)); // waits for its application
   const outs = new Int16Array(KEYS.length);

@@ -370,7 +370,9 @@ export class CheckpointService {
           throw new WeighbridgeError("BAD_ARGUMENT", `${path} is of clock ${clock}, and the workers are at ${clockMin}`);
         loading.activate = await restoreServer({ source, parameters, vectorClock, ownership, run, catalogue });
         loading.step = step;
-        return { path, step, clock, parameters: manifest.parameters.filter(({ kind }) => kind !== "sums").map(({ name }) => name) };
+        const namesOf = (isSums: boolean): string[] =>
+          manifest.parameters.filter(({ kind }) => (kind === "sums") === isSums).map(({ name }) => name);
+        return { path, step, clock, parameters: namesOf(false), sums: namesOf(true) };
       } finally {
         await source.close();
       }

@@ -98,9 +98,18 @@ export const CHECKPOINTS: FunctionFamily = {
     documented(checkpoints.checkpointLoad, {
       about: "Answered when this server holds what it owns of a checkpoint; nobody sees it yet. There must be no parameters.",
       request: { step: "left out: the newest" },
-      response: { step: STEP, clock: "of the cut", path: "where it is", parameters: NAMES },
+      response: {
+        step: STEP,
+        clock: "of the cut",
+        path: "where it is",
+        parameters: NAMES,
+        sums: "names of the tables of sums (checkpoint.md)",
+      },
       errors: [...FILE_ERRORS, "BAD_ARGUMENT", "UNSUPPORTED", "ARENA_FULL", "QUEUE_FULL", "CATALOGUE_FULL"],
-      example: { request: { step: undefined }, response: { step: 12, clock: 12, path: "/checkpoints/step-12", parameters: ["w"] } },
+      example: {
+        request: { step: undefined },
+        response: { step: 12, clock: 12, path: "/checkpoints/step-12", parameters: ["w"], sums: ["wb/sums/kv/0/F32/1"] },
+      },
     }),
     documented(checkpoints.checkpointActivate, {
       about: "Everybody sees what was loaded.",
