@@ -7,7 +7,7 @@
 //   P2. Memory is taken before a row changes: a step that finds none changes nothing here.
 
 import { SimdOptimizerKernels } from "../kernel/optimizer-kernels.ts";
-import { greatestDrawn } from "../store/initializers/initializer-spec.ts";
+import { greatestDrawn } from "../store/initializers/initializer-draw.ts";
 import type { TrainingState } from "../store/training-state.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import { type Trial, triedRow } from "../store/updaters/trial.ts";

@@ -13,7 +13,7 @@ import { type OptimizerKernels, SimdOptimizerKernels } from "../../kernel/optimi
 import { type PartitionKernels, simdPartitionKernels } from "../../kernel/partition-kernels.ts";
 import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import { Initializer } from "../../store/initializers/initializer.ts";
-import { greatestDrawn } from "../../store/initializers/initializer-spec.ts";
+import { greatestDrawn } from "../../store/initializers/initializer-draw.ts";
 import { bringPagesAhead } from "../../store/pages-ahead.ts";
 import type { ParameterSpec, TableSpec } from "../../store/parameter-spec.ts";
 import { TableStore } from "../../store/table-store.ts";

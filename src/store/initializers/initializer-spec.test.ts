@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
-import { drawOf, fansOf, type InitializerSpec, resolveInitializer } from "./initializer-spec.ts";
+import { drawOf, fansOf } from "./initializer-draw.ts";
+import { type InitializerSpec, resolveInitializer } from "./initializer-spec.ts";
 
 test("fields that are left out have their defaults", () => {
   assert.deepEqual(resolveInitializer({ type: "constant" }), { type: "constant", value: 0 });

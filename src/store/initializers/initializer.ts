@@ -9,7 +9,8 @@
 import type { Arena } from "../../kernel/arena.ts";
 import { INITIALIZER, type InitializerKernels, RECIPE_BYTES, type Recipe, writeRecipe } from "../../kernel/initializer-kernels.ts";
 import { type QuantileTable, truncationCut } from "../../kernel/normal-quantiles.ts";
-import { type Draw, drawOf, type ResolvedInitializer } from "./initializer-spec.ts";
+import { type Draw, drawOf } from "./initializer-draw.ts";
+import type { ResolvedInitializer } from "./initializer-spec.ts";
 
 /** Behind the recipe: the first index of a span. */
 const INDEX_OFFSET = RECIPE_BYTES;
