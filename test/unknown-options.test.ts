@@ -8,7 +8,7 @@ import { after, before, suite, test } from "node:test";
 import "@tensorflow/tfjs-backend-cpu";
 import * as tf from "@tensorflow/tfjs-core";
 import type { CachedEmbedding, Collective, Embedding, Session, Tensor, UnitFeed } from "weighbridge";
-import { connect, isWeighbridgeError, psFunction, workerFunction } from "weighbridge";
+import { connect, isWeighbridgeError, psFunction, psRowType, psUpdater, workerFunction } from "weighbridge";
 import { EmbeddedCluster } from "weighbridge/embedded";
 import { type JaxArray, PsParameters } from "weighbridge/jax";
 import { Group, KVServer, KVWorker, type Postoffice, SimpleApp } from "weighbridge/kv";
@@ -65,7 +65,7 @@ function callsOf(name: string, path: string, isTypeOnly: boolean, as: string = n
   const source = read(path);
   const fn = new RegExp(`^export (?:async )?function ${name}(?:<.*?>)?\\(`, "m").exec(source);
   if (fn !== null) return optionsIn(enclosed(source, fn.index + fn[0].length - 1)).map((option) => `${name} ${option}`);
-  const type = new RegExp(`^export (?:abstract )?(?:class|interface) ${name}\\b(?: extends (\\w+))?`, "m").exec(source);
+  const type = new RegExp(`^export (?:abstract )?(?:class|interface) ${name}\\b(?:<[^>]*>)?(?: extends (\\w+))?`, "m").exec(source);
   if (type === null) return [];
   const body = source.slice(type.index, source.indexOf("\n}\n", type.index));
   const own = [...body.matchAll(/^ {2}(static )?(?:override )?(?:async )?([a-zA-Z]+)(?:<.*?>)?\(/gm)].flatMap((match) => {
@@ -288,6 +288,8 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "psFunction options": (x) => psFunction(given({ name: "f", request: {}, response: {}, handler: () => ({}) }, x)),
   "psOptimizer options": (x, { session }) => psOptimizer(tf, session, given({ ...SGD, variables: [] }, x)),
   "psOptimizer wait": (x, { session }) => psOptimizer(tf, session, { ...SGD, prefix: "none" }, x),
+  "psRowType options": (x) => psRowType(given({ name: "r", version: 1, deterministic: true, element: "f64", add: () => {} }, x)),
+  "psUpdater options": (x) => psUpdater(given({ name: "u", version: 1, deterministic: true, update: () => {} }, x)),
   "readMnist options": (x) => training.readMnist("train", x),
   "relu options": (x) => training.relu(x),
   "schedulerFinish wait": (x, { office }) => nodes.schedulerFinish(office.node, x),

@@ -3,9 +3,12 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
+import type { RowElement } from "../kernel/row-element.ts";
 import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import { checkCombination, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
+import type { PsRowType } from "../store/row-types/ps-row-type.ts";
+import { checkRowType, rowTypeSpec } from "../store/row-types/row-type-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 
@@ -22,9 +25,17 @@ type CommonOptions = {
 
 export type TensorOptions = CommonOptions & { readonly shape: readonly number[] };
 
-export type EmbeddingOptions = CommonOptions & {
-  /** Elements of a row. */
+/** What rows of an embedding are: one of our types, or a user's own. */
+export type RowTypeOption = RowElement | PsRowType;
+
+/** What rows of such a type are made of. */
+export type ElementOf<T extends RowTypeOption> = T extends RowElement ? T : T extends PsRowType<infer E> ? E : never;
+
+export type EmbeddingOptions<T extends RowTypeOption = "f32"> = CommonOptions & {
+  /** Elements of a row; what else a row type of one's own makes of it. */
   readonly dim: number;
+  /** What rows are. Defaults to "f32"; others have no link, no versions and no caches. */
+  readonly rowType?: T;
   /** A table of fixed size: keys are below this, and others are errors. Left out, every u64 is a key. */
   readonly rows?: number;
   /** Counts the updates of each row, as caches with a bound need it. Defaults to false. */
@@ -45,9 +56,9 @@ export function tensorSpec(name: string, options: TensorOptions): TensorSpec {
 }
 
 /** Throws BAD_ARGUMENT. */
-export function embeddingSpec(name: string, options: EmbeddingOptions): TableSpec {
+export function embeddingSpec(name: string, options: EmbeddingOptions<RowTypeOption>): TableSpec {
   checkName(name);
-  checkOptions(options, ["dim", "rows", "versions", ...COMMON_OPTIONS], `the options of embedding ${name}`);
+  checkOptions(options, ["dim", "rows", "versions", "rowType", ...COMMON_OPTIONS], `the options of embedding ${name}`);
   const { dim, rows, versions = false } = options;
   if (!(Number.isSafeInteger(dim) && dim >= 1)) {
     throw new WeighbridgeError(
@@ -59,7 +70,18 @@ export function embeddingSpec(name: string, options: EmbeddingOptions): TableSpe
     throw new WeighbridgeError("BAD_ARGUMENT", `embedding ${name}: rows is a whole number from 1 up, or left out, not ${showValue(rows)}`);
   if (typeof versions !== "boolean")
     throw new WeighbridgeError("BAD_ARGUMENT", `embedding ${name}: versions is true or false, not ${showValue(versions)}`);
-  return { kind: "table", name, width: dim, rows, versions, ...commonSpec(name, options, "table") };
+  const rowType = rowTypeSpec(options.rowType, dim, `embedding ${name}`);
+  const spec: TableSpec = {
+    kind: "table",
+    name,
+    width: dim,
+    rows,
+    versions,
+    ...(rowType === undefined ? {} : { rowType }),
+    ...commonSpec(name, options, "table"),
+  };
+  checkRowType(spec);
+  return spec;
 }
 
 function checkName(name: string): void {

@@ -47,7 +47,14 @@ import {
 import { Embedding } from "./embedding.ts";
 import { type FunctionTarget, routeOf } from "./function-target.ts";
 import { ParameterFiles } from "./parameter-files.ts";
-import { type EmbeddingOptions, embeddingSpec, type TensorOptions, tensorSpec } from "./parameter-options.ts";
+import {
+  type ElementOf,
+  type EmbeddingOptions,
+  embeddingSpec,
+  type RowTypeOption,
+  type TensorOptions,
+  tensorSpec,
+} from "./parameter-options.ts";
 import { Tensor } from "./tensor.ts";
 
 const CALL_OPTIONS: readonly string[] = ["priority", "scope", "into", "passing", ...WAIT_NAMES];
@@ -144,11 +151,17 @@ export class Session {
   }
 
   /** The table of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
-  async embedding(name: string, options: EmbeddingOptions, wait: WaitOptions = {}): Promise<Embedding> {
+  async embedding<T extends RowTypeOption = "f32">(
+    name: string,
+    options: EmbeddingOptions<T>,
+    wait: WaitOptions = {},
+  ): Promise<Embedding<ElementOf<T>>> {
     checkWaitOptions(wait);
     const spec = embeddingSpec(name, options);
-    const { client, control } = await this.#engine.table(spec, wait);
-    return new Embedding(spec, client, control, this.#caches);
+    const { rowType } = options;
+    const own = typeof rowType === "object" ? rowType : undefined;
+    const { client, control } = await this.#engine.table(spec, wait, own);
+    return new Embedding<ElementOf<T>>(spec, client, control, this.#caches);
   }
 
   /** Calls a function that the servers were started with, on one of them. Its errors come back as errors. */

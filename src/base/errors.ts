@@ -44,6 +44,7 @@ export type ErrorCode =
   | "UNKNOWN_APP" // no app with this id was created on the receiver
   | "UNKNOWN_FUNCTION" // the receiver has no such function
   | "UNKNOWN_PARAMETER" // the server has no parameter of this name
+  | "UNKNOWN_PLUG_IN" // the server has no such row type or updater
   | "UNKNOWN_KEY_LIST" // a key list was named that the receiver does not hold; send the keys
   | "UNSUPPORTED" // legal, but not offered here
   | "VALUE_LENGTH" // a key's value has another length

@@ -5,8 +5,8 @@ import type { WaitOptions } from "../base/deferred.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { WorkerFunction } from "./worker-function.ts";
 
-/** A row of a table. */
-export type TableRow = { readonly key: bigint; readonly values: Float32Array };
+/** A row of a table; its values are in the array of the table's row type. */
+export type TableRow<A = Float32Array> = { readonly key: bigint; readonly values: A };
 
 /** A block of a tensor: the position of its first value in the tensor, and its values. */
 export type TensorBlock = { readonly first: number; readonly values: Float32Array };
@@ -53,7 +53,7 @@ export type FunctionContext = {
   /** The workers, whose functions a handler may call. */
   readonly workers: WorkerCalls;
   /** The rows of a table that this server holds, in no order. Values are the caller's to keep. Throws UNKNOWN_PARAMETER, UNSUPPORTED. */
-  rowsOf(table: string): Iterable<TableRow>;
+  rowsOf<A = Float32Array>(table: string): Iterable<TableRow<A>>;
   /** The blocks of a tensor that are this server's, touched or not, by their first element. As `rowsOf`. Throws ARENA_FULL as well. */
   blocksOf(tensor: string): Iterable<TensorBlock>;
   /** An object of the user's own, made at its first use and kept as long as this server lives. */

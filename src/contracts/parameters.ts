@@ -25,19 +25,22 @@ const state = {
   skippedPushes: "f64",
   zeroedElements: "f64",
 } as const;
+const created = { plugIns: "string" } as const;
 const changed = { clock: "u32" } as const;
 const nothing = {} as const;
 
 /**
  * Makes the parameter, or does nothing if it is there and described alike. Throws SPEC_MISMATCH otherwise, with the
- * differences, and UNKNOWN_PARAMETER for an edition that was cleared.
+ * differences, UNKNOWN_PARAMETER for an edition that was cleared, and UNKNOWN_PLUG_IN where it needs a row type or an
+ * updater that the server has not loaded. Answers which of users' it is made with, as JSON: a list of `{ kind, name,
+ * version, deterministic, hash, module }`, which whoever makes it compares among the servers.
  */
-export const parameterCreate: Contract<typeof createRequest, typeof nothing> = contract({
+export const parameterCreate: Contract<typeof createRequest, typeof created> = contract({
   name: "wb/parameter/create",
   target: "server",
   effect: "update",
   request: createRequest,
-  response: nothing,
+  response: created,
 });
 
 /** How a parameter stands on a server. */

@@ -44,12 +44,15 @@ export interface DuplicateKernels {
 /** Which of several values for one element counts: for updates that are values and not gradients. */
 export type MergeNumber = typeof OPTIMIZER.assign | typeof OPTIMIZER.min | typeof OPTIMIZER.max;
 
+/**
+ * Makes one row of several that no kernel knows, in place of `sumDuplicates`; what lies at `rows` is void afterwards.
+ */
+export type RowJoin = (rows: DuplicateRows) => number;
+
 /** Makes one row of all that belong to one key: their sum, or what `merge` says; as DuplicateKernels has it otherwise. */
-export function joinDuplicates(
-  kernels: DuplicateKernels,
-  merge: MergeNumber | undefined,
-  { rows, keyCount, width, indexes, places, known, out }: DuplicateRows,
-): number {
+export function joinDuplicates(kernels: DuplicateKernels, merge: MergeNumber | RowJoin | undefined, duplicates: DuplicateRows): number {
+  if (typeof merge === "function") return merge(duplicates);
+  const { rows, keyCount, width, indexes, places, known, out } = duplicates;
   const joined =
     merge === undefined
       ? kernels.sumDuplicates(rows, keyCount, width, indexes, places, known, out)
@@ -57,7 +60,7 @@ export function joinDuplicates(
   return joined >>> 0;
 }
 
-type DuplicateRows = {
+export type DuplicateRows = {
   readonly rows: number;
   readonly keyCount: number;
   readonly width: number;

@@ -5,6 +5,7 @@
 
 import type { Arena } from "./arena.ts";
 import { type OptimizerKernels, SimdOptimizerKernels } from "./optimizer-kernels.ts";
+import { floatsOf } from "./row-element.ts";
 
 const FLOAT_BYTES = 4;
 /** What fits the first two caches beside everything else. */
@@ -43,3 +44,8 @@ function isFiniteSum(floats: Float32Array): boolean {
   for (let i = 0; i < floats.length; i++) total += floats[i]!;
   return Number.isFinite(total);
 }
+
+/** The same for f64 that travel as words. */
+export const F64_SCAN: Pick<FiniteScan, "firstNotFinite"> = {
+  firstNotFinite: (words) => floatsOf("f64", words).findIndex((value) => !Number.isFinite(value)),
+};

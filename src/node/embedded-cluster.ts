@@ -15,7 +15,10 @@ import type { PsFunction } from "../contracts/ps-function.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { SchedulerNode } from "../scheduler/scheduler-node.ts";
 import { ServerNode } from "../server/server-node.ts";
+import { isPsRowType, isPsUpdater } from "../store/described-plug-in.ts";
+import type { PsRowType } from "../store/row-types/ps-row-type.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
+import type { PsUpdater } from "../store/updaters/ps-updater.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import { jobId } from "../wire/job-id.ts";
 import { WorkerNode } from "../worker/worker-node.ts";
@@ -36,6 +39,8 @@ export type EmbeddedOptions = WaitOptions & {
   readonly placement?: PlacementName;
   /** Functions of the servers, beside the built-in ones, and of the workers. */
   readonly functions?: readonly (PsFunction | WorkerFunction)[];
+  /** Row types and updaters of the servers, beside our own. */
+  readonly plugIns?: readonly (PsUpdater | PsRowType)[];
   /** Memory for parameters, for each server. */
   readonly arenaBytesMax?: number;
   /** Where the servers keep checkpoints; left out, none can be taken. */
@@ -47,7 +52,7 @@ export type EmbeddedOptions = WaitOptions & {
 };
 
 const OPTION_NAMES: readonly string[] = [
-  ...["servers", "workers", "placement", "functions", "arenaBytesMax", "checkpointDir", "checkpointFiles", "restore"],
+  ...["servers", "workers", "placement", "functions", "plugIns", "arenaBytesMax", "checkpointDir", "checkpointFiles", "restore"],
   ...WAIT_NAMES,
 ];
 
@@ -65,7 +70,7 @@ export class EmbeddedCluster {
   /** Throws BAD_ARGUMENT, DEADLINE, ABORTED, and what starting a node throws; all nodes are then closed again. */
   static async start(options: EmbeddedOptions = {}): Promise<EmbeddedCluster> {
     checkWaitOptions(options, OPTION_NAMES, "the options of a cluster inside the process");
-    const { servers = 1, workers = 1, placement = "ring", functions = [], arenaBytesMax } = options;
+    const { servers = 1, workers = 1, placement = "ring", functions = [], plugIns = [], arenaBytesMax } = options;
     checkCount("servers", servers, 1);
     checkCount("workers", workers, 0);
     if (placement !== "ring" && placement !== "range")
@@ -75,6 +80,9 @@ export class EmbeddedCluster {
       );
     if (!(Array.isArray(functions) && functions.every((fn) => isPsFunction(fn) || isWorkerFunction(fn))))
       throw new WeighbridgeError("BAD_ARGUMENT", "functions are a list of what psFunction() makes, or workerFunction()");
+    if (!(Array.isArray(plugIns) && plugIns.every((one: unknown) => isPsUpdater(one) || isPsRowType(one))))
+      throw new WeighbridgeError("BAD_ARGUMENT", "plugIns are a list of what psUpdater() and psRowType() make");
+    const loaded = [{ module: "this program", hash: "", updaters: plugIns.filter(isPsUpdater), rowTypes: plugIns.filter(isPsRowType) }];
     checkPath("checkpointDir", options.checkpointDir);
     checkPath("restore", options.restore);
     const { checkpointFiles } = options;
@@ -99,7 +107,16 @@ export class EmbeddedCluster {
     const serverNodes = range(servers).map((rank) => {
       const listenAddress = `memory://server-${rank}`;
       const served = functions.filter(isPsFunction);
-      return new ServerNode({ ...common(), rank, listenAddress, compression, functions: served, arenaBytesMax, ...checkpoints });
+      return new ServerNode({
+        ...common(),
+        rank,
+        listenAddress,
+        compression,
+        functions: served,
+        plugIns: loaded,
+        arenaBytesMax,
+        ...checkpoints,
+      });
     });
     const workerNodes = range(workers).map((rank) => {
       const served = functions.filter(isWorkerFunction);

@@ -4,4 +4,6 @@ export type { Session } from "../api/session.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 export { type PsFunction, type PsFunctionOptions, psFunction } from "../contracts/ps-function.ts";
 export { type WorkerFunction, type WorkerFunctionOptions, workerFunction } from "../contracts/worker-function.ts";
+export { type PsRowType, type PsRowTypeOptions, psRowType } from "../store/row-types/ps-row-type.ts";
+export { type PsUpdater, type PsUpdaterOptions, psUpdater } from "../store/updaters/ps-updater.ts";
 export { EmbeddedCluster, type EmbeddedOptions } from "./embedded-cluster.ts";

@@ -9,9 +9,9 @@ import { ServerFiles } from "./checkpoint/server-files.ts";
 import { requireWritableDirectory } from "./checkpoint/writable-directory.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { EscapedRejections } from "./escaped-rejections.ts";
-import { loadFunctions } from "./function-module.ts";
 import { hugePages } from "./huge-pages.ts";
 import { advertised, listenAddress, type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
+import { loadServerModule, type ServerModule } from "./server-module.ts";
 import { zstd } from "./zstd.ts";
 
 /** Starts the server of a configuration. Throws what starting a node throws; what its functions or checkpoints lack is told to the others first. */
@@ -19,8 +19,10 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
   const { rank, nodeId, linkTimeoutMs, arenaBytesMax } = config;
   const label = nodeId ?? `${hostname()}:${process.pid}`;
   return await startProcessNode(config, options, async (common, { log }) => {
-    const prepare = { functions: () => (config.functions === undefined ? [] : loadFunctions(config.functions)) };
-    const functions = await orTellOthers(() => config, prepare.functions);
+    const load = async (): Promise<ServerModule | undefined> =>
+      config.functions === undefined ? undefined : await loadServerModule(config.functions);
+    const loaded = await orTellOthers(() => config, load);
+    const functions = loaded?.functions ?? [];
     const checkpoints = await orTellOthers(
       () => config,
       () => checkpointOptions(config),
@@ -34,6 +36,7 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
       advertise: (bound) => advertised(config, bound),
       arenaBytesMax,
       compression: zstd(),
+      plugIns: loaded === undefined ? [] : [loaded.plugIns],
       functions: escaped === undefined ? [] : functions.map((fn) => escaped.watch(fn)),
       onMemory: await hugePages({ log }),
       ...checkpoints,

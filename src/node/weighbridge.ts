@@ -3,7 +3,7 @@
 export type { CachedEmbedding } from "../api/cached-embedding.ts";
 export type { Embedding } from "../api/embedding.ts";
 export type { FunctionTarget } from "../api/function-target.ts";
-export type { EmbeddingOptions, TensorOptions } from "../api/parameter-options.ts";
+export type { EmbeddingOptions, RowTypeOption, TensorOptions } from "../api/parameter-options.ts";
 export type { Session } from "../api/session.ts";
 export type { CallOptions, ReadOptions, Tensor } from "../api/tensor.ts";
 export type { WaitOptions } from "../base/deferred.ts";
@@ -17,11 +17,22 @@ export {
   type WorkerHandler,
   workerFunction,
 } from "../contracts/worker-function.ts";
+export type { RowArray, RowElement, RowSpans } from "../kernel/row-element.ts";
 export type { Consistency } from "../store/consistency.ts";
 export type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
 export type { ParameterSpec } from "../store/parameter-spec.ts";
+export { type PsRowType, type PsRowTypeOptions, psRowType } from "../store/row-types/ps-row-type.ts";
+export type { RowsInHand, SavedColumns } from "../store/row-types/rows-in-hand.ts";
 export type { ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 export type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
+export {
+  type PsUpdater,
+  type PsUpdaterOptions,
+  psUpdater,
+  type UpdaterColumn,
+  type UpdaterSettings,
+  type UpdaterStep,
+} from "../store/updaters/ps-updater.ts";
 export type { NonFiniteCounts } from "../store/updaters/updater.ts";
 export type { LinkEncoding, ValueCodecChoice } from "../wire/codecs/link-encoding.ts";
 export type { Fields, FieldType, FieldValues } from "../wire/function-schema.ts";

@@ -59,8 +59,8 @@ export class ServerContext implements FunctionState, FunctionContext {
     return this.life.incarnation;
   }
 
-  rowsOf(table: string): Iterable<TableRow> {
-    return this.parameters.tableOf(table).rows();
+  rowsOf<A = Float32Array>(table: string): Iterable<TableRow<A>> {
+    return this.parameters.tableOf(table).rows() as Iterable<TableRow<A>>;
   }
 
   blocksOf(tensor: string): Iterable<TensorBlock> {

@@ -11,6 +11,7 @@ import { Arena } from "../kernel/arena.ts";
 import type { KernelMemory } from "../kernel/kernel-memory.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { ChannelLimits } from "../peer/channel-limits.ts";
+import type { PlugInModule } from "../store/plug-ins.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { rankOf, roleOf } from "../wire/node-id.ts";
@@ -26,6 +27,8 @@ export type ServerNodeOptions = MemberOptions & {
   readonly onMemory?: ((memory: KernelMemory) => void) | undefined;
   /** PS functions of the user's own, beside the built-in ones. */
   readonly functions?: readonly PsFunction[];
+  /** Modules with row types and updaters of the user's own. */
+  readonly plugIns?: readonly PlugInModule[] | undefined;
   /** For parameters whose links ask for it; left out, those cannot be made. */
   readonly compression?: GeneralCompression | undefined;
   /** Where checkpoints are; left out, none can be taken. */
@@ -44,13 +47,13 @@ export class ServerNode extends MemberNode {
   constructor(options: ServerNodeOptions) {
     const arena = new Arena({ bytesMax: options.arenaBytesMax ?? ARENA_BYTES, reserve: true });
     options.onMemory?.(arena.memory);
-    const { workerCount, functions = [], compression, checkpointFiles, limits = {} } = options;
+    const { workerCount, functions = [], plugIns, compression, checkpointFiles, limits = {} } = options;
     super("server", options, { readBuffers: new ArenaReadBuffers(arena), limits: serverLimits(arena, workerCount, limits) });
     const { clock, log } = this;
     this.#restoreFrom = options.restoreFrom;
     this.#limits = limits;
     this.#sharerCount = workerCount;
-    this.server = new Server({ arena, clock, workerCount, functions, compression, checkpointFiles, log });
+    this.server = new Server({ arena, clock, workerCount, functions, plugIns, compression, checkpointFiles, log });
     this.server.serve(this.peer);
     this.server.workers.node = this;
   }

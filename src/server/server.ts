@@ -15,6 +15,7 @@ import type { ReadBuffers } from "../peer/connection.ts";
 import { FunctionHost } from "../peer/function-host.ts";
 import type { Peer } from "../peer/peer.ts";
 import { UnfinishedRequests } from "../peer/unfinished-requests.ts";
+import { type PlugInModule, PlugIns } from "../store/plug-ins.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
@@ -47,6 +48,8 @@ export type ServerOptions = {
   readonly workerCount: number;
   /** PS functions of the user's own, beside the built-in ones. */
   readonly functions?: readonly PsFunction[];
+  /** Modules with row types and updaters of the user's own. */
+  readonly plugIns?: readonly PlugInModule[] | undefined;
   /** For parameters whose links ask for it. */
   readonly compression?: GeneralCompression | undefined;
   /** Where checkpoints are; left out, none can be taken. */
@@ -86,9 +89,10 @@ export class Server {
     const { arena, kernels } = this;
     const { clock, workerCount, functions = [], compression, checkpointFiles: files, log = SILENT_LOG } = options;
     const secret = crypto.getRandomValues(new BigUint64Array(1))[0]!;
-    this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression, ownership: this.ownership });
-    this.groups = new WorkerGroups(clock, workerCount);
     const { ownership } = this;
+    const plugIns = new PlugIns(options.plugIns);
+    this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression, ownership, plugIns });
+    this.groups = new WorkerGroups(clock, workerCount);
     this.checkpoints = new CheckpointService({ parameters: this.parameters, vectorClock: this.clock, ownership, files, log, clock });
     const { parameters, groups, checkpoints, workers } = this;
     this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints, ownership, workers }, clock);

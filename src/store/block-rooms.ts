@@ -8,7 +8,7 @@
 import { isWeighbridgeError } from "../base/errors.ts";
 import { type Arena, stateFull } from "../kernel/arena.ts";
 import type { TensorShape } from "./tensor-shape.ts";
-import type { Updater } from "./updaters/updater.ts";
+import type { ParameterUpdater } from "./updaters/parameter-updater.ts";
 
 const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
@@ -21,11 +21,11 @@ export type BlockRoom = { readonly values: number; readonly slots: number; reado
 export class BlockRooms {
   readonly #arena: Arena;
   readonly #shape: TensorShape;
-  readonly #updater: Updater;
+  readonly #updater: ParameterUpdater;
   /** Room of blocks that are not there yet. */
   readonly #reserved = new Map<number, BlockRoom>();
 
-  constructor(arena: Arena, shape: TensorShape, updater: Updater) {
+  constructor(arena: Arena, shape: TensorShape, updater: ParameterUpdater) {
     this.#arena = arena;
     this.#shape = shape;
     this.#updater = updater;

@@ -5,6 +5,7 @@ import type { ConsistencyHistory, ConsistencyMode } from "../consistency/consist
 import { type Check, count, list, object, oneOf } from "../wire/json-body.ts";
 import type { JsonObject } from "../wire/json-value.ts";
 import { checkCombination, type ParameterSpec } from "./parameter-spec.ts";
+import { checkRowType } from "./row-types/row-type-spec.ts";
 
 const ANY = "any";
 
@@ -50,6 +51,7 @@ export function decodeMode(json: string): ConsistencyMode {
  */
 export function checkChange(spec: ParameterSpec, { updates, reduce, staleness }: ConsistencyMode): void {
   checkCombination({ ...spec, reduce });
+  if (spec.kind === "table") checkRowType({ ...spec, reduce });
   if (spec.kind !== "table" || !spec.versions || (updates === "async" && staleness === Infinity)) return;
   const text = `${spec.name} counts versions of its rows, for caches, whose bounds take the place of those by clocks: its consistency stays "asp"`;
   throw new WeighbridgeError("UNSUPPORTED", text);

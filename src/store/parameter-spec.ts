@@ -9,6 +9,7 @@ import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
 import { consistencyText } from "./consistency-text.ts";
 import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
+import { checkRowType, type RowTypeSpec, rowTypeShape } from "./row-types/row-type-spec.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer, takesValues } from "./updaters/optimizer-spec.ts";
 
 /** What tensors and tables have in common. */
@@ -35,6 +36,8 @@ export type TableSpec = CommonSpec & {
   readonly rows: number | undefined;
   /** Counts the updates of each row, for caches that must not be too far behind. */
   readonly versions: boolean;
+  /** What its rows are; left out: f32. */
+  readonly rowType?: RowTypeSpec | undefined;
 };
 
 export type ParameterSpec = TensorSpec | TableSpec;
@@ -77,7 +80,8 @@ const common = {
 const link = (kind: "tensor" | "table"): Check<LinkEncoding | undefined> =>
   optional((value, path) => linkEncoding(kind, object({})(value, path) && (value as Partial<LinkEncoding>)));
 const tensorFields = object({ kind: oneOf("tensor"), ...common, link: link("tensor"), shape: list(count) });
-const tableFields = object({ kind: oneOf("table"), ...common, link: link("table"), width: count, rows: optional(count), versions: flag });
+const sizes = { width: count, rows: optional(count), versions: flag, rowType: rowTypeShape };
+const tableFields = object({ kind: oneOf("table"), ...common, link: link("table"), ...sizes });
 
 /** P1. Throws BAD_REQUEST, or BAD_ARGUMENT for an optimizer, initializer or link that cannot be. */
 export function decodeParameterSpec(json: string): ParameterSpec {
@@ -94,6 +98,7 @@ export function decodeParameterSpec(json: string): ParameterSpec {
   if (spec.name.startsWith(SUMS_PREFIX))
     throw new WeighbridgeError("BAD_REQUEST", `${spec.name} begins with ${SUMS_PREFIX}, as the sums of the kv face do in checkpoints`);
   if (spec.kind === "table" && spec.width === 0) throw new WeighbridgeError("BAD_REQUEST", `the rows of ${spec.name} have no elements`);
+  if (spec.kind === "table") checkRowType(spec);
   return spec;
 }
 

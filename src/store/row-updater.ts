@@ -15,7 +15,8 @@ export interface RowUpdater {
   /** Whether the step in hand has to go through `attempt`, (Updater P4). */
   readonly isTried: boolean;
   readonly layout: SlotLayout;
-  attempt(apply: (trial: Trial) => void, undone?: () => void): boolean;
+  /** Without a trial the updater keeps itself what it is about to change. */
+  attempt(apply: (trial?: Trial) => void, undone?: () => void): boolean;
   /** Whether it compares with what workers pulled: with what this one did, in the step in hand. */
   readonly notesPulls: boolean;
   readonly comparedRank: number | undefined;

@@ -28,8 +28,9 @@ import { PartBlocks } from "./part-blocks.ts";
 import { PulledBlock } from "./pulled-block.ts";
 import { type RowMarks, runsOf } from "./row-marks.ts";
 import type { TensorShape } from "./tensor-shape.ts";
+import type { ParameterUpdater } from "./updaters/parameter-updater.ts";
 import { type Trial, triedRun } from "./updaters/trial.ts";
-import { type Updater, type UpdateStep, unlessNotFinite } from "./updaters/updater.ts";
+import type { UpdateStep } from "./updaters/updater.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -48,7 +49,7 @@ export type TensorStoreOptions = {
   readonly kernels: Kernels;
   readonly shape: TensorShape;
   /** Its rows are the tensor's; of a tensor without rows, single elements. */
-  readonly updater: Updater;
+  readonly updater: ParameterUpdater;
   readonly initializer: Initializer;
   /** The part of a block (keys/part.ts). */
   readonly partOf: (block: number) => number;
@@ -60,7 +61,7 @@ export class TensorStore {
   readonly blocks: ReadonlyMap<number, Block>;
   readonly #arena: Arena;
   readonly #kernels: Kernels;
-  readonly #updater: Updater;
+  readonly #updater: ParameterUpdater;
   readonly #initializer: Initializer;
   readonly #blocks: PartBlocks;
   readonly #rooms: BlockRooms;
@@ -249,7 +250,7 @@ export class TensorStore {
     this.#ownSlots(block);
     const { span } = block;
     const target = this.#targetOf(span, push.gradients);
-    const isApplied = unlessNotFinite(() => {
+    const isApplied = this.#updater.unheard(() => {
       if (named === undefined) return this.#apply(block, push, target);
       this.touch(index, true); // no memory is taken: `named` comes of pushes by rows, which were made room for
       return this.#applyNamed(block, push, target, named);
@@ -402,7 +403,7 @@ export class TensorStore {
       return true;
     }
     return this.#updater.attempt((trial) => {
-      save(trial);
+      if (trial !== undefined) save(trial);
       apply();
     });
   }

@@ -18,6 +18,8 @@ import type { ServedFunction } from "../server/served-function.ts";
 import { ServerContext } from "../server/server-context.ts";
 import { WorkerCalls } from "../server/worker-calls.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
+import type { PlugIns } from "../store/plug-ins.ts";
+import type { RowTypeSpec } from "../store/row-types/row-type-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { FrameHeader } from "../wire/frame.ts";
@@ -32,7 +34,7 @@ type TypedArray = Float32Array | Uint32Array | BigUint64Array;
 /** What tests say of a parameter; the rest is the usual. */
 export type StageSpec = (
   | { readonly kind: "tensor"; readonly shape: readonly number[] }
-  | { readonly kind: "table"; readonly width: number; readonly rows?: number; readonly versions?: boolean }
+  | { readonly kind: "table"; readonly width: number; readonly rows?: number; readonly versions?: boolean; readonly rowType?: RowTypeSpec }
 ) & {
   readonly name?: string;
   readonly link?: Partial<LinkEncoding>;
@@ -45,6 +47,8 @@ export type StageSpec = (
 
 const MIB = 2 ** 20;
 const GARBAGE_BYTE = 0xff;
+
+export type StageOptions = { readonly workers?: number; readonly bytesMax?: number; readonly plugIns?: PlugIns };
 
 export class ParameterStage {
   readonly clock: SimClock = new SimClock();
@@ -61,11 +65,11 @@ export class ParameterStage {
   readonly #catalogue = new LocalCatalogue();
 
   /** All workers have joined. */
-  constructor({ workers = 2, bytesMax = 32 * MIB }: { readonly workers?: number; readonly bytesMax?: number } = {}) {
+  constructor({ workers = 2, bytesMax = 32 * MIB, plugIns }: StageOptions = {}) {
     this.arena = new Arena({ bytesMax });
     this.#kernels = new SimdKernels(this.arena);
     const { arena, clock } = this;
-    this.parameters = new Parameters({ arena, kernels: this.#kernels, clock, workerCount: workers, secret: 5n });
+    this.parameters = new Parameters({ arena, kernels: this.#kernels, clock, workerCount: workers, secret: 5n, plugIns });
     this.#groups = new WorkerGroups(clock, workers);
     const files = undefined;
     this.ownership = new Ownership(arena);

@@ -7,17 +7,20 @@ import { checkOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type ParameterState, parameterClear, parameterConfigure, parameterCreate, parameterState } from "../contracts/parameters.ts";
-import type { FiniteScan } from "../kernel/finite-scan.ts";
+import { F64_SCAN, type FiniteScan } from "../kernel/finite-scan.ts";
+import { floatsOf, type RowElement } from "../kernel/row-element.ts";
 import { badField } from "../store/bad-field.ts";
 import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import { checkChange, encodeMode, encodeStaleness } from "../store/consistency-json.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
+import { elementOf } from "../store/row-types/row-type-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
 import type { CallWait, FunctionClient } from "./function-client.ts";
 import { HeldParameter } from "./held-parameter.ts";
+import { PlugInDifference, requireSamePlugIns } from "./loaded-plug-ins.ts";
 import { type Admit, type PushCheck, WHOLE_CHECK_FLOATS } from "./tensor-client.ts";
 import type { PushNumbers } from "./worker-clock.ts";
 import { CLOCK_MAX } from "./worker-clock.ts";
@@ -64,7 +67,10 @@ export type ParameterControlOptions = {
 export class ParameterControl implements PushCheck {
   readonly workerClock: CallClock;
   readonly clips: boolean;
-  readonly scan: FiniteScan | undefined;
+  readonly scan: Pick<FiniteScan, "firstNotFinite"> | undefined;
+  readonly #element: RowElement;
+  /** Of the elements of its rows; undefined for integers, which are all finite. */
+  readonly #scan: Pick<FiniteScan, "firstNotFinite"> | undefined;
   readonly #options: ParameterControlOptions;
   readonly #clipNorm: number | null;
   /** What the handle holds: in which lives of the servers the parameter was found. */
@@ -80,7 +86,9 @@ export class ParameterControl implements PushCheck {
     this.workerClock = options.clock;
     this.clips = this.#clipNorm !== null;
     const { nonFinite } = spec.optimizer;
-    this.scan = nonFinite === "refuse" || nonFinite === "skip" ? options.scan : undefined;
+    this.#element = spec.kind === "table" ? elementOf(spec) : "f32";
+    this.#scan = this.#element === "f32" ? options.scan : this.#element === "f64" ? F64_SCAN : undefined;
+    this.scan = nonFinite === "refuse" || nonFinite === "skip" ? this.#scan : undefined;
     this.held = new HeldParameter({ name: spec.name, maker: spec.kind === "tensor" ? "tensor" : "embedding", parameter }, options.pushes);
   }
 
@@ -138,15 +146,15 @@ export class ParameterControl implements PushCheck {
     const index = optimizer.nonFinite === "refuse" ? this.#firstNotFinite(gradients) : -1;
     if (index < 0) return { scale: this.clipScaleOf(gradients), skips: false };
     this.#refusedCount++;
-    const first = given.findIndex((value) => !Number.isFinite(value));
-    const what =
-      first < 0 ? `the sum of what it has for one row is ${gradients[index]}` : `element ${first} of the gradient is ${given[first]}`;
+    const [sums, all] = [floatsOf(this.#element, gradients), floatsOf(this.#element, given)];
+    const first = all.findIndex((value) => !Number.isFinite(value));
+    const what = first < 0 ? `the sum of what it has for one row is ${sums[index]}` : `element ${first} of the gradient is ${all[first]}`;
     throw new WeighbridgeError("NOT_FINITE", `${name}: ${what}; nothing of it was pushed`);
   };
 
   #firstNotFinite(gradient: Float32Array): number {
     const isLooked = gradient instanceof Float32Array && gradient.length <= WHOLE_CHECK_FLOATS; // of no array whoever sends it says what is wrong
-    return isLooked ? this.#options.scan.firstNotFinite(gradient) : -1;
+    return isLooked ? (this.#scan?.firstNotFinite(gradient) ?? -1) : -1;
   }
 
   /** The same, for whoever checks itself whether it is finite. */
@@ -158,7 +166,8 @@ export class ParameterControl implements PushCheck {
 
   /**
    * Makes or opens the parameter: the scheduler gives it its number and says who of two workers that differ has it,
-   * then the servers make it. Throws SPEC_MISMATCH, and what catalogue-client.ts throws without the scheduler.
+   * then the servers make it. Throws SPEC_MISMATCH, also where servers have different plug-ins, UNKNOWN_PLUG_IN and
+   * HANDLER_FAILED, and what catalogue-client.ts throws without the scheduler.
    */
   static async open(options: Omit<ParameterControlOptions, "parameter">, wait: WaitOptions): Promise<ParameterControl> {
     const { catalogue, spec } = options;
@@ -173,7 +182,7 @@ export class ParameterControl implements PushCheck {
           catalogue.forget(spec.name); // it was cleared meanwhile: the catalogue has its next edition
           continue;
         }
-        if (isNew && isRefusal(thrown)) await control.#withdraw(edition, wait).catch(() => {}); // the refusal is what is told
+        if (isNew && (isRefusal(thrown) || thrown instanceof PlugInDifference)) await control.#withdraw(edition, wait).catch(() => {}); // the refusal is what is told
         throw thrown;
       }
     }
@@ -182,12 +191,17 @@ export class ParameterControl implements PushCheck {
   async #create(edition: number, wait: WaitOptions): Promise<void> {
     const { functions, parameter, spec } = this.#options;
     const request = { parameter, edition, spec: JSON.stringify(spec) };
+    const made = new Map<number, string>();
     const calls = functions.servers.map((server) => ({
       to: { server },
       request,
-      answered: () => this.held.found(server, functions.incarnationOf(server)), // of the life that answers
+      answered: ({ plugIns }: { readonly plugIns: string }) => {
+        this.held.found(server, functions.incarnationOf(server)); // of the life that answers
+        made.set(server, plugIns);
+      },
     }));
     await functions.callEach(parameterCreate, calls, wait);
+    requireSamePlugIns(spec.name, made);
   }
 
   /**
@@ -273,9 +287,11 @@ export class ParameterControl implements PushCheck {
   }
 }
 
+const REFUSALS: readonly string[] = ["ARENA_FULL", "BAD_ARGUMENT", "BAD_REQUEST", "HANDLER_FAILED", "UNKNOWN_PLUG_IN", "UNSUPPORTED"];
+
 /** Whether a server cannot make the parameter, now or later. */
 function isRefusal(thrown: unknown): boolean {
-  return isWeighbridgeError(thrown) && ["ARENA_FULL", "BAD_ARGUMENT", "BAD_REQUEST", "UNSUPPORTED"].includes(thrown.code);
+  return isWeighbridgeError(thrown) && REFUSALS.includes(thrown.code);
 }
 
 /** Throws BAD_ARGUMENT. */

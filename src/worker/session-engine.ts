@@ -6,9 +6,13 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Arena } from "../kernel/arena.ts";
+import { addRows } from "../kernel/element-loops.ts";
 import { FiniteScan } from "../kernel/finite-scan.ts";
+import { rowJoin } from "../kernel/row-joins.ts";
 import { hashText } from "../keys/hash-text.ts";
 import { decodeParameterSpec, type ParameterSpec, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
+import type { PsRowType } from "../store/row-types/ps-row-type.ts";
+import { elementOf, rowElements, rowWords } from "../store/row-types/row-type-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
@@ -87,14 +91,23 @@ export class SessionEngine {
     return { client, control };
   }
 
-  /** As `tensor`. */
-  async table(spec: TableSpec, wait: WaitOptions): Promise<OpenParameter<TableClient>> {
-    const { width, rows: rowCountMax } = spec;
+  /** As `tensor`. `rowType`: a user's own, which the spec names. */
+  async table(spec: TableSpec, wait: WaitOptions, rowType?: PsRowType): Promise<OpenParameter<TableClient>> {
+    const { rows: rowCountMax, optimizer } = spec;
     const control = await this.#open(spec, wait);
     const { held } = control;
     const link = this.#links.of(spec, held);
+    const [element, { arena }] = [elementOf(spec), this.#planner];
+    const rows = {
+      arena,
+      element,
+      width: rowElements(spec),
+      merge: mergeOf(optimizer),
+      rowType: rowType ?? { name: element, add: addRows },
+    };
+    const merge = spec.rowType === undefined ? rows.merge : rowJoin(rows);
     const common = { functions: this.functions, planner: this.#planner, held };
-    return { client: new TableClient({ ...common, width, rowCountMax, link, merge: mergeOf(spec.optimizer) }), control };
+    return { client: new TableClient({ ...common, width: rowWords(spec), rowCountMax, link, merge }), control };
   }
 
   async #open(spec: ParameterSpec, wait: WaitOptions): Promise<ParameterControl> {

@@ -14,7 +14,7 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
-import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
+import type { MergeNumber, RowJoin } from "../kernel/duplicate-kernels.ts";
 import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { BoundedCache, type CacheOptions } from "./cache/bounded-cache.ts";
@@ -33,19 +33,20 @@ const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 
 /** Some keys, and a row of gradients for each. */
-export type KeysAndGradients = { readonly keys: KeyList; readonly gradients: Float32Array };
+export type KeysAndGradients<A = Float32Array> = { readonly keys: KeyList; readonly gradients: A };
 
 export type TableClientOptions = {
   readonly functions: FunctionClient;
   readonly planner: RowPlanner;
   readonly held: HeldParameter;
+  /** Of a row: 32-bit words. Rows of other elements than f32 are moved as such. */
   readonly width: number;
   /** For a table of fixed size: keys are below this. */
   readonly rowCountMax?: number | undefined;
   /** For a table whose link carries less. */
   readonly link?: LinkCalls | undefined;
-  /** How values for one key are made one; left out: gradients, which add up. */
-  readonly merge?: MergeNumber | undefined;
+  /** How several updates for one key are made one; left out: gradients of f32, which add up. */
+  readonly merge?: MergeNumber | RowJoin | undefined;
 };
 
 /** How the frames of a call are sent. */

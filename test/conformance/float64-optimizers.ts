@@ -48,6 +48,8 @@ function element64(spec: ResolvedOptimizer, row: Row64, at: Step64, { j, g, w, r
   const { type, momentum = 0, epsilon = 0, alpha = 0, initialAccumulator = 0 } = spec;
   const memory = (name: string, start: number): Float64Array => slot(row, name, start);
   switch (type) {
+    case "custom":
+      throw new Error("what a user's own updater does is its own");
     case "sum":
       return w + g;
     case "assign":

@@ -294,7 +294,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   functions: {
     kind: optional(label(PATH_CHARS_MAX, "module")),
     description:
-      "A module of functions beside the built-in ones: servers offer everything it exports that `psFunction` made, workers what `workerFunction` made with a handler.",
+      "A module of functions beside the built-in ones: servers offer everything it exports that `psFunction` made, and have the updaters and row types that `psUpdater` and `psRowType` made; workers offer what `workerFunction` made with a handler.",
     fallback: ABSENT,
   },
   checkpointDir: {

@@ -57,7 +57,7 @@ export type NodeConfig = {
   readonly arenaBytesMax: number;
   /** Whether the event loop stays awake while the next input is near (docs/decisions/0008). */
   readonly wakefulLoop: "on" | "off";
-  /** The path of a module of PS functions; relative ones from where the process runs. */
+  /** The path of a module with PS functions, updaters and row types; relative ones from where the process runs. */
   readonly functions: string | undefined;
   /** Where a server keeps checkpoints, the same for all; undefined: it takes none. */
   readonly checkpointDir: string | undefined;

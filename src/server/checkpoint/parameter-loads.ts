@@ -8,7 +8,6 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Stage, Step } from "../../contracts/checkpoints.ts";
-import { describeParameter } from "../../store/snapshot/describe-parameter.ts";
 import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Ownership } from "../ownership.ts";
@@ -92,7 +91,9 @@ export class ParameterLoads {
     const { manifest, path } = source;
     const { spec, pace } = this.#find(name);
     const { host } = this.#parameters;
-    requireSameModel(path, manifest.parameters, [describeParameter(spec)]); // L3
+    const [saved] = manifest.parameters;
+    const isLoaded = saved?.name === name && host.plugIns.loaderOf(spec, saved, path) !== undefined;
+    requireSameModel(path, manifest.parameters, [host.plugIns.describe(spec)], new Set(isLoaded ? [name] : [])); // L3
     const parameter = this.#parameters.beside(spec);
     try {
       for (const record of manifest.parameters) {

@@ -7,20 +7,28 @@
 //   R3. What is not saved begins with the values: of DC-ASGD, what workers count as having pulled. What earlier checkpoints have of it is not read.
 //   R4. Steps of a tensor's blocks are read in 64 bits, and in 32, which is how they were written before. Where its rows have no steps of their own in the
 //       checkpoint, all have their block's: that was the rule when it was written.
+//   R5. What another version of a plug-in wrote that plug-in makes its own before it is used; columns which that
+//       version did not have begin as those of new rows do.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { isOfWorker, isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotColumns, storedColumns } from "../../store/snapshot/describe-parameter.ts";
-import { columnBytesPerRow, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
+import type { SavedColumns } from "../../store/row-types/rows-in-hand.ts";
+import { isOfWorker, isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotSpans, storedColumns } from "../../store/snapshot/describe-parameter.ts";
+import {
+  type ColumnRecord,
+  columnBytesPerRow,
+  KEYS_COLUMN,
+  type ParameterRecord,
+  VALUES_COLUMN,
+} from "../../store/snapshot/parameter-record.ts";
 import { DTYPE_BYTES } from "../../store/snapshot/safetensors.ts";
 import type { Chunk } from "../../store/snapshot/shard-header.ts";
 import type { SnapshotSource, SourceBatch } from "../../store/snapshot/snapshot-files.ts";
-import { slotLayoutOf } from "../../store/updaters/slot-layout.ts";
 import type { Ownership } from "../ownership.ts";
 import type { ParameterHost } from "../parameters/parameter-host.ts";
 import { TableParameter } from "../parameters/table-parameter.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
 import { expectedRows } from "./expected-rows.ts";
-import { stagedColumns } from "./parameter-snapshot.ts";
+import { columnsInHand, type StagedColumn, stagedColumns } from "./parameter-snapshot.ts";
 
 const WORD_BYTES = 4;
 const FLOAT_BYTES = 4;
@@ -42,8 +50,8 @@ export async function restoreParameter(parameter: TensorParameter | TableParamet
 
 async function restoreTensor({ spec, store }: TensorParameter, { source, record, host, ownership, number }: Restoring): Promise<void> {
   const { shape } = store;
-  const slotCount = slotLayoutOf(spec.optimizer, { kind: "tensor", width: record.width }).starts.length;
-  const slots = slotColumns(spec.optimizer, slotCount);
+  const load = host.plugIns.loaderOf(spec, record, source.path);
+  const own = host.plugIns.columnsOf(spec);
   const saved = new Set(record.columns.map(({ name }) => name));
   const countsRows = saved.has(ROW_STEPS_COLUMN) && storedColumns(spec).some(({ name }) => name === ROW_STEPS_COLUMN);
   for (const chunk of source.chunks(spec.name)) {
@@ -53,12 +61,17 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
     const opened = store.openBlock(block, await readStep(source, chunk, record), countsRows);
     await source.readColumn(chunk, VALUES_COLUMN, bytesOf(opened.values));
     if (countsRows) await source.readColumn(chunk, ROW_STEPS_COLUMN, bytesOf(opened.rowSteps));
-    const slotFloats = opened.slots.length / Math.max(1, slots.length);
-    for (const [slot, name] of slots.entries()) {
-      const floats = opened.slots.subarray(slot * slotFloats, (slot + 1) * slotFloats);
+    const columns: [string, Float32Array<ArrayBufferLike>][] = [[VALUES_COLUMN, opened.values]];
+    for (const { name, from, to } of slotSpans(spec, own, chunk.rowCount)) {
+      const floats = opened.slots.subarray(from, to);
+      const start = own.find((column) => column.name === name)?.start;
+      columns.push([name, floats]);
       if (isSaved(name) && saved.has(name)) await source.readColumn(chunk, name, bytesOf(floats));
+      else if (start !== undefined)
+        floats.fill(start); // R5
       else floats.set(opened.values); // R3
     }
+    load?.({ count: chunk.rowCount, columns: Object.fromEntries(columns) as Record<string, Float32Array> });
     for (const floats of [opened.values, opened.slots])
       store.noteMagnitude(host.optimizers.greatestMagnitude(floats.byteOffset, floats.length));
   }
@@ -84,25 +97,24 @@ async function restoreTable(table: TableParameter, restoring: Restoring): Promis
 }
 
 /** Brings a batch into the arena, without the rows of others, and from there into the table. */
-function restoreRows({ store, spec }: TableParameter, { rowCount, columns }: SourceBatch, { host, record, ownership }: Restoring): void {
+function restoreRows(table: TableParameter, { rowCount, columns }: SourceBatch, { source, host, record, ownership }: Restoring): void {
   if (rowCount === 0) return;
+  const { store, spec } = table;
   const { arena, indexes } = host;
   const keys = columns.get(KEYS_COLUMN) ?? new Uint8Array(0);
   const own = ownRows(new Uint32Array(keys.buffer, keys.byteOffset, rowCount * 2), ownership);
   if (own.length === 0) return;
   const isLeftOut = (name: string): boolean => spec.optimizer.type === "dcAsgd" && isOfWorker(name); // R3
-  const rowBytes = record.columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
-  const byteCount = rowCount * rowBytes;
+  const kept = record.columns.filter(({ name }) => !isLeftOut(name));
+  const stored = storedColumns(spec, host.plugIns.columnsOf(spec));
+  const added = stored.filter(({ name }) => isSaved(name) && !kept.some((column) => column.name === name));
+  const rowBytes = [...record.columns, ...added].reduce((sum, column) => sum + columnBytesPerRow(column), 0);
   const widest = Math.max(...record.columns.map(columnBytesPerRow));
-  const spans = [byteCount, rowCount * widest, rowCount * WORD_BYTES];
+  const spans = [rowCount * rowBytes, rowCount * widest, rowCount * WORD_BYTES];
   const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.tryAllocateBeyond(bytes) || arena.allocate(bytes)); // no holes among the rows
-  const staged = stagedColumns(
-    record.columns.filter(({ name }) => !isLeftOut(name)),
-    stage,
-    rowCount,
-  );
+  const staged = stagedColumns([...kept, ...added], stage, rowCount);
   arena.words.set(own, list >>> 2);
-  for (const column of staged) {
+  for (const column of staged.slice(0, kept.length)) {
     const bytes = columns.get(column.name) ?? new Uint8Array(0);
     const isAll = own.length === rowCount;
     arena.bytes.set(bytes, isAll ? column.address : foreign);
@@ -110,18 +122,33 @@ function restoreRows({ store, spec }: TableParameter, { rowCount, columns }: Sou
   }
   try {
     const read = new Map(staged.map((column) => [column.name, column]));
+    const load = host.plugIns.loaderOf(spec, record, source.path);
+    if (load !== undefined) loadColumns(table, staged, { count: own.length, added, load });
     const values = read.get(VALUES_COLUMN)?.address ?? 0;
-    const payload = stagedColumns(storedColumns(spec), 0, 0)
+    const payload = stagedColumns(stored, 0, 0)
       .filter(({ name }) => name !== KEYS_COLUMN)
       .map((column) => ({ ...column, address: read.get(column.name)?.address ?? values })); // R3
     store.restoreSaved(read.get(KEYS_COLUMN)?.address ?? 0, own.length, payload);
-    for (const { name, width, dtype } of record.columns) {
-      if (dtype === "F32" && read.has(name))
-        store.noteMagnitude(host.optimizers.greatestMagnitude(read.get(name)?.address ?? 0, own.length * width));
+    for (const { name, width, dtype } of kept) {
+      if (dtype === "F32") store.noteMagnitude(host.optimizers.greatestMagnitude(read.get(name)?.address ?? 0, own.length * width));
     }
   } finally {
     for (const [i, span] of [stage, foreign, list].entries()) arena.release(span, spans[i] ?? 0);
   }
+}
+
+/** R5 */
+function loadColumns(
+  { spec, host }: TableParameter,
+  staged: readonly StagedColumn[],
+  { count, added, load }: { readonly count: number; readonly added: readonly ColumnRecord[]; readonly load: (saved: SavedColumns) => void },
+): void {
+  const saved = columnsInHand(host.arena, spec, staged, count);
+  for (const { name } of added) {
+    const start = host.plugIns.columnsOf(spec).find((column) => column.name === name)?.start ?? 0;
+    (saved.columns[name] as Float64Array).fill(start);
+  }
+  load(saved);
 }
 
 /** Which of these keys are this server's. */

@@ -12,17 +12,14 @@
 import { assert } from "../../base/assert.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { elementsAt, ROW_ELEMENTS } from "../../kernel/row-element.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
 import type { HeldBlock } from "../../store/block-span.ts";
 import { encodeStaleness } from "../../store/consistency-json.ts";
-import {
-  describeParameter,
-  isSaved,
-  ROW_STEPS_COLUMN,
-  STEP_COLUMN,
-  slotColumns,
-  storedColumns,
-} from "../../store/snapshot/describe-parameter.ts";
+import type { TableSpec } from "../../store/parameter-spec.ts";
+import { elementOf } from "../../store/row-types/row-type-spec.ts";
+import type { SavedColumns } from "../../store/row-types/rows-in-hand.ts";
+import { isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotSpans, storedColumns } from "../../store/snapshot/describe-parameter.ts";
 import {
   type ColumnRecord,
   columnBytesPerRow,
@@ -33,7 +30,6 @@ import {
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import type { TableFreeze, TakenColumn } from "../../store/table-freeze.ts";
 import { encodeTraining } from "../../store/training-state.ts";
-import { slotLayoutOf } from "../../store/updaters/slot-layout.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { TableParameter } from "../parameters/table-parameter.ts";
@@ -61,15 +57,22 @@ export interface ParameterSnapshot {
 export function snapshotOf(name: string, parameters: Parameters, ownership: Ownership): ParameterSnapshot {
   const number = parameters.numberOf(name);
   const parameter = parameters.get(number);
-  const { arena } = parameters.host;
-  const described = describeParameter(parameter.spec);
+  const { plugIns } = parameters.host;
+  const described = plugIns.describe(parameter.spec);
   const consistency = changedConsistency(parameter) ?? described.consistency;
   const record = { ...described, consistency, schedule: scheduleOf(parameter), state: encodeTraining(parameter.training) };
   const snapshot =
-    parameter instanceof TableParameter
-      ? new TableSnapshot({ record, arena, stored: storedColumns(parameter.spec), freeze: parameter.store.freeze() })
-      : new TensorSnapshot(record, parameter, number, ownership);
+    parameter instanceof TableParameter ? tableSnapshot(record, parameter) : new TensorSnapshot(record, parameter, number, ownership);
   return new KeptSnapshot(snapshot, parameters.keep(parameter));
+}
+
+function tableSnapshot(record: ParameterRecord, { host, spec, store }: TableParameter): TableSnapshot {
+  const { arena, plugIns } = host;
+  const save = plugIns.saverOf(spec);
+  return new TableSnapshot({
+    ...{ record, arena, stored: storedColumns(spec, plugIns.columnsOf(spec)), freeze: store.freeze() }, // S1
+    save: save && ((columns, count) => save(columnsInHand(arena, spec, columns, count))),
+  });
 }
 
 /** A snapshot whose parameter keeps its memory until it is closed (S4). */
@@ -117,6 +120,8 @@ function changedConsistency({ training }: TableParameter | TensorParameter): Par
   return last && { kind: last.updates, reduce: last.reduce, staleness: encodeStaleness(last.staleness) };
 }
 
+type NamedFloats = { readonly name: string; readonly floats: Float32Array<ArrayBufferLike> };
+
 class TensorSnapshot implements ParameterSnapshot {
   readonly record: ParameterRecord;
   readonly #tensor: TensorParameter;
@@ -161,23 +166,34 @@ class TensorSnapshot implements ParameterSnapshot {
     if (this.#loss !== undefined) throw this.#loss;
     const { store, spec } = this.#tensor;
     if (!this.#held.has(block)) this.#held.set(block, store.initialBlock(block)); // S2
-    const { values, slots, step, rowSteps } = this.#held.get(block) as HeldBlock;
+    const held = this.#held.get(block) as HeldBlock;
+    const { step, rowSteps } = held;
     const { width } = this.record;
+    const [values, slots] = [held.values, held.slots];
     const from = store.shape.firstFloat(block) / width;
     const rowCount = values.length / width;
     const chunk = await sink.openRows(spec.name, { from, to: from + rowCount });
-    const { starts } = slotLayoutOf(spec.optimizer, { kind: "tensor", width });
-    const names = slotColumns(spec.optimizer, starts.length);
-    const slotFloats = slots.length / Math.max(1, names.length);
-    const slotOf = (slot: number): Uint8Array => bytesOf(slots.subarray(slot * slotFloats, (slot + 1) * slotFloats));
+    const spans = slotSpans(spec, this.#tensor.host.plugIns.columnsOf(spec), rowCount);
+    const columns = this.#savedColumns(
+      [{ name: VALUES_COLUMN, floats: values }, ...spans.map(({ name, from: first, to }) => ({ name, floats: slots.subarray(first, to) }))],
+      rowCount,
+    );
     const countsRows = this.record.columns.some(({ name }) => name === ROW_STEPS_COLUMN);
     await allOrFirstError([
-      chunk.write(VALUES_COLUMN, bytesOf(values)),
-      ...names.flatMap((name, slot) => (isSaved(name) ? [chunk.write(name, slotOf(slot))] : [])),
+      ...columns.flatMap(({ name, floats }) => (isSaved(name) ? [chunk.write(name, bytesOf(floats))] : [])),
       chunk.write(STEP_COLUMN, bytesOf(BigUint64Array.of(BigInt(step)))),
       ...(countsRows ? [chunk.write(ROW_STEPS_COLUMN, bytesOf(rowSteps ?? new Uint32Array(rowCount)))] : []),
     ]);
     this.#release(block);
+  }
+
+  /** The columns as they are written: a plug-in that changes them gets copies, for what is held does not change. */
+  #savedColumns(columns: readonly NamedFloats[], count: number): readonly NamedFloats[] {
+    const save = this.#tensor.host.plugIns.saverOf(this.#tensor.spec);
+    if (save === undefined) return columns;
+    const copies = columns.map(({ name, floats }) => ({ name, floats: new Float32Array(floats) }));
+    save({ count, columns: Object.fromEntries(copies.map(({ name, floats }) => [name, floats])) });
+    return copies;
   }
 
   #release(block: number): void {
@@ -193,6 +209,7 @@ export class TableSnapshot implements ParameterSnapshot {
   readonly #arena: Arena;
   readonly #stored: readonly ColumnRecord[];
   readonly #freeze: TableFreeze;
+  readonly #save: ((columns: readonly StagedColumn[], count: number) => void) | undefined;
   #rowCount = 0;
 
   /** `stored`: the columns of a row as it lies in the table. */
@@ -201,11 +218,14 @@ export class TableSnapshot implements ParameterSnapshot {
     readonly arena: Arena;
     readonly stored: readonly ColumnRecord[];
     readonly freeze: TableFreeze;
+    /** What plug-ins make of rows on their way, where they do. */
+    readonly save?: ((columns: readonly StagedColumn[], count: number) => void) | undefined;
   }) {
     this.#record = options.record;
     this.#arena = options.arena;
     this.#stored = options.stored;
     this.#freeze = options.freeze;
+    this.#save = options.save;
   }
 
   get keptBytes(): number {
@@ -238,6 +258,7 @@ export class TableSnapshot implements ParameterSnapshot {
     try {
       const columns = stagedColumns(this.#stored, stage, rowsMax).filter(({ name }) => isSaved(name));
       for (let count = this.#fill(columns, rowsMax); count > 0; count = this.#fill(columns, rowsMax)) {
+        this.#save?.(columns, count);
         const chunk = await sink.openParts(this.#record.name, { ...this.#partsOf(columns, count), rowCount: count });
         await allOrFirstError(
           columns.map(({ name, byteCount, address }) =>
@@ -278,6 +299,18 @@ export class TableSnapshot implements ParameterSnapshot {
     this.#rowCount += filled;
     return filled;
   }
+}
+
+/** Staged rows of a table, as plug-ins get them: without keys. */
+export function columnsInHand(arena: Arena, spec: TableSpec, columns: readonly StagedColumn[], count: number): SavedColumns {
+  const element = elementOf(spec);
+  const views = columns
+    .filter(({ name }) => name !== KEYS_COLUMN)
+    .map(
+      ({ name, address, byteCount }) =>
+        [name, elementsAt(element, arena.memory.buffer, address, (count * byteCount) / ROW_ELEMENTS[element].bytes)] as const,
+    );
+  return { count, columns: Object.fromEntries(views) };
 }
 
 export type StagedColumn = TakenColumn & { readonly name: string };

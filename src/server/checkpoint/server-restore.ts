@@ -12,7 +12,7 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
-import { describeParameter, specOf } from "../../store/snapshot/describe-parameter.ts";
+import { specOf } from "../../store/snapshot/describe-parameter.ts";
 import type { ParameterRecord } from "../../store/snapshot/parameter-record.ts";
 import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
@@ -58,9 +58,10 @@ export async function restoreServer({
   const { host } = parameters;
   if (isAppCut(manifest)) requireSameServers(manifest, ownership, path);
   const records = manifest.parameters.filter(({ kind }) => kind !== "sums");
-  const specs = records.map((record) => specOf(record, path));
-  const wanted = specs.map((spec) => describeParameter(spec));
-  requireSameModel(path, records, wanted);
+  const specs = records.map((record) => host.plugIns.current(specOf(record, path)));
+  const wanted = specs.map((spec) => host.plugIns.describe(spec));
+  const loaded = specs.filter((spec, i) => host.plugIns.loaderOf(spec, records[i]!, path) !== undefined);
+  requireSameModel(path, records, wanted, new Set(loaded.map(({ name }) => name)));
   const states = records.map((record) => trainingOf(record, manifest, ownership, path));
   const names = specs.map(({ name }) => name);
   const numbers = await catalogue.reserve(names, `number the parameters of ${path}`);

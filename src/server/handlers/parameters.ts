@@ -10,7 +10,7 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
   serve(parameterCreate, {
     handler: ({ parameters }, { parameter, edition, spec }) => {
       parameters.create(spec, { number: parameter, edition });
-      return {};
+      return { plugIns: JSON.stringify(parameters.plugInsOf(parameter)) };
     },
   }),
   serve(parameterState, {

@@ -17,7 +17,7 @@ import { assert } from "../../base/assert.ts";
 import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts";
 import type { CompleteRound } from "../../consistency/update-rounds.ts";
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
-import { duplicateScratchBytes, joinDuplicates, type MergeNumber } from "../../kernel/duplicate-kernels.ts";
+import { duplicateScratchBytes, joinDuplicates, type MergeNumber, type RowJoin } from "../../kernel/duplicate-kernels.ts";
 import { partOf } from "../../keys/part.ts";
 import type { ParameterHost } from "./parameter-host.ts";
 import type { ServerUpdate } from "./server-pacer.ts";
@@ -42,13 +42,16 @@ type PushedRows = { readonly scale: number; readonly magnitude: number; readonly
 
 /** What gathered rows are applied to. */
 export type RoundTarget = {
-  readonly spec: { readonly width: number };
-  /** How values are put together; undefined for gradients. */
-  readonly merge: MergeNumber | undefined;
+  /** Of a row: 32-bit words. */
+  readonly words: number;
+  /** How several updates for one row are made one; undefined for gradients of f32, which add up. */
+  readonly join: MergeNumber | RowJoin | undefined;
   readonly phases: ConsistencyPhases;
   /** How many workers pushed to the table at this clock, wherever their rows lie. */
   pusherCount(clock: number): number;
   applyRound(keys: number, keyCount: number, round: RowsRound): void;
+  /** Runs what nobody can be told of (ParameterUpdater). */
+  unheard<T>(act: () => T): T | undefined;
 };
 
 /** Keys and gradients of one frame, in memory of their own. */
@@ -243,7 +246,7 @@ export class GatheredRows implements ServerUpdate {
     const { keys, gradients, uniqueCount } = this.#reduce(memory, [this]);
     this.#joinedCount = uniqueCount;
     if (uniqueCount === keyCount) return 0;
-    const rowBytes = this.#target.spec.width * FLOAT_BYTES;
+    const rowBytes = this.#target.words * FLOAT_BYTES;
     let at = 0;
     for (const chunk of this.#chunks.splice(0)) {
       chunk.keyCount = Math.min(chunk.keyCountMax, uniqueCount - at);
@@ -260,16 +263,20 @@ export class GatheredRows implements ServerUpdate {
   /** Puts all rows together in the order of the contributions, makes one of those of one key in that order, and applies them. */
   applyRound({ contributions }: CompleteRound<ServerUpdate>): void {
     const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof GatheredRows);
+    this.#target.unheard(() => this.#applyAll(gathered, contributions.length));
+    for (const one of gathered) one.free();
+  }
+
+  #applyAll(gathered: readonly GatheredRows[], contributionCount: number): void {
     if (gathered.length > 1) for (const one of gathered) if (one.#isRepeated) one.#join(); // R4
     const gradientScale =
-      this.#target.phases.at(this.#clock).reduce === "mean" ? 1 / Math.max(contributions.length, this.#target.pusherCount(this.#clock)) : 1;
+      this.#target.phases.at(this.#clock).reduce === "mean" ? 1 / Math.max(contributionCount, this.#target.pusherCount(this.#clock)) : 1;
     const memory = gathered.map((one) => one.#memory).find((known) => known !== undefined);
     if (memory === undefined) return; // all its parts were dropped
     const { keys, gradients, uniqueCount } = this.#reduce(memory, gathered);
     memory.releaseList();
     const magnitude = gathered.reduce((sum, one) => sum + one.#magnitude, 0);
     this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#clock, magnitude });
-    for (const one of gathered) one.free();
   }
 
   /** Puts rows together in the round's memory, in this order, and makes one of those of one key. */
@@ -278,8 +285,7 @@ export class GatheredRows implements ServerUpdate {
     gathered: readonly GatheredRows[],
   ): { readonly keys: number; readonly gradients: number; readonly uniqueCount: number } {
     const { kernels, duplicates, secret } = this.#host;
-    const { merge, spec } = this.#target;
-    const { width } = spec;
+    const { join, words: width } = this.#target;
     const keyCount = gathered.reduce((count, { keyCount: more }) => count + more, 0);
     const { keys, gradients, indexes, scratch } = memory.layout(keyCount);
     let at = 0;
@@ -289,14 +295,16 @@ export class GatheredRows implements ServerUpdate {
       at += count;
     }
     const uniqueCount = duplicates.findDuplicates(keys, keyCount, Number(secret & 0xffff_ffffn), scratch, keys, indexes);
-    if (uniqueCount < keyCount)
-      joinDuplicates(duplicates, merge, { rows: gradients, keyCount, width, indexes, places: 0, known: 0, out: gradients });
+    if (uniqueCount < keyCount) {
+      const rows = { rows: gradients, keyCount, width, indexes, places: 0, known: 0, out: gradients };
+      joinDuplicates(duplicates, join, rows);
+    }
     return { keys, gradients, uniqueCount };
   }
 
   /** What it has of a part, copied; undefined where that is nothing. */
   savePart(part: number): GatheredImage | undefined {
-    const { width } = this.#target.spec;
+    const { words: width } = this.#target;
     const { words, floats } = this.#host.arena;
     const rows = this.#chunks.flatMap((chunk) => this.#rowsOf(chunk, part).map((row) => ({ chunk, row })));
     if (rows.length === 0) return undefined;
@@ -314,7 +322,7 @@ export class GatheredRows implements ServerUpdate {
 
   /** Leaves out what it has of a part; returns how many bytes that was. */
   dropPart(part: number): number {
-    const { width } = this.#target.spec;
+    const { words: width } = this.#target;
     const { words, floats } = this.#host.arena;
     let droppedCount = 0;
     for (const chunk of this.#chunks) {
@@ -360,6 +368,6 @@ export class GatheredRows implements ServerUpdate {
   }
 
   #chunkBytes(keyCount: number): number {
-    return keyCount * (KEY_BYTES + this.#target.spec.width * FLOAT_BYTES);
+    return keyCount * (KEY_BYTES + this.#target.words * FLOAT_BYTES);
   }
 }

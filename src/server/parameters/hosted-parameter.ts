@@ -17,7 +17,8 @@ import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { ParameterSpec } from "../../store/parameter-spec.ts";
 import type { TrainingState } from "../../store/training-state.ts";
 import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
-import type { NonFiniteCounts, Updater } from "../../store/updaters/updater.ts";
+import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts";
+import type { NonFiniteCounts } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import type { Holder, ParameterHost, ParameterIds } from "./parameter-host.ts";
 import { ParameterLink } from "./parameter-link.ts";
@@ -35,7 +36,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   abstract readonly store: { close(): void };
   readonly host: ParameterHost;
   readonly clocks: StalenessController;
-  readonly updater: Updater;
+  readonly updater: ParameterUpdater;
   protected readonly initializer: Initializer;
   /** Its number on the wire. */
   readonly number: number;
@@ -50,7 +51,10 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   #roundClock = -1;
   #isRestored = false;
 
-  /** `width`: of a row, as the optimizer sees it. Throws UNSUPPORTED, ARENA_FULL. */
+  /**
+   * `width`: elements of a row, as the optimizer sees it. Throws UNSUPPORTED, ARENA_FULL, and what its plug-ins are
+   * refused for (PlugIns.L2).
+   */
   constructor(host: ParameterHost, { id, number }: ParameterIds, spec: S, width: number) {
     this.spec = spec;
     this.host = host;

@@ -5,19 +5,27 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import type { PushCounter } from "../../consistency/push-counts.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { simdCodecKernels } from "../../kernel/codec-kernels.ts";
-import { type DuplicateKernels, simdDuplicateKernels } from "../../kernel/duplicate-kernels.ts";
+import { type DuplicateKernels, type MergeNumber, type RowJoin, simdDuplicateKernels } from "../../kernel/duplicate-kernels.ts";
 import { type InitializerKernels, SimdInitializerKernels } from "../../kernel/initializer-kernels.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import { QuantileTable } from "../../kernel/normal-quantiles.ts";
 import { type OptimizerKernels, SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { type PartitionKernels, simdPartitionKernels } from "../../kernel/partition-kernels.ts";
+import { ROW_ELEMENTS } from "../../kernel/row-element.ts";
+import { rowJoin } from "../../kernel/row-joins.ts";
 import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import { Initializer } from "../../store/initializers/initializer.ts";
 import { greatestDrawn } from "../../store/initializers/initializer-draw.ts";
 import { bringPagesAhead } from "../../store/pages-ahead.ts";
 import type { ParameterSpec, TableSpec } from "../../store/parameter-spec.ts";
+import { PlugIns } from "../../store/plug-ins.ts";
+import { OWN_ROW_TYPES } from "../../store/row-types/own-row-types.ts";
+import { rowStarts } from "../../store/row-types/row-starts.ts";
+import { elementOf, rowElements, rowTypeName } from "../../store/row-types/row-type-spec.ts";
 import { TableStore } from "../../store/table-store.ts";
-import { takesValues } from "../../store/updaters/optimizer-spec.ts";
+import { mergeOf, takesValues } from "../../store/updaters/optimizer-spec.ts";
+import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts";
+import { PlugInUpdater } from "../../store/updaters/plug-in-updater.ts";
 import { Updater } from "../../store/updaters/updater.ts";
 import type { GeneralCompression } from "../../wire/codecs/general-compression.ts";
 import type { CodecContext } from "../../wire/codecs/value-codec.ts";
@@ -37,6 +45,8 @@ export type ParameterHostOptions = {
   readonly compression?: GeneralCompression | undefined;
   /** Which blocks have room from the start (TensorStore.T7). Left out: none. */
   readonly ownership?: Pick<Ownership, "ownsBlock" | "onChange"> | undefined;
+  /** Row types and updaters of users. Left out: none. */
+  readonly plugIns?: PlugIns | undefined;
 };
 
 /**
@@ -56,6 +66,7 @@ export class ParameterHost {
   readonly keyLists: WorkerKeyLists;
   readonly compression: GeneralCompression | undefined;
   readonly pacer: ServerPacer;
+  readonly plugIns: PlugIns;
   readonly secret: bigint;
   readonly #initializers: InitializerKernels;
   readonly #quantiles: QuantileTable;
@@ -64,7 +75,9 @@ export class ParameterHost {
   #isTouching = false;
   #units = 0;
 
-  constructor({ arena, kernels, clock, workerCount, secret, compression, ownership }: ParameterHostOptions, counter: PushCounter) {
+  constructor(options: ParameterHostOptions, counter: PushCounter) {
+    const { arena, kernels, clock, workerCount, secret, compression, ownership, plugIns = new PlugIns() } = options;
+    this.plugIns = plugIns;
     this.arena = arena;
     this.kernels = kernels;
     this.rowKernels = simdRowKernels(arena);
@@ -92,7 +105,14 @@ export class ParameterHost {
     return --this.#units;
   }
 
-  updater({ kind, optimizer, initializer }: ParameterSpec, width: number): Updater {
+  /** Throws UNKNOWN_PLUG_IN, BAD_ARGUMENT, HANDLER_FAILED, ARENA_FULL. */
+  updater(spec: ParameterSpec, width: number): ParameterUpdater {
+    const { kind, optimizer, initializer } = spec;
+    const chosen = this.plugIns.updaterOf(spec);
+    if (chosen !== undefined) {
+      const element = spec.kind === "table" ? elementOf(spec) : "f32";
+      return new PlugInUpdater({ arena: this.arena, chosen, spec: optimizer, element, width });
+    }
     const updater = new Updater(this.arena, this.optimizers, optimizer, { kind, width });
     updater.noteMagnitude(greatestDrawn(initializer));
     return updater;
@@ -103,9 +123,23 @@ export class ParameterHost {
     return new Initializer(this.arena, this.#initializers, this.#quantiles, spec.initializer, { name: spec.name, shape });
   }
 
-  tableStore({ width, versions }: TableSpec, updater: Updater, initializer: Initializer): TableStore {
+  tableStore(spec: TableSpec, updater: ParameterUpdater, initializer: Initializer): TableStore {
     const { arena, kernels, rowKernels } = this;
-    return new TableStore({ arena, kernels, rowKernels, width, updater, initializer, versions });
+    const { versions } = spec;
+    const [element, width, made] = [elementOf(spec), rowElements(spec), this.plugIns.madeRow(spec)];
+    const isPlain = spec.rowType === undefined;
+    const starts = isPlain ? initializer : rowStarts({ arena, initializer, element, width, made });
+    const elementBytes = ROW_ELEMENTS[element].bytes;
+    return new TableStore({ arena, kernels, rowKernels, width, elementBytes, updater, initializer: starts, versions });
+  }
+
+  /**
+   * How several updates for a row are made one; undefined for gradients of f32, which add up. Throws UNKNOWN_PLUG_IN.
+   */
+  joinOf(spec: ParameterSpec): MergeNumber | RowJoin | undefined {
+    if (spec.kind === "tensor" || spec.rowType === undefined) return mergeOf(spec.optimizer);
+    const rowType = this.plugIns.rowTypeOf(spec)?.plugIn ?? OWN_ROW_TYPES[elementOf(spec)];
+    return rowJoin({ arena: this.arena, element: elementOf(spec), width: rowElements(spec), merge: mergeOf(spec.optimizer), rowType });
   }
 
   /** Memory was taken for new rows: touches some more, between two turns, so that the next ones do not wait for the system's pages. */
@@ -139,9 +173,15 @@ export function codedOffset(floatCount: number): number {
  * What a worker multiplies a gradient with could make it NaN where its elements are not; values are not multiplied at all. Throws NOT_FINITE,
  * BAD_REQUEST.
  */
-export function checkScale(scale: number, { name, optimizer }: ParameterSpec): void {
+export function checkScale(scale: number, spec: ParameterSpec): void {
+  const { name, optimizer } = spec;
   if (!Number.isFinite(scale))
     throw new WeighbridgeError("NOT_FINITE", `a gradient for ${name} came with the scale ${scale}: expected a finite number`);
+  if (scale !== 1 && spec.kind === "table" && spec.rowType !== undefined)
+    throw new WeighbridgeError(
+      "BAD_REQUEST",
+      `updates of ${name} came with the scale ${scale}: rows of ${rowTypeName(spec)} take them as they are`,
+    );
   if (scale !== 1 && takesValues(optimizer))
     throw new WeighbridgeError("BAD_REQUEST", `values for ${name} came with the scale ${scale}: ${optimizer.type} takes them as they are`);
 }

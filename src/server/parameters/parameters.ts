@@ -15,6 +15,7 @@
 import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../../store/parameter-spec.ts";
+import type { LoadedPlugIn } from "../../store/plug-ins.ts";
 import type { CatalogueEntry, ParameterNumber } from "../../wire/catalogue.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { ParameterHost, type ParameterHostOptions, type ParameterIds } from "./parameter-host.ts";
@@ -131,7 +132,8 @@ export class Parameters {
 
   /**
    * Makes the parameter that a spec in JSON describes, unless it is there. Throws BAD_REQUEST, SPEC_MISMATCH (P1,
-   * P2), UNKNOWN_PARAMETER for an edition that was cleared (P5), ARENA_FULL.
+   * P2), UNKNOWN_PARAMETER for an edition that was cleared (P5), UNKNOWN_PLUG_IN and what
+   * else its plug-ins are refused for (PlugIns.L2), ARENA_FULL.
    */
   create(json: string, numbered: ParameterNumber): void {
     this.#checkOpen();
@@ -154,6 +156,11 @@ export class Parameters {
       "SPEC_MISMATCH",
       `${spec.name} is there already, and described differently (there and here): ${differences.join("; ")}`,
     );
+  }
+
+  /** The users' plug-ins that a parameter is made with. Throws UNKNOWN_PARAMETER. */
+  plugInsOf(number: number): readonly LoadedPlugIn[] {
+    return this.host.plugIns.loadedFor(this.get(number).spec);
   }
 
   /** Makes a parameter whose number nobody has. Throws SPEC_MISMATCH (P2), ARENA_FULL. */

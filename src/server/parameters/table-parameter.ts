@@ -11,14 +11,17 @@ import type { ConsistencyChange } from "../../consistency/consistency-phases.ts"
 import type { WorkerLife } from "../../consistency/worker-lives.ts";
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
 import type { TableRow } from "../../contracts/function-context.ts";
+import type { MergeNumber, RowJoin } from "../../kernel/duplicate-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
+import { elementsAt, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import { firstKeyFrom } from "../../keys/key-bound.ts";
 import { checkChange } from "../../store/consistency-json.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
+import { elementOf, rowElements, rowTypeName, rowWords } from "../../store/row-types/row-type-spec.ts";
 import type { KeyList, KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import { takesValues } from "../../store/updaters/optimizer-spec.ts";
-import { type UpdateStep, unlessNotFinite } from "../../store/updaters/updater.ts";
+import type { UpdateStep } from "../../store/updaters/updater.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
 import type { RowsRound } from "./gathered-rows.ts";
@@ -36,6 +39,7 @@ import {
 } from "./parameter-host.ts";
 import type { TablePage } from "./part-page.ts";
 import { RowClaims } from "./row-claims.ts";
+import { type RowEncode, rowEncode } from "./row-encode.ts";
 import { TableRounds } from "./table-rounds.ts";
 
 const FLOAT_BYTES = 4;
@@ -72,13 +76,22 @@ type RowsUpdate = UpdateStep & { readonly gradients: number; readonly updateCoun
 
 export class TableParameter extends HostedParameter<TableSpec> {
   readonly store: TableStore;
+  /** Of a row's values: 32-bit words, as they travel. */
+  readonly words: number;
+  /** How several updates for one row are made one; undefined for gradients of f32, which add up. */
+  readonly join: MergeNumber | RowJoin | undefined;
+  /** Copies rows from one span to another as a pull carries them; undefined where that is as they are. */
+  readonly #encode: RowEncode | undefined;
   readonly #rounds: TableRounds;
   readonly #claims: RowClaims;
 
   constructor(host: ParameterHost, ids: ParameterIds, spec: TableSpec) {
-    super(host, ids, spec, spec.width);
+    super(host, ids, spec, rowElements(spec));
+    this.words = rowWords(spec);
     this.#claims = new RowClaims(spec.name);
     try {
+      this.join = host.joinOf(spec);
+      this.#encode = rowEncode(host, spec);
       this.store = host.tableStore(spec, this.updater, this.initializer);
     } catch (thrown) {
       this.freeOptimizer();
@@ -102,9 +115,12 @@ export class TableParameter extends HostedParameter<TableSpec> {
     if (updateCounts !== undefined && updateCounts.length !== keys.length)
       throw new WeighbridgeError("VALUE_LENGTH", `${updateCounts.length} counts came for ${keys.length} rows of ${this.spec.name}`);
     if (scale !== 1) checkScale(scale, this.spec);
-    const expected = keys.length * this.spec.width;
+    const expected = keys.length * this.words;
     if (gradients.length !== expected)
-      throw new WeighbridgeError("VALUE_LENGTH", `${gradients.length} gradients came for ${this.spec.name}; ${expected} were expected`);
+      throw new WeighbridgeError(
+        "VALUE_LENGTH",
+        `${this.#elements(gradients.length)} gradients came for ${this.spec.name}; ${this.#elements(expected)} were expected`,
+      );
     const { phases } = this;
     if (clock > phases.clockTop) phases.clockTop = clock;
     if (keys.length === 0) return; // no step
@@ -141,10 +157,10 @@ export class TableParameter extends HostedParameter<TableSpec> {
   roomFor(keys: BigUint64Array, holder: Holder): number {
     this.#check(keys);
     const { arena } = this.host;
-    const { width } = this.spec;
-    const rowBytes = keys.length * width * FLOAT_BYTES;
-    const codedBytes = this.link?.roomBytes({ rowCount: keys.length, width }) ?? 0;
-    const byteCount = Math.max(1, codedBytes === 0 ? rowBytes : codedOffset(keys.length * width) + codedBytes);
+    const { words } = this;
+    const rowBytes = keys.length * words * FLOAT_BYTES;
+    const codedBytes = this.link?.roomBytes({ rowCount: keys.length, width: words }) ?? 0;
+    const byteCount = Math.max(1, codedBytes === 0 ? rowBytes : codedOffset(keys.length * words) + codedBytes);
     const address = arena.allocate(byteCount);
     holder.hold({ release: () => arena.release(address, byteCount), isFresh: true });
     return address;
@@ -163,14 +179,15 @@ export class TableParameter extends HostedParameter<TableSpec> {
     }: { readonly out: number; readonly reader: { readonly worker: number }; readonly owners?: KeyOwners | undefined },
   ): { readonly values: ArrayBufferView } {
     const { arena } = this.host;
-    const { width } = this.spec;
-    const floatCount = keys.length * width;
+    const { words } = this;
+    const floatCount = keys.length * words;
     const list = { keys: keys.byteOffset, keyCount: keys.length, owners };
     this.store.notePull(list, reader);
-    this.store.pull({ ...list, out });
+    if (this.#encode === undefined) this.store.pull({ ...list, out });
+    else this.#encode(out, keys.length, (rows) => this.store.pull({ ...list, out: rows }));
     const values = arena.floats.subarray(out >>> 2, (out >>> 2) + floatCount);
     if (this.link === undefined) return { values };
-    return { values: this.link.encoded(values, { rowCount: keys.length, width }, out + codedOffset(floatCount)) };
+    return { values: this.link.encoded(values, { rowCount: keys.length, width: words }, out + codedOffset(floatCount)) };
   }
 
   /** What the cache of a worker of this rank lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST, ARENA_FULL. */
@@ -193,6 +210,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
   /** Raw rows as they are now, whatever the clocks; of a key without a row, what its first update would find. Held by `holder`. Throws OUT_OF_RANGE, ARENA_FULL. */
   readRaw(keys: BigUint64Array, holder: Holder): Float32Array {
     this.#check(keys);
+    this.#checkFloats();
     const { arena } = this.host;
     const out = roomFor(arena, keys.length * this.rawWidth * FLOAT_BYTES, holder);
     this.store.readPayloads({ keys: keys.byteOffset, keyCount: keys.length, out });
@@ -202,6 +220,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
   /** Puts rows in the place of those that are there. Throws OUT_OF_RANGE, VALUE_LENGTH, ARENA_FULL, FENCED (T4), and as `push` for who may not push now. */
   writeRaw({ life, clock, claim, keys, rows }: RawRowsWrite): void {
     this.#check(keys);
+    this.#checkFloats();
     const expected = keys.length * this.rawWidth;
     if (rows.length !== expected)
       throw new WeighbridgeError("VALUE_LENGTH", `${rows.length} floats of raw rows came for ${this.spec.name}; ${expected} were expected`);
@@ -240,9 +259,9 @@ export class TableParameter extends HostedParameter<TableSpec> {
   }
 
   /** All rows that are here. Those that come or go meanwhile may be missed. */
-  *rows(): Iterable<TableRow> {
+  *rows(): Iterable<TableRow<RowArray>> {
     const { arena } = this.host;
-    const { width } = this.spec;
+    const [element, width] = [elementOf(this.spec), rowElements(this.spec)];
     const cursor = arena.allocate(CURSOR_BYTES);
     const listed = arena.allocate(LIST_ROWS_MAX * INDEX_BYTES);
     try {
@@ -251,7 +270,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
         for (const address of arena.words.slice(listed >>> 2, (listed >>> 2) + count)) {
           const at = address >>> 2;
           const key = (BigInt(arena.words[at - 1] as number) << 32n) | BigInt(arena.words[at - 2] as number);
-          yield { key, values: new Float32Array(arena.floats.subarray(at, at + width)) };
+          yield { key, values: elementsAt(element, arena.memory.buffer, address, width).slice() };
         }
       }
     } finally {
@@ -315,11 +334,16 @@ export class TableParameter extends HostedParameter<TableSpec> {
 
   /** A round, summed: one step, also where the sum is refused for not being finite. */
   applyRound(keys: number, keyCount: number, { gradients, gradientScale, clock, magnitude: bound }: RowsRound): void {
-    const magnitude = this.updater.admitSum(gradients, keyCount * this.spec.width, bound);
+    const magnitude = this.updater.admitSum(gradients, keyCount * this.words, bound);
     this.countRound(clock);
     if (magnitude === undefined) return;
     const at = { step: this.step, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
-    unlessNotFinite(() => this.#apply({ keys, keyCount }, { ...at, gradients })); // it is counted; nobody is there to be told
+    this.unheard(() => this.#apply({ keys, keyCount }, { ...at, gradients })); // it is counted; nobody is there to be told
+  }
+
+  /** Runs what is done for rounds: what is refused then is left out. */
+  unheard<T>(act: () => T): T | undefined {
+    return this.updater.unheard(act);
   }
 
   #apply(list: KeyList, { gradients, updateCounts, ...at }: RowsUpdate): void {
@@ -347,12 +371,24 @@ export class TableParameter extends HostedParameter<TableSpec> {
   }
 
   /** Throws UNSUPPORTED. */
+  #checkFloats(): void {
+    if (this.spec.rowType === undefined && this.spec.optimizer.type !== "custom") return;
+    const what = this.spec.rowType === undefined ? "an updater of its own" : `rows of ${rowTypeName(this.spec)}`;
+    throw new WeighbridgeError("UNSUPPORTED", `${this.spec.name} has ${what}: only servers update them`);
+  }
+
+  /** Throws UNSUPPORTED. */
   #checkCached(): void {
     const { name, versions, updates, optimizer } = this.spec;
     if (!versions) throw new WeighbridgeError("UNSUPPORTED", `${name} counts no versions of its rows: create it with versions`);
     if (updates === "sync") throw new WeighbridgeError("UNSUPPORTED", `${name} has sync updates; rows of those are not cached`);
     if (takesValues(optimizer))
       throw new WeighbridgeError("UNSUPPORTED", `${name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
+  }
+
+  /** So many words, as elements. */
+  #elements(words: number): number {
+    return (words * FLOAT_BYTES) / ROW_ELEMENTS[elementOf(this.spec)].bytes;
   }
 
   /** T1 */

@@ -37,7 +37,7 @@ export class TableRounds {
   constructor(target: RoundTarget & { readonly store: TableStore }, host: ParameterHost) {
     this.#target = target;
     this.#host = host;
-    this.#memories = new RoundMemories(host.arena, target.spec.width);
+    this.#memories = new RoundMemories(host.arena, target.words);
     this.#unit = host.nextUnit();
   }
 

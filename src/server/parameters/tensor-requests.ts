@@ -29,7 +29,7 @@ import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
 import { type RowMarks, runsOf } from "../../store/row-marks.ts";
 import type { BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
-import type { Updater } from "../../store/updaters/updater.ts";
+import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
@@ -173,7 +173,7 @@ export class TensorPushes {
   readonly #tensor: TensorParameter;
   readonly #host: ParameterHost;
   readonly #phases: ConsistencyPhases;
-  readonly #updater: Updater;
+  readonly #updater: ParameterUpdater;
   readonly #store: TensorStore;
   /** By block: its number among all that is reduced as one. */
   readonly #units = new Map<number, number>();

@@ -2,8 +2,11 @@
 // Columns stand in the order in which they lie in a row: values, slots, words, version.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { ROW_ELEMENTS } from "../../kernel/row-element.ts";
+import { type Check, count, list, object, oneOf, optional, text } from "../../wire/json-body.ts";
 import type { Described, JsonObject } from "../../wire/json-value.ts";
 import { decodeParameterSpec, type ParameterSpec } from "../parameter-spec.ts";
+import { elementOf, rowElements } from "../row-types/row-type-spec.ts";
 import { TensorShape } from "../tensor-shape.ts";
 import { CONSTANT_SCHEDULE } from "../updaters/learning-rate-schedule.ts";
 import type { ResolvedOptimizer } from "../updaters/optimizer-spec.ts";
@@ -35,7 +38,7 @@ const SLOT_NAMES: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** The names of an optimizer's slots, in their order; `isSaved` says which of them checkpoints have. */
-export function slotColumns({ type }: ResolvedOptimizer, slotCount: number): readonly string[] {
+function slotColumns({ type }: ResolvedOptimizer, slotCount: number): readonly string[] {
   return (SLOT_NAMES[type] ?? []).slice(0, slotCount);
 }
 
@@ -49,12 +52,22 @@ export function isOfWorker(column: string): boolean {
   return OF_WORKERS.some((name) => column.startsWith(name));
 }
 
-/** A record without rows and state, which are the caller's to know. */
-export function describeParameter(spec: ParameterSpec): ParameterRecord {
+/** A column of an updater that is plain TypeScript: so many elements of the row's type. */
+type OwnColumn = { readonly name: string; readonly elements: number };
+
+/**
+ * A record without rows and state, which are the caller's to know. `own`: what the parameter's updater keeps, where
+ * that is no kernel; `plugIns`: those of users that it is made with.
+ */
+export function describeParameter(
+  spec: ParameterSpec,
+  own: readonly OwnColumn[] = [],
+  plugIns: readonly SavedPlugIn[] = [],
+): ParameterRecord {
   const { name, kind, optimizer, initializer, updates, reduce, staleness } = spec;
   const shape = spec.kind === "tensor" ? new TensorShape(spec.shape) : undefined;
-  const width = spec.kind === "table" ? spec.width : shape?.hasRows === true ? shape.width : 1;
-  const columns = storedColumns(spec).filter((column) => isSaved(column.name));
+  const width = recordedWidth(spec);
+  const columns = storedColumns(spec, own).filter((column) => isSaved(column.name));
   return {
     name,
     kind,
@@ -66,21 +79,59 @@ export function describeParameter(spec: ParameterSpec): ParameterRecord {
     initializer: described(initializer),
     consistency: { kind: updates, reduce, staleness: staleness ?? "any" },
     schedule: described(optimizer.schedule ?? CONSTANT_SCHEDULE),
-    settings: { spec: plain(spec) },
+    settings: {
+      spec: plain(spec),
+      ...(plugIns.length === 0
+        ? {}
+        : { plugIns: plugIns.map(({ kind: of, name: called, version }) => ({ kind: of, name: called, version })) }),
+    },
     state: {},
   };
 }
 
-/** The columns of a row as it lies in the store, those that no checkpoint has included. */
-export function storedColumns(spec: ParameterSpec): readonly ColumnRecord[] {
+/** A plug-in as a record names it. */
+export type SavedPlugIn = { readonly kind: "updater" | "rowType"; readonly name: string; readonly version: number };
+
+const savedPlugIns: Check<readonly SavedPlugIn[] | undefined> = optional(
+  list(object({ kind: oneOf("updater", "rowType"), name: text, version: count })),
+);
+
+/** The users' plug-ins that a saved parameter was made with. Throws CHECKPOINT_FOREIGN, naming the checkpoint. */
+export function plugInsOf({ name, settings }: ParameterRecord, checkpoint: string): readonly SavedPlugIn[] {
+  try {
+    return savedPlugIns(settings.plugIns, "plugIns") ?? [];
+  } catch (cause) {
+    throw new WeighbridgeError(
+      "CHECKPOINT_FOREIGN",
+      `${checkpoint} has plug-ins of ${JSON.stringify(name)} that make no sense: ${(cause as Error).message}`,
+      { cause },
+    );
+  }
+}
+
+/** Values per row. */
+function recordedWidth(spec: ParameterSpec): number {
+  if (spec.kind === "table") return rowElements(spec);
+  const shape = new TensorShape(spec.shape);
+  return shape.hasRows ? shape.width : 1;
+}
+
+/**
+ * The columns of a row as it lies in the store, those that no checkpoint has included. `own` as of `describeParameter`.
+ */
+export function storedColumns(spec: ParameterSpec, own: readonly OwnColumn[] = []): readonly ColumnRecord[] {
   const { kind, optimizer } = spec;
   const shape = spec.kind === "tensor" ? new TensorShape(spec.shape) : undefined;
-  const width = spec.kind === "table" ? spec.width : shape?.hasRows === true ? shape.width : 1;
+  const width = recordedWidth(spec);
+  const { dtype } = ROW_ELEMENTS[spec.kind === "table" ? elementOf(spec) : "f32"];
+  const ownColumns = own.map((column): ColumnRecord => ({ name: column.name, dtype, width: column.elements, per: "row" }));
+  if (spec.kind === "table" && spec.rowType !== undefined)
+    return [{ name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" }, { name: VALUES_COLUMN, dtype, width, per: "row" }, ...ownColumns];
   const layout = slotLayoutOf(optimizer, { kind, width });
   const floats = (column: string, count: number): ColumnRecord => ({ name: column, dtype: "F32", width: count, per: "row" });
   const word = (column: string, per: "row" | "chunk"): ColumnRecord => ({ name: column, dtype: "U32", width: 1, per });
   const slots = slotColumns(optimizer, layout.starts.length).map((slot) => floats(slot, layout.slotFloats));
-  const columns: ColumnRecord[] = [floats(VALUES_COLUMN, width), ...slots];
+  const columns: ColumnRecord[] = [floats(VALUES_COLUMN, width), ...slots, ...ownColumns];
   if (spec.kind === "tensor") {
     columns.push({ ...word(STEP_COLUMN, "chunk"), dtype: "U64" });
     if (shape?.hasRows === true && (optimizer.type === "adam" || optimizer.type === "adamW")) columns.push(word(ROW_STEPS_COLUMN, "row"));
@@ -90,6 +141,21 @@ export function storedColumns(spec: ParameterSpec): readonly ColumnRecord[] {
     if (spec.versions) columns.push(word(VERSION_COLUMN, "row"));
   }
   return columns;
+}
+
+/** A slot of all rows of a tensor's block: which floats of its slots it is. */
+export type SlotSpan = { readonly name: string; readonly from: number; readonly to: number };
+
+/** The slots of a block of so many rows, in their order. */
+export function slotSpans(spec: ParameterSpec, own: readonly OwnColumn[], rowCount: number): readonly SlotSpan[] {
+  const layout = slotLayoutOf(spec.optimizer, { kind: spec.kind, width: recordedWidth(spec) });
+  const kernels = slotColumns(spec.optimizer, layout.starts.length).map((name) => ({ name, elements: layout.slotFloats }));
+  let to = 0;
+  return [...kernels, ...own].map(({ name, elements }) => {
+    const from = to;
+    to += elements * rowCount;
+    return { name, from, to };
+  });
 }
 
 /** The spec that a record was made of. Throws CHECKPOINT_FOREIGN, naming the checkpoint. */

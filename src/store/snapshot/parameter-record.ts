@@ -5,7 +5,8 @@
 //   table    rowCount rows with a u64 key each: the column `keys`; `shape` is empty
 //   sums     the same; what workers add up beside the parameters, of any type and of one width (describe-sums.ts)
 //
-// P1. Every parameter has the column `values`, `width` per row, which may be 0 for sums and is F32 for others; tables and sums, and only they, have `keys`, U64, one per row.
+// P1. Every parameter has the column `values`, `width` per row, which may be 0 for sums: F32, of a table what its rows
+//     are made of, of sums any type. Tables and sums, and only they, have `keys`, U64, one per row.
 // P2. Column names are unique within a parameter.
 
 import { type Check, count, list, object, oneOf, text } from "../../wire/json-body.ts";
@@ -18,6 +19,9 @@ export const VALUES_COLUMN = "values";
 
 const COLUMN_DTYPES = ["F32", "F64", "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64"] as const;
 export type ColumnDtype = (typeof COLUMN_DTYPES)[number];
+
+/** What rows of tables are made of. */
+const ROW_DTYPES: readonly ColumnDtype[] = ["F32", "F64", "I32", "I64"];
 
 export type ColumnRecord = {
   readonly name: string;
@@ -83,8 +87,9 @@ export function parameterProblem({ name, kind, shape, rowCount, width, columns }
   const wrong = columns.find((column) => !isColumnName(column.name) || (column.width === 0 && width > 0));
   if (wrong !== undefined) return `${subject} has a column ${JSON.stringify(wrong.name)} of width ${wrong.width}`;
   const values = columns.find((column) => column.name === VALUES_COLUMN);
-  if (values?.width !== width || values.per !== "row" || (kind !== "sums" && values.dtype !== "F32")) {
-    return `${subject} has no column ${VALUES_COLUMN} of ${kind === "sums" ? "any type" : "F32"}, ${width} per row`; // P1
+  const dtypes = kind === "sums" ? COLUMN_DTYPES : kind === "table" ? ROW_DTYPES : (["F32"] as const);
+  if (values?.width !== width || values.per !== "row" || !dtypes.some((dtype) => dtype === values.dtype)) {
+    return `${subject} has no column ${VALUES_COLUMN} of ${kind === "sums" ? "any type" : dtypes.join(", ")}, ${width} per row`; // P1
   }
   const hasKeys = hasColumn(columns, { name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
   if (hasKeys !== (kind !== "tensor") || (!hasKeys && names.has(KEYS_COLUMN))) {

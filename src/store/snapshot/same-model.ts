@@ -6,22 +6,30 @@ import { isOfWorker, ROW_STEPS_COLUMN, STEP_COLUMN } from "./describe-parameter.
 import type { ParameterRecord } from "./parameter-record.ts";
 
 /** A sentence for each way in which the saved parameters are not the wanted ones. */
-function modelDifferences(saved: readonly ParameterRecord[], wanted: readonly ParameterRecord[]): string[] {
+function modelDifferences(saved: readonly ParameterRecord[], wanted: readonly ParameterRecord[], loaded: ReadonlySet<string>): string[] {
   const found = new Map(saved.map((parameter) => [parameter.name, parameter]));
   const asked = new Set(wanted.map(({ name }) => name));
   return [
-    ...wanted.flatMap((parameter) => differences(found.get(parameter.name), parameter)),
+    ...wanted.flatMap((parameter) => differences(found.get(parameter.name), parameter, loaded.has(parameter.name))),
     ...saved.filter(({ name }) => !asked.has(name)).map(({ name }) => `${JSON.stringify(name)} is in the checkpoint, but not in the model`),
   ];
 }
 
-/** Throws CHECKPOINT_FOREIGN, which says every difference. `checkpoint` is its path, for the message. */
-export function requireSameModel(checkpoint: string, saved: readonly ParameterRecord[], wanted: readonly ParameterRecord[]): void {
-  const all = modelDifferences(saved, wanted);
+/**
+ * Throws CHECKPOINT_FOREIGN, which says every difference. `checkpoint` is its path, for the message. Columns of those
+ * that `loaded` names may differ: a plug-in makes its own of them.
+ */
+export function requireSameModel(
+  checkpoint: string,
+  saved: readonly ParameterRecord[],
+  wanted: readonly ParameterRecord[],
+  loaded: ReadonlySet<string> = new Set(),
+): void {
+  const all = modelDifferences(saved, wanted, loaded);
   if (all.length > 0) throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${checkpoint} is of another model: ${all.join("; ")}`);
 }
 
-function differences(saved: ParameterRecord | undefined, wanted: ParameterRecord): string[] {
+function differences(saved: ParameterRecord | undefined, wanted: ParameterRecord, isLoaded: boolean): string[] {
   const name = JSON.stringify(wanted.name);
   if (saved === undefined) return [`${name} is in the model, but not in the checkpoint`];
   const found: string[] = [];
@@ -32,7 +40,7 @@ function differences(saved: ParameterRecord | undefined, wanted: ParameterRecord
   if (saved.kind === "tensor" && wanted.kind === "tensor") compare("shape", `[${saved.shape.join(", ")}]`, `[${wanted.shape.join(", ")}]`);
   compare("width", String(saved.width), String(wanted.width));
   compare("optimizer", saved.optimizer.kind, wanted.optimizer.kind);
-  compare("columns", columnsText(saved), columnsText(wanted));
+  if (!isLoaded) compare("columns", columnsText(saved), columnsText(wanted));
   return found;
 }
 

@@ -16,7 +16,10 @@
 //   ftrl              alpha 0.1, beta 1, l1 0, l2 0, initialAccumulator 0                                    z, n
 //   dcAsgd            learningRate 0.01, lambda 2, decay 0.95, epsilon 1e-7, weightDecay 0                   mean square, pulls
 //
-// All but assign, min and max take clipValue and clipNorm; those with a learningRate take a schedule; all take nonFinite.
+//   custom            updater (its name), version, settings: a user's own (ps-updater.ts)                     its columns
+//
+// All but assign, min and max take clipValue and clipNorm; those with a learningRate take a schedule; all take
+// nonFinite. custom takes no clipValue, and a learningRate with a schedule where its updater wants one.
 //
 // ftrl takes no schedule. Its values are not moved by steps that a rate could make smaller: they are computed anew from z and n at every update, as
 // (sign(z)·l1 - z) / ((beta + √n)/alpha + l2). With half the alpha a row that is touched becomes about half of what it was, even by a gradient of 0, and
@@ -32,6 +35,7 @@ import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { OPTIMIZER } from "../../kernel/optimizer-kernels.ts";
 import { badChoice, badField, checkFields } from "../bad-field.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
+import type { UpdaterSettings } from "./ps-updater.ts";
 
 /** What becomes of a push that holds NaN or an infinity, or that would leave one in a value or in what the optimizer keeps. */
 export type NonFinitePolicy =
@@ -106,8 +110,26 @@ type DcAsgdSettings = {
   readonly epsilon?: number;
 };
 
+/** An updater that the servers have loaded (docs/guides/your-own-updater.md). What `with()` of one gives is such. */
+export type CustomOptimizer = Guarded & {
+  readonly type: "custom";
+  /** Its name. */
+  readonly updater: string;
+  /** The version that the servers have to have. Left out, any that is the same on all. */
+  readonly version?: number;
+  /** Other settings than its defaults. */
+  readonly settings?: Readonly<Record<string, number | string | boolean | undefined>>;
+  /** What the updater is told as its rate, by the schedule. Left out: 0. */
+  readonly learningRate?: number;
+  /** The share of the rate that counts at a clock, where there is a rate. Defaults to all of it. */
+  readonly schedule?: ScheduleSpec;
+  /** The worker scales what a call pushes, duplicates added, down to this norm. null, the default: it does not. */
+  readonly clipNorm?: number | null;
+};
+
 /** Every setting and default in one table: docs/guides/optimizers.md. */
 export type OptimizerSpec =
+  | CustomOptimizer
   | ({ readonly type: "sum" | "none" } & Clipped)
   | ({ readonly type: "assign" | "min" | "max" } & Guarded)
   | ({ readonly type: "sgd" } & Decaying)
@@ -119,7 +141,7 @@ export type OptimizerSpec =
   | ({ readonly type: "ftrl" } & Clipped & FtrlSettings)
   | ({ readonly type: "dcAsgd" } & Decaying & DcAsgdSettings);
 
-export type OptimizerType = Exclude<OptimizerSpec["type"], "none">;
+export type OptimizerType = Exclude<OptimizerSpec["type"], "none" | "custom">;
 
 type SettingName =
   | "learningRate"
@@ -138,7 +160,11 @@ type SettingName =
 
 /** A spec with every field of its type (S1). */
 export type ResolvedOptimizer = {
-  readonly type: OptimizerType;
+  readonly type: OptimizerType | "custom";
+  /** Of a user's own: its name, its version where that was asked for, and the settings that were given. */
+  readonly updater?: string;
+  readonly version?: number;
+  readonly settings?: UpdaterSettings;
   readonly schedule?: ResolvedSchedule;
   readonly clipValue?: number | null;
   readonly clipNorm?: number | null;
@@ -180,12 +206,17 @@ const SETTINGS: Readonly<Record<OptimizerType, Readonly<Partial<Record<SettingNa
 };
 
 const POLICIES: readonly NonFinitePolicy[] = ["refuse", "skip", "zero"];
-const VALUE_TYPES: ReadonlySet<OptimizerType> = new Set(["assign", "min", "max"]);
+const VALUE_TYPES: ReadonlySet<OptimizerType | "custom"> = new Set(["assign", "min", "max"]);
+const CUSTOM_FIELDS: readonly string[] = ["type", "updater", "version", "settings", "learningRate", "schedule", "clipNorm", "nonFinite"];
+const UPDATER_NAME = /^[a-zA-Z][\w.-]{0,63}$/;
+const SETTINGS_MAX = 64;
+const SETTING_LENGTH_MAX = 256;
 
 /** Checks a spec and fills in its defaults. Throws BAD_ARGUMENT that names the field, what was expected and what was found. */
 export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): ResolvedOptimizer {
   if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
   const fields = spec as Readonly<Record<string, unknown>>;
+  if (fields.type === "custom") return resolveCustom(fields, path);
   const type = (fields.type === "none" ? "sum" : fields.type) as OptimizerType;
   if (!Object.hasOwn(SETTINGS, type)) throw badChoice(`${path}.type`, Object.keys(SETTINGS), fields.type);
   const settings = Object.entries(SETTINGS[type]);
@@ -199,8 +230,6 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
     "nonFinite",
   ];
   checkFields(path, fields, known, type);
-  const policy = fields.nonFinite ?? "refuse";
-  if (!POLICIES.includes(policy as NonFinitePolicy)) throw badChoice(`${path}.nonFinite`, POLICIES, policy);
   return {
     type,
     ...Object.fromEntries(settings.map(([name, setting]) => [name, checkSetting(`${path}.${name}`, setting, fields[name])])),
@@ -208,8 +237,43 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
     ...(clips
       ? { clipValue: checkClip(`${path}.clipValue`, fields.clipValue), clipNorm: checkClip(`${path}.clipNorm`, fields.clipNorm) }
       : {}),
-    nonFinite: policy as NonFinitePolicy,
+    nonFinite: policyOf(path, fields.nonFinite),
   };
+}
+
+/** What its settings may be only the updater knows, which is the servers'. */
+function resolveCustom(fields: Readonly<Record<string, unknown>>, path: string): ResolvedOptimizer {
+  checkFields(path, fields, CUSTOM_FIELDS, "custom");
+  const { updater, version, learningRate, schedule, clipNorm } = fields;
+  if (typeof updater !== "string" || !UPDATER_NAME.test(updater)) throw badField(`${path}.updater`, "the name of an updater", updater);
+  if (!(version === undefined || (Number.isSafeInteger(version) && (version as number) >= 1)))
+    throw badField(`${path}.version`, "a whole number from 1 up", version);
+  if (schedule !== undefined && learningRate === undefined) throw badField(`${path}.schedule`, "a learningRate beside it", schedule);
+  const rate = learningRate === undefined ? undefined : checkSetting(`${path}.learningRate`, atLeast0(0), learningRate);
+  return {
+    ...{ type: "custom", updater, ...(version === undefined ? {} : { version: version as number }) },
+    settings: settingsOf(`${path}.settings`, fields.settings ?? {}),
+    ...(rate === undefined ? {} : { learningRate: rate, schedule: resolveSchedule(schedule, `${path}.schedule`) }),
+    ...{ clipNorm: checkClip(`${path}.clipNorm`, clipNorm), nonFinite: policyOf(path, fields.nonFinite) },
+  };
+}
+
+/** In the order of their names: equal settings have equal JSON (S1). */
+function settingsOf(path: string, settings: unknown): UpdaterSettings {
+  if (typeof settings !== "object" || settings === null) throw badField(path, "an object", settings);
+  const given = Object.entries(settings).filter(([, value]) => value !== undefined);
+  if (given.length > SETTINGS_MAX) throw badField(path, `at most ${SETTINGS_MAX} settings`, `${given.length} of them`);
+  for (const [name, value] of given) {
+    const isText = typeof value === "string" && value.length <= SETTING_LENGTH_MAX;
+    if (!(isText || typeof value === "boolean" || Number.isFinite(value)))
+      throw badField(`${path}.${name}`, `a finite number, a flag, or a text of at most ${SETTING_LENGTH_MAX} characters`, value);
+  }
+  return Object.fromEntries(given.sort(([one], [other]) => (one < other ? -1 : 1))) as UpdaterSettings;
+}
+
+function policyOf(path: string, policy: unknown = "refuse"): NonFinitePolicy {
+  if (POLICIES.includes(policy as NonFinitePolicy)) return policy as NonFinitePolicy;
+  throw badChoice(`${path}.nonFinite`, POLICIES, policy);
 }
 
 /** Whether what is pushed are values and not gradients: a 0 is then no nothing, and what it makes of two updates is not what it makes of their sum. */

@@ -21,10 +21,11 @@ import {
   type OptimizerKernels,
   type OptimizerNumber,
 } from "../../kernel/optimizer-kernels.ts";
-import { badField } from "../bad-field.ts";
-import { CONSTANT_SCHEDULE, type ResolvedSchedule, rateShare } from "./learning-rate-schedule.ts";
+import { LearningRate } from "./learning-rate.ts";
+import type { ResolvedSchedule } from "./learning-rate-schedule.ts";
 import { admitNotFinite } from "./not-finite.ts";
-import { isFloat32, type ResolvedOptimizer } from "./optimizer-spec.ts";
+import type { ResolvedOptimizer } from "./optimizer-spec.ts";
+import type { BlockInPlace, ParameterUpdater } from "./parameter-updater.ts";
 import { type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
 import { Trial } from "./trial.ts";
 
@@ -67,7 +68,7 @@ export type UpdatedBlock = {
 /** What was pushed and not finite. */
 export type NonFiniteCounts = { refusedPushes: number; skippedPushes: number; zeroedElements: number };
 
-export class Updater {
+export class Updater implements ParameterUpdater {
   readonly spec: ResolvedOptimizer;
   readonly layout: SlotLayout;
   readonly width: number;
@@ -87,8 +88,7 @@ export class Updater {
   /** Whether values or slots may be above STATE_LARGE. */
   #isLarge = false;
   #isTried = true;
-  #schedule: ResolvedSchedule;
-  #learningRate: number;
+  readonly #rate: LearningRate;
 
   /** Throws ARENA_FULL. */
   constructor(arena: Arena, kernels: OptimizerKernels, spec: ResolvedOptimizer, owner: SlotOwner) {
@@ -100,8 +100,7 @@ export class Updater {
     this.hyper = arena.allocateState(HYPER_BYTES);
     this.#arena = arena;
     this.#kernels = kernels;
-    this.#schedule = spec.schedule ?? CONSTANT_SCHEDULE;
-    this.#learningRate = spec.learningRate ?? spec.alpha ?? 0;
+    this.#rate = new LearningRate(spec);
     this.#numbers = new Float64Array(arena.memory.buffer, this.hyper, HYPER_FLOATS);
     this.#writeSettings();
     try {
@@ -132,32 +131,27 @@ export class Updater {
   }
 
   get schedule(): ResolvedSchedule {
-    return this.#schedule;
+    return this.#rate.schedule;
   }
 
   /** Of the schedule's full share; 0 for optimizers without one. */
   get learningRate(): number {
-    return this.#learningRate;
+    return this.#rate.value;
   }
 
   /** From the next `begin` on. Throws BAD_ARGUMENT for an optimizer without a learning rate, unless it is constant. */
   setSchedule(schedule: ResolvedSchedule): void {
-    if (this.spec.learningRate === undefined && schedule.type !== "constant")
-      throw badField("schedule", `no schedule of ${this.spec.type}, which has no learning rate`, schedule);
-    this.#schedule = schedule;
+    this.#rate.setSchedule(schedule);
   }
 
   /** From the next `begin` on. Throws BAD_ARGUMENT for an optimizer without one, or a rate that cannot be. */
   setLearningRate(learningRate: number): void {
-    if (this.spec.learningRate === undefined) throw badField("learningRate", `no learning rate of ${this.spec.type}`, learningRate);
-    if (!(learningRate >= 0 && isFloat32(learningRate)))
-      throw badField("learningRate", "a number of at least 0 that float32 can hold", learningRate);
-    this.#learningRate = learningRate;
+    this.#rate.set(learningRate);
   }
 
   /** The learning rate at a step of the schedule; 0 for optimizers without one. */
   learningRateAt(scheduleStep: number): number {
-    return this.#schedule.type === "constant" ? this.#learningRate : this.#learningRate * rateShare(this.#schedule, scheduleStep);
+    return this.#rate.constant ?? this.#rate.at(scheduleStep);
   }
 
   /** Sets the hyper-parameters for the updates that follow (P1). */
@@ -266,7 +260,11 @@ export class Updater {
    */
   admitSum(gradients: number, floatCount: number, bound: number = Infinity): number | undefined {
     if (bound < FINITE_BOUND) return bound;
-    return unlessNotFinite(() => this.admit(gradients, floatCount));
+    return this.unheard(() => this.admit(gradients, floatCount));
+  }
+
+  unheard<T>(act: () => T): T | undefined {
+    return unlessNotFinite(act);
   }
 
   /** Where the rows of the block in hand count their steps; 0 where they do not. */
@@ -313,12 +311,7 @@ export class Updater {
   }
 
   /** Updates the rows of a block whose indexes within it `rows` lists. */
-  updateBlockRows(
-    block: { readonly values: number; readonly slots: number; readonly rowCount: number; readonly pulled?: number | undefined },
-    rows: number,
-    listed: number,
-    gradients: number,
-  ): void {
+  updateBlockRows(block: BlockInPlace, rows: number, listed: number, gradients: number): void {
     const { values, slots } = block;
     const stride = this.#strideOf(block);
     this.#numbers[HYPER.rowSteps] = this.#rowSteps;
@@ -405,5 +398,10 @@ export function unlessNotFinite<T>(act: () => T): T | undefined {
 }
 
 function numberOf(spec: ResolvedOptimizer): OptimizerNumber {
+  if (spec.type === "custom")
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `updater ${JSON.stringify(spec.updater)} of your own runs on servers, and workers apply this optimizer themselves`,
+    );
   return spec.type === "rmsprop" && (spec.momentum ?? 0) > 0 ? OPTIMIZER.rmspropMomentum : OPTIMIZER[spec.type];
 }

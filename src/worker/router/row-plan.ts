@@ -17,6 +17,7 @@ import {
   duplicateScratchBytes,
   joinDuplicates,
   type MergeNumber,
+  type RowJoin,
   simdDuplicateKernels,
 } from "../../kernel/duplicate-kernels.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
@@ -212,8 +213,11 @@ export class RowPlan {
     return frames;
   }
 
-  /** The gradients of the rows in the order of the parts: the caller's own array where nothing had to be done. `merge` is for values (R1). */
-  gradients(values: Float32Array, width: number, merge?: MergeNumber): Float32Array {
+  /**
+   * The gradients of the rows in the order of the parts: the caller's own array where nothing had to be done. `merge`
+   * is for values (R1), and for rows that no kernel adds up.
+   */
+  gradients(values: Float32Array, width: number, merge?: MergeNumber | RowJoin): Float32Array {
     if (this.#isAsGiven) return values;
     const { arena, duplicates, partition } = this.#planner;
     const rows = this.#take(this.#uniqueCount * width * FLOAT_BYTES);

@@ -14,9 +14,19 @@ export const PARAMETERS: FunctionFamily = {
     documented(parameters.parameterCreate, {
       about: "Makes the parameter, or changes nothing if it is there and described alike.",
       request: { parameter: PARAMETER, edition: EDITION, spec: "the spec, as JSON (protocol.md, §10e)" },
-      response: {},
-      errors: ["BAD_REQUEST", "BAD_ARGUMENT", "SPEC_MISMATCH", "UNKNOWN_PARAMETER", "UNSUPPORTED", "ARENA_FULL", "QUEUE_FULL"],
-      example: { request: { parameter: 1, edition: 1, spec: SPEC }, response: {} },
+      response: { plugIns: "the users' row types and updaters that it is made with, as JSON (protocol.md, B8)" },
+      errors: [
+        "BAD_REQUEST",
+        "BAD_ARGUMENT",
+        "SPEC_MISMATCH",
+        "UNKNOWN_PARAMETER",
+        "UNKNOWN_PLUG_IN",
+        "HANDLER_FAILED",
+        "UNSUPPORTED",
+        "ARENA_FULL",
+        "QUEUE_FULL",
+      ],
+      example: { request: { parameter: 1, edition: 1, spec: SPEC }, response: { plugIns: "[]" } },
     }),
     documented(parameters.parameterState, {
       about:

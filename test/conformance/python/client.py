@@ -25,7 +25,7 @@ ROWS_PULL = Signature("wb/rows/pull{parameter: u32, clock: u32, keys: keys} → 
 JOIN = Signature("wb/clock/join{parameters: u32[], numbers: u32[]} → {clock: u32, lost: u32[]}", True, True)
 ADVANCE = Signature("wb/clock/advance{clock: u32, clocks: u32[], parameters: u32[], numbers: u32[]} → {}", True, True)
 LEAVE_CLOCKS = Signature("wb/clock/leave{clocks: u32[], parameters: u32[], numbers: u32[]} → {}", True, True)
-CREATE = Signature("wb/parameter/create{parameter: u32, edition: u32, spec: string} → {}", True, False)
+CREATE = Signature("wb/parameter/create{parameter: u32, edition: u32, spec: string} → {plugIns: string}", True, False)
 OPEN = Signature("wb/catalogue/open{body: json} → {body: json}")
 Fields = dict[str, Any]
 

@@ -1,0 +1,93 @@
+// element-loops — rows of any element, element by element: added, copied, the lesser or the greater taken. Plain
+// TypeScript: f32 has kernels for it.
+
+import { type RowSpans, WORD_BYTES } from "./row-element.ts";
+
+type NumberElement = "f32" | "f64" | "i32";
+
+/** Calls `pair` with the places of each element of the rows and of what is pushed for them. */
+export function eachPair({ starts, count, width }: RowSpans, pushed: RowSpans, pair: (at: number, from: number) => void): void {
+  for (let i = 0; i < count; i++) {
+    const [row, update] = [starts[i] as number, pushed.starts[i] as number];
+    for (let j = 0; j < width; j++) pair(row + j, update + j);
+  }
+}
+
+/** Stores wrap integers around. */
+function addNumbers(rows: RowSpans<NumberElement>, pushed: RowSpans<NumberElement>): void {
+  const [elements, from] = [rows.elements as Float64Array, pushed.elements as Float64Array];
+  for (let i = 0; i < rows.count; i++) {
+    const [row, update] = [rows.starts[i] as number, pushed.starts[i] as number];
+    for (let j = 0; j < rows.width; j++) elements[row + j] = (elements[row + j] as number) + (from[update + j] as number);
+  }
+}
+
+/** By halves, with a carry: no bigint is made. */
+function addWide(rows: RowSpans<"i64">, pushed: RowSpans<"i64">): void {
+  const [words, from] = [wordsAt(rows.elements), wordsAt(pushed.elements)];
+  for (let i = 0; i < rows.count; i++) {
+    const [row, update] = [2 * (rows.starts[i] as number), 2 * (pushed.starts[i] as number)];
+    for (let j = 0; j < 2 * rows.width; j += 2) {
+      const low = (words[row + j] as number) + (from[update + j] as number);
+      words[row + j] = low;
+      words[row + j + 1] = (words[row + j + 1] as number) + (from[update + j + 1] as number) + (low > 0xffff_ffff ? 1 : 0);
+    }
+  }
+}
+
+/** The memory of elements as 32-bit words. */
+function wordsAt({ buffer, byteOffset, byteLength }: RowSpans["elements"]): Uint32Array {
+  return new Uint32Array(buffer, byteOffset, byteLength / WORD_BYTES);
+}
+
+function isWide(rows: RowSpans): rows is RowSpans<"i64"> {
+  return rows.elements instanceof BigInt64Array;
+}
+
+export function addRows(rows: RowSpans, pushed: RowSpans): void {
+  if (isWide(rows)) addWide(rows, pushed as RowSpans<"i64">);
+  else addNumbers(rows as RowSpans<NumberElement>, pushed as RowSpans<NumberElement>);
+}
+
+/** Word by word: no bigint is made. */
+export function copyRows(rows: RowSpans, pushed: RowSpans): void {
+  const scale = rows.elements.BYTES_PER_ELEMENT / WORD_BYTES;
+  const [words, from] = [wordsAt(rows.elements), wordsAt(pushed.elements)];
+  for (let i = 0; i < rows.count; i++) {
+    const [row, update] = [scale * (rows.starts[i] as number), scale * (pushed.starts[i] as number)];
+    for (let j = 0; j < scale * rows.width; j++) words[row + j] = from[update + j] as number;
+  }
+}
+
+/** Of each element the lesser, or the greater. */
+function takeNumbers(rows: RowSpans, pushed: RowSpans, isGreater: boolean): void {
+  const [elements, from] = [rows.elements as Float64Array, pushed.elements as Float64Array]; // of one kind
+  eachPair(rows, pushed, (at, source) => {
+    const [there, given] = [elements[at] as number, from[source] as number];
+    if (isGreater ? given > there : given < there) elements[at] = given;
+  });
+}
+
+/** By halves: the upper one has the sign. */
+function takeWide(rows: RowSpans, pushed: RowSpans, isGreater: boolean): void {
+  const [words, from] = [wordsAt(rows.elements), wordsAt(pushed.elements)];
+  eachPair(rows, pushed, (at, source) => {
+    const [low, high] = [words[2 * at] as number, (words[2 * at + 1] as number) | 0];
+    const [givenLow, givenHigh] = [from[2 * source] as number, (from[2 * source + 1] as number) | 0];
+    const isLess = givenHigh < high || (givenHigh === high && givenLow < low);
+    const isSame = givenHigh === high && givenLow === low;
+    if (isSame || isLess === isGreater) return;
+    words[2 * at] = givenLow;
+    words[2 * at + 1] = givenHigh;
+  });
+}
+
+export function takeLesser(rows: RowSpans, pushed: RowSpans): void {
+  if (isWide(rows)) takeWide(rows, pushed, false);
+  else takeNumbers(rows, pushed, false);
+}
+
+export function takeGreater(rows: RowSpans, pushed: RowSpans): void {
+  if (isWide(rows)) takeWide(rows, pushed, true);
+  else takeNumbers(rows, pushed, true);
+}

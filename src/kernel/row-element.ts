@@ -1,0 +1,59 @@
+// row-element — the types of number that rows of a table are made of, and how each lies in memory. Tensors are of f32.
+
+import { ElementType, elementBytesOf } from "./elements.ts";
+
+/** By their names: which array holds them. */
+export type RowArrays = { readonly f32: Float32Array; readonly f64: Float64Array; readonly i32: Int32Array; readonly i64: BigInt64Array };
+export type RowElement = keyof RowArrays;
+export type RowArray<E extends RowElement = RowElement> = RowArrays[E];
+
+type ArrayType<A> = { new (buffer: ArrayBufferLike, byteOffset?: number, length?: number): A; readonly name: string };
+
+type ElementFacts<E extends RowElement> = {
+  readonly bytes: number;
+  /** Its name in a checkpoint. */
+  readonly dtype: "F32" | "F64" | "I32" | "I64";
+  readonly isFloat: boolean;
+  readonly Array: ArrayType<RowArray<E>>;
+};
+
+export const ROW_ELEMENTS: { readonly [E in RowElement]: ElementFacts<E> } = {
+  f32: { bytes: elementBytesOf(ElementType.F32), dtype: "F32", isFloat: true, Array: Float32Array },
+  f64: { bytes: elementBytesOf(ElementType.F64), dtype: "F64", isFloat: true, Array: Float64Array },
+  i32: { bytes: elementBytesOf(ElementType.I32), dtype: "I32", isFloat: false, Array: Int32Array },
+  i64: { bytes: elementBytesOf(ElementType.I64), dtype: "I64", isFloat: false, Array: BigInt64Array },
+};
+
+export const ELEMENT_NAMES: readonly RowElement[] = ["f32", "f64", "i32", "i64"];
+
+export const WORD_BYTES = 4;
+
+export function isRowElement(value: unknown): value is RowElement {
+  return typeof value === "string" && Object.hasOwn(ROW_ELEMENTS, value);
+}
+
+/** A view of `count` elements at a byte of a buffer. */
+export function elementsAt<E extends RowElement>(element: E, buffer: ArrayBufferLike, byteOffset: number, count: number): RowArray<E> {
+  const { Array: View } = ROW_ELEMENTS[element] as ElementFacts<E>;
+  return new View(buffer, byteOffset, count);
+}
+
+/** The same bytes as 32-bit words: how rows of every type are moved. */
+export function wordsOf({ buffer, byteOffset, byteLength }: RowArray): Float32Array {
+  return new Float32Array(buffer, byteOffset, byteLength / WORD_BYTES);
+}
+
+/** Words of floats, as what they are. */
+export function floatsOf(element: RowElement, words: Float32Array): Float32Array | Float64Array {
+  return element === "f64" ? new Float64Array(words.buffer, words.byteOffset, words.length / 2) : words;
+}
+
+/** As many spans of `width` elements as `count` says: rows, updates for rows, or room for rows. */
+export type RowSpans<E extends RowElement = RowElement> = {
+  readonly count: number;
+  readonly width: number;
+  /** The memory that they lie in. */
+  readonly elements: RowArray<E>;
+  /** Where in `elements` each begins: the first `count` of these. */
+  readonly starts: Uint32Array;
+};

@@ -1,0 +1,66 @@
+// row-joins — makes one update of several for the same row, for rows that no SIMD kernel adds up: those of other
+// elements than f32, and of users' own types. As `sumDuplicates` of duplicate-kernels.ts, which says where rows lie; a
+// list of pairs is added with one call.
+
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import type { Arena } from "./arena.ts";
+import type { MergeNumber, RowJoin } from "./duplicate-kernels.ts";
+import { copyRows, takeGreater, takeLesser } from "./element-loops.ts";
+import { OPTIMIZER } from "./optimizer-kernels.ts";
+import { elementsAt, ROW_ELEMENTS, type RowElement, type RowSpans } from "./row-element.ts";
+
+export type RowJoinOptions = {
+  readonly arena: Arena;
+  readonly element: RowElement;
+  /** Elements of a row. */
+  readonly width: number;
+  /** For updates that are values. */
+  readonly merge: MergeNumber | undefined;
+  /** What others are: a row type, which may be a user's own. */
+  readonly rowType: { readonly name: string; add(sums: RowSpans, updates: RowSpans): void };
+};
+
+const MERGES: Readonly<Record<MergeNumber, (sums: RowSpans, updates: RowSpans) => void>> = {
+  [OPTIMIZER.assign]: copyRows, // the last counts
+  [OPTIMIZER.min]: takeLesser,
+  [OPTIMIZER.max]: takeGreater,
+};
+
+/** Throws HANDLER_FAILED where the row type does; what was to be joined is then of no use. */
+export function rowJoin({ arena, element, width, merge, rowType }: RowJoinOptions): RowJoin {
+  const { bytes } = ROW_ELEMENTS[element];
+  const elements = elementsAt(element, arena.memory.buffer, 0, arena.bytes.length / bytes);
+  const add = merge === undefined ? (sums: RowSpans, updates: RowSpans): void => guarded(rowType, sums, updates) : MERGES[merge];
+  return ({ rows, keyCount, indexes, places, known, out }) => {
+    const { words } = arena;
+    const [sums, updates, first] = [new Uint32Array(keyCount), new Uint32Array(keyCount), new Uint32Array(keyCount)];
+    const [source, target] = [rows / bytes, out / bytes];
+    const placeOf = (i: number): number => words[((places === 0 ? indexes : places) >>> 2) + i] as number;
+    let [count, next] = [0, known];
+    for (let i = 0; i < keyCount; i++) {
+      const index = words[(indexes >>> 2) + i] as number;
+      if (index === next) first[next++ - known] = i;
+      else {
+        sums[count] = index < known ? target + placeOf(i) * width : source + (first[index - known] as number) * width;
+        updates[count++] = source + i * width;
+      }
+    }
+    if (count > 0) add({ count, width, elements, starts: sums }, { count, width, elements, starts: updates });
+    for (let unique = 0; unique < next - known; unique++) {
+      const i = first[unique] as number;
+      const from = source + i * width;
+      elements.copyWithin(target + placeOf(i) * width, from, from + width);
+    }
+    return next;
+  };
+}
+
+function guarded(rowType: RowJoinOptions["rowType"], sums: RowSpans, updates: RowSpans): void {
+  try {
+    rowType.add(sums, updates);
+  } catch (thrown) {
+    throw new WeighbridgeError("HANDLER_FAILED", `row type ${JSON.stringify(rowType.name)} cannot add updates: ${reasonOf(thrown)}`, {
+      cause: thrown,
+    });
+  }
+}

@@ -1,0 +1,33 @@
+// server-module — what servers have of a user's module: everything that it exports which `psFunction`, `psUpdater` and
+// `psRowType` made.
+
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { WeighbridgeError } from "../base/errors.ts";
+import { isPsFunction, isWorkerFunction } from "../contracts/described-function.ts";
+import type { PsFunction } from "../contracts/ps-function.ts";
+import { isPsRowType, isPsUpdater } from "../store/described-plug-in.ts";
+import type { PlugInModule } from "../store/plug-ins.ts";
+import { exportsOf, functionModulePath } from "./function-module.ts";
+
+/** As much of a hash as tells sources apart. */
+const HASH_LENGTH = 16;
+
+/** What a server offers beside what is built in. */
+export type ServerModule = { readonly functions: readonly PsFunction[]; readonly plugIns: PlugInModule };
+
+/** Throws BAD_CONFIG, naming the module, when it is not there, cannot be loaded, or has nothing for servers or workers. */
+export async function loadServerModule(module: string): Promise<ServerModule> {
+  const exports = await exportsOf(module);
+  const exported = [...new Set(Object.values(exports))];
+  const functions = exported.filter(isPsFunction);
+  const [updaters, rowTypes] = [exported.filter(isPsUpdater), exported.filter(isPsRowType)];
+  if (functions.length + updaters.length + rowTypes.length > 0 || exported.some(isWorkerFunction)) {
+    const path = functionModulePath(module);
+    const hash = createHash("sha256").update(readFileSync(path)).digest("hex").slice(0, HASH_LENGTH);
+    return { functions, plugIns: { module: path, hash, updaters, rowTypes } };
+  }
+  const names = Object.keys(exports).join(", ") || "nothing";
+  const made = "a function made by psFunction, psUpdater or psRowType";
+  throw new WeighbridgeError("BAD_CONFIG", `the module ${module} exports ${names}, and none of that is ${made}`);
+}

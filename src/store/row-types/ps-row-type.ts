@@ -1,0 +1,73 @@
+// ps-row-type — a row type: how a row of a table is laid out, made, added to, encoded and decoded. f32, f64, i32 and
+// i64 are ours (own-row-types.ts); users write others, which workers import and servers load. Not what a gradient does
+// to a row: that is the updater's; `sum` and `assign` ask the row type.
+//
+// A row, an update for it and what a pull carries of it have the same number of elements, so that rows of every type
+// travel, wait and are saved alike.
+//
+// Invariants:
+//   RowType.R1. `add` is associative: (a + b) + c and a + (b + c) are the same update, up to the rounding of floats.
+//       Workers and servers add up updates for one row before they apply them.
+//   RowType.R2. Applying two updates one after the other does what applying their sum does, up to rounding.
+//   RowType.R3. A row begins with what `make` says, or with what the parameter's initializer gives its key: nothing
+//       else decides it.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue } from "../../base/show-value.ts";
+import { isRowElement, type RowArray, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
+import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
+import type { SavedColumns } from "./rows-in-hand.ts";
+
+export type PsRowTypeOptions<E extends RowElement> = {
+  /** Names it to the servers. Unique within a server. */
+  readonly name: string;
+  /** Rises with every change of what it does, or of how a row is laid out. */
+  readonly version: number;
+  /** Promises that equal rows and updates give equal bits, on every server (PlugIn.P1). */
+  readonly deterministic: boolean;
+  /** What its rows are made of. */
+  readonly element: E;
+  /** How many of those a row has in a table of this `dim`. Defaults to `dim`. */
+  elements?(dim: number): number;
+  /** What a new row begins with (R3). Left out, the initializer says it. */
+  make?(dim: number): RowArray<E>;
+  /** Makes one update of two for the same row: sums[i] += updates[i], in its own sense (R1). */
+  add(sums: RowSpans<E>, updates: RowSpans<E>): void;
+  /** What `sum` does with an update. Defaults to `add`. When it throws, the rows are as they were. */
+  apply?(rows: RowSpans<E>, updates: RowSpans<E>): void;
+  /** What a pull carries of rows. Defaults to the rows as they are. */
+  encode?(rows: RowSpans<E>, out: RowSpans<E>): void;
+  /** Makes rows of what a pull would carry of them: what `assign` does. Defaults to a copy. */
+  decode?(rows: RowSpans<E>, from: RowSpans<E>): void;
+  /** As of an updater (ps-updater.ts), for the column `values`. */
+  save?(saved: SavedColumns<E>): void;
+  load?(saved: SavedColumns<E>, version: number): void;
+};
+
+/** What psRowType made: the `rowType` of an embedding. */
+export type PsRowType<E extends RowElement = RowElement> = PlugInIdentity & {
+  readonly kind: "rowType";
+  readonly element: E;
+  elements(dim: number): number;
+  make?(dim: number): RowArray<E>;
+  add(sums: RowSpans<E>, updates: RowSpans<E>): void;
+  apply(rows: RowSpans<E>, updates: RowSpans<E>): void;
+  encode?(rows: RowSpans<E>, out: RowSpans<E>): void;
+  decode?(rows: RowSpans<E>, from: RowSpans<E>): void;
+  save?(saved: SavedColumns<E>): void;
+  load?(saved: SavedColumns<E>, version: number): void;
+};
+
+const MEMBERS = ["elements", "make", "add", "apply", "encode", "decode", "save", "load"] as const;
+const OPTION_NAMES = ["name", "version", "deterministic", "element", ...MEMBERS] as const;
+
+/** Throws BAD_ARGUMENT. */
+export function psRowType<const E extends RowElement>(options: PsRowTypeOptions<E>): PsRowType<E> {
+  checkPlugIn("a row type", options, OPTION_NAMES);
+  const { name, element, elements = (dim) => dim, apply = options.add, ...rest } = options;
+  checkMembers(name, options, MEMBERS, ["add"]);
+  if (isRowElement(name)) throw new WeighbridgeError("BAD_ARGUMENT", `a row type of one's own is not called ${name}: that is one of ours`);
+  if (!isRowElement(element))
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: element is one of f32, f64, i32 and i64, not ${showValue(element)}`);
+  return { ...rest, kind: "rowType", name, element, elements, apply };
+}

@@ -1,0 +1,121 @@
+// row-type-spec — the row type of a table as its spec has it: the name of one of ours, or what a user's own says of
+// itself, so that every node knows how long a row is without loading it. Left out, rows are of f32.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { didYouMean } from "../../base/nearest-name.ts";
+import { showValue } from "../../base/show-value.ts";
+import { ELEMENT_NAMES, isRowElement, ROW_ELEMENTS, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
+import { type Check, count, object, oneOf, shortText } from "../../wire/json-body.ts";
+import { isPsRowType } from "../described-plug-in.ts";
+import type { PsRowType } from "./ps-row-type.ts";
+
+/** A user's own, by what it says of itself for the table's dim. */
+export type OwnRowType = { readonly name: string; readonly version: number; readonly element: RowElement; readonly elements: number };
+export type RowTypeSpec = Exclude<RowElement, "f32"> | OwnRowType;
+
+/** What has rows of some type: the spec of a table. */
+type Rows = { readonly width: number; readonly rowType?: RowTypeSpec | undefined };
+
+/** The widest row: 512 KiB. */
+const ROW_WORDS_MAX = 131_072;
+const NAME_LENGTH_MAX = 64;
+
+/** Of an embedding's option. Throws BAD_ARGUMENT. */
+export function rowTypeSpec(rowType: RowElement | PsRowType | undefined, dim: number, subject: string): RowTypeSpec | undefined {
+  if (rowType === undefined || rowType === "f32") return undefined;
+  if (isRowElement(rowType)) return rowType;
+  if (isPsRowType(rowType)) return { ...identityOf(rowType), elements: elementsOf(rowType, dim, subject) };
+  const expected = `one of ${ELEMENT_NAMES.join(", ")}, or what psRowType() made`;
+  throw new WeighbridgeError(
+    "BAD_ARGUMENT",
+    `${subject}: rowType is ${expected}, not ${showValue(rowType)}${didYouMean(rowType, ELEMENT_NAMES)}`,
+  );
+}
+
+/** How many elements a row has. Throws BAD_ARGUMENT for what is no number of elements. */
+export function elementsOf(rowType: PsRowType, dim: number, subject: string): number {
+  const elements = rowType.elements(dim);
+  if (Number.isSafeInteger(elements) && elements >= 1) return elements;
+  throw new WeighbridgeError(
+    "BAD_ARGUMENT",
+    `${subject}: ${rowType.name} says that a row has ${showValue(elements)} elements: a whole number from 1 up`,
+  );
+}
+
+function identityOf({ name, version, element }: PsRowType): Omit<OwnRowType, "elements"> {
+  return { name, version, element };
+}
+
+const ownFields = object({ name: shortText(NAME_LENGTH_MAX), version: count, element: oneOf(...ELEMENT_NAMES), elements: count });
+
+/** Of a spec that came over the wire; f32 is as good as nothing. Throws BAD_REQUEST. */
+export const rowTypeShape: Check<RowTypeSpec | undefined> = (value, path) => {
+  if (value === undefined || value === null || value === "f32") return undefined;
+  return typeof value === "object" ? ownFields(value, path) : (oneOf(...ELEMENT_NAMES)(value, path) as Exclude<RowElement, "f32">);
+};
+
+export function elementOf({ rowType }: Pick<Rows, "rowType">): RowElement {
+  if (rowType === undefined) return "f32";
+  return typeof rowType === "string" ? rowType : rowType.element;
+}
+
+/** Elements of a row. */
+export function rowElements({ width, rowType }: Rows): number {
+  return typeof rowType === "object" ? rowType.elements : width;
+}
+
+/** 32-bit words of a row. */
+export function rowWords(rows: Rows): number {
+  return (rowElements(rows) * ROW_ELEMENTS[elementOf(rows)].bytes) / WORD_BYTES;
+}
+
+/** As an error names it. */
+export function rowTypeName({ rowType }: Pick<Rows, "rowType">): string {
+  return rowType === undefined ? "f32" : typeof rowType === "string" ? rowType : rowType.name;
+}
+
+/** Which of our optimizers a table of such rows can have, beside those of users. */
+function optimizersOf({ rowType }: Pick<Rows, "rowType">): readonly string[] | undefined {
+  if (rowType === undefined) return undefined;
+  if (typeof rowType === "object") return ["sum", "assign"];
+  return rowType === "f64" ? [...VALUE_OPTIMIZERS, "sgd", "momentum", "adagrad"] : VALUE_OPTIMIZERS;
+}
+
+const VALUE_OPTIMIZERS: readonly string[] = ["sum", "assign", "min", "max"];
+
+type CheckedTable = Rows & {
+  readonly name: string;
+  readonly versions: boolean;
+  readonly reduce: "sum" | "mean";
+  readonly link?: object | undefined;
+  readonly optimizer: { readonly type: string; readonly clipValue?: number | null; readonly clipNorm?: number | null };
+  readonly initializer: { readonly type: string; readonly value?: number };
+};
+
+/** What rows of other types than f32 cannot have. Throws BAD_ARGUMENT. */
+export function checkRowType(table: CheckedTable): void {
+  const { name, rowType, optimizer, link, versions, reduce, initializer } = table;
+  const refuse = (what: string): WeighbridgeError => new WeighbridgeError("BAD_ARGUMENT", `${name}: ${what}`);
+  if (!(rowWords(table) <= ROW_WORDS_MAX))
+    throw refuse(`a row of ${rowElements(table)} × ${elementOf(table)} is longer than ${ROW_WORDS_MAX * WORD_BYTES} bytes`);
+  if (versions && optimizer.type === "custom")
+    throw refuse("versions are for caches, which apply the optimizer themselves: not an updater of your own");
+  if (rowType === undefined) return;
+  const rows = `rows of ${rowTypeName(table)}`;
+  const isFloat = ROW_ELEMENTS[elementOf(table)].isFloat;
+  if (link !== undefined) throw refuse(`a link encodes f32, and these are ${rows}: leave link out`);
+  if (versions) throw refuse(`versions are for caches, which hold rows of f32, and these are ${rows}`);
+  const known = optimizersOf(table) ?? [];
+  if (optimizer.type !== "custom" && !known.includes(optimizer.type)) {
+    const others = "or an updater of your own";
+    throw refuse(
+      `optimizer ${optimizer.type} is not for ${rows}; there are ${known.join(", ")}, ${others}${didYouMean(optimizer.type, known)}`,
+    );
+  }
+  if ((optimizer.clipValue ?? null) !== null) throw refuse(`clipValue is for f32, and these are ${rows}`);
+  if ((optimizer.clipNorm ?? null) !== null) throw refuse(`clipNorm is for f32, and these are ${rows}`);
+  if (reduce === "mean" && !(isFloat && typeof rowType === "string")) throw refuse(`reduce "mean" is for floats, and these are ${rows}`);
+  if (isFloat) return;
+  if (initializer.type !== "constant" || !Number.isSafeInteger(initializer.value))
+    throw refuse(`${rows} begin with a constant that is a whole number, not with ${initializer.type} ${initializer.value ?? ""}`.trimEnd());
+}

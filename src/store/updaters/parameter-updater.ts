@@ -1,0 +1,64 @@
+// parameter-updater — what a server asks of the updater of one of its parameters, whoever wrote it: an Updater calls
+// the kernels of our optimizers on f32 (updater.ts), a PlugInUpdater plain TypeScript, of users and our own for other
+// rows (plug-in-updater.ts).
+
+import type { RowUpdater } from "../row-updater.ts";
+import type { ResolvedSchedule } from "./learning-rate-schedule.ts";
+import type { ResolvedOptimizer } from "./optimizer-spec.ts";
+import type { NonFiniteCounts, UpdatedBlock, UpdateStep } from "./updater.ts";
+
+export interface ParameterUpdater extends RowUpdater {
+  readonly spec: ResolvedOptimizer;
+  /** Words of a row's values. */
+  readonly width: number;
+  readonly counts: NonFiniteCounts;
+  /** Whether the updates of each row count, and not those of the whole. */
+  readonly countsRows: boolean;
+  /** Whether the pushes to the whole parameter count. */
+  readonly countsPushes: boolean;
+  /** Makes ready for rows that count their own steps. */
+  countRows(): void;
+
+  readonly schedule: ResolvedSchedule;
+  readonly learningRate: number;
+  /** From the next `begin` on. Throws BAD_ARGUMENT. */
+  setSchedule(schedule: ResolvedSchedule): void;
+  setLearningRate(learningRate: number): void;
+  learningRateAt(scheduleStep: number): number;
+
+  /** Comes before the updates of a message, and holds until the next. */
+  begin(at: UpdateStep): void;
+  /**
+   * Whether a push may be applied: the greatest magnitude of one that may, undefined for one that is skipped. Throws
+   * NOT_FINITE, and what a round failed with.
+   */
+  admit(gradients: number, wordCount: number): number | undefined;
+  /** As `admit`, for the sum of a clock, which nobody can be told of. */
+  admitSum(gradients: number, wordCount: number, bound?: number): number | undefined;
+  /** Runs an update that nobody can be told of: undefined where it was refused. Nothing of it is then applied. */
+  unheard<T>(act: () => T): T | undefined;
+
+  /** Where the rows of the block in hand count their steps; 0 where they do not. */
+  readonly rowSteps: number;
+  /** Updates a block of whole rows. Reads values at `source`, writes them at `target`. */
+  updateBlock(block: UpdatedBlock, gradients: number): void;
+  /** As `updateBlock`, for its rows from `from` up to `to` alone; `gradients` has those of all its rows. */
+  updateBlockRun(block: UpdatedBlock, run: { readonly from: number; readonly to: number }, gradients: number): void;
+  /** Updates the rows of a block whose indexes within it `rows` lists. */
+  updateBlockRows(block: BlockInPlace, rows: number, listed: number, gradients: number): void;
+  /** Bytes from one slot of a block to the next. */
+  slotStride(rowCount: number): number;
+  /** Bytes of all slots of a block; may be 0. */
+  blockSlotBytes(rowCount: number): number;
+  /** Sets the slots of a new block, whose values are set already. */
+  startBlock(values: number, slots: number, rowCount: number): void;
+  close(): void;
+}
+
+/** Addresses of a block that is updated where it lies. */
+export type BlockInPlace = {
+  readonly values: number;
+  readonly slots: number;
+  readonly rowCount: number;
+  readonly pulled?: number | undefined;
+};

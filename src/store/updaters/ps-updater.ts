@@ -1,0 +1,133 @@
+// ps-updater — an updater of a user's own: what a gradient does to a row, in plain TypeScript, for rows of tables and
+// of tensors. Our own updaters of rows that are not f32 are such, too (plain-updaters.ts); those of f32 are kernels
+// behind the same face (parameter-updater.ts). Not how it is called: plug-in-updater.ts.
+//
+//   export const clamped = psUpdater({
+//     name: "clamped",
+//     version: 1,
+//     deterministic: true,
+//     settings: { limit: 1 },
+//     update: (rows, gradients, { settings: { limit } }) => {
+//       const { elements: values, starts, count, width } = rows;
+//       for (let i = 0; i < count; i++) {
+//         for (let j = 0; j < width; j++) {
+//           const at = starts[i]! + j;
+//           values[at] = Math.max(-limit, Math.min(limit, values[at]! + gradients.elements[gradients.starts[i]! + j]!));
+//         }
+//       }
+//     },
+//   });
+//
+// Invariants:
+//   PsUpdater.U1. It is called for a list of rows, each named once, never for one row: some hundreds of rows of a
+//       table, or the rows of a block of a tensor.
+//   PsUpdater.U2. What it does to a row depends on that row, its columns, its gradient and the step alone: a list may
+//       be cut anywhere.
+//   PsUpdater.U3. All it keeps lies in its columns. They begin with what `columns` says, move and are saved with their
+//       rows.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue } from "../../base/show-value.ts";
+import { isRowElement, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
+import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
+import type { RowsInHand, SavedColumns } from "../row-types/rows-in-hand.ts";
+
+/** Numbers, texts and flags, by name. */
+export type UpdaterSettings = Readonly<Record<string, number | string | boolean>>;
+
+/** What else an update is told. */
+export type UpdaterStep<S extends UpdaterSettings = UpdaterSettings> = {
+  readonly settings: S;
+  /** At the clock of the push, by the schedule; 0 where the optimizer was given none. */
+  readonly learningRate: number;
+  /** The clock of the push. */
+  readonly clock: number;
+  /** The rank of the worker that pushed; undefined for what several pushed together. */
+  readonly worker: number | undefined;
+};
+
+/** Elements of a column of each row, and what they begin with. */
+export type UpdaterColumn = { readonly elements: number; readonly start?: number };
+
+export type PsUpdaterOptions<S extends UpdaterSettings, E extends RowElement> = {
+  /** Names it in `optimizer`. Unique within a server. */
+  readonly name: string;
+  /** Rises with every change of what it does or keeps. */
+  readonly version: number;
+  /** Promises that equal rows, gradients and steps give equal bits, on every server (PlugIn.P1). */
+  readonly deterministic: boolean;
+  /** Of which rows. Defaults to f32 alone. */
+  readonly elements?: readonly E[];
+  /** Its settings with their defaults; an optimizer may say others of the same types, and none that are not here. */
+  readonly settings?: S;
+  /** What it keeps beside the values of a row of so many elements. Nothing when left out (U3). */
+  columns?(width: number): Readonly<Record<string, UpdaterColumn>>;
+  /** Changes rows, and their columns, by a gradient for each (U1, U2). When it throws, the rows are as they were. */
+  update(rows: RowsInHand<E>, gradients: RowSpans<E>, step: UpdaterStep<S>): void;
+  /** May change columns on their way into a checkpoint. They are saved as they are when left out. */
+  save?(saved: SavedColumns<E>): void;
+  /**
+   * Makes of columns that `version` of it saved those of this one; columns which that version did not have hold what
+   * they begin with. Without it, only a checkpoint of the same version is restored.
+   */
+  load?(saved: SavedColumns<E>, version: number): void;
+};
+
+/** What psUpdater made; `with` describes it to `session.tensor` and `session.embedding`. */
+export type PsUpdater<S extends UpdaterSettings = UpdaterSettings, E extends RowElement = RowElement> = PlugInIdentity & {
+  readonly kind: "updater";
+  readonly elements: readonly E[];
+  readonly settings: S;
+  columns(width: number): Readonly<Record<string, UpdaterColumn>>;
+  update(rows: RowsInHand<E>, gradients: RowSpans<E>, step: UpdaterStep<S>): void;
+  save?(saved: SavedColumns<E>): void;
+  load?(saved: SavedColumns<E>, version: number): void;
+  /** The `optimizer` of a parameter that this updater is to update, of this version. */
+  with(settings?: Partial<S>): {
+    readonly type: "custom";
+    readonly updater: string;
+    readonly version: number;
+    readonly settings: Partial<S>;
+  };
+};
+
+const OPTION_NAMES = ["name", "version", "deterministic", "elements", "settings", "columns", "update", "save", "load"] as const;
+
+/** Throws BAD_ARGUMENT. */
+export function psUpdater<const E extends RowElement = "f32", S extends UpdaterSettings = Record<never, never>>(
+  options: PsUpdaterOptions<S, E>,
+): PsUpdater<S, E> {
+  checkPlugIn("an updater", options, OPTION_NAMES);
+  const { name, version, deterministic, elements = ["f32"], settings = {}, columns = () => ({}), update, save, load } = options;
+  checkMembers(name, options, ["columns", "update", "save", "load"], ["update"]);
+  if (!(Array.isArray(elements) && elements.length > 0 && elements.every(isRowElement)))
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: elements are a list of f32, f64, i32 and i64, not ${showValue(elements)}`);
+  checkSettings(name, settings);
+  return {
+    ...{
+      kind: "updater",
+      name,
+      version,
+      deterministic,
+      elements: elements as readonly RowElement[] as readonly E[],
+      settings: settings as S,
+      columns,
+      update,
+    },
+    ...(save === undefined ? {} : { save }),
+    ...(load === undefined ? {} : { load }),
+    with: (chosen = {}) => ({ type: "custom", updater: name, version, settings: chosen }),
+  };
+}
+
+function checkSettings(name: string, settings: unknown): void {
+  if (typeof settings !== "object" || settings === null)
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: settings are an object with a default for each, not ${showValue(settings)}`);
+  for (const [setting, value] of Object.entries(settings)) {
+    if (typeof value === "string" || typeof value === "boolean" || Number.isFinite(value)) continue;
+    throw new WeighbridgeError(
+      "BAD_ARGUMENT",
+      `${name}: the default of ${setting} is a finite number, a text or a flag, not ${showValue(value)}`,
+    );
+  }
+}
