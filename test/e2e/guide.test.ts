@@ -96,3 +96,21 @@ test("the guide's cached embedding finds rows with the workers, and is saved aft
   }
   assert.ok(existsSync(join(checkpoints, "latest")), job.transcript);
 });
+
+test("the guide's updater is loaded by the servers, and steps by its rate whatever the gradients are", async () => {
+  using files = new GuideFiles("your-own-updater.md", ["updaters.ts", "train.ts"]);
+  await using processes = new Processes();
+  const [updaters, script] = ["updaters.ts", "train.ts"].map((name) => join(files.directory, name));
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--functions", updaters ?? "", "--", script ?? ""]);
+  await job.succeeds(RUN_MS);
+  for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: -1 1 -1 0$`));
+});
+
+test("the guide's row type keeps the heaviest pairs of a row, whoever pushed them", async () => {
+  using files = new GuideFiles("your-own-row-type.md", ["rows.ts", "count.ts"]);
+  await using processes = new Processes();
+  const [rows, script] = ["rows.ts", "count.ts"].map((name) => join(files.directory, name));
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--functions", rows ?? "", "--", script ?? ""]);
+  await job.succeeds(RUN_MS);
+  for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: 3 of 11 4 12 4 10 2$`));
+});
