@@ -62,12 +62,14 @@ class Stage {
     const owner = { kind: "table", width } as const;
     const target = { name: "embedding", shape: [width] };
     const spec = resolveInitializer({ type: "uniform", low: -0.05, high: 0.05, seed: 1 });
+    const updater = new Updater(arena, new SimdOptimizerKernels(arena), resolveOptimizer({ type: "adagrad" }), owner);
+    updater.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: 0, magnitude: 1 }); // as a push does that was looked through
     this.store = new TableStore({
       arena,
       kernels: new SimdKernels(arena),
       rowKernels: simdRowKernels(arena),
       width,
-      updater: new Updater(arena, new SimdOptimizerKernels(arena), resolveOptimizer({ type: "adagrad" }), owner),
+      updater,
       initializer: new Initializer(arena, new SimdInitializerKernels(arena), new QuantileTable(arena), spec, target),
       secret: 1n,
     });

@@ -39,6 +39,7 @@ export const parameterCreate: Contract<typeof createRequest, typeof created> = c
   name: "wb/parameter/create",
   target: "server",
   effect: "update",
+  answersAgain: true,
   request: createRequest,
   response: created,
 });

@@ -54,5 +54,5 @@ test("calls of a parameter that a restarted server never had are logged once, wi
     /no parameter "users": the server was restarted, .*; make it again with embedding\(\)$/,
   );
   assert.equal(warnings.length, 1);
-  assert.match(warnings[0] ?? "", /"function":"wb\/parameter\/origin",.*no parameter \\"users\\": the server was restarted/);
+  assert.match(warnings[0] ?? "", /"function":"wb\/parameter\/state",.*no parameter \\"users\\": the server was restarted/);
 });

@@ -10,8 +10,9 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
   serve(parameterCreate, {
     handler: ({ parameters }, { parameter, edition, spec }) => {
       parameters.create(spec, { number: parameter, edition });
-      return { plugIns: JSON.stringify(parameters.plugInsOf(parameter)) };
+      return { plugIns: JSON.stringify(parameters.plugInsOf(spec)) };
     },
+    again: ({ parameters }, { spec }) => ({ plugIns: JSON.stringify(parameters.plugInsOf(spec)) }),
   }),
   serve(parameterState, {
     handler: ({ parameters }, { parameter: number, name }) => {

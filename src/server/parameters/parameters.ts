@@ -158,9 +158,9 @@ export class Parameters {
     );
   }
 
-  /** The users' plug-ins that a parameter is made with. Throws UNKNOWN_PARAMETER. */
-  plugInsOf(number: number): readonly LoadedPlugIn[] {
-    return this.host.plugIns.loadedFor(this.get(number).spec);
+  /** The users' plug-ins that a parameter of this spec is made with, whether or not it is still there. Throws as `create` for one that cannot be. */
+  plugInsOf(json: string): readonly LoadedPlugIn[] {
+    return this.host.plugIns.loadedFor(decodeParameterSpec(json));
   }
 
   /** Makes a parameter whose number nobody has. Throws SPEC_MISMATCH (P2), ARENA_FULL. */
