@@ -7,7 +7,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { clockAdvance } from "../contracts/clocks.ts";
 import { sspSync } from "../contracts/groups.ts";
-import { rowsPush } from "../contracts/rows.ts";
+import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import { Arena } from "../kernel/arena.ts";
 import { elementTypeOf } from "../kernel/elements.ts";
 import { PART_COUNT } from "../keys/placement.ts";
@@ -483,6 +483,40 @@ test("a push and pull whose answer was lost with its part counts once, and reads
     [...LIST].flatMap((key) => [...(stage.values.get(`row ${key}`) ?? [])]),
   );
   assert.ok(into.every((value) => value > 0) && values.every((value) => value === 1));
+});
+
+test("a push and pull whose answer is lost, and cannot be asked for, fails once, and its call waits for the others (B5)", async () => {
+  const stage = new RouterStage(2, new SimClock({ settle: setImmediate }));
+  const subject = new HeldParameter({ name: "rows", maker: "embedding", parameter: 1 }, stage.pushes);
+  subject.found(0, stage.router.incarnationOf(0));
+  stage.isRestored = () => false;
+  const heard: string[] = [];
+  const failed =
+    (name: string) =>
+    ({ code }: WeighbridgeError): void =>
+      void heard.push(`${name} ${code}`);
+  const keys = LIST.filter((key) => stage.router.serverOf({ key }) === 0).slice(0, 1);
+  const of = { parameter: 1, clock: 0, pushNumber: 1, scale: 1, gradients: new Float32Array(2) };
+  const read = requestOf(rowsPull, { to: { server: 1 }, request: { parameter: 1, clock: 0, keys }, failed: failed("read") });
+  const answerLost = (): Recut => ({ requests: [read], release: () => void heard.push("released") });
+  const both = { ...of, pushKeys: keys, pullKeys: keys };
+  const requests = [
+    requestOf(rowsPushPull, { to: { server: 0 }, request: both, answerLost, failed: failed("both") }),
+    requestOf(rowsPush, { to: { server: 0 }, request: { ...of, keys }, failed: failed("push") }),
+  ];
+  const outcome = stage.router.call(requests, subject).then(
+    () => "",
+    ({ code }: WeighbridgeError) => code,
+  );
+  await stage.clock.run();
+  await stage.loseAnswer(0);
+  await stage.step(1); // it has lost the parameter
+  assert.deepEqual(heard, ["read UNKNOWN_PARAMETER", "released", "both UNKNOWN_PARAMETER"]);
+  assert.equal(await isDone(outcome), false, "the push is still open");
+  await stage.step(0);
+  assert.equal(await outcome, "UNKNOWN_PARAMETER");
+  assert.equal(stage.router.openUpdates, 0);
+  assert.equal(heard.length, 3);
 });
 
 test("an update that names a server, and waits there for other workers, holds nothing back while the placement changes (R4, R5)", async () => {

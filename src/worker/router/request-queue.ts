@@ -39,8 +39,7 @@ export class RequestQueue {
 
   /** It was applied, and its answer is not known: what asks for the answer takes its place. */
   askAnew(request: RoutedRequest, answerLost: () => Recut): void {
-    const requests = cutAgain(request, answerLost, true);
-    this.#sendInTurn(requests, true).catch((thrown: unknown) => failRequests(requests, thrown));
+    this.#sendInTurn(cutAgain(request, answerLost, true), true).catch(() => {}); // each was told
   }
 
   /**
