@@ -420,6 +420,21 @@ test("rows over a top-k link travel exactly, and leave what is kept of whole blo
   });
 });
 
+test("rows, and what a flush sends, travel exactly over a top-k link that compresses", async () => {
+  await withServers(async (session) => {
+    const [rowCount, width] = [1000, 128];
+    const link = { push: { topK: 0.01 }, compression: "zstd" } as const;
+    const tensor = await session.tensor("compressed", { shape: [rowCount, width], link });
+    const expected = new Float32Array(rowCount * width).fill(1);
+    await tensor.push(expected);
+    const rows = Array.from({ length: 40 }, (_, i) => i * 25);
+    await tensor.pushRows(rows, new Float32Array(rows.length * width).fill(2));
+    for (const row of rows) expected.subarray(row * width, (row + 1) * width).fill(3);
+    await tensor.flushResidual();
+    assert.deepEqual(await tensor.pull(), expected);
+  });
+});
+
 test("of a push and pull of rows over a link that carries less, rows that do not exist send nothing", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
   const w = await cluster.session.tensor("w", { shape: [10, 4], link: { push: "fp16", pull: "fp16" } });

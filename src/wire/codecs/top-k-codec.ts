@@ -29,6 +29,11 @@ const FLOAT_BYTES = 4;
 
 const aligned = (byteCount: number): number => Math.ceil(byteCount / FLOAT_BYTES) * FLOAT_BYTES;
 
+/** The most bytes that so many values take. */
+function payloadBound(keepCount: number): number {
+  return HEADER_BYTES + aligned(deltaKeysBound(keepCount)) + keepCount * FLOAT_BYTES;
+}
+
 export class TopKCodec implements ValueCodec {
   readonly id: number = ValueCodecId.TOP_K;
   readonly hasResidual = true;
@@ -50,8 +55,12 @@ export class TopKCodec implements ValueCodec {
   }
 
   encodeBound(shape: ValueShape): number {
-    const keepCount = this.keepCountOf(shape);
-    return HEADER_BYTES + aligned(deltaKeysBound(keepCount)) + keepCount * FLOAT_BYTES;
+    return payloadBound(this.keepCountOf(shape));
+  }
+
+  /** Rows, and what is left of a block, travel with all their values, whatever the fraction. */
+  decodeBound(shape: ValueShape): number {
+    return payloadBound(floatCountOf(shape));
   }
 
   encode(job: EncodeJob): number {
