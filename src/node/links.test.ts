@@ -435,6 +435,18 @@ test("rows, and what a flush sends, travel exactly over a top-k link that compre
   });
 });
 
+test("top-k: what a push and pull has sent is not kept when its answer cannot be carried", async () => {
+  await withServers(async (session) => {
+    const w = await session.tensor("w", { shape: [4], link: { push: { topK: 0.5 }, pull: "int8" } });
+    await w.push(Float32Array.of(3, 2, 1, 0)); // keeps 1
+    const beyond = Float32Array.of(1e38, 0, 1, 0); // int8 carries no 1e38
+    await assert.rejects(w.pushPull(beyond), (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && !error.retryable);
+    await w.push(Float32Array.of(-1e38, 0, 0, 0));
+    await w.flushResidual();
+    assertClose(await w.pull(), Float32Array.of(0, 2, 2, 0), 4, (_, rowMax) => rowMax / 100);
+  });
+});
+
 test("of a push and pull of rows over a link that carries less, rows that do not exist send nothing", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
   const w = await cluster.session.tensor("w", { shape: [10, 4], link: { push: "fp16", pull: "fp16" } });

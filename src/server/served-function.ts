@@ -1,5 +1,6 @@
 // served-function — a contract and what this server does about it: its handlers know the server's state.
 
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { type ServedFunction as NodeFunction, type ServingOptions, servedFunction } from "../peer/served-function.ts";
 import type { Fields } from "../wire/function-schema.ts";
@@ -13,4 +14,24 @@ export function serve<Q extends Fields, R extends Fields>(
   options: ServingOptions<ServerContext, Q, R>,
 ): ServedFunction {
   return servedFunction(contract, options);
+}
+
+/**
+ * What an update that counts already is to answer. Whatever keeps that from being read is ANSWER_LOST: told anything
+ * else, its sender would take the update for one that was refused, and apply it twice.
+ */
+export function answerOfApplied<T>(read: () => T | Promise<T>): T | Promise<T> {
+  try {
+    const answer = read();
+    return answer instanceof Promise ? answer.catch(answerLost) : answer;
+  } catch (thrown) {
+    return answerLost(thrown);
+  }
+}
+
+function answerLost(thrown: unknown): never {
+  if (isWeighbridgeError(thrown, "ANSWER_LOST")) throw thrown;
+  throw new WeighbridgeError("ANSWER_LOST", `it was applied, but what it is to answer cannot be read: ${reasonOf(thrown)}`, {
+    cause: thrown,
+  });
 }

@@ -30,9 +30,15 @@ export function partsFailure(failure: WeighbridgeError, outcomes: readonly PartO
   const pieces = outcomes.filter(({ fn }) => fn.effect === "update" && (fn.target === "part" || fn.target === "block"));
   const isMixed = pieces.some(({ fate }) => fate !== undefined) && pieces.some(({ fate }) => fate === undefined);
   if (!isMixed || mayBeApplied(failure)) return failure;
-  const message = `${failure.message}; the update was applied in part: ${outcomeText(pieces)}`;
+  return partlyApplied(failure, `the update was applied in part: ${outcomeText(pieces)}`);
+}
+
+/** The same failure of an update of which other parts were applied, or may have been; `what` says so. */
+export function partlyApplied(failure: WeighbridgeError, what: string): WeighbridgeError {
+  const { code, retryable } = failure;
+  const message = `${failure.message}; ${what}`;
   const cause = new WeighbridgeError("LINK_LOST", message, { cause: failure });
-  return new WeighbridgeError(failure.code, message, { retryable: failure.retryable && REPEATED_CODES.includes(failure.code), cause });
+  return new WeighbridgeError(code, message, { retryable: retryable && REPEATED_CODES.includes(code), cause });
 }
 
 /** Server by server, those of one outcome together. */

@@ -4,12 +4,12 @@
 // Invariants:
 //   RowHandlers.R1. Keys that are not known, rows that do not exist and memory that is not there are found out before the
 //       push of a push and pull.
+//   RowHandlers.R2. What is found out later, or when a push and pull is answered again, is ANSWER_LOST.
 
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
+import { answerOfApplied, type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
 
 type Values = { readonly values: ArrayBufferView };
@@ -48,8 +48,11 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
       return readRows(context, table, { clock, keys: pulled }, call, push);
     },
     again: (context, { parameter, clock, pullKeys }, call) => {
-      const table = context.parameters.table(parameter);
-      return readRows(context, table, { clock, keys: knownAgain(() => table.keysIn(pullKeys, context.life, call)) }, call);
+      const { parameters, life } = context;
+      return answerOfApplied(() => {
+        const table = parameters.table(parameter);
+        return readRows(context, table, { clock, keys: table.keysIn(pullKeys, life, call) }, call);
+      });
     },
   }),
 ];
@@ -67,27 +70,14 @@ function readRows(
 ): Values | Promise<Values> {
   context.ownership.checkKeys(keys);
   const reading = { out: table.roomFor(keys, call), reader: context };
-  if (table.isFresh(clock)) {
-    push?.();
-    return table.pull(keys, reading);
+  let read = (): Values | Promise<Values> => table.pull(keys, reading);
+  if (!table.isFresh(clock)) {
+    const kept = table.keep(keys); // the frame is gone when the wait is over
+    call.hold(kept);
+    const parked = { life: context.life, clock, bytes: keys.byteLength };
+    read = () => table.whenFresh(parked, () => table.pull(kept.list, reading));
   }
-  const kept = table.keep(keys); // the frame is gone when the wait is over
-  call.hold(kept);
-  push?.();
-  return table.whenFresh({ life: context.life, clock, bytes: keys.byteLength }, () => table.pull(kept.list, reading));
-}
-
-/**
- * Keys of an update that was applied before. Who is told that they are not known would send it once more: ANSWER_LOST
- * says that it counts.
- */
-function knownAgain(read: () => BigUint64Array): BigUint64Array {
-  try {
-    return read();
-  } catch (thrown) {
-    if (!isWeighbridgeError(thrown, "UNKNOWN_KEY_LIST")) throw thrown;
-    throw new WeighbridgeError("ANSWER_LOST", "rows were pushed before, and the keys of those to be read are not known any more", {
-      cause: thrown,
-    });
-  }
+  if (push === undefined) return read();
+  push();
+  return answerOfApplied(read); // R2
 }

@@ -11,6 +11,7 @@
 // Invariants:
 //   TensorHandlers.R1. Rows that do not exist and memory that is not there are found out before the push of a push and
 //       pull.
+//   TensorHandlers.R2. What is found out later, or when a push and pull is answered again, is ANSWER_LOST.
 //   TensorPushes.T1. A push that makes no sense, or is refused for a NaN, changes nothing.
 //   TensorPushes.T2. Sync pushes of one clock are put together in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
 //   TensorPushes.T3. Applying a round cannot fail: what it needs was taken when its updates came, or came from another server.
@@ -31,7 +32,7 @@ import { type RowMarks, runsOf } from "../../store/row-marks.ts";
 import type { BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
 import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts";
 import { rankOf } from "../../wire/node-id.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
+import { answerOfApplied, type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
 import { checkScale, type ParameterHost } from "./parameter-host.ts";
 import type { GatheredBlockPage, GatheredBy } from "./part-page.ts";
@@ -69,7 +70,7 @@ export const TENSOR_HANDLERS: readonly ServedFunction[] = [
       return read(context, tensor, { block, clock, rows: pullRows }, call, push);
     },
     again: (context, { parameter, block, clock, pullRows }, call) =>
-      read(context, tensorOf(context, parameter, block), { block, clock, rows: pullRows }, call),
+      answerOfApplied(() => read(context, tensorOf(context, parameter, block), { block, clock, rows: pullRows }, call)),
   }),
   serve(tensorStart, {
     inPlace: true,
@@ -107,15 +108,19 @@ function read(
   push?: () => void,
 ): Values | Promise<Values> {
   const out = rows.length === 0 && tensor.link === undefined ? 0 : tensor.roomFor(block, rows, call);
+  const readOf = (list: Uint32Array): Values =>
+    list.length === 0 ? readBlock(tensor, block, out, context, call) : tensor.pullRows(block, list, { out, reader: context });
   if (isFresh(tensor, clock)) {
-    push?.();
-    return rows.length === 0 ? readBlock(tensor, block, out, context, call) : tensor.pullRows(block, rows, { out, reader: context });
+    if (push === undefined) return readOf(rows);
+    push();
+    return answerOfApplied(() => readOf(rows)); // R2
   }
   const list = rows.length === 0 ? rows : keptRows(tensor, rows, call);
-  push?.();
-  return tensor.whenFresh({ life: context.life, clock, bytes: rows.byteLength }, () =>
-    list.length === 0 ? readBlock(tensor, block, out, context, call) : tensor.pullRows(block, list, { out, reader: context }),
-  );
+  const parked = { life: context.life, clock, bytes: rows.byteLength };
+  const readLater = (): Values | Promise<Values> => tensor.whenFresh(parked, () => readOf(list));
+  if (push === undefined) return readLater();
+  push();
+  return answerOfApplied(readLater); // R2
 }
 
 /** A copy: the frame is gone when the wait is over. */

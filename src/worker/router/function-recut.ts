@@ -4,8 +4,12 @@
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type CallFate, detachedError } from "../../peer/call.ts";
 import { namedFailure } from "../call-subject.ts";
+import { partlyApplied } from "../part-outcome.ts";
 import type { RequestOwner, RoutedRequest } from "../router.ts";
 import type { Recut } from "./function-request.ts";
+
+/** Of an update that was cut again: whoever keeps it must not send it whole once more. */
+const OTHERS_APPLIED = "other parts of the update were applied, or may have been";
 
 /** The requests that take the place of one, as the placement is now; none when it has failed. `isApplied`: it counts already, whatever becomes of them. */
 export function cutAgain(
@@ -25,7 +29,7 @@ export function cutAgain(
     return requestsOf(request, recut, isApplied);
   } catch (thrown) {
     recut?.release();
-    const error = isApplied ? partlyApplied(asError(thrown)) : asError(thrown);
+    const error = isApplied ? partlyApplied(asError(thrown), OTHERS_APPLIED) : asError(thrown);
     asked.failed?.(error);
     request.end(namedFailure(error, fn, subject));
     return [];
@@ -44,7 +48,7 @@ function requestsOf(replaced: RoutedRequest, recut: Recut, wasApplied: boolean):
       if (--open > 0) return;
       if (failure === undefined) failure = errorOf(() => recut.answered?.());
       recut.release();
-      const told = failure !== undefined && fn.isUpdate && isApplied ? partlyApplied(failure) : failure;
+      const told = failure !== undefined && fn.isUpdate && isApplied ? partlyApplied(failure, OTHERS_APPLIED) : failure;
       if (told !== undefined) asked.failed?.(told);
       replaced.end(told);
     },
@@ -76,11 +80,4 @@ function errorOf(run: () => void): WeighbridgeError | undefined {
   } catch (thrown) {
     return asError(thrown);
   }
-}
-
-/** Of an update that was cut again, and of which some parts were applied and others were not: whoever keeps it must not send it whole once more. */
-function partlyApplied(failure: WeighbridgeError): WeighbridgeError {
-  const { code, message, retryable } = failure;
-  const cause = new WeighbridgeError("LINK_LOST", `${message}; other parts of the update were applied, or may have been`);
-  return new WeighbridgeError(code, cause.message, { retryable, cause });
 }
