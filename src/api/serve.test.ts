@@ -67,6 +67,14 @@ test("functions with handlers are served by all workers from the start, without 
   assert.throws(() => cluster.session.serve(rankOf), fails("BAD_ARGUMENT", /rankOf is there already/));
 });
 
+test("a server whose handler calls a function that a worker does not serve is not taken for one without the handler's", async () => {
+  await using cluster = await EmbeddedCluster.start({ functions: [askedBy] });
+  const { session } = cluster;
+  const isTold = fails("UNKNOWN_FUNCTION", /^server 0: worker 0 serves no function "rankOf"/);
+  await assert.rejects(session.call(askedBy, { server: 0 }, { worker: 0 }), isTold);
+  await assert.rejects(session.callAll(askedBy, { worker: 0 }), isTold);
+});
+
 test("a function is served by one handler, until that is ended", async () => {
   await using cluster = await EmbeddedCluster.start({ functions: [askedBy] });
   const { session } = cluster;

@@ -13,6 +13,11 @@ export function missingFunction(names: readonly string[]): WeighbridgeError {
   return new WeighbridgeError("UNKNOWN_FUNCTION", `this node has no function with the name that was called; ${others}`);
 }
 
+/** At the caller: whether it is the node itself that does not have the function, and not one that its handler called. */
+export function isMissingThere({ code, message }: WeighbridgeError): boolean {
+  return code === "UNKNOWN_FUNCTION" && /^(?:[a-z]+ \d+: )?(?:this node has no function|there is no function \d)/.test(message);
+}
+
 /** At the caller: "; did you mean scale?", or nothing where the message names none. */
 export function nearestFunction(called: string, message: string): string {
   const [, names = ""] = /; it has ([\w./-]+(?:, [\w./-]+)*)$/.exec(message) ?? [];

@@ -2,7 +2,7 @@
 // parameter that it does not have: the caller, who knows, adds them to the waits and to the failures. Not part of any decision.
 
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { nearestFunction } from "../wire/missing-function.ts";
+import { isMissingThere, nearestFunction } from "../wire/missing-function.ts";
 
 /** The parameter of a call. */
 export type CallSubject = {
@@ -29,10 +29,15 @@ export function namedFailure(error: WeighbridgeError, fn: CalledFunction, subjec
   const { code, retryable, message } = error;
   const again = (text: string): WeighbridgeError => new WeighbridgeError(code, text, { retryable, cause: error });
   if (code === "BUFFER_DETACHED") return again(`${callText(fn, subject)}: ${message}`);
-  if (code === "UNKNOWN_FUNCTION") return again(`no function ${JSON.stringify(fn.name)}: ${message}${nearestFunction(fn.name, message)}`);
+  if (isMissingThere(error)) return again(`no function ${JSON.stringify(fn.name)}: ${message}${nearestFunction(fn.name, message)}`);
   if (code !== "UNKNOWN_PARAMETER" || subject === undefined) return error;
   const named = `no parameter ${JSON.stringify(subject.name)}`;
   return again(`${message.includes(named) ? message : `${named}: ${message}`}; make it again with ${subject.maker}()`);
+}
+
+/** Whether a failure is one that `namedFailure` said to be a missing function. */
+export function isMissingFunction(thrown: unknown): thrown is WeighbridgeError {
+  return isWeighbridgeError(thrown, "UNKNOWN_FUNCTION") && isWeighbridgeError(thrown.cause) && isMissingThere(thrown.cause);
 }
 
 /** Of a function that every server was asked for, and not every one has: who does, and who does not. */
