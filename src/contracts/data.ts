@@ -13,7 +13,7 @@ export const DATA_SCOPE: number = 2 ** 32 - 1;
 
 export const dataPush: Contract<typeof arrays, typeof nothing> = contract({
   name: "wb/data/push",
-  target: "server",
+  target: "part",
   effect: "update",
   request: arrays,
   response: nothing,
@@ -21,7 +21,7 @@ export const dataPush: Contract<typeof arrays, typeof nothing> = contract({
 
 export const dataPull: Contract<typeof indexes, typeof found> = contract({
   name: "wb/data/pull",
-  target: "server",
+  target: "part",
   effect: "read",
   request: indexes,
   response: found,

@@ -11,7 +11,7 @@ import type { ServedFunction } from "../served-function.ts";
 import { BUILT_IN_FUNCTIONS } from "./built-in-functions.ts";
 
 const BLOCKS = 8;
-const KEY_FIELDS = ["keys", "pushKeys", "pullKeys"];
+const KEY_FIELDS = ["keys", "pushKeys", "pullKeys", "indexes"];
 /** The types of fields, as a signature has them: "{parameter: u32, keys: u64[]}". */
 const fieldsOf = ({ signature }: { readonly signature: string }): Map<string, string> =>
   new Map([...signature.matchAll(/(\w+): ?([\w[\]]+)/g)].map(([, name, type]) => [name as string, type as string]));
@@ -52,7 +52,7 @@ class Half {
       if (other === "block") return this.#foreignBlock(parameter);
       if (KEY_FIELDS.includes(other)) return this.#keys(other === field, kind === "encoded");
       if (type === "f32[]" || type === "values") return new Float32Array(1);
-      if (type === "u32[]") return new Uint32Array(0);
+      if (type === "u32[]") return new Uint32Array(name.startsWith("wb/data") ? [1] : []);
       return type === "u8[]" ? new Uint8Array(4) : 1;
     };
     return Object.fromEntries([...fieldsOf(request)].map(([other, type]) => [other, fieldOf(other, type)])) as never;
@@ -89,5 +89,6 @@ for (const fn of ABOUT_OWNED) {
         await assert.rejects(half.stage.call(0, fn, half.requestOf(fn, field, kind)), isWrongOwner, `${field}, ${kind}`);
     for (const parameter of half.stage.parameters.tables.values()) assert.equal(parameter.store.rowCount, 0);
     for (const parameter of half.stage.parameters.tensors.values()) assert.deepEqual(parameter.store.blockIndexes, []);
+    assert.equal(half.stage.parameters.sums.of("data").keyCount, 0);
   });
 }

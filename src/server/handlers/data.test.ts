@@ -44,3 +44,18 @@ test("an index that is new and named twice in one push is added up", async () =>
   await push(stage, [7n, 7n], [2, 2], 3);
   assert.deepEqual(await pull(stage, 7n), [6, 6]);
 });
+
+test("data goes to the owner of its index: another server refuses it, and what it is asked for there", async () => {
+  const stage = new ParameterStage();
+  stage.ownership.adopt({ epoch: 2, policy: "range", servers: [0, 1] }, 0);
+  const isForeign = (index: bigint): boolean => !stage.ownership.ownsKey(Number(index), 0);
+  const own = Array.from({ length: 64 }, (_, i) => BigInt(i)).find((index) => !isForeign(index))!;
+  const foreign = Array.from({ length: 64 }, (_, i) => BigInt(i)).find(isForeign)!;
+  const wrongOwner = (error: unknown): boolean => isWeighbridgeError(error, "WRONG_OWNER");
+  await assert.rejects(push(stage, [foreign], [1]), wrongOwner);
+  await assert.rejects(push(stage, [own, foreign], [1, 1]), wrongOwner);
+  await assert.rejects(pull(stage, foreign), wrongOwner);
+  await assert.rejects(pull(stage, own), (error) => isWeighbridgeError(error, "OUT_OF_RANGE"), "nothing of it was stored");
+  await push(stage, [own], [1]);
+  assert.deepEqual(await pull(stage, own), [1]);
+});

@@ -9,6 +9,7 @@ import { dataPull, dataPush } from "../../contracts/data.ts";
 import { ElementType } from "../../kernel/elements.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { SumStore } from "../../store/sums/sum-store.ts";
+import type { Ownership } from "../ownership.ts";
 import { keepBytes } from "../parameters/parameter-host.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
@@ -20,11 +21,12 @@ type Arrays = { readonly indexes: BigUint64Array; readonly lengths: Uint32Array;
 
 export const DATA_HANDLERS: readonly ServedFunction[] = [
   serve(dataPush, {
-    handler: ({ parameters }, push) => {
+    handler: ({ parameters, ownership }, push) => {
       const { indexes, lengths, values } = ascending(push);
       const { addresses, release } = keepBytes(parameters.host.arena, [indexes, lengths, values]);
       const [keys = 0, lens = 0, at = 0] = addresses;
       try {
+        ownership.checkKeys(keysAt(parameters, keys, indexes.length));
         sumsOf(parameters).pushVariable({
           keys,
           lens,
@@ -39,7 +41,7 @@ export const DATA_HANDLERS: readonly ServedFunction[] = [
       return {};
     },
   }),
-  serve(dataPull, { handler: ({ parameters }, { indexes }) => pull(parameters, indexes) }),
+  serve(dataPull, { handler: ({ parameters, ownership }, { indexes }) => pull(parameters, ownership, indexes) }),
 ];
 
 /** Throws QUEUE_FULL while the server is being restored. */
@@ -49,13 +51,22 @@ function sumsOf({ sums }: Parameters): SumStore {
   return store;
 }
 
-/** Throws OUT_OF_RANGE for an index that nobody has pushed. */
-function pull(parameters: Parameters, indexes: BigUint64Array): { readonly lengths: Uint32Array; readonly values: Float32Array } {
+function keysAt({ host }: Parameters, address: number, keyCount: number): BigUint64Array {
+  return new BigUint64Array(host.arena.memory.buffer, address, keyCount);
+}
+
+/** Throws WRONG_OWNER; OUT_OF_RANGE for an index that nobody has pushed. */
+function pull(
+  parameters: Parameters,
+  ownership: Ownership,
+  indexes: BigUint64Array,
+): { readonly lengths: Uint32Array; readonly values: Float32Array } {
   const { arena } = parameters.host;
   const store = sumsOf(parameters);
   const { addresses, release } = keepBytes(arena, [indexes, new Uint32Array(indexes.length)]);
   const [keys = 0, lens = 0] = addresses;
   try {
+    ownership.checkKeys(keysAt(parameters, keys, indexes.length));
     const lengths = Uint32Array.from(indexes, (index, i) => {
       const width = store.widthOf(keys + i * KEY_BYTES);
       if (width === undefined) throw new WeighbridgeError("OUT_OF_RANGE", `nobody has pushed data under index ${index}`);

@@ -80,13 +80,14 @@ const INDEXES = "numbers that name arrays; each is sent to the owner of the row 
 
 export const DATA: FunctionFamily = {
   title: "Arrays by index",
-  about: "Arrays of any length beside the parameters, spread over the servers as rows are (protocol.md, P1). They are in no checkpoint.",
+  about:
+    "Arrays of any length beside the parameters, spread over the servers as rows are (protocol.md, P1), and in checkpoints as sums (checkpoint.md).",
   functions: [
     documented(dataPush, {
       about: "Stores arrays, or adds to those that are there, which have the same length.",
       request: { indexes: INDEXES, lengths: "beside each index, the length of its array", values: "the arrays one after the other" },
       response: {},
-      errors: ["VALUE_LENGTH", "ARENA_FULL"],
+      errors: ["VALUE_LENGTH", "ARENA_FULL", "QUEUE_FULL"],
       example: {
         request: { indexes: BigUint64Array.of(3n, 8n), lengths: Uint32Array.of(1, 2), values: Float32Array.of(5, 6, 7) },
         response: {},
@@ -96,7 +97,7 @@ export const DATA: FunctionFamily = {
       about: "Answers arrays.",
       request: { indexes: INDEXES },
       response: { lengths: "beside each index, the length of its array", values: "the arrays one after the other" },
-      errors: ["OUT_OF_RANGE"],
+      errors: ["OUT_OF_RANGE", "ARENA_FULL", "QUEUE_FULL"],
       example: {
         request: { indexes: BigUint64Array.of(8n) },
         response: { lengths: Uint32Array.of(2), values: Float32Array.of(6, 7) },
