@@ -173,6 +173,23 @@ test("a throwing updater, or one whose outcome is not finite, leaves rows and co
   assert.deepEqual(await tensor.pull(), Float32Array.of(2, 3, 4, 5));
 });
 
+test("an updater that returns a promise has changed nothing, and its rejection escapes nowhere", async () => {
+  const later = psUpdater({
+    ...{ name: "later", version: 1, deterministic: true },
+    update: ({ elements, starts }) => {
+      elements[starts[0]!] = 7;
+      return Promise.reject(new Error("too late"));
+    },
+  });
+  await using cluster = await EmbeddedCluster.start({ plugIns: [later] });
+  const table = await cluster.session.embedding("table", { dim: 1, optimizer: later.with() });
+  await assert.rejects(
+    table.push([1], Float32Array.of(1)),
+    fails("HANDLER_FAILED", /returned a promise, and an update is done when it returns/),
+  );
+  assert.deepEqual(await table.pull([1]), Float32Array.of(0));
+});
+
 test("a round that an updater throws in is left out, and the next push hears of it", async () => {
   await using cluster = await EmbeddedCluster.start({ plugIns });
   const { session } = cluster;

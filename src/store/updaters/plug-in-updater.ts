@@ -300,7 +300,8 @@ export class PlugInUpdater implements ParameterUpdater {
     if (this.#scale !== 1) scaleElements(elements as Float64Array, first, first + count * width, this.#scale); // G3
     const rows: RowsInHand = { count, width, elements, starts, columns };
     try {
-      chosen.updater.update(rows, { count, width, elements, starts: from }, this.#step);
+      const outcome: unknown = chosen.updater.update(rows, { count, width, elements, starts: from }, this.#step);
+      if (outcome instanceof Promise) throw unfinished(outcome);
     } catch (thrown) {
       throw new WeighbridgeError("HANDLER_FAILED", `${chosen.what} threw, and nothing of the push was applied: ${reasonOf(thrown)}`, {
         cause: thrown,
@@ -330,6 +331,12 @@ export class PlugInUpdater implements ParameterUpdater {
       cause: failure,
     });
   }
+}
+
+/** What an update does after it has returned would change memory that is not its own any more. */
+function unfinished(outcome: Promise<unknown>): Error {
+  outcome.catch(() => {}); // nobody waits for it
+  return new Error("it returned a promise, and an update is done when it returns");
 }
 
 function listsOf(columns: readonly PlacedColumn[], length: number): Lists {
