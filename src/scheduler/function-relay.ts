@@ -7,15 +7,18 @@ import type { Log } from "../base/log.ts";
 import { relayCall, relayGone } from "../contracts/relay.ts";
 import { callFunction } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
+import { goneError } from "../peer/gone-error.ts";
 import type { Peer } from "../peer/peer.ts";
 import { servedFunction } from "../peer/served-function.ts";
 import { idOf } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
 
 export type FunctionRelayOptions = {
   readonly peer: Peer;
   readonly clock: Clock;
   readonly log: Log;
   readonly serverCount: number;
+  readonly view: () => Pick<RosterView, "nodes">;
 };
 
 export class FunctionRelay {
@@ -58,8 +61,13 @@ export class FunctionRelay {
     await callFunction(this.#channelTo(server), relayGone, { asker }, { clock: this.#options.clock });
   }
 
+  /** Nobody answers on the channel of a server that is gone. Throws NODE_DEAD, NO_ROUTE. */
   #channelTo(server: number): Channel {
-    const channel = this.#options.peer.channel(idOf("server", server));
+    const { peer, view } = this.#options;
+    const node = idOf("server", server);
+    const state = view().nodes.find((entry) => entry.node === node)?.state;
+    if (state === "dead" || state === "left") throw goneError(node, state);
+    const channel = peer.channel(node);
     if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `server ${server} is not here`, { retryable: true });
     return channel;
   }

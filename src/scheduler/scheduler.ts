@@ -113,7 +113,7 @@ export class Scheduler {
       dismiss: () => this.#dismissDead(),
       giveUp: (error) => this.abort(error),
     });
-    this.#relay = new FunctionRelay(options);
+    this.#relay = new FunctionRelay({ ...options, view: () => this.#roster.view() });
     this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
     this.#changes = new PlacementChanges({
       ...{ peer, clock, view: () => this.#roster.view() },

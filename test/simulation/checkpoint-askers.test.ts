@@ -120,6 +120,21 @@ test("a command line that is killed while it waits for a clock, or after the cut
   }
 });
 
+test("a command line whose call comes when its server is known to be dead is told at once, and does not wait for it", async () => {
+  const stage = new Stage();
+  await stage.start();
+  const calls = withServers({ ...stage.commandLine("command-line"), deadlineMs: undefined }, async (servers) => {
+    await servers.call(0, checkpointSave.survey, {});
+    stage.cluster.kill(idOf("server", 0));
+    await assert.rejects(servers.call(0, checkpointSave.survey, {}), rejectsCode("NODE_DEAD", /server 0 is dead/)); // when it is found out
+    await assert.rejects(
+      servers.call(0, checkpointSave.abandon, { id: "", pending: undefined }),
+      rejectsCode("NODE_DEAD", /server 0 is dead/),
+    );
+  });
+  await stage.run(calls);
+});
+
 test("two command lines at one time: the second is told, and the first gets what it asked for", async () => {
   const stage = new Stage();
   await stage.start();
