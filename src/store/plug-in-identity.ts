@@ -43,19 +43,14 @@ export function checkPlugIn(what: string, options: unknown, known: readonly stri
     throw new WeighbridgeError("BAD_ARGUMENT", `${name}: deterministic is true or false, not ${showValue(deterministic)}`);
 }
 
-/**
- * Throws BAD_ARGUMENT for members that are there and no functions, or not done when they return, and for those of
- * `required` that are not there.
- */
+/** Throws BAD_ARGUMENT for members that are no functions, or not done when they return, and `required` ones that are not there. */
 export function checkMembers(name: string, options: object, members: readonly string[], required: readonly string[]): void {
   const given = options as Readonly<Record<string, unknown>>;
   for (const member of members) {
     const isMissing = given[member] === undefined;
     const kind = Object.prototype.toString.call(given[member]).slice("[object ".length, -1);
-    if (kind !== "Function" && kind.endsWith("Function")) {
-      const text = `${member} is done when it returns, and cannot be ${kind.startsWith("A") ? "an" : "a"} ${kind}`;
-      throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${text}`);
-    }
+    if (/.Function$/.test(kind))
+      throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${member} is done when it returns, and cannot be of the kind ${kind}`);
     if (isMissing ? !required.includes(member) : typeof given[member] === "function") continue;
     throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${member} is a function, not ${showValue(given[member])}`);
   }

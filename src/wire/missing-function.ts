@@ -1,7 +1,7 @@
 // missing-function — the failure of a call whose function a node does not have. The node was given the hash of a name alone: it says which functions it has, and the
 // caller, who knows the name, finds the nearest of them. Text and reader stand together here.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 
 /** At the node that was called. */
@@ -14,8 +14,8 @@ export function missingFunction(names: readonly string[]): WeighbridgeError {
 }
 
 /** At the caller: whether it is the node itself that does not have the function, and not one that its handler called. */
-export function isMissingThere({ code, message }: WeighbridgeError): boolean {
-  return code === "UNKNOWN_FUNCTION" && /^(?:[a-z]+ \d+: )?(?:this node has no function|there is no function \d)/.test(message);
+export function isMissingThere(error: unknown): boolean {
+  return isWeighbridgeError(error, "UNKNOWN_FUNCTION") && /^(\w+ \d+: )?(this node has|there is) no function/.test(error.message);
 }
 
 /** At the caller: "; did you mean scale?", or nothing where the message names none. */

@@ -35,11 +35,6 @@ export function namedFailure(error: WeighbridgeError, fn: CalledFunction, subjec
   return again(`${message.includes(named) ? message : `${named}: ${message}`}; make it again with ${subject.maker}()`);
 }
 
-/** Whether a failure is one that `namedFailure` said to be a missing function. */
-export function isMissingFunction(thrown: unknown): thrown is WeighbridgeError {
-  return isWeighbridgeError(thrown, "UNKNOWN_FUNCTION") && isWeighbridgeError(thrown.cause) && isMissingThere(thrown.cause);
-}
-
 /** Of a function that every server was asked for, and not every one has: who does, and who does not. */
 export function missingFailure(
   error: WeighbridgeError,

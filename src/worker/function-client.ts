@@ -6,7 +6,8 @@ import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
 import { clockWait } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { callText, explainedDeadline, isMissingFunction, missingFailure } from "./call-subject.ts";
+import { isMissingThere } from "../wire/missing-function.ts";
+import { callText, explainedDeadline, missingFailure } from "./call-subject.ts";
 import type { HeldParameter } from "./held-parameter.ts";
 import type { AnyRequest, FunctionCallSettings, FunctionLoad, FunctionRequest, Recut } from "./router/function-request.ts";
 import type { Route } from "./router/server-directory.ts";
@@ -120,7 +121,7 @@ export class FunctionClient {
     try {
       await this.callEach(fn, requests, options);
     } catch (thrown) {
-      if (!isMissingFunction(thrown)) throw thrown;
+      if (!isWeighbridgeError(thrown, "UNKNOWN_FUNCTION") || !isMissingThere(thrown.cause)) throw thrown;
       throw missingFailure(thrown, fn, { servers, hasAnswered: (server) => responses[servers.indexOf(server)] !== undefined });
     }
     return responses;

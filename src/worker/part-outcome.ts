@@ -33,12 +33,11 @@ export function partsFailure(failure: WeighbridgeError, outcomes: readonly PartO
   return partlyApplied(failure, `the update was applied in part: ${outcomeText(pieces)}`);
 }
 
-/** The same failure of an update of which other parts were applied, or may have been; `what` says so. */
-export function partlyApplied(failure: WeighbridgeError, what: string): WeighbridgeError {
-  const { code, retryable } = failure;
+/** The same failure of an update that must not be sent whole once more; `what` says why. */
+export function partlyApplied(failure: WeighbridgeError, what = "other parts were applied, or may have been"): WeighbridgeError {
   const message = `${failure.message}; ${what}`;
   const cause = new WeighbridgeError("LINK_LOST", message, { cause: failure });
-  return new WeighbridgeError(code, message, { retryable: retryable && REPEATED_CODES.includes(code), cause });
+  return new WeighbridgeError(failure.code, message, { retryable: failure.retryable && REPEATED_CODES.includes(failure.code), cause });
 }
 
 /** Server by server, those of one outcome together. */

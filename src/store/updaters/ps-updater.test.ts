@@ -46,9 +46,15 @@ test("a row type has an element and an add, and no name of ours", () => {
 });
 
 test("members of a plug-in are done when they return: one that is async, or a generator, is refused", () => {
-  refused(() => psUpdater({ ...UPDATER, update: async () => {} }), /u: update is done when it returns, and cannot be an AsyncFunction/);
-  refused(() => psRowType({ ...ROW_TYPE, add: async () => {} }), /r: add is done when it returns, and cannot be an AsyncFunction/);
-  refused(() => psRowType({ ...ROW_TYPE, *encode() {} } as never), /r: encode is done when it returns, and cannot be a GeneratorFunction/);
+  refused(
+    () => psUpdater({ ...UPDATER, update: async () => {} }),
+    /u: update is done when it returns, and cannot be of the kind AsyncFunction/,
+  );
+  refused(() => psRowType({ ...ROW_TYPE, add: async () => {} }), /r: add is done when it returns, and cannot be of the kind AsyncFunction/);
+  refused(
+    () => psRowType({ ...ROW_TYPE, *encode() {} } as never),
+    /r: encode is done when it returns, and cannot be of the kind GeneratorFunction/,
+  );
 });
 
 test("a name that two modules export is BAD_CONFIG, with both", () => {

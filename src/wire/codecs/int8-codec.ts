@@ -34,10 +34,6 @@ export class Int8Codec implements ValueCodec {
     return floatCountOf(shape) + shape.rowCount * FLOAT_BYTES * (1 + this.#centred);
   }
 
-  decodeBound(shape: ValueShape): number {
-    return this.encodeBound(shape);
-  }
-
   encode(job: EncodeJob): number {
     const byteCount = this.encodeBound(job);
     const wrong = this.#codecKernels.encodeInt8Rows(job.source, job.rowCount, job.width, this.#centred, job.target);

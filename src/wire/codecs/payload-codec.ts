@@ -86,7 +86,7 @@ export class PayloadCodec {
       this.#values.decode({ ...job, source: job.source + COMPRESSED_HEADER_BYTES, byteCount });
       return;
     }
-    const byteCount = plainBytesOf(payload, this.#values.decodeBound(job));
+    const byteCount = plainBytesOf(payload, this.#values.decodeBound?.(job) ?? this.#values.encodeBound(job));
     const method = methodOf(payload);
     if (method === CompressionMethod.PACKED || method === CompressionMethod.PACKED_ZSTD) {
       const packed = { source: job.source, byteCount: job.byteCount, plainBytes: byteCount, method };

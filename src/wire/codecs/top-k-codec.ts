@@ -29,11 +29,6 @@ const FLOAT_BYTES = 4;
 
 const aligned = (byteCount: number): number => Math.ceil(byteCount / FLOAT_BYTES) * FLOAT_BYTES;
 
-/** The most bytes that so many values take. */
-function payloadBound(keepCount: number): number {
-  return HEADER_BYTES + aligned(deltaKeysBound(keepCount)) + keepCount * FLOAT_BYTES;
-}
-
 export class TopKCodec implements ValueCodec {
   readonly id: number = ValueCodecId.TOP_K;
   readonly hasResidual = true;
@@ -54,14 +49,12 @@ export class TopKCodec implements ValueCodec {
     return Math.min(floatCount, Math.ceil(this.#fraction * floatCount));
   }
 
-  encodeBound(shape: ValueShape): number {
-    return payloadBound(this.keepCountOf(shape));
+  encodeBound(shape: ValueShape, keepCount: number = this.keepCountOf(shape)): number {
+    return HEADER_BYTES + aligned(deltaKeysBound(keepCount)) + keepCount * FLOAT_BYTES;
   }
 
   /** Rows, and what is left of a block, travel with all their values, whatever the fraction. */
-  decodeBound(shape: ValueShape): number {
-    return payloadBound(floatCountOf(shape));
-  }
+  readonly decodeBound = (shape: ValueShape): number => this.encodeBound(shape, floatCountOf(shape));
 
   encode(job: EncodeJob): number {
     const { arena, kernels, codecKernels } = this.#context;

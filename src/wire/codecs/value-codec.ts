@@ -46,8 +46,8 @@ export interface ValueCodec {
   /** Whether `encode` keeps what it does not send in a residual span. */
   readonly hasResidual: boolean;
   encodeBound(shape: ValueShape): number;
-  /** The most bytes that `decode` takes: more than its own `encode` writes where peers may choose how much travels. */
-  decodeBound(shape: ValueShape): number;
+  /** The most bytes that `decode` takes, where peers may send more than its own `encode` writes. */
+  decodeBound?(shape: ValueShape): number;
   /** Returns how many bytes were written. Throws BAD_ARGUMENT for values that cannot be sent this way. */
   encode(job: EncodeJob): number;
   /** Throws BAD_REQUEST for bytes that no encoder makes; the target then holds nothing of use. */
@@ -106,10 +106,6 @@ export class FloatCodec implements ValueCodec {
 
   encodeBound(shape: ValueShape): number {
     return floatCountOf(shape) * this.#valueBytes;
-  }
-
-  decodeBound(shape: ValueShape): number {
-    return this.encodeBound(shape);
   }
 
   encode(job: EncodeJob): number {

@@ -8,9 +8,6 @@ import { partlyApplied } from "../part-outcome.ts";
 import type { RequestOwner, RoutedRequest } from "../router.ts";
 import type { Recut } from "./function-request.ts";
 
-/** Of an update that was cut again: whoever keeps it must not send it whole once more. */
-const OTHERS_APPLIED = "other parts of the update were applied, or may have been";
-
 /** The requests that take the place of one, as the placement is now; none when it has failed. `isApplied`: it counts already, whatever becomes of them. */
 export function cutAgain(
   request: RoutedRequest,
@@ -29,7 +26,7 @@ export function cutAgain(
     return requestsOf(request, recut, isApplied);
   } catch (thrown) {
     recut?.release();
-    const error = isApplied ? partlyApplied(asError(thrown), OTHERS_APPLIED) : asError(thrown);
+    const error = isApplied ? partlyApplied(asError(thrown)) : asError(thrown);
     asked.failed?.(error);
     request.end(namedFailure(error, fn, subject));
     return [];
@@ -48,7 +45,7 @@ function requestsOf(replaced: RoutedRequest, recut: Recut, wasApplied: boolean):
       if (--open > 0) return;
       if (failure === undefined) failure = errorOf(() => recut.answered?.());
       recut.release();
-      const told = failure !== undefined && fn.isUpdate && isApplied ? partlyApplied(failure, OTHERS_APPLIED) : failure;
+      const told = failure !== undefined && fn.isUpdate && isApplied ? partlyApplied(failure) : failure;
       if (told !== undefined) asked.failed?.(told);
       replaced.end(told);
     },
