@@ -317,6 +317,11 @@ test("a plug-in that servers do not have, or have otherwise, is told when the pa
     "BAD_ARGUMENT",
     /has no setting "limits"; there are limit; did you mean limit\?/,
   );
+  await custom(
+    { type: "custom", updater: "clamped", settings: { learningRate: 1 } },
+    "BAD_ARGUMENT",
+    /has no setting "learningRate"; .*; learningRate stands beside them: optimizer: \{ \.\.\.updater\.with/,
+  );
   await custom({ type: "custom", updater: "clamped", settings: { limit: "1" } }, "BAD_ARGUMENT", /limit is a number, not "1"/);
   const stranger = psRowType({ name: "stranger", version: 1, deterministic: true, element: "i32", add: () => {} });
   await assert.rejects(

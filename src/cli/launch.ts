@@ -44,7 +44,7 @@ The job ends when all processes have ended. When one fails, or on Ctrl-C, the ot
 Examples:
   $ weighbridge launch -s 2 -w 2 -- script.ts
   $ weighbridge launch -s 1 -w 4 --worker-only -- train.ts --epochs 3
-  $ weighbridge launch -s 8 -w 2 --threads 4 --transport unix -- train.ts
+  $ weighbridge launch -s 8 -w 2 --threads 4 --transport unix --worker-only -- train.ts
   $ weighbridge launch -s 2 -w 2 -- python3 train.py`;
 
 export function launchCommand(invocation: Invocation): Command {

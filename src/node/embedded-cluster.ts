@@ -79,7 +79,10 @@ export class EmbeddedCluster {
         `placement is "ring" or "range", not ${showValue(placement)}${didYouMean(placement, ["ring", "range"])}`,
       );
     if (!(Array.isArray(functions) && functions.every((fn) => isPsFunction(fn) || isWorkerFunction(fn))))
-      throw new WeighbridgeError("BAD_ARGUMENT", "functions are a list of what psFunction() makes, or workerFunction()");
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        "functions are a list of what psFunction() makes, or workerFunction(); updaters and row types are plugIns",
+      );
     if (!(Array.isArray(plugIns) && plugIns.every((one: unknown) => isPsUpdater(one) || isPsRowType(one))))
       throw new WeighbridgeError("BAD_ARGUMENT", "plugIns are a list of what psUpdater() and psRowType() make");
     const loaded = [{ module: "this program", hash: "", updaters: plugIns.filter(isPsUpdater), rowTypes: plugIns.filter(isPsRowType) }];

@@ -44,7 +44,7 @@ test("a module that is missing, that throws or that has nothing for servers is B
   await fails(moduleOf("broken.ts", "throw new Error('boom');"), /broken\.ts cannot be loaded: boom/);
   await fails(
     moduleOf("plain.ts", "export const a = 1; export const b = { kind: 'updater' };"),
-    /plain\.ts exports a, b, and none of that is a function made by psFunction, psUpdater or psRowType/,
+    /plain\.ts exports a, b, and none of that is made by psFunction, workerFunction, psUpdater or psRowType/,
   );
   await fails(
     moduleOf("bad.ts", `import { psUpdater } from "weighbridge"; export const u = psUpdater({ name: "u", ${IDENTITY} });`),

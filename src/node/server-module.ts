@@ -28,6 +28,6 @@ export async function loadServerModule(module: string): Promise<ServerModule> {
     return { functions, plugIns: { module: path, hash, updaters, rowTypes } };
   }
   const names = Object.keys(exports).join(", ") || "nothing";
-  const made = "a function made by psFunction, psUpdater or psRowType";
+  const made = "made by psFunction, workerFunction, psUpdater or psRowType";
   throw new WeighbridgeError("BAD_CONFIG", `the module ${module} exports ${names}, and none of that is ${made}`);
 }

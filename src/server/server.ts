@@ -91,7 +91,7 @@ export class Server {
     const secret = crypto.getRandomValues(new BigUint64Array(1))[0]!;
     const { ownership } = this;
     const plugIns = new PlugIns(options.plugIns);
-    this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression, ownership, plugIns });
+    this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression, ownership, plugIns, log });
     this.groups = new WorkerGroups(clock, workerCount);
     this.checkpoints = new CheckpointService({ parameters: this.parameters, vectorClock: this.clock, ownership, files, log, clock });
     const { parameters, groups, checkpoints, workers } = this;

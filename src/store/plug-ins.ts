@@ -283,6 +283,14 @@ function columnsOf(updater: PsUpdater, width: number, what: string): readonly Pl
   });
 }
 
+/** What every optimizer may have stands beside the settings of its updater. */
+const BESIDE_SETTINGS: readonly string[] = ["learningRate", "schedule", "clipNorm", "nonFinite"];
+
+function hintFor(name: string, known: readonly string[]): string {
+  if (!BESIDE_SETTINGS.includes(name)) return didYouMean(name, known);
+  return `; ${name} stands beside them: optimizer: { ...updater.with({ … }), ${name}: … }`;
+}
+
 /** Throws BAD_ARGUMENT for one that the updater does not have, or of another type. */
 function settingsOf({ settings }: PsUpdater, given: UpdaterSettings, what: string): UpdaterSettings {
   for (const [name, value] of Object.entries(given)) {
@@ -290,7 +298,7 @@ function settingsOf({ settings }: PsUpdater, given: UpdaterSettings, what: strin
     if (known === undefined)
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
-        `${what} has no setting ${quote(name)}; there are ${Object.keys(settings).join(", ") || "none"}${didYouMean(name, Object.keys(settings))}`,
+        `${what} has no setting ${quote(name)}; there are ${Object.keys(settings).join(", ") || "none"}${hintFor(name, Object.keys(settings))}`,
       );
     if (typeof known !== typeof value)
       throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${name} is a ${typeof known}, not ${showValue(value)}`);

@@ -2,7 +2,7 @@
 // the arena and are garbage as soon as the handler returned, and answers that are copied before what they hold is let go.
 
 import { assert } from "../base/assert.ts";
-import { SILENT_LOG } from "../base/log.ts";
+import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import type { WorkerLife } from "../consistency/worker-lives.ts";
 import type { Contract } from "../contracts/contract.ts";
@@ -48,7 +48,7 @@ export type StageSpec = (
 const MIB = 2 ** 20;
 const GARBAGE_BYTE = 0xff;
 
-export type StageOptions = { readonly workers?: number; readonly bytesMax?: number; readonly plugIns?: PlugIns };
+export type StageOptions = { readonly workers?: number; readonly bytesMax?: number; readonly plugIns?: PlugIns; readonly log?: Log };
 
 export class ParameterStage {
   readonly clock: SimClock = new SimClock();
@@ -65,11 +65,11 @@ export class ParameterStage {
   readonly #catalogue = new LocalCatalogue();
 
   /** All workers have joined. */
-  constructor({ workers = 2, bytesMax = 32 * MIB, plugIns }: StageOptions = {}) {
+  constructor({ workers = 2, bytesMax = 32 * MIB, plugIns, log }: StageOptions = {}) {
     this.arena = new Arena({ bytesMax });
     this.#kernels = new SimdKernels(this.arena);
     const { arena, clock } = this;
-    this.parameters = new Parameters({ arena, kernels: this.#kernels, clock, workerCount: workers, secret: 5n, plugIns });
+    this.parameters = new Parameters({ arena, kernels: this.#kernels, clock, workerCount: workers, secret: 5n, plugIns, log });
     this.#groups = new WorkerGroups(clock, workers);
     const files = undefined;
     this.ownership = new Ownership(arena);

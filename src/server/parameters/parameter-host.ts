@@ -2,6 +2,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { type Log, SILENT_LOG } from "../../base/log.ts";
 import type { PushCounter } from "../../consistency/push-counts.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { simdCodecKernels } from "../../kernel/codec-kernels.ts";
@@ -47,6 +48,8 @@ export type ParameterHostOptions = {
   readonly ownership?: Pick<Ownership, "ownsBlock" | "onChange"> | undefined;
   /** Row types and updaters of users. Left out: none. */
   readonly plugIns?: PlugIns | undefined;
+  /** Silent when left out. */
+  readonly log?: Log | undefined;
 };
 
 /**
@@ -71,6 +74,7 @@ export class ParameterHost {
   readonly #initializers: InitializerKernels;
   readonly #quantiles: QuantileTable;
   readonly #clock: Clock;
+  readonly #log: Log;
   readonly #ownership: ParameterHostOptions["ownership"];
   #isTouching = false;
   #units = 0;
@@ -91,6 +95,7 @@ export class ParameterHost {
     this.#initializers = new SimdInitializerKernels(arena);
     this.#quantiles = new QuantileTable(arena);
     this.#clock = clock;
+    this.#log = options.log ?? SILENT_LOG;
     this.#ownership = ownership;
     this.secret = secret;
   }
@@ -111,7 +116,9 @@ export class ParameterHost {
     const chosen = this.plugIns.updaterOf(spec);
     if (chosen !== undefined) {
       const element = spec.kind === "table" ? elementOf(spec) : "f32";
-      return new PlugInUpdater({ arena: this.arena, chosen, spec: optimizer, element, width });
+      const leftOut = (failure: WeighbridgeError): void =>
+        this.#log.warn("a round was left out", { parameter: spec.name, reason: failure.message });
+      return new PlugInUpdater({ arena: this.arena, chosen, spec: optimizer, element, width, leftOut });
     }
     const updater = new Updater(this.arena, this.optimizers, optimizer, { kind, width });
     updater.noteMagnitude(greatestDrawn(initializer));

@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { type Log, SILENT_LOG } from "../../base/log.ts";
 import { Random } from "../../base/random.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import type { RowSpans } from "../../kernel/row-element.ts";
@@ -122,3 +123,25 @@ for (const [name, spec] of Object.entries(KINDS)) {
     assert.equal(await target.bits(1), await stays.bits(1));
   });
 }
+
+test("a round that an updater throws in is in the server's log at once, with the parameter and the reason", async () => {
+  const told: string[] = [];
+  const log: Log = { ...SILENT_LOG, warn: (message, fields) => told.push(`${message} ${JSON.stringify(fields)}`) };
+  const failing = psUpdater({
+    name: "failing",
+    version: 1,
+    deterministic: true,
+    update: () => {
+      throw new Error("oops");
+    },
+  });
+  const plugIns = new PlugIns([{ module: "failing.ts", hash: "", updaters: [failing], rowTypes: [] }]);
+  const stage = new ParameterStage({ workers: 1, plugIns, log });
+  const parameter = stage.create({ kind: "table", width: 1, updates: "sync", staleness: 0, optimizer: failing.with() });
+  const gradients = Float32Array.of(1);
+  await stage.call(0, rowsPush, { parameter, clock: 0, pushNumber: 1, scale: 1, keys: BigUint64Array.of(1n), gradients });
+  assert.deepEqual(told, []);
+  stage.advance(0, 1);
+  assert.equal(told.length, 1);
+  assert.match(told[0]!, /^a round was left out \{"parameter":"w","reason":".*failing.*failing\.ts.*oops/);
+});

@@ -98,3 +98,8 @@ test("a number that is something else in float32 is refused: finite gradients ne
   for (const clip of [1e39, 1e-60]) assert.match(refusal({ type: "sum", clipValue: clip }), /^optimizer\.clipValue/);
   assert.equal(resolveOptimizer({ type: "adam", beta2: 0.9999999, epsilon: 1e-40 }).beta2, 0.9999999);
 });
+
+test("an updater of users' own has the learning rate of sgd when none is said", () => {
+  const { learningRate, schedule } = resolveOptimizer({ type: "custom", updater: "clamped", settings: {} });
+  assert.deepEqual({ learningRate, schedule }, { learningRate: 0.01, schedule: { type: "constant" } });
+});

@@ -19,7 +19,7 @@
 //   custom            updater (its name), version, settings: a user's own (ps-updater.ts)                     its columns
 //
 // All but assign, min and max take clipValue and clipNorm; those with a learningRate take a schedule; all take
-// nonFinite. custom takes no clipValue, and a learningRate with a schedule where its updater wants one.
+// nonFinite. custom takes no clipValue; its updater may leave the learningRate unread.
 //
 // ftrl takes no schedule. Its values are not moved by steps that a rate could make smaller: they are computed anew from z and n at every update, as
 // (sign(z)·l1 - z) / ((beta + √n)/alpha + l2). With half the alpha a row that is touched becomes about half of what it was, even by a gradient of 0, and
@@ -241,6 +241,9 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
   };
 }
 
+/** As sgd's: an updater that was given none must not stand still. */
+const CUSTOM_RATE = 0.01;
+
 /** What its settings may be only the updater knows, which is the servers'. */
 function resolveCustom(fields: Readonly<Record<string, unknown>>, path: string): ResolvedOptimizer {
   checkFields(path, fields, CUSTOM_FIELDS, "custom");
@@ -248,12 +251,11 @@ function resolveCustom(fields: Readonly<Record<string, unknown>>, path: string):
   if (typeof updater !== "string" || !UPDATER_NAME.test(updater)) throw badField(`${path}.updater`, "the name of an updater", updater);
   if (!(version === undefined || (Number.isSafeInteger(version) && (version as number) >= 1)))
     throw badField(`${path}.version`, "a whole number from 1 up", version);
-  if (schedule !== undefined && learningRate === undefined) throw badField(`${path}.schedule`, "a learningRate beside it", schedule);
-  const rate = learningRate === undefined ? undefined : checkSetting(`${path}.learningRate`, atLeast0(0), learningRate);
+  const rate = checkSetting(`${path}.learningRate`, atLeast0(CUSTOM_RATE), learningRate ?? CUSTOM_RATE);
   return {
     ...{ type: "custom", updater, ...(version === undefined ? {} : { version: version as number }) },
     settings: settingsOf(`${path}.settings`, fields.settings ?? {}),
-    ...(rate === undefined ? {} : { learningRate: rate, schedule: resolveSchedule(schedule, `${path}.schedule`) }),
+    ...{ learningRate: rate, schedule: resolveSchedule(schedule, `${path}.schedule`) },
     ...{ clipNorm: checkClip(`${path}.clipNorm`, clipNorm), nonFinite: policyOf(path, fields.nonFinite) },
   };
 }

@@ -8,7 +8,7 @@
 //   PlugInUpdater.G1. An update that throws, or whose outcome is not finite, leaves rows and columns as they were; what
 //       happens to the push then the spec's policy says, or HANDLER_FAILED, which names the updater and its module.
 //   PlugInUpdater.G2. A round that fails is left out. The next push to the parameter fails with what it failed with,
-//       once: so somebody hears of it.
+//       once: so somebody hears of it, also where nobody pushes any more: the server's log says it at once.
 //   PlugInUpdater.G3. What a plug-in gets is finite where its elements are floats, and scaled already.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
@@ -42,6 +42,8 @@ export type PlugInUpdaterOptions = {
   readonly element: RowElement;
   /** Elements of a row. */
   readonly width: number;
+  /** Is told of every round that is left out (G2). */
+  readonly leftOut?: ((failure: WeighbridgeError) => void) | undefined;
 };
 
 const LIST_FIRST = 1024;
@@ -188,7 +190,7 @@ export class PlugInUpdater implements ParameterUpdater {
       return act();
     } catch (thrown) {
       if (!isWeighbridgeError(thrown)) throw thrown;
-      if (thrown.code === "HANDLER_FAILED") this.#failure = thrown;
+      if (thrown.code === "HANDLER_FAILED") this.#fail(thrown);
       else if (thrown.code !== "NOT_FINITE") throw thrown;
       return undefined;
     }
@@ -320,6 +322,12 @@ export class PlugInUpdater implements ParameterUpdater {
   #listsFor(count: number): Lists {
     if (count > this.#lists.starts.length) this.#lists = listsOf(this.#columns, Math.max(count, 2 * this.#lists.starts.length));
     return this.#lists;
+  }
+
+  /** G2 */
+  #fail(failure: WeighbridgeError): void {
+    this.#failure = failure;
+    this.#options.leftOut?.(failure);
   }
 
   /** G2 */

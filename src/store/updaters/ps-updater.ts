@@ -38,7 +38,7 @@ export type UpdaterSettings = Readonly<Record<string, number | string | boolean>
 /** What else an update is told. */
 export type UpdaterStep<S extends UpdaterSettings = UpdaterSettings> = {
   readonly settings: S;
-  /** At the clock of the push, by the schedule; 0 where the optimizer was given none. */
+  /** At the clock of the push, by the schedule; 0.01 where the optimizer was given none. */
   readonly learningRate: number;
   /** The clock of the push. */
   readonly clock: number;
