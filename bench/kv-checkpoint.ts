@@ -8,7 +8,9 @@
 import { parseArgs } from "node:util";
 import { Session } from "../src/api/session.ts";
 import { KVWorker } from "../src/kv/kv-worker.ts";
-import { start } from "../src/node/index.ts";
+import { loadConfig } from "../src/node/config/config.ts";
+import { nodeSessions } from "../src/node/node-sessions.ts";
+import { officeOver } from "../src/node/start.ts";
 
 const { values } = parseArgs({ options: { megabytes: { type: "string", default: "2048" }, seconds: { type: "string", default: "5" } } });
 const [megabytes, seconds] = [Number(values.megabytes), Number(values.seconds)];
@@ -20,7 +22,7 @@ const LARGE_FROM = 2n ** 40n;
 const keyCount = Math.floor((megabytes * 2 ** 20 * 2) / 3 / (8 + WIDTH * 4));
 const largeCount = Math.max(1, Math.floor(megabytes / 3));
 
-const office = await start();
+const office = await officeOver(loadConfig({ env: process.env }), { sessions: nodeSessions });
 const session = await Session.open(office.node);
 const kv = new KVWorker(office, 0);
 const batch = new Float32Array(BATCH * WIDTH).fill(1);
