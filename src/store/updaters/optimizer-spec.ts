@@ -241,17 +241,14 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
   };
 }
 
-/** As sgd's: an updater that was given none must not stand still. */
-const CUSTOM_RATE = 0.01;
-
-/** What its settings may be only the updater knows, which is the servers'. */
+/** What its settings may be only the updater knows, which is the servers'. Its rate is sgd's when none is said. */
 function resolveCustom(fields: Readonly<Record<string, unknown>>, path: string): ResolvedOptimizer {
   checkFields(path, fields, CUSTOM_FIELDS, "custom");
   const { updater, version, learningRate, schedule, clipNorm } = fields;
   if (typeof updater !== "string" || !UPDATER_NAME.test(updater)) throw badField(`${path}.updater`, "the name of an updater", updater);
   if (!(version === undefined || (Number.isSafeInteger(version) && (version as number) >= 1)))
     throw badField(`${path}.version`, "a whole number from 1 up", version);
-  const rate = checkSetting(`${path}.learningRate`, atLeast0(CUSTOM_RATE), learningRate ?? CUSTOM_RATE);
+  const rate = checkSetting(`${path}.learningRate`, atLeast0(0.01), learningRate);
   return {
     ...{ type: "custom", updater, ...(version === undefined ? {} : { version: version as number }) },
     settings: settingsOf(`${path}.settings`, fields.settings ?? {}),
